@@ -1,0 +1,75 @@
+"""The one tree of exceptions. Every error that a user can cause says what was given, why it cannot be, and what to do.
+
+PolyrhythmError
+├── CompositionError     pieces, options or a model that do not fit together; raised before anything runs
+├── UnknownNameError     a system, network, workload or option that does not exist; names the nearest that does
+├── DataError            data that cannot be shared out among the workers
+├── WorkloadError        a JOB that cannot be loaded, or a training function that broke its contract
+├── DivergedError        a loss or an update that is not a number
+└── RunError             a run that started and could not end well
+    ├── WorkerFailed     a worker or server raised, or its process died
+    ├── DeadlockError    everyone waits; names who waits for whom
+    └── WireError        malformed or unauthentic bytes from a peer
+"""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterable
+
+
+class PolyrhythmError(Exception):
+    """Anything that Polyrhythm refuses or that ends a run; its text is one or two plain sentences."""
+
+
+class CompositionError(PolyrhythmError, ValueError):
+    """Pieces, options or a model that cannot work together."""
+
+
+class UnknownNameError(PolyrhythmError, LookupError):
+    """A name that is not in the list it was looked up in."""
+
+
+class DataError(PolyrhythmError, ValueError):
+    """Data that cannot be shared out among the workers."""
+
+
+class WorkloadError(PolyrhythmError):
+    """A training function or a JOB file that cannot be used."""
+
+
+class DivergedError(PolyrhythmError, ArithmeticError):
+    """A loss or an update that is not a number any more."""
+
+
+class RunError(PolyrhythmError, RuntimeError):
+    """A run that started and could not end well."""
+
+
+class WorkerFailed(RunError):
+    """A worker or server raised or died; `actor` names it and `trace` holds its own traceback, if it left one."""
+
+    def __init__(self, actor: str, reason: str, trace: str = "") -> None:
+        super().__init__(f"{actor} failed: {reason}" + (f"\n\n{trace}" if trace else ""))
+        self.actor = actor
+        self.reason = reason
+        self.trace = trace
+
+    def __reduce__(self) -> tuple[type[WorkerFailed], tuple[str, str, str]]:
+        return (WorkerFailed, (self.actor, self.reason, self.trace))
+
+
+class DeadlockError(RunError):
+    """Nobody can go on; the text names who waits for whom."""
+
+
+class WireError(RunError):
+    """Bytes from a peer that are malformed, too large, of another version or not signed with the job's secret."""
+
+
+def unknown(kind: str, given: str, known: Iterable[str]) -> UnknownNameError:
+    """The error for a name that is not among `known`, with the nearest one that is."""
+    names = sorted(known)
+    near = difflib.get_close_matches(given, names, n=1)
+    hint = f"Did you mean {near[0]!r}?" if near else f"There are: {', '.join(names)}."
+    return UnknownNameError(f"No {kind} is called {given!r}. {hint}")

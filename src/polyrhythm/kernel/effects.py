@@ -1,0 +1,93 @@
+"""The closed set of effects: what an actor may ask of the runtime that runs it.
+
+An actor is an `async def body(port)`. `await port.send(...)` yields one of the values below to whoever drives the
+coroutine, and resumes with the answer. They are plain slotted records and not frozen ones because the simulator makes
+hundreds of thousands of them a second.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Coroutine, Generator
+from dataclasses import dataclass
+from typing import Any, Generic, Protocol, TypeVar
+
+from torch import Tensor
+
+from polyrhythm.kernel.message import Delivery, Message
+
+T = TypeVar("T")
+
+
+class Effect(Generic[T]):
+    """Something to be done by the runtime; awaiting it gives its answer."""
+
+    __slots__ = ()
+
+    def __await__(self) -> Generator[Effect[T], T, T]:
+        return (yield self)
+
+
+@dataclass(slots=True)
+class Send(Effect[None]):
+    """Hand a message over for delivery. Resumes at once; messages between two actors arrive in the order sent."""
+
+    to: str
+    message: Message
+
+
+@dataclass(slots=True)
+class Receive(Effect["Delivery | None"]):
+    """The oldest message under `topic`. With a `timeout` in seconds, None when none came in time; 0 only looks.
+
+    `sender` says from whom alone it can come, when that is known: used to name who waits for whom.
+    """
+
+    topic: str
+    sender: str = ""
+    timeout: float | None = None
+
+
+@dataclass(slots=True)
+class Sleep(Effect[None]):
+    """Resume `seconds` later."""
+
+    seconds: float
+
+
+@dataclass(slots=True)
+class Compute(Effect[None]):
+    """Work of `flops` floating-point operations that the simulator must charge; real processes have done it already."""
+
+    flops: float
+
+
+class Schedule(Protocol):
+    """The closed form of a collective algorithm: what its messages would add up to."""
+
+    def seconds(self, nbytes: int, workers: int, latency: float, bandwidth: float) -> float:
+        """The time of one reduction of `nbytes` over `workers` equal links of `latency` seconds and `bandwidth` bytes per second."""
+
+    def traffic(self, value: Tensor, workers: int, topic: str) -> tuple[int, int]:
+        """Bytes, headers included, and messages that all workers together send to reduce `value`."""
+
+
+@dataclass(slots=True)
+class Reduce(Effect["Tensor | None"]):
+    """The sum of `value` over the first `workers` workers, if the runtime has a way of its own; None means: use messages.
+
+    Real processes answer CUDA tensors through NCCL. The simulator answers when it was told to charge collectives in
+    closed form; `schedule` then says how much. All of the workers ask under the same `topic`.
+    """
+
+    value: Tensor
+    topic: str
+    workers: int
+    schedule: Schedule
+
+
+@dataclass(slots=True)
+class Spawn(Effect[None]):
+    """Start another coroutine of the same actor; it ends when it returns or when its actor's program ends."""
+
+    name: str
+    coroutine: Coroutine[Effect[Any], Any, None]

@@ -1,0 +1,82 @@
+"""Typed events: the record of everything that happened, the same in both runtimes.
+
+Times are seconds since the run began, virtual or real. An event is written when it happens, so that a failed run keeps
+all that came before.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import msgspec
+
+
+class Event(msgspec.Struct, tag=True, frozen=True):
+    """Something that happened at `time` to `actor`."""
+
+    time: float
+    actor: str
+
+
+class Started(Event):
+    """The actor began."""
+
+
+class Computed(Event):
+    """The user's code ran for `seconds`, until `time`."""
+
+    seconds: float
+
+
+class Waited(Event):
+    """The worker stood in `optimizer.step()` or another call of ours for `seconds`, until `time`."""
+
+    seconds: float
+
+
+class Sent(Event):
+    """A message was handed over (recorded on request only: there are millions)."""
+
+    to: str
+    topic: str
+    nbytes: int
+
+
+class Stepped(Event):
+    """A step ended; `clock` counts the worker's steps, `samples` all that it has seen."""
+
+    clock: int
+    samples: int
+    bytes_sent: int
+
+
+class Reported(Event):
+    """The user's `worker.report`; `bytes_sent` is what all actors together had sent as far as the runtime knew."""
+
+    clock: int
+    metrics: dict[str, float]
+    bytes_sent: int
+
+
+class Merged(Event):
+    """A holder of weights took in a group of contributions; `staleness` of each is in merges since it was computed."""
+
+    version: int
+    staleness: list[int]
+
+
+class Faulted(Event):
+    """A fault of the simulator struck, or a process was lost."""
+
+    what: str
+
+
+class Ended(Event):
+    """The actor ended well; its totals."""
+
+    bytes_sent: int
+    messages_sent: int
+
+
+AnyEvent = Started | Computed | Waited | Sent | Stepped | Reported | Merged | Faulted | Ended
+Recorder = Callable[[AnyEvent], None]

@@ -1,0 +1,78 @@
+"""What a runtime is given to run, and what it gives back: nothing here knows of models or strategies."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Coroutine
+from dataclasses import dataclass, field
+from typing import Any, Protocol, TypeVar
+
+from polyrhythm.kernel.effects import Effect
+from polyrhythm.kernel.events import Recorder
+from polyrhythm.kernel.message import Message
+from polyrhythm.kernel.port import Body, Port
+
+T = TypeVar("T")
+
+
+class Stage(Protocol):
+    """A worker's place in a runtime, as its blocking program sees it."""
+
+    @property
+    def port(self) -> Port:
+        """The worker's door to the others."""
+
+    @property
+    def record(self) -> Recorder:
+        """Where events go."""
+
+    @property
+    def bytes_sent(self) -> int:
+        """Bytes sent so far: by this actor in real processes, by everyone in the simulator."""
+
+    @property
+    def device(self) -> str:
+        """The torch device the program's model should live on: "cpu", "cuda:0"."""
+
+    def perform(self, coroutine: Coroutine[Effect[Any], Any, T]) -> T:
+        """Block the program until `coroutine` has ended; everything it awaits goes through the port."""
+
+
+@dataclass(frozen=True, slots=True)
+class Job:
+    """`workers` copies of a blocking program and `servers` actors, and how much of a loss the run survives.
+
+    `program` returns a message (final weights, totals) or None. `essential` tells whether the run can go on without an
+    actor of that name. `seed` is the root of every random stream.
+    """
+
+    workers: int
+    servers: int
+    program: Callable[[Stage], Message | None]
+    service: Callable[[Port, Recorder], Coroutine[Effect[Any], Any, None]]
+    essential: Callable[[str], bool]
+    seed: int = 0
+
+
+@dataclass(slots=True)
+class Ending:
+    """How a run ended: results by actor, totals on the wire, and the seconds it took (virtual or real)."""
+
+    results: dict[str, Message | None] = field(default_factory=dict)
+    bytes_sent: int = 0
+    messages_sent: int = 0
+    seconds: float = 0.0
+    lost: list[str] = field(default_factory=list)
+
+
+class Runtime(Protocol):
+    """A way to run a job: `Simulator` in virtual time, `Processes` for real."""
+
+    @property
+    def kind(self) -> str:
+        """ "simulator" or "processes", as `--on` and the JSON say it."""
+
+    def execute(self, job: Job, record: Recorder) -> Ending:
+        """Run `job` to its end; events go to `record` as they happen. Raises `RunError`s."""
+
+
+__all__ = ["Body", "Ending", "Job", "Runtime", "Stage"]

@@ -1,0 +1,75 @@
+"""The one door between an actor and the world."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Coroutine
+from typing import Any
+
+import numpy as np
+from torch import Tensor
+
+from polyrhythm import rng
+from polyrhythm.kernel.effects import Compute, Effect, Receive, Reduce, Schedule, Send, Sleep, Spawn
+from polyrhythm.kernel.message import Message
+
+Body = Callable[["Port"], Coroutine[Effect[Any], Any, None]]
+"""An actor: it lives as long as its coroutine."""
+
+
+class Port:
+    """What an actor may do. Each method makes an effect to be awaited, but for `now` and `rng`, which answer at once.
+
+    `name` is the actor's own ("worker/3", "server/0"); `clock` gives the runtime's time in seconds since the run began.
+    """
+
+    __slots__ = ("_clock", "_seed", "_streams", "name")
+
+    def __init__(self, name: str, seed: int, clock: Callable[[], float]) -> None:
+        self.name = name
+        self._seed = seed
+        self._clock = clock
+        self._streams: dict[str, np.random.Generator] = {}
+
+    def send(self, to: str, message: Message) -> Send:
+        """Hand `message` over for delivery to the actor `to`; the sender goes on at once and must not write to its tensors."""
+        return Send(to, message)
+
+    def receive(self, topic: str, sender: str = "", timeout: float | None = None) -> Receive:
+        """Wait for the oldest message under `topic`: a `Delivery`, or None after `timeout` seconds."""
+        return Receive(topic, sender, timeout)
+
+    def sleep(self, seconds: float) -> Sleep:
+        """Wait `seconds`."""
+        return Sleep(seconds)
+
+    def compute(self, flops: float) -> Compute:
+        """Charge `flops` floating-point operations to this actor's device (virtual time only)."""
+        return Compute(flops)
+
+    def reduce(self, value: Tensor, topic: str, workers: int, schedule: Schedule) -> Reduce:
+        """The sum of `value` over the first `workers` workers, or None where the runtime leaves that to messages."""
+        return Reduce(value, topic, workers, schedule)
+
+    def spawn(self, name: str, coroutine: Coroutine[Effect[Any], Any, None]) -> Spawn:
+        """Run `coroutine` beside this one, as part of the same actor."""
+        return Spawn(name, coroutine)
+
+    def now(self) -> float:
+        """Seconds since the run began."""
+        return self._clock()
+
+    def rng(self, name: str) -> np.random.Generator:
+        """The random stream `name` of this actor: the same numbers in every runtime."""
+        if name not in self._streams:
+            self._streams[name] = rng.stream(self._seed, self.name, name)
+        return self._streams[name]
+
+
+def worker(rank: int) -> str:
+    """The name of the worker of `rank`."""
+    return f"worker/{rank}"
+
+
+def server(shard: int) -> str:
+    """The name of the server that holds `shard`."""
+    return f"server/{shard}"
