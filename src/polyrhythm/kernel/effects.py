@@ -13,7 +13,7 @@ from typing import Any, Generic, Protocol, TypeVar
 
 from torch import Tensor
 
-from polyrhythm.kernel.message import Delivery, Message
+from polyrhythm.kernel.message import Message
 
 T = TypeVar("T")
 
@@ -91,3 +91,8 @@ class Spawn(Effect[None]):
 
     name: str
     coroutine: Coroutine[Effect[Any], Any, None]
+
+
+@dataclass(slots=True)
+class Flush(Effect[None]):
+    """Resume when everything this actor has sent has left it (not: has arrived); how sends are made one after another."""

@@ -33,6 +33,9 @@ class Stage(Protocol):
     def device(self) -> str:
         """The torch device the program's model should live on: "cpu", "cuda:0"."""
 
+    def charge(self, samples: int) -> None:
+        """A step over `samples` samples was computed: virtual time passes by a measured profile, if the runtime has one."""
+
     def perform(self, coroutine: Coroutine[Effect[Any], Any, T]) -> T:
         """Block the program until `coroutine` has ended; everything it awaits goes through the port."""
 

@@ -9,7 +9,7 @@ import numpy as np
 from torch import Tensor
 
 from polyrhythm import rng
-from polyrhythm.kernel.effects import Compute, Effect, Receive, Reduce, Schedule, Send, Sleep, Spawn
+from polyrhythm.kernel.effects import Compute, Effect, Flush, Receive, Reduce, Schedule, Send, Sleep, Spawn
 from polyrhythm.kernel.message import Message
 
 Body = Callable[["Port"], Coroutine[Effect[Any], Any, None]]
@@ -37,6 +37,10 @@ class Port:
     def receive(self, topic: str, sender: str = "", timeout: float | None = None) -> Receive:
         """Wait for the oldest message under `topic`: a `Delivery`, or None after `timeout` seconds."""
         return Receive(topic, sender, timeout)
+
+    def flush(self) -> Flush:
+        """Wait until all that was sent has left this actor, so that the next message does not share the line with it."""
+        return Flush()
 
     def sleep(self, seconds: float) -> Sleep:
         """Wait `seconds`."""
@@ -73,3 +77,8 @@ def worker(rank: int) -> str:
 def server(shard: int) -> str:
     """The name of the server that holds `shard`."""
     return f"server/{shard}"
+
+
+def rank_of(name: str) -> int:
+    """The rank of a worker, or the shard of a server, by its name."""
+    return int(name.rpartition("/")[2])

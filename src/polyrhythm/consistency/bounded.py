@@ -1,0 +1,63 @@
+"""Stale-synchronous parallel: fast workers run ahead, but only so far."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from polyrhythm.errors import CompositionError
+from polyrhythm.pieces.terms import Manner, Subject
+
+
+@dataclass(frozen=True, slots=True)
+class Bounded:
+    """Let a worker run at most `slack` steps ahead of the slowest (Ho et al., 2013; SSP of Petuum, Xing et al., 2015).
+
+    A worker reads fresh weights only when those it last read could be older than the bound allows; in between it sees
+    its own contributions on top of them.
+    """
+
+    slack: int
+
+    def __post_init__(self) -> None:
+        if self.slack < 0:
+            raise CompositionError(f"Bounded(slack={self.slack}) lets nobody go on: slack counts steps, so give 0 (lockstep) or more.")
+
+    @property
+    def offers(self) -> frozenset[Subject]:
+        """Gradients; updates within LocalSteps."""
+        return frozenset({Subject.GRADIENT})
+
+    @property
+    def manners(self) -> frozenset[Manner]:
+        """One-sided: a collective would make all wait for all."""
+        return frozenset({Manner.SERVED, Manner.PEERS})
+
+    @property
+    def order_matters(self) -> bool:
+        """Yes: contributions are merged as they arrive."""
+        return True
+
+    @property
+    def tolerates_loss(self) -> bool:
+        """No: the bound is to the slowest, and the one that is gone is slower than any."""
+        return False
+
+    def speaks(self, clock: int) -> bool:
+        """Always."""
+        return True
+
+    def group(self, workers: int) -> int:
+        """Each by itself."""
+        return 1
+
+    def may_proceed(self, mine: int, slowest: float) -> bool:
+        """While no more than `slack` ahead of the slowest."""
+        return mine - slowest <= self.slack
+
+    def must_read(self, mine: int, known: float) -> bool:
+        """When what was last read may be staler than the bound."""
+        return not self.may_proceed(mine, known)
+
+    def takes(self, clock: float, mine: float) -> bool:
+        """Whatever has come."""
+        return True

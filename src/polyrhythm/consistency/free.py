@@ -1,0 +1,52 @@
+"""Fully asynchronous: nobody waits for anybody."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from polyrhythm.pieces.terms import Manner, Subject
+
+
+@dataclass(frozen=True, slots=True)
+class Free:
+    """Every worker speaks at every step and waits for no other worker (Downpour SGD; Dean et al., 2012)."""
+
+    @property
+    def offers(self) -> frozenset[Subject]:
+        """Gradients; updates or weights within LocalSteps."""
+        return frozenset({Subject.GRADIENT})
+
+    @property
+    def manners(self) -> frozenset[Manner]:
+        """One-sided."""
+        return frozenset({Manner.SERVED, Manner.PEERS})
+
+    @property
+    def order_matters(self) -> bool:
+        """Yes: contributions are merged as they arrive."""
+        return True
+
+    @property
+    def tolerates_loss(self) -> bool:
+        """Yes: nobody waits for the one that is gone."""
+        return True
+
+    def speaks(self, clock: int) -> bool:
+        """Always."""
+        return True
+
+    def group(self, workers: int) -> int:
+        """Each by itself."""
+        return 1
+
+    def may_proceed(self, mine: int, slowest: float) -> bool:
+        """Always."""
+        return True
+
+    def must_read(self, mine: int, known: float) -> bool:
+        """Always: fresh weights every time it speaks."""
+        return True
+
+    def takes(self, clock: float, mine: float) -> bool:
+        """Whatever has come."""
+        return True

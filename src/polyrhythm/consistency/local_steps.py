@@ -1,0 +1,65 @@
+"""Local steps: each worker runs its own optimizer for a while before it speaks."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from polyrhythm.consistency.lockstep import Lockstep
+from polyrhythm.errors import CompositionError
+from polyrhythm.pieces.consistency import Consistency
+from polyrhythm.pieces.terms import Manner, Subject
+
+
+@dataclass(frozen=True, slots=True)
+class LocalSteps:
+    """Speak after every `tau` steps of one's own optimizer, about what they did, and wait by the rule `then`.
+
+    (SparkNet; Moritz et al., 2015. With `then=Free()`: asynchronous periodic exchange, as in DeepSpark, Kim et al., 2016.)
+    """
+
+    tau: int
+    then: Consistency = field(default_factory=Lockstep)
+
+    def __post_init__(self) -> None:
+        if self.tau < 1:
+            raise CompositionError(f"LocalSteps(tau={self.tau}) would never speak: tau counts steps between exchanges, so give 1 or more.")
+
+    @property
+    def offers(self) -> frozenset[Subject]:
+        """Updates or weights: the gradients are spent."""
+        return frozenset({Subject.UPDATE, Subject.WEIGHTS})
+
+    @property
+    def manners(self) -> frozenset[Manner]:
+        """As the waiting rule."""
+        return self.then.manners
+
+    @property
+    def order_matters(self) -> bool:
+        """As the waiting rule."""
+        return self.then.order_matters
+
+    @property
+    def tolerates_loss(self) -> bool:
+        """As the waiting rule."""
+        return self.then.tolerates_loss
+
+    def speaks(self, clock: int) -> bool:
+        """At every multiple of tau."""
+        return clock % self.tau == 0
+
+    def group(self, workers: int) -> int:
+        """As the waiting rule."""
+        return self.then.group(workers)
+
+    def may_proceed(self, mine: int, slowest: float) -> bool:
+        """As the waiting rule; a bound counts steps, whatever tau is."""
+        return self.then.may_proceed(mine, slowest)
+
+    def must_read(self, mine: int, known: float) -> bool:
+        """As the waiting rule."""
+        return self.then.must_read(mine, known)
+
+    def takes(self, clock: float, mine: float) -> bool:
+        """As the waiting rule."""
+        return self.then.takes(clock, mine)

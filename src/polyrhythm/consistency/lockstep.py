@@ -1,0 +1,52 @@
+"""Bulk-synchronous parallel: everybody speaks at every step and waits for everybody."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from polyrhythm.pieces.terms import EVERY_MANNER, Manner, Subject
+
+
+@dataclass(frozen=True, slots=True)
+class Lockstep:
+    """Every worker speaks at every step and goes on when all have been heard (Valiant, 1990)."""
+
+    @property
+    def offers(self) -> frozenset[Subject]:
+        """Gradients: nobody moves before all have spoken."""
+        return frozenset({Subject.GRADIENT})
+
+    @property
+    def manners(self) -> frozenset[Manner]:
+        """Any."""
+        return EVERY_MANNER
+
+    @property
+    def order_matters(self) -> bool:
+        """No: a group is everybody, merged in rank order."""
+        return False
+
+    @property
+    def tolerates_loss(self) -> bool:
+        """No: all wait for the one that is gone."""
+        return False
+
+    def speaks(self, clock: int) -> bool:
+        """Always."""
+        return True
+
+    def group(self, workers: int) -> int:
+        """Everybody."""
+        return workers
+
+    def may_proceed(self, mine: int, slowest: float) -> bool:
+        """When everybody's step `mine` has been merged."""
+        return slowest >= mine
+
+    def must_read(self, mine: int, known: float) -> bool:
+        """Always."""
+        return True
+
+    def takes(self, clock: float, mine: float) -> bool:
+        """Nothing from a step that I have not reached."""
+        return clock <= mine

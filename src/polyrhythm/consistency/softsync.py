@@ -1,0 +1,66 @@
+"""n-softsync: the server takes a step when a share of the workers has spoken; nobody waits for it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from polyrhythm.consistency.free import Free
+from polyrhythm.errors import CompositionError
+from polyrhythm.pieces.consistency import Consistency
+from polyrhythm.pieces.terms import Manner, Subject
+
+
+@dataclass(frozen=True, slots=True)
+class SoftSync:
+    """Merge groups of c = max(1, ⌊P / groups⌋) contributions, whoever they come from (Rudra; Gupta, Zhang, Wang, 2016).
+
+    `groups` is the n of n-softsync, not the number of gradients in a group; the mean staleness is about n. Under Free (the
+    paper's rule) workers read at once; `then` may set another rule for waiting: SoftSync(1, Bounded(0)) is synchronous.
+    """
+
+    groups: int = 1
+    then: Consistency = field(default_factory=Free)
+
+    def __post_init__(self) -> None:
+        if self.groups < 1:
+            raise CompositionError(f"SoftSync(groups={self.groups}) has no group to merge: give 1 (everybody in one group) or more.")
+
+    @property
+    def offers(self) -> frozenset[Subject]:
+        """What the waiting rule offers."""
+        return self.then.offers
+
+    @property
+    def manners(self) -> frozenset[Manner]:
+        """With a server: groups are counted where the weights are."""
+        return frozenset({Manner.SERVED})
+
+    @property
+    def order_matters(self) -> bool:
+        """Yes: who is in which group depends on arrival."""
+        return True
+
+    @property
+    def tolerates_loss(self) -> bool:
+        """As the waiting rule."""
+        return self.then.tolerates_loss
+
+    def speaks(self, clock: int) -> bool:
+        """As the waiting rule."""
+        return self.then.speaks(clock)
+
+    def group(self, workers: int) -> int:
+        """c = max(1, ⌊P / n⌋)."""
+        return max(1, workers // self.groups)
+
+    def may_proceed(self, mine: int, slowest: float) -> bool:
+        """As the waiting rule."""
+        return self.then.may_proceed(mine, slowest)
+
+    def must_read(self, mine: int, known: float) -> bool:
+        """As the waiting rule."""
+        return self.then.must_read(mine, known)
+
+    def takes(self, clock: float, mine: float) -> bool:
+        """As the waiting rule."""
+        return self.then.takes(clock, mine)

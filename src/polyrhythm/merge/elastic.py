@@ -1,0 +1,50 @@
+"""Elastic averaging: a spring between a worker's weights and the centre's."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from torch import Tensor
+
+from polyrhythm.errors import CompositionError
+from polyrhythm.pieces.merge import Contribution, Rule
+from polyrhythm.pieces.terms import Subject
+
+
+@dataclass(frozen=True, slots=True)
+class Elastic:
+    """Both ends move towards each other by α = beta / P of their distance (EASGD; Zhang, Choromanska, LeCun, 2015, eq. 5-6).
+
+    e = α (w - c); w ← w - e; c ← c + e, with the w and c from before the exchange on both sides. The paper takes β = 0.9.
+    """
+
+    beta: float = 0.9
+
+    def __post_init__(self) -> None:
+        if not 0 < self.beta < 1:
+            raise CompositionError(
+                f"Elastic(beta={self.beta}) overshoots or does not pull: beta is the part of the distance that the centre moves when all "
+                f"workers have spoken once, between 0 and 1; the paper takes 0.9."
+            )
+
+    @property
+    def accepts(self) -> frozenset[Subject]:
+        """Weights."""
+        return frozenset({Subject.WEIGHTS})
+
+    @property
+    def rule(self) -> Rule | None:
+        """None: the step is left to the optimizer."""
+        return None
+
+    def combine(self, contributions: Sequence[Contribution], workers: int) -> Tensor:
+        """Never asked for: Elastic accepts weights only."""
+        raise NotImplementedError("Elastic accepts weights only")
+
+    def mix(self, mine: Tensor, theirs: Sequence[Tensor], workers: int) -> Tensor:
+        """mine + β / P Σ (theirs - mine)."""
+        pull = theirs[0] - mine
+        for other in theirs[1:]:
+            pull = pull + (other - mine)
+        return mine + self.beta / workers * pull

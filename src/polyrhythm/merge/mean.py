@@ -1,0 +1,41 @@
+"""The mean over workers."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from torch import Tensor
+
+from polyrhythm.merge.total import total
+from polyrhythm.pieces.merge import Contribution, Rule
+from polyrhythm.pieces.terms import EVERY_SUBJECT, Subject
+
+
+@dataclass(frozen=True, slots=True)
+class Mean:
+    """Every worker's contribution counts 1 / P, so that a round of all of them moves the weights by their mean.
+
+    Weights are averaged with those of whoever one meets, oneself included.
+    """
+
+    @property
+    def accepts(self) -> frozenset[Subject]:
+        """Anything."""
+        return EVERY_SUBJECT
+
+    @property
+    def rule(self) -> Rule | None:
+        """None: the step is left to the optimizer."""
+        return None
+
+    def combine(self, contributions: Sequence[Contribution], workers: int) -> Tensor:
+        """Σ value / P."""
+        return total(contributions) / workers
+
+    def mix(self, mine: Tensor, theirs: Sequence[Tensor], workers: int) -> Tensor:
+        """(mine + Σ theirs) / (1 + n)."""
+        mixed = mine
+        for other in theirs:
+            mixed = mixed + other
+        return mixed / (1 + len(theirs))

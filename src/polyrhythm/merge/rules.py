@@ -1,0 +1,62 @@
+"""Optimizers that a holder of weights runs itself, as functions of a direction and a state."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from polyrhythm.errors import CompositionError
+from polyrhythm.tensors import Layout, State
+
+
+@dataclass(frozen=True, slots=True)
+class Nesterov:
+    """SGD with Nesterov momentum: b ← μ b + d; step = η (d + μ b) (Sutskever et al., 2013, as torch.optim.SGD has it)."""
+
+    learning_rate: float = 0.7
+    momentum: float = 0.9
+
+    def __post_init__(self) -> None:
+        if self.learning_rate <= 0 or not 0 <= self.momentum < 1:
+            raise CompositionError(
+                f"Nesterov(learning_rate={self.learning_rate}, momentum={self.momentum}) would not converge: give a positive "
+                f"learning rate and a momentum of at least 0 and below 1."
+            )
+
+    def initial(self, layout: Layout) -> State:
+        """No momentum yet."""
+        return {"momentum": torch.zeros(layout.numel)}
+
+    def step(self, direction: Tensor, state: State, rate: float) -> tuple[Tensor, State]:
+        """η (d + μ b)."""
+        momentum = self.momentum * state["momentum"].to(direction.device) + direction
+        return self.learning_rate * (direction + self.momentum * momentum), {"momentum": momentum}
+
+
+@dataclass(frozen=True, slots=True)
+class Adagrad:
+    """s ← s + d²; step = η d / (√s + ε) (Duchi et al., 2011; at the server: Dean et al., 2012, section 4.1).
+
+    `learning_rate` None takes the workers' own. `initial_sum` starts s above zero, so that the first steps are not of
+    size η in every coordinate.
+    """
+
+    learning_rate: float | None = None
+    initial_sum: float = 0.0
+    epsilon: float = 1e-8
+
+    def __post_init__(self) -> None:
+        if self.initial_sum < 0 or self.epsilon <= 0 or (self.learning_rate is not None and self.learning_rate <= 0):
+            raise CompositionError(f"{self} cannot step: the learning rate and epsilon must be positive, initial_sum at least 0.")
+
+    def initial(self, layout: Layout) -> State:
+        """The sum of squares before the first step."""
+        return {"sum": torch.full((layout.numel,), self.initial_sum)}
+
+    def step(self, direction: Tensor, state: State, rate: float) -> tuple[Tensor, State]:
+        """η d / (√s + ε)."""
+        squares = state["sum"].to(direction.device) + direction * direction
+        eta = rate if self.learning_rate is None else self.learning_rate
+        return eta * direction / (squares.sqrt() + self.epsilon), {"sum": squares}

@@ -1,0 +1,40 @@
+"""Late contributions count less."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from torch import Tensor
+
+from polyrhythm.merge.total import total
+from polyrhythm.pieces.merge import Contribution, Rule
+from polyrhythm.pieces.terms import DIFFERENCES, Subject
+
+
+@dataclass(frozen=True, slots=True)
+class StalenessScaled:
+    """The mean of a group, each contribution divided by max(1, its staleness) (Zhang, Gupta, Lian, Liu, 2016, eq. 5).
+
+    Staleness counts the merges between the reading of the weights and the merging of what was computed on them. The mean
+    is over the group, not over all workers: a group is one step.
+    """
+
+    @property
+    def accepts(self) -> frozenset[Subject]:
+        """Differences."""
+        return DIFFERENCES
+
+    @property
+    def rule(self) -> Rule | None:
+        """None: the step is left to the optimizer."""
+        return None
+
+    def combine(self, contributions: Sequence[Contribution], workers: int) -> Tensor:
+        """Σ value / max(1, staleness), over the size of the group."""
+        scaled = [Contribution(c.value / max(1, c.staleness), c.count) for c in contributions]
+        return total(scaled) / sum(c.count for c in scaled)
+
+    def mix(self, mine: Tensor, theirs: Sequence[Tensor], workers: int) -> Tensor:
+        """Never asked for: weights have no staleness."""
+        raise NotImplementedError("StalenessScaled does not accept weights")

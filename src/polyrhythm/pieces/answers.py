@@ -1,0 +1,54 @@
+"""What a topology brings back from an exchange, and what that does to the worker's replica."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+from torch import Tensor
+
+from polyrhythm.pieces.holder import Holder
+from polyrhythm.pieces.merge import Contribution
+
+
+class Answer(Protocol):
+    """Brought back by the communication side; settled where the program runs, because it may run the user's optimizer."""
+
+    def settle(self, holder: Holder) -> None:
+        """Do to the replica what the answer says."""
+
+
+@dataclass(frozen=True, slots=True)
+class Move:
+    """Contributions for the replica to merge."""
+
+    contributions: Sequence[Contribution]
+
+    def settle(self, holder: Holder) -> None:
+        """Merge them, if there are any."""
+        if self.contributions:
+            holder.move(self.contributions)
+
+
+@dataclass(frozen=True, slots=True)
+class Adopt:
+    """Weights that were merged elsewhere."""
+
+    weights: Tensor
+
+    def settle(self, holder: Holder) -> None:
+        """Take them over."""
+        holder.adopt(self.weights)
+
+
+@dataclass(frozen=True, slots=True)
+class Mix:
+    """The weights of others, to be merged with one's own."""
+
+    theirs: Sequence[Tensor]
+
+    def settle(self, holder: Holder) -> None:
+        """Mix them in, if there are any."""
+        if self.theirs:
+            holder.mix(self.theirs)

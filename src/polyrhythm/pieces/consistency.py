@@ -1,0 +1,45 @@
+"""What a consistency is: when a worker must speak, when it must listen, and when it may go on."""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+from polyrhythm.pieces.terms import Manner, Subject
+
+
+class Consistency(Protocol):
+    """Clocks count a worker's own steps from 1. `slowest` is the least clock whose contribution has been merged, over all workers.
+
+    Law: a worker never goes on beyond its bound, and the slowest is never held up.
+    """
+
+    @property
+    def offers(self) -> frozenset[Subject]:
+        """What a worker can say under this rule."""
+
+    @property
+    def manners(self) -> frozenset[Manner]:
+        """How it can be said."""
+
+    @property
+    def order_matters(self) -> bool:
+        """Whether results depend on the order in which messages arrive."""
+
+    @property
+    def tolerates_loss(self) -> bool:
+        """Whether the others can go on when a worker is gone."""
+
+    def speaks(self, clock: int) -> bool:
+        """Whether a worker that has just taken step `clock` says something."""
+
+    def group(self, workers: int) -> int:
+        """How many contributions a holder of weights takes in at once."""
+
+    def may_proceed(self, mine: int, slowest: float) -> bool:
+        """Whether a worker that has said its step `mine` may go on."""
+
+    def must_read(self, mine: int, known: float) -> bool:
+        """Whether a worker at `mine` that last heard of `known` as the slowest must ask for fresh weights."""
+
+    def takes(self, clock: float, mine: float) -> bool:
+        """Whether a worker at `mine` may already take in what a peer said at `clock`."""

@@ -1,0 +1,65 @@
+"""Whoever holds weights: a worker's replica, or a server's shard."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from torch import Tensor
+
+from polyrhythm.pieces.merge import Contribution, Merge
+from polyrhythm.tensors import Layout, State
+
+Optimize = Callable[[Tensor, tuple[float, ...]], None]
+"""Takes an optimizer's step on a gradient (numel,), with the learning rates of its groups."""
+
+
+class Holder:
+    """Weights (numel,) and what merging does to them.
+
+    `optimize` runs an optimizer on a gradient; without one, directions are subtracted. `anchor` is where subtraction starts:
+    a worker that takes local steps has moved away from the weights it last agreed on, and those are the anchor.
+    """
+
+    __slots__ = ("anchor", "layout", "merge", "optimize", "state", "version", "weights", "workers")
+
+    def __init__(self, weights: Tensor, layout: Layout, merge: Merge, workers: int, optimize: Optimize | None) -> None:
+        self.weights = weights
+        self.anchor = weights
+        self.layout = layout
+        self.merge = merge
+        self.state: State = merge.rule.initial(layout) if merge.rule else {}
+        self.optimize = optimize
+        self.workers = workers
+        self.version = 0
+
+    def drop_anchor(self) -> None:
+        """Remember the weights as they are now: later local steps count from here."""
+        self.anchor = self.weights.clone()
+
+    def moved(self) -> Tensor:
+        """What local steps have done since the anchor (numel,), with the sign of a gradient."""
+        return self.anchor - self.weights
+
+    def move(self, contributions: Sequence[Contribution]) -> None:
+        """Merge gradients or updates."""
+        direction = self.merge.combine(contributions, self.workers)
+        rates = contributions[-1].rates
+        if self.merge.rule is not None:
+            step, self.state = self.merge.rule.step(direction, self.state, rates[0] if rates else 0.0)
+            self.adopt(self.anchor - step)
+        elif self.optimize is not None:
+            self.optimize(direction, rates)
+        else:
+            self.adopt(self.anchor - direction)
+        self.version += 1
+
+    def mix(self, theirs: Sequence[Tensor]) -> None:
+        """Merge the weights of others into mine."""
+        self.adopt(self.merge.mix(self.weights, theirs, self.workers))
+        self.version += 1
+
+    def adopt(self, weights: Tensor) -> None:
+        """Replace my weights."""
+        self.weights.copy_(weights)
+        if self.anchor is not self.weights:
+            self.anchor.copy_(weights)

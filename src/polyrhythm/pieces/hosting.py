@@ -1,0 +1,86 @@
+"""The user's optimizer, built again where the weights are held: described as text, never as code."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from typing import Any
+
+import msgspec
+import torch
+from torch import Tensor
+
+from polyrhythm.errors import CompositionError
+from polyrhythm.pieces.holder import Optimize
+from polyrhythm.tensors import Layout
+
+HOSTED: Mapping[str, type[torch.optim.Optimizer]] = {
+    kind.__name__: kind
+    for kind in (
+        torch.optim.SGD, torch.optim.Adam, torch.optim.AdamW, torch.optim.Adagrad, torch.optim.RMSprop, torch.optim.Adadelta,
+        torch.optim.Adamax, torch.optim.NAdam, torch.optim.RAdam, torch.optim.Rprop, torch.optim.ASGD,
+    )
+}  # fmt: skip
+"""Optimizers that treat every element by itself, so that a shard of the weights is all they need."""
+
+_PART = re.compile(r"\[\d+:\d+\]$")
+
+
+class Group(msgspec.Struct, frozen=True):
+    """One parameter group: the names of its parameters and its options."""
+
+    names: list[str]
+    options: dict[str, Any]
+
+
+class Recipe(msgspec.Struct, frozen=True):
+    """How to build an optimizer."""
+
+    kind: str
+    groups: list[Group]
+
+
+def describe(optimizer: torch.optim.Optimizer, names: Mapping[int, str]) -> str:
+    """The recipe of `optimizer` as JSON; `names` gives a parameter's name by its id.
+
+    Raises CompositionError for a class that cannot run on a part of the weights.
+    """
+    kind = type(optimizer).__name__
+    if HOSTED.get(kind) is not type(optimizer):
+        raise CompositionError(
+            f"{kind} cannot run at a server, which holds only a part of the weights: use one of {', '.join(HOSTED)}, or a system whose "
+            f"workers run the optimizer themselves (allreduce, ssp, sparknet, diloco, …)."
+        )
+    groups = []
+    for group in optimizer.param_groups:
+        options = {key: _plain(value) for key, value in group.items() if key != "params" and value is not None}
+        groups.append(Group([names[id(parameter)] for parameter in group["params"] if id(parameter) in names], options))
+    return msgspec.json.encode(Recipe(kind, groups)).decode()
+
+
+def _plain(value: Any) -> Any:
+    return value.item() if isinstance(value, Tensor) else value
+
+
+def host(recipe: str, weights: Tensor, layout: Layout) -> Optimize:
+    """The optimizer of `recipe` on the tensors of `layout`, which are views of `weights` (numel,) and move with it."""
+    plan = msgspec.json.decode(recipe, type=Recipe)
+    parameters = {name: torch.nn.Parameter(view) for name, view in layout.named(weights).items()}
+    groups = []
+    for group in plan.groups:
+        owned = [parameter for name, parameter in parameters.items() if _PART.sub("", name) in set(group.names)]
+        groups.append({**{k: tuple(v) if isinstance(v, list) else v for k, v in group.options.items()}, "params": owned})
+    occupied = [group for group in groups if group["params"]]
+    optimizer = HOSTED[plan.kind](occupied) if occupied else None
+    places = [k for k, group in enumerate(groups) if group["params"]]
+
+    def optimize(gradient: Tensor, rates: tuple[float, ...]) -> None:
+        if optimizer is None:
+            return
+        for parameter, part in zip(parameters.values(), layout.views(gradient), strict=True):
+            parameter.grad = part
+        for group, place in zip(optimizer.param_groups, places, strict=True):
+            group["lr"] = rates[place]
+        optimizer.step()
+
+    return optimize

@@ -1,0 +1,78 @@
+"""What a topology is: who answers, and with which messages."""
+
+from __future__ import annotations
+
+from collections.abc import Coroutine
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+from torch import Tensor
+
+from polyrhythm.kernel.effects import Effect
+from polyrhythm.kernel.events import Recorder
+from polyrhythm.kernel.port import Port
+from polyrhythm.pieces.answers import Answer
+from polyrhythm.pieces.codec import Codec
+from polyrhythm.pieces.consistency import Consistency
+from polyrhythm.pieces.holder import Holder
+from polyrhythm.pieces.merge import Merge
+from polyrhythm.pieces.terms import Manner, Place, Subject
+from polyrhythm.tensors import State
+
+
+@dataclass(frozen=True, slots=True)
+class Terms:
+    """What has been agreed when a run begins: the other pieces, and the subject they have in common."""
+
+    subject: Subject
+    consistency: Consistency
+    codec: Codec
+    merge: Merge
+
+
+@dataclass(frozen=True, slots=True)
+class Opening:
+    """What worker 0 brings: its weights and how its optimizer can be built elsewhere (settings as text)."""
+
+    holder: Holder
+    optimizer: str
+
+
+class Channel(Protocol):
+    """A worker's side of a topology, for one run. Only communication happens in its coroutines."""
+
+    async def establish(self, opening: Opening) -> Answer:
+        """Make everybody begin with the weights of worker 0."""
+
+    async def exchange(self, value: Tensor, clock: int, rates: tuple[float, ...]) -> Answer:
+        """Say `value` (numel,) after step `clock`, and bring back what is to be done."""
+
+    async def finish(self) -> Answer:
+        """Bring the run to its end: what is on its way arrives, and everybody gets the final weights."""
+
+    def states(self) -> list[tuple[State, Tensor]]:
+        """The codec's states and what each owes, in the order of the flat vector (for checkpoints and the conservation law)."""
+
+
+class Topology(Protocol):
+    """Frozen settings; makes a channel for a worker and the body of a server."""
+
+    @property
+    def accepts(self) -> frozenset[Subject]:
+        """What can be said over it."""
+
+    @property
+    def manner(self) -> Manner:
+        """How one speaks over it."""
+
+    def workers(self, available: int) -> int:
+        """How many of the available workers it uses."""
+
+    def servers(self, workers: int) -> int:
+        """How many servers it needs."""
+
+    def channel(self, terms: Terms, place: Place, port: Port) -> Channel:
+        """A worker's side."""
+
+    def serve(self, terms: Terms, place: Place, port: Port, record: Recorder) -> Coroutine[Effect[Any], Any, None]:
+        """A server's whole life."""

@@ -1,0 +1,9 @@
+"""Which samples, and how do they come here?"""
+
+from polyrhythm.shuffle.global_shuffle import GlobalShuffle
+from polyrhythm.shuffle.ring_shuffle import RingShuffle
+
+MEMBERS = (GlobalShuffle(), RingShuffle())
+"""One of each kind: the laws are tested over this list."""
+
+__all__ = ["MEMBERS", "GlobalShuffle", "RingShuffle"]

@@ -1,0 +1,5 @@
+"""The composition of pieces, and the worker's replica that lives by it."""
+
+from polyrhythm.strategy.strategy import Strategy
+
+__all__ = ["Strategy"]

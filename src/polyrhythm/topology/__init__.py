@@ -1,0 +1,39 @@
+"""Who answers?"""
+
+from polyrhythm.topology.all_reduce import AllReduce
+from polyrhythm.topology.all_to_all import AllToAll
+from polyrhythm.topology.alone import Alone
+from polyrhythm.topology.gossip import Gossip
+from polyrhythm.topology.graph import Dissemination, FixedGraph, RandomPairs, RingGraph
+from polyrhythm.topology.ring import Ring
+from polyrhythm.topology.server import Server
+from polyrhythm.topology.tree import Tree
+
+ALGORITHMS = (Ring(), Tree())
+GRAPHS = (RingGraph(), Dissemination(rotate=False), Dissemination(), RandomPairs())
+MEMBERS = (
+    *(AllReduce(algorithm) for algorithm in ALGORITHMS),
+    Server(1),
+    Server(3),
+    *(Gossip(graph) for graph in GRAPHS),
+    AllToAll(),
+    Alone(),
+)
+"""One of each kind and of each interesting setting: the laws are tested over these lists."""
+
+__all__ = [
+    "ALGORITHMS",
+    "GRAPHS",
+    "MEMBERS",
+    "AllReduce",
+    "AllToAll",
+    "Alone",
+    "Dissemination",
+    "FixedGraph",
+    "Gossip",
+    "RandomPairs",
+    "Ring",
+    "RingGraph",
+    "Server",
+    "Tree",
+]

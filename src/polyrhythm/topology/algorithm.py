@@ -1,0 +1,46 @@
+"""What an all-reduce algorithm is, and the two collective questions that all of them answer alike."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Protocol
+
+from torch import Tensor
+
+from polyrhythm.kernel.message import Message
+from polyrhythm.kernel.port import Port, worker
+from polyrhythm.pieces.questions import Packet
+from polyrhythm.pieces.terms import Place
+
+
+class Algorithm(Protocol):
+    """How P workers come to know the sum of a tensor; `seconds` and `traffic` are its closed form (`kernel.effects.Schedule`)."""
+
+    def seconds(self, nbytes: int, workers: int, latency: float, bandwidth: float) -> float:
+        """The time of one reduction over equal links."""
+
+    def traffic(self, value: Tensor, workers: int, topic: str) -> tuple[int, int]:
+        """Bytes, headers included, and messages that all workers together send."""
+
+    async def reduce(self, port: Port, place: Place, value: Tensor, topic: str) -> Tensor:
+        """The sum of everyone's `value` (any shape), with the same bits at every worker."""
+
+
+async def gather(port: Port, place: Place, packet: Packet, topic: str) -> list[Packet]:
+    """Everyone's packets in rank order; everybody sends to everybody, beginning with the next in rank."""
+    return await scatter(port, place, [packet] * place.workers, topic)
+
+
+async def scatter(port: Port, place: Place, packets: Sequence[Packet], topic: str) -> list[Packet]:
+    """The packets that all workers have for me, in rank order; `packets[k]` goes to worker k."""
+    rank, workers = place.rank, place.workers
+    received = list(packets)
+    for step in range(1, workers):
+        to = (rank + step) % workers
+        await port.send(worker(to), Message(f"{topic}.{rank}", tensors=packets[to]))
+    for step in range(1, workers):
+        sender = (rank - step) % workers
+        delivery = await port.receive(f"{topic}.{sender}", worker(sender))
+        assert delivery is not None
+        received[sender] = delivery.message.tensors
+    return received

@@ -1,0 +1,133 @@
+"""Everybody tells everybody, and takes in what it has been told when it next looks."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Coroutine
+from dataclasses import dataclass
+from typing import Any
+
+from torch import Tensor
+
+from polyrhythm.kernel.effects import Effect
+from polyrhythm.kernel.events import Recorder
+from polyrhythm.kernel.message import Delivery, Message
+from polyrhythm.kernel.port import Port, rank_of, worker
+from polyrhythm.pieces.answers import Adopt, Answer, Move
+from polyrhythm.pieces.merge import Contribution
+from polyrhythm.pieces.terms import DIFFERENCES, Manner, Place, Subject
+from polyrhythm.pieces.topology import Channel, Opening, Terms
+from polyrhythm.tensors import Layout, State
+from polyrhythm.topology.broadcast import broadcast
+
+_NEWS = "u"
+
+
+@dataclass(frozen=True, slots=True)
+class AllToAll:
+    """Each worker sends its packet to every other and merges those that have come (Strom, 2015).
+
+    How long it waits for others is the consistency's to say; under Free it never does. All replicas take in the same
+    contributions, in the end, but not in the same order.
+    """
+
+    @property
+    def accepts(self) -> frozenset[Subject]:
+        """Differences."""
+        return DIFFERENCES
+
+    @property
+    def manner(self) -> Manner:
+        """With all peers."""
+        return Manner.PEERS
+
+    def workers(self, available: int) -> int:
+        """All."""
+        return available
+
+    def servers(self, workers: int) -> int:
+        """None."""
+        return 0
+
+    def channel(self, terms: Terms, place: Place, port: Port) -> Channel:
+        """A worker's side."""
+        return _Peer(terms, place, port)
+
+    def serve(self, terms: Terms, place: Place, port: Port, record: Recorder) -> Coroutine[Effect[Any], Any, None]:
+        """There is no server."""
+        raise NotImplementedError("AllToAll has no server")
+
+
+class _Peer:
+    """`clocks` are the latest steps heard of, by peer; `pending` what has come and may not be taken in yet."""
+
+    def __init__(self, terms: Terms, place: Place, port: Port) -> None:
+        self.terms = terms
+        self.place = place
+        self.port = port
+        self.draw = port.rng("codec")
+        self.layout: Layout
+        self.state: State
+        self.clocks = {worker(rank): 0.0 for rank in range(place.workers) if rank != place.rank}
+        self.pending: list[tuple[float, int, Contribution]] = []
+
+    async def establish(self, opening: Opening) -> Answer:
+        self.layout = opening.holder.layout
+        self.state = self.terms.codec.initial(self.layout)
+        await self.port.spawn("lost", self._watch())
+        return Adopt(await broadcast(self.port, self.place, opening.holder.weights.clone(), "init"))
+
+    async def _watch(self) -> None:
+        while True:
+            delivery = await self.port.receive("lost")
+            assert delivery is not None
+            if self.clocks.pop(delivery.message.text, None) is not None:
+                await self.port.send(self.port.name, Message(_NEWS))
+
+    async def exchange(self, value: Tensor, clock: int, rates: tuple[float, ...]) -> Answer:
+        encoded = self.terms.codec.encode(value, self.layout, self.state, self.draw)
+        self.state = encoded.state
+        await self._tell(Message(_NEWS, (float(clock), *rates), tensors=encoded.packet))
+        self.pending.append((float(clock), self.place.rank, Contribution(encoded.said, rates=rates)))
+        while not self.terms.consistency.may_proceed(clock, min(self.clocks.values(), default=math.inf)):
+            delivery = await self.port.receive(_NEWS)
+            assert delivery is not None
+            self._hear(delivery)
+        return await self._ready(clock)
+
+    async def _tell(self, message: Message) -> None:
+        for step in range(1, self.place.workers):
+            name = worker((self.place.rank + step) % self.place.workers)
+            if name in self.clocks:
+                await self.port.send(name, message)
+
+    async def _ready(self, clock: float) -> Answer:
+        """All that has come and may be taken in at `clock`, in the order of steps and ranks."""
+        while (delivery := await self.port.receive(_NEWS, timeout=0.0)) is not None:
+            self._hear(delivery)
+        takes = self.terms.consistency.takes
+        ready = sorted((item for item in self.pending if takes(item[0], clock)), key=lambda item: item[:2])
+        self.pending = [item for item in self.pending if not takes(item[0], clock)]
+        return Move([contribution for _, _, contribution in ready])
+
+    def _hear(self, delivery: Delivery) -> None:
+        if delivery.sender == self.port.name:
+            return
+        clock, *rates = delivery.message.numbers
+        if delivery.sender in self.clocks:
+            self.clocks[delivery.sender] = clock
+        if delivery.message.tensors:
+            value = self.terms.codec.decode(delivery.message.tensors, self.layout)
+            self.pending.append((clock, rank_of(delivery.sender), Contribution(value, rates=tuple(rates))))
+
+    async def finish(self) -> Answer:
+        """Tell all that this was the last, and take in everything until all others have said so."""
+        await self._tell(Message(_NEWS, (math.inf,)))
+        while min(self.clocks.values(), default=math.inf) < math.inf:
+            delivery = await self.port.receive(_NEWS)
+            assert delivery is not None
+            self._hear(delivery)
+        return await self._ready(math.inf)
+
+    def states(self) -> list[tuple[State, Tensor]]:
+        return [(self.state, self.terms.codec.owed(self.state, self.layout))]

@@ -1,0 +1,63 @@
+"""One worker, nobody to ask: the baseline."""
+
+from __future__ import annotations
+
+from collections.abc import Coroutine
+from dataclasses import dataclass
+from typing import Any
+
+from torch import Tensor
+
+from polyrhythm.kernel.effects import Effect
+from polyrhythm.kernel.events import Recorder
+from polyrhythm.kernel.port import Port
+from polyrhythm.pieces.answers import Answer, Move
+from polyrhythm.pieces.merge import Contribution
+from polyrhythm.pieces.terms import DIFFERENCES, Manner, Place, Subject
+from polyrhythm.pieces.topology import Channel, Opening, Terms
+from polyrhythm.tensors import State
+
+
+@dataclass(frozen=True, slots=True)
+class Alone:
+    """Uses one worker, however many there are; what it computes is what the script would compute without Polyrhythm."""
+
+    @property
+    def accepts(self) -> frozenset[Subject]:
+        """Differences."""
+        return DIFFERENCES
+
+    @property
+    def manner(self) -> Manner:
+        """Collectively, with oneself."""
+        return Manner.COLLECTIVE
+
+    def workers(self, available: int) -> int:
+        """One."""
+        return 1
+
+    def servers(self, workers: int) -> int:
+        """None."""
+        return 0
+
+    def channel(self, terms: Terms, place: Place, port: Port) -> Channel:
+        """The worker's side."""
+        return _Hermit()
+
+    def serve(self, terms: Terms, place: Place, port: Port, record: Recorder) -> Coroutine[Effect[Any], Any, None]:
+        """There is no server."""
+        raise NotImplementedError("Alone has no server")
+
+
+class _Hermit:
+    async def establish(self, opening: Opening) -> Answer:
+        return Move([])
+
+    async def exchange(self, value: Tensor, clock: int, rates: tuple[float, ...]) -> Answer:
+        return Move([Contribution(value, rates=rates)])
+
+    async def finish(self) -> Answer:
+        return Move([])
+
+    def states(self) -> list[tuple[State, Tensor]]:
+        return []

@@ -1,0 +1,106 @@
+"""Who meets whom at which step: the graphs of gossip."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+import networkx
+
+from polyrhythm import rng
+from polyrhythm.errors import CompositionError
+from polyrhythm.pieces.terms import Place
+
+
+class Graph(Protocol):
+    """For every step, the workers that one sends to and those that one hears from."""
+
+    def check(self, workers: int) -> None:
+        """Refuse a number of workers that the graph cannot hold."""
+
+    def meets(self, step: int, place: Place) -> tuple[tuple[int, ...], tuple[int, ...]]:
+        """(to, from) for the worker at `place` in its exchange number `step`, counted from 0; consistent over all workers."""
+
+
+@dataclass(frozen=True, slots=True)
+class RingGraph:
+    """Both neighbours on a ring, at every step (D-PSGD; Lian et al., 2017)."""
+
+    def check(self, workers: int) -> None:
+        """Any number."""
+
+    def meets(self, step: int, place: Place) -> tuple[tuple[int, ...], tuple[int, ...]]:
+        """The previous and the next in rank; one worker where they are the same, none when alone."""
+        near = {(place.rank - 1) % place.workers, (place.rank + 1) % place.workers} - {place.rank}
+        both = tuple(sorted(near))
+        return both, both
+
+
+@dataclass(frozen=True, slots=True)
+class Dissemination:
+    """Step t: send to i + 2^(t mod ⌈log2 P⌉), hear from i - 2^(t mod ⌈log2 P⌉) (GossipGraD; Daily et al., 2018, section 4).
+
+    With `rotate`, after every ⌈log2 P⌉ steps the ranks are shuffled anew, so that over time everybody meets everybody directly.
+    """
+
+    rotate: bool = True
+
+    def check(self, workers: int) -> None:
+        """Any number."""
+
+    def meets(self, step: int, place: Place) -> tuple[tuple[int, ...], tuple[int, ...]]:
+        """One each way."""
+        if place.workers == 1:
+            return (), ()
+        rounds = (place.workers - 1).bit_length()
+        turn, reach = step // rounds, 1 << (step % rounds)
+        order = list(range(place.workers))
+        if self.rotate and turn:
+            rng.stream(place.seed, "dissemination", turn).shuffle(order)
+        at = order.index(place.rank)
+        return (order[(at + reach) % place.workers],), (order[(at - reach) % place.workers],)
+
+
+@dataclass(frozen=True, slots=True)
+class RandomPairs:
+    """At every step the workers are paired at random; an odd one rests (randomized gossip; Boyd et al., 2006)."""
+
+    def check(self, workers: int) -> None:
+        """Any number."""
+
+    def meets(self, step: int, place: Place) -> tuple[tuple[int, ...], tuple[int, ...]]:
+        """The partner, both ways."""
+        order = list(range(place.workers))
+        rng.stream(place.seed, "pairs", step).shuffle(order)
+        at = order.index(place.rank)
+        mate = at ^ 1
+        both = (order[mate],) if mate < place.workers else ()
+        return both, both
+
+
+@dataclass(frozen=True, slots=True)
+class FixedGraph:
+    """The neighbours in any undirected networkx graph whose nodes are the ranks 0…P-1."""
+
+    edges: tuple[tuple[int, int], ...]
+    nodes: int
+
+    @staticmethod
+    def of(graph: Any) -> FixedGraph:
+        """From a networkx graph; it must be undirected, connected, and have the nodes 0…P-1."""
+        if graph.is_directed() or sorted(graph.nodes) != list(range(len(graph))) or not networkx.is_connected(graph):
+            raise CompositionError(
+                "This graph cannot carry gossip: it must be undirected and connected, with the ranks 0 to P-1 as nodes "
+                "(networkx.convert_node_labels_to_integers renames them)."
+            )
+        return FixedGraph(tuple(sorted((min(a, b), max(a, b)) for a, b in graph.edges if a != b)), len(graph))
+
+    def check(self, workers: int) -> None:
+        """As many as the graph has nodes."""
+        if workers != self.nodes:
+            raise CompositionError(f"The graph has {self.nodes} nodes and the run {workers} workers: they must be equally many.")
+
+    def meets(self, step: int, place: Place) -> tuple[tuple[int, ...], tuple[int, ...]]:
+        """All neighbours, both ways."""
+        both = tuple(sorted({b if a == place.rank else a for a, b in self.edges if place.rank in (a, b)}))
+        return both, both

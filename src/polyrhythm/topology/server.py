@@ -1,0 +1,57 @@
+"""Parameter servers: the weights live in shards that workers push to and pull from."""
+
+from __future__ import annotations
+
+from collections.abc import Coroutine
+from dataclasses import dataclass
+from typing import Any
+
+from polyrhythm.errors import CompositionError
+from polyrhythm.kernel.effects import Effect
+from polyrhythm.kernel.events import Recorder
+from polyrhythm.kernel.port import Port
+from polyrhythm.pieces.terms import EVERY_SUBJECT, Manner, Place, Subject
+from polyrhythm.pieces.topology import Channel, Terms
+from polyrhythm.topology.server_client import Client
+from polyrhythm.topology.server_shard import Shard
+
+
+@dataclass(frozen=True, slots=True)
+class Server:
+    """The weights in `shards` parts of nearly equal bytes, cut between rows, each on a server of its own (Li et al., 2014).
+
+    A worker sends each shard one request a round and gets at most one answer; the codec's words go to the server, weights come
+    back as they are.
+    """
+
+    shards: int = 1
+
+    def __post_init__(self) -> None:
+        if self.shards < 1:
+            raise CompositionError(f"Server(shards={self.shards}) has nowhere to keep the weights: give 1 or more.")
+
+    @property
+    def accepts(self) -> frozenset[Subject]:
+        """Anything."""
+        return EVERY_SUBJECT
+
+    @property
+    def manner(self) -> Manner:
+        """With a server."""
+        return Manner.SERVED
+
+    def workers(self, available: int) -> int:
+        """All."""
+        return available
+
+    def servers(self, workers: int) -> int:
+        """One a shard."""
+        return self.shards
+
+    def channel(self, terms: Terms, place: Place, port: Port) -> Channel:
+        """A worker's side."""
+        return Client(self.shards, terms, place, port)
+
+    def serve(self, terms: Terms, place: Place, port: Port, record: Recorder) -> Coroutine[Effect[Any], Any, None]:
+        """A server's whole life; `place.rank` is the shard."""
+        return Shard(terms, place, port, record).live()

@@ -1,0 +1,131 @@
+"""A parameter server's shard: merges what workers push, answers when the consistency lets them go on."""
+
+from __future__ import annotations
+
+import math
+
+import msgspec
+from torch import Tensor
+
+from polyrhythm.kernel.events import Merged, Recorder
+from polyrhythm.kernel.message import Delivery, Message
+from polyrhythm.kernel.port import Port, rank_of, worker
+from polyrhythm.pieces.holder import Holder
+from polyrhythm.pieces.hosting import host
+from polyrhythm.pieces.merge import Contribution
+from polyrhythm.pieces.terms import Place, Subject
+from polyrhythm.pieces.topology import Terms
+from polyrhythm.tensors import Layout
+from polyrhythm.topology.server_client import DONE, JOIN, PUSH, REQUESTS, WAKE, Founding
+
+
+class Shard:
+    """`clocks` are the latest merged steps by worker: infinite for one that is done or gone.
+
+    Contributions wait in `group` until there are enough of them; then they are merged in rank order, so that a group that is
+    everybody gives the same bits whatever the order of arrival. Answers wait in `waiting` until their worker may go on.
+    """
+
+    def __init__(self, terms: Terms, place: Place, port: Port, record: Recorder) -> None:
+        self.terms = terms
+        self.place = place
+        self.port = port
+        self.record = record
+        self.holder: Holder
+        self.clocks = {worker(rank): 0.0 for rank in range(place.workers)}
+        self.joining: list[str] = []
+        self.group: list[Delivery] = []
+        self.waiting: dict[str, int] = {}
+        self.ending: list[str] = []
+        self.before: dict[str, Tensor] = {}
+        self.snapshot: Tensor | None = None
+        self.founded = False
+
+    async def live(self) -> None:
+        """Until every worker that remains is done."""
+        await self.port.spawn("lost", self._watch())
+        while len(self.ending) < len(self.clocks):
+            delivery = await self.port.receive(REQUESTS)
+            assert delivery is not None
+            await self._take(delivery)
+        for name in self.ending:
+            await self._answer(name, self._weights())
+
+    async def _watch(self) -> None:
+        while True:
+            delivery = await self.port.receive("lost")
+            assert delivery is not None
+            name = delivery.message.text
+            self.clocks.pop(name, None)
+            self.waiting.pop(name, None)
+            if name in self.ending:
+                self.ending.remove(name)
+            await self.port.send(self.port.name, Message(REQUESTS, (WAKE,)))
+
+    async def _take(self, delivery: Delivery) -> None:
+        kind, sender = delivery.message.numbers[0], delivery.sender
+        if kind == JOIN:
+            await self._join(delivery)
+        elif kind == DONE:
+            self.clocks[sender] = math.inf
+            self.ending.append(sender)
+        elif kind == PUSH:
+            _, clock, _, reads, *_ = delivery.message.numbers
+            if reads:
+                self.waiting[sender] = int(clock)
+            self.group.append(delivery)
+            if len(self.group) >= self.terms.consistency.group(self.place.workers):
+                self._merge()
+        await self._release()
+
+    async def _join(self, delivery: Delivery) -> None:
+        if delivery.message.text:
+            founding = msgspec.json.decode(delivery.message.text, type=Founding)
+            layout = Layout(founding.names, founding.shapes)
+            weights = delivery.message.tensors[0].clone()
+            optimize = host(founding.optimizer, weights, layout) if founding.optimizer else None
+            self.holder = Holder(weights, layout, self.terms.merge, self.place.workers, optimize)
+            self.founded = True
+        self.joining.append(delivery.sender)
+        if self.founded:
+            for name in self.joining:
+                await self._answer(name, self._weights())
+            self.joining.clear()
+
+    def _merge(self) -> None:
+        group = sorted(self.group, key=lambda delivery: rank_of(delivery.sender))
+        self.group = []
+        staleness = [self.holder.version - int(delivery.message.numbers[2]) for delivery in group]
+        values = [self.terms.codec.decode(delivery.message.tensors, self.holder.layout) for delivery in group]
+        if self.terms.subject is Subject.WEIGHTS:
+            for delivery in group:
+                self.before[delivery.sender] = self._weights()
+            self.holder.mix(values)
+        else:
+            self.holder.move([
+                Contribution(value, 1, late, delivery.message.numbers[4:])
+                for value, late, delivery in zip(values, staleness, group, strict=True)
+            ])  # fmt: skip
+        self.snapshot = None
+        for delivery in group:
+            self.clocks[delivery.sender] = delivery.message.numbers[1]
+        self.record(Merged(self.port.now(), self.port.name, self.holder.version, staleness))
+
+    async def _release(self) -> None:
+        """Answer all who may go on, in the order in which they asked."""
+        slowest = min(self.clocks.values(), default=math.inf)
+        for name, clock in list(self.waiting.items()):
+            if self.terms.consistency.may_proceed(clock, slowest):
+                del self.waiting[name]
+                await self._answer(name, self.before.pop(name, None))
+
+    async def _answer(self, name: str, weights: Tensor | None) -> None:
+        numbers = (float(self.holder.version), min(self.clocks.values(), default=math.inf))
+        tensors = (self._weights() if weights is None else weights,)
+        await self.port.send(name, Message(f"w{self.place.rank}", numbers, tensors=tensors))
+
+    def _weights(self) -> Tensor:
+        """The weights as they are now, safe to be sent: one copy a version."""
+        if self.snapshot is None:
+            self.snapshot = self.holder.weights.clone()
+        return self.snapshot

@@ -1,0 +1,44 @@
+"""The binomial tree: a reduction to the root and a broadcast back."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from torch import Tensor
+
+from polyrhythm.kernel.message import Message, wire_bytes
+from polyrhythm.kernel.port import Port, worker
+from polyrhythm.pieces.terms import Place
+from polyrhythm.topology.broadcast import broadcast
+
+
+@dataclass(frozen=True, slots=True)
+class Tree:
+    """Sums climb a binomial tree to worker 0 and come back down it (FireCaffe; Iandola et al., 2016).
+
+    2 ⌈log2 P⌉ (latency + nbytes / bandwidth) where P is a power of two, both legs counted; 2 (P - 1) messages of the whole tensor.
+    """
+
+    def seconds(self, nbytes: int, workers: int, latency: float, bandwidth: float) -> float:
+        """2 ⌈log2 P⌉ (a + M / B)."""
+        return 2 * (workers - 1).bit_length() * (latency + nbytes / bandwidth)
+
+    def traffic(self, value: Tensor, workers: int, topic: str) -> tuple[int, int]:
+        """Everybody but the root sends one sum up and is sent one down."""
+        up = sum(wire_bytes(Message(f"{topic}.{rank}", tensors=(value,))) for rank in range(1, workers))
+        down = wire_bytes(Message(f"{topic}.down", tensors=(value,)))
+        return up + (workers - 1) * down, 2 * (workers - 1)
+
+    async def reduce(self, port: Port, place: Place, value: Tensor, topic: str) -> Tensor:
+        """Children are added in the order of their distance, the nearest first."""
+        rank, reach, total = place.rank, 1, value
+        while reach < place.workers:
+            if rank & reach:
+                await port.send(worker(rank - reach), Message(f"{topic}.{rank}", tensors=(total,)))
+                break
+            if rank + reach < place.workers:
+                delivery = await port.receive(f"{topic}.{rank + reach}", worker(rank + reach))
+                assert delivery is not None
+                total = total + delivery.message.tensors[0]
+            reach <<= 1
+        return await broadcast(port, place, total, f"{topic}.down")
