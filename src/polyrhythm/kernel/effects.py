@@ -13,7 +13,7 @@ from typing import Any, Generic, Protocol, TypeVar
 
 from torch import Tensor
 
-from polyrhythm.kernel.message import Message
+from polyrhythm.kernel.message import Delivery, Message
 
 T = TypeVar("T")
 
@@ -36,7 +36,7 @@ class Send(Effect[None]):
 
 
 @dataclass(slots=True)
-class Receive(Effect["Delivery | None"]):
+class Receive(Effect[Delivery | None]):
     """The oldest message under `topic`. With a `timeout` in seconds, None when none came in time; 0 only looks.
 
     `sender` says from whom alone it can come, when that is known: used to name who waits for whom.
@@ -72,7 +72,7 @@ class Schedule(Protocol):
 
 
 @dataclass(slots=True)
-class Reduce(Effect["Tensor | None"]):
+class Reduce(Effect[Tensor | None]):
     """The sum of `value` over the first `workers` workers, if the runtime has a way of its own; None means: use messages.
 
     Real processes answer CUDA tensors through NCCL. The simulator answers when it was told to charge collectives in

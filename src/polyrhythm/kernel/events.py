@@ -18,23 +18,23 @@ class Event(msgspec.Struct, tag=True, frozen=True):
     actor: str
 
 
-class Started(Event):
+class Started(Event, frozen=True):
     """The actor began."""
 
 
-class Computed(Event):
+class Computed(Event, frozen=True):
     """The user's code ran for `seconds`, until `time`."""
 
     seconds: float
 
 
-class Waited(Event):
+class Waited(Event, frozen=True):
     """The worker stood in `optimizer.step()` or another call of ours for `seconds`, until `time`."""
 
     seconds: float
 
 
-class Sent(Event):
+class Sent(Event, frozen=True):
     """A message was handed over (recorded on request only: there are millions)."""
 
     to: str
@@ -42,7 +42,7 @@ class Sent(Event):
     nbytes: int
 
 
-class Stepped(Event):
+class Stepped(Event, frozen=True):
     """A step ended; `clock` counts the worker's steps, `samples` all that it has seen."""
 
     clock: int
@@ -50,7 +50,7 @@ class Stepped(Event):
     bytes_sent: int
 
 
-class Reported(Event):
+class Reported(Event, frozen=True):
     """The user's `worker.report`; `bytes_sent` is what all actors together had sent as far as the runtime knew."""
 
     clock: int
@@ -58,20 +58,20 @@ class Reported(Event):
     bytes_sent: int
 
 
-class Merged(Event):
+class Merged(Event, frozen=True):
     """A holder of weights took in a group of contributions; `staleness` of each is in merges since it was computed."""
 
     version: int
     staleness: list[int]
 
 
-class Faulted(Event):
+class Faulted(Event, frozen=True):
     """A fault of the simulator struck, or a process was lost."""
 
     what: str
 
 
-class Ended(Event):
+class Ended(Event, frozen=True):
     """The actor ended well; its totals."""
 
     bytes_sent: int

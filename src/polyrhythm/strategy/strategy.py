@@ -49,7 +49,7 @@ class Strategy:
 
     def _subject(self) -> Subject:
         """The first subject that all pieces have in common."""
-        left, said = frozenset(Subject), "anything"
+        left = frozenset(Subject)
         for piece, subjects in (
             (self.consistency, self.consistency.offers),
             (self.topology, self.topology.accepts),
@@ -57,11 +57,11 @@ class Strategy:
             (self.codec, self.codec.carries),
         ):
             if not left & subjects:
-                hint = "LocalSteps makes workers say updates or weights instead of gradients." if Subject.GRADIENT in left else ""
+                hint = " LocalSteps makes workers say updates or weights instead." if left == {Subject.GRADIENT} else ""
                 raise CompositionError(
-                    f"{_name(piece)} takes {_list(subjects)}, but the pieces before it leave {_list(left)} ({said}): they cannot meet. {hint}".rstrip()
+                    f"{_name(piece)} takes {_list(subjects)}, but the rest of the strategy says {_list(left)}: change one of them.{hint}"
                 )
-            left, said = left & subjects, _name(piece)
+            left &= subjects
         return next(subject for subject in Subject if subject in left)
 
     @property

@@ -1,0 +1,62 @@
+"""The parameters that an optimizer trains, laid end to end in one vector."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import torch
+from torch import Tensor, nn
+
+from polyrhythm.errors import CompositionError
+from polyrhythm.tensors import Layout
+
+
+class Parameters:
+    """Makes the parameters views of one flat vector (numel,), so that weights are read and written at once.
+
+    Only parameters that need gradients and that the optimizer holds take part; frozen ones stay as they are.
+    """
+
+    def __init__(self, model: nn.Module, optimizer: torch.optim.Optimizer) -> None:
+        held = {id(parameter) for group in optimizer.param_groups for parameter in group["params"]}
+        named = [(name, p) for name, p in model.named_parameters() if p.requires_grad and id(p) in held]
+        self._check(model, optimizer, named)
+        self.names = {id(parameter): name for name, parameter in named}
+        self.parameters = [parameter for _, parameter in named]
+        self.layout = Layout.of(named)
+        self.flat = torch.cat([parameter.detach().reshape(-1) for parameter in self.parameters])
+        for parameter, view in zip(self.parameters, self.layout.views(self.flat), strict=True):
+            parameter.data = view
+
+    @staticmethod
+    def _check(model: nn.Module, optimizer: torch.optim.Optimizer, named: Sequence[tuple[str, nn.Parameter]]) -> None:
+        if not list(model.parameters()):
+            raise CompositionError(f"{type(model).__name__} has no parameters, so there is nothing to train: attach a model that has some.")
+        if not named:
+            raise CompositionError("The optimizer holds none of the model's parameters: build it from model.parameters() before attaching.")
+        known = {id(parameter) for parameter in model.parameters()}
+        strangers = sum(id(p) not in known for group in optimizer.param_groups for p in group["params"])
+        if strangers:
+            raise CompositionError(
+                f"The optimizer holds {strangers} parameters that are not the model's: attach the module that owns all of them."
+            )
+        kinds = {(p.dtype, p.device) for _, p in named}
+        if len(kinds) > 1:
+            found = ", ".join(sorted(f"{dtype} on {device}" for dtype, device in kinds))
+            raise CompositionError(
+                f"The parameters are of several kinds ({found}), and one vector holds one kind: convert the model, "
+                f"for example with model.to(torch.float32); for half precision use torch.autocast."
+            )
+
+    def gradient(self) -> Tensor:
+        """All gradients (numel,), zeros where a parameter got none; a new tensor."""
+        grads = [torch.zeros_like(p) if p.grad is None else p.grad for p in self.parameters]
+        if any(grad.is_sparse for grad in grads):
+            raise CompositionError("A gradient is sparse, and only dense ones can be exchanged: build the embedding with sparse=False.")
+        return torch.cat([grad.reshape(-1) for grad in grads])
+
+    def put_gradient(self, flat: Tensor) -> None:
+        """Give every parameter its part of `flat` (numel,) as its gradient; a copy, because others may hold `flat` too."""
+        own = flat.to(self.flat.device, copy=True)
+        for parameter, part in zip(self.parameters, self.layout.views(own), strict=True):
+            parameter.grad = part

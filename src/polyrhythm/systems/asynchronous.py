@@ -1,0 +1,52 @@
+"""Nobody in step, or only so far out of it."""
+
+from __future__ import annotations
+
+from polyrhythm.codec import ErrorFeedback, TopK
+from polyrhythm.consistency import Bounded, Free, LocalSteps, SoftSync
+from polyrhythm.merge import Adagrad, Elastic, Mean, OuterOptimizer, StalenessScaled, Sum
+from polyrhythm.strategy.strategy import Strategy
+from polyrhythm.topology import AllToAll, Server
+
+
+def downpour(shards: int = 1, learning_rate: float | None = None, initial_sum: float = 0.1) -> Strategy:
+    """Asynchronous SGD with Adagrad at the servers (DistBelief; Dean et al., NIPS 2012, section 4.1).
+
+    Workers push every gradient and fetch fresh weights at every step (n_push = n_fetch = 1, as in the paper's runs), and wait for
+    nobody. The worker's optimizer only lends its learning rate, unless `learning_rate` is given: steps are taken at the servers,
+    whose shards may be at different versions. `initial_sum` starts Adagrad's accumulator, as a warm-up.
+    """
+    return Strategy(consistency=Free(), topology=Server(shards), merge=OuterOptimizer(Adagrad(learning_rate, initial_sum), Sum()))
+
+
+def ssp(slack: int = 3, shards: int = 1) -> Strategy:
+    """Stale-synchronous parallel (Ho et al., NIPS 2013; Petuum, Xing et al., KDD 2015).
+
+    A worker's optimizer makes the update, the servers add it up; a worker may run `slack` steps ahead of the slowest and reads
+    the servers only when what it has could be older. Updates count 1 / P each, so that the learning rate needs no retuning
+    (the theory divides it by √(2 (s + 1) P)); compose with Sum() for the bare sum. Optimizer state stays with each worker.
+    """
+    return Strategy(consistency=LocalSteps(1, Bounded(slack)), topology=Server(shards), merge=Mean())
+
+
+def softsync(groups: int = 1, shards: int = 1) -> Strategy:
+    """n-softsync with staleness-dependent learning rates (Rudra; Gupta, Zhang, Wang, ICDM 2016; Zhang et al., IJCAI 2016).
+
+    The servers merge ⌊P / groups⌋ gradients at a time, each scaled by 1 / max(1, staleness), and run the worker's own optimizer on
+    the mean, once a group; nobody waits.
+    """
+    return Strategy(consistency=SoftSync(groups), topology=Server(shards), merge=StalenessScaled())
+
+
+def easgd(tau: int = 10, beta: float = 0.9, shards: int = 1) -> Strategy:
+    """Asynchronous elastic averaging (DeepSpark; Kim et al., 2016, arXiv:1602.08191; EASGD, Zhang, Choromanska, LeCun, NIPS 2015).
+
+    Every `tau` local steps a worker and the centre move towards each other by β / P of their distance. The centre is the result;
+    optimizer state stays with each worker.
+    """
+    return Strategy(consistency=LocalSteps(tau, Free()), topology=Server(shards), merge=Elastic(beta))
+
+
+def strom(tau: float = 1e-3) -> Strategy:
+    """TODO"""
+    return Strategy(consistency=LocalSteps(1, Free()), topology=AllToAll(), codec=ErrorFeedback(TopK(0.1)), merge=Mean())

@@ -1,0 +1,27 @@
+"""Local steps between rounds."""
+
+from __future__ import annotations
+
+from polyrhythm.consistency import LocalSteps
+from polyrhythm.merge import Mean, Nesterov, OuterOptimizer
+from polyrhythm.strategy.strategy import Strategy
+from polyrhythm.topology import AllReduce, Ring, Server
+
+
+def sparknet(tau: int = 10) -> Strategy:
+    """Local SGD with periodic averaging at a driver (SparkNet; Moritz, Nishihara, Stoica, Jordan, ICLR 2016, arXiv:1511.06051).
+
+    Each worker takes `tau` steps of its own, then the driver averages the weights. The paper's runs use tau = 50 on long trainings;
+    momentum stays with each worker.
+    """
+    return Strategy(consistency=LocalSteps(tau), topology=Server(1), merge=Mean())
+
+
+def diloco(tau: int = 20, outer_learning_rate: float = 0.7, outer_momentum: float = 0.9) -> Strategy:
+    """Many local steps, then one outer Nesterov step on the mean update (DiLoCo; Douillard et al., 2023, arXiv:2311.08105).
+
+    The paper takes tau = 500 for long trainings, an outer learning rate of 0.7 and momentum 0.9. The inner optimizer is the
+    training function's own (AdamW in the paper); its state stays with each worker.
+    """
+    outer = OuterOptimizer(Nesterov(outer_learning_rate, outer_momentum))
+    return Strategy(consistency=LocalSteps(tau), topology=AllReduce(Ring()), merge=outer)

@@ -1,0 +1,1 @@
+"""What the user holds: run, join, Worker."""

@@ -1,0 +1,127 @@
+"""Run one training function with many workers."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from polyrhythm import systems
+from polyrhythm.errors import CompositionError, PolyrhythmError, WorkloadError
+from polyrhythm.kernel.events import AnyEvent
+from polyrhythm.kernel.job import Ending, Job, Runtime, Stage
+from polyrhythm.kernel.message import Message
+from polyrhythm.kernel.port import rank_of, worker
+from polyrhythm.pieces.terms import Place
+from polyrhythm.processes import Processes
+from polyrhythm.report.outcome import Outcome, Summary
+from polyrhythm.strategy.strategy import Strategy
+from polyrhythm.tensors import digest
+from polyrhythm.training.result import Run
+from polyrhythm.training.worker import Worker
+
+Train = Callable[[Worker], object]
+
+
+def run(
+    train: Train,
+    *,
+    workers: int = 2,
+    strategy: str | Strategy = "allreduce",
+    on: Runtime | None = None,
+    seed: int = 0,
+    directory: str | Path | None = None,
+) -> Run:
+    """Run `train(worker)` once in every worker, and return what came of it.
+
+    `strategy` is a published system's name or a composition of your own; `on` the runtime, `Processes()` by default. With a
+    `directory`, events are written there as they happen, and the rest when the run has ended. Raises PolyrhythmErrors only.
+    """
+    if workers < 1:
+        raise CompositionError(f"workers={workers} trains nothing: give 1 or more.")
+    if not callable(train):
+        raise WorkloadError(f"{train!r} cannot be called: give a function train(worker), or use load_workload for a bundled one.")
+    chosen = systems.find(strategy) if isinstance(strategy, str) else strategy
+    runtime = on if on is not None else Processes()
+    job = make_job(train, chosen, workers, seed)
+    name = strategy if isinstance(strategy, str) else "custom"
+    summary = Summary(name, job.workers, runtime.kind, getattr(runtime, "network_name", None), seed)
+    outcome = Outcome(
+        summary, settings={"strategy": repr(chosen), "runtime": repr(runtime), "train": getattr(train, "__qualname__", repr(train))}
+    )
+    with _Log(outcome, directory) as log:
+        try:
+            ending = runtime.execute(job, log.record)
+        except PolyrhythmError as error:
+            summary.error = str(error)
+            raise
+        _conclude(outcome, ending)
+    return Run(outcome)
+
+
+def make_job(train: Train, strategy: Strategy, workers: int, seed: int) -> Job:
+    """The runtime's view of a training function under a strategy."""
+    taking_part = strategy.topology.workers(workers)
+
+    def program(stage: Stage) -> Message:
+        place = Place(rank_of(stage.port.name), taking_part, seed)
+        own = Worker(stage, strategy, place)
+        train(own)
+        return conclusion(own)
+
+    def service(port: Any, record: Any) -> Any:
+        return strategy.topology.serve(strategy.terms, Place(rank_of(port.name), taking_part, seed), port, record)
+
+    return Job(taking_part, strategy.topology.servers(taking_part), program, service, strategy.essential, seed)
+
+
+def conclusion(own: Worker) -> Message:
+    """A worker's result: its counts and metrics, and from worker 0 the final weights."""
+    replica = own.replica
+    weights = replica.weights() if own.rank == 0 else {}
+    text = json.dumps({"names": list(weights), "metrics": own.metrics})
+    return Message("result", (float(own.clock), float(own.samples)), text, tuple(weights.values()))
+
+
+def _conclude(outcome: Outcome, ending: Ending) -> None:
+    summary, results = outcome.summary, {name: result for name, result in ending.results.items() if result is not None}
+    first = results[worker(0)]
+    told = msgspec.json.decode(first.text)
+    outcome.weights = dict(zip(told["names"], first.tensors, strict=True))
+    summary.final = told["metrics"]
+    summary.weights_sha256 = digest(outcome.weights.items())
+    summary.steps = int(max(result.numbers[0] for result in results.values()))
+    summary.samples = int(sum(result.numbers[1] for result in results.values()))
+    summary.bytes_sent, summary.messages_sent, summary.lost = ending.bytes_sent, ending.messages_sent, ending.lost
+    if summary.on == "simulator":
+        summary.virtual_seconds = ending.seconds
+    else:
+        summary.seconds = ending.seconds
+
+
+class _Log:
+    """Keeps events, and writes them to `directory` as they come, so that a run that fails keeps its record."""
+
+    def __init__(self, outcome: Outcome, directory: str | Path | None) -> None:
+        self.outcome = outcome
+        self.directory = Path(directory) if directory is not None else None
+        self.encoder = msgspec.json.Encoder()
+
+    def __enter__(self) -> _Log:
+        if self.directory is not None:
+            self.directory.mkdir(parents=True, exist_ok=True)
+            self.file = (self.directory / "events.jsonl").open("wb", buffering=0)
+        return self
+
+    def record(self, event: AnyEvent) -> None:
+        self.outcome.events.append(event)
+        if self.directory is not None:
+            self.file.write(self.encoder.encode(event) + b"\n")
+
+    def __exit__(self, *error: object) -> None:
+        if self.directory is not None:
+            self.file.close()
+            self.outcome.save(self.directory)

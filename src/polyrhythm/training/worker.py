@@ -1,0 +1,141 @@
+"""What a training function is given."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from typing import Any, TypeVar
+
+import torch
+from torch import nn
+
+from polyrhythm import rng
+from polyrhythm.errors import DivergedError, WorkloadError
+from polyrhythm.kernel.events import Reported, Stepped
+from polyrhythm.kernel.job import Stage
+from polyrhythm.pieces.shuffle import Feed
+from polyrhythm.pieces.terms import Place
+from polyrhythm.strategy.replica import Replica
+from polyrhythm.strategy.strategy import Strategy
+from polyrhythm.training.source import source_of
+
+Model = TypeVar("Model", bound=nn.Module)
+Optimizer = TypeVar("Optimizer", bound=torch.optim.Optimizer)
+
+
+class Worker:
+    """One of `workers` that train one model together; the same in both runtimes.
+
+    `rank` counts from 0; `device` is where the model should live ("cpu", "cuda:0"); `seed` is the run's. The global random
+    generators of torch, numpy and `random` are seeded for this worker before the training function begins.
+    """
+
+    def __init__(self, stage: Stage, strategy: Strategy, place: Place) -> None:
+        self.rank = place.rank
+        self.workers = place.workers
+        self.seed = place.seed
+        self.device = stage.device
+        self._stage = stage
+        self._strategy = strategy
+        self._place = place
+        self._replica: Replica | None = None
+        self._feeds: dict[int, tuple[Any, Feed, int]] = {}
+        self._samples = 0
+        self._batch = 0
+        self._finished = False
+        self._metrics: dict[str, float] = {}
+        rng.seed_everything(place.seed, "worker", place.rank)
+
+    def attach(self, model: Model, optimizer: Optimizer, *, clip_norm: float | None = None) -> tuple[Model, Optimizer]:
+        """Put the strategy behind `optimizer.step()`; every worker then begins with the weights of worker 0.
+
+        Returns the same two objects. `clip_norm` clips the gradient that the optimizer will see to that norm: the merged one where
+        workers exchange gradients among themselves, each worker's own where it steps locally or where a server has the optimizer.
+        (clip_grad_norm_ before step() always clips the worker's own.) Buffers, such as batch-norm statistics, stay each worker's own;
+        those of worker 0 are saved. Raises CompositionError for a model or an optimizer that the strategy cannot hold.
+        """
+        if self._replica is not None:
+            raise WorkloadError("worker.attach was called twice: one run trains one model; put several networks into one nn.Module.")
+        replica = Replica(model, optimizer, self._strategy, self._place, self._stage)
+        replica.clip_norm = clip_norm
+        replica.establish()
+        inner = replica.step
+
+        def step() -> None:
+            self._stage.charge(self._batch)
+            inner()
+            self._samples += self._batch
+            self._batch = 0
+            self._stage.record(Stepped(self._stage.port.now(), self._stage.port.name, replica.clock, self._samples, self._stage.bytes_sent))
+
+        replica.step = step  # type: ignore[method-assign]
+        self._replica = replica
+        return model, optimizer
+
+    def batches(self, dataset: Any, batch_size: int = 32) -> Iterator[Any]:
+        """This worker's batches of one epoch: a new order at each call, disjoint from the other workers', equally many for all.
+
+        `dataset` is a map-style Dataset, a tuple of tensors, or a DataLoader (whose data set is used). `batch_size` counts samples
+        per worker and step. Raises DataError for data that cannot be shared out.
+        """
+        held, feed, epoch = self._feeds.get(id(dataset), (dataset, None, 0))
+        if feed is None:
+            feed = self._strategy.shuffle.feed(source_of(dataset), self._place, self._stage.port, self._stage.perform)
+        self._feeds[id(dataset)] = (held, feed, epoch + 1)
+        for batch in feed.epoch(epoch, batch_size):
+            self._batch += _length(batch)
+            yield batch
+
+    def report(self, **metrics: float) -> None:
+        """Put numbers on record: `worker.report(loss=loss.item(), accuracy=accuracy)`. The last ones are the run's final metrics.
+
+        Raises DivergedError for a metric that is not finite.
+        """
+        values = {name: float(value) for name, value in metrics.items()}
+        for name, value in values.items():
+            if not math.isfinite(value):
+                raise DivergedError(
+                    f"{self._stage.port.name} reports {name} = {value} after step {self.clock}: the training diverged; lower the learning "
+                    f"rate, clip gradients (attach(..., clip_norm=1.0)), or check the data for NaN."
+                )
+        self._metrics |= values
+        self._stage.record(Reported(self._stage.port.now(), self._stage.port.name, self.clock, values, self._stage.bytes_sent))
+
+    def finish(self) -> None:
+        """Merge what is outstanding: afterwards the model holds the run's final weights. Called for you when `train` returns."""
+        if self._replica is None:
+            raise WorkloadError("The training function never called worker.attach(model, optimizer), so nothing was trained together.")
+        if not self._finished:
+            self._finished = True
+            self._replica.finish()
+
+    @property
+    def clock(self) -> int:
+        """Steps that this worker has taken."""
+        return self._replica.clock if self._replica is not None else 0
+
+    @property
+    def samples(self) -> int:
+        """Samples that this worker's steps have used."""
+        return self._samples
+
+    @property
+    def metrics(self) -> dict[str, float]:
+        """The latest reported value of each metric."""
+        return dict(self._metrics)
+
+    @property
+    def replica(self) -> Replica:
+        """The attached replica, for those who build on Polyrhythm."""
+        self.finish()
+        assert self._replica is not None
+        return self._replica
+
+
+def _length(batch: Any) -> int:
+    first = batch
+    while isinstance(first, (tuple, list)) and first:
+        first = first[0]
+    if isinstance(first, dict):
+        return _length(next(iter(first.values())))
+    return len(first) if hasattr(first, "__len__") else 1
