@@ -3,13 +3,14 @@
 from polyrhythm.topology.all_reduce import AllReduce
 from polyrhythm.topology.all_to_all import AllToAll
 from polyrhythm.topology.alone import Alone
+from polyrhythm.topology.butterfly import Butterfly
 from polyrhythm.topology.gossip import Gossip
 from polyrhythm.topology.graph import Dissemination, FixedGraph, RandomPairs, RingGraph
 from polyrhythm.topology.ring import Ring
 from polyrhythm.topology.server import Server
 from polyrhythm.topology.tree import Tree
 
-ALGORITHMS = (Ring(), Tree())
+ALGORITHMS = (Ring(), Tree(), Butterfly())
 GRAPHS = (RingGraph(), Dissemination(rotate=False), Dissemination(), RandomPairs())
 MEMBERS = (
     *(AllReduce(algorithm) for algorithm in ALGORITHMS),
@@ -28,6 +29,7 @@ __all__ = [
     "AllReduce",
     "AllToAll",
     "Alone",
+    "Butterfly",
     "Dissemination",
     "FixedGraph",
     "Gossip",

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 import msgspec
 import torch
 from torch import Tensor
@@ -59,7 +57,7 @@ class Client:
 
     async def exchange(self, value: Tensor, clock: int, rates: tuple[float, ...]) -> Answer:
         reads = self.terms.consistency.must_read(clock, self.known)
-        pieces = value.split([part.numel for part in self.parts])
+        pieces = torch.split(value, [part.numel for part in self.parts])
         said = []
         for k, (part, piece) in enumerate(zip(self.parts, pieces, strict=True)):
             encoded = self.terms.codec.encode(piece, part, self.coded[k], self.draw)
@@ -90,5 +88,5 @@ class Client:
             await self.port.send(name, Message(REQUESTS, (DONE,)))
         return Adopt(await self._answers())
 
-    def states(self) -> Sequence[tuple[State, Tensor]]:
+    def states(self) -> list[tuple[State, Tensor]]:
         return [(state, self.terms.codec.owed(state, part)) for state, part in zip(self.coded, self.parts, strict=True)]

@@ -16,12 +16,13 @@ from polyrhythm.topology.broadcast import broadcast
 class Tree:
     """Sums climb a binomial tree to worker 0 and come back down it (FireCaffe; Iandola et al., 2016).
 
-    2 ⌈log2 P⌉ (latency + nbytes / bandwidth) where P is a power of two, both legs counted; 2 (P - 1) messages of the whole tensor.
+    2 log2 P (latency + nbytes / bandwidth) where P is a power of two, both legs counted; 2 (P - 1) messages of the whole tensor.
     """
 
     def seconds(self, nbytes: int, workers: int, latency: float, bandwidth: float) -> float:
-        """2 ⌈log2 P⌉ (a + M / B)."""
-        return 2 * (workers - 1).bit_length() * (latency + nbytes / bandwidth)
+        """Both legs, for any P: where it is no power of two, sums that reach a parent together share its line."""
+        transfer = nbytes / bandwidth
+        return _climb(workers, latency, transfer) + _descend(workers, latency, transfer)
 
     def traffic(self, value: Tensor, workers: int, topic: str) -> tuple[int, int]:
         """Everybody but the root sends one sum up and is sent one down."""
@@ -42,3 +43,22 @@ class Tree:
                 total = total + delivery.message.tensors[0]
             reach <<= 1
         return await broadcast(port, place, total, f"{topic}.down")
+
+
+def _subtrees(workers: int) -> list[int]:
+    """The sizes of the subtrees under the root of a binomial tree of `workers`, the nearest child first."""
+    return [min(workers, 2 * reach) - reach for reach in (1 << k for k in range((workers - 1).bit_length()))]
+
+
+def _climb(workers: int, latency: float, transfer: float) -> float:
+    """When the root has everything: its line is busy whenever some child that is done has not been heard."""
+    busy = 0.0
+    for start in sorted(_climb(size, latency, transfer) for size in _subtrees(workers)):
+        busy = max(busy, start) + transfer
+    return busy + latency if workers > 1 else 0.0
+
+
+def _descend(workers: int, latency: float, transfer: float) -> float:
+    """When the last leaf has heard: children are told one after another, the largest subtree first."""
+    ends = [order * transfer + latency + _descend(size, latency, transfer) for order, size in enumerate(reversed(_subtrees(workers)), 1)]
+    return max(ends, default=0.0)

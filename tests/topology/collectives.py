@@ -1,0 +1,43 @@
+"""Runs one collective question over virtual workers."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from polyrhythm.hardware.network import Network
+from polyrhythm.kernel.job import Ending, Job, Stage
+from polyrhythm.kernel.message import Message
+from polyrhythm.kernel.port import rank_of, worker
+from polyrhythm.pieces.terms import Place
+from polyrhythm.simulator.simulator import Simulator
+
+Question = Callable[[Stage, Place], Any]
+
+LATENCY, BANDWIDTH = 0.001, 1e8
+NETWORK = Network.uniform("test", BANDWIDTH, LATENCY)
+
+
+async def _no_service(port: Any, record: Any) -> None:
+    raise NotImplementedError
+
+
+def ask(workers: int, question: Question, seed: int = 0, shuffle_ties: int | None = None) -> tuple[list[tuple[Tensor, ...]], Ending]:
+    """The tensors that `question(stage, place)` gave each worker, and how the run ended."""
+
+    def program(stage: Stage) -> Message:
+        place = Place(rank_of(stage.port.name), workers, seed)
+        answer = stage.perform(question(stage, place))
+        return Message("answer", tensors=(answer,) if isinstance(answer, Tensor) else tuple(answer))
+
+    job = Job(workers, 0, program, _no_service, lambda _: True, seed)
+    ending = Simulator(network=NETWORK, shuffle_ties=shuffle_ties).execute(job, lambda _: None)
+    return [ending.results[worker(rank)].tensors for rank in range(workers)], ending  # type: ignore[union-attr]
+
+
+def values(workers: int, numel: int, seed: int = 0) -> list[Tensor]:
+    """One vector a worker."""
+    return list(torch.randn(workers, numel, generator=torch.Generator().manual_seed(seed)).unbind())
