@@ -1,11 +1,68 @@
 """In which words?"""
 
+import torch
+
+from polyrhythm.codec.cast import Cast
 from polyrhythm.codec.error_feedback import ErrorFeedback
 from polyrhythm.codec.identity import Identity
+from polyrhythm.codec.low_rank import LowRank
+from polyrhythm.codec.one_bit import OneBit
+from polyrhythm.codec.per_tensor import PerTensor
+from polyrhythm.codec.random_k import RandomK
+from polyrhythm.codec.significant import Significant
 from polyrhythm.codec.striped import Striped
+from polyrhythm.codec.threshold import Threshold
 from polyrhythm.codec.top_k import TopK
+from polyrhythm.codec.warmup import Warmup
+from polyrhythm.pieces.codec import Codec
 
-MEMBERS = (Identity(), TopK(0.1), TopK(1.0), ErrorFeedback(TopK(0.1)), Striped(Identity()), Striped(ErrorFeedback(TopK(0.1))))
+MEMBERS: tuple[Codec, ...] = (
+    Identity(),
+    Cast(torch.float16),
+    Cast(torch.bfloat16),
+    TopK(0.1),
+    TopK(1.0),
+    RandomK(0.1),
+    RandomK(1.0),
+    Significant(0.5),
+    Significant(0),
+    Threshold(0.5),
+    OneBit(),
+    LowRank(1),
+    ErrorFeedback(Cast(torch.bfloat16)),
+    ErrorFeedback(TopK(0.1)),
+    ErrorFeedback(RandomK(0.1)),
+    ErrorFeedback(Significant(0.5)),
+    ErrorFeedback(Threshold(0.5)),
+    ErrorFeedback(OneBit()),
+    ErrorFeedback(LowRank(2)),
+    Striped(Identity()),
+    Striped(ErrorFeedback(TopK(0.1))),
+    Striped(ErrorFeedback(OneBit())),
+    Striped(PerTensor(ErrorFeedback(OneBit()))),
+    ErrorFeedback(Striped(OneBit())),
+    Warmup(2, ErrorFeedback(TopK(0.1))),
+    Warmup(1, Striped(ErrorFeedback(OneBit()))),
+    ErrorFeedback(Warmup(1, LowRank(1))),
+    PerTensor(ErrorFeedback(OneBit())),
+    PerTensor(ErrorFeedback(Threshold(0.5)), rest=Cast(torch.float16)),
+    ErrorFeedback(PerTensor(LowRank(1), rest=TopK(0.5), smallest=8)),
+    Warmup(1, PerTensor(ErrorFeedback(TopK(0.2)))),
+)
 """One of each kind and of each interesting setting: the laws are tested over this list."""
 
-__all__ = ["MEMBERS", "ErrorFeedback", "Identity", "Striped", "TopK"]
+__all__ = [
+    "MEMBERS",
+    "Cast",
+    "ErrorFeedback",
+    "Identity",
+    "LowRank",
+    "OneBit",
+    "PerTensor",
+    "RandomK",
+    "Significant",
+    "Striped",
+    "Threshold",
+    "TopK",
+    "Warmup",
+]

@@ -21,7 +21,7 @@ _RESIDUAL = "residual"
 class ErrorFeedback:
     """Add what `inner` left unsaid to the next value (Seide et al., 2014; Karimireddy et al., 2019).
 
-    The residual lies in the state under "residual" (numel,), beside the inner codec's own state.
+    The residual lies in the state under "residual" (numel,), beside the inner codec's own state. It has the type of the values.
     """
 
     inner: Codec
@@ -54,11 +54,12 @@ class ErrorFeedback:
 
     def initial(self, layout: Layout) -> State:
         """No residual yet."""
-        return {_RESIDUAL: torch.zeros(layout.numel), **self.inner.initial(layout)}
+        inner = self.inner.initial(layout)
+        return {**inner, _RESIDUAL: torch.zeros(layout.numel)}
 
     def encode(self, value: Tensor, layout: Layout, state: State, draw: np.random.Generator) -> Encoded:
         """The inner codec's words for value + residual."""
-        asked = value + state[_RESIDUAL]
+        asked = value + state[_RESIDUAL].to(value)
         encoded = self.inner.encode(asked, layout, state, draw)
         return Encoded(encoded.packet, encoded.said, {**encoded.state, _RESIDUAL: asked - encoded.said})
 
@@ -68,7 +69,7 @@ class ErrorFeedback:
 
     def converse(self, value: Tensor, layout: Layout, state: State, speaker: Speaker) -> Conversation:
         """The inner codec's conversation about value + residual."""
-        asked = value + state[_RESIDUAL]
+        asked = value + state[_RESIDUAL].to(value)
         told = yield from self.inner.converse(asked, layout, state, speaker)
         return Told(told.total, told.said, {**told.state, _RESIDUAL: asked - told.said})
 

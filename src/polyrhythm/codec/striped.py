@@ -4,11 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import lru_cache
+from itertools import chain
 
 import numpy as np
 import torch
 from torch import Tensor
 
+from polyrhythm.codec.nested import divide, under
+from polyrhythm.errors import CompositionError
 from polyrhythm.pieces.codec import Codec, Conversation, Encoded, Speaker, Told
 from polyrhythm.pieces.questions import Gather, Packet, Scatter
 from polyrhythm.pieces.terms import Manner, Subject
@@ -20,11 +24,18 @@ class Striped:
     """Scatter stripes in the words of `inner`, sum what came for mine, and gather the sums in the words of `inner` again.
 
     The exchange of 1-bit SGD (Seide et al., 2014, section 3): with Striped(ErrorFeedback(OneBit())) both quantizations have
-    their own residual, the second one at the stripe's owner. A stripe is a range of whole rows. State: "out/<stripe>/…" for the
-    stripes that I send, "back/<my stripe>/…" for the sums that I tell.
+    their own residual, the second one at the stripe's owner. What a sum loses on its way back counts as unsaid by the owner,
+    so that what all said is the total. A stripe is a range of whole rows. State: "stripes", how many there are,
+    "out/<stripe>/…" for the stripes that I send, "back/<my stripe>/…" for the sums that I tell.
     """
 
     inner: Codec
+
+    def __post_init__(self) -> None:
+        if not self.inner.manners - {Manner.COLLECTIVE}:
+            raise CompositionError(
+                f"Striped({self.inner}) has nothing to send: {type(self.inner).__name__} asks everybody and makes no packets. Use it bare."
+            )
 
     @property
     def carries(self) -> frozenset[Subject]:
@@ -60,40 +71,47 @@ class Striped:
 
     def converse(self, value: Tensor, layout: Layout, state: State, speaker: Speaker) -> Conversation:
         """Scatter, sum, gather."""
-        rank, stripes = speaker.place.rank, layout.split(speaker.place.workers)
+        rank, stripes = speaker.place.rank, _stripes(layout, speaker.place.workers)
+        mine, home = f"back/{rank}", stripes[rank]
+        states = divide(state, [mine, *_outward(len(stripes))])
         out = [
-            self.inner.encode(part, stripe, _take(f"out/{k}", state) or self.inner.initial(stripe), speaker.draw)
-            for k, (part, stripe) in enumerate(zip(layout.cut(value, stripes), stripes, strict=True))
+            self.inner.encode(part, stripe, states[name] or self.inner.initial(stripe), speaker.draw)
+            for name, part, stripe in zip(_outward(len(stripes)), layout.cut(value, stripes), stripes, strict=True)
         ]
-        mine: Sequence[Packet] = yield Scatter([encoded.packet for encoded in out])
-        summed = self.inner.decode(mine[0], stripes[rank])
-        for packet in mine[1:]:
-            summed = summed + self.inner.decode(packet, stripes[rank])
-        back = self.inner.encode(summed, stripes[rank], _take(f"back/{rank}", state) or self.inner.initial(stripes[rank]), speaker.draw)
+        heard: Sequence[Packet] = yield Scatter([encoded.packet for encoded in out])
+        summed = self.inner.decode(heard[0], home)
+        for packet in heard[1:]:
+            summed = summed + self.inner.decode(packet, home)
+        back = self.inner.encode(summed, home, states[mine] or self.inner.initial(home), speaker.draw)
         sums: Sequence[Packet] = yield Gather(back.packet)
         total = torch.cat([self.inner.decode(packet, stripe) for packet, stripe in zip(sums, stripes, strict=True)])
-        following = _put(f"back/{rank}", back.state)
-        for k, encoded in enumerate(out):
-            following |= _put(f"out/{k}", encoded.state)
-        return Told(total, torch.cat([encoded.said for encoded in out]), following)
+        said = [encoded.said for encoded in out]
+        said[rank] = said[rank] + (back.said - summed)
+        following = {"stripes": torch.tensor(len(stripes)), **under(mine, back.state)}
+        for name, encoded in zip(_outward(len(stripes)), out, strict=True):
+            following |= under(name, encoded.state)
+        return Told(total, torch.cat(said), following)
 
     def owed(self, state: State, layout: Layout) -> Tensor:
         """The residuals of the stripes that I send, and at my own stripe that of the sums that I tell."""
-        result = torch.zeros(layout.numel)
-        workers = 1 + max((int(name.split("/")[1]) for name in state if name.startswith("out/")), default=-1)
-        if not workers:
-            return result
-        stripes = layout.split(workers)
-        for k, part in enumerate(layout.cut(result, stripes)):
-            for leg in ("out", "back"):
-                if inner := _take(f"{leg}/{k}", state):
-                    part += self.inner.owed(inner, stripes[k])
-        return result
+        if "stripes" not in state:
+            return torch.zeros(layout.numel)
+        stripes = _stripes(layout, int(state["stripes"]))
+        names = [(f"out/{k}", f"back/{k}") for k in range(len(stripes))]
+        states = divide(state, chain.from_iterable(names))
+        owed = []
+        for legs, stripe in zip(names, stripes, strict=True):
+            here = torch.zeros(stripe.numel)
+            for leg in legs:
+                here = here + self.inner.owed(states[leg], stripe) if states[leg] else here
+            owed.append(here)
+        return torch.cat(owed)
 
 
-def _put(prefix: str, state: State) -> State:
-    return {f"{prefix}/{name}": tensor for name, tensor in state.items()}
+@lru_cache(maxsize=64)
+def _stripes(layout: Layout, workers: int) -> tuple[Layout, ...]:
+    return tuple(layout.split(workers))
 
 
-def _take(prefix: str, state: State) -> State:
-    return {name.removeprefix(f"{prefix}/"): tensor for name, tensor in state.items() if name.startswith(f"{prefix}/")}
+def _outward(stripes: int) -> list[str]:
+    return [f"out/{k}" for k in range(stripes)]

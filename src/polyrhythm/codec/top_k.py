@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from polyrhythm.errors import CompositionError
-from polyrhythm.pieces.codec import Conversation, Encoded, Speaker, gather_and_sum
+from polyrhythm.codec.sparse import Entries, as_said, check_share, check_size, gather_and_add, in_full, share, spread
+from polyrhythm.pieces.codec import Conversation, Encoded, Speaker
 from polyrhythm.pieces.questions import Packet
 from polyrhythm.pieces.terms import DIFFERENCES, EVERY_MANNER, Manner, Subject
 from polyrhythm.tensors import Layout, State
@@ -20,16 +19,13 @@ from polyrhythm.tensors import Layout, State
 class TopK:
     """The ⌈ratio · n⌉ elements of largest magnitude, each as an int32 index and its value (Aji and Heafield, 2017).
 
-    What is not said is forgotten: wrap it, ErrorFeedback(TopK(0.01)).
+    Among equals the first are taken. What is not said is forgotten: wrap it, ErrorFeedback(TopK(0.01)).
     """
 
     ratio: float
 
     def __post_init__(self) -> None:
-        if not 0 < self.ratio <= 1:
-            raise CompositionError(
-                f"TopK(ratio={self.ratio}) says nothing or more than all: ratio is a part of the elements, above 0 and at most 1."
-            )
+        check_share("TopK", self.ratio)
 
     @property
     def carries(self) -> frozenset[Subject]:
@@ -52,25 +48,43 @@ class TopK:
         return 2
 
     def initial(self, layout: Layout) -> State:
-        """Nothing to remember."""
+        """Nothing to remember. Raises CompositionError for more than 2³¹ elements."""
+        check_size("TopK", layout)
         return {}
 
     def encode(self, value: Tensor, layout: Layout, state: State, draw: np.random.Generator) -> Encoded:
         """Indices in increasing order, so that receivers walk memory forwards."""
-        count = math.ceil(self.ratio * value.numel())
-        indices = torch.topk(value.abs(), count, sorted=False).indices.sort().values
-        packet = (indices.to(torch.int32), value[indices])
+        packet = in_full(value, _largest(value, share(self.ratio, value.numel())))
         return Encoded(packet, self.decode(packet, layout), state)
+
+    def entries(self, packet: Packet) -> Entries:
+        """The elements that a packet says."""
+        return as_said(packet)
 
     def decode(self, packet: Packet, layout: Layout) -> Tensor:
         """Zeros but for what was said."""
-        indices, values = packet
-        return torch.zeros(layout.numel, dtype=values.dtype, device=values.device).index_copy_(0, indices.long(), values)
+        return spread(as_said(packet), layout)
 
     def converse(self, value: Tensor, layout: Layout, state: State, speaker: Speaker) -> Conversation:
         """Everyone's packet, summed."""
-        return gather_and_sum(self, value, layout, state, speaker)
+        return gather_and_add(self, value, layout, state, speaker)
 
     def owed(self, state: State, layout: Layout) -> Tensor:
         """Nothing is kept."""
         return torch.zeros(layout.numel)
+
+
+def _largest(value: Tensor, count: int) -> Tensor:
+    """The indices (count,) of the elements of largest magnitude, in increasing order; what is not a number counts as largest.
+
+    numpy's partition takes a fifth of the time of torch.topk, and gives a bound instead of a choice among equals, which would
+    differ from one processor to another.
+    """
+    if count == value.numel():
+        return torch.arange(count)
+    magnitudes = np.abs(value.numpy())
+    bound = np.partition(magnitudes, -count)[-count]
+    indices = np.flatnonzero(np.isnan(magnitudes) if np.isnan(bound) else ~(magnitudes < bound))
+    if surplus := len(indices) - count:
+        indices = np.delete(indices, np.flatnonzero(~(magnitudes[indices] > bound))[-surplus:])
+    return torch.from_numpy(indices)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import msgspec
@@ -14,7 +14,7 @@ from polyrhythm.errors import CompositionError
 from polyrhythm.pieces.holder import Optimize
 from polyrhythm.tensors import Layout
 
-HOSTED: Mapping[str, type[torch.optim.Optimizer]] = {
+HOSTED: Mapping[str, Callable[..., torch.optim.Optimizer]] = {
     kind.__name__: kind
     for kind in (
         torch.optim.SGD, torch.optim.Adam, torch.optim.AdamW, torch.optim.Adagrad, torch.optim.RMSprop, torch.optim.Adadelta,

@@ -34,11 +34,14 @@ def run(
     on: Runtime | None = None,
     seed: int = 0,
     directory: str | Path | None = None,
+    name: str | None = None,
+    watch: Callable[[AnyEvent], None] | None = None,
 ) -> Run:
     """Run `train(worker)` once in every worker, and return what came of it.
 
     `strategy` is a published system's name or a composition of your own; `on` the runtime, `Processes()` by default. With a
-    `directory`, events are written there as they happen, and the rest when the run has ended. Raises PolyrhythmErrors only.
+    `directory`, events are written there as they happen, and the rest when the run has ended. `name` is what tables call the run,
+    the system's name by default; `watch` is shown each event as it happens. Raises PolyrhythmErrors only.
     """
     if workers < 1:
         raise CompositionError(f"workers={workers} trains nothing: give 1 or more.")
@@ -47,12 +50,12 @@ def run(
     chosen = systems.find(strategy) if isinstance(strategy, str) else strategy
     runtime = on if on is not None else Processes()
     job = make_job(train, chosen, workers, seed)
-    name = strategy if isinstance(strategy, str) else "custom"
-    summary = Summary(name, job.workers, runtime.kind, getattr(runtime, "network_name", None), seed)
+    called = name or (strategy if isinstance(strategy, str) else "custom")
+    summary = Summary(called, job.workers, runtime.kind, getattr(runtime, "network_name", None), seed)
     outcome = Outcome(
         summary, settings={"strategy": repr(chosen), "runtime": repr(runtime), "train": getattr(train, "__qualname__", repr(train))}
     )
-    with _Log(outcome, directory) as log:
+    with _Log(outcome, directory, watch) as log:
         try:
             ending = runtime.execute(job, log.record)
         except PolyrhythmError as error:
@@ -103,10 +106,11 @@ def _conclude(outcome: Outcome, ending: Ending) -> None:
 
 
 class _Log:
-    """Keeps events, and writes them to `directory` as they come, so that a run that fails keeps its record."""
+    """Keeps events, and writes them to `directory` as they come, so that a run that fails keeps its record; shows them to `watch`."""
 
-    def __init__(self, outcome: Outcome, directory: str | Path | None) -> None:
+    def __init__(self, outcome: Outcome, directory: str | Path | None, watch: Callable[[AnyEvent], None] | None) -> None:
         self.outcome = outcome
+        self.watch = watch
         self.directory = Path(directory) if directory is not None else None
         self.encoder = msgspec.json.Encoder()
 
@@ -120,6 +124,8 @@ class _Log:
         self.outcome.events.append(event)
         if self.directory is not None:
             self.file.write(self.encoder.encode(event) + b"\n")
+        if self.watch is not None:
+            self.watch(event)
 
     def __exit__(self, *error: object) -> None:
         if self.directory is not None:

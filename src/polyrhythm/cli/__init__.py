@@ -1,0 +1,5 @@
+"""The command line: `polyrhythm systems`, `run`, `compare`, `report`, `networks`, `workloads`."""
+
+from polyrhythm.cli.app import main
+
+__all__ = ["main"]

@@ -1,0 +1,46 @@
+"""The program `polyrhythm` and its commands, one module each."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from polyrhythm.cli.compare import compare
+from polyrhythm.cli.networks import networks
+from polyrhythm.cli.report import report
+from polyrhythm.cli.run import run
+from polyrhythm.cli.systems import systems
+from polyrhythm.cli.workloads import workloads
+
+app = typer.Typer(
+    name="polyrhythm",
+    help="Train one PyTorch model with many workers that do not keep the same time: on real processes, or in virtual time.",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+
+for command in (systems, run, compare, report, networks, workloads):
+    app.command()(command)
+
+
+def _show_version(wanted: bool) -> None:
+    if wanted:
+        from importlib.metadata import version
+
+        typer.echo(f"polyrhythm {version('polyrhythm')}")
+        raise typer.Exit
+
+
+@app.callback()
+def everywhere(
+    version: Annotated[bool, typer.Option("--version", callback=_show_version, is_eager=True, help="Print the version and leave.")] = False,
+) -> None:
+    """Train one PyTorch model with many workers that do not keep the same time: on real processes, or in virtual time."""
+
+
+def main() -> None:
+    """The entry point of the installed program."""
+    app()

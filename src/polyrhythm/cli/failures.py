@@ -1,0 +1,61 @@
+"""How errors leave the command line: one sentence on stderr, and an exit code that says whose turn it is.
+
+0      all went well
+1      a run that was started failed
+2      what was given cannot be run: names, options, the JOB, its data
+130    interrupted
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import wraps
+from typing import ParamSpec, TypeVar
+
+import typer
+
+from polyrhythm.errors import DivergedError, PolyrhythmError, RunError, WorkerFailed
+
+Given = ParamSpec("Given")
+Result = TypeVar("Result")
+
+INTERRUPTED = 130
+
+
+def guarded(command: Callable[Given, Result]) -> Callable[Given, Result]:
+    """A command whose PolyrhythmErrors and interruptions end as a sentence and an exit code."""
+
+    @wraps(command)
+    def safe(*arguments: Given.args, **options: Given.kwargs) -> Result:
+        try:
+            return command(*arguments, **options)
+        except KeyboardInterrupt:
+            say("interrupted")
+            raise typer.Exit(INTERRUPTED) from None
+        except PolyrhythmError as error:
+            tell(error)
+            raise typer.Exit(exit_code(error)) from None
+
+    return safe
+
+
+def tell(error: PolyrhythmError, about: str = "") -> None:
+    """Say on stderr what went wrong (with the run `about`), and show the traceback of the user's own code, if it raised."""
+    say(f"{about}: {sentence(error)}" if about else sentence(error))
+    if isinstance(error, WorkerFailed) and error.trace:
+        typer.echo(f"\n{error.trace.rstrip()}", err=True)
+
+
+def sentence(error: PolyrhythmError) -> str:
+    """What the error says, without the traceback of the user's code."""
+    return f"{error.actor} failed: {error.reason}" if isinstance(error, WorkerFailed) else str(error)
+
+
+def say(text: str) -> None:
+    """One line on stderr, under the program's name."""
+    typer.echo(f"polyrhythm: {text}", err=True)
+
+
+def exit_code(error: PolyrhythmError) -> int:
+    """1 for a run that failed, 2 for something that could not be run."""
+    return 1 if isinstance(error, RunError | DivergedError) else 2

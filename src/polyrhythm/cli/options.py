@@ -1,0 +1,29 @@
+"""The arguments and options that commands share."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+Job = Annotated[str, typer.Argument(metavar="JOB", help="A Python file with train(worker), or a bundled workload such as digits-cnn.")]
+Workers = Annotated[int, typer.Option("--workers", metavar="N", help="How many workers train together.")]
+On = Annotated[str, typer.Option("--on", metavar="RUNTIME", help="processes (real) or simulator (virtual time).")]
+NetworkName = Annotated[
+    str | None, typer.Option("--network", metavar="NAME|FILE", help="Simulator only: a preset or a JSON file; lan if not given.")
+]
+DeviceName = Annotated[
+    str | None,
+    typer.Option("--device", metavar="NAME|FILE", help="Simulator: a preset such as a100, or a JSON file. Processes: cpu or cuda."),
+]
+Seed = Annotated[int, typer.Option("--seed", metavar="S", help="The root of every random stream.")]
+Settings = Annotated[
+    list[str] | None, typer.Option("--set", metavar="KEY=VALUE", help="A setting of the JOB, such as epochs=5; may be repeated.")
+]
+Options = Annotated[
+    list[str] | None, typer.Option("--option", metavar="KEY=VALUE", help="An option of the system, such as slack=5; may be repeated.")
+]
+Out = Annotated[Path | None, typer.Option("--out", metavar="DIR", help="Keep the record of the run in this directory.")]
+Json = Annotated[bool, typer.Option("--json", help="Print one JSON object on stdout, and nothing else.")]
+Quiet = Annotated[bool, typer.Option("--quiet", help="Show no progress.")]

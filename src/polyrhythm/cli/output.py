@@ -1,0 +1,57 @@
+"""What is printed on stdout: tables for people, or one JSON object for programs."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, redirect_stdout
+from typing import Any
+
+import msgspec
+import typer
+from rich.console import Console
+
+from polyrhythm.report.metrics import Target
+from polyrhythm.report.outcome import Outcome
+from polyrhythm.report.sentence import sentence
+from polyrhythm.report.table import table
+
+_PIPED_WIDTH = 160
+
+
+def print_json(value: Any) -> None:
+    """One JSON object, one line."""
+    typer.echo(msgspec.json.encode(value).decode())
+
+
+def console() -> Console:
+    """Stdout as a terminal of its own width, or wide where it is a pipe or a file."""
+    seen = Console(highlight=False, markup=False, emoji=False)
+    if not seen.is_terminal and "COLUMNS" not in os.environ:
+        seen.width = _PIPED_WIDTH
+    return seen
+
+
+def print_outcomes(outcomes: Sequence[Outcome], target: Target | None = None) -> None:
+    """The table of `outcomes`, and the sentence that says what it means."""
+    out = console()
+    out.print(table(outcomes, target))
+    out.print(sentence(outcomes, target))
+
+
+@contextmanager
+def reserved(for_json: bool) -> Iterator[None]:
+    """Send what training functions print, here or in processes of their own, to stderr while stdout is kept for a JSON object."""
+    if not for_json:
+        yield
+        return
+    sys.stdout.flush()
+    kept = os.dup(1)
+    os.dup2(2, 1)
+    try:
+        with redirect_stdout(sys.stderr):
+            yield
+    finally:
+        os.dup2(kept, 1)
+        os.close(kept)

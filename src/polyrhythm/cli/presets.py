@@ -1,0 +1,120 @@
+"""A published system as the command line shows it and composes it."""
+
+from __future__ import annotations
+
+import inspect
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import MISSING, Field, fields, is_dataclass
+from typing import Any, get_type_hints
+
+import msgspec
+
+from polyrhythm.cli.pairs import convert
+from polyrhythm.errors import CompositionError, unknown
+from polyrhythm.strategy.strategy import Strategy
+from polyrhythm.systems import SYSTEMS, find
+
+AXES = ("partition", "consistency", "topology", "codec", "merge", "shuffle")
+_CITATION = re.compile(r"\(([^()]*\b\d{4}\b[^()]*)\)")
+
+
+class Option(msgspec.Struct):
+    """An option of a system: its type as written, and its default (the paper's)."""
+
+    type: str
+    default: Any
+
+
+class Published(msgspec.Struct):
+    """One system: what it is, its paper, its pieces written as Python, and its options."""
+
+    name: str
+    summary: str
+    paper: str | None
+    partition: str
+    consistency: str
+    topology: str
+    codec: str
+    merge: str
+    shuffle: str
+    options: dict[str, Option]
+    description: str
+
+
+def published(name: str) -> Published:
+    """The system `name` as its paper has it."""
+    strategy = find(name)
+    text = inspect.getdoc(SYSTEMS[name]) or ""
+    first = " ".join(text.split("\n\n")[0].split())
+    cited = _CITATION.search(first)
+    summary = first[: cited.start()].strip() if cited else first
+    pieces = {axis: short(getattr(strategy, axis)) for axis in AXES}
+    options = {
+        key: Option(str(parameter.annotation), parameter.default) for key, parameter in inspect.signature(SYSTEMS[name]).parameters.items()
+    }
+    return Published(name, summary, cited[1] if cited else None, **pieces, options=options, description=text)
+
+
+def compose(name: str, given: Mapping[str, str]) -> Strategy:
+    """The strategy of the system `name` with the options `given` as text."""
+    if name not in SYSTEMS:
+        raise unknown("system", name, SYSTEMS)
+    kinds = _kinds(name)
+    for key in given:
+        if not kinds:
+            raise CompositionError(f"{name} has no options, but {key}={given[key]} was given: leave it out.")
+        if key not in kinds:
+            raise unknown(f"option of {name}", key, kinds)
+    return find(name, **{key: convert(name, key, text, kinds[key]) for key, text in given.items()})
+
+
+def deal(given: Mapping[str, str], names: Sequence[str]) -> dict[str, dict[str, str]]:
+    """The options of each of several systems: NAME.KEY for that one only, KEY for all those that have it.
+
+    Raises UnknownNameError for an option that none of them has.
+    """
+    dealt: dict[str, dict[str, str]] = {name: {} for name in names}
+    for key, text in given.items():
+        owner, dot, own = key.rpartition(".")
+        if dot:
+            if owner not in dealt:
+                raise unknown("system of this comparison", owner, names)
+            dealt[owner][own] = text
+            continue
+        takers = [name for name in names if key in _kinds(name)]
+        if not takers:
+            raise unknown("option of these systems", key, {option for name in names for option in _kinds(name)})
+        for name in takers:
+            dealt[name].setdefault(key, text)
+    return dealt
+
+
+def short(piece: Any) -> str:
+    """A piece as one would write it: `Bounded(3)`, without the settings that are as they always are.
+
+    >>> from polyrhythm.topology import Server
+    >>> short(Server(4))
+    'Server(4)'
+    """
+    if not is_dataclass(piece) or isinstance(piece, type):
+        return repr(piece)
+    parts = []
+    skipped = False
+    for field in fields(piece):
+        value = getattr(piece, field.name)
+        if not field.init or (value == _default(field) and not is_dataclass(value)):
+            skipped = True
+            continue
+        parts.append(f"{field.name}={short(value)}" if skipped or field.kw_only else short(value))
+    return f"{type(piece).__name__}({', '.join(parts)})"
+
+
+def _default(field: Field[Any]) -> Any:
+    if field.default_factory is not MISSING:
+        return field.default_factory()
+    return field.default
+
+
+def _kinds(name: str) -> dict[str, Any]:
+    return {key: kind for key, kind in get_type_hints(SYSTEMS[name]).items() if key != "return"}

@@ -1,0 +1,24 @@
+"""`polyrhythm report`: a page from runs that were kept."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from polyrhythm.cli.failures import guarded
+
+Directories = Annotated[
+    list[Path], typer.Argument(metavar="RUN_DIR...", help="What run --out or compare --out wrote: one directory or several.")
+]
+File = Annotated[Path | None, typer.Option("--out", metavar="FILE", help="Where to write the page; RUN_DIR/report.html if not given.")]
+
+
+@guarded
+def report(directories: Directories, out: File = None) -> None:
+    """Write a self-contained HTML page about one run, several, or a comparison."""
+    from polyrhythm.cli.record import read, write_page
+
+    title, outcomes, target = read(directories)
+    typer.echo(write_page(title, outcomes, out or directories[0] / "report.html", target))

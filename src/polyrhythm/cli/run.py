@@ -1,0 +1,52 @@
+"""`polyrhythm run`: one system trains one JOB."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from polyrhythm.cli.failures import exit_code, guarded, tell
+from polyrhythm.cli.options import DeviceName, Job, Json, NetworkName, On, Options, Out, Quiet, Seed, Settings, Workers
+
+System = Annotated[str, typer.Option("--system", metavar="NAME", help="A published system; `polyrhythm systems` lists them.")]
+
+
+@guarded
+def run(
+    job: Job,
+    system: System = "allreduce",
+    workers: Workers = 2,
+    on: On = "processes",
+    network: NetworkName = None,
+    device: DeviceName = None,
+    seed: Seed = 0,
+    settings: Settings = None,
+    options: Options = None,
+    out: Out = None,
+    as_json: Json = False,
+    quiet: Quiet = False,
+) -> None:
+    """Train JOB with one system, on real processes or in virtual time."""
+    from polyrhythm.cli.output import print_json, print_outcomes, reserved
+    from polyrhythm.cli.pairs import pairs
+    from polyrhythm.cli.prepare import Typed, directory, experiment
+    from polyrhythm.cli.presets import compose
+    from polyrhythm.cli.progress import progress
+
+    strategy = compose(system, pairs(options or [], "--option"))
+    with reserved(as_json):
+        prepared = experiment(Typed(job, workers, on, network, device, seed, settings or []))
+        kept = directory(out)
+        with progress(1, not (as_json or quiet)) as begin:
+            attempt = prepared.attempt(system, strategy, kept, begin(system))
+    if attempt.error is not None:
+        code = exit_code(attempt.error)
+        if as_json and code == 1:
+            print_json(attempt.outcome.summary)
+        tell(attempt.error)
+        raise typer.Exit(code)
+    if as_json:
+        print_json(attempt.outcome.summary)
+    else:
+        print_outcomes([attempt.outcome])

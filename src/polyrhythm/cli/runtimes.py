@@ -1,0 +1,39 @@
+"""The runtimes by the name that `--on` gives."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from polyrhythm.errors import CompositionError, unknown
+from polyrhythm.hardware import network as networks
+from polyrhythm.kernel.job import Runtime
+from polyrhythm.processes import Processes
+from polyrhythm.simulator import Simulator
+
+
+def runtime(on: str, network: str | None, device: str | None, seed: int) -> Runtime:
+    """The runtime called `on`; raises UnknownNameError for names that do not exist, and CompositionError for options it has no use for."""
+    if on not in RUNTIMES:
+        raise unknown("runtime", on, RUNTIMES)
+    return RUNTIMES[on](network, device, seed)
+
+
+def _simulator(network: str | None, device: str | None, seed: int) -> Runtime:
+    chosen = Simulator(network=network or "lan", devices=device or "cpu-core", seed=seed)
+    networks.load(network or "lan")  # refused now, not when the first run begins
+    return chosen
+
+
+def _processes(network: str | None, device: str | None, seed: int) -> Runtime:
+    if network is not None:
+        raise CompositionError(
+            f"--network {network} is for --on simulator: real processes have the network there is. Leave it out, or add --on simulator."
+        )
+    if device not in (None, "cpu", "cuda"):
+        raise CompositionError(
+            f"--device {device} is for --on simulator: real processes compute on what is there. Give cpu or cuda, or add --on simulator."
+        )
+    return Processes(cuda=device != "cpu")
+
+
+RUNTIMES: dict[str, Callable[[str | None, str | None, int], Runtime]] = {"processes": _processes, "simulator": _simulator}

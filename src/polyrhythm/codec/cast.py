@@ -1,0 +1,74 @@
+"""Say everything, in half the bits."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from polyrhythm.errors import CompositionError
+from polyrhythm.pieces.codec import Conversation, Encoded, Speaker, Told
+from polyrhythm.pieces.questions import Packet, Reduce
+from polyrhythm.pieces.terms import EVERY_MANNER, EVERY_SUBJECT, Manner, Subject
+from polyrhythm.tensors import Layout, State
+
+
+@dataclass(frozen=True, slots=True)
+class Cast:
+    """Every element rounded to torch.float16 or torch.bfloat16 (Sergeev and Del Balso, 2018, Horovod's `Compression.fp16`).
+
+    Collective sums are made in the half type, as Horovod makes them: their rounding is lost too, and no residual sees it.
+    A magnitude above 65,504, in a value or in a sum, becomes infinite in float16; bfloat16 has the range of float32.
+    """
+
+    dtype: torch.dtype
+
+    def __post_init__(self) -> None:
+        if self.dtype not in (torch.float16, torch.bfloat16):
+            raise CompositionError(f"Cast(dtype={self.dtype!r}) is not half of anything: give torch.float16 or torch.bfloat16.")
+
+    @property
+    def carries(self) -> frozenset[Subject]:
+        """Anything."""
+        return EVERY_SUBJECT
+
+    @property
+    def manners(self) -> frozenset[Manner]:
+        """Any."""
+        return EVERY_MANNER
+
+    @property
+    def forgets(self) -> bool:
+        """What rounding takes is lost."""
+        return True
+
+    @property
+    def width(self) -> int:
+        """The values, and an empty tensor of the type that they had."""
+        return 2
+
+    def initial(self, layout: Layout) -> State:
+        """Nothing to remember."""
+        return {}
+
+    def encode(self, value: Tensor, layout: Layout, state: State, draw: np.random.Generator) -> Encoded:
+        """The rounded values."""
+        packet = (value.to(self.dtype), value.new_empty(0))
+        return Encoded(packet, self.decode(packet, layout), state)
+
+    def decode(self, packet: Packet, layout: Layout) -> Tensor:
+        """The rounded values, in the type that they had."""
+        rounded, like = packet
+        return rounded.to(like.dtype)
+
+    def converse(self, value: Tensor, layout: Layout, state: State, speaker: Speaker) -> Conversation:
+        """One reduction, in the half type."""
+        rounded = value.to(self.dtype)
+        total: Tensor = yield Reduce(rounded)
+        return Told(total.to(value.dtype), rounded.to(value.dtype), state)
+
+    def owed(self, state: State, layout: Layout) -> Tensor:
+        """Nothing is kept."""
+        return torch.zeros(layout.numel)

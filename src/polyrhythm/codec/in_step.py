@@ -1,0 +1,66 @@
+"""Several conversations at once: their questions are put together, so that many cost no more messages than one."""
+
+from __future__ import annotations
+
+from collections.abc import Generator, Mapping, Sequence
+from itertools import chain
+from typing import Any
+
+import torch
+
+from polyrhythm.pieces.codec import Conversation, Told
+from polyrhythm.pieces.questions import Gather, Packet, Question, Reduce, Scatter
+
+_Asking = Generator[Question, Any, dict[int, Any]]
+
+
+def in_step(conversations: Sequence[Conversation]) -> Generator[Question, Any, list[Told]]:
+    """Lead `conversations` to their ends together: what they ask at the same time becomes one question of each kind."""
+    told: dict[int, Told] = {}
+    answers: dict[int, Any] = dict.fromkeys(range(len(conversations)))
+    while answers:
+        questions: dict[int, Question] = {}
+        for k in sorted(answers):
+            try:
+                questions[k] = conversations[k].send(answers[k])
+            except StopIteration as end:
+                told[k] = end.value
+        answers = yield from _ask(questions)
+    return [told[k] for k in range(len(conversations))]
+
+
+def _ask(questions: Mapping[int, Question]) -> _Asking:
+    reduces = {k: question for k, question in questions.items() if isinstance(question, Reduce)}
+    gathers = {k: question for k, question in questions.items() if isinstance(question, Gather)}
+    scatters = {k: question for k, question in questions.items() if isinstance(question, Scatter)}
+    answers: dict[int, Any] = {}
+    for dtype in dict.fromkeys(question.value.dtype for question in reduces.values()):
+        answers |= yield from _reduce({k: question for k, question in reduces.items() if question.value.dtype == dtype})
+    if gathers:
+        heard = yield Gather(_joined(question.packet for question in gathers.values()))
+        answers |= _shares({k: len(question.packet) for k, question in gathers.items()}, heard)
+    if scatters:
+        each = zip(*(question.packets for question in scatters.values()), strict=True)
+        heard = yield Scatter([_joined(packets) for packets in each])
+        answers |= _shares({k: len(question.packets[0]) for k, question in scatters.items()}, heard)
+    return answers
+
+
+def _reduce(questions: Mapping[int, Reduce]) -> _Asking:
+    values = [question.value for question in questions.values()]
+    total = yield Reduce(torch.cat([value.reshape(-1) for value in values]))
+    parts = torch.split(total, [value.numel() for value in values])
+    return {k: part.view(value.shape) for k, part, value in zip(questions, parts, values, strict=True)}
+
+
+def _joined(packets: Any) -> Packet:
+    return tuple(chain.from_iterable(packets))
+
+
+def _shares(widths: Mapping[int, int], packets: Sequence[Packet]) -> dict[int, list[Packet]]:
+    """Each conversation's part of every packet: the widths are those of one's own, and the same for all."""
+    shares, start = {}, 0
+    for k, width in widths.items():
+        shares[k] = [packet[start : start + width] for packet in packets]
+        start += width
+    return shares

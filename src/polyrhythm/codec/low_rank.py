@@ -1,0 +1,114 @@
+"""Say matrices as products of two thin ones."""
+
+from __future__ import annotations
+
+from collections.abc import Generator, Iterator, Sequence
+from dataclasses import dataclass
+from math import prod
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from polyrhythm import rng
+from polyrhythm.errors import CompositionError
+from polyrhythm.pieces.codec import Conversation, Encoded, Speaker, Told
+from polyrhythm.pieces.questions import Packet, Question, Reduce
+from polyrhythm.pieces.terms import DIFFERENCES, Manner, Subject
+from polyrhythm.tensors import Layout, State
+
+
+@dataclass(frozen=True, slots=True)
+class LowRank:
+    """PowerSGD: one warm-started step of the power iteration towards the best approximation of `rank` (Vogels et al., 2019, algorithm 1).
+
+    A tensor (out, in, …) counts as a matrix M (out, rest); all matrices share two reductions. Vectors, and matrices whose
+    factors would be no smaller than they are, go as they are with the first. Worker i says P̂ Q_iᵀ, so that all together say
+    the total P̂ (Σ Q_i)ᵀ; the authors' code charges the total's mean to everyone instead, which has the same sum.
+    Columns are made orthonormal by Householder's QR in place of Gram and Schmidt's: the same span, and a zero gradient is no
+    special case. State: "q/<name>" (rest, rank), the last Σ Q_i, equal at all workers. Wrap it: ErrorFeedback(LowRank(2)).
+    """
+
+    rank: int
+
+    def __post_init__(self) -> None:
+        if self.rank < 1:
+            raise CompositionError(f"LowRank(rank={self.rank}) leaves no column to send: rank must be at least 1.")
+
+    @property
+    def carries(self) -> frozenset[Subject]:
+        """Differences."""
+        return DIFFERENCES
+
+    @property
+    def manners(self) -> frozenset[Manner]:
+        """Collectively: the second factor needs everybody's first."""
+        return frozenset({Manner.COLLECTIVE})
+
+    @property
+    def forgets(self) -> bool:
+        """What lies outside the common column space is lost."""
+        return True
+
+    @property
+    def width(self) -> int:
+        """Nothing is said in packets: all goes into reductions."""
+        return 0
+
+    def initial(self, layout: Layout) -> State:
+        """A random Q for each matrix, the same at every worker and in every run."""
+        state = {}
+        for name, (_, rest) in self._matrices(layout):
+            state[f"q/{name}"] = torch.randn(rest, self.rank, generator=rng.generator(0, "powersgd", name))
+        return state
+
+    def encode(self, value: Tensor, layout: Layout, state: State, draw: np.random.Generator) -> Encoded:
+        """Never asked for: the factors need everybody."""
+        raise NotImplementedError("LowRank speaks collectively only")
+
+    def decode(self, packet: Packet, layout: Layout) -> Tensor:
+        """Never asked for: the factors need everybody."""
+        raise NotImplementedError("LowRank speaks collectively only")
+
+    def converse(self, value: Tensor, layout: Layout, state: State, speaker: Speaker) -> Conversation:
+        """Reduce the P = M Q, make their columns orthonormal, reduce the Q = Mᵀ P̂."""
+        # M, P, P̂ and Q as in the paper
+        shapes = dict(self._matrices(layout))
+        values = layout.named(value)
+        Ms = {name: values[name].view(shape) for name, shape in shapes.items()}
+        plain = [name for name in layout.names if name not in shapes]
+        first = [Ms[name] @ state[f"q/{name}"].to(value) for name in shapes] + [values[name] for name in plain]
+        summed = yield from _reduce(first, value)
+        Ps = {name: torch.linalg.qr(P).Q for name, P in zip(shapes, summed, strict=False)}
+        Qs = [Ms[name].T @ P for name, P in Ps.items()]
+        sums = (yield from _reduce(Qs, value)) if Qs else []
+
+        said, total = torch.empty_like(value), torch.empty_like(value)
+        mine, ours = layout.named(said), layout.named(total)
+        for name, Q, Q_sum in zip(shapes, Qs, sums, strict=True):
+            torch.mm(Ps[name], Q.T, out=mine[name].view(shapes[name]))
+            torch.mm(Ps[name], Q_sum.T, out=ours[name].view(shapes[name]))
+        for name, vector in zip(plain, summed[len(shapes) :], strict=True):
+            mine[name].copy_(values[name])
+            ours[name].copy_(vector)
+        return Told(total, said, {f"q/{name}": Q_sum for name, Q_sum in zip(shapes, sums, strict=True)})
+
+    def owed(self, state: State, layout: Layout) -> Tensor:
+        """Nothing is kept."""
+        return torch.zeros(layout.numel)
+
+    def _matrices(self, layout: Layout) -> Iterator[tuple[str, tuple[int, int]]]:
+        """Names and (rows, rest) of the tensors that factors make smaller."""
+        for name, shape in zip(layout.names, layout.shapes, strict=True):
+            rows, rest = (shape[0], prod(shape[1:])) if len(shape) > 1 else (1, prod(shape))
+            if self.rank * (rows + rest) < rows * rest:
+                yield name, (rows, rest)
+
+
+def _reduce(tensors: Sequence[Tensor], like: Tensor) -> Generator[Question, Any, list[Tensor]]:
+    """The sums of several tensors, by one question."""
+    flat = torch.cat([tensor.reshape(-1) for tensor in tensors]) if tensors else like.new_empty(0)
+    total: Tensor = yield Reduce(flat)
+    parts = torch.split(total, [tensor.numel() for tensor in tensors])
+    return [part.view(tensor.shape) for part, tensor in zip(parts, tensors, strict=True)]

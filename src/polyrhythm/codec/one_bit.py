@@ -1,0 +1,93 @@
+"""Say only the sign, and what it stands for in each column."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import lru_cache
+from math import prod
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from polyrhythm.pieces.codec import Conversation, Encoded, Speaker, gather_and_sum
+from polyrhythm.pieces.questions import Packet
+from polyrhythm.pieces.terms import DIFFERENCES, EVERY_MANNER, Manner, Subject
+from polyrhythm.tensors import Layout, State
+
+
+@dataclass(frozen=True, slots=True)
+class OneBit:
+    """One bit an element, and two values a column: the means of its elements below zero and of the others (Seide et al., 2014, section 3).
+
+    The paper's column holds the incoming weights of one output unit. That is a row of torch's (out, in, …) tensors, so that
+    a cut between rows (`Layout.split`) cuts no column; a vector or a scalar counts as one column. Biases are better left
+    alone, as in the paper: PerTensor(OneBit()). A packet: the bits, eight a byte, the first highest; the means of the columns'
+    lower classes, then those of the upper ones, in the type of the values. What is not said is forgotten, and training
+    diverges: wrap it, Striped(ErrorFeedback(OneBit())).
+    """
+
+    @property
+    def carries(self) -> frozenset[Subject]:
+        """Differences."""
+        return DIFFERENCES
+
+    @property
+    def manners(self) -> frozenset[Manner]:
+        """Any."""
+        return EVERY_MANNER
+
+    @property
+    def forgets(self) -> bool:
+        """The distance from the mean is lost."""
+        return True
+
+    @property
+    def width(self) -> int:
+        """Bits and means."""
+        return 2
+
+    def initial(self, layout: Layout) -> State:
+        """Nothing to remember."""
+        return {}
+
+    def encode(self, value: Tensor, layout: Layout, state: State, draw: np.random.Generator) -> Encoded:
+        """A class without elements has mean zero. What is not a number makes both means of its column so, and is seen."""
+        starts, lengths = _columns(layout)
+        upper = value.numpy() >= 0
+        above = np.add.reduceat(upper.view(np.uint8), starts, dtype=np.int64)
+        sums = torch.from_numpy(
+            np.concatenate([np.add.reduceat(part.numpy(), starts) for part in (value.clamp(max=0), value.clamp(min=0))])
+        )
+        means = sums / torch.from_numpy(np.concatenate([lengths - above, above])).clamp(min=1)
+        packet = (torch.from_numpy(np.packbits(upper)), means)
+        return Encoded(packet, self.decode(packet, layout), state)
+
+    def decode(self, packet: Packet, layout: Layout) -> Tensor:
+        """Each element its class's mean."""
+        bits, means = packet
+        lengths = _columns(layout)[1]
+        upper = torch.from_numpy(np.unpackbits(bits.numpy(), count=layout.numel).view(np.bool_))
+        low, high = (torch.from_numpy(np.repeat(part, lengths)) for part in means.numpy().reshape(2, -1))
+        return torch.where(upper, high, low)
+
+    def converse(self, value: Tensor, layout: Layout, state: State, speaker: Speaker) -> Conversation:
+        """Everyone's packet, summed: bits cannot be added."""
+        return gather_and_sum(self, value, layout, state, speaker)
+
+    def owed(self, state: State, layout: Layout) -> Tensor:
+        """Nothing is kept."""
+        return torch.zeros(layout.numel)
+
+
+@lru_cache(maxsize=4096)
+def _columns(layout: Layout) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """Where each column of a layout begins, and its length; empty tensors have none."""
+    lengths = [np.zeros(0, dtype=np.int64)]
+    for shape in layout.shapes:
+        rows = shape[0] if len(shape) > 1 else 1
+        if numel := prod(shape):
+            lengths.append(np.full(rows, numel // rows, dtype=np.int64))
+    every = np.concatenate(lengths)
+    return np.cumsum(every) - every, every

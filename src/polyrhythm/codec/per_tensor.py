@@ -1,0 +1,128 @@
+"""Speak of each tensor by itself, and of small ones in other words."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from polyrhythm.codec.identity import Identity
+from polyrhythm.codec.in_step import in_step
+from polyrhythm.codec.nested import divide, under
+from polyrhythm.errors import CompositionError
+from polyrhythm.pieces.codec import Codec, Conversation, Encoded, Speaker, Told
+from polyrhythm.pieces.questions import Packet
+from polyrhythm.pieces.terms import Manner, Subject
+from polyrhythm.tensors import Layout, State
+
+
+@dataclass(frozen=True, slots=True)
+class PerTensor:
+    """Say tensors of two or more dimensions, of `smallest` elements or more, in the words of `inner`, and the others in those of `rest`.
+
+    Biases go as they are, as in Seide et al. (2014) and Vogels et al. (2019). Each tensor has its own state, under
+    "<name>/…". A packet: the lengths of all that follows, then the n-th tensors of all packets of `inner` as one, for each n,
+    then those of `rest`. The conversations of all tensors go in step.
+    """
+
+    inner: Codec
+    rest: Codec = field(default_factory=Identity)
+    smallest: int = 1
+
+    def __post_init__(self) -> None:
+        if self.smallest < 1:
+            raise CompositionError(f"PerTensor(smallest={self.smallest}) is not a number of elements: give at least 1.")
+
+    @property
+    def carries(self) -> frozenset[Subject]:
+        """What both codecs carry."""
+        return self.inner.carries & self.rest.carries
+
+    @property
+    def manners(self) -> frozenset[Manner]:
+        """Those of both codecs."""
+        return self.inner.manners & self.rest.manners
+
+    @property
+    def forgets(self) -> bool:
+        """Whether either does."""
+        return self.inner.forgets or self.rest.forgets
+
+    @property
+    def width(self) -> int:
+        """The lengths, and both codecs' tensors."""
+        return 1 + self.inner.width + self.rest.width
+
+    def initial(self, layout: Layout) -> State:
+        """Each tensor's own."""
+        return _named((name, self._codec(large).initial(single)) for name, single, large in self._plan(layout))
+
+    def encode(self, value: Tensor, layout: Layout, state: State, draw: np.random.Generator) -> Encoded:
+        """One packet of all tensors' packets."""
+        plan, states = self._plan(layout), divide(state, layout.names)
+        spoken = [
+            self._codec(large).encode(part, single, states[name], draw)
+            for part, (name, single, large) in zip(_parts(value, plan), plan, strict=True)
+        ]
+        packets = [[encoded.packet for encoded, (*_, large) in zip(spoken, plan, strict=True) if large is kind] for kind in (True, False)]
+        bodies = [_column(group, k) for group, codec in zip(packets, (self.inner, self.rest), strict=True) for k in range(codec.width)]
+        lengths = [tensor.numel() for group in packets for packet in group for tensor in packet]
+        said = _end_to_end([encoded.said for encoded in spoken])
+        following = _named((name, encoded.state) for (name, _, _), encoded in zip(plan, spoken, strict=True))
+        return Encoded((torch.tensor(lengths, dtype=torch.int64), *bodies), said, following)
+
+    def decode(self, packet: Packet, layout: Layout) -> Tensor:
+        """Each tensor by its own codec, end to end."""
+        plan = self._plan(layout)
+        lengths, bodies = packet[0].tolist(), packet[1:]
+        decoded: dict[str, Tensor] = {}
+        for kind, codec in ((True, self.inner), (False, self.rest)):
+            group = [(name, single) for name, single, large in plan if large is kind]
+            mine, lengths = lengths[: len(group) * codec.width], lengths[len(group) * codec.width :]
+            columns = [torch.split(body, mine[k :: codec.width]) for k, body in enumerate(bodies[: codec.width])]
+            bodies = bodies[codec.width :]
+            for j, (name, single) in enumerate(group):
+                decoded[name] = codec.decode(tuple(column[j] for column in columns), single)
+        return _end_to_end([decoded[name] for name in layout.names])
+
+    def converse(self, value: Tensor, layout: Layout, state: State, speaker: Speaker) -> Conversation:
+        """The conversations of all tensors, in step."""
+        plan, states = self._plan(layout), divide(state, layout.names)
+        told = yield from in_step([
+            self._codec(large).converse(part, single, states[name], speaker)
+            for part, (name, single, large) in zip(_parts(value, plan), plan, strict=True)
+        ])  # fmt: skip
+        following = _named((name, one.state) for (name, _, _), one in zip(plan, told, strict=True))
+        return Told(_end_to_end([one.total for one in told]), _end_to_end([one.said for one in told]), following)
+
+    def owed(self, state: State, layout: Layout) -> Tensor:
+        """What is owed of each tensor, end to end."""
+        states = divide(state, layout.names)
+        return _end_to_end([self._codec(large).owed(states[name], single) for name, single, large in self._plan(layout)])
+
+    def _codec(self, large: bool) -> Codec:
+        return self.inner if large else self.rest
+
+    def _plan(self, layout: Layout) -> list[tuple[str, Layout, bool]]:
+        """Name, layout, and whether it is said in the words of `inner`, of each tensor."""
+        singles = (Layout((name,), (shape,)) for name, shape in zip(layout.names, layout.shapes, strict=True))
+        return [(single.names[0], single, len(single.shapes[0]) > 1 and single.numel >= self.smallest) for single in singles]
+
+
+def _parts(value: Tensor, plan: Sequence[tuple[str, Layout, bool]]) -> Sequence[Tensor]:
+    return torch.split(value, [single.numel for _, single, _ in plan])
+
+
+def _named(states: Iterable[tuple[str, State]]) -> State:
+    return {key: tensor for name, state in states for key, tensor in under(name, state).items()}
+
+
+def _column(packets: Sequence[Packet], k: int) -> Tensor:
+    return _end_to_end([packet[k] for packet in packets])
+
+
+def _end_to_end(tensors: Sequence[Tensor]) -> Tensor:
+    return torch.cat(list(tensors)) if tensors else torch.zeros(0)

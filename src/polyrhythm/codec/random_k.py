@@ -1,0 +1,77 @@
+"""Say elements that chance picks."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from polyrhythm.codec.sparse import Entries, as_said, check_share, check_size, gather_and_add, in_full, share, spread
+from polyrhythm.pieces.codec import Conversation, Encoded, Speaker
+from polyrhythm.pieces.questions import Packet
+from polyrhythm.pieces.terms import DIFFERENCES, EVERY_MANNER, Manner, Subject
+from polyrhythm.tensors import Layout, State
+
+
+@dataclass(frozen=True, slots=True)
+class RandomK:
+    """⌈ratio · n⌉ elements drawn uniformly without repetition, each as an int32 index and its value (rand_k of Stich et al., 2018).
+
+    Every worker draws its own. The values are sent as they are and not scaled by n / k, so that what is said is small but
+    biased towards zero: wrap it, ErrorFeedback(RandomK(0.01)), for which the paper proves convergence.
+    """
+
+    ratio: float
+
+    def __post_init__(self) -> None:
+        check_share("RandomK", self.ratio)
+
+    @property
+    def carries(self) -> frozenset[Subject]:
+        """Differences: the rest of a set of weights is not zero."""
+        return DIFFERENCES
+
+    @property
+    def manners(self) -> frozenset[Manner]:
+        """Any."""
+        return EVERY_MANNER
+
+    @property
+    def forgets(self) -> bool:
+        """The elements not drawn are lost."""
+        return True
+
+    @property
+    def width(self) -> int:
+        """Indices and values."""
+        return 2
+
+    def initial(self, layout: Layout) -> State:
+        """Nothing to remember. Raises CompositionError for more than 2³¹ elements."""
+        check_size("RandomK", layout)
+        return {}
+
+    def encode(self, value: Tensor, layout: Layout, state: State, draw: np.random.Generator) -> Encoded:
+        """Indices in increasing order, so that receivers walk memory forwards."""
+        numel = value.numel()
+        drawn = np.sort(draw.choice(numel, share(self.ratio, numel), replace=False, shuffle=False)) if numel else np.arange(0)
+        packet = in_full(value, torch.from_numpy(drawn))
+        return Encoded(packet, self.decode(packet, layout), state)
+
+    def entries(self, packet: Packet) -> Entries:
+        """The elements that a packet says."""
+        return as_said(packet)
+
+    def decode(self, packet: Packet, layout: Layout) -> Tensor:
+        """Zeros but for what was said."""
+        return spread(as_said(packet), layout)
+
+    def converse(self, value: Tensor, layout: Layout, state: State, speaker: Speaker) -> Conversation:
+        """Everyone's packet, summed."""
+        return gather_and_add(self, value, layout, state, speaker)
+
+    def owed(self, state: State, layout: Layout) -> Tensor:
+        """Nothing is kept."""
+        return torch.zeros(layout.numel)

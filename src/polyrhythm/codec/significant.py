@@ -1,0 +1,80 @@
+"""Say what is large enough, in full."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from polyrhythm.codec.sparse import Entries, as_said, check_size, gather_and_add, in_full, spread
+from polyrhythm.errors import CompositionError
+from polyrhythm.pieces.codec import Conversation, Encoded, Speaker
+from polyrhythm.pieces.questions import Packet
+from polyrhythm.pieces.terms import DIFFERENCES, EVERY_MANNER, Manner, Subject
+from polyrhythm.tensors import Layout, State
+
+
+@dataclass(frozen=True, slots=True)
+class Significant:
+    """Every element of magnitude `threshold` or more, as an int32 index and its whole value (Addair, 2017).
+
+    Significant(0) says everything. Threshold sends a quantum instead of the value, and its zero would say nothing.
+    What is not said is forgotten: wrap it, ErrorFeedback(Significant(0.001)).
+    """
+
+    threshold: float
+
+    def __post_init__(self) -> None:
+        if not 0 <= self.threshold < math.inf:
+            raise CompositionError(
+                f"Significant(threshold={self.threshold}) cannot tell large from small: threshold is a magnitude, a number of at least 0."
+            )
+
+    @property
+    def carries(self) -> frozenset[Subject]:
+        """Differences: the rest of a set of weights is not zero."""
+        return DIFFERENCES
+
+    @property
+    def manners(self) -> frozenset[Manner]:
+        """Any."""
+        return EVERY_MANNER
+
+    @property
+    def forgets(self) -> bool:
+        """The small elements are lost."""
+        return True
+
+    @property
+    def width(self) -> int:
+        """Indices and values."""
+        return 2
+
+    def initial(self, layout: Layout) -> State:
+        """Nothing to remember. Raises CompositionError for more than 2³¹ elements."""
+        check_size("Significant", layout)
+        return {}
+
+    def encode(self, value: Tensor, layout: Layout, state: State, draw: np.random.Generator) -> Encoded:
+        """Indices in increasing order. What is not a number is said too, so that it is seen where it arrives."""
+        packet = in_full(value, torch.from_numpy(np.flatnonzero(~(np.abs(value.numpy()) < self.threshold))))
+        return Encoded(packet, self.decode(packet, layout), state)
+
+    def entries(self, packet: Packet) -> Entries:
+        """The elements that a packet says."""
+        return as_said(packet)
+
+    def decode(self, packet: Packet, layout: Layout) -> Tensor:
+        """Zeros but for what was said."""
+        return spread(as_said(packet), layout)
+
+    def converse(self, value: Tensor, layout: Layout, state: State, speaker: Speaker) -> Conversation:
+        """Everyone's packet, summed."""
+        return gather_and_add(self, value, layout, state, speaker)
+
+    def owed(self, state: State, layout: Layout) -> Tensor:
+        """Nothing is kept."""
+        return torch.zeros(layout.numel)

@@ -1,0 +1,76 @@
+"""Some elements, each with its index: what all sparse codecs have in common."""
+
+from __future__ import annotations
+
+import math
+from typing import Protocol
+
+import torch
+from torch import Tensor
+
+from polyrhythm.errors import CompositionError
+from polyrhythm.pieces.codec import Codec, Conversation, Speaker, Told
+from polyrhythm.pieces.questions import Gather, Packet
+from polyrhythm.tensors import Layout, State
+
+Entries = tuple[Tensor, Tensor]
+"""Indices (k,), int64, none of them twice, and values (k,)."""
+
+MOST = 2**31
+"""Elements that an index of 31 bits can name."""
+
+
+class Sparse(Codec, Protocol):
+    """A codec whose packets say a few elements; the others are zero."""
+
+    def entries(self, packet: Packet) -> Entries:
+        """The elements that a packet says."""
+
+
+def check_share(name: str, ratio: float) -> None:
+    """Raise CompositionError unless `ratio` is a part of the elements."""
+    if not 0 < ratio <= 1:
+        raise CompositionError(
+            f"{name}(ratio={ratio}) says nothing or more than all: ratio is a part of the elements, above 0 and at most 1."
+        )
+
+
+def check_size(name: str, layout: Layout) -> None:
+    """Raise CompositionError where indices would not fit."""
+    if layout.numel > MOST:
+        raise CompositionError(
+            f"{name} names elements by 31 bits, and {layout.numel:,} elements are more than {MOST:,}: "
+            f"cut the model, with PerTensor({name}(…)) or over several servers."
+        )
+
+
+def share(ratio: float, numel: int) -> int:
+    """⌈ratio · numel⌉, where 0.07 of 100 is 7 although the product of the two floats lies above it."""
+    return min(numel, max(1, math.ceil(round(ratio * numel, 6))))
+
+
+def in_full(value: Tensor, indices: Tensor) -> Packet:
+    """The elements at `indices` (k,): int32 indices and the values as they are."""
+    return indices.to(torch.int32), value.index_select(0, indices)
+
+
+def as_said(packet: Packet) -> Entries:
+    """What `in_full` said."""
+    indices, values = packet
+    return indices.long(), values
+
+
+def spread(entries: Entries, layout: Layout) -> Tensor:
+    """Zeros (numel,) but for the entries."""
+    indices, values = entries
+    return values.new_zeros(layout.numel).index_copy_(0, indices, values)
+
+
+def gather_and_add(codec: Sparse, value: Tensor, layout: Layout, state: State, speaker: Speaker) -> Conversation:
+    """As `gather_and_sum`, in the same order, but touching only what was said: P packets cost their length, not P · numel."""
+    encoded = codec.encode(value, layout, state, speaker.draw)
+    packets: list[Packet] = yield Gather(encoded.packet)
+    total = spread(codec.entries(packets[0]), layout)
+    for packet in packets[1:]:
+        total.index_add_(0, *codec.entries(packet))
+    return Told(total, encoded.said, encoded.state)

@@ -1,0 +1,87 @@
+"""Say one quantum, up or down, where enough has gathered."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from polyrhythm.codec.sparse import Entries, check_size, gather_and_add, spread
+from polyrhythm.errors import CompositionError
+from polyrhythm.pieces.codec import Conversation, Encoded, Speaker
+from polyrhythm.pieces.questions import Packet
+from polyrhythm.pieces.terms import DIFFERENCES, EVERY_MANNER, Manner, Subject
+from polyrhythm.tensors import Layout, State
+
+_WORDS = {torch.float32: torch.int32, torch.float64: torch.int64}
+
+
+@dataclass(frozen=True, slots=True)
+class Threshold:
+    """±tau for every element of magnitude above `tau`, in one word each: 31 bits of index and a sign (Strom, 2015, section 3).
+
+    The words are int32. Values of float64 take int64 words instead, which tells receivers the type. A packet may be empty.
+    Only one quantum leaves an element at a time, and nothing else is kept here; ErrorFeedback(Threshold(tau)) keeps the
+    excess, value - said, which is Strom's residual. `tau` is in units of what is said: of gradients, or of updates.
+    """
+
+    tau: float
+
+    def __post_init__(self) -> None:
+        if not 0 < self.tau < math.inf:
+            raise CompositionError(
+                f"Threshold(tau={self.tau}) has no quantum to send: tau must be positive; Significant(0) says every value as it is."
+            )
+
+    @property
+    def carries(self) -> frozenset[Subject]:
+        """Differences: the rest of a set of weights is not zero."""
+        return DIFFERENCES
+
+    @property
+    def manners(self) -> frozenset[Manner]:
+        """Any."""
+        return EVERY_MANNER
+
+    @property
+    def forgets(self) -> bool:
+        """Small elements are lost, and of large ones what lies beyond the quantum."""
+        return True
+
+    @property
+    def width(self) -> int:
+        """The words."""
+        return 1
+
+    def initial(self, layout: Layout) -> State:
+        """Nothing to remember. Raises CompositionError for more than 2³¹ elements."""
+        check_size("Threshold", layout)
+        return {}
+
+    def encode(self, value: Tensor, layout: Layout, state: State, draw: np.random.Generator) -> Encoded:
+        """Indices in increasing order; a set sign bit says minus."""
+        indices = torch.from_numpy(np.flatnonzero(np.abs(value.numpy()) > self.tau))
+        word = _WORDS[value.dtype]
+        packed = indices.to(word) | torch.where(value.index_select(0, indices) < 0, torch.iinfo(word).min, 0).to(word)
+        return Encoded((packed,), self.decode((packed,), layout), state)
+
+    def entries(self, packet: Packet) -> Entries:
+        """The elements that a packet says, each plus or minus tau."""
+        packed = packet[0]
+        quantum = torch.tensor(self.tau, dtype=torch.float32 if packed.dtype == torch.int32 else torch.float64)
+        return (packed & torch.iinfo(packed.dtype).max).long(), torch.where(packed < 0, -quantum, quantum)
+
+    def decode(self, packet: Packet, layout: Layout) -> Tensor:
+        """Zeros but for what was said."""
+        return spread(self.entries(packet), layout)
+
+    def converse(self, value: Tensor, layout: Layout, state: State, speaker: Speaker) -> Conversation:
+        """Everyone's packet, summed."""
+        return gather_and_add(self, value, layout, state, speaker)
+
+    def owed(self, state: State, layout: Layout) -> Tensor:
+        """Nothing is kept."""
+        return torch.zeros(layout.numel)

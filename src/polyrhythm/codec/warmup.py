@@ -1,0 +1,88 @@
+"""Speak plainly at first."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from polyrhythm.codec.identity import Identity
+from polyrhythm.codec.nested import divide, under
+from polyrhythm.errors import CompositionError
+from polyrhythm.pieces.codec import Codec, Conversation, Encoded, Speaker, Told
+from polyrhythm.pieces.questions import Packet
+from polyrhythm.pieces.terms import Manner, Subject
+from polyrhythm.tensors import Layout, State
+
+_DENSE, _INNER = 0, 1
+
+
+@dataclass(frozen=True, slots=True)
+class Warmup:
+    """Say the first `steps` values as they are, and all later ones in the words of `inner` (Seide et al., 2014; Lin et al., 2018).
+
+    A packet begins with a flag that says which it is, so that a receiver need not count; empty tensors keep its width.
+    Conversations need none, since everybody is at the same one. State: "rounds", and "inner/…".
+    """
+
+    steps: int
+    inner: Codec
+
+    def __post_init__(self) -> None:
+        if self.steps < 1:
+            raise CompositionError(f"Warmup(steps={self.steps}) never speaks plainly: give at least 1 step, or use {self.inner} bare.")
+
+    @property
+    def carries(self) -> frozenset[Subject]:
+        """As the inner codec."""
+        return self.inner.carries
+
+    @property
+    def manners(self) -> frozenset[Manner]:
+        """As the inner codec."""
+        return self.inner.manners
+
+    @property
+    def forgets(self) -> bool:
+        """As the inner codec."""
+        return self.inner.forgets
+
+    @property
+    def width(self) -> int:
+        """The flag, and room for either."""
+        return 1 + max(1, self.inner.width)
+
+    def initial(self, layout: Layout) -> State:
+        """No round yet."""
+        return {"rounds": torch.zeros((), dtype=torch.int64), **under("inner", self.inner.initial(layout))}
+
+    def encode(self, value: Tensor, layout: Layout, state: State, draw: np.random.Generator) -> Encoded:
+        """The flag, and the words of the codec whose turn it is."""
+        kind = _DENSE if int(state["rounds"]) < self.steps else _INNER
+        codec = (Identity(), self.inner)[kind]
+        encoded = codec.encode(value, layout, divide(state, ["inner"])["inner"], draw)
+        room = (torch.empty(0, dtype=torch.uint8),) * (self.width - 1 - len(encoded.packet))
+        packet = (torch.tensor([kind], dtype=torch.uint8), *encoded.packet, *room)
+        return Encoded(packet, encoded.said, _next(state, encoded.state))
+
+    def decode(self, packet: Packet, layout: Layout) -> Tensor:
+        """As the codec that the flag names."""
+        kind, *words = packet
+        codec = (Identity(), self.inner)[int(kind)]
+        return codec.decode(tuple(words[: codec.width]), layout)
+
+    def converse(self, value: Tensor, layout: Layout, state: State, speaker: Speaker) -> Conversation:
+        """The conversation of the codec whose turn it is."""
+        codec = Identity() if int(state["rounds"]) < self.steps else self.inner
+        told = yield from codec.converse(value, layout, divide(state, ["inner"])["inner"], speaker)
+        return Told(told.total, told.said, _next(state, told.state))
+
+    def owed(self, state: State, layout: Layout) -> Tensor:
+        """What the inner codec owes."""
+        return self.inner.owed(divide(state, ["inner"])["inner"], layout)
+
+
+def _next(state: State, inner: State) -> State:
+    return {"rounds": state["rounds"] + 1, **under("inner", inner)}

@@ -1,0 +1,76 @@
+"""How a person writes a network down: the format of network files, and of the presets.
+
+    {"name": "two-labs",
+     "sites": [{"name": "lab", "egress": "1 Gbit/s", "latency": "50 us", "uplink": "100 Mbit/s"},
+               {"name": "attic", "egress": "20 Mbit/s", "ingress": "100 Mbit/s", "latency": "2 ms"}],
+     "links": [{"from": "lab", "to": "attic", "latency": "15 ms", "bandwidth": "80 Mbit/s"}]}
+
+Rates are text ("50 Mbit/s") or bytes per second, durations text ("20 ms") or seconds, one way. What is left out is
+unlimited, or zero for a latency; `ingress` is `egress` where left out.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import msgspec
+
+from polyrhythm.errors import CompositionError
+from polyrhythm.hardware.placement import Blocks, Deal, Local, OwnHosts, Placement
+
+Quantity = str | float
+
+
+class SiteEntry(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
+    """A site, the access of each of its hosts, and what all of them share towards other sites."""
+
+    name: str
+    egress: Quantity
+    ingress: Quantity | None = None
+    latency: Quantity = 0.0
+    uplink: Quantity | None = None
+    downlink: Quantity | None = None
+
+
+class LinkEntry(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True, rename={"source": "from", "target": "to"}):
+    """The way from one site to another; it is also the way back, unless that has an entry of its own."""
+
+    source: str
+    target: str
+    latency: Quantity
+    bandwidth: Quantity | None = None
+
+
+class HostEntry(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
+    """A host whose access differs from the others of its site."""
+
+    host: int
+    egress: Quantity
+    ingress: Quantity | None = None
+
+
+class Description(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
+    """A whole network, as written."""
+
+    name: str
+    sites: list[SiteEntry]
+    links: list[LinkEntry] = []
+    hosts: list[HostEntry] = []
+    deal: Deal = Blocks()
+    placement: Placement = OwnHosts()
+    local: Local = Local()
+
+
+def read(path: Path) -> Description:
+    """The description in the file at `path`; raises `CompositionError` with the place of the mistake."""
+    try:
+        return msgspec.json.decode(path.read_bytes(), type=Description)
+    except OSError as problem:
+        raise CompositionError(
+            f"The network file {str(path)!r} cannot be read: {problem.strerror}. Give a file or a preset's name."
+        ) from problem
+    except msgspec.MsgspecError as problem:
+        raise CompositionError(
+            f"The network file {str(path)!r} cannot be used: {problem}. A network has name and sites (each with name and egress), "
+            "and may have links, hosts, deal, placement and local."
+        ) from problem

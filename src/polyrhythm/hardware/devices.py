@@ -1,0 +1,138 @@
+"""How long a worker computes: a device's speed, or a measured profile, times whatever slows this worker at this step.
+
+The presets' `flops` are SUSTAINED figures for fp32 training, a stated part of the vendor's peak, and estimates: convolutions
+and matrix products of training commonly reach 40 to 70 % of a GPU's fp32 peak, 20 to 30 % of a CPU's. Where it matters,
+measure a step and use a `Profile`.
+
+    name            peak fp32 (source)                                                      part    sustained
+    cpu-core        96 GFLOPS (3 GHz x 32: two 8-wide AVX2 multiply-adds a cycle)           0.25    24 GFLOPS
+    laptop          four such cores                                                         0.25    96 GFLOPS
+    raspberry-pi-4  48 GFLOPS (4 x 1.5 GHz x 8, Cortex-A72 NEON)                            0.20    9.6 GFLOPS
+    t4              8.1 TFLOPS (NVIDIA T4 datasheet; power-limited in practice)             0.50    4.05 TFLOPS
+    v100            15.7 TFLOPS (V100 SXM2 datasheet)                                       0.60    9.4 TFLOPS
+    a100            19.5 TFLOPS (A100 datasheet, TF32 off)                                  0.65    12.7 TFLOPS
+    h100            67 TFLOPS (H100 SXM datasheet, TF32 off)                                0.55    36.9 TFLOPS
+    rtx-3090        35.6 TFLOPS (GA102 white paper)                                         0.45    16 TFLOPS
+    rtx-4090        82.6 TFLOPS (Ada white paper)                                           0.45    37.2 TFLOPS
+
+`overhead_seconds` is what a step costs however small the model: Python and, on GPUs, some hundred kernel launches of about
+10 µs. Also an estimate: 0.5 ms on a CPU core, 2 ms on a GPU.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Protocol
+
+import msgspec
+
+from polyrhythm import units
+from polyrhythm.errors import CompositionError, unknown
+
+
+class Machine(Protocol):
+    """What computes: it charges seconds for a step of `flops` floating-point operations."""
+
+    @property
+    def name(self) -> str:
+        """What it is called in tables."""
+
+    @property
+    def measured(self) -> bool:
+        """Whether it charges whole steps as they were measured, instead of counted operations."""
+
+    def seconds(self, flops: float, step: int) -> float:
+        """The seconds of the step numbered `step`."""
+
+
+class Device(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """A device that sustains `flops` floating-point operations per second, after `overhead_seconds` for every step."""
+
+    name: str
+    flops: float
+    overhead_seconds: float = 0.0
+
+    def __post_init__(self) -> None:
+        if not self.flops > 0 or self.overhead_seconds < 0:
+            raise CompositionError(
+                f"The device {self.name!r} has {self.flops} FLOP/s and {self.overhead_seconds} s of overhead. "
+                "The speed must be above zero and the overhead not below."
+            )
+
+    @property
+    def measured(self) -> bool:
+        """No: it counts operations."""
+        return False
+
+    def seconds(self, flops: float, step: int) -> float:
+        """The overhead, and the operations over the speed."""
+        return self.overhead_seconds + flops / self.flops
+
+
+class Profile(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """Measured steps, charged as they were measured, in rotation; how many operations or samples the step has plays no part."""
+
+    name: str
+    seconds_per_step: tuple[float, ...]
+
+    def __post_init__(self) -> None:
+        if not self.seconds_per_step or min(self.seconds_per_step) < 0:
+            raise CompositionError(f"The profile {self.name!r} needs the seconds of one step or more, none of them negative.")
+
+    @property
+    def measured(self) -> bool:
+        """Yes."""
+        return True
+
+    def seconds(self, flops: float, step: int) -> float:
+        """What that step took when it was measured."""
+        return self.seconds_per_step[step % len(self.seconds_per_step)]
+
+
+DEVICES: dict[str, Device] = {
+    device.name: device
+    for device in (
+        Device("cpu-core", 96e9 * 0.25, 0.5e-3),
+        Device("laptop", 4 * 96e9 * 0.25, 0.5e-3),
+        Device("raspberry-pi-4", 48e9 * 0.20, 2e-3),
+        Device("t4", 8.1e12 * 0.50, 2e-3),
+        Device("v100", 15.7e12 * 0.60, 2e-3),
+        Device("a100", 19.5e12 * 0.65, 2e-3),
+        Device("h100", 67e12 * 0.55, 2e-3),
+        Device("rtx-3090", 35.6e12 * 0.45, 2e-3),
+        Device("rtx-4090", 82.6e12 * 0.45, 2e-3),
+    )
+}
+
+
+class _Written(msgspec.Struct, forbid_unknown_fields=True):
+    """A file: a name, and either a speed or measured steps."""
+
+    name: str
+    flops: str | float | None = None
+    overhead: str | float = 0.0
+    seconds_per_step: float | list[float] | None = None
+
+
+def load(path_or_name: str | Path) -> Machine:
+    """The preset of that name, or what a JSON file describes: {"name", "flops", "overhead"} or {"name", "seconds_per_step"}."""
+    text = str(path_or_name)
+    if text in DEVICES:
+        return DEVICES[text]
+    path = Path(path_or_name)
+    if not (isinstance(path_or_name, Path) or path.suffix or path.is_file() or len(path.parts) > 1):
+        raise unknown("device", text, DEVICES)
+    try:
+        written = msgspec.json.decode(path.read_bytes(), type=_Written)
+    except OSError as problem:
+        raise CompositionError(f"The device file {text!r} cannot be read: {problem.strerror}. Give a file or a preset's name.") from problem
+    except msgspec.MsgspecError as problem:
+        raise CompositionError(
+            f"The device file {text!r} cannot be used: {problem}. It has name, and flops and overhead, or seconds_per_step."
+        ) from problem
+    if (written.flops is None) == (written.seconds_per_step is None):
+        raise CompositionError(f"The device file {text!r} must give flops or seconds_per_step, and not both.")
+    if written.flops is not None:
+        return Device(written.name, units.speed(written.flops), units.duration(written.overhead))
+    steps = written.seconds_per_step
+    return Profile(written.name, tuple(steps) if isinstance(steps, list) else (steps or 0.0,))

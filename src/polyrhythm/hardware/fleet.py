@@ -1,0 +1,190 @@
+"""The workers' machines, and what makes some of them slower than others or than themselves a moment ago.
+
+    Fleet((DEVICES["cpu-core"],), (Mixed((1.0, 0.5)), Jitter(0.1), Straggler(worker=3, factor=4.0)))
+
+Paces compose: their slowdowns multiply. Each draws from a stream of its own, so adding one moves no draw of another.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Protocol
+
+import numpy as np
+
+from polyrhythm import rng
+from polyrhythm.errors import CompositionError
+from polyrhythm.hardware.devices import DEVICES, Machine, load
+
+
+class Pace(Protocol):
+    """By what the time of one step of one worker is multiplied."""
+
+    def slowdown(self, rank: int, draws: np.random.Generator) -> float:
+        """The factor for the next step of the worker of `rank`; `draws` is this pace's and worker's own stream."""
+
+
+@dataclass(frozen=True, slots=True)
+class Uniform:
+    """All workers keep the same time."""
+
+    def slowdown(self, rank: int, draws: np.random.Generator) -> float:
+        """Always 1."""
+        return 1.0
+
+
+@dataclass(frozen=True, slots=True)
+class Mixed:
+    """Workers have different `speeds`, dealt in rotation: 0.5 is half as fast as the device."""
+
+    speeds: tuple[float, ...]
+
+    def __post_init__(self) -> None:
+        if not self.speeds or min(self.speeds) <= 0:
+            raise CompositionError(f"Mixed was given the speeds {self.speeds}. Give one or more, all above zero.")
+
+    def slowdown(self, rank: int, draws: np.random.Generator) -> float:
+        """The inverse of the worker's speed."""
+        return 1.0 / self.speeds[rank % len(self.speeds)]
+
+
+@dataclass(frozen=True, slots=True)
+class Jitter:
+    """Every step's time is multiplied by a lognormal factor of mean 1; `sigma` is the deviation of its logarithm."""
+
+    sigma: float
+
+    def __post_init__(self) -> None:
+        if not 0 <= self.sigma < math.inf:
+            raise CompositionError(f"Jitter was given sigma {self.sigma}. It must be zero or more: 0.1 varies a step by about a tenth.")
+
+    def slowdown(self, rank: int, draws: np.random.Generator) -> float:
+        """A draw."""
+        return math.exp(self.sigma * draws.standard_normal() - self.sigma**2 / 2)
+
+
+@dataclass(frozen=True, slots=True)
+class Straggler:
+    """One `worker` takes `factor` times as long, always."""
+
+    worker: int
+    factor: float
+
+    def __post_init__(self) -> None:
+        if self.worker < 0 or self.factor <= 0:
+            raise CompositionError(
+                f"Straggler was given worker {self.worker} and factor {self.factor}. Give a rank and a factor above zero."
+            )
+
+    def slowdown(self, rank: int, draws: np.random.Generator) -> float:
+        """The factor, for that worker."""
+        return self.factor if rank == self.worker else 1.0
+
+
+@dataclass(frozen=True, slots=True)
+class RandomStragglers:
+    """Each step of each worker takes `factor` times as long with `probability` (as in Chen et al., 2016, on backup workers)."""
+
+    probability: float
+    factor: float
+
+    def __post_init__(self) -> None:
+        if not 0 <= self.probability <= 1 or self.factor <= 0:
+            raise CompositionError(
+                f"RandomStragglers was given probability {self.probability} and factor {self.factor}. "
+                "Give a probability from 0 to 1 and a factor above zero."
+            )
+
+    def slowdown(self, rank: int, draws: np.random.Generator) -> float:
+        """A draw."""
+        return self.factor if draws.random() < self.probability else 1.0
+
+
+@dataclass(frozen=True, slots=True)
+class Fleet:
+    """`machines`, dealt to the workers in rotation, and the `paces` that slow them; servers compute on `server`, at full speed."""
+
+    machines: tuple[Machine, ...] = (DEVICES["cpu-core"],)
+    paces: tuple[Pace, ...] = ()
+    server: Machine = DEVICES["cpu-core"]
+
+    def __post_init__(self) -> None:
+        if not self.machines:
+            raise CompositionError("A fleet was given no machine. Give it at least one device or profile.")
+
+    def streams(self, rank: int, seed: int) -> list[np.random.Generator]:
+        """The random streams of the worker of `rank`, one for each pace, to be kept for `seconds`."""
+        return [rng.stream(seed, "device", rank, place) for place in range(len(self.paces))]
+
+    def seconds(self, rank: int, flops: float, step: int, streams: Sequence[np.random.Generator]) -> float:
+        """How long the worker of `rank` takes for its step number `step` of `flops` operations. Ask once for each step, in order."""
+        seconds = self.machines[rank % len(self.machines)].seconds(flops, step)
+        for pace, draws in zip(self.paces, streams, strict=True):
+            seconds *= pace.slowdown(rank, draws)
+        return seconds
+
+    def timer(self, actor: str, seed: int) -> Timer:
+        """The time of "worker/3" or "server/0" in a run seeded with `seed`."""
+        role, _, number = actor.partition("/")
+        return WorkerTimer(self, int(number), seed) if role == "worker" else ServerTimer(self.server)
+
+
+class Timer(Protocol):
+    """How long one actor computes. Ask once for each piece of work."""
+
+    def seconds(self, flops: float) -> float:
+        """Seconds for `flops` counted operations; 0 on a machine whose steps were measured, which hold them already."""
+
+    def step_seconds(self, samples: int) -> float:
+        """Seconds for a whole step where steps were measured, however many its samples; 0 where operations are counted."""
+
+
+class WorkerTimer:
+    """A worker's machine at the worker's pace."""
+
+    __slots__ = ("_fleet", "_measured", "_rank", "_step", "_streams")
+
+    def __init__(self, fleet: Fleet, rank: int, seed: int) -> None:
+        self._fleet = fleet
+        self._rank = rank
+        self._measured = fleet.machines[rank % len(fleet.machines)].measured
+        self._streams = fleet.streams(rank, seed)
+        self._step = -1
+
+    def seconds(self, flops: float) -> float:
+        """As `Timer`."""
+        return 0.0 if self._measured else self._next(flops)
+
+    def step_seconds(self, samples: int) -> float:
+        """As `Timer`."""
+        return self._next(0.0) if self._measured else 0.0
+
+    def _next(self, flops: float) -> float:
+        self._step += 1
+        return self._fleet.seconds(self._rank, flops, self._step, self._streams)
+
+
+@dataclass(frozen=True, slots=True)
+class ServerTimer:
+    """A server's machine, at full speed."""
+
+    machine: Machine
+
+    def seconds(self, flops: float) -> float:
+        """As `Timer`."""
+        return self.machine.seconds(flops, 0)
+
+    def step_seconds(self, samples: int) -> float:
+        """Servers take no steps."""
+        return 0.0
+
+
+def fleet(given: str | Path | Machine | Fleet) -> Fleet:
+    """What the user gave as devices, as a fleet: a preset's name, a file, one machine for all workers, or a fleet as it is."""
+    if isinstance(given, Fleet):
+        return given
+    machine = load(given) if isinstance(given, str | Path) else given
+    return Fleet((machine,))

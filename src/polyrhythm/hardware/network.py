@@ -1,0 +1,206 @@
+"""A network as a value: hosts in sites, what each may send and receive a second, and how far apart they are.
+
+Nothing here knows of time passing; `simulator.flows` shares these links among messages. A network stands for any number
+of hosts. Networks lose nothing: loss is the fault `Drop`.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import msgspec
+
+from polyrhythm import units
+from polyrhythm.errors import CompositionError, unknown
+from polyrhythm.hardware.description import Description, HostEntry, LinkEntry, Quantity, SiteEntry, read
+from polyrhythm.hardware.placement import Blocks, Deal, Local, OwnHosts, Placement
+from polyrhythm.hardware.presets import PRESETS
+
+
+@dataclass(frozen=True, slots=True)
+class Site:
+    """A group of hosts. Bytes per second: `egress` and `ingress` of each host, `uplink` and `downlink` shared by all of them.
+
+    `latency` is in seconds, one way, between two hosts of the site. The shared links carry only what leaves or enters the site.
+    """
+
+    name: str
+    egress: float
+    ingress: float
+    latency: float = 0.0
+    uplink: float = math.inf
+    downlink: float = math.inf
+
+
+@dataclass(frozen=True, slots=True)
+class Access:
+    """The bytes per second that one host may send and receive."""
+
+    egress: float
+    ingress: float
+
+
+@dataclass(frozen=True, slots=True)
+class Network:
+    """Sites, and for each ordered pair of them the one-way `latency` in seconds and the shared `capacity` in bytes per second.
+
+    Both matrices are indexed [from][to]; their diagonals are not used. `accesses` lists hosts that differ from their site.
+    `deal` gives hosts to sites, `placement` servers to hosts. Raises `CompositionError` where the numbers make no network.
+    """
+
+    name: str
+    sites: tuple[Site, ...]
+    latency: tuple[tuple[float, ...], ...]
+    capacity: tuple[tuple[float, ...], ...]
+    accesses: tuple[tuple[int, Access], ...] = ()
+    deal: Deal = Blocks()  # noqa: RUF009 (a frozen value)
+    placement: Placement = OwnHosts()  # noqa: RUF009 (a frozen value)
+    local: Local = Local()  # noqa: RUF009 (a frozen value)
+
+    def __post_init__(self) -> None:
+        if not self.sites:
+            raise CompositionError(f"The network {self.name!r} has no site. Give it at least one, with the egress of its hosts.")
+        if len({site.name for site in self.sites}) < len(self.sites):
+            raise CompositionError(f"The network {self.name!r} has two sites of one name. Name each differently.")
+        for matrix in (self.latency, self.capacity):
+            if len(matrix) != len(self.sites) or any(len(row) != len(self.sites) for row in matrix):
+                raise CompositionError(
+                    f"The network {self.name!r} needs matrices of {len(self.sites)} rows and columns, one for each site."
+                )
+        access = [rate for site in self.sites for rate in (site.egress, site.ingress)]
+        access += [rate for _, own in self.accesses for rate in (own.egress, own.ingress)] + [self.local.bandwidth]
+        shared = [rate for site in self.sites for rate in (site.uplink, site.downlink)] + [rate for row in self.capacity for rate in row]
+        if not all(0 < rate < math.inf for rate in access):
+            raise CompositionError(
+                f"A host of the network {self.name!r} has a bandwidth that is not a finite number above zero. Give it one."
+            )
+        if not all(rate > 0 for rate in shared):
+            raise CompositionError(f"A shared bandwidth of the network {self.name!r} is not above zero. To cut a link use the fault Cut.")
+        for delay in [site.latency for site in self.sites] + [delay for row in self.latency for delay in row] + [self.local.latency]:
+            if not 0 <= delay < math.inf:
+                raise CompositionError(f"A latency of the network {self.name!r} is {delay} seconds. It must be zero or more, and finite.")
+
+    @classmethod
+    def uniform(cls, name: str, bandwidth: Quantity, latency: Quantity, ingress: Quantity | None = None) -> Network:
+        """Hosts that each send at `bandwidth` and receive at `ingress` (the same if not given), `latency` one way between any two."""
+        return cls.described(Description(name, [SiteEntry(name, bandwidth, ingress, latency)]))
+
+    @classmethod
+    def joined(
+        cls, name: str, sites: Sequence[Site], latency: Mapping[tuple[str, str], float], capacity: Mapping[tuple[str, str], float]
+    ) -> Network:
+        """Sites with one-way `latency` (required) and shared `capacity` (unlimited if not given) by ordered pair of site names."""
+        names = [site.name for site in sites]
+        for a, b in [*latency, *capacity]:
+            for given in (a, b):
+                if given not in names:
+                    raise unknown("site", given, names)
+        missing = [(a, b) for a in names for b in names if a != b and (a, b) not in latency]
+        if missing:
+            raise CompositionError(f"The network {name!r} has no way from site {missing[0][0]!r} to {missing[0][1]!r}. Give its latency.")
+        return cls(
+            name,
+            tuple(sites),
+            tuple(tuple(latency.get((a, b), 0.0) if a != b else 0.0 for b in names) for a in names),
+            tuple(tuple(capacity.get((a, b), math.inf) if a != b else math.inf for b in names) for a in names),
+        )
+
+    @classmethod
+    def described(cls, written: Description) -> Network:
+        """The network that `written` describes."""
+        sites = [
+            Site(
+                site.name,
+                units.bandwidth(site.egress),
+                _rate(site.ingress, site.egress),
+                units.duration(site.latency),
+                _rate(site.uplink),
+                _rate(site.downlink),
+            )
+            for site in written.sites
+        ]
+        latency: dict[tuple[str, str], float] = {}
+        capacity: dict[tuple[str, str], float] = {}
+        own = {(link.source, link.target) for link in written.links}
+        for link in written.links:
+            for pair in ((link.source, link.target), (link.target, link.source)):
+                if pair == (link.source, link.target) or pair not in own:
+                    latency[pair] = units.duration(link.latency)
+                    capacity[pair] = _rate(link.bandwidth)
+        accesses = tuple((each.host, Access(units.bandwidth(each.egress), _rate(each.ingress, each.egress))) for each in written.hosts)
+        network = cls.joined(written.name, sites, latency, capacity)
+        return replace(network, accesses=accesses, deal=written.deal, placement=written.placement, local=written.local)
+
+    def host_of(self, actor: str, workers: int) -> int:
+        """The host of "worker/3" or "server/0" in a job of `workers` workers."""
+        role, _, number = actor.partition("/")
+        if role == "worker" and number.isdecimal():
+            return int(number)
+        if role == "server" and number.isdecimal():
+            return self.placement.host_of(int(number), workers)
+        raise CompositionError(f"{actor!r} has no host: actors are called worker/N or server/N.")
+
+    def site_of(self, host: int, workers: int) -> int:
+        """The index of the site of `host`; a server's own host is where worker `shard % workers` is."""
+        worker = host if host < workers else (host - workers) % workers
+        return self.deal.site_of(worker, workers, len(self.sites))
+
+    def access(self, host: int, workers: int) -> Access:
+        """What `host` may send and receive."""
+        for own, access in self.accesses:
+            if own == host:
+                return access
+        site = self.sites[self.site_of(host, workers)]
+        return Access(site.egress, site.ingress)
+
+    def delay(self, source: int, target: int, workers: int) -> float:
+        """Seconds from the host `source` to the host `target`, one way, for a byte that waits for nothing."""
+        if source == target:
+            return self.local.latency
+        here, there = self.site_of(source, workers), self.site_of(target, workers)
+        return self.sites[here].latency if here == there else self.latency[here][there]
+
+    def slowest(self) -> tuple[float, float]:
+        """The longest latency between two hosts and the least bandwidth that one message alone can meet on any way."""
+        across = [(a, b) for a in range(len(self.sites)) for b in range(len(self.sites)) if a != b]
+        delays = [site.latency for site in self.sites] + [self.latency[a][b] for a, b in across]
+        rates = [min(site.egress, site.ingress) for site in self.sites] + [min(own.egress, own.ingress) for _, own in self.accesses]
+        if across:
+            rates += [min(site.uplink, site.downlink) for site in self.sites] + [self.capacity[a][b] for a, b in across]
+        return max(delays), min(rates)
+
+
+def _rate(given: Quantity | None, otherwise: Quantity = math.inf) -> float:
+    return units.bandwidth(otherwise if given is None else given)
+
+
+def load(path_or_name: str | Path) -> Network:
+    """The preset of that name, or the network described in that JSON file (the format is in `description.py`)."""
+    text = str(path_or_name)
+    if text in PRESETS:
+        return Network.described(PRESETS[text])
+    path = Path(path_or_name)
+    if isinstance(path_or_name, Path) or path.suffix or path.is_file() or len(path.parts) > 1:
+        return Network.described(read(path))
+    raise unknown("network", text, PRESETS)
+
+
+def to_json(network: Network) -> str:
+    """The description of `network`, as a file for `load`: numbers in bytes per second and seconds."""
+    names = [site.name for site in network.sites]
+    pairs = [(a, b) for a in range(len(names)) for b in range(len(names)) if a != b]
+    sites = [
+        SiteEntry(site.name, site.egress, site.ingress, site.latency, _finite(site.uplink), _finite(site.downlink))
+        for site in network.sites
+    ]
+    links = [LinkEntry(names[a], names[b], network.latency[a][b], _finite(network.capacity[a][b])) for a, b in pairs]
+    hosts = [HostEntry(host, access.egress, access.ingress) for host, access in network.accesses]
+    written = Description(network.name, sites, links, hosts, network.deal, network.placement, network.local)
+    return msgspec.json.format(msgspec.json.encode(written), indent=2).decode() + "\n"
+
+
+def _finite(rate: float) -> float | None:
+    return None if math.isinf(rate) else rate

@@ -1,0 +1,55 @@
+"""Who lives where: how hosts are dealt to sites, and on which hosts the servers run.
+
+Hosts are numbered: worker w has host w; what comes after the workers' hosts belongs to servers.
+"""
+
+from __future__ import annotations
+
+import msgspec
+
+
+class Blocks(msgspec.Struct, frozen=True, tag=True, forbid_unknown_fields=True):
+    """Neighbouring workers share a site: worker w of W lives at site `w * sites // W`; sizes differ by at most one."""
+
+    def site_of(self, worker: int, workers: int, sites: int) -> int:
+        """The site of `worker`."""
+        return worker * sites // workers
+
+
+class RoundRobin(msgspec.Struct, frozen=True, tag=True, forbid_unknown_fields=True):
+    """Neighbouring workers live at different sites: worker w at site `w % sites`."""
+
+    def site_of(self, worker: int, workers: int, sites: int) -> int:
+        """The site of `worker`."""
+        return worker % sites
+
+
+class OwnHosts(msgspec.Struct, frozen=True, tag=True, forbid_unknown_fields=True):
+    """Every server shard has a host of its own, at the site of worker `shard % workers`."""
+
+    def host_of(self, shard: int, workers: int) -> int:
+        """The host of the server of `shard`."""
+        return workers + shard
+
+
+class WithWorkers(msgspec.Struct, frozen=True, tag=True, forbid_unknown_fields=True):
+    """Server shard k runs on the host of worker `k % workers`; what passes between the two costs only the `Local` time."""
+
+    def host_of(self, shard: int, workers: int) -> int:
+        """The host of the server of `shard`."""
+        return shard % workers
+
+
+class Local(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """What passes inside one host: no link is used and nothing is shared.
+
+    By default 10 µs and 6.4 GB/s, what ZeroMQ over a local socket gave for pieces of 4 MB on a two-core machine.
+    `latency` is in seconds, `bandwidth` in bytes per second.
+    """
+
+    latency: float = 10e-6
+    bandwidth: float = 6.4e9
+
+
+Deal = Blocks | RoundRobin
+Placement = OwnHosts | WithWorkers

@@ -1,0 +1,1 @@
+"""The real runtime: one operating-system process per worker and per server (Linux), on one host or joined over several."""

@@ -1,0 +1,208 @@
+"""The coroutines of one actor, its mailboxes, and the answers to their effects."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Coroutine
+from typing import Any, Protocol
+
+from torch import Tensor
+
+from polyrhythm.errors import DeadlockError
+from polyrhythm.kernel.effects import Compute, Effect, Flush, Receive, Reduce, Send, Sleep, Spawn
+from polyrhythm.kernel.message import Delivery, Message
+from polyrhythm.processes.loop import Loop, Timer
+
+Answer = Callable[[Reduce], Tensor | None]
+Done = Callable[[Any, BaseException | None], None]
+
+
+class Post(Protocol):
+    """What takes an actor's messages away."""
+
+    def send(self, to: str, message: Message) -> None:
+        """Send `message` to the actor `to` in the background."""
+
+    def when_drained(self, call: Callable[[], None]) -> None:
+        """Make `call` when all that was sent so far has left."""
+
+
+class Task:
+    """A coroutine, and what it waits for."""
+
+    __slots__ = ("coroutine", "done", "name", "timer", "wants")
+
+    def __init__(self, name: str, coroutine: Coroutine[Effect[Any], Any, Any], done: Done) -> None:
+        self.name = name
+        self.coroutine = coroutine
+        self.done = done
+        self.wants: Receive | None = None
+        self.timer: Timer | None = None
+
+
+class Actor:
+    """Drives coroutines over effects, in the loop's thread.
+
+    `reduce` answers `Reduce` effects, None meaning by messages. A coroutine started with `start` calls its `done` with its
+    result or its error; the error of a spawned one goes to `on_error`.
+    """
+
+    def __init__(self, name: str, loop: Loop, post: Post, reduce: Answer, on_error: Callable[[BaseException], None]) -> None:
+        self.name = name
+        self._loop = loop
+        self._post = post
+        self._reduce = reduce
+        self._on_error = on_error
+        self._mail: dict[str, deque[Delivery]] = {}
+        self._waiting: dict[str, deque[Task]] = {}
+        self._gone: dict[str, str] = {}
+        self._ready: deque[tuple[Task, Any, BaseException | None]] = deque()
+        self._tasks: dict[Task, None] = {}
+        self._running = False
+        self._closed = False
+
+    def start(self, name: str, coroutine: Coroutine[Effect[Any], Any, Any], done: Done) -> None:
+        """Run `coroutine` until it waits for something."""
+        if self._closed:
+            coroutine.close()
+            return
+        task = Task(name, coroutine, done)
+        self._tasks[task] = None
+        self._resume(task)
+
+    def deliver(self, delivery: Delivery) -> None:
+        """A message has come: to the first that waits for its topic, or into the mailbox."""
+        if self._closed:
+            return
+        topic = delivery.message.topic
+        waiting = self._waiting.get(topic)
+        if waiting:
+            task = waiting[0]
+            self._stop_waiting(task)
+            self._resume(task, delivery)
+        else:
+            self._mail.setdefault(topic, deque()).append(delivery)
+
+    def part(self, name: str, how: str) -> None:
+        """Nothing more will come from the actor `name`, which "has ended" or "was lost": whoever waits for it alone gets an error."""
+        self._gone.setdefault(name, how)
+        for task in list(self._tasks):
+            wants = task.wants
+            if wants is not None and wants.sender == name and wants.timeout is None:
+                self._stop_waiting(task)
+                self._resume(task, None, self._hopeless(wants))
+
+    def standstill(self) -> list[str]:
+        """What each coroutine waits for, if all of them wait for messages and for nothing else; else nothing."""
+        wants = [task.wants for task in self._tasks]
+        if any(want is None or want.timeout is not None for want in wants):
+            return []
+        return [f"{self.name} waits for {want.topic!r}" + (f" from {want.sender}" if want.sender else "") for want in wants if want]
+
+    def close(self) -> None:
+        """End all coroutines where they stand, and take no more messages."""
+        self._closed = True
+        tasks, self._tasks = self._tasks, {}
+        self._mail.clear()
+        self._waiting.clear()
+        for task in tasks:
+            if task.timer is not None:
+                task.timer.cancel()
+            task.coroutine.close()
+
+    def _resume(self, task: Task, value: Any = None, error: BaseException | None = None) -> None:
+        """Let `task` go on; if another is running just now, after that one has come to wait."""
+        self._ready.append((task, value, error))
+        if self._running:
+            return
+        self._running = True
+        try:
+            while self._ready:
+                self._advance(*self._ready.popleft())
+        finally:
+            self._running = False
+
+    def _advance(self, task: Task, value: Any, error: BaseException | None) -> None:
+        while task in self._tasks:
+            try:
+                effect = task.coroutine.send(value) if error is None else task.coroutine.throw(error)
+            except StopIteration as stop:
+                return self._end(task, stop.value, None)
+            except BaseException as problem:  # goes to whoever waits for this coroutine
+                return self._end(task, None, problem)
+            try:
+                waits, value = self._answer(task, effect)
+                error = None
+            except Exception as problem:  # an effect that cannot be had is an error of who asked
+                waits, value, error = False, None, problem
+            if waits:
+                return None
+        return None
+
+    def _end(self, task: Task, value: Any, error: BaseException | None) -> None:
+        self._tasks.pop(task, None)
+        task.done(value, error)
+
+    def _spawned(self, value: Any, error: BaseException | None) -> None:
+        if error is not None:
+            self._on_error(error)
+
+    def _answer(self, task: Task, effect: Effect[Any]) -> tuple[bool, Any]:
+        """Whether `task` must wait, and if not, the answer to its effect."""
+        match effect:
+            case Send():
+                self._post.send(effect.to, effect.message)
+            case Receive():
+                return self._receive(task, effect)
+            case Compute():
+                pass
+            case Flush():
+                self._post.when_drained(lambda: self._loop.call(lambda: self._resume(task)))
+                return True, None
+            case Sleep():
+                task.timer = self._loop.after(effect.seconds, lambda: self._resume(task))
+                return True, None
+            case Spawn():
+                child = Task(effect.name, effect.coroutine, self._spawned)
+                self._tasks[child] = None
+                self._ready.append((child, None, None))
+            case Reduce():
+                return False, self._reduce(effect)
+            case _:
+                raise TypeError(f"{effect!r} is not an effect that processes know.")
+        return False, None
+
+    def _receive(self, task: Task, effect: Receive) -> tuple[bool, Delivery | None]:
+        box = self._mail.get(effect.topic)
+        if box:
+            delivery = box.popleft()
+            if not box:
+                del self._mail[effect.topic]
+            return False, delivery
+        if effect.timeout is not None and effect.timeout <= 0:
+            return False, None
+        if effect.timeout is None and effect.sender in self._gone:
+            raise self._hopeless(effect)
+        task.wants = effect
+        self._waiting.setdefault(effect.topic, deque()).append(task)
+        if effect.timeout is not None:
+            task.timer = self._loop.after(effect.timeout, lambda: self._time_out(task))
+        return True, None
+
+    def _time_out(self, task: Task) -> None:
+        self._stop_waiting(task)
+        self._resume(task)
+
+    def _stop_waiting(self, task: Task) -> None:
+        if task.wants is not None:
+            waiting = self._waiting[task.wants.topic]
+            waiting.remove(task)
+            if not waiting:
+                del self._waiting[task.wants.topic]
+            task.wants = None
+        if task.timer is not None:
+            task.timer.cancel()
+            task.timer = None
+
+    def _hopeless(self, effect: Receive) -> DeadlockError:
+        return DeadlockError(f"{self.name} waits for {effect.topic!r} from {effect.sender}, which {self._gone[effect.sender]}.")

@@ -1,0 +1,192 @@
+"""A worker's or a server's own process, from the fork to its end.
+
+It speaks with its launcher over a control link. To the launcher: `address`, `events`, the result (a plain frame),
+`ended`, `failed`, `stuck`, `moving`. From the launcher: `table`, `lost`, `ended` (of others), `release`. The end of that
+link is the end of the launcher, and so of this process.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import socket
+import sys
+import time
+from collections.abc import Callable, Coroutine
+from functools import partial
+from typing import Any
+
+import msgspec
+import torch
+
+from polyrhythm import rng
+from polyrhythm.errors import WireError
+from polyrhythm.kernel.effects import Effect
+from polyrhythm.kernel.events import AnyEvent, Ended, Recorder, Started
+from polyrhythm.kernel.job import Stage
+from polyrhythm.kernel.message import Message
+from polyrhythm.kernel.port import Port
+from polyrhythm.processes import failure
+from polyrhythm.processes.addresses import Address, listen_everywhere, listen_locally
+from polyrhythm.processes.links import Link, Wiring
+from polyrhythm.processes.nccl import Collective
+from polyrhythm.processes.node import Node, Role, Ticket
+from polyrhythm.processes.parcel import Orders, unpack
+from polyrhythm.processes.wire import CONTROL, Frame, Tally
+
+Program = Callable[[Stage], Message | None]
+Service = Callable[[Port, Recorder], Coroutine[Effect[Any], Any, None]]
+Work = tuple[Program, Service]
+
+_SWITCH_SECONDS = 0.0005
+_LAST_SECONDS = 10.0
+_VERDICT_SECONDS = 5.0
+
+
+def packed(data: bytes) -> tuple[torch.Tensor, ...]:
+    """Bytes as the payload of a control frame."""
+    return (torch.frombuffer(bytearray(data), dtype=torch.uint8),)
+
+
+def run(control: socket.socket, name: str, device: str, parcel: int) -> int:
+    """Be the actor `name` of the job in `parcel`; the exit code."""
+    orders, work = unpack(parcel)
+    os.close(parcel)
+    _settle(orders)
+    rng.seed_everything(orders.seed, name)
+    child = Child(control, Role(name, orders.secret, orders.seed, device), orders)
+    return child.live(work)
+
+
+def _settle(orders: Orders) -> None:
+    """Take on the launcher's surroundings."""
+    os.environ.clear()
+    os.environ.update(orders.environment)
+    os.chdir(orders.directory)
+    sys.path[:] = orders.path
+    sys.argv[:] = orders.arguments
+    sys.stdout.reconfigure(line_buffering=True)  # type: ignore[union-attr]
+    # the loop's thread must not wait long for a program that computes in Python
+    sys.setswitchinterval(_SWITCH_SECONDS)
+    torch.set_num_threads(orders.threads)
+
+
+class Child:
+    """The process's side of its control link, and its node."""
+
+    def __init__(self, control: socket.socket, role: Role, orders: Orders) -> None:
+        self._name = role.name
+        self._orders = orders
+        listeners = listen_everywhere(orders.ip, orders.host) if orders.ip else listen_locally()
+        self._address = listeners.address
+        self._node = Node(role, orders.wiring, listeners, self._record)
+        self._node.on_failure = self._fail
+        self._node.on_break = self._break
+        self._events: list[AnyEvent] = []
+        self._encoder = msgspec.msgpack.Encoder()
+        self._launcher = Link(self._node.loop, control, Wiring(), Tally())
+        self._launcher.on_frame = self._hear
+        self._launcher.on_close = lambda *_: os.killpg(0, signal.SIGKILL)
+        self._begun, self._released = Ticket(), Ticket()
+        self._quiet, self._moved, self._stuck = 0.0, 0, False
+
+    def live(self, work: Callable[[], Work]) -> int:
+        """Run the actor from its start to its end; the process's exit code."""
+        self._node.start()
+        try:
+            program, service = work()
+            self._in_loop(lambda: self._say("address", text=msgspec.json.encode(self._address).decode()))
+            self._begun.wait()
+            self._record(Started(self._node.port.now(), self._name))
+            result = program(self._node) if self._name.startswith("worker/") else self._node.perform(service(self._node.port, self._record))
+            ended = self._node.port.now()
+        except BaseException as problem:
+            self._in_loop(partial(self._fail, problem))
+            time.sleep(_LAST_SECONDS)  # the launcher kills us once it has read why
+            return 1
+        self._part(result, ended)
+        self._released.wait()
+        return 0
+
+    def _part(self, result: Message | None, ended: float) -> None:
+        """Take leave of the others, then tell the launcher."""
+        parted = Ticket()
+        self._in_loop(lambda: self._node.finish(lambda: parted.finish(None, None)))
+        parted.wait()
+        peers = self._node.peers
+        self._record(Ended(self._node.port.now(), self._name, peers.bytes_sent, peers.messages_sent))
+
+        def tell() -> None:
+            self._flush()
+            if result is not None:
+                self._launcher.send(result)
+            self._say("ended", (peers.bytes_sent, peers.messages_sent, ended))
+
+        self._in_loop(tell)
+
+    def _in_loop(self, call: Callable[[], None]) -> None:
+        self._node.loop.call(call)
+
+    def _say(self, topic: str, numbers: tuple[float, ...] = (), text: str = "", data: bytes = b"") -> None:
+        self._launcher.control(Message(topic, numbers, text, packed(data) if data else ()))
+
+    def _record(self, event: AnyEvent) -> None:
+        self._events.append(event)
+        if len(self._events) == 1:
+            self._in_loop(self._flush)
+
+    def _flush(self) -> None:
+        events, self._events = self._events, []
+        if events:
+            peers = self._node.peers
+            self._say("events", (peers.bytes_sent, peers.messages_sent), data=self._encoder.encode(events))
+
+    def _fail(self, error: BaseException) -> None:
+        self._flush()
+        self._launcher.control(failure.tell(self._name, error))
+
+    def _break(self, name: str, why: Exception | None) -> None:
+        """A peer that died is the launcher's to judge, and it will; one that speaks nonsense, or is silent and lives, is ours to report."""
+        if name in self._orders.expendable:
+            self._node.lose(name)
+        elif isinstance(why, WireError):
+            self._node.fail(WireError(f"{self._name} cannot understand {name}: {why}"))
+        else:
+            self._node.loop.after(_VERDICT_SECONDS, lambda: self._node.still_broken(name))
+
+    def _hear(self, link: Link, frame: Frame) -> None:
+        message = frame.message
+        assert frame.flags & CONTROL
+        match message.topic:
+            case "table":
+                self._begin(message)
+            case "lost":
+                self._node.lose(message.text)
+            case "ended":
+                self._node.part(message.text)
+            case "release":
+                self._released.finish(None, None)
+
+    def _begin(self, message: Message) -> None:
+        data = message.tensors[0].numpy().tobytes()
+        table = msgspec.json.decode(data, type=dict[str, Address])
+        self._node.know(table, message.numbers[0])
+        rank, workers = int(self._name.partition("/")[2]), sum(name.startswith("worker/") for name in table)
+        if self._name.startswith("worker/"):
+            self._node.collective = Collective(rank, workers, self._orders.meeting)
+        if self._orders.ip:  # without a launcher, a connection is how the others learn of an end
+            self._node.peers.connect(other for other in table if other != self._name)
+        self._look()
+        self._begun.finish(None, None)
+
+    def _look(self) -> None:
+        """Tell the launcher when everything here has waited for messages for long, and when that is over."""
+        interval = self._orders.patience / 4
+        waits, moved = self._node.standstill(), self._node.peers.moved
+        self._quiet = self._quiet + interval if waits and moved == self._moved else 0.0
+        self._moved = moved
+        stuck = self._quiet >= self._orders.patience
+        if stuck != self._stuck:
+            self._stuck = stuck
+            self._say("stuck" if stuck else "moving", text="; ".join(waits)[:8000])
+        self._node.loop.after(interval, self._look)

@@ -1,0 +1,74 @@
+"""`Processes`: run a job for real, one process for each worker and server, on this host."""
+
+from __future__ import annotations
+
+import secrets
+import socket
+from dataclasses import dataclass, field
+
+import torch
+
+from polyrhythm.errors import CompositionError
+from polyrhythm.kernel.events import Recorder
+from polyrhythm.kernel.job import Ending, Job
+from polyrhythm.kernel.port import server, worker
+from polyrhythm.processes import nursery, parcel
+from polyrhythm.processes.links import Wiring
+from polyrhythm.processes.parcel import Orders
+from polyrhythm.processes.run import Run
+
+
+@dataclass(frozen=True, slots=True)
+class Processes:
+    """Real processes on this host (Linux), joined by local sockets and shared memory.
+
+    `threads` is how many threads torch may use in each; `cuda` whether each worker gets a CUDA device, where there is one
+    for each; `patience` after how many seconds without a byte, with everyone waiting, the run counts as stuck; `startup`
+    how many seconds all may take to come up; `preload` names modules to import once instead of in every process.
+    """
+
+    threads: int = 1
+    cuda: bool = True
+    patience: float = 20.0
+    startup: float = 120.0
+    preload: tuple[str, ...] = ()
+    wiring: Wiring = field(default_factory=Wiring)
+
+    def __post_init__(self) -> None:
+        if self.threads < 1:
+            raise CompositionError(f"Processes(threads={self.threads}) leaves no thread to compute with: give at least 1.")
+        if self.patience <= 0 or self.startup <= 0:
+            raise CompositionError("Processes(patience=..., startup=...) are times to wait: give more than 0 seconds.")
+
+    @property
+    def kind(self) -> str:
+        """How `--on` and the JSON call this runtime."""
+        return "processes"
+
+    def execute(self, job: Job, record: Recorder) -> Ending:
+        """Run `job` to its end.
+
+        Raises WorkerFailed naming an actor that raised or died, with its own traceback; the actor's own error if that is a
+        PolyrhythmError; DeadlockError if nobody can go on. No process is left, however it ends.
+        """
+        devices = self._devices(job)
+        orders = Orders(
+            *parcel.surroundings(), secrets.token_bytes(32), job.seed, self.wiring, self.threads, self.patience, _meeting(devices)
+        )
+        with nursery.borrow() as zygote:  # first, so that it imports while the job is packed
+            run = Run(job, record, zygote, self.startup)
+            return run.execute(parcel.pack(orders, (job.program, job.service)), devices, list(self.preload))
+
+    def _devices(self, job: Job) -> dict[str, str]:
+        """The device of each actor: one CUDA device for each worker if there are enough, else the CPU."""
+        plenty = self.cuda and torch.cuda.is_available() and torch.cuda.device_count() >= job.workers
+        workers = {worker(rank): f"cuda:{rank}" if plenty else "cpu" for rank in range(job.workers)}
+        return workers | {server(shard): "cpu" for shard in range(job.servers)}
+
+
+def _meeting(devices: dict[str, str]) -> str:
+    """A free port of this host where workers on CUDA devices meet for NCCL."""
+    if "cpu" in {device for name, device in devices.items() if name.startswith("worker/")}:
+        return ""
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        return f"127.0.0.1:{free.getsockname()[1]}"

@@ -1,0 +1,244 @@
+"""One connected socket: frames go out in the background, frames come in as they are complete."""
+
+from __future__ import annotations
+
+import array
+import os
+import socket
+from collections import deque
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+from polyrhythm.errors import WireError
+from polyrhythm.kernel.message import Message
+from polyrhythm.processes import slots, wire
+from polyrhythm.processes.loop import READ, WRITE, Loop
+from polyrhythm.processes.wire import CONTROL, Decoder, Frame, Limits, Tally
+
+_DIRECT = 32 * 1024
+"""Where at least so many bytes of one tensor are due, the socket is read straight into it."""
+_SCRATCH = 256 * 1024
+_BUFFERS_AT_ONCE = 64
+_READS_AT_ONCE = 16
+_MOST_DESCRIPTORS = 64
+_ANCILLARY = socket.CMSG_SPACE(_MOST_DESCRIPTORS * 4)
+
+
+@dataclass(frozen=True, slots=True)
+class Wiring:
+    """How the processes of a run are joined.
+
+    `limits` bound every frame; `shared` is the most shared memory in bytes that one process keeps for one peer;
+    `patience` is how many seconds a connection to another host may lie dead before its peer counts as lost.
+    """
+
+    limits: Limits = field(default_factory=Limits)
+    shared: int = 1 << 30
+    patience: float = 15.0
+
+
+@dataclass(slots=True)
+class Piece:
+    """Bytes that wait to be sent, and a descriptor that goes with the first of them."""
+
+    data: memoryview
+    descriptor: int = -1
+
+
+class Link:
+    """Frames over a socket, driven by a loop.
+
+    `on_frame(link, frame)` is called for each frame, and `on_close(link, why)` once, when the stream has ended or been
+    given up: `why` is None for an orderly end between two frames. Malformed bytes are counted in `tally` and end the
+    link. Over a local socket, `share()` lets large payloads go through shared memory from then on.
+    """
+
+    def __init__(self, loop: Loop, connection: socket.socket, wiring: Wiring, tally: Tally) -> None:
+        self.on_frame: Callable[[Link, Frame], None] = _ignore_frame
+        self.on_close: Callable[[Link, Exception | None], None] = _ignore_close
+        self.closed = False
+        self.moved = 0
+        self._loop = loop
+        self._wiring = wiring
+        self._socket = connection
+        self._local = connection.family == socket.AF_UNIX
+        self._incoming = slots.Incoming(self._release)
+        self._outgoing: slots.Outgoing | None = None
+        self._decoder = Decoder(wiring.limits, tally, self._incoming.read if self._local else None)
+        self._scratch = memoryview(bytearray(_SCRATCH))
+        self._pending: deque[Piece] = deque()
+        self._when_drained: list[Callable[[], None]] = []
+        self._writing = False
+        connection.setblocking(False)
+        loop.watch(connection, READ, self._ready)
+
+    def restrict(self, limits: Limits) -> None:
+        """Believe the peer up to these limits only: what is allowed before it has proved who it is."""
+        self._decoder.limits = limits
+
+    def share(self) -> None:
+        """Send large payloads through shared memory, if both ends are on this host."""
+        if self._local:
+            self._outgoing = slots.Outgoing(self._wiring.shared)
+
+    def send(self, message: Message) -> None:
+        """Send `message` in the background. Whoever holds its tensors must leave them as they are."""
+        if self.closed:
+            return
+        payload = sum(tensor.numel() * tensor.element_size() for tensor in message.tensors)
+        written = self._outgoing.write(message.tensors) if self._outgoing and slots.LEAST <= payload <= self._wiring.shared else None
+        if written is None:
+            self._push([Piece(memoryview(buffer)) for buffer in wire.encode(message, 0, self._wiring.limits)])
+        else:
+            slot, descriptor = written
+            self._push([Piece(memoryview(wire.encode_shared(message, slot, self._wiring.limits)), descriptor)])
+
+    def control(self, message: Message) -> None:
+        """Send a frame of the runtime's own."""
+        if not self.closed:
+            self._push([Piece(memoryview(buffer)) for buffer in wire.encode(message, CONTROL)])
+
+    def when_drained(self, call: Callable[[], None]) -> None:
+        """Make `call` when all that was sent so far has gone to the system, or the link is closed."""
+        if self._pending:
+            self._when_drained.append(call)
+        else:
+            call()
+
+    def close(self, why: Exception | None = None) -> None:
+        """Give the socket back; what was not sent is dropped."""
+        if self.closed:
+            return
+        self.closed = True
+        self._loop.forget(self._socket)
+        self._socket.close()
+        self._incoming.close()
+        for piece in self._pending:
+            if piece.descriptor >= 0:
+                os.close(piece.descriptor)
+        self._pending.clear()
+        self.on_close(self, why)
+        self._drained()
+
+    def drain(self) -> None:
+        """Take in all that has come so far, without waiting for the loop."""
+        before = -1
+        while not self.closed and before != self.moved:
+            before = self.moved
+            self._read()
+
+    def _release(self, number: int) -> None:
+        # called by the garbage collector, from any thread
+        self._loop.call(lambda: self.control(Message("free", (number,))))
+
+    def _push(self, pieces: list[Piece]) -> None:
+        self._pending.extend(pieces)
+        if not self._writing:
+            self._write()
+
+    def _ready(self, events: int) -> None:
+        if events & WRITE:
+            self._write()
+        if events & READ and not self.closed:
+            self._read()
+
+    def _write(self) -> None:
+        try:
+            while self._pending:
+                self._sent(self._send_some())
+        except BlockingIOError:
+            self._await_room(True)
+        except OSError as problem:
+            self.close(problem)
+        else:
+            self._await_room(False)
+            self._drained()
+
+    def _send_some(self) -> int:
+        first = self._pending[0]
+        batch: list[memoryview] = []
+        for piece in self._pending:
+            # the peer takes descriptors in the order of the frames, so each must start a call of its own
+            if len(batch) == _BUFFERS_AT_ONCE or (piece.descriptor >= 0 and piece is not first):
+                break
+            batch.append(piece.data)
+        if first.descriptor < 0:
+            return self._socket.sendmsg(batch)
+        rights = (socket.SOL_SOCKET, socket.SCM_RIGHTS, array.array("i", [first.descriptor]))
+        count = self._socket.sendmsg(batch, [rights])
+        os.close(first.descriptor)
+        first.descriptor = -1
+        return count
+
+    def _sent(self, count: int) -> None:
+        self.moved += count
+        while count:
+            piece = self._pending[0]
+            if count < len(piece.data):
+                piece.data = piece.data[count:]
+                return
+            count -= len(piece.data)
+            self._pending.popleft()
+
+    def _await_room(self, wanted: bool) -> None:
+        if wanted != self._writing and not self.closed:
+            self._writing = wanted
+            self._loop.change(self._socket, READ | WRITE if wanted else READ, self._ready)
+
+    def _drained(self) -> None:
+        calls, self._when_drained = self._when_drained, []
+        for call in calls:
+            call()
+
+    def _read(self) -> None:
+        try:
+            for _ in range(_READS_AT_ONCE):
+                if not self._read_some():
+                    return
+        except BlockingIOError:
+            return
+        except (WireError, OSError) as problem:
+            self.close(problem)
+
+    def _read_some(self) -> bool:
+        """Read once; False when the link is closed or the socket is likely to be empty."""
+        space = self._decoder.space()
+        direct = len(space) >= _DIRECT
+        into = space if direct else self._scratch
+        if self._local:
+            count, ancillary, _, _ = self._socket.recvmsg_into([into], _ANCILLARY, socket.MSG_CMSG_CLOEXEC)
+            self._incoming.bring(_descriptors(ancillary))
+        else:
+            count = self._socket.recv_into(into)
+        if count == 0:
+            self._decoder.finish()
+            self.close()
+            return False
+        self.moved += count
+        for frame in self._decoder.advance(count) if direct else self._decoder.feed(into[:count]):
+            if self.closed:
+                return False
+            self._take(frame)
+        return not self.closed and count == len(into)
+
+    def _take(self, frame: Frame) -> None:
+        if frame.flags & CONTROL and frame.message.topic == "free" and self._outgoing:
+            self._outgoing.release(int(frame.message.numbers[0]) if frame.message.numbers else -1)
+        else:
+            self.on_frame(self, frame)
+
+
+def _descriptors(ancillary: list[tuple[int, int, bytes]]) -> list[int]:
+    found = array.array("i")
+    for level, kind, data in ancillary:
+        if level == socket.SOL_SOCKET and kind == socket.SCM_RIGHTS:
+            found.frombytes(data[: len(data) - len(data) % found.itemsize])
+    return list(found)
+
+
+def _ignore_frame(link: Link, frame: Frame) -> None:
+    return None
+
+
+def _ignore_close(link: Link, why: Exception | None) -> None:
+    return None

@@ -1,0 +1,81 @@
+"""Where processes on several hosts find each other: a key-value store of torch.distributed.
+
+The store is not protected: whoever reaches its port can read the secret, unless POLYRHYTHM_SECRET holds one that all
+processes were started with.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import secrets
+from collections.abc import Iterable
+from datetime import timedelta
+
+import msgspec
+from torch.distributed import DistError, Store, TCPStore  # type: ignore[attr-defined]
+
+from polyrhythm.errors import RunError
+from polyrhythm.processes.addresses import Address
+from polyrhythm.processes.place import Place
+
+# a process may join several times, one after another: the store stays, each time has its own keys
+_stores: dict[tuple[str, int], Store] = {}
+_times = 0
+
+
+class Meeting:
+    """One gathering of all the actors of a run."""
+
+    def __init__(self, place: Place, seconds: float) -> None:
+        """Meet at `place`, waiting at most `seconds` for the others. Raises RunError if there is nobody to be met."""
+        global _times
+        _times += 1
+        self._place = place
+        self._seconds = seconds
+        self._prefix = f"polyrhythm/{place.attempt}/{_times}/"
+        key = (place.host, place.port)
+        try:
+            if key not in _stores:
+                _stores[key] = TCPStore(
+                    place.host,
+                    place.port,
+                    is_master=place.rank == 0 and not place.agent,
+                    wait_for_workers=False,
+                    timeout=timedelta(seconds=seconds),
+                )
+        except (DistError, RuntimeError) as problem:
+            raise RunError(f"The meeting place {place.host}:{place.port} cannot be reached: {_first_line(problem)}") from problem
+        self._store = _stores[key]
+
+    def secret(self) -> bytes:
+        """The secret of this run: from POLYRHYTHM_SECRET, or made by rank 0."""
+        given = os.environ.get("POLYRHYTHM_SECRET")
+        if given:
+            return hashlib.sha256(given.encode()).digest()
+        return bytes.fromhex(self.agree("secret", secrets.token_hex(32)))
+
+    def agree(self, key: str, proposal: str) -> str:
+        """What rank 0 proposes under `key`."""
+        if self._place.rank == 0:
+            self._store.set(self._prefix + key, proposal)
+        return self._get(key, "rank 0").decode()
+
+    def publish(self, actor: str, address: Address) -> None:
+        """Tell where `actor` is."""
+        self._store.set(f"{self._prefix}address/{actor}", msgspec.json.encode(address).decode())
+
+    def table(self, actors: Iterable[str]) -> dict[str, Address]:
+        """Where all `actors` are, once all have said it."""
+        return {actor: msgspec.json.decode(self._get(f"address/{actor}", actor), type=Address) for actor in actors}
+
+    def _get(self, key: str, who: str) -> bytes:
+        try:
+            found: bytes = self._store.get(self._prefix + key)
+        except (DistError, RuntimeError) as problem:
+            raise RunError(f"{who} has not come to {self._place.host}:{self._place.port} within {self._seconds:g} seconds.") from problem
+        return found
+
+
+def _first_line(problem: Exception) -> str:
+    return str(problem).partition("\n")[0]

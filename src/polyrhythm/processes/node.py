@@ -1,0 +1,229 @@
+"""One actor in its process: the loop in a thread of its own, and the program that hands coroutines over to it."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Coroutine
+from dataclasses import dataclass
+from typing import Any, TypeVar
+
+from torch import Tensor
+
+from polyrhythm.errors import RunError
+from polyrhythm.kernel.effects import Effect, Reduce
+from polyrhythm.kernel.events import Recorder
+from polyrhythm.kernel.message import Delivery, Message
+from polyrhythm.kernel.port import Port
+from polyrhythm.processes.actor import Actor
+from polyrhythm.processes.addresses import Address, Listeners
+from polyrhythm.processes.handshake import Identity
+from polyrhythm.processes.links import Wiring
+from polyrhythm.processes.loop import Loop
+from polyrhythm.processes.nccl import Collective
+from polyrhythm.processes.peers import Peers
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True)
+class Role:
+    """What an actor is in its run: its name, the run's secret and seed, its device."""
+
+    name: str
+    secret: bytes
+    seed: int = 0
+    device: str = "cpu"
+
+
+class Ticket:
+    """What a program holds while its coroutine runs."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._lock.acquire()
+        self._value: Any = None
+        self._error: BaseException | None = None
+
+    def finish(self, value: Any, error: BaseException | None) -> None:
+        """Let the program go on; the first call counts."""
+        if self._lock.locked():
+            self._value, self._error = value, error
+            self._lock.release()
+
+    def wait(self) -> Any:
+        """The coroutine's result, or its error raised. Signals are served while waiting."""
+        self._lock.acquire()
+        if self._error is not None:
+            raise self._error
+        return self._value
+
+
+class Node:
+    """A `kernel.job.Stage` over real connections.
+
+    `on_failure` is called once, in the loop's thread, when something failed outside of `perform`: a spawned coroutine, a
+    peer, the loop. From then on `perform` raises that error. `on_break` is called when a peer is gone without a good-bye.
+    """
+
+    def __init__(self, role: Role, wiring: Wiring, listeners: Listeners, record: Recorder) -> None:
+        self.on_failure: Callable[[BaseException], None] = _nothing
+        self.on_break: Callable[[str, Exception | None], None] = _nothing_breaks
+        self.collective: Collective | None = None
+        self.origin = time.monotonic()
+        self.loop = Loop()
+        self._role = role
+        self._record = record
+        self._peers = Peers(self.loop, Identity(role.name, role.secret), wiring, listeners, self)
+        self._port = Port(role.name, role.seed, lambda: time.monotonic() - self.origin)
+        self.actor = Actor(role.name, self.loop, self._peers, self._reduce, self.fail)
+        self._parted: set[str] = set()
+        self._tickets: dict[Ticket, None] = {}
+        self._failure: BaseException | None = None
+        self._thread = threading.Thread(target=self._serve, name="polyrhythm", daemon=True)
+
+    @property
+    def port(self) -> Port:
+        """The actor's door to the others."""
+        return self._port
+
+    @property
+    def record(self) -> Recorder:
+        """Where events go."""
+        return self._record
+
+    @property
+    def bytes_sent(self) -> int:
+        """Bytes that this actor has sent so far."""
+        return self._peers.bytes_sent
+
+    @property
+    def device(self) -> str:
+        """The torch device of this actor."""
+        return self._role.device
+
+    @property
+    def failure(self) -> BaseException | None:
+        """Why this node failed, if it has."""
+        return self._failure
+
+    @property
+    def peers(self) -> Peers:
+        """The connections with the other actors; only for the loop's thread."""
+        return self._peers
+
+    def standstill(self) -> list[str]:
+        """What this actor's coroutines wait for, if its program is in `perform` and they all wait for messages alone."""
+        return self.actor.standstill() if self._tickets else []
+
+    def charge(self, samples: int) -> None:
+        """Nothing: real time has passed."""
+
+    def perform(self, coroutine: Coroutine[Effect[Any], Any, T]) -> T:
+        """Block until the loop has run `coroutine` to its end; raises what it raised, or why this node failed."""
+        ticket = Ticket()
+        # entered before the failure is looked at: one that comes in between ends the ticket
+        self._tickets[ticket] = None
+        try:
+            if self._failure is not None:
+                coroutine.close()
+                raise self._failure
+            self.loop.call(lambda: self._begin(coroutine, ticket))
+            result: T = ticket.wait()
+            return result
+        finally:
+            del self._tickets[ticket]
+
+    def start(self) -> None:
+        """Start the loop's thread."""
+        self._thread.start()
+
+    def know(self, table: dict[str, Address], origin: float) -> None:
+        """Learn where everyone is, and when the run began (CLOCK_MONOTONIC); in the loop's thread."""
+        self.origin = origin
+        self._peers.know(table)
+
+    def fail(self, error: BaseException) -> None:
+        """End what is being performed, and all that will be, with `error`; in the loop's thread."""
+        if self._failure is None:
+            self._failure = error
+            for ticket in list(self._tickets):
+                ticket.finish(None, error)
+            self.on_failure(error)
+
+    def lose(self, name: str) -> None:
+        """An actor without which the run goes on is no more: tell this one's coroutines under the topic "lost"."""
+        if name not in self._peers.lost:
+            self._peers.lose(name)
+            self.actor.deliver(Delivery(name, Message("lost", text=name)))
+            self.actor.part(name, "was lost")
+
+    def deliver(self, delivery: Delivery) -> None:
+        """A message has come."""
+        self.actor.deliver(delivery)
+
+    def part(self, name: str) -> None:
+        """The actor `name` has ended well, and nothing of it is on its way any more."""
+        self._parted.add(name)
+        self.actor.part(name, "has ended")
+
+    def break_off(self, name: str, why: Exception | None) -> None:
+        """A connection with `name` is over, which is news only if it had not said so."""
+        if not self.knows_end(name):
+            self.on_break(name, why)
+
+    def knows_end(self, name: str) -> bool:
+        """Whether `name` is known to have ended or to be lost."""
+        return name in self._parted or name in self._peers.lost
+
+    def still_broken(self, name: str) -> None:
+        """Fail, unless `name` has turned out to have ended since its connection did."""
+        if not self.knows_end(name):
+            self.fail(RunError(f"{name} broke off its connection with {self._role.name}, and yet it has not ended."))
+
+    def finish(self, done: Callable[[], None]) -> None:
+        """End the actor's coroutines and say good-bye; `done` when all it sent has been taken in. In the loop's thread."""
+        self.actor.close()
+        self._peers.farewell(done)
+
+    def stop(self, last: Callable[[], None] = lambda: None) -> None:
+        """Close all connections, call `last`, and end the loop's thread, if it was started; from another thread."""
+        if self._thread.ident is None:
+            self._shut(last)
+            self.loop.close()
+        elif self._thread.is_alive():
+            self.loop.call(lambda: self._shut(last))
+            self._thread.join()
+        else:
+            last()
+
+    def _shut(self, last: Callable[[], None]) -> None:
+        self.actor.close()
+        self._peers.close()
+        last()
+        self.loop.stop()
+
+    def _begin(self, coroutine: Coroutine[Effect[Any], Any, Any], ticket: Ticket) -> None:
+        if self._failure is not None:
+            coroutine.close()
+        else:
+            self.actor.start("program", coroutine, ticket.finish)
+
+    def _reduce(self, effect: Reduce) -> Tensor | None:
+        return self.collective.reduce(effect.value, effect.workers) if self.collective is not None else None
+
+    def _serve(self) -> None:
+        try:
+            self.loop.run()
+        except Exception as problem:  # a loop that is no more cannot be left to look idle
+            self.fail(problem if self._failure is None else RunError(str(problem)))
+        finally:
+            self.loop.close()
+
+
+def _nothing(error: BaseException) -> None:
+    return None
+
+
+def _nothing_breaks(name: str, why: Exception | None) -> None:
+    return None

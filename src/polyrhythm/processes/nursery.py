@@ -1,0 +1,147 @@
+"""The launcher's handle on a zygote, and the one that is kept from run to run."""
+
+from __future__ import annotations
+
+import atexit
+import os
+import socket
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import msgspec
+
+from polyrhythm.errors import RunError
+from polyrhythm.processes.zygote import MOST_BYTES, Died, Fork, Kill, Reply, Request
+
+_START = "import sys; sys.path[:] = {path!r}; from polyrhythm.processes.zygote import main; main({descriptor}, {parent}, {bound})"
+_END_SECONDS = 5.0
+
+# one thread, also in the libraries that make a pool when they are loaded: a process with more cannot be forked safely
+_ONE_THREAD = dict.fromkeys(("OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "OMP_NUM_THREADS"), "1")
+
+
+class Nursery:
+    """A zygote process and the socket to it."""
+
+    def __init__(self) -> None:
+        self.socket, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        self._encoder = msgspec.msgpack.Encoder()
+        self._decoder = msgspec.msgpack.Decoder(Reply)
+        self._alive: set[str] = set()
+        # the kernel's parent-death signal follows the thread that forked, and only the main one lives as long as the process
+        bound = threading.current_thread() is threading.main_thread()
+        code = _START.format(path=sys.path, descriptor=theirs.fileno(), parent=os.getpid(), bound=bound)
+        with theirs:
+            self._process = subprocess.Popen(
+                [sys.executable, "-P", "-c", code],
+                stdin=subprocess.DEVNULL,
+                pass_fds=[theirs.fileno()],
+                start_new_session=True,
+                env={**os.environ, **_ONE_THREAD},
+            )
+
+    @property
+    def sound(self) -> bool:
+        """Whether the zygote lives and has no children."""
+        return self._process.poll() is None and not self._alive
+
+    def fork(self, name: str, device: str, descriptors: list[int], preload: list[str]) -> None:
+        """Ask for a process; `descriptors` are its control socket, its parcel, stdout and stderr."""
+        self._alive.add(name)
+        self._ask(Fork(name, device, preload), descriptors)
+
+    def hear(self) -> Died | None:
+        """The next reply, which must be due; news of a death, if it is that. Raises RunError if the zygote or a fork failed."""
+        data = self.socket.recv(MOST_BYTES)
+        if not data:
+            self._alive.clear()
+            raise RunError("The process that starts the workers ended; what it wrote before should say why.")
+        reply = self._decoder.decode(data)
+        if isinstance(reply, Died):
+            self._alive.discard(reply.name)
+            return reply
+        if not reply.pid:
+            self._alive.discard(reply.name)
+            raise RunError(f"No process can be started for {reply.name}: {reply.why}.")
+        return None
+
+    def clear(self) -> None:
+        """Kill all children, and wait until they are gone."""
+        self.socket.settimeout(_END_SECONDS)
+        if self._alive:
+            self._ask(Kill(), [])
+        while self._alive:
+            self.hear()
+        self.socket.settimeout(None)
+
+    def end(self) -> None:
+        """End the zygote, and its children with it."""
+        self.socket.close()
+        try:
+            self._process.wait(_END_SECONDS)
+        except subprocess.TimeoutExpired:
+            self._process.kill()
+            self._process.wait()
+
+    def _ask(self, request: Request, descriptors: list[int]) -> None:
+        socket.send_fds(self.socket, [self._encoder.encode(request)], descriptors)
+
+
+_idle: list[Nursery] = []
+
+
+@contextmanager
+def borrow() -> Iterator[Nursery]:
+    """A zygote for one run: the kept one, or a new one if that is in use. Its children are gone at the end."""
+    nursery = _take()
+    try:
+        yield nursery
+    finally:
+        try:
+            nursery.clear()
+        except (RunError, OSError):
+            nursery.end()
+        finally:
+            _keep(nursery)
+
+
+def warm() -> None:
+    """Start a zygote in the background, if there is none yet, so that the first run need not wait for its imports."""
+    if not _idle:
+        _idle.append(Nursery())
+
+
+def end_all() -> None:
+    """End the kept zygotes."""
+    while _idle:
+        _idle.pop().end()
+
+
+def _take() -> Nursery:
+    while _idle:
+        nursery = _idle.pop()
+        if nursery.sound:
+            return nursery
+        nursery.end()
+    return Nursery()
+
+
+def _keep(nursery: Nursery) -> None:
+    if nursery.sound and not _idle:
+        _idle.append(nursery)
+    else:
+        nursery.end()
+
+
+def _forget() -> None:
+    """In a fork of this process: the zygote is its parent's."""
+    for nursery in _idle:
+        nursery.socket.close()
+    _idle.clear()
+
+
+atexit.register(end_all)
+os.register_at_fork(after_in_child=_forget)

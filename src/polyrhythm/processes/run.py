@@ -1,0 +1,231 @@
+"""The launcher's side of one run: starts the actors, follows them, and gives the verdict."""
+
+from __future__ import annotations
+
+import os
+import socket
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+
+import msgspec
+
+from polyrhythm.errors import DeadlockError, PolyrhythmError, RunError, WireError, WorkerFailed
+from polyrhythm.kernel.events import AnyEvent, Faulted, Recorder, Reported
+from polyrhythm.kernel.job import Ending, Job
+from polyrhythm.kernel.message import Message
+from polyrhythm.processes import failure
+from polyrhythm.processes.addresses import Address
+from polyrhythm.processes.child import packed
+from polyrhythm.processes.links import Link, Wiring
+from polyrhythm.processes.loop import READ, Loop
+from polyrhythm.processes.nursery import Nursery
+from polyrhythm.processes.wire import CONTROL, Frame, Tally
+
+_CUT_OFF_SECONDS = 1.0
+
+
+@dataclass(slots=True)
+class Member:
+    """What the launcher knows of an actor."""
+
+    name: str
+    link: Link
+    address: Address | None = None
+    ended: float | None = None
+    lost: bool = False
+    dead: bool = False
+    stuck: str = ""
+    bytes_sent: int = 0
+    messages_sent: int = 0
+    result: Message | None = None
+
+    @property
+    def over(self) -> bool:
+        """Whether nothing more is expected of it."""
+        return self.lost or self.ended is not None
+
+
+@dataclass(slots=True)
+class Run:
+    """One run of `job`; `execute` once."""
+
+    job: Job
+    record: Recorder
+    zygote: Nursery
+    startup: float
+    _members: dict[str, Member] = field(default_factory=dict)
+    _loop: Loop = field(default_factory=Loop)
+    _origin: float = 0.0
+    _begun: bool = False
+    _verdict: PolyrhythmError | None = None
+    _lost: list[str] = field(default_factory=list)
+    _decoder: msgspec.msgpack.Decoder[list[AnyEvent]] = field(default_factory=lambda: msgspec.msgpack.Decoder(list[AnyEvent]))
+
+    def execute(self, parcel: int, devices: dict[str, str], preload: list[str]) -> Ending:
+        """Start an actor for each of `devices` and see the run to its end. Closes `parcel`."""
+        try:
+            self._loop.watch(self.zygote.socket, READ, lambda _: self._hear_zygote())
+            try:
+                self._start(parcel, devices, preload)
+            finally:
+                os.close(parcel)
+            self._loop.after(self.startup, self._check_startup)
+            self._loop.run()
+            if self._verdict is not None:
+                self.zygote.clear()
+                self._drain()
+                raise self._verdict
+            return self._ending()
+        finally:
+            for member in self._members.values():
+                member.link.close()
+            self._loop.close()
+
+    def _start(self, parcel: int, devices: dict[str, str], preload: list[str]) -> None:
+        preload = [*preload, *(name for name in list(sys.modules) if name.startswith("polyrhythm."))]
+        for name, device in devices.items():
+            ours, theirs = socket.socketpair()
+            with theirs, _outputs() as outputs:
+                self.zygote.fork(name, device, [theirs.fileno(), parcel, *outputs], preload)
+            link = Link(self._loop, ours, Wiring(), Tally())
+            member = self._members[name] = Member(name, link)
+            link.on_frame = lambda _, frame, it=member: self._hear(it, frame)  # type: ignore[misc]
+            link.on_close = lambda _, why, it=member: self._cut_off(it, why)  # type: ignore[misc]
+
+    # What comes from the actors
+
+    def _hear(self, member: Member, frame: Frame) -> None:
+        message = frame.message
+        if not frame.flags & CONTROL:
+            member.result = message
+            return
+        match message.topic:
+            case "address":
+                member.address = msgspec.json.decode(message.text, type=Address)
+                self._begin()
+            case "events":
+                self._take_events(member, message)
+            case "stuck" | "moving":
+                member.stuck = message.text if message.topic == "stuck" else ""
+                self._check_standstill()
+            case "ended":
+                self._end(member, message)
+            case "failed":
+                self._judge(failure.rebuild(message))
+
+    def _begin(self) -> None:
+        """When all are up, tell everyone where all the others are: the run begins."""
+        table = {member.name: member.address for member in self._members.values() if member.address is not None}
+        if len(table) == len(self._members):
+            self._begun, self._origin = True, time.monotonic()
+            self._tell_all(Message("table", (self._origin,), tensors=packed(msgspec.json.encode(table))))
+
+    def _take_events(self, member: Member, message: Message) -> None:
+        member.bytes_sent, member.messages_sent = map(int, message.numbers)
+        total = sum(other.bytes_sent for other in self._members.values())
+        for event in self._decoder.decode(message.tensors[0].numpy().data):
+            self.record(msgspec.structs.replace(event, bytes_sent=total) if isinstance(event, Reported) else event)
+
+    def _end(self, member: Member, message: Message) -> None:
+        member.bytes_sent, member.messages_sent = map(int, message.numbers[:2])
+        member.ended = message.numbers[2]
+        member.stuck = ""
+        self._tell_all(Message("ended", text=member.name))
+        self._check_end()
+        self._check_standstill()
+
+    def _tell_all(self, message: Message) -> None:
+        for member in self._members.values():
+            if not member.dead:
+                member.link.control(message)
+
+    # What becomes of them
+
+    def _hear_zygote(self) -> None:
+        death = self.zygote.hear()
+        if death is None:
+            return
+        member = self._members[death.name]
+        member.link.drain()  # it may have said why
+        member.dead = True
+        self._lose(member, failure.death(death.status))
+        if self._over() and all(other.dead for other in self._members.values()):
+            self._loop.stop()
+
+    def _cut_off(self, member: Member, why: Exception | None) -> None:
+        if isinstance(why, WireError):
+            self._judge(WireError(f"The launcher cannot understand {member.name}: {why}"))
+        elif not member.dead:
+            # mostly a death of which the zygote is about to tell
+            self._loop.after(_CUT_OFF_SECONDS, lambda: self._lose(member, "it closed its connection to the launcher"))
+
+    def _lose(self, member: Member, why: str) -> None:
+        """An actor is gone that had not ended: the end of the run, or news for the others."""
+        if self._verdict is not None or member.over:
+            return
+        member.lost = True
+        if not self._begun or self.job.essential(member.name):
+            self._judge(WorkerFailed(member.name, why))
+            return
+        self._lost.append(member.name)
+        self.record(Faulted(time.monotonic() - self._origin, member.name, why))
+        if not any(other.name.startswith("worker/") and not other.lost for other in self._members.values()):
+            self._judge(WorkerFailed(member.name, f"{why}, and no worker is left"))
+            return
+        self._tell_all(Message("lost", text=member.name))
+        self._check_end()
+
+    def _judge(self, verdict: PolyrhythmError) -> None:
+        if self._verdict is None:
+            self._verdict = verdict
+        self._loop.stop()
+
+    def _over(self) -> bool:
+        return all(member.over for member in self._members.values())
+
+    def _check_end(self) -> None:
+        if self._over():
+            self._tell_all(Message("release"))
+
+    def _check_standstill(self) -> None:
+        left = [member for member in self._members.values() if not member.over]
+        if left and all(member.stuck for member in left):
+            self._judge(DeadlockError(f"Nobody can go on: {'; '.join(member.stuck for member in left)}."))
+
+    def _check_startup(self) -> None:
+        if not self._begun:
+            late = ", ".join(member.name for member in self._members.values() if member.address is None)
+            self._judge(RunError(f"{late} did not come up in {self.startup:g} seconds; Processes(startup=...) allows more."))
+
+    def _drain(self) -> None:
+        """Record what the actors had still said before they were killed."""
+        for member in self._members.values():
+            member.link.drain()
+
+    def _ending(self) -> Ending:
+        members = self._members.values()
+        return Ending(
+            {member.name: member.result for member in members if member.name.startswith("worker/") and not member.lost},
+            sum(member.bytes_sent for member in members),
+            sum(member.messages_sent for member in members),
+            max((member.ended for member in members if member.ended is not None), default=0.0),
+            list(self._lost),
+        )
+
+
+@contextmanager
+def _outputs() -> Iterator[list[int]]:
+    """This process's standard output and error, for a child to write to."""
+    with open(os.devnull, "wb") as nowhere:
+        yield [number if _is_open(number) else nowhere.fileno() for number in (1, 2)]
+
+
+def _is_open(descriptor: int) -> bool:
+    try:
+        os.fstat(descriptor)
+    except OSError:
+        return False
+    return True

@@ -1,0 +1,107 @@
+"""The runs of a comparison, each with the label and the look that it keeps in every table and chart."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+from polyrhythm.report.outcome import Outcome
+
+# Hue alone does not tell twelve lines apart for everyone: neighbours differ in lightness, and dash with symbol is unique up to 15.
+LIGHT = (
+    ["#2368b0", "#d1550a", "#0b8f6a", "#b5559b", "#b98300", "#3b9fd6", "#4a37a3", "#8a1f4b"]
+    + ["#7f8a1a", "#6b7280", "#0f5f66", "#7a4a21", "#e0606c", "#1c1f24", "#5c9a3a"]
+)  # fmt: skip
+DARK = (
+    ["#6aa9ec", "#f58a4b", "#3cc79b", "#e28fcb", "#e8b53a", "#9ad8fa", "#a398f5", "#dd6b97"]
+    + ["#bcc751", "#a7adb8", "#52b3bb", "#c9935f", "#ffa0a8", "#f2f4f7", "#93d46e"]
+)  # fmt: skip
+_DASHES = ("solid", "dash", "dot")
+_SYMBOLS = ("circle", "square", "diamond", "triangle-up", "x")
+
+
+@dataclass(frozen=True, slots=True)
+class Series:
+    """One run in a comparison; `place` decides its look."""
+
+    label: str
+    place: int
+    outcome: Outcome
+
+    @property
+    def colour(self) -> str:
+        """Its colour on white, "#rrggbb"."""
+        return LIGHT[self.place % len(LIGHT)]
+
+    @property
+    def dash(self) -> str:
+        """Its line: solid, dash or dot."""
+        return _DASHES[self.place // len(_SYMBOLS) % len(_DASHES)]
+
+    @property
+    def symbol(self) -> str:
+        """Its marker, as plotly calls it."""
+        return _SYMBOLS[self.place % len(_SYMBOLS)]
+
+    @property
+    def failed(self) -> bool:
+        """Whether the run ended in an error."""
+        return self.outcome.summary.error is not None
+
+
+def series_of(outcomes: Sequence[Outcome]) -> list[Series]:
+    """Label the runs by their systems, and by workers, network or seed where one system ran more than once in one runtime."""
+    labels: list[str] = []
+    for outcome in outcomes:
+        twins = [other for other in outcomes if _kind(other) == _kind(outcome)]
+        label = outcome.summary.system + _difference(outcome, twins)
+        same = sum(other == label for other, previous in zip(labels, outcomes, strict=False) if _kind(previous) == _kind(outcome))
+        labels.append(label if not same else f"{label} #{same + 1}")
+    places = {label: place for place, label in enumerate(dict.fromkeys(labels))}
+    return [Series(label, places[label], outcome) for label, outcome in zip(labels, outcomes, strict=True)]
+
+
+def _kind(outcome: Outcome) -> tuple[bool, str]:
+    return is_virtual(outcome), outcome.summary.system
+
+
+def _difference(outcome: Outcome, twins: list[Outcome]) -> str:
+    summary = outcome.summary
+    words = []
+    if len({twin.summary.workers for twin in twins}) > 1:
+        words.append(f"{summary.workers} workers")
+    if len({twin.summary.network for twin in twins}) > 1:
+        words.append(summary.network or "no network")
+    if len({twin.summary.seed for twin in twins}) > 1:
+        words.append(f"seed {summary.seed}")
+    return f" ({', '.join(words)})" if words else ""
+
+
+def is_virtual(outcome: Outcome) -> bool:
+    """Whether the run's seconds are virtual ones."""
+    return outcome.summary.on == "simulator"
+
+
+def by_runtime(series: Iterable[Series]) -> list[list[Series]]:
+    """Real runs apart from virtual ones, since their seconds do not compare; empty groups are left out."""
+    real: list[Series] = []
+    virtual: list[Series] = []
+    for one in series:
+        (virtual if is_virtual(one.outcome) else real).append(one)
+    return [group for group in (real, virtual) if group]
+
+
+def heading(group: Sequence[Series]) -> str:
+    """What the runs of one runtime ran on."""
+    return "In virtual time" if is_virtual(group[0].outcome) else "On real processes"
+
+
+def circumstances(group: Sequence[Series]) -> str:
+    """Workers, network and seed, where the runs agree on them: "16 workers over slow, seed 7"."""
+    summaries = [one.outcome.summary for one in group]
+    workers = sorted({summary.workers for summary in summaries})
+    networks = sorted({summary.network for summary in summaries if summary.network})
+    seeds = sorted({summary.seed for summary in summaries})
+    many = f"{workers[-1]} worker{'s' * (workers[-1] != 1)}" if len(workers) == 1 else f"{workers[0]} to {workers[-1]} workers"
+    over = f" over {' and '.join(networks)}" if networks else ""
+    return f"{many}{over}, seed{'s' * (len(seeds) != 1)} {', '.join(map(str, seeds[:6]))}{' …' * (len(seeds) > 6)}"

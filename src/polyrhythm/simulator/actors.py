@@ -1,0 +1,119 @@
+"""Actors and their tasks: who waits, for what, and what lies in whose mailbox."""
+
+from __future__ import annotations
+
+import math
+from collections import deque
+from collections.abc import Callable, Coroutine
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from polyrhythm.hardware.fleet import Timer
+from polyrhythm.kernel.effects import Effect
+from polyrhythm.kernel.message import Delivery
+from polyrhythm.kernel.port import Port
+
+if TYPE_CHECKING:
+    from polyrhythm.simulator.post import Channel
+    from polyrhythm.simulator.program import Program
+
+
+@dataclass(slots=True, eq=False)
+class Task:
+    """A coroutine on its way; `program` is set when a blocking program waits for its end.
+
+    `waiting` is what it waits for, `serial` counts its waits (a timer of an earlier wait is stale), and `grad` is the
+    grad mode it left off in, where that is not the usual one.
+    """
+
+    actor: Actor
+    coroutine: Coroutine[Effect[Any], Any, Any]
+    program: Program | None = None
+    name: str = ""
+    step: Callable[[Any], Effect[Any]] = field(init=False)
+    waiting: Effect[Any] | None = None
+    serial: int = 0
+    grad: bool | None = None
+
+    def __post_init__(self) -> None:
+        self.step = self.coroutine.send
+
+
+@dataclass(slots=True, eq=False)
+class Actor:
+    """A worker or a server. Until `held_until` nothing in it moves (a stall; forever once it has ended).
+
+    `free_at` is when its device has done all that it was given, `stalled` the seconds that it has been stalled so far.
+    """
+
+    name: str
+    port: Port
+    timing: Timer
+    program: Program | None = None
+    mail: dict[str, deque[Delivery]] = field(default_factory=dict)
+    waiters: dict[str, deque[Task]] = field(default_factory=dict)
+    tasks: dict[Task, None] = field(default_factory=dict)
+    channels: dict[str, Channel] = field(default_factory=dict)
+    held_until: float = 0.0
+    free_at: float = 0.0
+    stalled: float = 0.0
+    bytes_sent: int = 0
+    messages_sent: int = 0
+
+    @property
+    def ended(self) -> bool:
+        """Whether it has ended or was lost."""
+        return self.held_until == math.inf
+
+    def take(self, topic: str) -> Delivery | None:
+        """The oldest letter under `topic`, if there is one."""
+        box = self.mail.get(topic)
+        if box is None:
+            return None
+        delivery = box.popleft()
+        if not box:
+            del self.mail[topic]
+        return delivery
+
+    def put(self, delivery: Delivery) -> None:
+        """Keep a letter that nobody waits for yet."""
+        topic = delivery.message.topic
+        box = self.mail.get(topic)
+        if box is None:
+            box = self.mail[topic] = deque()
+        box.append(delivery)
+
+    def wait(self, task: Task, topic: str) -> None:
+        """Line `task` up for letters under `topic`."""
+        line = self.waiters.get(topic)
+        if line is None:
+            line = self.waiters[topic] = deque()
+        line.append(task)
+
+    def next_waiter(self, topic: str) -> Task | None:
+        """Take the task that has waited longest for `topic` out of the line."""
+        line = self.waiters.get(topic)
+        if line is None:
+            return None
+        task = line.popleft()
+        if not line:
+            del self.waiters[topic]
+        return task
+
+    def give_up(self, task: Task, topic: str) -> None:
+        """Take `task` out of the line for `topic`."""
+        line = self.waiters[topic]
+        line.remove(task)
+        if not line:
+            del self.waiters[topic]
+
+    def end(self) -> None:
+        """Hold the actor for good: close its tasks and throw away its mail."""
+        self.held_until = math.inf
+        tasks = list(self.tasks)
+        self.tasks.clear()
+        self.mail.clear()
+        self.waiters.clear()
+        for task in tasks:
+            task.serial += 1
+            task.coroutine.close()

@@ -1,0 +1,103 @@
+"""What is to happen, and in which order: by time, and at the same time in the order it was planned (or in a shuffled one)."""
+
+from __future__ import annotations
+
+import random
+from collections import deque
+from collections.abc import Callable
+from heapq import heapify, heappop, heappush
+from typing import Any, Protocol
+
+Action = Callable[[Any, Any], None]
+Work = tuple[Action, Any, Any]
+_COMPACT_AT = 1024
+
+
+class Ready(Protocol):
+    """What is due now. `deque` gives first come, first served; `Shuffled` any order."""
+
+    def append(self, work: Work, /) -> None:
+        """Add some work."""
+
+    def popleft(self) -> Work:
+        """Take the next one."""
+
+    def __len__(self) -> int:
+        """How many are due."""
+
+
+class Shuffled:
+    """Gives simultaneous entries in an order drawn from a seed: for the law that nothing promised depends on it."""
+
+    def __init__(self, seed: int) -> None:
+        self._entries: list[Work] = []
+        self._draw = random.Random(seed).randrange
+
+    def append(self, work: Work, /) -> None:
+        """Add some work."""
+        self._entries.append(work)
+
+    def popleft(self) -> Work:
+        """Take any one."""
+        entries = self._entries
+        chosen = self._draw(len(entries))
+        entries[chosen], entries[-1] = entries[-1], entries[chosen]
+        return entries.pop()
+
+    def __len__(self) -> int:
+        return len(self._entries)
+
+
+class Agenda:
+    """Virtual time. `now` moves only in `advance`; work is (action, first, second), done as `action(first, second)`.
+
+    Timers are work that may have gone stale: `is_stale(first, second)` tells, and what is stale moves no time.
+    """
+
+    __slots__ = ("_counter", "_heap", "_stale", "_timer", "now", "ready")
+
+    def __init__(self, shuffle_ties: int | None) -> None:
+        self.now = 0.0
+        self.ready: Ready = deque() if shuffle_ties is None else Shuffled(shuffle_ties)
+        self._heap: list[tuple[float, int, Work]] = []
+        self._counter = 0
+        self._timer: Action | None = None
+        self._stale: Callable[[Any, Any], bool] = _never
+
+    def timers(self, action: Action, is_stale: Callable[[Any, Any], bool]) -> None:
+        """Declare that work with `action` is a timer."""
+        self._timer, self._stale = action, is_stale
+
+    def at(self, time: float, work: Work) -> None:
+        """Plan `work`; what is not in the future is due now."""
+        if time <= self.now:
+            self.ready.append(work)
+            return
+        self._counter = counter = self._counter + 1
+        heappush(self._heap, (time, counter, work))
+        if not counter % _COMPACT_AT:
+            self._compact()
+
+    def advance(self, limit: float) -> float:
+        """Move to the next time at which something is planned, but not beyond `limit`, and make ready what is due then."""
+        heap, ready, timer = self._heap, self.ready, self._timer
+        while heap and heap[0][0] <= limit:
+            time, _, work = heappop(heap)
+            if work[0] is timer and self._stale(work[1], work[2]):
+                continue
+            self.now = limit = time  # what else is due at this time follows
+            ready.append(work)
+        if limit > self.now:
+            self.now = limit
+        return limit
+
+    def _compact(self) -> None:
+        """Throw out stale timers: a run with generous timeouts leaves one behind at every step."""
+        heap, timer, stale = self._heap, self._timer, self._stale
+        if len(heap) >= _COMPACT_AT:
+            heap[:] = [entry for entry in heap if entry[2][0] is not timer or not stale(entry[2][1], entry[2][2])]
+            heapify(heap)
+
+
+def _never(first: Any, second: Any) -> bool:
+    return False

@@ -1,0 +1,85 @@
+"""What `Flows` keeps of a link, of an actor's place, and of the connection from one actor to another."""
+
+from __future__ import annotations
+
+from collections import deque
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from polyrhythm.simulator.crowd import Crowd
+
+
+class Link:
+    """A capacity in bytes per second and the flows that share it, by their connections' keys.
+
+    `crowd` is set while all flows here belong to that crowd. `left`, `unsettled` and `mark` are scratch of the filling.
+    """
+
+    __slots__ = ("capacity", "crowd", "flows", "index", "left", "mark", "unsettled")
+
+    def __init__(self, index: int, capacity: float) -> None:
+        self.index = index
+        self.capacity = capacity
+        self.flows: dict[int, Connection] = {}
+        self.crowd: Crowd | None = None
+        self.left = 0.0
+        self.unsettled = 0
+        self.mark = 0
+
+
+class Endpoint:
+    """Where an actor is: its host, its site and the links of its host. `code` orders actors, whenever they first spoke."""
+
+    __slots__ = ("code", "egress", "host", "ingress", "name", "names", "site")
+
+    def __init__(self, name: str, host: int, site: int, site_name: str, links: tuple[Link, Link]) -> None:
+        role, _, number = name.partition("/")
+        self.name = name
+        self.names = (name, f"host/{host}", f"site/{site_name}")
+        self.code = int(number) * 2 + (role == "server")
+        self.host = host
+        self.site = site
+        self.egress, self.ingress = links
+
+
+class Connection:
+    """The first-in-first-out way from one actor to another: at most one message is on it, others wait.
+
+    While it is a flow of its own, `remaining` bytes were left at `since` and go at `rate`; in a crowd, the crowd knows.
+    `alone` is the rate when no link of its path is shared. `cuts` counts the faults that hold it up.
+    """
+
+    __slots__ = (
+        "alone", "attached", "busy", "crowd", "cuts", "generation", "key", "latency", "links", "mark", "rate", "receiver",
+        "remaining", "sender", "share", "since", "slot", "token", "waiting",
+    )  # fmt: skip
+
+    def __init__(self, sender: Endpoint, receiver: Endpoint, links: tuple[Link, ...], alone: float, latency: float) -> None:
+        self.sender = sender
+        self.receiver = receiver
+        self.key = sender.code << 32 | receiver.code
+        self.links = links
+        self.alone = alone
+        self.latency = latency
+        self.busy = False
+        self.attached = False
+        self.token: object = None
+        self.waiting: deque[tuple[int, object]] | None = None
+        self.remaining: float = 0.0
+        self.rate = 0.0
+        self.share = 0.0
+        self.since = 0.0
+        self.generation = 0
+        self.crowd: Crowd | None = None
+        self.slot = 0
+        self.cuts = 0
+        self.mark = 0
+
+    def collect_ended(self, limit: float, ended: list[Connection]) -> None:
+        """Called when its own end is due."""
+        ended.append(self)
+
+    def is_between(self, a: str, b: str) -> bool:
+        """Whether it joins `a` and `b` in one direction or the other; each is an actor, "host/3" or "site/Tokyo"."""
+        here, there = self.sender.names, self.receiver.names
+        return (a in here and b in there) or (b in here and a in there)

@@ -1,0 +1,153 @@
+"""Floating-point operations, counted while a program runs: forward, backward, whatever reaches torch's kernels.
+
+Counted are products of matrices, convolutions, attention and recurrent layers, which make up nearly all of a model's
+arithmetic: a multiplication and an addition are two operations. What is element by element (activations, normalization,
+optimizers) is not counted.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from math import prod
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.utils._python_dispatch import TorchDispatchMode, _get_current_dispatch_mode
+
+from polyrhythm.errors import WorkloadError
+
+aten = torch.ops.aten
+Formula = Callable[..., int]
+
+
+class OperationCounter(TorchDispatchMode):  # type: ignore[no-untyped-call]
+    """Adds up in `flops` what passes through torch on this thread, between `start` and `stop`.
+
+    The dispatch costs about 10 µs for each torch operation on a slow core, counted or not.
+    """
+
+    def __init__(self) -> None:
+        super().__init__()  # type: ignore[no-untyped-call]
+        self.flops = 0
+
+    def __torch_dispatch__(self, func: Any, types: Sequence[type], args: Sequence[Any] = (), kwargs: dict[str, Any] | None = None) -> Any:
+        formula = _FORMULAS.get(func)
+        out = func(*args, **kwargs) if kwargs else func(*args)
+        if formula is not None:
+            self.flops += formula(out, *args)
+        return out
+
+    def refuse_if_covered(self) -> None:
+        """Refuse to stop counting where the program has put a mode of its own on top, which would be taken off in its place."""
+        if _get_current_dispatch_mode() is not self:
+            raise WorkloadError(
+                "A worker of the simulator cannot talk to the others inside a TorchDispatchMode of its own, because all share one thread. "
+                "Leave it first, or give the simulator's devices a measured profile, so that it need not count operations."
+            )
+
+    def start(self) -> None:
+        """Count from here."""
+        self.__enter__()  # type: ignore[no-untyped-call]
+
+    def stop(self) -> int:
+        """Count no further; what was counted since the last `stop`."""
+        self.__exit__(None, None, None)  # type: ignore[no-untyped-call]
+        counted, self.flops = self.flops, 0
+        return counted
+
+
+def _product(out: Tensor, a: Tensor, *others: Any) -> int:
+    """`a` @ b, also in batches: each element of `out` is a sum over the last dimension of `a`."""
+    return 2 * out.numel() * a.shape[-1]
+
+
+def _added_product(out: Tensor, added: Tensor, a: Tensor, *others: Any) -> int:
+    return 2 * out.numel() * a.shape[-1]
+
+
+def _dot(out: Tensor, a: Tensor, *others: Any) -> int:
+    return 2 * a.numel()
+
+
+def _convolution_of(narrow: Tensor, wide: Tensor, weight: Tensor, transposed: bool) -> int:
+    """`wide` is the input and `narrow` the output; a transposed convolution is the other way around."""
+    return 2 * (wide if transposed else narrow).numel() * prod(weight.shape[1:])
+
+
+def _convolution(out: Tensor, x: Tensor, weight: Tensor, *others: Any) -> int:
+    transposed = bool(others[4]) if len(others) > 4 else False
+    return _convolution_of(out, x, weight, transposed)
+
+
+def _transposed_convolution(out: Tensor, x: Tensor, weight: Tensor, *others: Any) -> int:
+    return _convolution_of(out, x, weight, True)
+
+
+def _convolution_backward(out: Any, gradient: Tensor, x: Tensor, weight: Tensor, *others: Any) -> int:
+    transposed, wanted = bool(others[4]), others[7]
+    return (int(wanted[0]) + int(wanted[1])) * _convolution_of(gradient, x, weight, transposed)
+
+
+def _attention(out: Any, query: Tensor, key: Tensor, value: Tensor, *others: Any) -> int:
+    """The scores and their product with the values; a causal mask saves nothing here, as in the usual count."""
+    rows, columns = prod(query.shape[:-1]), key.shape[-2]
+    return 2 * rows * columns * (query.shape[-1] + value.shape[-1])
+
+
+def _attention_backward(out: Any, gradient: Tensor, query: Tensor, key: Tensor, value: Tensor, *others: Any) -> int:
+    """The scores once more, and two products for each of the two of the way forward."""
+    rows, columns, width = prod(query.shape[:-1]), key.shape[-2], query.shape[-1]
+    return 2 * rows * columns * (3 * width + 2 * value.shape[-1])
+
+
+def _recurrent(out: Any, x: Tensor, inputs: Tensor, hidden: Tensor, *others: Any) -> int:
+    return 2 * (x.numel() // x.shape[-1]) * (inputs.numel() + hidden.numel())
+
+
+def _recurrent_backward(out: Any, x: Tensor, inputs: Tensor, hidden: Tensor, *others: Any) -> int:
+    return 2 * _recurrent(out, x, inputs, hidden)
+
+
+_NAMED: dict[str, Formula] = {
+    "mm": _product,
+    "bmm": _product,
+    "mv": _product,
+    "matmul": _product,
+    "linear": _product,
+    "addmm": _added_product,
+    "baddbmm": _added_product,
+    "addmv": _added_product,
+    "addbmm": lambda out, added, a, *others: 2 * out.numel() * a.shape[0] * a.shape[-1],
+    "dot": _dot,
+    "convolution": _convolution,
+    "_convolution": _convolution,
+    "conv1d": _convolution,
+    "conv2d": _convolution,
+    "conv3d": _convolution,
+    "conv_transpose1d": _transposed_convolution,
+    "conv_transpose2d": _transposed_convolution,
+    "conv_transpose3d": _transposed_convolution,
+    "convolution_backward": _convolution_backward,
+    "_scaled_dot_product_flash_attention": _attention,
+    "_scaled_dot_product_flash_attention_for_cpu": _attention,
+    "_scaled_dot_product_efficient_attention": _attention,
+    "_scaled_dot_product_flash_attention_backward": _attention_backward,
+    "_scaled_dot_product_flash_attention_for_cpu_backward": _attention_backward,
+    "_scaled_dot_product_efficient_attention_backward": _attention_backward,
+    "mkldnn_rnn_layer": _recurrent,
+    "mkldnn_rnn_layer_backward": _recurrent_backward,
+}
+
+
+def _overloads() -> dict[Any, Formula]:
+    """The formulas by operation, as torch hands operations to a dispatch mode."""
+    found: dict[Any, Formula] = {}
+    for name, formula in _NAMED.items():
+        packet = getattr(aten, name)
+        for overload in packet.overloads():
+            found[getattr(packet, overload)] = formula
+    return found
+
+
+_FORMULAS = _overloads()

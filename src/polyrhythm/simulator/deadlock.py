@@ -1,0 +1,35 @@
+"""The text of a deadlock: who waits for whom."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from polyrhythm.errors import DeadlockError
+from polyrhythm.kernel.effects import Effect, Receive, Reduce
+from polyrhythm.simulator.actors import Actor, Task
+
+_SHOWN = 16
+
+
+def deadlock(now: float, actors: dict[str, Actor], asked: dict[str, int]) -> DeadlockError:
+    """The error for a run in which nothing will happen any more; `asked` counts who has come to each reduction."""
+    waits = [_wait(actor, task, actors, asked) for actor in actors.values() for task in actor.tasks if task.waiting is not None]
+    more = f"; and {len(waits) - _SHOWN} more wait" if len(waits) > _SHOWN else ""
+    return DeadlockError(f"Nobody can go on at {now:.9g} s of virtual time: {'; '.join(waits[:_SHOWN])}{more}.")
+
+
+def _wait(actor: Actor, task: Task, actors: dict[str, Actor], asked: dict[str, int]) -> str:
+    who = f"{actor.name} ({task.name})" if task.name else actor.name
+    return f"{who} waits for {_wanted(task.waiting, actors, asked)}"
+
+
+def _wanted(effect: Effect[Any] | None, actors: dict[str, Actor], asked: dict[str, int]) -> str:
+    if isinstance(effect, Reduce):
+        return f"the reduction {effect.topic!r}, to which {asked.get(effect.topic, 0)} of {effect.workers} workers have come"
+    if not isinstance(effect, Receive):
+        return "a time that never comes"
+    if not effect.sender:
+        return f"{effect.topic!r} from anyone"
+    sender = actors.get(effect.sender)
+    fate = ", which does not exist" if sender is None else ", which has ended" if sender.ended else ""
+    return f"{effect.topic!r} from {effect.sender}{fate}"

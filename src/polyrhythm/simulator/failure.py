@@ -1,0 +1,27 @@
+"""What the user is told when a program or an actor raised."""
+
+from __future__ import annotations
+
+import traceback
+from pathlib import Path
+from types import TracebackType
+
+from polyrhythm.errors import PolyrhythmError, WorkerFailed
+
+_PACKAGE = str(Path(__file__).resolve().parent.parent)
+
+
+def failure(actor: str, error: Exception) -> PolyrhythmError:
+    """The error that ends the run: ours as it is, others with the actor's name and its own traceback."""
+    if isinstance(error, PolyrhythmError):
+        return error
+    lines = traceback.format_exception(type(error), error, _own(error.__traceback__))
+    return WorkerFailed(actor, f"{type(error).__name__}: {error}", "".join(lines))
+
+
+def _own(trace: TracebackType | None) -> TracebackType | None:
+    """The traceback from the first frame that is not ours; all of it when there is no such frame."""
+    step = trace
+    while step is not None and step.tb_frame.f_code.co_filename.startswith(_PACKAGE):
+        step = step.tb_next
+    return step or trace

@@ -1,0 +1,162 @@
+"""Messages that share the links of a network fairly, in virtual time.
+
+The rules. Messages from one actor to another go one after the other on one connection, so they arrive in the order sent.
+Different connections flow at the same time, at max-min fair rates over the links on their ways: egress of the sending
+host, uplink of its site, capacity from site to site, downlink, ingress of the receiving host. A message is delivered
+one latency after its last byte has left. Inside one host nothing is shared: the network's `Local` time is all.
+
+The cost. A flow alone on its links costs a few operations; a start or an end looks only at the flows whose links it
+touches, directly or through others; many such flows become a `Crowd`, in arrays. All that starts or ends at
+one instant is taken together, in an order of the actors' names, so the order of the calls changes nothing.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable
+from heapq import heappop, heappush
+
+from polyrhythm.hardware.network import Network
+from polyrhythm.simulator.connection import Connection
+from polyrhythm.simulator.filling import TOLERANCE
+from polyrhythm.simulator.routes import Routes
+from polyrhythm.simulator.sharing import Sharing, key_of
+
+REMEMBERED = 65_536
+"""Connections beyond this many are forgotten when idle: random partners would otherwise fill the memory."""
+
+
+class Flows:
+    """All messages under way on `network` among `workers` workers and any servers; time only moves forward.
+
+    A driver calls `next_time`, moves its clock there, calls `advance`, and `start`s what follows at that instant.
+    """
+
+    def __init__(self, network: Network, workers: int) -> None:
+        self._routes = Routes(network, workers)
+        self._sharing = Sharing(self._routes)
+        self._time = 0.0
+        self._connections: dict[str, dict[str, Connection]] = {}
+        self._remembered = 0
+        self._cuts: list[tuple[str, str]] = []
+        self._deliveries: list[tuple[float, int, int, object]] = []
+        self._delivered = 0
+
+    def start(self, now: float, sender: str, receiver: str, nbytes: int, token: object) -> None:
+        """At `now` a message of `nbytes` joins the connection from `sender` to `receiver`."""
+        if now != self._time:
+            self._run(now)
+        try:
+            connection = self._connections[sender][receiver]
+        except KeyError:
+            connection = self._connect(sender, receiver)
+        if connection.busy:
+            if connection.waiting is None:
+                connection.waiting = deque()
+            connection.waiting.append((nbytes, token))
+        else:
+            connection.busy = True
+            connection.token = token
+            connection.remaining = nbytes
+            if not connection.cuts:
+                self._sharing.begin(connection)
+
+    def next_time(self) -> float:
+        """When something is due next, a delivery or a last byte leaving; math.inf if nothing is under way."""
+        if self._sharing.changed:
+            self._sharing.solve(self._time)
+        end = self._sharing.next_end()
+        if self._deliveries and self._deliveries[0][0] < end:
+            return self._deliveries[0][0]
+        return end
+
+    def advance(self, now: float) -> list[object]:
+        """Move to `now`; the tokens of what was delivered until then, by time, then by the actors' names, then as sent."""
+        self._run(now)
+        deliveries = self._deliveries
+        tokens = []
+        while deliveries and deliveries[0][0] <= now:
+            tokens.append(heappop(deliveries)[3])
+        return tokens
+
+    def sending(self, actor: str) -> bool:
+        """Whether a byte that `actor` has to send has not left it yet."""
+        return any(connection.busy for connection in self._connections.get(actor, {}).values())
+
+    def block(self, now: float, a: str, b: str, blocked: bool) -> None:
+        """From `now` let no byte leave between `a` and `b`, in both directions, or let them go on where they stopped.
+
+        Each is an actor, "host/3" or "site/Tokyo". Bytes that have left arrive. Cuts add up: as many must be lifted.
+        """
+        self._run(now)
+        if blocked:
+            self._cuts.append((a, b))
+        else:
+            self._cuts.remove((a, b))
+        for connection in self._each(lambda connection: connection.is_between(a, b)):
+            connection.cuts += 1 if blocked else -1
+            if connection.attached and connection.cuts:
+                self._sharing.detach(connection, now)
+            elif connection.busy and not connection.attached and not connection.cuts:
+                self._sharing.begin(connection)
+
+    def forget(self, now: float, actor: str) -> list[object]:
+        """At `now`, drop all that `actor` has not wholly sent and all that is being sent to it; the tokens of what is lost."""
+        self._run(now)
+        lost: list[object] = []
+        for connection in self._each(lambda connection: actor in (connection.sender.name, connection.receiver.name)):
+            if connection.attached:
+                self._sharing.detach(connection, now)
+            if connection.busy:
+                lost.append(connection.token)
+                lost.extend(token for _, token in connection.waiting or ())
+            self._drop(connection)
+        return lost
+
+    def _run(self, now: float) -> None:
+        """Let everything end that ends until `now`, in batches of one instant."""
+        sharing = self._sharing
+        if sharing.changed:
+            sharing.solve(self._time)
+        ends = sharing.ends
+        while ends and ends[0][0] <= now:
+            instant = max(ends[0][0], self._time)  # rounding may put an end a hair before the change that moved it
+            ended = sharing.take_ended(instant * (1 + TOLERANCE))
+            if ended:
+                self._time = instant
+                for connection in ended:
+                    self._finish(connection, instant)
+                if sharing.changed:
+                    sharing.solve(instant)
+        if now < self._time:
+            raise ValueError(f"time went back from {self._time} to {now}")
+        self._time = now
+
+    def _finish(self, connection: Connection, now: float) -> None:
+        self._delivered += 1
+        heappush(self._deliveries, (now + connection.latency, connection.key, self._delivered, connection.token))
+        if connection.waiting:
+            nbytes, connection.token = connection.waiting.popleft()
+            self._sharing.restart(connection, nbytes, now)
+            return
+        connection.busy = False
+        connection.token = None
+        self._sharing.detach(connection, now)
+        if self._remembered > REMEMBERED:
+            self._drop(connection)
+
+    def _connect(self, sender: str, receiver: str) -> Connection:
+        connection = self._routes.connect(sender, receiver)
+        if self._cuts:
+            connection.cuts = sum(connection.is_between(a, b) for a, b in self._cuts)
+        self._connections.setdefault(sender, {})[receiver] = connection
+        self._remembered += 1
+        return connection
+
+    def _drop(self, connection: Connection) -> None:
+        del self._connections[connection.sender.name][connection.receiver.name]
+        self._remembered -= 1
+
+    def _each(self, wanted: Callable[[Connection], bool]) -> list[Connection]:
+        found = [connection for row in self._connections.values() for connection in row.values() if wanted(connection)]
+        return sorted(found, key=key_of)

@@ -1,0 +1,264 @@
+"""The hub: drives the coroutines and programs of all actors through virtual time, one at a time."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+from torch import is_grad_enabled
+
+from polyrhythm.kernel.effects import Compute, Flush, Receive, Reduce, Send, Sleep, Spawn
+from polyrhythm.kernel.events import Computed, Ended, Recorder, Waited
+from polyrhythm.kernel.job import Ending
+from polyrhythm.simulator.actors import Actor, Task
+from polyrhythm.simulator.agenda import Agenda, Work
+from polyrhythm.simulator.collectives import Reductions
+from polyrhythm.simulator.deadlock import deadlock
+from polyrhythm.simulator.failure import failure
+from polyrhythm.simulator.post import Carrier, Post
+from polyrhythm.simulator.program import Program
+
+_PENDING = object()
+
+
+@dataclass(eq=False)
+class Hub:
+    """Runs until every program has ended. `reductions` is None where collectives travel as messages."""
+
+    agenda: Agenda
+    actors: dict[str, Actor]
+    carrier: Carrier | None
+    reductions: Reductions | None
+    record: Recorder
+    sends: Recorder | None = None
+    ending: Ending = field(default_factory=Ending)
+
+    def __post_init__(self) -> None:
+        self.wake = self._wake
+        self.post = Post(self.agenda, self.actors, self.carrier, self.wake, self.sends)
+        self._running = 0
+        self._flushing: dict[Task, None] = {}
+        self._handlers: dict[type, Callable[[Task, Any], Any]] = {
+            Send: self.post.send,
+            Receive: self._receive,
+            Sleep: self._sleep,
+            Compute: self._compute,
+            Reduce: self._reduce,
+            Spawn: self._spawn,
+            Flush: self._flush,
+        }
+        self._timer = self._expire
+        self.agenda.timers(self._timer, lambda task, serial: task.serial != serial)
+
+    def run(self) -> None:
+        """Go on until the last program has ended; raises what ends the run otherwise."""
+        agenda, carrier, arrive = self.agenda, self.carrier, self.post.arrive
+        ready = agenda.ready
+        while self._running:
+            while ready and self._running:
+                action, first, second = ready.popleft()
+                action(first, second)
+            if not self._running:
+                return
+            if self._flushing and self._release():
+                continue
+            flow = math.inf if carrier is None else carrier.next_time()
+            time = agenda.advance(flow)
+            if time == math.inf:
+                raise deadlock(agenda.now, self.actors, {} if self.reductions is None else self.reductions.asked())
+            if carrier is not None and flow <= time:
+                for channel in carrier.advance(time):
+                    ready.append((arrive, channel, None))
+
+    def begin(self, actor: Actor) -> None:
+        """Let `actor` start now: its program, or the task it was given."""
+        for task in actor.tasks:
+            self.agenda.ready.append((self.wake, task, None))
+        if actor.program is not None:
+            self._running += 1
+            self.agenda.ready.append((self._proceed, actor.program, None))
+
+    def lose(self, actor: Actor) -> None:
+        """Let `actor` vanish; whatever it was doing is closed and what it would have got is dropped."""
+        self.post.forget(actor)
+        actor.end()
+        self.ending.lost.append(actor.name)
+        if actor.program is not None:
+            actor.program.kill()
+            self._running -= 1
+
+    def stall(self, actor: Actor, seconds: float) -> None:
+        """Hold `actor` for `seconds` from now; what it is computing ends as much later."""
+        actor.stalled += seconds
+        actor.free_at += seconds
+        actor.held_until = max(actor.held_until, self.agenda.now) + seconds
+
+    def _wake(self, task: Task, value: Any) -> None:
+        """Let a coroutine go on with `value` until it waits or ends."""
+        if task.actor.held_until > self.agenda.now:
+            self._hold(task, value)
+            return
+        if task.grad is not None:
+            torch.set_grad_enabled(task.grad)
+            task.grad = None
+        step, handlers, error = task.step, self._handlers, None
+        try:
+            effect = step(value)
+            while (answer := handlers[type(effect)](task, effect)) is not _PENDING:
+                effect = step(answer)
+            task.waiting = effect
+            if not is_grad_enabled():
+                task.grad = False
+                torch.set_grad_enabled(True)
+            return
+        except StopIteration as stop:
+            value = stop.value
+        except Exception as caught:
+            error = caught
+        if not is_grad_enabled():
+            torch.set_grad_enabled(True)
+        self._over(task, value, error)
+
+    def _hold(self, task: Task, value: Any) -> None:
+        """Keep the answer of a stalled actor until it may move; one that has ended needs none."""
+        if not task.actor.ended:
+            self.agenda.at(task.actor.held_until, (self.wake, task, value))
+
+    def _over(self, task: Task, value: Any, error: Exception | None) -> None:
+        """A coroutine has ended: its program goes on; a server ends with its own; a failure that nobody can see ends the run."""
+        actor, now = task.actor, self.agenda.now
+        actor.tasks.pop(task, None)
+        if task.program is not None:
+            if now > task.program.since:
+                self.record(Waited(now, actor.name, now - task.program.since))
+            self._proceed(task.program, value, error)
+        elif error is not None:
+            raise failure(actor.name, error) from error
+        elif not task.name:
+            self._end(actor)
+
+    def _end(self, actor: Actor) -> None:
+        self.record(Ended(self.agenda.now, actor.name, actor.bytes_sent, actor.messages_sent))
+        actor.end()
+
+    def _proceed(self, program: Program, value: Any, error: BaseException | None = None) -> None:
+        """Let a program go on to its next `perform` or its end, and charge what it computes on the way."""
+        actor = program.actor
+        if actor.ended:
+            return
+        program.since = self.agenda.now
+        try:
+            request = program.run(value, error)
+        except Exception as problem:
+            raise failure(actor.name, problem) from problem
+        if program.ended:
+            self._charge(actor, program.take_charge(), (self._finish, program, request))
+        else:
+            task = Task(actor, request, program)
+            actor.tasks[task] = None
+            self._charge(actor, program.take_charge(), (self._perform, program, task))
+
+    def _perform(self, program: Program, task: Task) -> None:
+        self._computed(program)
+        self._wake(task, None)
+
+    def _finish(self, program: Program, result: Any) -> None:
+        if program.actor.ended:
+            return
+        self._computed(program)
+        self.ending.results[program.actor.name] = result
+        self.ending.seconds = self.agenda.now
+        self._end(program.actor)
+        self._running -= 1
+
+    def _computed(self, program: Program) -> None:
+        now = self.agenda.now
+        if now > program.since and not program.actor.ended:
+            self.record(Computed(now, program.actor.name, now - program.since))
+        program.since = now
+
+    def _charge(self, actor: Actor, seconds: float, work: Work) -> None:
+        """Occupy the actor's device for `seconds`, after what it does already; then `work`."""
+        if seconds <= 0:
+            self.agenda.ready.append(work)
+            return
+        now = self.agenda.now
+        actor.free_at = (actor.free_at if actor.free_at > now else now) + seconds
+        self.agenda.at(actor.free_at, (self._worked, (actor, actor.stalled), work))
+
+    def _worked(self, whose: tuple[Actor, float], work: Work) -> None:
+        """Work is done, unless the actor was stalled meanwhile."""
+        actor, stalled = whose
+        if actor.stalled > stalled:
+            self.agenda.at(self.agenda.now + actor.stalled - stalled, (self._worked, (actor, actor.stalled), work))
+        else:
+            work[0](work[1], work[2])
+
+    def _receive(self, task: Task, effect: Receive) -> object:
+        delivery = task.actor.take(effect.topic)
+        if delivery is not None:
+            return delivery
+        if effect.timeout is not None:
+            if effect.timeout <= 0:
+                return None
+            self.agenda.at(self.agenda.now + effect.timeout, (self._timer, task, task.serial))
+        task.actor.wait(task, effect.topic)
+        return _PENDING
+
+    def _expire(self, task: Task, serial: int) -> None:
+        """A wait has lasted as long as it may."""
+        if task.serial == serial:
+            assert isinstance(task.waiting, Receive)
+            task.actor.give_up(task, task.waiting.topic)
+            task.serial += 1
+            self._wake(task, None)
+
+    def _sleep(self, task: Task, effect: Sleep) -> object:
+        self.agenda.at(self.agenda.now + effect.seconds, (self.wake, task, None))
+        return _PENDING
+
+    def _compute(self, task: Task, effect: Compute) -> object:
+        if effect.flops <= 0:
+            return None
+        self._charge(task.actor, task.actor.timing.seconds(effect.flops), (self.wake, task, None))
+        return _PENDING
+
+    def _spawn(self, task: Task, effect: Spawn) -> None:
+        spawned = Task(task.actor, effect.coroutine, None, effect.name or "spawned")
+        task.actor.tasks[spawned] = None
+        self.agenda.ready.append((self.wake, spawned, None))
+
+    def _flush(self, task: Task, effect: Flush) -> object:
+        if self.carrier is None or not self.carrier.sending(task.actor.name):
+            return None
+        self._flushing[task] = None
+        return _PENDING
+
+    def _release(self) -> bool:
+        """Let those go on whose last byte has left."""
+        assert self.carrier is not None
+        released = [task for task in self._flushing if not self.carrier.sending(task.actor.name)]
+        for task in released:
+            del self._flushing[task]
+            self.agenda.ready.append((self.wake, task, None))
+        return bool(released)
+
+    def _reduce(self, task: Task, effect: Reduce) -> object:
+        if self.reductions is None:
+            return None
+        gathering = self.reductions.join(task, effect)
+        if gathering is not None:
+            total, seconds, nbytes, messages = self.reductions.settle(gathering)
+            parts = len(gathering.came)
+            for rank, (waiting, _) in gathering.came.items():
+                share = nbytes // parts + (rank < nbytes % parts), messages // parts + (rank < messages % parts)
+                self.post.charge(waiting.actor, *share)
+                self.agenda.at(self.agenda.now + seconds, (self._reduced, waiting, total))
+        return _PENDING
+
+    def _reduced(self, task: Task, total: torch.Tensor) -> None:
+        """Each worker gets a copy of its own, made only when it goes on."""
+        self._wake(task, total.clone())

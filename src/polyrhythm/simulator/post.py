@@ -1,0 +1,141 @@
+"""Messages on their way: counted when they are handed over, carried by flows, delivered in the order sent."""
+
+from __future__ import annotations
+
+import math
+from collections import deque
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+
+from polyrhythm.errors import CompositionError
+from polyrhythm.kernel.effects import Send
+from polyrhythm.kernel.events import Recorder, Sent
+from polyrhythm.kernel.message import Delivery, Message, wire_bytes
+from polyrhythm.simulator.actors import Actor, Task
+from polyrhythm.simulator.agenda import Agenda
+
+
+class Carrier(Protocol):
+    """What carries bytes through the network: `flows.Flows`."""
+
+    def start(self, now: float, sender: str, receiver: str, nbytes: int, token: object) -> None:
+        """Begin to carry `nbytes`."""
+
+    def next_time(self) -> float:
+        """When something is due; infinity if nothing is."""
+
+    def advance(self, now: float) -> list[object]:
+        """The tokens of what has arrived by `now`."""
+
+    def sending(self, actor: str) -> bool:
+        """Whether some byte that `actor` has sent has not left it yet."""
+
+    def block(self, now: float, a: str, b: str, blocked: bool) -> None:
+        """Let nothing flow between `a` and `b`, or let it flow again."""
+
+    def forget(self, now: float, actor: str) -> list[object]:
+        """The tokens of what will never arrive because `actor` is gone."""
+
+
+@dataclass(slots=True, eq=False)
+class Channel:
+    """The way from one actor to another: what is on it, oldest first (None in the place of what will be lost).
+
+    `loses` draws whether the next message is lost. A channel is its own token in the carrier, which keeps the order of each way:
+    every arrival means the oldest message, in whatever order simultaneous arrivals are looked at.
+    """
+
+    receiver: Actor
+    loses: Callable[[], bool] | None
+    line: deque[Delivery | None] = field(default_factory=deque)
+
+
+class Post:
+    """Sends and delivers. `carrier` is None where the network takes no time; `events` where sends are not recorded."""
+
+    def __init__(
+        self, agenda: Agenda, actors: dict[str, Actor], carrier: Carrier | None, wake: Callable[[Task, Any], None], events: Recorder | None
+    ) -> None:
+        self.bytes_sent = 0
+        self.messages_sent = 0
+        self.losses: Callable[[str, str], Callable[[], bool] | None] = _loses_nothing
+        self._agenda = agenda
+        self._actors = actors
+        self._carrier = carrier
+        self._wake = wake
+        self._events = events
+        self._arrive = self.arrive
+        self._measured: Message | None = None
+        self._nbytes = 0
+
+    def send(self, task: Task, effect: Send) -> None:
+        """Count a message and let it go."""
+        actor, message, to = task.actor, effect.message, effect.to
+        if message is not self._measured:  # a server says the same message to a thousand workers
+            self._measured, self._nbytes = message, wire_bytes(message)
+        nbytes = self._nbytes
+        actor.bytes_sent += nbytes
+        actor.messages_sent += 1
+        self.bytes_sent += nbytes
+        self.messages_sent += 1
+        channel = actor.channels.get(to) or self._open(actor, to)
+        lost = channel.loses is not None and channel.loses()
+        channel.line.append(None if lost else Delivery(actor.name, message))
+        if self._events is not None:
+            self._events(Sent(self._agenda.now, actor.name, to, message.topic, nbytes))
+        if self._carrier is None:
+            self._agenda.ready.append((self._arrive, channel, None))
+        else:
+            self._carrier.start(self._agenda.now, actor.name, to, nbytes, channel)
+
+    def charge(self, actor: Actor, nbytes: int, messages: int) -> None:
+        """Count what `actor` is said to have sent, in closed form."""
+        actor.bytes_sent += nbytes
+        actor.messages_sent += messages
+        self.bytes_sent += nbytes
+        self.messages_sent += messages
+
+    def arrive(self, channel: Channel, _: None) -> None:
+        """Deliver the oldest message on `channel`."""
+        delivery = channel.line.popleft()
+        if delivery is not None:
+            self.deliver(channel.receiver, delivery)
+
+    def deliver(self, receiver: Actor, delivery: Delivery) -> None:
+        """Give a letter to who has waited longest for its topic, or keep it."""
+        if receiver.held_until == math.inf:
+            return
+        task = receiver.next_waiter(delivery.message.topic)
+        if task is None:
+            receiver.put(delivery)
+        else:
+            task.serial += 1
+            self._wake(task, delivery)
+
+    def forget(self, actor: Actor) -> None:
+        """Lose what `actor` had not sent yet and what was being sent to it."""
+        if self._carrier is not None:
+            for channel in self._carrier.forget(self._agenda.now, actor.name):
+                assert isinstance(channel, Channel)
+                channel.line.pop()  # what is lost was sent last
+
+    def block(self, a: str, b: str, blocked: bool) -> None:
+        """Cut the way between `a` and `b`, or mend it."""
+        assert self._carrier is not None, "a network that takes no time cannot be cut"
+        self._carrier.block(self._agenda.now, a, b, blocked)
+
+    def _open(self, actor: Actor, to: str) -> Channel:
+        receiver = self._actors.get(to)
+        if receiver is None:
+            raise CompositionError(f"{actor.name} sent a message to {to!r}, which does not exist: the run has {', '.join(self._known())}.")
+        channel = actor.channels[to] = Channel(receiver, self.losses(actor.name, to))
+        return channel
+
+    def _known(self) -> list[str]:
+        names = list(self._actors)
+        return names if len(names) <= 8 else [*names[:4], "…", names[-1]]
+
+
+def _loses_nothing(sender: str, receiver: str) -> None:
+    return None

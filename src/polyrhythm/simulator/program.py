@@ -1,0 +1,139 @@
+"""A worker's blocking program as one of many in one thread: it runs in a greenlet and gives way in `perform`.
+
+Greenlets may not be switched inside an autograd hook (it breaks autograd's thread-local state); after `backward` it is fine.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Coroutine
+from contextlib import suppress
+from copy import copy
+from dataclasses import dataclass
+from typing import Any, TypeVar
+
+import greenlet  # type: ignore[import-untyped]
+
+from polyrhythm.kernel.effects import Effect
+from polyrhythm.kernel.events import Recorder
+from polyrhythm.kernel.job import Stage
+from polyrhythm.kernel.message import Message
+from polyrhythm.kernel.port import Port
+from polyrhythm.simulator.actors import Actor
+from polyrhythm.simulator.counting import OperationCounter
+from polyrhythm.simulator.isolation import ThreadState, refuse_inference_mode
+from polyrhythm.simulator.post import Post
+from polyrhythm.simulator.randomness import Randomness
+
+T = TypeVar("T")
+
+
+@dataclass(slots=True)
+class Shared:
+    """What all programs of a run have in common.
+
+    `drawing` is the states of the program that ran last, or None where programs do not keep theirs apart.
+    """
+
+    record: Recorder
+    post: Post
+    drawing: Randomness | None
+
+
+class Program:
+    """A `Stage`, and the greenlet that stands on it. `counter` is None where the worker's steps are not counted but measured."""
+
+    __slots__ = ("_charged", "_counter", "_greenlet", "_hub", "_killed", "_randomness", "_shared", "_state", "actor", "since")
+
+    def __init__(self, actor: Actor, body: Callable[[Stage], Message | None], shared: Shared, counter: OperationCounter | None) -> None:
+        self.actor = actor
+        self.since = 0.0
+        self._shared = shared
+        self._counter = counter
+        self._hub = greenlet.getcurrent()
+        self._greenlet = greenlet.greenlet(lambda _: body(self))
+        self._state = ThreadState()
+        self._randomness = copy(shared.drawing)
+        self._charged = 0.0
+        self._killed = False
+
+    @property
+    def port(self) -> Port:
+        """The worker's door to the others."""
+        return self.actor.port
+
+    @property
+    def record(self) -> Recorder:
+        """Where events go."""
+        return self._shared.record
+
+    @property
+    def bytes_sent(self) -> int:
+        """Bytes that all actors together have sent so far."""
+        return self._shared.post.bytes_sent
+
+    @property
+    def device(self) -> str:
+        """Virtual workers compute on the CPU, one at a time."""
+        return "cpu"
+
+    def perform(self, coroutine: Coroutine[Effect[Any], Any, T]) -> T:
+        """Block the program until `coroutine` has ended; meanwhile others run."""
+        try:
+            self._refuse()
+        except BaseException:
+            coroutine.close()
+            raise
+        answer: T = self._hub.switch(coroutine)
+        return answer
+
+    def charge(self, samples: int) -> None:
+        """Charge a step over `samples` samples, where the device has a measured profile."""
+        self._charged += self.actor.timing.step_seconds(samples)
+
+    @property
+    def ended(self) -> bool:
+        """Whether the program has returned or was killed."""
+        return bool(self._greenlet.dead)
+
+    def run(self, value: Any, error: BaseException | None = None) -> Any:
+        """Let the program go on until it performs a coroutine, which is returned, or returns; raises what it raises."""
+        counter = self._counter
+        self._load()
+        if counter is not None:
+            counter.start()
+        try:
+            if error is None:
+                return self._greenlet.switch(value)
+            return self._greenlet.throw(type(error), error, error.__traceback__)
+        finally:
+            if counter is not None and (flops := counter.stop()):
+                self._charged += self.actor.timing.seconds(flops)
+            self._state.save()
+
+    def take_charge(self) -> float:
+        """The seconds that the program has computed since this was last asked."""
+        charged, self._charged = self._charged, 0.0
+        return charged
+
+    def kill(self) -> None:
+        """End the program where it stands; its `finally` blocks run, and what they raise concerns nobody any more."""
+        self._killed = True
+        if not self.ended:
+            with suppress(Exception):
+                self.run(None, greenlet.GreenletExit())
+
+    def _refuse(self) -> None:
+        if self._killed:
+            raise greenlet.GreenletExit
+        refuse_inference_mode()
+        if self._counter is not None:
+            self._counter.refuse_if_covered()
+
+    def _load(self) -> None:
+        """Put the program's own state on the thread; random states only if another program has run since."""
+        mine, drawing = self._randomness, self._shared.drawing
+        if mine is not drawing and mine is not None and drawing is not None:
+            drawing.save()
+            mine.load(drawing)
+            self._shared.drawing = mine
+        self._state.load()

@@ -1,0 +1,210 @@
+"""Who shares links with whom, at what rate, and hence when each flow ends."""
+
+from __future__ import annotations
+
+import math
+from heapq import heapify, heappop, heappush
+
+from polyrhythm.simulator.connection import Connection, Link
+from polyrhythm.simulator.crowd import Crowd
+from polyrhythm.simulator.filling import fill_few
+from polyrhythm.simulator.routes import Routes
+
+FEW = 32
+"""Up to so many flows that meet are solved one by one; more become a `Crowd`. Where the two cost about the same."""
+
+TIDY = 1024
+
+
+class Sharing:
+    """The flows on the links. After a change `solve` must be called before time moves; `changed` tells whether it must.
+
+    Only flows that meet a changed one, on a link or through other flows, are looked at again. `ends` is a heap of (time,
+    key, generation, flow or crowd), of which only the entries with the flow's current generation are valid.
+    """
+
+    __slots__ = ("_begun", "_crowds", "_crowds_made", "_routes", "_stamp", "_tidy_at", "_touched", "ends")
+
+    def __init__(self, routes: Routes) -> None:
+        self._routes = routes
+        self._begun: list[Connection] = []
+        self._touched: list[Link] = []
+        self._crowds: list[Crowd] = []  # those with changes since they were solved
+        self._crowds_made = 0
+        self._stamp = 0
+        self._tidy_at = TIDY
+        self.ends: list[tuple[float, int, int, Connection | Crowd]] = []
+
+    @property
+    def changed(self) -> bool:
+        """Whether `solve` has something to do."""
+        return bool(self._begun or self._touched or self._crowds)
+
+    def next_end(self) -> float:
+        """When the next flow ends; math.inf if none does. Nothing may have changed since `solve`."""
+        ends = self.ends
+        while ends and ends[0][2] != ends[0][3].generation:
+            heappop(ends)
+        return ends[0][0] if ends else math.inf
+
+    def take_ended(self, limit: float) -> list[Connection]:
+        """The flows that end until `limit`, by their keys; each must be detached or restarted."""
+        ends = self.ends
+        ended: list[Connection] = []
+        while ends and ends[0][0] <= limit:
+            _, _, generation, flow = heappop(ends)
+            if generation == flow.generation:
+                flow.collect_ended(limit, ended)
+        if len(ended) > 1:
+            ended.sort(key=key_of)
+        return ended
+
+    def begin(self, connection: Connection) -> None:
+        """Let the `remaining` bytes of `connection` flow from now on."""
+        self._begun.append(connection)
+
+    def restart(self, connection: Connection, nbytes: int, now: float) -> None:
+        """Let `nbytes` follow on a flow that has just ended."""
+        if connection.crowd is not None:
+            self._disturb(connection.crowd)
+            connection.crowd.restart(connection, nbytes, now)
+        else:  # the same flows as before: no rate changes
+            connection.remaining = nbytes
+            self._expect(connection, now)
+
+    def detach(self, connection: Connection, now: float) -> None:
+        """Take a flow off its links, knowing what remains of it."""
+        if connection.crowd is not None:
+            self._disturb(connection.crowd)
+            connection.crowd.remove(connection, now)
+        else:
+            connection.remaining -= connection.rate * (now - connection.since)
+        connection.rate = 0.0
+        connection.generation += 1
+        connection.attached = False
+        key = connection.key
+        for link in connection.links:
+            del link.flows[key]
+            if not link.flows:
+                link.crowd = None
+            elif link.crowd is None:
+                self._touched.append(link)
+
+    def solve(self, now: float) -> None:
+        """Give rates to all that were touched since the last time; nothing has flowed since."""
+        seeds = self._attach(now) if self._begun else []
+        if self._crowds:
+            seeds += self._disband(now)
+        if self._touched:
+            touched, self._touched = self._touched, []
+            for link in touched:
+                if link.crowd is None:
+                    seeds += link.flows.values()
+        if seeds:
+            self._share(seeds, now)
+        if self._crowds:
+            self._solve_crowds(now)
+        if len(self.ends) > self._tidy_at:
+            self.ends[:] = [entry for entry in self.ends if entry[2] == entry[3].generation]
+            heapify(self.ends)
+            self._tidy_at = TIDY + 2 * len(self.ends)
+
+    def _expect(self, connection: Connection, now: float) -> None:
+        connection.since = now
+        connection.generation += 1
+        heappush(self.ends, (now + connection.remaining / connection.rate, connection.key, connection.generation, connection))
+
+    def _attach(self, now: float) -> list[Connection]:
+        """Put what has begun on its links; those that are not alone there."""
+        begun, self._begun = self._begun, []
+        if len(begun) > 1:
+            begun.sort(key=key_of)
+        for connection in begun:
+            connection.since = now
+            connection.attached = True
+            for link in connection.links:
+                link.flows[connection.key] = connection
+        company = []
+        for connection in begun:
+            for link in connection.links:
+                if len(link.flows) > 1:
+                    company.append(connection)
+                    break
+            else:
+                connection.rate = connection.alone
+                self._expect(connection, now)
+        return company
+
+    def _share(self, seeds: list[Connection], now: float) -> None:
+        self._stamp += 1
+        for seed in seeds:
+            if seed.mark == self._stamp or seed.crowd is not None:
+                continue
+            flows, crowds = self._gather(seed)
+            if crowds or len(flows) > FEW:
+                self._crowd_together(flows, crowds, now)
+                continue
+            fill_few(flows)
+            for flow in flows:
+                if flow.share != flow.rate:
+                    flow.remaining -= flow.rate * (now - flow.since)
+                    flow.rate = flow.share
+                    self._expect(flow, now)
+
+    def _gather(self, seed: Connection) -> tuple[list[Connection], list[Crowd]]:
+        """All flows that meet `seed` on links, directly or through others; crowds are named instead of their members."""
+        stamp = self._stamp
+        seed.mark = stamp
+        flows = [seed]
+        crowds: list[Crowd] = []
+        for flow in flows:  # grows as we go
+            for link in flow.links:
+                if link.crowd is not None:
+                    if link.crowd not in crowds:
+                        crowds.append(link.crowd)
+                elif link.mark != stamp:
+                    link.mark = stamp
+                    for other in link.flows.values():
+                        if other.mark != stamp:
+                            other.mark = stamp
+                            flows.append(other)
+        return flows, crowds
+
+    def _crowd_together(self, flows: list[Connection], crowds: list[Crowd], now: float) -> None:
+        if crowds:
+            crowd = max(crowds, key=lambda crowd: len(crowd.flows))
+        else:
+            self._crowds_made += 1
+            crowd = Crowd(-self._crowds_made, now, self._routes.places)
+        for other in crowds:
+            if other is not crowd:
+                flows = flows + other.disband(now)
+        for flow in flows:
+            flow.remaining -= flow.rate * (now - flow.since)
+            flow.generation += 1
+            crowd.add(flow, now)
+        self._disturb(crowd)
+
+    def _disturb(self, crowd: Crowd) -> None:
+        if crowd not in self._crowds:
+            self._crowds.append(crowd)
+
+    def _disband(self, now: float) -> list[Connection]:
+        """The flows of changed crowds that became small, or old: these may have fallen into parts."""
+        freed: list[Connection] = []
+        for crowd in self._crowds:
+            if len(crowd.flows) <= FEW // 2 or crowd.changes > len(crowd.flows) + FEW:
+                freed += crowd.disband(now)
+        return freed
+
+    def _solve_crowds(self, now: float) -> None:
+        crowds, self._crowds = self._crowds, []
+        for crowd in crowds:
+            if crowd.flows:
+                crowd.solve(now, self._routes.capacities())
+                heappush(self.ends, (crowd.end, crowd.key, crowd.generation, crowd))
+
+
+def key_of(connection: Connection) -> int:
+    """What orders connections: their actors, whenever they first spoke."""
+    return connection.key

@@ -1,0 +1,168 @@
+"""`Simulator`: runs a job in virtual time, in one process and one thread; the same seed gives the same bytes."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from pathlib import Path
+
+import torch
+
+from polyrhythm.errors import CompositionError
+from polyrhythm.hardware import faults as hazards
+from polyrhythm.hardware import network as networks
+from polyrhythm.hardware.devices import Machine
+from polyrhythm.hardware.fleet import Fleet, fleet
+from polyrhythm.hardware.network import Network
+from polyrhythm.kernel.events import Recorder, Started
+from polyrhythm.kernel.job import Ending, Job
+from polyrhythm.kernel.port import Port, server, worker
+from polyrhythm.simulator.actors import Actor, Task
+from polyrhythm.simulator.agenda import Agenda
+from polyrhythm.simulator.collectives import ClosedForm, Collectives, Messages, Reductions
+from polyrhythm.simulator.counting import OperationCounter
+from polyrhythm.simulator.failure import failure
+from polyrhythm.simulator.flows import Flows
+from polyrhythm.simulator.hub import Hub
+from polyrhythm.simulator.program import Program, Shared
+from polyrhythm.simulator.randomness import Randomness
+from polyrhythm.simulator.strikes import Strikes
+
+
+@dataclass(frozen=True, slots=True)
+class Instant:
+    """No network: whatever is sent arrives at once. For tests, and to see what computing alone would take."""
+
+
+@dataclass(frozen=True, slots=True)
+class Simulator:
+    """Virtual time: real programs with real gradients, on a network and devices that need not exist.
+
+    network: a preset's name ("lan", "slow", "wan-11", …), a file, a `Network`, or `Instant()`.
+    devices: a preset's name ("cpu-core", "a100", …), a file, a device or profile for all workers, or a `Fleet`.
+    faults: what goes wrong, as values of `hardware.faults`.
+    seed: of jitter, stragglers and faults; the job has its own for what the actors draw.
+    collectives: whether reductions travel as messages or are charged in closed form.
+    shuffle_ties: a seed that orders what happens at the same time; None keeps the order in which it was planned.
+    separate_randomness: whether each program has the global random generators to itself, as in a process of its own; this costs
+        some 20 µs each time another program goes on, so a run that only times messages does without.
+    record_sends: whether every message is recorded as an event; there are millions.
+
+    Raises `PolyrhythmError`s for what does not exist or cannot be used.
+    """
+
+    network: str | Path | Network | Instant = "lan"
+    devices: str | Path | Machine | Fleet = "cpu-core"
+    faults: tuple[hazards.Source, ...] = ()
+    seed: int = 0
+    collectives: Collectives = Messages()  # noqa: RUF009 (a frozen value)
+    shuffle_ties: int | None = None
+    separate_randomness: bool = True
+    record_sends: bool = False
+
+    def __post_init__(self) -> None:
+        if self._network() is None and any(isinstance(fault, hazards.Cut | hazards.RandomCuts) for fault in self.faults):
+            raise CompositionError("The network Instant() has no ways that could be cut. Give another network, or no cuts.")
+        fleet(self.devices)
+
+    @property
+    def kind(self) -> str:
+        """ "simulator"."""
+        return "simulator"
+
+    def execute(self, job: Job, record: Recorder) -> Ending:
+        """Run `job` to its end; events go to `record` as they happen.
+
+        Raises `DeadlockError` when nobody can go on, `WorkerFailed` when a program or actor raised or an essential one crashed;
+        `PolyrhythmError`s of programs and actors pass through.
+        """
+        if job.workers < 1:
+            raise CompositionError(f"A run was given {job.workers} workers. Give it at least one.")
+        with _alone():
+            hub, shared = self._assemble(job, record)
+            before = shared.drawing
+            try:
+                for actor in hub.actors.values():
+                    record(Started(0.0, actor.name))
+                    hub.begin(actor)
+                hub.run()
+                _close(hub)
+            finally:
+                _abandon(hub)
+                if before is not None and shared.drawing is not None:
+                    shared.drawing.save()
+                    before.load(shared.drawing)
+        hub.ending.bytes_sent, hub.ending.messages_sent = hub.post.bytes_sent, hub.post.messages_sent
+        return hub.ending
+
+    def _network(self) -> Network | None:
+        if isinstance(self.network, Instant):
+            return None
+        return self.network if isinstance(self.network, Network) else networks.load(self.network)
+
+    def _assemble(self, job: Job, record: Recorder) -> tuple[Hub, Shared]:
+        """The hub with all actors, and the faults on its agenda."""
+        network, machines, agenda = self._network(), fleet(self.devices), Agenda(self.shuffle_ties)
+        names = [server(shard) for shard in range(job.servers)] + [worker(rank) for rank in range(job.workers)]
+        faults = hazards.schedule(self.faults, self.seed, names)
+        link = (0.0, math.inf) if network is None else network.slowest()
+        hub = Hub(
+            agenda,
+            {},
+            None if network is None else Flows(network, job.workers),
+            Reductions(link) if isinstance(self.collectives, ClosedForm) else None,
+            record,
+            record if self.record_sends else None,
+        )
+        for name in names:
+            port = Port(name, job.seed, lambda: agenda.now)
+            hub.actors[name] = Actor(name, port, machines.timer(name, self.seed))
+        shared = self._staff(hub, job, machines)
+        Strikes(hub, network, job.workers, job.essential, self.seed).plan(faults)
+        return hub, shared
+
+    def _staff(self, hub: Hub, job: Job, machines: Fleet) -> Shared:
+        """Give servers their services and workers their programs."""
+        shared = Shared(hub.record, hub.post, Randomness() if self.separate_randomness else None)
+        counter = OperationCounter()
+        for shard in range(job.servers):
+            actor = hub.actors[server(shard)]
+            actor.tasks[Task(actor, job.service(actor.port, hub.record))] = None
+        for rank in range(job.workers):
+            actor = hub.actors[worker(rank)]
+            measured = machines.machines[rank % len(machines.machines)].measured
+            actor.program = Program(actor, job.program, shared, None if measured else counter)
+        return shared
+
+
+@contextmanager
+def _alone() -> Iterator[None]:
+    """One torch thread, so that no result depends on the number of cores, and the usual grad mode."""
+    threads, grad = torch.get_num_threads(), torch.is_grad_enabled()
+    torch.set_num_threads(1)
+    torch.set_grad_enabled(True)
+    try:
+        yield
+    finally:
+        torch.set_grad_enabled(grad)
+        torch.set_num_threads(threads)
+
+
+def _close(hub: Hub) -> None:
+    """Close servers that still wait, after a run that ended well."""
+    for actor in hub.actors.values():
+        try:
+            actor.end()
+        except Exception as problem:
+            raise failure(actor.name, problem) from problem
+
+
+def _abandon(hub: Hub) -> None:
+    """Close whatever is left of a run that failed; what goes wrong in closing would only hide why it failed."""
+    for actor in hub.actors.values():
+        with suppress(Exception):
+            actor.end()
+        if actor.program is not None:
+            actor.program.kill()

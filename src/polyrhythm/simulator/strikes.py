@@ -1,0 +1,98 @@
+"""Faults, as they strike the actors of a run."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from polyrhythm import rng
+from polyrhythm.errors import WorkerFailed
+from polyrhythm.hardware.faults import Crash, Cut, Drop, Fault, Stall
+from polyrhythm.hardware.network import Network
+from polyrhythm.kernel.events import Faulted
+from polyrhythm.kernel.message import Delivery, Message
+from polyrhythm.simulator.hub import Hub
+
+
+class Strikes:
+    """Puts `faults` on the hub's agenda. `essential` tells without whom the run cannot go on; `seed` draws what is dropped."""
+
+    def __init__(self, hub: Hub, network: Network | None, workers: int, essential: Callable[[str], bool], seed: int) -> None:
+        self._hub = hub
+        self._network = network
+        self._workers = workers
+        self._essential = essential
+        self._seed = seed
+        self._drops: list[Drop] = []
+
+    def plan(self, faults: Sequence[Fault]) -> None:
+        """Let each strike when its time has come."""
+        self._drops = [fault for fault in faults if isinstance(fault, Drop)]
+        if self._drops:
+            self._hub.post.losses = self.losses
+        strikes: dict[type, Callable[[Any, None], None]] = {Crash: self._crash, Stall: self._stall, Cut: self._cut}
+        for fault in faults:
+            if type(fault) in strikes:
+                self._hub.agenda.at(fault.at, (strikes[type(fault)], fault, None))
+
+    def _crash(self, fault: Crash, _: None) -> None:
+        hub, actor = self._hub, self._hub.actors[fault.actor]
+        if actor.ended:
+            return
+        self._tell(actor.name, "crashed")
+        if self._essential(actor.name):
+            when = f"{hub.agenda.now:.9g} s of virtual time"
+            raise WorkerFailed(actor.name, f"it crashed at {when}, as its fault says, and the run cannot go on without it")
+        hub.lose(actor)
+        news = Message("lost", text=actor.name)
+        for other in hub.actors.values():
+            hub.post.deliver(other, Delivery(actor.name, news))
+
+    def _stall(self, fault: Stall, _: None) -> None:
+        actor = self._hub.actors[fault.actor]
+        if not actor.ended:
+            self._tell(actor.name, f"stalls for {fault.duration:.9g} s")
+            self._hub.stall(actor, fault.duration)
+
+    def _cut(self, fault: Cut, _: None) -> None:
+        self._tell(fault.a, f"cut off from {fault.b} for {fault.duration:.9g} s")
+        self._hub.post.block(fault.a, fault.b, True)
+        self._hub.agenda.at(self._hub.agenda.now + fault.duration, (self._mend, fault, None))
+
+    def _mend(self, fault: Cut, _: None) -> None:
+        self._hub.post.block(fault.a, fault.b, False)
+
+    def losses(self, sender: str, receiver: str) -> Callable[[], bool] | None:
+        """What draws whether the next message from `sender` to `receiver` is lost; None where none ever is."""
+        here, there = self._names(sender), self._names(receiver)
+        drops = [
+            (drop, rng.stream(self._seed, "drop", place, sender, receiver))
+            for place, drop in enumerate(self._drops)
+            if drop.between is None or _are_between(here, there, *drop.between)
+        ]
+        if not drops:
+            return None
+
+        def loses() -> bool:
+            now = self._hub.agenda.now
+            lost = [drop for drop, stream in drops if drop.at <= now < drop.at + drop.duration and stream.random() < drop.probability]
+            if lost:
+                self._tell(sender, f"a message to {receiver} was lost")
+            return bool(lost)
+
+        return loses
+
+    def _names(self, actor: str) -> tuple[str, ...]:
+        """What a fault may call the place of `actor`."""
+        if self._network is None:
+            return (actor,)
+        host = self._network.host_of(actor, self._workers)
+        site = self._network.sites[self._network.site_of(host, self._workers)]
+        return actor, f"host/{host}", f"site/{site.name}"
+
+    def _tell(self, actor: str, what: str) -> None:
+        self._hub.record(Faulted(self._hub.agenda.now, actor, what))
+
+
+def _are_between(here: tuple[str, ...], there: tuple[str, ...], a: str, b: str) -> bool:
+    return (a in here and b in there) or (b in here and a in there)

@@ -1,0 +1,10 @@
+"""Training functions that come with the package, readers of data sets, and the loading of JOBs."""
+
+from polyrhythm.workloads.chars import CharsGpt, CharsGpt5m
+from polyrhythm.workloads.digits import DigitsCnn, DigitsMlp
+from polyrhythm.workloads.load import load
+from polyrhythm.workloads.registry import WORKLOADS, find
+from polyrhythm.workloads.worker import Worker
+from polyrhythm.workloads.workload import Metric, Workload
+
+__all__ = ["WORKLOADS", "CharsGpt", "CharsGpt5m", "DigitsCnn", "DigitsMlp", "Metric", "Worker", "Workload", "find", "load"]

@@ -1,0 +1,155 @@
+"""Handwritten digits, 8 x 8 pixels: a small convolutional network and a wide perceptron.
+
+The data are the 1,797 digits that scikit-learn carries (Alpaydin & Kaynak, 1998, the test part of "Optical Recognition of Handwritten
+Digits"), so nothing is downloaded.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cache
+from typing import ClassVar
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+from torch.utils.data import TensorDataset
+
+from polyrhythm.errors import WorkloadError
+from polyrhythm.workloads.worker import Worker
+from polyrhythm.workloads.workload import Metric, evaluation_interval, require_positive
+
+TEST_SAMPLES = 360
+
+
+@cache
+def digits() -> tuple[TensorDataset, TensorDataset]:
+    """1,437 digits to train on and 360 to test on: images (1, 8, 8) and classes 0-9; always the same stratified split.
+
+    Pixels are standardised by the mean and deviation of all training pixels: with plain [0, 1] the models learn more slowly and
+    bear less staleness.
+    The tensors are shared by all workers of one process: do not write into them.
+    """
+    try:
+        from sklearn.datasets import load_digits
+        from sklearn.model_selection import train_test_split
+    except ImportError as error:
+        raise WorkloadError(
+            'The digits come with scikit-learn, which is not installed: run pip install "polyrhythm[data]", '
+            "or choose a workload that needs nothing, such as chars-gpt."
+        ) from error
+    pixels, classes = load_digits(return_X_y=True)
+    parts = train_test_split(pixels, classes, test_size=TEST_SAMPLES, random_state=0, stratify=classes)
+    mean, deviation = parts[0].mean(), parts[0].std()
+    train_x, test_x = (torch.as_tensor((part - mean) / deviation, dtype=torch.float32).view(-1, 1, 8, 8) for part in parts[:2])
+    train_y, test_y = (torch.as_tensor(part, dtype=torch.int64) for part in parts[2:])
+    return TensorDataset(train_x, train_y), TensorDataset(test_x, test_y)
+
+
+def small_cnn() -> nn.Module:
+    """Two convolutions and two linear layers: 21,546 parameters."""
+    return nn.Sequential(
+        nn.Conv2d(1, 16, kernel_size=3, padding=1),
+        nn.ReLU(),
+        nn.Conv2d(16, 32, kernel_size=3, padding=1),
+        nn.ReLU(),
+        nn.MaxPool2d(2),
+        nn.Flatten(),
+        nn.Linear(32 * 4 * 4, 32),
+        nn.ReLU(),
+        nn.Linear(32, 10),
+    )
+
+
+def wide_mlp(width: int = 1024) -> nn.Module:
+    """Two hidden layers of `width`: 1,126,410 parameters at 1,024."""
+    return nn.Sequential(
+        nn.Flatten(),
+        nn.Linear(64, width),
+        nn.ReLU(),
+        nn.Linear(width, width),
+        nn.ReLU(),
+        nn.Linear(width, 10),
+    )
+
+
+def accuracy(model: nn.Module, dataset: TensorDataset, device: str) -> float:
+    """The share of `dataset` that `model` names correctly."""
+    x, y = (tensor.to(device) for tensor in dataset.tensors)
+    with torch.no_grad():
+        predicted: Tensor = model(x).argmax(dim=1)
+    return (predicted == y).float().mean().item()
+
+
+@dataclass(frozen=True, slots=True)
+class DigitsCnn:
+    """A convolutional network of 21,546 parameters; `batch_size` is each worker's own.
+
+    The learning rate is moderate on purpose: gradients that are four steps late still train it, at twice the rate they may not.
+    """
+
+    epochs: int = 20
+    batch_size: int = 16
+    learning_rate: float = 0.01
+    momentum: float = 0.9
+
+    name: ClassVar[str] = "digits-cnn"
+    description: ClassVar[str] = "a CNN of 21,546 parameters on 8x8 handwritten digits; seconds on one core"
+    metric: ClassVar[Metric] = Metric("accuracy", higher_is_better=True)
+
+    def __post_init__(self) -> None:
+        _check(self)
+
+    def __call__(self, worker: Worker) -> None:
+        """Train once, as one of the workers."""
+        train(worker, small_cnn(), self)
+
+
+@dataclass(frozen=True, slots=True)
+class DigitsMlp:
+    """A perceptron of 1,126,410 parameters: much to send for little to compute; `batch_size` is each worker's own."""
+
+    epochs: int = 10
+    batch_size: int = 16
+    learning_rate: float = 0.01
+    momentum: float = 0.9
+
+    name: ClassVar[str] = "digits-mlp"
+    description: ClassVar[str] = "an MLP of 1.13 M parameters on the same digits: much to send for little to compute"
+    metric: ClassVar[Metric] = Metric("accuracy", higher_is_better=True)
+
+    def __post_init__(self) -> None:
+        _check(self)
+
+    def __call__(self, worker: Worker) -> None:
+        """Train once, as one of the workers."""
+        train(worker, wide_mlp(), self)
+
+
+def _check(settings: DigitsCnn | DigitsMlp) -> None:
+    require_positive(settings.name, epochs=settings.epochs, batch_size=settings.batch_size, learning_rate=settings.learning_rate)
+    if not 0 <= settings.momentum < 1:
+        raise WorkloadError(f"{settings.name} was given momentum={settings.momentum}: it must be at least 0 and below 1.")
+
+
+def train(worker: Worker, model: nn.Module, settings: DigitsCnn | DigitsMlp) -> None:
+    """An ordinary loop of PyTorch; what it asks of `worker` is all that differs from a program of one process."""
+    training, test = digits()
+    model = model.to(worker.device)
+    optimizer: torch.optim.Optimizer = torch.optim.SGD(model.parameters(), lr=settings.learning_rate, momentum=settings.momentum)
+    model, optimizer = worker.attach(model, optimizer)
+    evaluate_every = evaluation_interval(settings.epochs)
+    loss = torch.tensor(0.0)
+
+    for epoch in range(settings.epochs):
+        for x, y in worker.batches(training, batch_size=settings.batch_size):
+            optimizer.zero_grad()
+            loss = F.cross_entropy(model(x.to(worker.device)), y.to(worker.device))
+            loss.backward()  # type: ignore[no-untyped-call]
+            optimizer.step()
+        if worker.rank == 0 and epoch % evaluate_every == 0:
+            worker.report(loss=loss.item(), accuracy=accuracy(model, test, worker.device))
+
+    worker.finish()
+    if worker.rank == 0:
+        worker.report(loss=loss.item(), accuracy=accuracy(model, test, worker.device))

@@ -1,0 +1,68 @@
+"""A compact GPT (Radford et al., 2019): pre-norm blocks, causal attention, learned positions."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+
+@dataclass(frozen=True, slots=True)
+class Shape:
+    """The size of a GPT: `width` is cut among `heads`."""
+
+    vocabulary: int
+    context: int
+    layers: int
+    width: int
+    heads: int
+
+
+class Block(nn.Module):
+    """Attention over what came before, then a feed-forward network of four times the width, each added to its input."""
+
+    def __init__(self, width: int, heads: int) -> None:
+        super().__init__()
+        self.heads = heads
+        self.norm_attention = nn.LayerNorm(width)
+        self.query_key_value = nn.Linear(width, 3 * width, bias=False)
+        self.join_heads = nn.Linear(width, width, bias=False)
+        self.norm_feed_forward = nn.LayerNorm(width)
+        self.widen = nn.Linear(width, 4 * width, bias=False)
+        self.narrow = nn.Linear(4 * width, width, bias=False)
+
+    def forward(self, x: Tensor) -> Tensor:
+        """(batch, time, width) to the same."""
+        y: Tensor = x + self.attend(self.norm_attention(x))
+        z: Tensor = y + self.narrow(F.gelu(self.widen(self.norm_feed_forward(y))))
+        return z
+
+    def attend(self, x: Tensor) -> Tensor:
+        """Causal attention of several heads, (batch, time, width) to the same."""
+        batch, time, width = x.shape
+        parts = self.query_key_value(x).view(batch, time, 3, self.heads, width // self.heads)
+        query, key, value = parts.permute(2, 0, 3, 1, 4)
+        attended = F.scaled_dot_product_attention(query, key, value, is_causal=True)
+        joined: Tensor = self.join_heads(attended.transpose(1, 2).reshape(batch, time, width))
+        return joined
+
+
+class Gpt(nn.Module):
+    """Scores of the next symbol at every place of (batch, time) symbols: (batch, time, vocabulary)."""
+
+    def __init__(self, shape: Shape) -> None:
+        super().__init__()
+        self.symbols = nn.Embedding(shape.vocabulary, shape.width)
+        self.positions = nn.Embedding(shape.context, shape.width)
+        self.blocks = nn.Sequential(*(Block(shape.width, shape.heads) for _ in range(shape.layers)))
+        self.norm = nn.LayerNorm(shape.width)
+        self.score = nn.Linear(shape.width, shape.vocabulary, bias=False)
+
+    def forward(self, symbols: Tensor) -> Tensor:
+        """Scores before the softmax."""
+        places = torch.arange(symbols.shape[1], device=symbols.device)
+        x = self.blocks(self.symbols(symbols) + self.positions(places))
+        scores: Tensor = self.score(self.norm(x))
+        return scores

@@ -1,0 +1,17 @@
+"""The bundled workloads by name."""
+
+from __future__ import annotations
+
+from polyrhythm.errors import unknown
+from polyrhythm.workloads.chars import CharsGpt, CharsGpt5m
+from polyrhythm.workloads.digits import DigitsCnn, DigitsMlp
+from polyrhythm.workloads.workload import Workload
+
+WORKLOADS: dict[str, type[Workload]] = {kind.name: kind for kind in (DigitsCnn, DigitsMlp, CharsGpt, CharsGpt5m)}
+
+
+def find(name: str) -> type[Workload]:
+    """The workload called `name`; raises UnknownNameError with the nearest name."""
+    if name not in WORKLOADS:
+        raise unknown("workload", name, WORKLOADS)
+    return WORKLOADS[name]

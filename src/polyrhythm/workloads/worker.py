@@ -1,0 +1,42 @@
+"""What a training function may ask of the worker it runs in."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any, Protocol
+
+from torch import Tensor, nn
+from torch.optim import Optimizer
+from torch.utils.data import Dataset
+
+
+class Worker(Protocol):
+    """One of `workers` copies of a training function, seen from inside it."""
+
+    @property
+    def rank(self) -> int:
+        """Which of them, from 0."""
+
+    @property
+    def workers(self) -> int:
+        """How many there are."""
+
+    @property
+    def device(self) -> str:
+        """The torch device to train on: "cpu", "cuda:0"."""
+
+    @property
+    def seed(self) -> int:
+        """The run's seed, the same in every worker."""
+
+    def attach(self, model: nn.Module, optimizer: Optimizer) -> tuple[nn.Module, Optimizer]:
+        """Put the strategy behind `optimizer.step()`."""
+
+    def batches(self, dataset: Dataset[Any], batch_size: int = 32) -> Iterable[tuple[Tensor, ...]]:
+        """This worker's batches of one epoch: shuffled together with the other workers', shared with none of them."""
+
+    def report(self, **metrics: float) -> None:
+        """Record metrics as they are now."""
+
+    def finish(self) -> None:
+        """Merge what is outstanding; afterwards the model holds the run's final weights."""

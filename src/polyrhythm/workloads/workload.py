@@ -1,0 +1,43 @@
+"""What every bundled workload has: a name, a line about it, a metric that counts, and a training function."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import ClassVar, Protocol
+
+from polyrhythm.errors import WorkloadError
+from polyrhythm.workloads.worker import Worker
+
+
+@dataclass(frozen=True, slots=True)
+class Metric:
+    """A number that a workload reports, and which way is better."""
+
+    name: str
+    higher_is_better: bool
+
+
+class Workload(Protocol):
+    """Frozen settings that are called as the training function."""
+
+    name: ClassVar[str]
+    description: ClassVar[str]
+    metric: ClassVar[Metric]
+
+    def __call__(self, worker: Worker) -> None:
+        """Train once, as one of the workers."""
+
+
+def require_positive(workload: str, **settings: float) -> None:
+    """Refuse settings that are zero, negative or not a number, before anything runs."""
+    for name, value in settings.items():
+        if not (value > 0 and math.isfinite(value)):
+            raise WorkloadError(
+                f"{workload} was given {name}={value}, with which nothing can be trained: {name} must be a number above zero."
+            )
+
+
+def evaluation_interval(rounds: int, evaluations: int = 8) -> int:
+    """Evaluate every so many of `rounds`, at most `evaluations` times in all: evaluating takes (virtual) time too."""
+    return max(1, math.ceil(rounds / evaluations))

@@ -1,0 +1,116 @@
+"""Conversations without a network: all of them in lock step, every question answered exactly."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from polyrhythm.kernel.message import DTYPES, Message, wire_bytes
+from polyrhythm.pieces.codec import Codec, Speaker, Told
+from polyrhythm.pieces.questions import Gather, Packet, Question, Reduce, Scatter
+from polyrhythm.pieces.terms import Place
+from polyrhythm.tensors import Layout, State
+
+Values = Callable[[int, int], Tensor]
+"""The value of a round and a rank."""
+
+LAYOUT = Layout(("a.weight", "a.bias", "b.weight", "scale"), ((6, 5), (6,), (4, 3, 2), ()))
+
+
+class Circle:
+    """P workers in conversation, round after round; every packet that they send is checked for the wire."""
+
+    def __init__(self, codec: Codec, layout: Layout, workers: int) -> None:
+        self.codec = codec
+        self.layout = layout
+        self.speakers = [Speaker(Place(rank, workers, 0), np.random.default_rng(rank)) for rank in range(workers)]
+        self.states: list[State] = [codec.initial(layout) for _ in self.speakers]
+        self.questions: list[type[Question]] = []
+
+    def round(self, values: Sequence[Tensor]) -> list[Told]:
+        """One conversation: what each worker was told."""
+        conversations = [
+            self.codec.converse(value, self.layout, state, speaker)
+            for value, state, speaker in zip(values, self.states, self.speakers, strict=True)
+        ]
+        answers: list[Any] = [None] * len(conversations)
+        while True:
+            questions, told = [], []
+            for conversation, answer in zip(conversations, answers, strict=True):
+                try:
+                    questions.append(conversation.send(answer))
+                except StopIteration as end:
+                    told.append(end.value)
+            if told:
+                assert not questions, "some workers still ask when others have ended"
+                self.states = [one.state for one in told]
+                return told
+            answers = self._answer(questions)
+
+    def owed(self) -> Tensor:
+        """What all workers owe together (numel,)."""
+        return total([self.codec.owed(state, self.layout) for state in self.states])
+
+    def _answer(self, questions: Sequence[Question]) -> list[Any]:
+        kind = type(questions[0])
+        assert {type(question) for question in questions} == {kind}, "all ask the same"
+        self.questions.append(kind)
+        workers = len(questions)
+        if kind is Reduce:
+            values = [question.value for question in questions if isinstance(question, Reduce)]
+            assert len({(value.shape, value.dtype) for value in values}) == 1
+            check_for_the_wire(tuple(values))
+            return [total(values)] * workers
+        if kind is Gather:
+            packets = [question.packet for question in questions if isinstance(question, Gather)]
+            for packet in packets:
+                check_for_the_wire(packet)
+            return [packets] * workers
+        sent = [list(question.packets) for question in questions if isinstance(question, Scatter)]
+        for row in sent:
+            assert len(row) == workers
+            for packet in row:
+                check_for_the_wire(packet)
+        return [[row[rank] for row in sent] for rank in range(workers)]
+
+
+def total(values: Sequence[Tensor]) -> Tensor:
+    """The sum in rank order."""
+    result = values[0]
+    for value in values[1:]:
+        result = result + value
+    return result
+
+
+def check_for_the_wire(packet: Packet) -> None:
+    """Fail unless every tensor can be sent as it is."""
+    for tensor in packet:
+        assert tensor.is_contiguous()
+        assert tensor.dtype in DTYPES
+        assert tensor.device.type == "cpu"
+        assert not tensor.requires_grad
+
+
+def payload(packet: Packet) -> int:
+    """The bytes of a packet on the wire, without the headers of the message and of its tensors."""
+    heads = Message("", tensors=tuple(tensor.new_empty(0).view((0,) * tensor.dim()) for tensor in packet))
+    return wire_bytes(Message("", tensors=packet)) - wire_bytes(heads)
+
+
+def draw() -> np.random.Generator:
+    """A stream for codecs that ask for one."""
+    return np.random.default_rng(0)
+
+
+def same_bits(left: Tensor, right: Tensor) -> bool:
+    """Whether two tensors agree in type, shape and every bit."""
+    return left.dtype == right.dtype and left.shape == right.shape and left.numpy().tobytes() == right.numpy().tobytes()
+
+
+def normal(seed: int, numel: int, dtype: torch.dtype = torch.float32) -> Tensor:
+    """Normal numbers (numel,)."""
+    return torch.randn(numel, generator=torch.Generator().manual_seed(seed), dtype=torch.float64).to(dtype)

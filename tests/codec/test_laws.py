@@ -1,0 +1,192 @@
+"""What every codec promises, over the list of members."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from torch import Tensor
+
+from polyrhythm.codec import MEMBERS, Cast, Identity, RandomK, Significant, TopK
+from polyrhythm.kernel.message import Message, wire_bytes
+from polyrhythm.pieces.codec import Codec
+from polyrhythm.pieces.terms import Manner
+from polyrhythm.processes.wire import encode
+from polyrhythm.tensors import Layout
+
+from .conversation import LAYOUT, Circle, check_for_the_wire, draw, normal, same_bits, total
+
+ONE_SHOT = [codec for codec in MEMBERS if codec.manners - {Manner.COLLECTIVE}]
+KEEPING = [codec for codec in MEMBERS if not codec.forgets]
+EVERYTHING = (TopK(1.0), RandomK(1.0), Significant(0))
+FLOATS = (torch.float32, torch.float64)
+
+shapes = st.lists(st.one_of(st.tuples(), st.tuples(st.integers(0, 9)), st.tuples(st.integers(0, 5), st.integers(0, 7))), max_size=4)
+layouts = shapes.map(lambda given: Layout(tuple(f"p{k}" for k in range(len(given))), tuple(given)))
+seeds = st.integers(0, 2**20)
+every_codec = pytest.mark.parametrize("codec", MEMBERS, ids=str)
+every_one_shot = pytest.mark.parametrize("codec", ONE_SHOT, ids=str)
+brief = settings(max_examples=12, deadline=None)
+
+
+def rounding(codec: Any, dtype: torch.dtype) -> float:
+    """The relative rounding of sums: Cast makes them in its own type, and declares it."""
+    kinds, left = [], [codec]
+    while left:
+        piece = left.pop()
+        kinds += [torch.finfo(piece.dtype).eps] if type(piece) is Cast else []
+        left += [getattr(piece, name) for name in ("inner", "rest") if name in type(piece).__dataclass_fields__]
+    return max(kinds, default=2e-6 if dtype == torch.float32 else 1e-12)
+
+
+def close(left: Tensor, right: Tensor, relative: float, scale: Tensor) -> bool:
+    """Whether two sums agree as far as `relative` of the magnitudes `scale` that went into them, and of the largest of them."""
+    return bool(((left.double() - right.double()).abs() <= relative * (scale.double() + scale.double().max())).all()) if len(left) else True
+
+
+@every_one_shot
+@pytest.mark.parametrize("dtype", FLOATS, ids=str)
+@brief
+@given(layout=layouts, seed=seeds)
+def test_a_packet_says_to_every_receiver_what_its_sender_said(codec: Codec, dtype: torch.dtype, layout: Layout, seed: int) -> None:
+    state, stream = codec.initial(layout), draw()
+    for step in range(4):
+        encoded = codec.encode(normal(seed + step, layout.numel, dtype), layout, state, stream)
+        state = encoded.state
+        assert encoded.said.shape == (layout.numel,)
+        assert len(encoded.packet) == codec.width
+        check_for_the_wire(encoded.packet)
+        decoded = codec.decode(encoded.packet, layout)
+        assert same_bits(decoded, encoded.said)
+        assert decoded.dtype == dtype or not layout.numel
+
+
+@every_one_shot
+@pytest.mark.parametrize("dtype", FLOATS, ids=str)
+@brief
+@given(layout=layouts, seed=seeds)
+def test_what_is_said_and_owed_is_what_was_asked_and_owed(codec: Codec, dtype: torch.dtype, layout: Layout, seed: int) -> None:
+    state, stream = codec.initial(layout), draw()
+    for step in range(5):
+        value, before = normal(seed + step, layout.numel, dtype), codec.owed(state, layout)
+        encoded = codec.encode(value, layout, state, stream)
+        after, state = codec.owed(encoded.state, layout), encoded.state
+        if codec.forgets:
+            assert not after.any() or "ErrorFeedback" in str(codec)
+        else:
+            scale = value.abs() + before.abs() + encoded.said.abs()
+            assert close(encoded.said + after, value + before, rounding(Identity(), dtype), scale)
+
+
+@pytest.mark.parametrize("codec", [codec for codec in KEEPING if codec in ONE_SHOT and "OneBit" not in str(codec)], ids=str)
+def test_sparse_words_lose_not_a_bit(codec: Codec) -> None:
+    if "Threshold" in str(codec) or "Cast" in str(codec):
+        # a quantum is a power of two, and these values are multiples of 1/8: nothing rounds
+        values = [(normal(step, LAYOUT.numel) * 8).round() / 8 for step in range(6)]
+    else:
+        values = [normal(step, LAYOUT.numel) for step in range(6)]
+    state, stream = codec.initial(LAYOUT), draw()
+    for value in values:
+        asked = value + codec.owed(state, LAYOUT)
+        encoded = codec.encode(value, LAYOUT, state, stream)
+        state = encoded.state
+        assert same_bits(encoded.said + codec.owed(state, LAYOUT), asked)
+
+
+@every_codec
+@pytest.mark.parametrize("dtype", FLOATS, ids=str)
+@brief
+@given(layout=layouts, seed=seeds, workers=st.integers(1, 5))
+def test_all_are_told_the_same_total_and_it_is_the_sum_of_what_all_said(
+    codec: Codec, dtype: torch.dtype, layout: Layout, seed: int, workers: int
+) -> None:
+    circle = Circle(codec, layout, workers)
+    for step in range(4):
+        told = circle.round([normal(seed + 100 * step + rank, layout.numel, dtype) for rank in range(workers)])
+        assert all(same_bits(one.total, told[0].total) for one in told)
+        assert told[0].total.shape == (layout.numel,)
+        assert all(one.total.dtype == one.said.dtype == dtype for one in told) or not layout.numel
+        scale = total([one.said.abs() for one in told])
+        assert close(told[0].total, total([one.said for one in told]), workers * rounding(codec, dtype), scale)
+
+
+@pytest.mark.parametrize("codec", KEEPING, ids=str)
+@pytest.mark.parametrize("workers", [1, 2, 3, 8, 40])
+@pytest.mark.parametrize("dtype", FLOATS, ids=str)
+def test_over_many_rounds_nothing_is_lost_in_conversation(codec: Codec, workers: int, dtype: torch.dtype) -> None:
+    circle, rounds = Circle(codec, LAYOUT, workers), 8
+    values = [[normal(100 * step + rank, LAYOUT.numel, dtype) for rank in range(workers)] for step in range(rounds)]
+    told = total([circle.round(row)[0].total for row in values])
+    produced, scale = total([total(row) for row in values]), total([total([value.abs() for value in row]) for row in values])
+    assert close(told + circle.owed(), produced, rounds * rounding(codec, dtype), scale)
+
+
+@pytest.mark.parametrize("codec", KEEPING, ids=str)
+def test_each_worker_keeps_its_own_account_in_conversation(codec: Codec) -> None:
+    circle = Circle(codec, LAYOUT, 3)
+    for step in range(4):
+        values = [normal(10 * step + rank, LAYOUT.numel) for rank in range(3)]
+        before = [codec.owed(state, LAYOUT) for state in circle.states]
+        told = circle.round(values)
+        for value, owed, one in zip(values, before, told, strict=True):
+            after = codec.owed(one.state, LAYOUT)
+            assert close(one.said + after, value + owed, 1e-5, value.abs() + owed.abs() + one.said.abs())
+
+
+@pytest.mark.parametrize("codec", EVERYTHING, ids=str)
+@brief
+@given(layout=layouts, seed=seeds, workers=st.integers(1, 4))
+def test_a_codec_that_says_everything_is_identity(codec: Codec, layout: Layout, seed: int, workers: int) -> None:
+    values = [normal(seed + rank, layout.numel) for rank in range(workers)]
+    for value in values:
+        value[::3] = -0.0
+    mine = Circle(codec, layout, workers).round(values)
+    plain = Circle(Identity(), layout, workers).round(values)
+    assert same_bits(mine[0].total, plain[0].total)
+    assert all(same_bits(one.said, other.said) for one, other in zip(mine, plain, strict=True))
+
+
+@every_one_shot
+def test_declared_bytes_are_serialized_bytes(codec: Codec) -> None:
+    packet = codec.encode(normal(3, LAYOUT.numel), LAYOUT, codec.initial(LAYOUT), draw()).packet
+    message = Message("topic", (1.0,), tensors=packet)
+    assert wire_bytes(message) == sum(len(part) for part in encode(message))
+
+
+@every_codec
+def test_empty_layouts_are_said_too(codec: Codec) -> None:
+    for layout in (Layout((), ()), Layout(("p",), ((0,),)), Layout(("p", "q"), ((0, 4), (3, 0)))):
+        circle = Circle(codec, layout, 3)
+        for _ in range(3):
+            told = circle.round([torch.zeros(0)] * 3)
+            assert told[0].total.shape == told[0].said.shape == circle.owed().shape == (0,)
+        if codec in ONE_SHOT:
+            encoded = codec.encode(torch.zeros(0), layout, codec.initial(layout), draw())
+            assert codec.decode(encoded.packet, layout).shape == (0,)
+
+
+@every_codec
+def test_state_goes_in_and_comes_out_and_is_never_changed(codec: Codec) -> None:
+    circle = Circle(codec, LAYOUT, 2)
+    for step in range(3):
+        values = [normal(step + rank, LAYOUT.numel) for rank in range(2)]
+        kept = [{name: tensor.clone() for name, tensor in state.items()} for state in circle.states]
+        given = [value.clone() for value in values]
+        states = circle.states
+        circle.round(values)
+        assert all(torch.equal(value, other) for value, other in zip(values, given, strict=True))
+        for state, before in zip(states, kept, strict=True):
+            assert state.keys() == before.keys()
+            assert all(torch.equal(state[name], before[name]) for name in before)
+
+
+@every_codec
+def test_a_value_that_is_not_a_number_is_not_hidden(codec: Codec) -> None:
+    if "Threshold" in str(codec) or "RandomK" in str(codec):
+        return  # a quantum has no word for it, and chance may not pick it
+    value = normal(0, LAYOUT.numel)
+    value[0] = torch.nan
+    assert Circle(codec, LAYOUT, 2).round([value, value])[0].total.isnan().any()

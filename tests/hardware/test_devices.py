@@ -1,0 +1,125 @@
+"""Devices, profiles and fleets: how long a step takes."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from polyrhythm.errors import CompositionError, UnknownNameError
+from polyrhythm.hardware.devices import DEVICES, Device, Profile, load
+from polyrhythm.hardware.fleet import Fleet, Jitter, Mixed, Pace, RandomStragglers, Straggler, Uniform, fleet
+
+DEVICE = Device("d", 1000.0, 0.5)
+
+
+def times(given: Fleet, rank: int, steps: int, seed: int = 0) -> list[float]:
+    """The first `steps` steps of a worker, of 1,000 operations each."""
+    streams = given.streams(rank, seed)
+    return [given.seconds(rank, 1000.0, step, streams) for step in range(steps)]
+
+
+def test_a_device_charges_its_overhead_and_the_operations_over_its_speed() -> None:
+    assert DEVICE.seconds(2000.0, 0) == 2.5
+    assert times(Fleet((DEVICE,), (Uniform(),)), 0, 2) == [1.5, 1.5]
+
+
+def test_the_presets_are_ordered_as_the_machines_are() -> None:
+    order = ["raspberry-pi-4", "cpu-core", "laptop", "t4", "v100", "a100", "h100"]
+    speeds = [DEVICES[name].flops for name in order]
+    assert speeds == sorted(speeds)
+
+
+def test_a_profile_charges_what_was_measured_in_rotation() -> None:
+    given = Fleet((Profile("p", (1.0, 3.0)),))
+    assert times(given, 0, 5) == [1.0, 3.0, 1.0, 3.0, 1.0]
+
+
+def test_machines_and_speeds_are_dealt_in_rotation() -> None:
+    given = Fleet((DEVICE, Device("e", 500.0)), (Mixed((1.0, 1.0, 0.5)),))
+    assert [times(given, rank, 1)[0] for rank in range(6)] == [1.5, 2.0, 3.0, 2.0, 1.5, 4.0]
+
+
+def test_paces_multiply() -> None:
+    given = Fleet((DEVICE,), (Straggler(1, 3.0), RandomStragglers(1.0, 2.0)))
+    assert [times(given, rank, 1)[0] for rank in (0, 1)] == [3.0, 9.0]
+
+
+def test_the_same_seed_gives_the_same_times_and_workers_differ() -> None:
+    given = Fleet((DEVICE,), (Jitter(0.3), RandomStragglers(0.1, 5.0)))
+    assert times(given, 0, 50, seed=4) == times(given, 0, 50, seed=4)
+    assert times(given, 0, 50, seed=4) != times(given, 0, 50, seed=5)
+    assert times(given, 0, 50) != times(given, 1, 50)
+
+
+def test_adding_a_pace_moves_no_draw_of_another() -> None:
+    alone = times(Fleet((DEVICE,), (Jitter(0.3),)), 0, 20)
+    paces: tuple[Pace, ...] = (Jitter(0.3), RandomStragglers(0.5, 1.0))
+    assert times(Fleet((DEVICE,), paces), 0, 20) == alone
+
+
+def test_jitter_keeps_the_mean_and_random_stragglers_strike_as_often_as_said() -> None:
+    jittered = np.array(times(Fleet((DEVICE,), (Jitter(0.5),)), 0, 20_000)) / 1.5
+    assert jittered.mean() == pytest.approx(1.0, rel=0.02)
+    assert np.log(jittered).std() == pytest.approx(0.5, rel=0.02)
+    struck = np.array(times(Fleet((DEVICE,), (RandomStragglers(0.2, 4.0),)), 0, 20_000)) > 2
+    assert struck.mean() == pytest.approx(0.2, rel=0.05)
+
+
+def test_a_timer_counts_operations_or_charges_measured_steps_but_never_both() -> None:
+    counted = Fleet((DEVICE,), (Straggler(1, 2.0),), server=Device("s", 100.0)).timer("worker/1", 0)
+    assert (counted.seconds(1000.0), counted.step_seconds(32)) == (3.0, 0.0)
+    measured = Fleet((Profile("p", (1.0, 3.0)),), (Straggler(1, 2.0),), server=Device("s", 100.0))
+    timer = measured.timer("worker/1", 0)
+    assert (timer.seconds(1000.0), timer.step_seconds(32), timer.step_seconds(32)) == (0.0, 2.0, 6.0)
+    server = measured.timer("server/1", 0)
+    assert (server.seconds(1000.0), server.step_seconds(32)) == (10.0, 0.0)
+
+
+def test_what_the_user_gives_becomes_a_fleet(tmp_path: Path) -> None:
+    assert fleet("t4") == Fleet((DEVICES["t4"],))
+    assert fleet(DEVICE) == Fleet((DEVICE,))
+    assert fleet(Fleet((DEVICE,))) == Fleet((DEVICE,))
+    path = tmp_path / "mine.json"
+    path.write_text('{"name": "mine", "flops": "10 GFLOPS", "overhead": "2 ms"}')
+    assert fleet(path).machines == (Device("mine", 10e9, 2e-3),)
+    path.write_text('{"name": "mine", "seconds_per_step": [0.1, 0.2]}')
+    assert load(str(path)) == Profile("mine", (0.1, 0.2))
+    path.write_text('{"name": "mine", "seconds_per_step": 0.1}')
+    assert load(path) == Profile("mine", (0.1,))
+
+
+@pytest.mark.parametrize(
+    ("text", "says"),
+    [
+        ('{"name": "x"}', "must give flops or seconds_per_step"),
+        ('{"name": "x", "flops": 1, "seconds_per_step": 1}', "and not both"),
+        ('{"name": "x", "flop": 1}', "unknown field `flop`"),
+        ('{"name": "x", "flops": 0}', "above zero"),
+        ('{"name": "x", "seconds_per_step": []}', "needs the seconds"),
+        ('{"name": "x", "flops": "quick"}', "not a speed"),
+    ],
+)
+def test_a_wrong_device_file_is_refused_with_a_sentence(text: str, says: str, tmp_path: Path) -> None:
+    path = tmp_path / "device.json"
+    path.write_text(text)
+    with pytest.raises(CompositionError, match=says):
+        load(path)
+
+
+def test_what_cannot_be_is_refused_when_it_is_made(tmp_path: Path) -> None:
+    with pytest.raises(UnknownNameError, match="Did you mean 'h100'"):
+        load("h10")
+    with pytest.raises(CompositionError, match="cannot be read"):
+        load(tmp_path / "missing.json")
+    with pytest.raises(CompositionError, match="no machine"):
+        Fleet(())
+    with pytest.raises(CompositionError, match="speeds"):
+        Mixed((1.0, 0.0))
+    with pytest.raises(CompositionError, match="sigma"):
+        Jitter(-1.0)
+    with pytest.raises(CompositionError, match="factor"):
+        Straggler(0, 0.0)
+    with pytest.raises(CompositionError, match="probability"):
+        RandomStragglers(1.5, 2.0)

@@ -1,0 +1,156 @@
+"""Networks as values: presets, files, who lives where."""
+
+from __future__ import annotations
+
+import math
+from pathlib import Path
+
+import msgspec
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from polyrhythm.errors import CompositionError, UnknownNameError
+from polyrhythm.hardware.description import Description
+from polyrhythm.hardware.network import Access, Network, Site, load, to_json
+from polyrhythm.hardware.placement import Blocks, Local, OwnHosts, RoundRobin, WithWorkers
+from polyrhythm.hardware.presets import PRESETS
+from polyrhythm.hardware.wan import REGIONS, ROUND_TRIPS
+
+MBIT = 1e6 / 8
+
+
+@pytest.mark.parametrize("name", PRESETS)
+def test_every_preset_loads_and_survives_being_written_to_a_file(name: str, tmp_path: Path) -> None:
+    network = load(name)
+    assert network.name == name
+    path = tmp_path / "network.json"
+    path.write_text(to_json(network))
+    assert load(path) == network
+    assert load(str(path)) == network
+
+
+def test_presets_are_what_they_are_said_to_be() -> None:
+    assert load("slow").slowest() == (0.02, 50 * MBIT)
+    assert load("lan").slowest() == pytest.approx((50e-6, 10_000 * MBIT))
+    assert load("home").access(3, 8) == Access(20 * MBIT, 100 * MBIT)
+    assert load("home").delay(0, 1, 8) == 0.015
+    assert [site.name for site in load("wan-3").sites] == ["Virginia", "Ireland", "Tokyo"]
+    assert load("wan-3").delay(0, 1, 3) == 0.0405
+
+
+def test_the_reconstructed_wide_area_network_has_the_shape_that_gaia_reports() -> None:
+    network = load("wan-11")
+    assert [site.name for site in network.sites] == list(REGIONS)
+    rates = {(a, b): network.capacity[a][b] for a in range(11) for b in range(11) if a != b}
+    lan = network.sites[0].egress
+    assert lan / (sum(rates.values()) / len(rates)) == pytest.approx(15, rel=0.1)
+    assert lan / min(rates.values()) == pytest.approx(60)
+    assert max(rates.values()) / min(rates.values()) == pytest.approx(12)
+    slowest, fastest = min(rates, key=rates.__getitem__), max(rates, key=rates.__getitem__)
+    assert {REGIONS[place] for place in slowest} == {"Singapore", "Sao Paulo"}
+    assert {REGIONS[place] for place in fastest} == {"California", "Oregon"}
+    assert all(network.latency[a][b] == network.latency[b][a] for a, b in rates)
+    assert [len(row) for row in ROUND_TRIPS] == list(range(11))
+
+
+@given(workers=st.integers(1, 200), sites=st.integers(1, 12))
+def test_both_ways_of_dealing_are_balanced_and_blocks_keep_neighbours_together(workers: int, sites: int) -> None:
+    for deal in (Blocks(), RoundRobin()):
+        dealt = [deal.site_of(worker, workers, sites) for worker in range(workers)]
+        counts = [dealt.count(site) for site in range(sites)]
+        assert sum(counts) == workers
+        assert max(counts) - min(counts) <= 1
+    blocks = [Blocks().site_of(worker, workers, sites) for worker in range(workers)]
+    assert blocks == sorted(blocks)
+
+
+def test_servers_have_hosts_of_their_own_at_the_site_of_a_worker() -> None:
+    network = load("wan-3")
+    assert network.placement == OwnHosts()
+    assert network.host_of("worker/5", 6) == 5
+    assert [network.host_of(f"server/{shard}", 6) for shard in range(8)] == list(range(6, 14))
+    assert [network.site_of(host, 6) for host in range(14)] == [0, 0, 1, 1, 2, 2] * 2 + [0, 0]
+
+
+def test_servers_can_live_with_workers_and_then_speak_locally() -> None:
+    written = '{"name": "x", "sites": [{"name": "a", "egress": 1e6}], "placement": {"type": "WithWorkers"}, "local": {"latency": 0.001}}'
+    network = _load(written)
+    assert network.placement == WithWorkers()
+    assert [network.host_of(f"server/{shard}", 3) for shard in range(4)] == [0, 1, 2, 0]
+    assert network.delay(1, 1, 3) == 0.001
+    assert network.local.bandwidth == Local().bandwidth
+
+
+def test_only_workers_and_servers_have_hosts() -> None:
+    for name in ("monitor", "worker/", "hub/1", "worker/x"):
+        with pytest.raises(CompositionError, match="has no host"):
+            load("lan").host_of(name, 4)
+
+
+def _load(text: str) -> Network:
+    return Network.described(msgspec.json.decode(text, type=Description))
+
+
+def test_a_file_may_give_text_or_numbers_and_one_way_stands_for_both() -> None:
+    network = _load(
+        """{"name": "two-labs",
+            "sites": [{"name": "lab", "egress": "1 Gbit/s", "latency": "50 us", "uplink": "100 Mbit/s"},
+                      {"name": "attic", "egress": "20 Mbit/s", "ingress": 12500000, "latency": 0.002}],
+            "links": [{"from": "lab", "to": "attic", "latency": "15 ms", "bandwidth": "80 Mbit/s"}],
+            "hosts": [{"host": 0, "egress": "10 Mbit/s"}],
+            "deal": {"type": "RoundRobin"}}"""
+    )
+    assert network.sites[0] == Site("lab", 1000 * MBIT, 1000 * MBIT, pytest.approx(50e-6), 100 * MBIT, math.inf)
+    assert network.sites[1] == Site("attic", 20 * MBIT, 100 * MBIT, 0.002)
+    assert network.latency == ((0.0, 0.015), (0.015, 0.0))
+    assert network.capacity[0][1] == network.capacity[1][0] == 80 * MBIT
+    assert network.deal == RoundRobin()
+    assert network.access(0, 4) == Access(10 * MBIT, 10 * MBIT)
+    assert network.access(2, 4) == Access(1000 * MBIT, 1000 * MBIT)
+    assert network.slowest() == (0.015, 10 * MBIT)
+
+
+def test_the_way_back_may_differ() -> None:
+    network = _load(
+        """{"name": "n", "sites": [{"name": "a", "egress": 1}, {"name": "b", "egress": 1}],
+            "links": [{"from": "a", "to": "b", "latency": 1}, {"from": "b", "to": "a", "latency": 2, "bandwidth": 3}]}"""
+    )
+    assert network.latency == ((0.0, 1.0), (2.0, 0.0))
+    assert network.capacity == ((math.inf, math.inf), (3.0, math.inf))
+
+
+@pytest.mark.parametrize(
+    ("text", "says"),
+    [
+        ('{"name": "n", "sites": [{"name": "a", "egress": 1, "speed": 2}]}', "unknown field `speed`"),
+        ('{"name": "n", "sites": [{"name": "a"}]}', "missing required field `egress`"),
+        ('{"name": "n", "sites": [{"name": "a", "egress": "fast"}]}', "'fast' is not a bandwidth"),
+        ('{"name": "n", "sites": [{"name": "a", "egress": 0}]}', "not a finite number above zero"),
+        ('{"name": "n", "sites": [{"name": "a", "egress": 1, "uplink": 0}]}', "not above zero"),
+        ('{"name": "n", "sites": [{"name": "a", "egress": 1, "latency": -1}]}', "zero or more"),
+        ('{"name": "n", "sites": []}', "has no site"),
+        ('{"name": "n", "sites": [{"name": "a", "egress": 1}, {"name": "a", "egress": 1}]}', "two sites of one name"),
+        ('{"name": "n", "sites": [{"name": "a", "egress": 1}, {"name": "b", "egress": 1}]}', "no way from site 'a' to 'b'"),
+        ("not JSON", "cannot be used"),
+    ],
+)
+def test_a_wrong_file_is_refused_with_a_sentence(text: str, says: str, tmp_path: Path) -> None:
+    path = tmp_path / "network.json"
+    path.write_text(text)
+    with pytest.raises(CompositionError, match=says):
+        load(path)
+
+
+def test_unknown_names_are_refused_with_the_nearest(tmp_path: Path) -> None:
+    with pytest.raises(UnknownNameError, match="Did you mean 'wan-11'"):
+        load("wan-12")
+    with pytest.raises(CompositionError, match="cannot be read"):
+        load(tmp_path / "missing.json")
+    with pytest.raises(UnknownNameError, match="No site is called 'c'"):
+        Network.joined("n", [Site("a", 1.0, 1.0)], {("a", "c"): 1.0}, {})
+
+
+def test_matrices_must_fit_the_sites() -> None:
+    with pytest.raises(CompositionError, match="matrices of 1 rows"):
+        Network("n", (Site("a", 1.0, 1.0),), (), ())

@@ -1,0 +1,74 @@
+"""Max-min sharing said as plainly as possible, in exact fractions: what the engine is held to."""
+
+from __future__ import annotations
+
+import math
+from fractions import Fraction
+from typing import NamedTuple
+
+from polyrhythm.hardware.network import Network
+
+
+class Begin(NamedTuple):
+    """A message that begins to be sent."""
+
+    time: float
+    sender: str
+    receiver: str
+    nbytes: int
+
+
+def links_of(network: Network, workers: int, sender: str, receiver: str) -> dict[str, float]:
+    """The links from `sender` to `receiver` by name, with their capacities."""
+    here, there = network.host_of(sender, workers), network.host_of(receiver, workers)
+    if here == there:
+        return {}
+    links = {f"egress {here}": network.access(here, workers).egress, f"ingress {there}": network.access(there, workers).ingress}
+    a, b = network.site_of(here, workers), network.site_of(there, workers)
+    if a != b:
+        links |= {f"up {a}": network.sites[a].uplink, f"down {b}": network.sites[b].downlink, f"pair {a} {b}": network.capacity[a][b]}
+    return {name: capacity for name, capacity in links.items() if capacity < math.inf}
+
+
+def fair_rates(paths: dict[tuple[str, str], dict[str, float]]) -> dict[tuple[str, str], Fraction]:
+    """Raise all rates together; whoever meets a full link stops."""
+    rates = {flow: Fraction(0) for flow in paths}
+    left = {name: Fraction(capacity) for path in paths.values() for name, capacity in path.items()}
+    growing = list(paths)
+    while growing:
+        users = {name: sum(name in paths[flow] for flow in growing) for name in left}
+        pace = min(left[name] / users[name] for name in left if users[name])
+        for flow in growing:
+            rates[flow] += pace
+        for name in left:
+            left[name] -= pace * users[name]
+        growing = [flow for flow in growing if all(left[name] > 0 for name in paths[flow])]
+    return rates
+
+
+def deliveries(network: Network, workers: int, begins: list[Begin]) -> list[Fraction]:
+    """When each of `begins` is delivered, event by event."""
+    arrived = [Fraction(0)] * len(begins)
+    queues: dict[tuple[str, str], list[int]] = {}
+    remaining = [Fraction(begin.nbytes) for begin in begins]
+    coming = sorted(range(len(begins)), key=lambda index: begins[index].time)
+    now = Fraction(0)
+    while coming or any(queues.values()):
+        paths = {pair: links_of(network, workers, *pair) for pair, queue in queues.items() if queue}
+        rates = fair_rates({pair: path for pair, path in paths.items() if path})
+        rates |= {pair: Fraction(network.local.bandwidth) for pair, path in paths.items() if not path}
+        due = [now + remaining[queues[pair][0]] / rate for pair, rate in rates.items()]
+        due += [Fraction(begins[coming[0]].time)] if coming else []
+        then = min(due)
+        for pair, rate in rates.items():
+            first = queues[pair][0]
+            remaining[first] -= rate * (then - now)
+            if remaining[first] == 0:
+                queues[pair].pop(0)
+                delay = network.delay(network.host_of(pair[0], workers), network.host_of(pair[1], workers), workers)
+                arrived[first] = then + Fraction(delay)
+        now = then
+        while coming and Fraction(begins[coming[0]].time) == now:
+            index = coming.pop(0)
+            queues.setdefault((begins[index].sender, begins[index].receiver), []).append(index)
+    return arrived

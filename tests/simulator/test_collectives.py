@@ -1,0 +1,68 @@
+"""Reductions in closed form: one sum, one time, one account of bytes."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from torch import Tensor
+
+from polyrhythm.errors import CompositionError, DeadlockError
+from polyrhythm.kernel.job import Stage
+from polyrhythm.kernel.port import rank_of
+from polyrhythm.simulator.collectives import ClosedForm
+from polyrhythm.simulator.simulator import Simulator
+
+from .scenes import PLAIN, Program, job, play
+
+
+class Straight:
+    """A schedule of one message per worker, all at once."""
+
+    def seconds(self, nbytes: int, workers: int, latency: float, bandwidth: float) -> float:
+        return latency + workers * nbytes / bandwidth
+
+    def traffic(self, value: Tensor, workers: int, topic: str) -> tuple[int, int]:
+        return 101, workers
+
+
+def reduces(answers: list[tuple[float, Tensor | None]], workers: int, topic: str = "sum", times: int = 1) -> Program:
+    def program(stage: Stage) -> None:
+        port = stage.port
+
+        async def reduce() -> None:
+            rank = rank_of(port.name)
+            await port.sleep(rank)
+            for _ in range(times):
+                answer = await port.reduce(torch.full((250,), 10.0**rank), topic, workers, Straight())
+                answers.append((port.now(), answer))
+
+        stage.perform(reduce())
+
+    return program
+
+
+def test_all_get_the_sum_when_the_last_has_come_and_the_schedule_has_passed() -> None:
+    answers: list[tuple[float, Tensor | None]] = []
+    ending, _ = play(job(*[reduces(answers, 3)] * 3), Simulator(network=PLAIN, collectives=ClosedForm()))
+    assert [time for time, _ in answers] == [2.0 + 0.5 + 3 * 1.0] * 3
+    assert all(total is not None and torch.equal(total, torch.full((250,), 111.0)) for _, total in answers)
+    assert len({id(total) for _, total in answers}) == 3, "each may write to its own"
+    assert (ending.bytes_sent, ending.messages_sent) == (101, 3)
+
+
+def test_messages_are_the_rule() -> None:
+    answers: list[tuple[float, Tensor | None]] = []
+    play(job(*[reduces(answers, 3)] * 3), Simulator(network=PLAIN))
+    assert [total for _, total in answers] == [None] * 3
+
+
+def test_a_reduction_to_which_not_all_come_is_a_deadlock() -> None:
+    answers: list[tuple[float, Tensor | None]] = []
+    programs = [reduces(answers, 3), reduces(answers, 3), reduces(answers, 3, "other")]
+    with pytest.raises(DeadlockError, match="worker/0 waits for the reduction 'sum', to which 2 of 3 workers have come"):
+        play(job(*programs), Simulator(network=PLAIN, collectives=ClosedForm()))
+
+
+def test_a_worker_outside_of_the_reduction_is_refused() -> None:
+    with pytest.raises(CompositionError, match="worker/1 asked for the reduction 'sum' of the first 1 workers"):
+        play(job(*[reduces([], 1)] * 2), Simulator(network=PLAIN, collectives=ClosedForm()))

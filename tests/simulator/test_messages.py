@@ -1,0 +1,157 @@
+"""Messages in virtual time: when they arrive, in which order, and what a wait is."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+
+from polyrhythm.errors import CompositionError
+from polyrhythm.kernel.job import Stage
+from polyrhythm.kernel.message import Delivery, Message, wire_bytes
+from polyrhythm.simulator.simulator import Simulator
+
+from .scenes import INSTANT, PLAIN, job, note, play, silent
+
+
+def test_a_ping_pong_takes_exactly_latency_and_bytes_over_bandwidth() -> None:
+    ball = Message("x", tensors=(torch.zeros(500),))
+
+    def ping(stage: Stage) -> None:
+        async def rally() -> None:
+            for _ in range(3):
+                await stage.port.send("worker/1", ball)
+                await stage.port.receive("x")
+
+        stage.perform(rally())
+
+    def pong(stage: Stage) -> None:
+        async def rally() -> None:
+            for _ in range(3):
+                delivery = await stage.port.receive("x", sender="worker/0")
+                assert delivery is not None
+                await stage.port.send(delivery.sender, delivery.message)
+
+        stage.perform(rally())
+
+    ending, _ = play(job(ping, pong), Simulator(network=PLAIN))
+    assert ending.seconds == pytest.approx(6 * (0.5 + wire_bytes(ball) / 1000), rel=1e-12)
+    assert ending.bytes_sent == 6 * wire_bytes(ball)
+    assert ending.messages_sent == 6
+
+
+@pytest.mark.parametrize("shuffle", [None, 1, 2, 3])
+@pytest.mark.parametrize("network", [INSTANT, PLAIN], ids=["instant", "plain"])
+def test_messages_between_two_actors_arrive_in_the_order_sent(network: object, shuffle: int | None) -> None:
+    heard: list[float] = []
+
+    def speak(stage: Stage) -> None:
+        async def all_at_once() -> None:
+            for number in range(20):
+                size = 100 if number % 3 else 1
+                await stage.port.send("worker/1", Message("x", (number,), "-" * size))
+
+        stage.perform(all_at_once())
+
+    def hear(stage: Stage) -> None:
+        async def each() -> None:
+            for _ in range(20):
+                delivery = await stage.port.receive("x")
+                assert delivery is not None
+                heard.append(delivery.message.numbers[0])
+
+        stage.perform(each())
+
+    play(job(speak, hear), Simulator(network=network, shuffle_ties=shuffle))
+    assert heard == list(range(20))
+
+
+def test_tensors_are_handed_over_by_reference() -> None:
+    value = torch.ones(3)
+    got: list[Delivery | None] = []
+
+    def speak(stage: Stage) -> None:
+        async def once() -> None:
+            await stage.port.send("worker/1", Message("x", tensors=(value,)))
+
+        stage.perform(once())
+
+    def hear(stage: Stage) -> None:
+        async def once() -> None:
+            got.append(await stage.port.receive("x"))
+
+        stage.perform(once())
+
+    play(job(speak, hear), Simulator(network=PLAIN))
+    assert got[0] is not None
+    assert got[0].message.tensors[0] is value
+
+
+def test_a_wait_with_a_timeout_ends_at_that_time_and_one_of_zero_only_looks() -> None:
+    seen: list[tuple[float, bool]] = []
+
+    def late(stage: Stage) -> None:
+        async def send() -> None:
+            await stage.port.sleep(5.0)
+            await stage.port.send("worker/1", note(1))
+
+        stage.perform(send())
+
+    def impatient(stage: Stage) -> None:
+        port = stage.port
+
+        async def wait() -> None:
+            for timeout in (0, 2.0, 60.0, 0):
+                delivery = await port.receive("x", timeout=timeout)
+                seen.append((port.now(), delivery is not None))
+
+        stage.perform(wait())
+
+    ending, _ = play(job(late, impatient), Simulator(network=PLAIN))
+    arrival = 5.5 + wire_bytes(note(1)) / 1000
+    assert seen == [(0.0, False), (2.0, False), (pytest.approx(arrival), True), (pytest.approx(arrival), False)]
+    assert ending.seconds == pytest.approx(arrival), "the timer of a wait that is over moves no time"
+
+
+def test_many_generous_timeouts_leave_nothing_behind() -> None:
+    def echo(stage: Stage) -> None:
+        async def once() -> None:
+            await stage.port.send(stage.port.name, note())
+            assert await stage.port.receive("x", timeout=1e6) is not None
+
+        for _ in range(5000):
+            stage.perform(once())
+
+    ending, _ = play(job(echo), Simulator(network=INSTANT))
+    assert ending.seconds == 0.0
+
+
+def test_a_flush_waits_until_the_last_byte_has_left_and_not_until_it_has_arrived() -> None:
+    left: list[float] = []
+    parcel = Message("x", text="-" * 1000)
+
+    def speak(stage: Stage) -> None:
+        async def twice() -> None:
+            await stage.port.flush()
+            left.append(stage.port.now())
+            for _ in range(2):
+                await stage.port.send("worker/1", parcel)
+                await stage.port.flush()
+                left.append(stage.port.now())
+
+        stage.perform(twice())
+
+    play(job(speak, silent), Simulator(network=PLAIN))
+    assert left == pytest.approx([0, wire_bytes(parcel) / 1000, 2 * wire_bytes(parcel) / 1000])
+
+
+def test_a_message_to_nobody_is_refused_by_name() -> None:
+    def speak(stage: Stage) -> None:
+        async def lost() -> None:
+            await stage.port.send("worker/7", note())
+
+        stage.perform(lost())
+
+    with pytest.raises(
+        CompositionError, match="worker/0 sent a message to 'worker/7', which does not exist: the run has worker/0, worker/1"
+    ):
+        play(job(speak, silent), Simulator(network=PLAIN))

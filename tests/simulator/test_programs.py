@@ -1,0 +1,292 @@
+"""Blocking programs as virtual workers: what they return and raise, and what of the thread is their own."""
+
+from __future__ import annotations
+
+import gc
+import random
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+from polyrhythm import rng
+from polyrhythm.errors import CompositionError, WorkerFailed, WorkloadError
+from polyrhythm.kernel.job import Stage
+from polyrhythm.kernel.message import Message
+from polyrhythm.kernel.port import Port, rank_of
+from polyrhythm.simulator.simulator import Simulator
+
+from .scenes import INSTANT, PLAIN, job, note, play, silent
+
+
+def pause(stage: Stage, seconds: float = 1.0) -> None:
+    async def sleep() -> None:
+        await stage.port.sleep(seconds)
+
+    stage.perform(sleep())
+
+
+def test_results_are_what_the_programs_returned_and_seconds_the_end_of_the_last() -> None:
+    def patient(stage: Stage) -> Message:
+        pause(stage, 3.0)
+        return note(3)
+
+    ending, _ = play(job(lambda stage: note(1), patient, silent), Simulator(network=INSTANT))
+    assert ending.results == {"worker/0": note(1), "worker/1": note(3), "worker/2": None}
+    assert ending.seconds == 3.0
+
+
+def test_perform_gives_back_what_the_coroutine_returned_and_raises_what_it_raised() -> None:
+    async def answer() -> int:
+        return 42
+
+    async def trouble() -> int:
+        raise KeyError("no such thing")
+
+    def program(stage: Stage) -> Message:
+        with pytest.raises(KeyError, match="no such thing"):
+            stage.perform(trouble())
+        return note(stage.perform(answer()))
+
+    ending, _ = play(job(program), Simulator(network=INSTANT))
+    assert ending.results["worker/0"] == note(42)
+
+
+def draw(stage: Stage) -> Message:
+    """Seeds itself and draws from all three global generators, an odd number of normal deviates at a time."""
+    rng.seed_everything(5, stage.port.name)
+    drawn: list[float] = []
+    for _ in range(6):
+        drawn += [torch.rand(()).item(), float(np.random.rand()), random.random(), float(np.random.randn()), random.gauss(0, 1)]
+        pause(stage)
+        drawn += torch.randperm(5).tolist()
+        pause(stage)
+    return note(*drawn)
+
+
+def test_each_virtual_worker_draws_what_it_would_draw_alone() -> None:
+    together, _ = play(job(draw, draw, draw), Simulator(network=INSTANT))
+    for rank in range(3):
+        programs = [silent, silent, silent]
+        programs[rank] = draw
+        alone, _ = play(job(*programs), Simulator(network=INSTANT))
+        name = f"worker/{rank}"
+        assert alone.results[name] == together.results[name]
+    assert len({together.results[f"worker/{rank}"].numbers for rank in range(3)}) == 3
+
+
+def test_a_run_leaves_the_caller_generators_and_threads_as_they_were() -> None:
+    rng.seed_everything(1)
+    expected = (torch.rand(3).tolist(), np.random.randn(3).tolist(), random.random())
+    rng.seed_everything(1)
+    threads = torch.get_num_threads()
+    play(job(draw, draw), Simulator(network=INSTANT))
+    assert (torch.rand(3).tolist(), np.random.randn(3).tolist(), random.random()) == expected
+    assert torch.get_num_threads() == threads
+
+
+def test_grad_mode_and_autocast_belong_to_each_program() -> None:
+    seen: dict[str, list[Any]] = {}
+
+    def look(stage: Stage) -> None:
+        mine = seen.setdefault(stage.port.name, [])
+        for _ in range(3):
+            mine.append((torch.is_grad_enabled(), torch.is_autocast_enabled("cpu"), torch.get_autocast_dtype("cpu")))
+            pause(stage)
+
+    def without_grad(stage: Stage) -> None:
+        with torch.no_grad():
+            look(stage)
+        assert torch.is_grad_enabled()
+
+    def mixed(stage: Stage) -> None:
+        with torch.autocast("cpu", torch.float16):
+            look(stage)
+        assert not torch.is_autocast_enabled("cpu")
+
+    play(job(look, without_grad, mixed), Simulator(network=INSTANT))
+    assert seen["worker/0"] == [(True, False, torch.bfloat16)] * 3
+    assert seen["worker/1"] == [(False, False, torch.bfloat16)] * 3
+    assert seen["worker/2"] == [(True, True, torch.float16)] * 3
+    assert torch.is_grad_enabled()
+
+
+def test_autocast_of_one_program_keeps_no_stale_weights_of_another() -> None:
+    def inside(stage: Stage) -> None:
+        with torch.autocast("cpu"):
+            pause(stage, 10.0)
+
+    def train(stage: Stage) -> None:
+        layer = torch.nn.Linear(4, 4)
+        x = torch.ones(1, 4)
+        for _ in range(3):
+            with torch.autocast("cpu"):
+                out = layer(x)
+            assert torch.equal(out, torch.nn.functional.linear(x.bfloat16(), layer.weight.bfloat16(), layer.bias.bfloat16()))
+            with torch.no_grad():
+                layer.weight.add_(1.0)
+            pause(stage)
+
+    play(job(inside, train), Simulator(network=INSTANT))
+
+
+def test_grad_mode_of_a_coroutine_stays_its_own_across_an_await() -> None:
+    async def work(port: Port, grad: bool) -> None:
+        with torch.set_grad_enabled(grad):
+            for _ in range(3):
+                await port.sleep(1.0)
+                assert torch.is_grad_enabled() is grad
+        assert torch.is_grad_enabled()
+
+    def program(stage: Stage) -> None:
+        stage.perform(work(stage.port, bool(rank_of(stage.port.name))))
+
+    play(job(program, program), Simulator(network=INSTANT))
+
+
+def test_inference_mode_around_a_conversation_is_refused() -> None:
+    def program(stage: Stage) -> None:
+        with torch.inference_mode():
+            pause(stage)
+
+    with pytest.raises(WorkloadError, match=r"inside torch\.inference_mode"):
+        play(job(program, silent), Simulator(network=INSTANT))
+
+
+def test_what_a_program_raises_ends_the_run_with_its_name_and_its_own_traceback() -> None:
+    def users_mistake() -> None:
+        raise ValueError("the loader is empty")
+
+    with pytest.raises(WorkerFailed, match=r"worker/1 failed: ValueError: the loader is empty") as caught:
+        play(job(silent, lambda stage: users_mistake()), Simulator(network=INSTANT))
+    assert caught.value.actor == "worker/1"
+    assert "in users_mistake" in caught.value.trace
+    assert "simulator/program.py" not in caught.value.trace
+
+
+def test_what_a_server_raises_ends_the_run_with_its_name() -> None:
+    async def broken(port: Port) -> None:
+        await port.receive("x")
+        raise ValueError("cannot merge")
+
+    def speak(stage: Stage) -> None:
+        async def once() -> None:
+            await stage.port.send("server/0", note())
+            await stage.port.receive("answer", "server/0")
+
+        stage.perform(once())
+
+    with pytest.raises(WorkerFailed, match="server/0 failed: ValueError: cannot merge"):
+        play(job(speak, servers=(broken,)), Simulator(network=PLAIN))
+
+
+def test_our_own_errors_pass_through_as_they_are() -> None:
+    refusal = CompositionError("these do not meet")
+
+    def program(stage: Stage) -> None:
+        raise refusal
+
+    with pytest.raises(CompositionError) as caught:
+        play(job(program), Simulator(network=INSTANT))
+    assert caught.value is refusal
+
+
+def test_everything_is_closed_when_a_run_fails() -> None:
+    closed: list[str] = []
+
+    def waits(stage: Stage) -> None:
+        async def background() -> None:
+            try:
+                await stage.port.receive("never")
+            finally:
+                closed.append("background")
+
+        async def wait() -> None:
+            try:
+                await stage.port.spawn("background", background())
+                await stage.port.receive("never")
+            finally:
+                closed.append("conversation")
+
+        try:
+            stage.perform(wait())
+        finally:
+            closed.append("program")
+            stage.perform(wait())  # a killed program can do no more
+
+    def fails(stage: Stage) -> None:
+        pause(stage)
+        raise ValueError("enough")
+
+    async def serve(port: Port) -> None:
+        try:
+            await port.receive("never")
+        finally:
+            closed.append("server")
+
+    with pytest.raises(WorkerFailed, match="worker/1 failed"):
+        play(job(waits, fails, silent, servers=(serve,)), Simulator(network=INSTANT))
+    assert sorted(closed) == ["background", "conversation", "program", "server"]
+    gc.collect()
+
+
+def test_what_was_spawned_ends_with_its_program_and_servers_with_the_last_one() -> None:
+    beats: list[float] = []
+    closed: list[str] = []
+
+    def program(stage: Stage) -> None:
+        async def heartbeat() -> None:
+            while True:
+                beats.append(stage.port.now())
+                await stage.port.sleep(1.0)
+
+        async def start() -> None:
+            await stage.port.spawn("heartbeat", heartbeat())
+
+        stage.perform(start())
+        pause(stage, 3.5)
+
+    async def serve(port: Port) -> None:
+        try:
+            await port.receive("never")
+        finally:
+            closed.append(port.name)
+
+    ending, _ = play(job(program, lambda stage: pause(stage, 10.0), servers=(serve,)), Simulator(network=INSTANT))
+    assert beats == [0.0, 1.0, 2.0, 3.0]
+    assert closed == ["server/0"]
+    assert ending.seconds == 10.0
+
+
+def test_a_failure_in_what_was_spawned_ends_the_run() -> None:
+    def program(stage: Stage) -> None:
+        async def broken() -> None:
+            raise ValueError("in the background")
+
+        async def start() -> None:
+            await stage.port.spawn("helper", broken())
+            await stage.port.sleep(1.0)
+
+        stage.perform(start())
+
+    with pytest.raises(WorkerFailed, match="worker/0 failed: ValueError: in the background"):
+        play(job(program), Simulator(network=INSTANT))
+
+
+def test_an_interruption_passes_through_and_closes_the_others() -> None:
+    closed: list[str] = []
+
+    def interrupted(stage: Stage) -> None:
+        pause(stage)
+        raise KeyboardInterrupt
+
+    def waits(stage: Stage) -> None:
+        try:
+            pause(stage, 10.0)
+        finally:
+            closed.append(stage.port.name)
+
+    with pytest.raises(KeyboardInterrupt):
+        play(job(interrupted, waits), Simulator(network=INSTANT))
+    assert closed == ["worker/1"]

@@ -1,0 +1,101 @@
+"""What is applied, owed and under way is what was produced: at any pause, under any schedule."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import torch
+from schedules import Schedule
+from torch import Tensor
+
+from polyrhythm.codec import ErrorFeedback, Identity, Threshold, TopK
+from polyrhythm.consistency import Bounded, Free, LocalSteps, Lockstep
+from polyrhythm.kernel.port import server, worker
+from polyrhythm.merge import Mean, Sum
+from polyrhythm.pieces.holder import Holder
+from polyrhythm.pieces.terms import Place
+from polyrhythm.pieces.topology import Opening
+from polyrhythm.strategy import Strategy
+from polyrhythm.tensors import Layout
+from polyrhythm.topology import AllToAll, Server
+from polyrhythm.topology.all_to_all import _NEWS
+from polyrhythm.topology.server_client import PUSH, REQUESTS
+from polyrhythm.topology.server_shard import Shard
+
+LAYOUT = Layout(("a", "b"), ((4, 3), (5,)))
+CODECS = (Identity(), ErrorFeedback(TopK(0.2)), ErrorFeedback(Threshold(2.0)))
+RULES = (Lockstep(), Bounded(0), Bounded(2), Free())
+
+
+async def _live(channel, holder: Holder, values: list[Tensor], produced: list[Tensor]) -> None:  # type: ignore[no-untyped-def]
+    """A worker that says one whole-numbered value after another, so that every sum is exact."""
+    (await channel.establish(Opening(holder, ""))).settle(holder)
+    for clock, value in enumerate(values, 1):
+        produced.append(value)
+        (await channel.exchange(value, clock, (0.1,))).settle(holder)
+
+
+def _values(draw: np.random.Generator, steps: int) -> list[Tensor]:
+    return [torch.from_numpy(draw.integers(-8, 9, LAYOUT.numel)).float() for _ in range(steps)]
+
+
+@pytest.mark.parametrize("codec", CODECS, ids=repr)
+@pytest.mark.parametrize("rule", RULES, ids=repr)
+def test_servers_conserve_at_any_pause_of_a_thousand_schedules(codec, rule) -> None:  # type: ignore[no-untyped-def]
+    for seed in range(100):
+        draw = np.random.default_rng(seed)
+        workers, shards, steps = int(draw.integers(1, 5)), int(draw.integers(1, 4)), int(draw.integers(1, 6))
+        strategy = Strategy(consistency=LocalSteps(1, rule), topology=Server(shards), codec=codec, merge=Sum())
+        schedule, produced = Schedule(seed), []
+        bodies = [Shard(strategy.terms, Place(k, workers, seed), schedule.port(server(k)), lambda _: None) for k in range(shards)]
+        for k, shard in enumerate(bodies):
+            schedule.start(server(k), shard.live())
+        channels = []
+        for rank in range(workers):
+            holder = Holder(torch.zeros(LAYOUT.numel), LAYOUT, Sum(), workers, None)
+            channels.append(strategy.topology.channel(strategy.terms, Place(rank, workers, seed), schedule.port(worker(rank))))
+            schedule.start(worker(rank), _live(channels[-1], holder, _values(draw, steps), produced))
+        schedule.run(until=int(draw.integers(20, 400)))
+        if not all(shard.founded for shard in bodies):
+            schedule.close()
+            continue
+        applied = torch.cat([-shard.holder.weights for shard in bodies])
+        owed = sum((torch.cat([owed for _, owed in channel.states()]) for channel in channels if hasattr(channel, "coded")), torch.zeros(17))
+        parts = LAYOUT.split(shards)
+        coming = torch.cat([_pushes(strategy, schedule, shard, part) for shard, part in zip(bodies, parts, strict=True)])
+        assert torch.equal(applied + owed + coming, sum(produced, torch.zeros(17)))
+        schedule.close()
+
+
+def _pushes(strategy: Strategy, schedule: Schedule, shard: Shard, part: Layout) -> Tensor:
+    """What pushes to a shard say that are under way, in its mail, or waiting for their group."""
+    name = shard.port.name
+    messages = [m for (_, to), queue in schedule.under_way.items() if to == name for m in queue]
+    messages += [d.message for d in schedule.mail[name, REQUESTS]] + [d.message for d in shard.group]
+    said = [strategy.codec.decode(m.tensors, part) for m in messages if m.numbers[0] == PUSH]
+    return sum(said, torch.zeros(part.numel))
+
+
+@pytest.mark.parametrize("codec", CODECS, ids=repr)
+@pytest.mark.parametrize("rule", RULES, ids=repr)
+def test_peers_conserve_at_any_pause_of_a_thousand_schedules(codec, rule) -> None:  # type: ignore[no-untyped-def]
+    for seed in range(100):
+        draw = np.random.default_rng(seed)
+        workers, steps = int(draw.choice([1, 2, 4])), int(draw.integers(1, 6))
+        strategy = Strategy(consistency=LocalSteps(1, rule), topology=AllToAll(), codec=codec, merge=Mean())
+        schedule, produced, holders, channels = Schedule(seed), [], [], []
+        for rank in range(workers):
+            holders.append(Holder(torch.zeros(LAYOUT.numel), LAYOUT, Mean(), workers, None))
+            channels.append(strategy.topology.channel(strategy.terms, Place(rank, workers, seed), schedule.port(worker(rank))))
+            schedule.start(worker(rank), _live(channels[-1], holders[-1], _values(draw, steps), produced))
+        schedule.run(until=int(draw.integers(20, 400)))
+        owed = sum((channel.states()[0][1] for channel in channels if hasattr(channel, "state")), torch.zeros(17))
+        for rank, (holder, channel) in enumerate(zip(holders, channels, strict=True)):
+            name = worker(rank)
+            messages = [m for (_, to), queue in schedule.under_way.items() if to == name for m in queue if m.topic == _NEWS]
+            messages += [d.message for d in schedule.mail[name, _NEWS]]
+            coming = sum((strategy.codec.decode(m.tensors, LAYOUT) for m in messages), torch.zeros(17))
+            pending = sum((item[2].value for item in channel.pending), torch.zeros(17))
+            assert torch.equal(-holder.weights * workers + owed + coming + pending, sum(produced, torch.zeros(17)))
+        schedule.close()
+

@@ -1,0 +1,61 @@
+"""A worker that stands alone, or does the work of several in lockstep by taking all their batches at once."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor, nn
+from torch.optim import Optimizer
+from torch.utils.data import Dataset, default_collate
+
+from polyrhythm.rng import generator, seed_everything
+
+
+class LoneWorker:
+    """Keeps what the training function did with it."""
+
+    def __init__(self, workers: int = 1, seed: int = 0, rank: int = 0, steps_at_most: int | None = None) -> None:
+        self.rank, self.workers, self.device, self.seed = rank, workers, "cpu", seed
+        self.steps_at_most = steps_at_most
+        self.model: nn.Module | None = None
+        self.initial: list[Tensor] = []
+        self.reports: list[dict[str, float]] = []
+        self.steps = 0
+        self.finished_after: int | None = None
+        self._shuffle = generator(seed, "shuffle")
+        seed_everything(seed, "worker", rank)
+
+    def attach(self, model: nn.Module, optimizer: Optimizer) -> tuple[nn.Module, Optimizer]:
+        self.model = model
+        self.initial = [parameter.detach().clone() for parameter in model.parameters()]
+        return model, optimizer
+
+    def batches(self, dataset: Dataset[Any], batch_size: int = 32) -> Iterator[tuple[Tensor, ...]]:
+        order = torch.randperm(len(dataset), generator=self._shuffle)  # type: ignore[arg-type]
+        for indices in order.split(batch_size * self.workers)[: self.steps_at_most]:
+            self.steps += 1
+            yield tuple(default_collate([dataset[int(index)] for index in indices]))
+
+    def report(self, **metrics: float) -> None:
+        self.reports.append(metrics)
+
+    def finish(self) -> None:
+        self.finished_after = len(self.reports)
+
+
+@pytest.fixture
+def lone_worker() -> type[LoneWorker]:
+    """The fake worker: `lone_worker(workers=4, seed=7)`."""
+    return LoneWorker
+
+
+@pytest.fixture(autouse=True, scope="package")
+def _one_thread() -> Iterator[None]:
+    """One thread, as a worker that shares a machine with others."""
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(before)

@@ -1,0 +1,105 @@
+"""What every bundled workload promises."""
+
+from __future__ import annotations
+
+import pickle
+from typing import Any
+
+import pytest
+import torch
+
+from polyrhythm.errors import UnknownNameError, WorkloadError
+from polyrhythm.workloads import WORKLOADS, Workload, find
+from polyrhythm.workloads.workload import evaluation_interval
+
+# Short enough that all four run in a test; the settings themselves are tested where the workload is.
+SHORT: dict[str, dict[str, Any]] = {
+    "digits-cnn": {"epochs": 2},
+    "digits-mlp": {"epochs": 2},
+    "chars-gpt": {"layers": 1, "width": 16},
+    "chars-gpt-5m": {"layers": 1, "width": 16},
+}
+each_workload = pytest.mark.parametrize("name", sorted(WORKLOADS))
+
+
+def short(name: str) -> Workload:
+    return find(name)(**SHORT[name])
+
+
+def test_the_four_of_the_documentation_are_there() -> None:
+    assert sorted(WORKLOADS) == ["chars-gpt", "chars-gpt-5m", "digits-cnn", "digits-mlp"]
+
+
+def test_an_unknown_name_is_answered_with_the_nearest() -> None:
+    with pytest.raises(UnknownNameError, match="'digits-mlp'"):
+        find("digits-mpl")
+
+
+@each_workload
+def test_a_workload_tells_what_it_is_in_one_line(name: str) -> None:
+    kind = WORKLOADS[name]
+    assert kind.name == name
+    assert kind.description
+    assert "\n" not in kind.description
+    assert kind.metric.higher_is_better == (kind.metric.name == "accuracy")
+
+
+@each_workload
+def test_a_workload_is_a_value_that_can_be_sent(name: str) -> None:
+    kind = WORKLOADS[name]
+    assert pickle.loads(pickle.dumps(kind())) == kind()
+    with pytest.raises((AttributeError, TypeError)):  # frozen
+        kind().batch_size = 3  # type: ignore[attr-defined]
+
+
+@each_workload
+def test_rank_0_reports_the_metric_and_last_of_all_after_finishing(name: str, lone_worker: type) -> None:
+    worker = lone_worker(workers=2, steps_at_most=3)
+    short(name)(worker)
+    assert worker.finished_after == len(worker.reports) - 1
+    assert worker.reports
+    assert all(set(report) == {"loss", WORKLOADS[name].metric.name} for report in worker.reports)
+
+
+@each_workload
+def test_other_ranks_train_without_evaluating(name: str, lone_worker: type) -> None:
+    worker = lone_worker(workers=2, rank=1, steps_at_most=2)
+    short(name)(worker)
+    assert worker.steps >= 2
+    assert worker.finished_after is not None
+    assert not worker.reports
+
+
+@each_workload
+def test_one_seed_gives_the_same_start_and_the_same_end(name: str, lone_worker: type) -> None:
+    workers = [lone_worker(seed=seed, steps_at_most=2) for seed in (7,)]
+    short(name)(workers[0])
+    workers.append(lone_worker(seed=7, steps_at_most=2))
+    short(name)(workers[1])
+    one, other = workers
+    assert all(torch.equal(a, b) for a, b in zip(one.initial, other.initial, strict=True))
+    assert all(torch.equal(a, b) for a, b in zip(one.model.parameters(), other.model.parameters(), strict=True))
+    assert one.reports == other.reports
+    different = lone_worker(seed=8, steps_at_most=1)
+    short(name)(different)
+    assert not all(torch.equal(a, b) for a, b in zip(one.initial, different.initial, strict=True))
+
+
+@each_workload
+def test_training_changes_every_parameter(name: str, lone_worker: type) -> None:
+    worker = lone_worker(steps_at_most=2)
+    short(name)(worker)
+    assert not any(torch.equal(before, after) for before, after in zip(worker.initial, worker.model.parameters(), strict=True))
+
+
+@each_workload
+def test_settings_with_which_nothing_trains_are_refused_at_once(name: str) -> None:
+    with pytest.raises(WorkloadError, match=rf"{name} was given batch_size=0"):
+        WORKLOADS[name](batch_size=0)
+
+
+@pytest.mark.parametrize("rounds", [0, 1, 7, 8, 9, 16, 17, 1000])
+def test_evaluations_are_at_most_eight(rounds: int) -> None:
+    interval = evaluation_interval(rounds)
+    assert len(range(0, rounds, interval)) <= 8
+    assert interval >= 1
