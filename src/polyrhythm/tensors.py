@@ -55,7 +55,7 @@ class Layout:
         start = 0
         for name, shape in zip(self.names, self.shapes, strict=True):
             rows, width = (shape[0], prod(shape[1:])) if shape else (1, 1)
-            at = 0
+            at = 0 if width else rows  # a tensor without elements belongs to no part
             while at < rows:
                 part = min(parts - 1, int((start + at * width + width / 2) / target)) if target else 0
                 end = rows if part == parts - 1 else min(rows, max(at + 1, _row_of(part + 1, target, start, width)))

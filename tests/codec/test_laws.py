@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor
 
-from polyrhythm.codec import MEMBERS, Cast, Identity, RandomK, Significant, TopK
+from polyrhythm.codec import MEMBERS, Cast, Identity, LowRank, RandomK, Significant, TopK
 from polyrhythm.kernel.message import Message, wire_bytes
 from polyrhythm.pieces.codec import Codec
 from polyrhythm.pieces.terms import Manner
@@ -21,7 +21,7 @@ from .conversation import LAYOUT, Circle, check_for_the_wire, draw, normal, same
 
 ONE_SHOT = [codec for codec in MEMBERS if codec.manners - {Manner.COLLECTIVE}]
 KEEPING = [codec for codec in MEMBERS if not codec.forgets]
-EVERYTHING = (TopK(1.0), RandomK(1.0), Significant(0))
+EVERYTHING = (TopK(1.0), RandomK(1.0), Significant(0), LowRank(100))
 FLOATS = (torch.float32, torch.float64)
 
 shapes = st.lists(st.one_of(st.tuples(), st.tuples(st.integers(0, 9)), st.tuples(st.integers(0, 5), st.integers(0, 7))), max_size=4)
@@ -29,7 +29,7 @@ layouts = shapes.map(lambda given: Layout(tuple(f"p{k}" for k in range(len(given
 seeds = st.integers(0, 2**20)
 every_codec = pytest.mark.parametrize("codec", MEMBERS, ids=str)
 every_one_shot = pytest.mark.parametrize("codec", ONE_SHOT, ids=str)
-brief = settings(max_examples=12, deadline=None)
+brief = settings(max_examples=8, deadline=None)
 
 
 def rounding(codec: Any, dtype: torch.dtype) -> float:
@@ -114,10 +114,10 @@ def test_all_are_told_the_same_total_and_it_is_the_sum_of_what_all_said(
 
 
 @pytest.mark.parametrize("codec", KEEPING, ids=str)
-@pytest.mark.parametrize("workers", [1, 2, 3, 8, 40])
+@pytest.mark.parametrize("workers", [1, 2, 3, 20])
 @pytest.mark.parametrize("dtype", FLOATS, ids=str)
 def test_over_many_rounds_nothing_is_lost_in_conversation(codec: Codec, workers: int, dtype: torch.dtype) -> None:
-    circle, rounds = Circle(codec, LAYOUT, workers), 8
+    circle, rounds = Circle(codec, LAYOUT, workers), 5
     values = [[normal(100 * step + rank, LAYOUT.numel, dtype) for rank in range(workers)] for step in range(rounds)]
     told = total([circle.round(row)[0].total for row in values])
     produced, scale = total([total(row) for row in values]), total([total([value.abs() for value in row]) for row in values])
@@ -183,10 +183,15 @@ def test_state_goes_in_and_comes_out_and_is_never_changed(codec: Codec) -> None:
             assert all(torch.equal(state[name], before[name]) for name in before)
 
 
-@every_codec
+# a quantum has no word for it, and chance may not pick it
+@pytest.mark.parametrize("codec", [codec for codec in MEMBERS if "Threshold" not in str(codec) and "RandomK" not in str(codec)], ids=str)
 def test_a_value_that_is_not_a_number_is_not_hidden(codec: Codec) -> None:
-    if "Threshold" in str(codec) or "RandomK" in str(codec):
-        return  # a quantum has no word for it, and chance may not pick it
     value = normal(0, LAYOUT.numel)
     value[0] = torch.nan
     assert Circle(codec, LAYOUT, 2).round([value, value])[0].total.isnan().any()
+
+
+@every_codec
+def test_a_codec_is_a_frozen_value(codec: Codec) -> None:
+    assert codec == codec.__class__(**{name: getattr(codec, name) for name in codec.__dataclass_fields__})  # type: ignore[attr-defined]
+    assert hash(codec) == hash(codec)

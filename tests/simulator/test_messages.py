@@ -6,9 +6,10 @@ import pytest
 import torch
 
 from polyrhythm.errors import CompositionError
+from polyrhythm.hardware.network import Network
 from polyrhythm.kernel.job import Stage
 from polyrhythm.kernel.message import Delivery, Message, wire_bytes
-from polyrhythm.simulator.simulator import Simulator
+from polyrhythm.simulator.simulator import Instant, Simulator
 
 from .scenes import INSTANT, PLAIN, job, note, play, silent
 
@@ -41,7 +42,7 @@ def test_a_ping_pong_takes_exactly_latency_and_bytes_over_bandwidth() -> None:
 
 @pytest.mark.parametrize("shuffle", [None, 1, 2, 3])
 @pytest.mark.parametrize("network", [INSTANT, PLAIN], ids=["instant", "plain"])
-def test_messages_between_two_actors_arrive_in_the_order_sent(network: object, shuffle: int | None) -> None:
+def test_messages_between_two_actors_arrive_in_the_order_sent(network: Network | Instant, shuffle: int | None) -> None:
     heard: list[float] = []
 
     def speak(stage: Stage) -> None:

@@ -154,6 +154,16 @@ def test_inference_mode_around_a_conversation_is_refused() -> None:
         play(job(program, silent), Simulator(network=INSTANT))
 
 
+def test_a_conversation_inside_backward_is_refused() -> None:
+    def program(stage: Stage) -> None:
+        weight = torch.ones(1, requires_grad=True)
+        weight.register_post_accumulate_grad_hook(lambda _: pause(stage))
+        weight.sum().backward()
+
+    with pytest.raises(WorkloadError, match=r"inside backward\(\)"):
+        play(job(program, silent), Simulator(network=INSTANT))
+
+
 def test_what_a_program_raises_ends_the_run_with_its_name_and_its_own_traceback() -> None:
     def users_mistake() -> None:
         raise ValueError("the loader is empty")
@@ -190,6 +200,7 @@ def test_our_own_errors_pass_through_as_they_are() -> None:
     with pytest.raises(CompositionError) as caught:
         play(job(program), Simulator(network=INSTANT))
     assert caught.value is refusal
+    assert caught.value.__cause__ is None
 
 
 def test_everything_is_closed_when_a_run_fails() -> None:

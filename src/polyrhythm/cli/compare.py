@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -48,8 +49,9 @@ def compare(
 
     strategies = _strategies(systems, pairs(options or [], "--option"))
     goal = parse_target(target) if target is not None else None
+    typed = Typed(job, workers, on, network, device, seed, settings or [])
     with reserved(as_json):
-        prepared = experiment(Typed(job, workers, on, network, device, seed, settings or []))
+        prepared = experiment(typed)
         kept = directory(out)
         outcomes = _run_all(prepared, strategies, kept, not (as_json or quiet))
     comparison = Comparison(job, goal, [outcome.summary for outcome in outcomes])
@@ -58,7 +60,9 @@ def compare(
     else:
         print_outcomes(outcomes, goal)
     if kept is not None:
-        say(f"the report is in {keep(comparison, outcomes, kept)}")
+        words = ["polyrhythm", "compare", job, "--systems", systems, *typed.words(), *(["--to", target] if target else [])]
+        again = shlex.join(words + [word for option in options or [] for word in ("--option", option)])
+        say(f"the report is in {keep(comparison, outcomes, kept, again)}")
     if all(outcome.summary.error is not None for outcome in outcomes):
         raise typer.Exit(1)
 

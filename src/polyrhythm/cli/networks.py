@@ -14,15 +14,18 @@ _BITS = 8
 @guarded
 def networks(as_json: Json = False) -> None:
     """List the simulator's networks and where their figures come from."""
+    from rich.padding import Padding
+
     from polyrhythm.cli.output import console, print_json
     from polyrhythm.hardware import network
     from polyrhythm.hardware.presets import PRESETS
+    from polyrhythm.units import show_seconds
 
     rows: list[dict[str, Any]] = []
     for name in PRESETS:
         loaded = network.load(name)
         latency, rate = loaded.slowest()
-        row = {"name": name, "sites": [site.name for site in loaded.sites], "source": _source(name)}
+        row: dict[str, Any] = {"name": name, "sites": [site.name for site in loaded.sites], "source": _source(name)}
         rows.append(row | {"longest_latency_seconds": latency, "least_bytes_per_second": rate})
     if as_json:
         print_json(rows)
@@ -30,9 +33,9 @@ def networks(as_json: Json = False) -> None:
     out = console()
     for row in rows:
         sites = "1 site" if len(row["sites"]) == 1 else f"{len(row['sites'])} sites"
-        worst = f"{row['least_bytes_per_second'] * _BITS / 1e6:g} Mbit/s and {row['longest_latency_seconds'] * 1e3:g} ms one way"
+        worst = f"{row['least_bytes_per_second'] * _BITS / 1e6:,.5g} Mbit/s and {show_seconds(row['longest_latency_seconds'])} one way"
         out.print(f"{row['name']}: {sites}; at worst {worst}", style="bold")
-        out.print(f"  {row['source']}")
+        out.print(Padding(row["source"], (0, 0, 0, 2)))
 
 
 def _source(name: str) -> str:

@@ -26,6 +26,18 @@ class Typed:
     seed: int
     settings: Sequence[str]
 
+    def words(self) -> list[str]:
+        """The shared options as words of a command that would do the same again."""
+        named = [
+            ("--workers", self.workers),
+            ("--on", self.on),
+            ("--network", self.network),
+            ("--device", self.device),
+            ("--seed", self.seed),
+        ]
+        given = [word for flag, value in named if value is not None for word in (flag, str(value))]
+        return given + [word for setting in self.settings for word in ("--set", setting)]
+
 
 def experiment(typed: Typed) -> Experiment:
     """The experiment that was typed; imports the JOB file. Raises PolyrhythmErrors for what cannot be used."""

@@ -8,7 +8,6 @@ from pathlib import Path
 import msgspec
 
 from polyrhythm.errors import CompositionError
-from polyrhythm.report import page
 from polyrhythm.report.metrics import Target
 from polyrhythm.report.outcome import Outcome, Summary, load
 
@@ -23,10 +22,10 @@ class Comparison(msgspec.Struct):
     runs: list[Summary]
 
 
-def keep(comparison: Comparison, outcomes: Sequence[Outcome], directory: Path) -> Path:
+def keep(comparison: Comparison, outcomes: Sequence[Outcome], directory: Path, command: str) -> Path:
     """Write compare.json and report.html into `directory`; the runs have written their own directories there."""
     (directory / _NAME).write_bytes(msgspec.json.format(msgspec.json.encode(comparison), indent=2) + b"\n")
-    return write_page(comparison.job, outcomes, directory / "report.html", comparison.target)
+    return write_page(comparison.job, outcomes, directory / "report.html", comparison.target, command)
 
 
 def read(directories: Sequence[Path]) -> tuple[str, list[Outcome], Target | None]:
@@ -61,10 +60,11 @@ def _run(directory: Path, summary: Summary | None = None) -> Outcome:
         raise CompositionError(f"The record in {directory} cannot be read: {error}. Run it again.") from None
 
 
-def write_page(title: str, outcomes: Sequence[Outcome], path: Path, target: Target | None) -> Path:
-    """The page about `outcomes`, written to `path`."""
+def write_page(title: str, outcomes: Sequence[Outcome], path: Path, target: Target | None, command: str | None = None) -> Path:
+    """The page about `outcomes`, written to `path`; `command` is the line that would make it again."""
+    from polyrhythm.report import page  # here, because it loads the plotting library
+
     try:
-        page.write(outcomes, path, title, target)
+        return page.write(outcomes, path, title, target, command)
     except OSError as error:
         raise CompositionError(f"{path} cannot be written: {error.strerror}. Give another place with --out.") from None
-    return path

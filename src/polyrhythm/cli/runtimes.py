@@ -8,7 +8,7 @@ from polyrhythm.errors import CompositionError, unknown
 from polyrhythm.hardware import network as networks
 from polyrhythm.kernel.job import Runtime
 from polyrhythm.processes import Processes
-from polyrhythm.simulator import Simulator
+from polyrhythm.simulator.simulator import Simulator
 
 
 def runtime(on: str, network: str | None, device: str | None, seed: int) -> Runtime:

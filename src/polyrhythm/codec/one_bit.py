@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from functools import lru_cache
 from math import prod
+from typing import Any
 
 import numpy as np
 import torch
@@ -65,12 +66,16 @@ class OneBit:
         return Encoded(packet, self.decode(packet, layout), state)
 
     def decode(self, packet: Packet, layout: Layout) -> Tensor:
-        """Each element its class's mean."""
+        """Each element its class's mean. Words are chosen by masks: a choice by branches takes five times as long on random bits."""
         bits, means = packet
         lengths = _columns(layout)[1]
-        upper = torch.from_numpy(np.unpackbits(bits.numpy(), count=layout.numel).view(np.bool_))
-        low, high = (torch.from_numpy(np.repeat(part, lengths)) for part in means.numpy().reshape(2, -1))
-        return torch.where(upper, high, low)
+        word = np.int32 if means.dtype == torch.float32 else np.int64
+        columns: NDArray[Any] = means.numpy().view(word).reshape(2, -1)
+        flags: NDArray[Any] = np.unpackbits(bits.numpy(), count=layout.numel).astype(word)
+        chosen = np.repeat(columns[0] ^ columns[1], lengths)
+        chosen &= np.negative(flags, out=flags)
+        chosen ^= np.repeat(columns[0], lengths)
+        return torch.from_numpy(chosen).view(means.dtype)
 
     def converse(self, value: Tensor, layout: Layout, state: State, speaker: Speaker) -> Conversation:
         """Everyone's packet, summed: bits cannot be added."""

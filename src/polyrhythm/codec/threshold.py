@@ -65,14 +65,16 @@ class Threshold:
         """Indices in increasing order; a set sign bit says minus."""
         indices = torch.from_numpy(np.flatnonzero(np.abs(value.numpy()) > self.tau))
         word = _WORDS[value.dtype]
-        packed = indices.to(word) | torch.where(value.index_select(0, indices) < 0, torch.iinfo(word).min, 0).to(word)
+        minus = (value.index_select(0, indices) < 0).to(word) * torch.iinfo(word).min
+        packed = indices.to(word) | minus
         return Encoded((packed,), self.decode((packed,), layout), state)
 
     def entries(self, packet: Packet) -> Entries:
         """The elements that a packet says, each plus or minus tau."""
         packed = packet[0]
-        quantum = torch.tensor(self.tau, dtype=torch.float32 if packed.dtype == torch.int32 else torch.float64)
-        return (packed & torch.iinfo(packed.dtype).max).long(), torch.where(packed < 0, -quantum, quantum)
+        word = torch.iinfo(packed.dtype)
+        signs = ((packed >> (word.bits - 1)) * 2 + 1).to(torch.float32 if word.bits == 32 else torch.float64)
+        return (packed & word.max).long(), signs * self.tau
 
     def decode(self, packet: Packet, layout: Layout) -> Tensor:
         """Zeros but for what was said."""

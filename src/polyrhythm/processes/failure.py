@@ -13,7 +13,7 @@ import msgspec
 from polyrhythm.errors import PolyrhythmError, WorkerFailed
 from polyrhythm.kernel.message import Message
 
-_HERE = str(Path(__file__).parent)
+_PACKAGE = str(Path(__file__).resolve().parent.parent)
 _MOST_TEXT = 8_000
 _MOST_TRACE = 24_000
 
@@ -79,6 +79,6 @@ def _trace(error: BaseException) -> str:
 def _users_part(trace: TracebackType | None) -> TracebackType | None:
     """The traceback without the runtime's own frames at its top."""
     at = trace
-    while at is not None and at.tb_frame.f_code.co_filename.startswith(_HERE):
+    while at is not None and at.tb_frame.f_code.co_filename.startswith(_PACKAGE):
         at = at.tb_next
     return at or trace

@@ -6,7 +6,7 @@ import array
 import os
 import socket
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 
 from polyrhythm.errors import WireError
@@ -191,41 +191,46 @@ class Link:
             call()
 
     def _read(self) -> None:
-        try:
-            for _ in range(_READS_AT_ONCE):
-                if not self._read_some():
-                    return
-        except BlockingIOError:
-            return
-        except (WireError, OSError) as problem:
-            self.close(problem)
+        for _ in range(_READS_AT_ONCE):
+            frames, more = self._receive()
+            # what a callback raises is no failure of this link, and must not be taken for one
+            while not self.closed and (frame := self._next(frames)) is not None:
+                self.on_frame(self, frame)
+            if self.closed or not more:
+                return
 
-    def _read_some(self) -> bool:
-        """Read once; False when the link is closed or the socket is likely to be empty."""
+    def _receive(self) -> tuple[Iterator[Frame], bool]:
+        """Read once: the frames that this completes, and whether more is likely to be there."""
         space = self._decoder.space()
         direct = len(space) >= _DIRECT
         into = space if direct else self._scratch
-        if self._local:
-            count, ancillary, _, _ = self._socket.recvmsg_into([into], _ANCILLARY, socket.MSG_CMSG_CLOEXEC)
-            self._incoming.bring(_descriptors(ancillary))
-        else:
-            count = self._socket.recv_into(into)
-        if count == 0:
-            self._decoder.finish()
-            self.close()
-            return False
+        try:
+            if self._local:
+                count, ancillary, _, _ = self._socket.recvmsg_into([into], _ANCILLARY, socket.MSG_CMSG_CLOEXEC)
+                self._incoming.bring(_descriptors(ancillary))
+            else:
+                count = self._socket.recv_into(into)
+            if count == 0:
+                self._decoder.finish()
+                self.close()
+        except BlockingIOError:
+            count = 0
+        except (WireError, OSError) as problem:
+            self.close(problem)
+            count = 0
         self.moved += count
-        for frame in self._decoder.advance(count) if direct else self._decoder.feed(into[:count]):
-            if self.closed:
-                return False
-            self._take(frame)
-        return not self.closed and count == len(into)
+        return self._decoder.filled(count) if direct else self._decoder.feed(into[:count]), count == len(into)
 
-    def _take(self, frame: Frame) -> None:
-        if frame.flags & CONTROL and frame.message.topic == "free" and self._outgoing:
-            self._outgoing.release(int(frame.message.numbers[0]) if frame.message.numbers else -1)
-        else:
-            self.on_frame(self, frame)
+    def _next(self, frames: Iterator[Frame]) -> Frame | None:
+        """The next frame that is not the link's own affair."""
+        try:
+            for frame in frames:
+                if not (frame.flags & CONTROL and frame.message.topic == "free" and self._outgoing):
+                    return frame
+                self._outgoing.release(int(frame.message.numbers[0]) if frame.message.numbers else -1)
+        except WireError as problem:
+            self.close(problem)
+        return None
 
 
 def _descriptors(ancillary: list[tuple[int, int, bytes]]) -> list[int]:

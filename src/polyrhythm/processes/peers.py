@@ -19,7 +19,7 @@ from polyrhythm.processes.handshake import STRANGER, Caller, Identity, Listener
 from polyrhythm.processes.links import Link, Wiring
 from polyrhythm.processes.loop import READ, WRITE, Callback, Loop
 from polyrhythm.processes.outbound import Outbound
-from polyrhythm.processes.wire import CONTROL, Frame, Tally
+from polyrhythm.processes.wire import CONTROL, Frame, Limits, Tally
 
 _STRANGER_SECONDS = 15.0
 _CLOSED = Message("closed")
@@ -66,6 +66,11 @@ class Peers:
         links = [outbound.link for outbound in self._outbound.values() if outbound.link is not None]
         return sum(link.moved for link in [*links, *self._inbound.values()]) + self.messages_sent
 
+    @property
+    def address(self) -> Address:
+        """Where others reach this actor."""
+        return self._listeners.address
+
     def know(self, table: dict[str, Address]) -> None:
         """Learn where everyone is."""
         self._table = table
@@ -78,6 +83,10 @@ class Peers:
     def connected(self, names: Iterable[str]) -> bool:
         """Whether there are proved connections with all of `names`, both ways."""
         return all(name in self._inbound and name in self._outbound and self._outbound[name].ready for name in names)
+
+    def restrict(self, name: str, limits: Limits) -> None:
+        """Believe the actor `name` up to these limits only from now on."""
+        self._inbound[name].restrict(limits)
 
     def send(self, to: str, message: Message) -> None:
         """Send `message`, and count it; to an actor that was lost, do nothing."""

@@ -164,6 +164,11 @@ class Decoder:
         done, self._frames = self._frames, []
         return done
 
+    def filled(self, count: int) -> Iterator[Frame]:
+        """As `advance`, but looking at the bytes only when the frames are asked for."""
+        if count:
+            yield from self.advance(count)
+
     def feed(self, data: bytes | memoryview) -> Iterator[Frame]:
         """Take `data` in; yields each frame that it completes before it looks at the bytes behind, for which limits may have changed."""
         view = memoryview(data)

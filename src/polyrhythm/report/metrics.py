@@ -76,7 +76,9 @@ class Target:
 
     def first_reached(self, outcome: Outcome) -> Reported | None:
         """Worker 0's first report that reaches the target."""
-        return next((report for report in reports_of(outcome) if self.metric in report.metrics and self.met_by(report.metrics[self.metric])), None)
+        return next(
+            (report for report in reports_of(outcome) if self.metric in report.metrics and self.met_by(report.metrics[self.metric])), None
+        )
 
 
 def parse_target(text: str) -> Target:

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from polyrhythm.report.metrics import Target, higher_is_better, metrics_of, show_metric
-from polyrhythm.report.series import Series, is_virtual
+from polyrhythm.report.series import Series, crowds, is_virtual
 from polyrhythm.units import show_bytes, show_seconds
 
 _SHOWN_METRICS = 2
@@ -26,11 +26,10 @@ class Sheet:
 def sheet(group: Sequence[Series], target: Target | None) -> Sheet:
     """The cells of runs in one runtime: soonest to the target first, or soonest to end; those that failed last."""
     metrics = metrics_of(one.outcome for one in group)[:_SHOWN_METRICS]
-    mixed = len({one.outcome.summary.workers for one in group}) > 1
-    columns = ["system", *(["workers"] if mixed else []), "virtual time" if is_virtual(group[0].outcome) else "real time"]
-    columns += ["steps", "samples", *metrics, "bytes sent", "messages"]
-    if target is not None:
-        columns += [f"to {target}"]
+    mixed = len(crowds(group)) > 1
+    # What decides stands first: on a phone the rest is a swipe away.
+    columns = ["system", *(["workers"] if mixed else []), *([f"to {target}"] if target is not None else [])]
+    columns += ["virtual time" if is_virtual(group[0].outcome) else "time", *metrics, "bytes sent", "messages", "steps", "samples"]
     order = sorted(group, key=lambda one: _rank(one, target))
     return Sheet(columns, [_cells(one, metrics, mixed, target) for one in order], order, [text for one in order for text in _remarks(one)])
 
@@ -51,13 +50,14 @@ def _cells(one: Series, metrics: list[str], mixed: bool, target: Target | None) 
     summary, outcome = one.outcome.summary, one.outcome
     measured = summary.seconds is not None or summary.virtual_seconds is not None
     cells = [one.label, *([str(summary.workers)] if mixed else [])]
-    cells += [show_seconds(outcome.time) if measured else "failed" if one.failed else "–", f"{summary.steps:,}", f"{summary.samples:,}"]
-    cells += [show_metric(summary.final.get(name)) for name in metrics]
-    cells += [show_bytes(summary.bytes_sent), f"{summary.messages_sent:,}"]
     if target is not None:
         reached = target.first_reached(outcome)
-        cells += ["not reached" if reached is None else show_seconds(reached.time)]
-    return cells
+        cells.append("not reached" if reached is None else show_seconds(reached.time))
+    cells.append(show_seconds(outcome.time) if measured else "failed" if one.failed else "–")
+    cells += [show_metric(summary.final.get(name)) for name in metrics]
+    # A run that failed before it was measured sent an unknown amount, not nothing.
+    counts = [show_bytes(summary.bytes_sent), f"{summary.messages_sent:,}", f"{summary.steps:,}", f"{summary.samples:,}"]
+    return [*cells, *(counts if measured else ["–"] * len(counts))]
 
 
 def _remarks(one: Series) -> list[str]:

@@ -31,18 +31,20 @@ def _about(group: list[Series], target: Target | None) -> str:
         return f"{failed[0].label} failed: {_stopped(short_error(failed[0].outcome.summary.error or ''))}"
     if not ended:
         return f"All {len(failed)} runs failed: {_names(failed)}."
+    return _told(ended, target) + (f" {_names(failed)} failed and {'is' if len(failed) == 1 else 'are'} not compared." if failed else "")
+
+
+def _told(ended: list[Series], target: Target | None) -> str:
     if len(ended) == 1:
-        told = _alone(ended[0], target)
-    else:
-        told = _finish(ended) if target is None else _race(ended, target)
-    return told + (f" {_names(failed)} failed and {'is' if len(failed) == 1 else 'are'} not compared." if failed else "")
+        return _alone(ended[0], target)
+    return _finish(ended) if target is None else _race(ended, target)
 
 
 def _alone(one: Series, target: Target | None) -> str:
     summary = one.outcome.summary
     reached = target.first_reached(one.outcome) if target is not None else None
     if reached is not None:
-        return f"{one.label} reached {target} after {_seconds(one, reached.time)}, when {show_bytes(reached.bytes_sent)} had been sent."
+        return f"{one.label} reached {target} {_at(one, reached)}."
     metric = target.metric if target is not None else primary_metric([one.outcome])
     value = summary.final.get(metric) if metric is not None else None
     missed = f"did not reach {target}; it " if target is not None else ""
@@ -58,11 +60,10 @@ def _race(ended: list[Series], target: Target) -> str:
     others = f" {_names(missed)} did not reach it." if missed else ""
     if len(reached) == 1:
         one, report = reached[0]
-        return f"Only {one.label} reached {target}, after {_seconds(one, report.time)}, when {show_bytes(report.bytes_sent)} had been sent.{others}"
+        return f"Only {one.label} reached {target}, {_at(one, report)}.{others}"
     racers = [one for one, _ in reached]
     reports: dict[int, Reported] = {id(one): report for one, report in reached}
     first = _first(racers, lambda one: reports[id(one)].time, f"reached {target}")
-    # A report of 0 bytes from a run that did send says only that the runtime had not counted yet.
     senders = [one for one in racers if reports[id(one)].bytes_sent > 0]
     return f"{first}.{_bytes(racers, senders, lambda one: reports[id(one)].bytes_sent, 'up to there')}{others}"
 
@@ -119,7 +120,7 @@ def _bytes(racers: list[Series], senders: list[Series], nbytes: Callable[[Series
     silent = [one for one in racers if one.outcome.summary.bytes_sent == 0]
     if len(silent) == len(racers):
         return " None of them sent anything."
-    if len(senders) < 2:
+    if len(senders) < 2 or len(senders) + len(silent) < len(racers):
         return ""
     fewest = min(nbytes(one) for one in senders)
     winners = [one for one in senders if show_bytes(nbytes(one)) == show_bytes(fewest)]
@@ -130,6 +131,12 @@ def _bytes(racers: list[Series], senders: list[Series], nbytes: Callable[[Series
     ratio = _ratio(nbytes(baseline), fewest) if baseline is not None else None
     against = f"; {baseline.label} sent {ratio} times as many" if baseline is not None and ratio is not None else ""
     return f" {among}{_names(winners)} sent the fewest bytes, {show_bytes(fewest)} {when}{against}."
+
+
+def _at(one: Series, report: Reported) -> str:
+    # A report of 0 bytes from a run that did send says only that the runtime had not counted yet.
+    counted = report.bytes_sent > 0 or one.outcome.summary.bytes_sent == 0
+    return f"after {_seconds(one, report.time)}" + (f", when {show_bytes(report.bytes_sent)} had been sent" if counted else "")
 
 
 def _baseline(candidates: list[Series], winners: list[Series]) -> Series | None:

@@ -8,14 +8,14 @@ from dataclasses import dataclass
 from polyrhythm.report.outcome import Outcome
 
 # Hue alone does not tell twelve lines apart for everyone: neighbours differ in lightness, and dash with symbol is unique up to 15.
-LIGHT = (
-    ["#2368b0", "#d1550a", "#0b8f6a", "#b5559b", "#b98300", "#3b9fd6", "#4a37a3", "#8a1f4b"]
-    + ["#7f8a1a", "#6b7280", "#0f5f66", "#7a4a21", "#e0606c", "#1c1f24", "#5c9a3a"]
-)  # fmt: skip
-DARK = (
-    ["#6aa9ec", "#f58a4b", "#3cc79b", "#e28fcb", "#e8b53a", "#9ad8fa", "#a398f5", "#dd6b97"]
-    + ["#bcc751", "#a7adb8", "#52b3bb", "#c9935f", "#ffa0a8", "#f2f4f7", "#93d46e"]
-)  # fmt: skip
+LIGHT = [
+    "#2368b0", "#d1550a", "#0b8f6a", "#b5559b", "#b98300", "#3b9fd6", "#4a37a3", "#8a1f4b",
+    "#7f8a1a", "#6b7280", "#0f5f66", "#7a4a21", "#e0606c", "#1c1f24", "#5c9a3a",
+]  # fmt: skip
+DARK = [
+    "#6aa9ec", "#f58a4b", "#3cc79b", "#e28fcb", "#e8b53a", "#9ad8fa", "#a398f5", "#dd6b97",
+    "#bcc751", "#a7adb8", "#52b3bb", "#c9935f", "#ffa0a8", "#f2f4f7", "#93d46e",
+]  # fmt: skip
 _DASHES = ("solid", "dash", "dot")
 _SYMBOLS = ("circle", "square", "diamond", "triangle-up", "x")
 
@@ -96,12 +96,20 @@ def heading(group: Sequence[Series]) -> str:
     return "In virtual time" if is_virtual(group[0].outcome) else "On real processes"
 
 
+def crowds(group: Sequence[Series]) -> list[int]:
+    """The numbers of workers that occur, without the baselines of one worker where there are larger ones."""
+    workers = sorted({one.outcome.summary.workers for one in group})
+    return workers[1:] if workers[0] == 1 and len(workers) > 1 else workers
+
+
 def circumstances(group: Sequence[Series]) -> str:
     """Workers, network and seed, where the runs agree on them: "16 workers over slow, seed 7"."""
     summaries = [one.outcome.summary for one in group]
-    workers = sorted({summary.workers for summary in summaries})
+    workers = crowds(group)
+    alone = [one.label for one in group if one.outcome.summary.workers < workers[0]]
     networks = sorted({summary.network for summary in summaries if summary.network})
     seeds = sorted({summary.seed for summary in summaries})
     many = f"{workers[-1]} worker{'s' * (workers[-1] != 1)}" if len(workers) == 1 else f"{workers[0]} to {workers[-1]} workers"
+    many += f" ({', '.join(alone)}: 1)" if alone else ""
     over = f" over {' and '.join(networks)}" if networks else ""
     return f"{many}{over}, seed{'s' * (len(seeds) != 1)} {', '.join(map(str, seeds[:6]))}{' …' * (len(seeds) > 6)}"

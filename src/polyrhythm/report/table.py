@@ -1,4 +1,4 @@
-"""The comparison on a terminal."""
+"""The comparison on a terminal; it fits 80 columns where names are short."""
 
 from __future__ import annotations
 
@@ -28,9 +28,16 @@ def table(outcomes: Sequence[Outcome], target: Target | None = None) -> Renderab
 def _part(group: list[Series], target: Target | None) -> list[RenderableType]:
     cells = sheet(group, target)
     # Text everywhere, never str: rich would read [brackets] in a user's names as markup.
-    grid = Table(box=box.SIMPLE_HEAD, title=Text(f"{heading(group)}: {circumstances(group)}", style="bold"), title_justify="left", pad_edge=False)
+    grid = Table(
+        box=box.SIMPLE_HEAD,
+        title=Text(f"{heading(group)}: {circumstances(group)}", style="bold"),
+        title_justify="left",
+        pad_edge=False,
+        show_edge=False,
+        padding=(0, 0),
+    )
     for index, column in enumerate(cells.columns):
-        grid.add_column(Text(column), justify="left" if index == 0 else "right", overflow="fold")
+        grid.add_column(Text(column), justify="left" if index == 0 else "right", no_wrap=index == 0)
     for row, one in zip(cells.rows, cells.order, strict=True):
         grid.add_row(*map(Text, row), style="red" if one.failed else None)
     return [grid, *(Text(remark) for remark in cells.remarks), *([Text("")] if cells.remarks else [])]

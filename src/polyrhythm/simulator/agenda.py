@@ -6,6 +6,7 @@ import random
 from collections import deque
 from collections.abc import Callable
 from heapq import heapify, heappop, heappush
+from math import inf
 from typing import Any, Protocol
 
 Action = Callable[[Any, Any], None]
@@ -69,9 +70,11 @@ class Agenda:
         self._timer, self._stale = action, is_stale
 
     def at(self, time: float, work: Work) -> None:
-        """Plan `work`; what is not in the future is due now."""
+        """Plan `work`; what is not in the future is due now, and infinity never comes."""
         if time <= self.now:
             self.ready.append(work)
+            return
+        if time == inf:
             return
         self._counter = counter = self._counter + 1
         heappush(self._heap, (time, counter, work))
@@ -87,7 +90,7 @@ class Agenda:
                 continue
             self.now = limit = time  # what else is due at this time follows
             ready.append(work)
-        if limit > self.now:
+        if self.now < limit < inf:
             self.now = limit
         return limit
 

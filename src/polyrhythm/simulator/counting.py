@@ -24,7 +24,7 @@ Formula = Callable[..., int]
 class OperationCounter(TorchDispatchMode):  # type: ignore[no-untyped-call]
     """Adds up in `flops` what passes through torch on this thread, between `start` and `stop`.
 
-    The dispatch costs about 10 µs for each torch operation on a slow core, counted or not.
+    The dispatch costs about 6 µs for each torch operation, counted or not (8.3 in place of 2.1 for an addition of 16 elements).
     """
 
     def __init__(self) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from polyrhythm.errors import DeadlockError
-from polyrhythm.kernel.effects import Effect, Receive, Reduce
+from polyrhythm.kernel.effects import Effect, Flush, Receive, Reduce
 from polyrhythm.simulator.actors import Actor, Task
 
 _SHOWN = 16
@@ -26,6 +26,8 @@ def _wait(actor: Actor, task: Task, actors: dict[str, Actor], asked: dict[str, i
 def _wanted(effect: Effect[Any] | None, actors: dict[str, Actor], asked: dict[str, int]) -> str:
     if isinstance(effect, Reduce):
         return f"the reduction {effect.topic!r}, to which {asked.get(effect.topic, 0)} of {effect.workers} workers have come"
+    if isinstance(effect, Flush):
+        return "its messages to leave"
     if not isinstance(effect, Receive):
         return "a time that never comes"
     if not effect.sender:

@@ -5,18 +5,19 @@ from __future__ import annotations
 import traceback
 from pathlib import Path
 from types import TracebackType
+from typing import NoReturn
 
 from polyrhythm.errors import PolyrhythmError, WorkerFailed
 
 _PACKAGE = str(Path(__file__).resolve().parent.parent)
 
 
-def failure(actor: str, error: Exception) -> PolyrhythmError:
-    """The error that ends the run: ours as it is, others with the actor's name and its own traceback."""
+def fail(actor: str, error: Exception) -> NoReturn:
+    """End the run: with our own error as it is, else with one that has the actor's name and the traceback of its own code."""
     if isinstance(error, PolyrhythmError):
-        return error
+        raise error
     lines = traceback.format_exception(type(error), error, _own(error.__traceback__))
-    return WorkerFailed(actor, f"{type(error).__name__}: {error}", "".join(lines))
+    raise WorkerFailed(actor, f"{type(error).__name__}: {error}", "".join(lines)) from error
 
 
 def _own(trace: TracebackType | None) -> TracebackType | None:

@@ -17,7 +17,7 @@ from polyrhythm.simulator.actors import Actor, Task
 from polyrhythm.simulator.agenda import Agenda, Work
 from polyrhythm.simulator.collectives import Reductions
 from polyrhythm.simulator.deadlock import deadlock
-from polyrhythm.simulator.failure import failure
+from polyrhythm.simulator.failure import fail
 from polyrhythm.simulator.post import Carrier, Post
 from polyrhythm.simulator.program import Program
 
@@ -88,6 +88,7 @@ class Hub:
         self.ending.lost.append(actor.name)
         if actor.program is not None:
             actor.program.kill()
+            self.ending.seconds = self.agenda.now
             self._running -= 1
 
     def stall(self, actor: Actor, seconds: float) -> None:
@@ -136,7 +137,7 @@ class Hub:
                 self.record(Waited(now, actor.name, now - task.program.since))
             self._proceed(task.program, value, error)
         elif error is not None:
-            raise failure(actor.name, error) from error
+            fail(actor.name, error)
         elif not task.name:
             self._end(actor)
 
@@ -153,7 +154,7 @@ class Hub:
         try:
             request = program.run(value, error)
         except Exception as problem:
-            raise failure(actor.name, problem) from problem
+            fail(actor.name, problem)
         if program.ended:
             self._charge(actor, program.take_charge(), (self._finish, program, request))
         else:

@@ -20,7 +20,7 @@ from polyrhythm.kernel.message import Message
 from polyrhythm.kernel.port import Port
 from polyrhythm.simulator.actors import Actor
 from polyrhythm.simulator.counting import OperationCounter
-from polyrhythm.simulator.isolation import ThreadState, refuse_inference_mode
+from polyrhythm.simulator.isolation import ThreadState, refuse_unsafe_places
 from polyrhythm.simulator.post import Post
 from polyrhythm.simulator.randomness import Randomness
 
@@ -125,7 +125,7 @@ class Program:
     def _refuse(self) -> None:
         if self._killed:
             raise greenlet.GreenletExit
-        refuse_inference_mode()
+        refuse_unsafe_places()
         if self._counter is not None:
             self._counter.refuse_if_covered()
 

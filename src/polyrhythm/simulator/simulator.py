@@ -23,7 +23,7 @@ from polyrhythm.simulator.actors import Actor, Task
 from polyrhythm.simulator.agenda import Agenda
 from polyrhythm.simulator.collectives import ClosedForm, Collectives, Messages, Reductions
 from polyrhythm.simulator.counting import OperationCounter
-from polyrhythm.simulator.failure import failure
+from polyrhythm.simulator.failure import fail
 from polyrhythm.simulator.flows import Flows
 from polyrhythm.simulator.hub import Hub
 from polyrhythm.simulator.program import Program, Shared
@@ -71,6 +71,12 @@ class Simulator:
     def kind(self) -> str:
         """ "simulator"."""
         return "simulator"
+
+    @property
+    def network_name(self) -> str | None:
+        """What the network is called in tables and in the JSON; None for `Instant()`."""
+        network = self._network()
+        return network.name if network is not None else None
 
     def execute(self, job: Job, record: Recorder) -> Ending:
         """Run `job` to its end; events go to `record` as they happen.
@@ -156,7 +162,7 @@ def _close(hub: Hub) -> None:
         try:
             actor.end()
         except Exception as problem:
-            raise failure(actor.name, problem) from problem
+            fail(actor.name, problem)
 
 
 def _abandon(hub: Hub) -> None:

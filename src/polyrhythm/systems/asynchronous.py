@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from polyrhythm.codec import ErrorFeedback, TopK
+from polyrhythm.codec import ErrorFeedback, Threshold
 from polyrhythm.consistency import Bounded, Free, LocalSteps, SoftSync
 from polyrhythm.merge import Adagrad, Elastic, Mean, OuterOptimizer, StalenessScaled, Sum
 from polyrhythm.strategy.strategy import Strategy
@@ -48,5 +48,10 @@ def easgd(tau: int = 10, beta: float = 0.9, shards: int = 1) -> Strategy:
 
 
 def strom(tau: float = 1e-3) -> Strategy:
-    """TODO"""
-    return Strategy(consistency=LocalSteps(1, Free()), topology=AllToAll(), codec=ErrorFeedback(TopK(0.1)), merge=Mean())
+    """Thresholded updates from everyone to everyone, asynchronously (Strom, Interspeech 2015).
+
+    A worker adds its optimizer's update to a residual; where that exceeds `tau` in size it tells all peers so in 32 bits (31 for the
+    place, one for the sign), and everyone, itself included, moves that weight by tau. Nobody waits. Updates count 1 / P each, so
+    that the learning rate needs no retuning. Optimizer state stays with each worker.
+    """
+    return Strategy(consistency=LocalSteps(1, Free()), topology=AllToAll(), codec=ErrorFeedback(Threshold(tau)), merge=Mean())

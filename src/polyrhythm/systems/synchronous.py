@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from polyrhythm.codec import ErrorFeedback, TopK
+from polyrhythm.codec import ErrorFeedback, OneBit, PerTensor, Striped, Warmup
 from polyrhythm.strategy.strategy import Strategy
 from polyrhythm.topology import AllReduce, Alone, Ring, Tree
 
@@ -25,6 +25,11 @@ def tree() -> Strategy:
     return Strategy(topology=AllReduce(Tree()))
 
 
-def onebit() -> Strategy:
-    """TODO"""
-    return Strategy(topology=AllReduce(Ring()), codec=ErrorFeedback(TopK(0.1)))
+def onebit(warmup: int = 10) -> Strategy:
+    """1-bit SGD with error feedback on both legs (Seide, Fu, Droppo, Li, Yu, Interspeech 2014).
+
+    Each worker owns a stripe of rows: it gets everyone's quantized gradients of that stripe, sums them, quantizes the sum with
+    a residual of its own, and tells all. One bit an element and two values a column; vectors go uncompressed, and so does everything in
+    the first `warmup` steps. Every worker runs the same optimizer on the mean.
+    """
+    return Strategy(topology=AllReduce(Ring()), codec=Warmup(warmup, Striped(PerTensor(ErrorFeedback(OneBit())))))

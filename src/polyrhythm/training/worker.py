@@ -39,7 +39,8 @@ class Worker:
         self._strategy = strategy
         self._place = place
         self._replica: Replica | None = None
-        self._feeds: dict[int, tuple[Any, Feed, int]] = {}
+        self._feeds: list[tuple[Any, Feed]] = []
+        self._epochs = 0
         self._samples = 0
         self._batch = 0
         self._finished = False
@@ -78,13 +79,20 @@ class Worker:
         `dataset` is a map-style Dataset, a tuple of tensors, or a DataLoader (whose data set is used). `batch_size` counts samples
         per worker and step. Raises DataError for data that cannot be shared out.
         """
-        held, feed, epoch = self._feeds.get(id(dataset), (dataset, None, 0))
-        if feed is None:
-            feed = self._strategy.shuffle.feed(source_of(dataset), self._place, self._stage.port, self._stage.perform)
-        self._feeds[id(dataset)] = (held, feed, epoch + 1)
-        for batch in feed.epoch(epoch, batch_size):
+        epoch = self._epochs
+        self._epochs += 1
+        for batch in self._feed(dataset).epoch(epoch, batch_size):
             self._batch += _length(batch)
             yield batch
+
+    def _feed(self, dataset: Any) -> Feed:
+        """The feed of `dataset`, which goes on where it was when the same object was given before."""
+        for held, feed in self._feeds:
+            if held is dataset:
+                return feed
+        feed = self._strategy.shuffle.feed(source_of(dataset), self._place, self._stage.port, self._stage.perform)
+        self._feeds.append((dataset, feed))
+        return feed
 
     def report(self, **metrics: float) -> None:
         """Put numbers on record: `worker.report(loss=loss.item(), accuracy=accuracy)`. The last ones are the run's final metrics.

@@ -1,0 +1,101 @@
+"""What is drawn, before it is drawn: lines of points with a title and axes, for plotly and for the static page alike."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+
+from polyrhythm.kernel.events import Reported
+from polyrhythm.report.metrics import Target, higher_is_better, reports_of, show_metric
+from polyrhythm.report.series import Series, is_virtual
+
+MOST_POINTS = 500
+_WIDE_TIMES = 6.0
+_WIDE_BYTES = 30.0
+
+
+@dataclass(frozen=True, slots=True)
+class Line:
+    """One run's points; `clocks` are worker 0's steps."""
+
+    series: Series
+    x: list[float]
+    y: list[float]
+    clocks: list[int]
+
+    def thinned(self, most: int) -> Line:
+        """The same line with at most `most` evenly chosen points, the first and the last among them."""
+        count = len(self.x)
+        if count <= most:
+            return self
+        chosen = [round(index * (count - 1) / (most - 1)) for index in range(most)]
+        return Line(self.series, [self.x[i] for i in chosen], [self.y[i] for i in chosen], [self.clocks[i] for i in chosen])
+
+
+@dataclass(frozen=True, slots=True)
+class Chart:
+    """Lines with the words around them; `in_bytes` says what x counts (else seconds), `log` whether its axis is logarithmic."""
+
+    title: str
+    subtitle: str
+    x_title: str
+    metric: str
+    in_bytes: bool
+    log: bool
+    lines: list[Line]
+    goal: float | None = None
+    notes: list[str] = field(default_factory=list)
+
+
+def over_time(series: Sequence[Series], metric: str, target: Target | None = None, most: int = MOST_POINTS) -> Chart:
+    """`metric` against the seconds since the run began; logarithmic where some runs take far longer than others."""
+    lines = _lines(series, metric, lambda report: report.time)
+    log = _wide([line.x[-1] for line in lines if line.x[-1] > 0], _WIDE_TIMES)
+    virtual = {is_virtual(one.outcome) for one in series}
+    time = {frozenset({True}): "virtual time", frozenset({False}): "time"}.get(frozenset(virtual), "time, real or virtual as labelled")
+    title = f"{_capital(metric)} against {time}"
+    return _chart(title, f"{'virtual ' * (virtual == {True})}seconds", False, log, lines, metric, target, most)
+
+
+def over_bytes(series: Sequence[Series], metric: str, target: Target | None = None, most: int = MOST_POINTS) -> Chart:
+    """`metric` against the bytes that all workers and servers together had sent."""
+    lines = _lines(series, metric, lambda report: float(report.bytes_sent))
+    log = _wide([x for line in lines for x in line.x if x > 0], _WIDE_BYTES)
+    return _chart(f"{_capital(metric)} against bytes sent", "bytes sent by all together", True, log, lines, metric, target, most)
+
+
+def _chart(title: str, x_title: str, in_bytes: bool, log: bool, lines: list[Line], metric: str, target: Target | None, most: int) -> Chart:
+    # A logarithmic axis has no place for 0: what is left out is said under the chart.
+    drawn = [kept for line in lines if (kept := _positive(line) if log else line).x]
+    missing = [line for line in lines if line.series not in [kept.series for kept in drawn]]
+    notes = [
+        f"{line.series.label} sent nothing, so it is not drawn; it ended with {show_metric(line.y[-1])}." for line in missing if in_bytes
+    ]
+    goal = target.value if target is not None and target.metric == metric else None
+    direction = f"{'Higher' if higher_is_better(metric) else 'Lower'} is better"
+    subtitle = f"{direction}{f'; the dotted line is the target, {goal:g}' if goal is not None else ''}{'; logarithmic scale' * log}"
+    return Chart(title, subtitle, x_title, metric, in_bytes, log, [line.thinned(most) for line in drawn], goal, notes)
+
+
+def _lines(series: Sequence[Series], metric: str, x: Callable[[Reported], float]) -> list[Line]:
+    lines = []
+    for one in series:
+        reports = [report for report in reports_of(one.outcome) if metric in report.metrics]
+        if reports:
+            lines.append(
+                Line(one, [x(report) for report in reports], [report.metrics[metric] for report in reports], [r.clock for r in reports])
+            )
+    return lines
+
+
+def _positive(line: Line) -> Line:
+    kept = [index for index, x in enumerate(line.x) if x > 0]
+    return Line(line.series, [line.x[i] for i in kept], [line.y[i] for i in kept], [line.clocks[i] for i in kept])
+
+
+def _wide(values: list[float], factor: float) -> bool:
+    return bool(values) and max(values) > factor * min(values)
+
+
+def _capital(name: str) -> str:
+    return name[:1].upper() + name[1:]

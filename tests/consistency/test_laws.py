@@ -1,0 +1,64 @@
+"""Laws of every consistency: no one goes beyond its bound, and the slowest is never held up."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from polyrhythm.consistency import MEMBERS, Bounded, Free, LocalSteps, Lockstep, SoftSync
+from polyrhythm.errors import CompositionError
+from polyrhythm.pieces.consistency import Consistency
+
+each = pytest.mark.parametrize("rule", MEMBERS, ids=repr)
+clocks = st.integers(1, 50)
+
+
+@each
+@given(mine=clocks)
+def test_the_slowest_is_never_held_up(rule: Consistency, mine: int) -> None:
+    assert rule.may_proceed(mine, mine)
+
+
+@each
+@given(mine=clocks, slowest=clocks)
+def test_waiting_longer_never_closes_a_way_that_was_open(rule: Consistency, mine: int, slowest: int) -> None:
+    if rule.may_proceed(mine, slowest):
+        assert rule.may_proceed(mine, slowest + 1)
+
+
+@each
+@given(mine=clocks, known=clocks)
+def test_who_must_not_go_on_must_read(rule: Consistency, mine: int, known: int) -> None:
+    if not rule.may_proceed(mine, known):
+        assert rule.must_read(mine, known)
+
+
+@each
+@pytest.mark.parametrize("workers", [1, 2, 3, 8, 30])
+def test_a_group_has_at_least_one_and_at_most_everybody(rule: Consistency, workers: int) -> None:
+    assert 1 <= rule.group(workers) <= workers
+
+
+@each
+@given(start=clocks)
+def test_everybody_speaks_again_and_again(rule: Consistency, start: int) -> None:
+    assert any(rule.speaks(clock) for clock in range(start, start + 10))
+
+
+@given(slack=st.integers(0, 20), mine=clocks, slowest=clocks)
+def test_a_bound_holds_exactly(slack: int, mine: int, slowest: int) -> None:
+    assert Bounded(slack).may_proceed(mine, slowest) == (mine - slowest <= slack)
+    assert Lockstep().may_proceed(mine, slowest) == Bounded(0).may_proceed(mine, slowest)
+    assert Free().may_proceed(mine, slowest)
+
+
+@pytest.mark.parametrize(("groups", "workers", "expected"), [(1, 30, 30), (4, 30, 7), (30, 30, 1), (50, 30, 1)])
+def test_softsync_merges_the_papers_number_of_gradients(groups: int, workers: int, expected: int) -> None:
+    assert SoftSync(groups).group(workers) == expected
+
+
+@pytest.mark.parametrize("make", [lambda: Bounded(-1), lambda: SoftSync(0), lambda: LocalSteps(0)])
+def test_settings_without_meaning_are_refused_with_a_remedy(make) -> None:  # type: ignore[no-untyped-def]
+    with pytest.raises(CompositionError, match="give"):
+        make()

@@ -1,0 +1,340 @@
+"""Whole runs on real processes."""
+
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Coroutine
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from polyrhythm.errors import CompositionError, DeadlockError, DivergedError, WorkerFailed
+from polyrhythm.kernel.events import AnyEvent, Ended, Faulted, Recorder, Reported, Started
+from polyrhythm.kernel.job import Ending, Job, Stage
+from polyrhythm.kernel.message import Message, wire_bytes
+from polyrhythm.kernel.port import Port
+from polyrhythm.processes.launch import Processes
+
+
+async def no_service(port: Port, record: Recorder) -> None:
+    return None
+
+
+def run(
+    program: Callable[[Stage], Message | None],
+    workers: int = 2,
+    servers: int = 0,
+    service: Callable[[Port, Recorder], Coroutine[Any, Any, None]] = no_service,
+    essential: Callable[[str], bool] = lambda name: True,
+    on: Processes | None = None,
+) -> tuple[Ending, list[AnyEvent]]:
+    events: list[AnyEvent] = []
+    ending = (on or Processes()).execute(Job(workers, servers, program, service, essential, seed=3), events.append)
+    return ending, events
+
+
+async def ring_sum(port: Port, rank: int, workers: int, value: torch.Tensor) -> torch.Tensor:
+    total = value.clone()
+    for step in range(workers - 1):
+        await port.send(f"worker/{(rank + 1) % workers}", Message(f"ring/{step}", tensors=(value,)))
+        delivery = await port.receive(f"ring/{step}", f"worker/{(rank - 1) % workers}")
+        assert delivery is not None
+        value = delivery.message.tensors[0]
+        total += value
+    return total
+
+
+def rank_of(stage: Stage) -> int:
+    return int(stage.port.name.partition("/")[2])
+
+
+@pytest.mark.parametrize("size", [10, 100_000])
+def test_a_ring_of_processes_gives_everyone_the_sum_and_counts_each_byte(size: int) -> None:
+    def program(stage: Stage) -> Message:
+        value = torch.full((size,), float(rank_of(stage) + 1))
+        return Message("sum", tensors=(stage.perform(ring_sum(stage.port, rank_of(stage), 3, value)),))
+
+    ending, events = run(program, workers=3)
+    for rank in range(3):
+        message = ending.results[f"worker/{rank}"]
+        assert message is not None
+        assert torch.equal(message.tensors[0], torch.full((size,), 6.0))
+    each = wire_bytes(Message("ring/0", tensors=(torch.zeros(size),)))
+    assert (ending.bytes_sent, ending.messages_sent, ending.lost) == (6 * each, 6, [])
+    assert ending.seconds > 0
+    assert sorted(event.actor for event in events if isinstance(event, Started)) == ["worker/0", "worker/1", "worker/2"]
+    assert sum(event.bytes_sent for event in events if isinstance(event, Ended)) == ending.bytes_sent
+
+
+def test_servers_answer_while_programs_compute_and_end_by_themselves() -> None:
+    async def service(port: Port, record: Recorder) -> None:
+        for _ in range(2):
+            delivery = await port.receive("pull")
+            assert delivery is not None
+            await port.send(delivery.sender, Message("weights", tensors=(torch.ones(3),)))
+
+    async def pull(port: Port) -> float:
+        await port.send("server/0", Message("pull"))
+        delivery = await port.receive("weights", "server/0")
+        assert delivery is not None
+        return float(delivery.message.tensors[0].sum())
+
+    ending, _ = run(lambda stage: Message("got", (stage.perform(pull(stage.port)),)), servers=1, service=service)
+    assert [message and message.numbers for message in ending.results.values()] == [(3.0,), (3.0,)]
+
+
+def test_a_spawned_coroutine_works_while_the_program_computes() -> None:
+    async def answer(port: Port) -> None:
+        while True:
+            delivery = await port.receive("question")
+            assert delivery is not None
+            await port.send(delivery.sender, Message("answer"))
+
+    async def open_up(port: Port) -> None:
+        await port.spawn("answer", answer(port))
+
+    async def ask(port: Port) -> None:
+        await port.send("worker/0", Message("question"))
+        await port.receive("answer", "worker/0")
+        await port.send("worker/0", Message("asked"))
+
+    async def look(port: Port) -> bool:
+        return await port.receive("asked", timeout=0) is not None
+
+    def program(stage: Stage) -> Message | None:
+        if rank_of(stage) == 1:
+            stage.perform(ask(stage.port))
+            return None
+        stage.perform(open_up(stage.port))
+        turns = 0
+        while not stage.perform(look(stage.port)):
+            turns += sum(range(1000)) > 0
+        return Message("turns", (turns,))
+
+    assert run(program)[0].results["worker/1"] is None
+
+
+def test_reported_bytes_are_those_of_all_actors() -> None:
+    async def push(port: Port) -> None:
+        await port.send("worker/0", Message("t", tensors=(torch.ones(1000),)))
+
+    async def wait(port: Port) -> None:
+        await port.receive("t", "worker/1")
+
+    def program(stage: Stage) -> None:
+        if rank_of(stage) == 1:
+            stage.perform(push(stage.port))
+            stage.record(Reported(stage.port.now(), stage.port.name, 1, {"loss": float("nan")}, 0))
+        else:
+            stage.perform(wait(stage.port))
+
+    _, events = run(program)
+    (reported,) = [event for event in events if isinstance(event, Reported)]
+    assert reported.bytes_sent == wire_bytes(Message("t", tensors=(torch.ones(1000),)))
+    assert reported.metrics["loss"] != reported.metrics["loss"]
+
+
+def test_programs_of_different_length_still_deliver_everything() -> None:
+    async def flood(port: Port) -> None:
+        for place in range(50):
+            await port.send("worker/1", Message("t", (place,), tensors=(torch.ones(40_000),)))
+
+    async def drink(port: Port) -> float:
+        await port.sleep(0.1)
+        total = 0.0
+        for _ in range(50):
+            delivery = await port.receive("t", "worker/0")
+            assert delivery is not None
+            total += delivery.message.numbers[0]
+        return total
+
+    def program(stage: Stage) -> Message | None:
+        if rank_of(stage) == 0:
+            stage.perform(flood(stage.port))
+            return None
+        return Message("total", (stage.perform(drink(stage.port)),))
+
+    result = run(program)[0].results["worker/1"]
+    assert result is not None
+    assert result.numbers == (1225.0,)
+
+
+def test_the_error_of_a_program_comes_with_its_own_traceback_within_a_second() -> None:
+    async def wait(port: Port) -> None:
+        await port.receive("never")
+
+    def train_badly(stage: Stage) -> None:
+        if rank_of(stage) == 1:
+            raise KeyError("no such layer")
+        stage.perform(wait(stage.port))
+
+    run(lambda stage: None)
+    start = time.monotonic()
+    with pytest.raises(WorkerFailed, match="worker/1 failed: KeyError: 'no such layer'") as caught:
+        run(train_badly)
+    assert time.monotonic() - start < 2
+    assert caught.value.actor == "worker/1"
+    assert "in train_badly" in caught.value.trace
+    assert 'raise KeyError("no such layer")' in caught.value.trace
+    assert "processes/child.py" not in caught.value.trace
+
+
+def test_the_error_of_a_spawned_coroutine_ends_the_run_while_the_program_computes() -> None:
+    async def wrong() -> None:
+        raise ArithmeticError("spawned")
+
+    async def begin(port: Port) -> None:
+        await port.spawn("wrong", wrong())
+
+    def program(stage: Stage) -> None:
+        stage.perform(begin(stage.port))
+        time.sleep(30)
+
+    with pytest.raises(WorkerFailed, match="ArithmeticError: spawned"):
+        run(program, workers=1)
+
+
+def test_an_error_of_ours_keeps_its_class_and_text() -> None:
+    def program(stage: Stage) -> None:
+        raise DivergedError("The loss of worker/0 is nan at step 3.")
+
+    with pytest.raises(DivergedError, match=r"^The loss of worker/0 is nan at step 3\.$"):
+        run(program, workers=1)
+
+
+@pytest.mark.parametrize(
+    ("leave", "reason"),
+    [(lambda: os._exit(3), "its process ended early with exit code 3"), (lambda: sys.exit(3), r"it called sys.exit\(3\)")],
+)
+def test_a_process_that_just_leaves_is_named(leave: Callable[[], None], reason: str) -> None:
+    def program(stage: Stage) -> None:
+        if rank_of(stage) == 1:
+            leave()
+        time.sleep(30)
+
+    with pytest.raises(WorkerFailed, match=f"worker/1 failed: {reason}"):
+        run(program)
+
+
+def test_waiting_for_one_who_has_ended_is_a_deadlock_that_names_both() -> None:
+    async def wait(port: Port) -> None:
+        await port.receive("gradient", "worker/1")
+
+    def program(stage: Stage) -> None:
+        if rank_of(stage) == 0:
+            stage.perform(wait(stage.port))
+
+    with pytest.raises(DeadlockError, match=r"worker/0 waits for 'gradient' from worker/1, which has ended\."):
+        run(program)
+
+
+def test_a_circle_of_waiting_is_a_deadlock_that_names_all() -> None:
+    async def wait(port: Port, sender: str) -> None:
+        await port.receive("turn", sender)
+
+    async def service(port: Port, record: Recorder) -> None:
+        await port.receive("anything")
+
+    def program(stage: Stage) -> None:
+        stage.perform(wait(stage.port, f"worker/{1 - rank_of(stage)}"))
+
+    with pytest.raises(DeadlockError) as caught:
+        run(program, servers=1, service=service, on=Processes(patience=0.2))
+    assert str(caught.value) == (
+        "Nobody can go on: worker/0 waits for 'turn' from worker/1; worker/1 waits for 'turn' from worker/0; server/0 waits for 'anything'."
+    )
+
+
+def test_the_run_goes_on_without_an_actor_that_is_not_essential() -> None:
+    async def mourn(port: Port) -> str:
+        delivery = await port.receive("lost")
+        assert delivery is not None
+        await port.send("worker/1", Message("too late"))
+        return delivery.message.text
+
+    def program(stage: Stage) -> Message:
+        if rank_of(stage) == 1:
+            os.kill(os.getpid(), signal.SIGKILL)
+        return Message("lost", text=stage.perform(mourn(stage.port)))
+
+    ending, events = run(program, workers=3, essential=lambda name: name != "worker/1")
+    assert ending.lost == ["worker/1"]
+    assert {name: message and message.text for name, message in ending.results.items()} == {"worker/0": "worker/1", "worker/2": "worker/1"}
+    (fault,) = [event for event in events if isinstance(event, Faulted)]
+    assert (fault.actor, fault.what) == ("worker/1", "killed by signal 9 (SIGKILL)")
+    assert ending.messages_sent == 0
+
+
+def test_what_cannot_be_pickled_is_refused_with_a_sentence() -> None:
+    lock = threading.Lock()
+
+    def program(stage: Stage) -> None:
+        lock.acquire()
+
+    with pytest.raises(CompositionError, match="cannot be sent to other processes.*lock"):
+        run(program)
+
+
+def test_settings_that_cannot_be_are_refused() -> None:
+    with pytest.raises(CompositionError, match="threads=0"):
+        Processes(threads=0)
+    with pytest.raises(CompositionError, match="more than 0 seconds"):
+        Processes(patience=0)
+
+
+def test_children_have_the_surroundings_of_their_launcher(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("COLOUR", "green")
+
+    def program(stage: Stage) -> Message:
+        return Message("here", (torch.get_num_threads(),), f"{os.getcwd()} {os.environ['COLOUR']} {stage.device}")
+
+    result = run(program, workers=1, on=Processes(threads=2, cuda=False))[0].results["worker/0"]
+    assert result == Message("here", (2.0,), f"{tmp_path} green cpu")
+
+
+def test_what_children_print_comes_out_of_the_launcher(capfd: pytest.CaptureFixture[str]) -> None:
+    def program(stage: Stage) -> None:
+        print("to the output")
+        print("to the errors", file=sys.stderr)
+
+    run(program, workers=1)
+    assert capfd.readouterr() == ("to the output\n", "to the errors\n")
+
+
+SCRIPT = """
+import sys
+from polyrhythm.kernel.job import Job
+from polyrhythm.kernel.message import Message
+from polyrhythm.processes.launch import Processes
+class Greeting:
+    text = "hello"
+def program(stage):
+    return Message(Greeting.text, text=stage.port.name)
+async def service(port, record):
+    pass
+ending = Processes().execute(Job(2, 1, program, service, lambda name: True), lambda event: None)
+print(sorted(message.topic + " " + message.text for message in ending.results.values()))
+"""
+
+
+@pytest.mark.parametrize("through", [pytest.param("script", marks=pytest.mark.long), "standard input"])
+def test_a_script_needs_no_guard_and_no_file(tmp_path: Path, through: str) -> None:
+    path = tmp_path / "script.py"
+    path.write_text(SCRIPT)
+    given = {"args": [sys.executable, str(path)]} if through == "script" else {"args": [sys.executable, "-"], "input": SCRIPT}
+    done = subprocess.run(**given, capture_output=True, text=True, timeout=60)  # type: ignore[call-overload]
+    assert (done.stdout, done.stderr, done.returncode) == ("['hello worker/0', 'hello worker/1']\n", "", 0)
+
+
+def test_a_run_may_be_started_from_another_thread() -> None:
+    endings: list[Ending] = []
+    thread = threading.Thread(target=lambda: endings.append(run(lambda stage: Message("done"))[0]))
+    thread.start()
+    thread.join()
+    assert list(endings[0].results) == ["worker/0", "worker/1"]

@@ -1,0 +1,66 @@
+"""Which metric counts, which way is better, and when a target is reached."""
+
+from __future__ import annotations
+
+import pytest
+
+from polyrhythm.errors import CompositionError
+from polyrhythm.report.metrics import Target, higher_is_better, metrics_of, parse_target, primary_metric, reports_of
+
+from .scenes import outcome, plain
+
+
+@pytest.mark.parametrize("metric", ["loss", "test_loss", "bits", "bits_per_character", "perplexity", "Error"])
+def test_losses_errors_bits_and_perplexity_are_better_when_lower(metric: str) -> None:
+    assert not higher_is_better(metric)
+
+
+@pytest.mark.parametrize("metric", ["accuracy", "f1", "reward"])
+def test_any_other_metric_is_better_when_higher(metric: str) -> None:
+    assert higher_is_better(metric)
+
+
+@pytest.mark.parametrize(
+    ("final", "primary"),
+    [
+        ({"loss": 1.0, "bits": 2.0, "accuracy": 0.5}, "accuracy"),
+        ({"loss": 1.0, "bits": 2.0}, "bits"),
+        ({"reward": 3.0, "loss": 1.0}, "loss"),
+        ({"reward": 3.0, "length": 1.0}, "reward"),
+        ({"loss": 1.0, "test_accuracy": 0.5}, "test_accuracy"),
+        ({}, None),
+    ],
+)
+def test_the_primary_metric_is_accuracy_then_bits_then_loss_then_the_first(final: dict[str, float], primary: str | None) -> None:
+    assert primary_metric([plain("ssp", 1.0, 1, [], final=final)]) == primary
+
+
+def test_loss_follows_the_primary_metric() -> None:
+    assert metrics_of([plain("ssp", 1.0, 1, [], final={"reward": 1.0, "loss": 2.0, "accuracy": 0.1})]) == ["accuracy", "loss", "reward"]
+
+
+def test_only_worker_0_counts_though_others_report_too() -> None:
+    assert {report.actor for report in reports_of(outcome("ssp"))} == {"worker/0"}
+    assert Target("accuracy", 0.9999).first_reached(outcome("ssp")) is None
+
+
+def test_a_target_is_reached_at_the_first_report_as_good() -> None:
+    run = plain("ssp", 9.0, 9, [(1.0, 1, 0.5), (2.0, 2, 0.9), (3.0, 3, 0.8), (4.0, 4, 0.95)])
+    reached = Target("accuracy", 0.9).first_reached(run)
+    assert reached is not None
+    assert (reached.time, reached.bytes_sent) == (2.0, 2)
+
+
+def test_a_target_that_falls_is_reached_from_above() -> None:
+    assert Target("loss", 0.5).met_by(0.4)
+    assert not Target("loss", 0.5).met_by(0.6)
+
+
+def test_a_target_is_read_from_text() -> None:
+    assert parse_target("accuracy=0.96") == Target("accuracy", 0.96)
+
+
+@pytest.mark.parametrize("text", ["accuracy", "=0.9", "accuracy=", "accuracy=high", "accuracy=nan", "a=b=1"])
+def test_what_is_no_target_is_refused_with_an_example(text: str) -> None:
+    with pytest.raises(CompositionError, match=r"accuracy=0\.96"):
+        parse_target(text)

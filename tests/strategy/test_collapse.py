@@ -1,0 +1,127 @@
+"""Every system becomes another, simpler one at the end of its settings."""
+
+from __future__ import annotations
+
+import dataclasses
+
+import pytest
+import torch
+from toy import SAMPLES, Toy, data, network, weights
+from torch.nn import functional as F
+
+from polyrhythm import rng
+from polyrhythm.codec import ErrorFeedback, Identity, Striped, TopK
+from polyrhythm.consistency import Bounded, LocalSteps, Lockstep, SoftSync
+from polyrhythm.merge import Elastic, Mean, Nesterov, OuterOptimizer, StalenessScaled, Sum
+from polyrhythm.strategy import Strategy
+from polyrhythm.topology import ALGORITHMS, AllReduce, AllToAll, Gossip, Server
+
+OPTIMIZERS = {
+    "sgd": lambda p: torch.optim.SGD(p, lr=0.1),
+    "momentum": lambda p: torch.optim.SGD(p, lr=0.05, momentum=0.9, weight_decay=1e-3, nesterov=True),
+    "adam": lambda p: torch.optim.Adam(p, lr=0.01),
+    "adamw": lambda p: torch.optim.AdamW(p, lr=0.01),
+    "adagrad": lambda p: torch.optim.Adagrad(p, lr=0.05),
+    "rmsprop": lambda p: torch.optim.RMSprop(p, lr=0.005),
+}
+each_optimizer = pytest.mark.parametrize("optimizer", OPTIMIZERS)
+
+
+def plain(toy: Toy, seed: int = 5, batch_size: int | None = None) -> torch.Tensor:
+    """The same training as a single-process loop without Polyrhythm."""
+    rng.seed_everything(seed, "worker", 0)
+    model, size = network(), batch_size or toy.batch_size
+    optimizer = toy.make(model.parameters())
+    x, y = data()
+    for epoch in range(toy.epochs):
+        order = rng.stream(seed, "shuffle", epoch).permutation(SAMPLES)
+        for start in range(0, SAMPLES, size):
+            part = order[start : start + size]
+            optimizer.zero_grad()
+            F.cross_entropy(model(x[part]), y[part]).backward()
+            if toy.clip_norm is not None:
+                torch.nn.utils.clip_grad_norm_(model.parameters(), toy.clip_norm)
+            optimizer.step()
+    return torch.cat([p.detach().reshape(-1) for p in model.parameters()])
+
+
+@each_optimizer
+@pytest.mark.parametrize("system", ["single", "allreduce", "tree", "softsync", "gossipgrad"])
+def test_one_worker_is_the_plain_loop_bit_for_bit(system: str, optimizer: str) -> None:
+    toy = Toy(OPTIMIZERS[optimizer])
+    if system == "gossipgrad":  # its samples are dealt out once, so only the first epoch has the plain loop's order
+        toy = dataclasses.replace(toy, epochs=1)
+    assert torch.equal(weights(toy, 1, system), plain(toy))
+
+
+@each_optimizer
+@pytest.mark.parametrize("system", ["ssp", "sparknet"])
+def test_one_worker_with_updates_is_the_plain_loop_to_rounding(system: str, optimizer: str) -> None:
+    torch.testing.assert_close(weights(Toy(OPTIMIZERS[optimizer]), 1, system), plain(Toy(OPTIMIZERS[optimizer])), rtol=1e-5, atol=1e-6)
+
+
+@each_optimizer
+@pytest.mark.parametrize("algorithm", ALGORITHMS, ids=repr)
+def test_allreduce_at_four_workers_is_one_process_on_the_whole_batch(algorithm, optimizer: str) -> None:  # type: ignore[no-untyped-def]
+    toy = Toy(OPTIMIZERS[optimizer], epochs=7)  # 21 steps
+    torch.testing.assert_close(weights(toy, 4, Strategy(topology=AllReduce(algorithm))), plain(toy, batch_size=32), rtol=1e-6, atol=1e-6)
+
+
+def test_clipping_the_merged_gradient_is_clipping_on_the_whole_batch() -> None:
+    toy = Toy(OPTIMIZERS["momentum"], clip_norm=0.2)
+    torch.testing.assert_close(weights(toy, 4, "allreduce"), plain(toy, batch_size=32), rtol=1e-5, atol=1e-6)
+
+
+@each_optimizer
+@pytest.mark.parametrize("shards", [1, 3])
+def test_a_server_in_lockstep_is_allreduce(shards: int, optimizer: str) -> None:
+    toy = Toy(OPTIMIZERS[optimizer])
+    served = weights(toy, 4, Strategy(topology=Server(shards)))
+    torch.testing.assert_close(served, weights(toy, 4, "allreduce"), rtol=1e-5, atol=1e-5)
+
+
+@pytest.mark.parametrize("workers", [2, 3, 4])
+def test_the_number_of_shards_changes_no_bit_in_lockstep(workers: int) -> None:
+    toy = Toy(OPTIMIZERS["adam"])
+    assert torch.equal(weights(toy, workers, Strategy(topology=Server(1))), weights(toy, workers, Strategy(topology=Server(4))))
+
+
+def test_all_to_all_in_lockstep_is_allreduce() -> None:
+    toy = Toy(OPTIMIZERS["momentum"])
+    torch.testing.assert_close(weights(toy, 3, Strategy(topology=AllToAll())), weights(toy, 3, "allreduce"), rtol=1e-5, atol=1e-6)
+
+
+def test_bounded_without_slack_is_lockstep() -> None:
+    free, locked = (Strategy(consistency=LocalSteps(1, rule), topology=Server(2), merge=Sum()) for rule in (Bounded(0), Lockstep()))
+    torch.testing.assert_close(weights(Toy(), 4, free), weights(Toy(), 4, locked), rtol=1e-5, atol=1e-6)
+
+
+def test_one_local_step_of_plain_sgd_is_allreduce() -> None:
+    local = Strategy(consistency=LocalSteps(1), topology=AllReduce())
+    torch.testing.assert_close(weights(Toy(), 4, local), weights(Toy(), 4, "allreduce"), rtol=1e-5, atol=1e-6)
+
+
+def test_softsync_with_everyone_and_no_slack_is_synchronous() -> None:
+    soft = Strategy(consistency=SoftSync(1, Bounded(0)), topology=Server(1), merge=StalenessScaled())
+    assert torch.equal(weights(Toy(OPTIMIZERS["momentum"]), 4, soft), weights(Toy(OPTIMIZERS["momentum"]), 4, Strategy(topology=Server(1))))
+
+
+@pytest.mark.parametrize("codec", [TopK(1.0), ErrorFeedback(TopK(1.0)), Striped(Identity())], ids=repr)
+def test_a_codec_that_says_everything_is_identity(codec) -> None:  # type: ignore[no-untyped-def]
+    torch.testing.assert_close(weights(Toy(), 3, Strategy(codec=codec)), weights(Toy(), 3, "allreduce"), rtol=1e-5, atol=1e-6)
+
+
+def test_an_outer_step_of_one_without_momentum_is_averaging() -> None:
+    outer = Strategy(consistency=LocalSteps(3), merge=OuterOptimizer(Nesterov(1.0, 0.0)))
+    torch.testing.assert_close(weights(Toy(), 3, outer), weights(Toy(), 3, Strategy(consistency=LocalSteps(3))), rtol=1e-5, atol=1e-6)
+
+
+def test_gossip_of_two_is_averaging_at_every_step() -> None:
+    gossip = Strategy(consistency=LocalSteps(1), topology=Gossip())
+    torch.testing.assert_close(weights(Toy(), 2, gossip), weights(Toy(), 2, Strategy(consistency=LocalSteps(1))), rtol=1e-5, atol=1e-6)
+
+
+def test_synchronous_elastic_averaging_keeps_the_order_of_workers_out_of_the_result() -> None:
+    strategy = Strategy(consistency=LocalSteps(2), topology=Server(2), merge=Elastic())
+    assert torch.equal(weights(Toy(), 3, strategy), weights(Toy(), 3, strategy))
+    assert not torch.equal(weights(Toy(), 3, strategy), weights(Toy(), 3, Strategy(consistency=LocalSteps(2), merge=Mean())))
