@@ -51,18 +51,15 @@ def test_json_is_one_object_with_the_promised_keys(polyrhythm: Any, tiny: Path) 
     assert "the user prints" in told.err
 
 
-@pytest.mark.parametrize("on", ["simulator", "processes"])
-def test_what_the_training_function_prints_does_not_spoil_the_json(program: Any, tiny: Path, on: str) -> None:
-    told = program("run", tiny, "--on", on, "--json")
-    assert told.code == 0, told.err
-    assert told.out.count("\n") == 1
-    assert json.loads(told.out)["on"] == on
-    assert "the user prints" in told.err
-
-
-def test_both_runtimes_end_with_the_same_weights(program: Any, polyrhythm: Any, tiny: Path) -> None:
+def test_real_processes_print_one_pure_object_and_end_with_the_weights_of_the_simulator(program: Any, polyrhythm: Any, tiny: Path) -> None:
     real, virtual = program("run", tiny, "--json"), polyrhythm("run", tiny, "--on", "simulator", "--json")
-    assert json.loads(real.out)["weights_sha256"] == json.loads(virtual.out)["weights_sha256"]
+    assert real.code == 0, real.err
+    assert real.out.count("\n") == 1
+    assert real.err.count("the user prints") == 2
+    told = json.loads(real.out)
+    assert told["on"] == "processes"
+    assert told["virtual_seconds"] is None
+    assert told["weights_sha256"] == json.loads(virtual.out)["weights_sha256"]
 
 
 def test_settings_and_options_are_taken(polyrhythm: Any, tiny: Path) -> None:

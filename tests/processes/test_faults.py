@@ -146,7 +146,7 @@ def launcher_at_work() -> Iterator[subprocess.Popen[str]]:
 
 
 def wait_until_gone(processes: set[int]) -> None:
-    deadline = time.monotonic() + 5
+    deadline = time.monotonic() + 15
     while any(Path(f"/proc/{process}").exists() for process in processes):
         assert time.monotonic() < deadline
         time.sleep(0.02)
@@ -157,7 +157,7 @@ def test_an_interrupt_ends_all_processes_and_is_raised_in_the_launcher() -> None
         below = descendants(process.pid)
         assert len(below) == 4
         os.killpg(process.pid, signal.SIGINT)  # as a terminal does
-        assert process.communicate(timeout=5) == ("interrupted\n", None)
+        assert process.communicate(timeout=15) == ("interrupted\n", None)
         assert process.returncode == 0
         wait_until_gone(below)
 
@@ -166,7 +166,7 @@ def test_a_launcher_that_is_killed_leaves_nothing() -> None:
     with nothing_left_behind(), launcher_at_work() as process:
         below = descendants(process.pid)
         process.kill()
-        process.wait(5)
+        process.wait(15)
         wait_until_gone(below)
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from polyrhythm.kernel.events import Computed, Reported, Waited
+from polyrhythm.kernel.events import Computed, Reported, Stepped, Waited
 from polyrhythm.report.outcome import Outcome
 from polyrhythm.report.series import series_of
 from polyrhythm.report.timeline import FULL, joined, rows_of, shares, window
@@ -60,7 +60,7 @@ def test_shares_are_of_the_whole_run_and_all_workers() -> None:
 def test_the_window_shows_at_least_two_steps_of_the_slowest() -> None:
     fast, slow = outcome("single", steps=30), outcome("tree", steps=30)
     seconds = window(series_of([fast, slow]))
-    steps = [event.time for event in slow.events if type(event).__name__ == "Stepped" and event.actor == "worker/0"]
+    steps = [event.time for event in slow.events if isinstance(event, Stepped) and event.actor == "worker/0"]
     assert steps[1] <= seconds
 
 

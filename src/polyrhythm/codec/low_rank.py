@@ -27,7 +27,8 @@ class LowRank:
     factors would be no smaller than they are, go as they are with the first. Worker i says P̂ Q_iᵀ, so that all together say
     the total P̂ (Σ Q_i)ᵀ; the authors' code charges the total's mean to everyone instead, which has the same sum.
     Columns are made orthonormal by Householder's QR in place of Gram and Schmidt's: the same span, and a zero gradient is no
-    special case; every worker does it for itself, so totals have equal bits where processors are alike. State: "q/<name>" (rank, rest), the last Σ Q_iᵀ, equal at all workers. Wrap it: ErrorFeedback(LowRank(2)).
+    special case. Every worker does it for itself: totals have equal bits where processors are alike. State: "q/<name>"
+    (rank, rest), the last Σ Q_iᵀ, equal at all workers. Wrap it: ErrorFeedback(LowRank(2)).
     """
 
     rank: int

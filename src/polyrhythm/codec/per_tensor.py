@@ -125,4 +125,6 @@ def _column(packets: Sequence[Packet], k: int) -> Tensor:
 
 
 def _end_to_end(tensors: Sequence[Tensor]) -> Tensor:
+    if len(tensors) == 1:
+        return tensors[0]
     return torch.cat(list(tensors)) if tensors else torch.zeros(0)

@@ -12,6 +12,7 @@ import signal
 import socket
 import sys
 import time
+from collections import deque
 from collections.abc import Callable, Coroutine
 from functools import partial
 from typing import Any
@@ -82,7 +83,8 @@ class Child:
         self._node = Node(role, orders.wiring, listeners, self._record)
         self._node.on_failure = self._fail
         self._node.on_break = self._break
-        self._events: list[AnyEvent] = []
+        self._events: deque[AnyEvent] = deque()
+        self._flushing = False
         self._encoder = msgspec.msgpack.Encoder()
         self._launcher = Link(self._node.loop, control, Wiring(), Tally())
         self._launcher.on_frame = self._hear
@@ -132,11 +134,13 @@ class Child:
 
     def _record(self, event: AnyEvent) -> None:
         self._events.append(event)
-        if len(self._events) == 1:
+        if not self._flushing:
+            self._flushing = True
             self._in_loop(self._flush)
 
     def _flush(self) -> None:
-        events, self._events = self._events, []
+        self._flushing = False  # before looking: what comes in meanwhile asks again
+        events = [self._events.popleft() for _ in range(len(self._events))]
         if events:
             peers = self._node.peers
             self._say("events", (peers.bytes_sent, peers.messages_sent), data=self._encoder.encode(events))
@@ -176,7 +180,8 @@ class Child:
             self._node.collective = Collective(rank, workers, self._orders.meeting)
         if self._orders.ip:  # without a launcher, a connection is how the others learn of an end
             self._node.peers.connect(other for other in table if other != self._name)
-        self._look()
+        else:
+            self._look()
         self._begun.finish(None, None)
 
     def _look(self) -> None:

@@ -46,10 +46,9 @@ _TOGETHER_SECONDS = 0.2
 
 @dataclass(frozen=True, slots=True)
 class Joining:
-    """How to join: seconds to wait for the others, those without a byte after which servers count as stuck, and the wiring."""
+    """How to join: how many seconds to wait for the others, and the wiring."""
 
     startup: float = 300.0
-    patience: float = 60.0
     wiring: Wiring = field(default_factory=Wiring)
 
 
@@ -79,7 +78,7 @@ class JoinedStage:
             job.seed,
             joining.wiring,
             threads=1,
-            patience=joining.patience,
+            patience=0.0,
             ip=ip,
             host=host,
             expendable=[name for name in _everyone(job) if not job.essential(name)],
@@ -109,6 +108,11 @@ class JoinedStage:
     def device(self) -> str:
         """The torch device of this worker."""
         return self._node.device
+
+    @property
+    def failure(self) -> BaseException | None:
+        """What the next `perform` will raise, if something has failed meanwhile."""
+        return self._node.failure
 
     def charge(self, samples: int) -> None:
         """Nothing: real time has passed."""

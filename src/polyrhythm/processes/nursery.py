@@ -87,7 +87,10 @@ class Nursery:
             self._process.wait()
 
     def _ask(self, request: Request, descriptors: list[int]) -> None:
-        socket.send_fds(self.socket, [self._encoder.encode(request)], descriptors)
+        try:
+            socket.send_fds(self.socket, [self._encoder.encode(request)], descriptors)
+        except OSError as problem:
+            raise RunError(f"The process that starts the workers cannot be reached: {problem}.") from problem
 
 
 _idle: list[Nursery] = []

@@ -40,7 +40,7 @@ class Orders(msgspec.Struct, frozen=True):
     wiring: Wiring
     threads: int
     patience: float
-    """Seconds without a byte after which actors that all wait are said to be stuck."""
+    """Seconds without a byte after which actors that all wait are said to be stuck, where a launcher asks."""
     meeting: str = ""
     """Where workers with CUDA devices meet for NCCL: host and port."""
     ip: str = ""

@@ -60,7 +60,10 @@ def find_place(environment: Mapping[str, str] | None = None) -> Place:
 
 
 def own_ip(place: Place) -> str:
-    """The address of this host's interface towards the meeting place, unless POLYRHYTHM_HOST_ADDR names another."""
+    """The address of this host's interface towards the meeting place, unless POLYRHYTHM_HOST_ADDR names another.
+
+    That is needed where a host's own name leads to its loopback interface, and on hosts behind address translation.
+    """
     named = os.environ.get("POLYRHYTHM_HOST_ADDR")
     if named:
         return named

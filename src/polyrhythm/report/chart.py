@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from polyrhythm.kernel.events import Reported
 from polyrhythm.report.metrics import Target, higher_is_better, reports_of, show_metric
@@ -54,27 +54,32 @@ def over_time(series: Sequence[Series], metric: str, target: Target | None = Non
     virtual = {is_virtual(one.outcome) for one in series}
     time = {frozenset({True}): "virtual time", frozenset({False}): "time"}.get(frozenset(virtual), "time, real or virtual as labelled")
     title = f"{_capital(metric)} against {time}"
-    return _chart(title, f"{'virtual ' * (virtual == {True})}seconds", False, log, lines, metric, target, most)
+    return _finished(Chart(title, "", f"{'virtual ' * (virtual == {True})}seconds", metric, False, log, lines), target, most)
 
 
 def over_bytes(series: Sequence[Series], metric: str, target: Target | None = None, most: int = MOST_POINTS) -> Chart:
     """`metric` against the bytes that all workers and servers together had sent."""
     lines = _lines(series, metric, lambda report: float(report.bytes_sent))
     log = _wide([x for line in lines for x in line.x if x > 0], _WIDE_BYTES)
-    return _chart(f"{_capital(metric)} against bytes sent", "bytes sent by all together", True, log, lines, metric, target, most)
+    return _finished(
+        Chart(f"{_capital(metric)} against bytes sent", "", "bytes sent by all together", metric, True, log, lines), target, most
+    )
 
 
-def _chart(title: str, x_title: str, in_bytes: bool, log: bool, lines: list[Line], metric: str, target: Target | None, most: int) -> Chart:
+def _finished(raw: Chart, target: Target | None, most: int) -> Chart:
+    """The chart with thinned lines and the words around them."""
     # A logarithmic axis has no place for 0: what is left out is said under the chart.
-    drawn = [kept for line in lines if (kept := _positive(line) if log else line).x]
-    missing = [line for line in lines if line.series not in [kept.series for kept in drawn]]
-    notes = [
-        f"{line.series.label} sent nothing, so it is not drawn; it ended with {show_metric(line.y[-1])}." for line in missing if in_bytes
-    ]
-    goal = target.value if target is not None and target.metric == metric else None
-    direction = f"{'Higher' if higher_is_better(metric) else 'Lower'} is better"
-    subtitle = f"{direction}{f'; the dotted line is the target, {goal:g}' if goal is not None else ''}{'; logarithmic scale' * log}"
-    return Chart(title, subtitle, x_title, metric, in_bytes, log, [line.thinned(most) for line in drawn], goal, notes)
+    drawn = [kept for line in raw.lines if (kept := _positive(line) if raw.log else line).x]
+    missing = [line for line in raw.lines if line.series not in [kept.series for kept in drawn]]
+    notes = [f"{line.series.label} {_silence(line)}, so it is not drawn; its last value: {show_metric(line.y[-1])}." for line in missing]
+    goal = target.value if target is not None and target.metric == raw.metric else None
+    direction = f"{'Higher' if higher_is_better(raw.metric) else 'Lower'} is better"
+    subtitle = f"{direction}{f'; the dotted line is the target, {goal:g}' if goal is not None else ''}{'; logarithmic scale' * raw.log}"
+    return replace(raw, subtitle=subtitle, lines=[line.thinned(most) for line in drawn], goal=goal, notes=notes if raw.in_bytes else [])
+
+
+def _silence(line: Line) -> str:
+    return "sent nothing" if line.series.outcome.summary.bytes_sent == 0 else "reported before its bytes were counted"
 
 
 def _lines(series: Sequence[Series], metric: str, x: Callable[[Reported], float]) -> list[Line]:

@@ -1,12 +1,13 @@
-"""The comparison on a terminal; it fits 80 columns where names are short."""
+"""The comparison on a terminal; twelve systems with usual names fit 80 columns."""
 
 from __future__ import annotations
 
 import io
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 
 from rich import box
-from rich.console import Console, Group, RenderableType
+from rich.console import Console, ConsoleOptions, RenderableType
 from rich.table import Table
 from rich.text import Text
 
@@ -16,40 +17,49 @@ from polyrhythm.report.rows import sheet
 from polyrhythm.report.sentence import sentence
 from polyrhythm.report.series import Series, by_runtime, circumstances, heading, series_of
 
-
-def table(outcomes: Sequence[Outcome], target: Target | None = None) -> RenderableType:
-    """One table for the real runs, one for the virtual ones, each with its failures below; print it with a rich console."""
-    parts: list[RenderableType] = []
-    for group in by_runtime(series_of(outcomes)):
-        parts += _part(group, target)
-    return Group(*parts) if parts else Text("No runs.")
+_ROOMY = 96
 
 
-def _part(group: list[Series], target: Target | None) -> list[RenderableType]:
-    cells = sheet(group, target)
-    # Text everywhere, never str: rich would read [brackets] in a user's names as markup.
-    grid = Table(
-        box=box.SIMPLE_HEAD,
-        title=Text(f"{heading(group)}: {circumstances(group)}", style="bold"),
-        title_justify="left",
-        pad_edge=False,
-        show_edge=False,
-        padding=(0, 0),
-    )
-    for index, column in enumerate(cells.columns):
-        grid.add_column(Text(column), justify="left" if index == 0 else "right", no_wrap=index == 0)
-    for row, one in zip(cells.rows, cells.order, strict=True):
-        grid.add_row(*map(Text, row), style="red" if one.failed else None)
-    return [grid, *(Text(remark) for remark in cells.remarks), *([Text("")] if cells.remarks else [])]
+@dataclass(frozen=True, slots=True)
+class Comparison:
+    """A table for the real runs and one for the virtual ones, each with its failures below: print it with a rich console."""
+
+    outcomes: Sequence[Outcome]
+    target: Target | None = None
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> Iterator[RenderableType]:
+        groups = by_runtime(series_of(self.outcomes))
+        if not groups:
+            yield Text("No runs.")
+        for index, group in enumerate(groups):
+            if index:
+                yield Text("")
+            yield from self._part(group, options.max_width >= _ROOMY)
+
+    def _part(self, group: list[Series], roomy: bool) -> Iterator[RenderableType]:
+        cells = sheet(group, self.target)
+        # Text everywhere, never str: rich would read [brackets] in a user's names as markup.
+        yield Text(f"{heading(group)}: {circumstances(group)}", style="bold")
+        grid = Table(box=box.SIMPLE_HEAD, show_edge=False, pad_edge=False, padding=(0, 1 if roomy else 0))
+        for index, column in enumerate(cells.columns):
+            grid.add_column(Text(column), justify="left" if index == 0 else "right", no_wrap=index == 0)
+        for row, one in zip(cells.rows, cells.order, strict=True):
+            grid.add_row(*map(Text, row), style="red" if one.failed else None)
+        yield grid
+        yield from map(Text, cells.remarks)
+
+
+def table(outcomes: Sequence[Outcome], target: Target | None = None) -> Comparison:
+    """What `rich.print` and a rich console show as tables."""
+    return Comparison(tuple(outcomes), target)
 
 
 def text(outcomes: Sequence[Outcome], target: Target | None = None, width: int = 120) -> str:
-    """The table without colours and the sentence under it, for logs and files."""
-    console = Console(file=io.StringIO(), width=width, color_system=None, highlight=False, record=False)
+    """The tables without colours and the sentence under them, for logs and files."""
+    console = Console(file=(written := io.StringIO()), width=width, color_system=None, highlight=False)
     console.print(table(outcomes, target))
-    assert isinstance(console.file, io.StringIO)
-    lines = [line.rstrip() for line in console.file.getvalue().splitlines()]
+    lines = [line.rstrip() for line in written.getvalue().splitlines()]
     return "\n".join(lines).strip("\n") + "\n\n" + sentence(outcomes, target) + "\n"
 
 
-__all__ = ["sentence", "table", "text"]
+__all__ = ["Comparison", "sentence", "table", "text"]

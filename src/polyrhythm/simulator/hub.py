@@ -119,6 +119,7 @@ class Hub:
             value = stop.value
         except Exception as caught:
             error = caught
+            task.coroutine.close()  # still open where the runtime refused what it asked for
         if not is_grad_enabled():
             torch.set_grad_enabled(True)
         self._over(task, value, error)

@@ -47,7 +47,7 @@ def easgd(tau: int = 10, beta: float = 0.9, shards: int = 1) -> Strategy:
     return Strategy(consistency=LocalSteps(tau, Free()), topology=Server(shards), merge=Elastic(beta))
 
 
-def strom(tau: float = 1e-3) -> Strategy:
+def strom(tau: float = 4e-3) -> Strategy:
     """Thresholded updates from everyone to everyone, asynchronously (Strom, Interspeech 2015).
 
     A worker adds its optimizer's update to a residual; where that exceeds `tau` in size it tells all peers so in 32 bits (31 for the

@@ -87,6 +87,7 @@ class _Peer:
     async def exchange(self, value: Tensor, clock: int, rates: tuple[float, ...]) -> Answer:
         encoded = self.terms.codec.encode(value, self.layout, self.state, self.draw)
         self.state = encoded.state
+        await self.port.flush()  # on a line that is too slow words would pile up without end, and arrive ever later
         await self._tell(Message(_NEWS, (float(clock), *rates), tensors=encoded.packet))
         self.pending.append((float(clock), self.place.rank, Contribution(encoded.said, rates=rates)))
         while not self.terms.consistency.may_proceed(clock, min(self.clocks.values(), default=math.inf)):

@@ -59,6 +59,7 @@ class Client:
         reads = self.terms.consistency.must_read(clock, self.known)
         pieces = torch.split(value, [part.numel for part in self.parts])
         said = []
+        await self.port.flush()  # where nothing is read for a while, pushes would pile up on a line that is too slow
         for k, (part, piece) in enumerate(zip(self.parts, pieces, strict=True)):
             encoded = self.terms.codec.encode(piece, part, self.coded[k], self.draw)
             self.coded[k] = encoded.state

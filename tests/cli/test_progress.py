@@ -1,0 +1,46 @@
+"""Progress is for people who watch."""
+
+from __future__ import annotations
+
+import io
+import sys
+
+import pytest
+
+from polyrhythm.cli.progress import progress
+from polyrhythm.kernel.events import Stepped
+
+
+class Terminal(io.StringIO):
+    """Stderr as a terminal that remembers all."""
+
+    def isatty(self) -> bool:
+        return True
+
+
+def show(wanted: bool) -> None:
+    """Two runs, one step each."""
+    with progress(2, wanted) as begin:
+        for name in ("ssp", "allreduce"):
+            watch = begin(name)
+            watch(Stepped(1.5, "worker/0", 7, 28, 100))
+            watch(Stepped(1.5, "worker/1", 9, 36, 100))
+
+
+def test_a_terminal_shows_which_run_and_how_far_worker_0_is(monkeypatch: pytest.MonkeyPatch) -> None:
+    terminal = Terminal()
+    monkeypatch.setattr(sys, "stderr", terminal)
+    monkeypatch.setenv("TERM", "xterm")
+    show(wanted=True)
+    assert "allreduce" in terminal.getvalue()
+    assert "step 7, at 1.5 s" in terminal.getvalue()
+    assert "step 9" not in terminal.getvalue()
+
+
+def test_nothing_is_shown_when_it_is_not_wanted_or_nobody_watches(monkeypatch: pytest.MonkeyPatch) -> None:
+    terminal, pipe = Terminal(), io.StringIO()
+    monkeypatch.setattr(sys, "stderr", terminal)
+    show(wanted=False)
+    monkeypatch.setattr(sys, "stderr", pipe)
+    show(wanted=True)
+    assert terminal.getvalue() + pipe.getvalue() == ""

@@ -1,0 +1,210 @@
+"""Joining from processes that somebody else started; here they are the workers of an outer run."""
+
+import os
+import signal
+import socket
+import time
+from collections.abc import Callable
+
+import pytest
+import torch
+
+from polyrhythm.errors import CompositionError, PolyrhythmError, RunError, WorkerFailed
+from polyrhythm.kernel.events import AnyEvent, Ended, Recorder, Started
+from polyrhythm.kernel.job import Ending, Job, Stage
+from polyrhythm.kernel.message import Message, wire_bytes
+from polyrhythm.kernel.port import Port
+from polyrhythm.processes.join import Joining, enter
+from polyrhythm.processes.launch import Processes
+from polyrhythm.processes.links import Wiring
+from polyrhythm.processes.place import Place
+
+Inner = Callable[[Place, int], Message | None]
+
+
+def free_port() -> int:
+    with socket.create_server(("127.0.0.1", 0)) as found:
+        return int(found.getsockname()[1])
+
+
+async def no_service(port: Port, record: Recorder) -> None:
+    return None
+
+
+def everywhere(inner: Inner, workers: int, hosts: str = "") -> Ending:
+    """Run `inner` in `workers` processes, which count as being on the hosts that the letters of `hosts` name."""
+    port = free_port()
+
+    def program(stage: Stage) -> Message | None:
+        rank = int(stage.port.name.partition("/")[2])
+        if hosts:
+            os.environ["POLYRHYTHM_HOST_ID"] = hosts[rank]
+        return inner(Place(rank, workers, port=port), rank)
+
+    return Processes().execute(Job(workers, 0, program, no_service, lambda name: True), lambda event: None)
+
+
+def job(workers: int, servers: int = 0, essential: Callable[[str], bool] = lambda name: True) -> Job:
+    async def service(port: Port, record: Recorder) -> None:
+        total = torch.zeros(30_000)
+        for _ in range(workers):
+            delivery = await port.receive("push")
+            assert delivery is not None
+            total += delivery.message.tensors[0]
+        for rank in range(workers):
+            await port.send(f"worker/{rank}", Message("sum", tensors=(total,)))
+
+    return Job(workers, servers, lambda stage: None, service, essential)
+
+
+async def exchange(port: Port, workers: int, size: int) -> float:
+    """Everyone sends to everyone; the sum of what came."""
+    for rank in range(workers):
+        await port.send(f"worker/{rank}", Message("x", tensors=(torch.ones(size),)))
+    total = 0.0
+    for _ in range(workers):
+        delivery = await port.receive("x")
+        assert delivery is not None
+        total += float(delivery.message.tensors[0].sum())
+    return total
+
+
+async def receive(port: Port, topic: str, sender: str = "") -> str:
+    delivery = await port.receive(topic, sender)
+    assert delivery is not None
+    return delivery.message.text
+
+
+@pytest.mark.parametrize("hosts", ["aaa", "abc", "aab"], ids=["one host", "three hosts", "two hosts"])
+def test_joined_processes_exchange_messages_and_leave_well(hosts: str) -> None:
+    def inner(place: Place, rank: int) -> Message:
+        stage = enter(job(3), lambda event: None, place)
+        total = stage.perform(exchange(stage.port, 3, 50_000))
+        ending = stage.leave()
+        return Message("end", (total, ending.bytes_sent, ending.messages_sent))
+
+    each = wire_bytes(Message("x", tensors=(torch.zeros(50_000),)))
+    for message in everywhere(inner, 3, hosts).results.values():
+        assert message is not None
+        assert message.numbers == (150_000.0, 3 * each, 3)
+
+
+def test_servers_run_beside_the_workers_on_several_hosts() -> None:
+    def inner(place: Place, rank: int) -> Message:
+        events: list[AnyEvent] = []
+        with enter(job(2, servers=3), events.append, place) as stage:
+
+            async def body(port: Port) -> float:
+                for shard in range(3):
+                    await port.send(f"server/{shard}", Message("push", tensors=(torch.full((30_000,), rank + 1.0),)))
+                total = 0.0
+                for _ in range(3):
+                    delivery = await port.receive("sum")
+                    assert delivery is not None
+                    total += float(delivery.message.tensors[0][0])
+                return total
+
+            total = stage.perform(body(stage.port))
+        actors = {kind: sorted(event.actor for event in events if isinstance(event, kind)) for kind in (Started, Ended)}
+        assert actors[Started] == actors[Ended]
+        return Message("end", (total,), " ".join(actors[Ended]))
+
+    results = everywhere(inner, 2, "ab").results
+    assert {name: message and (message.numbers, message.text) for name, message in results.items()} == {
+        "worker/0": ((9.0,), "server/0 server/2 worker/0"),
+        "worker/1": ((9.0,), "server/1 worker/1"),
+    }
+
+
+@pytest.mark.parametrize("hosts", ["aa", "ab"], ids=["one host", "TCP"])
+@pytest.mark.parametrize("computing", [False, True], ids=["who waits", "who computes"])
+def test_the_loss_of_a_peer_reaches_the_others(hosts: str, computing: bool) -> None:
+    def inner(place: Place, rank: int) -> Message | None:
+        stage = enter(job(2), lambda event: None, place)
+        stage.perform(exchange(stage.port, 2, 10))
+        if rank == 1:
+            stage.abandon()
+            return None
+        start = time.monotonic()
+        if computing:
+            while stage.failure is None:
+                assert time.monotonic() - start < 5
+        try:
+            stage.perform(receive(stage.port, "never"))
+        except WorkerFailed as problem:
+            return Message("failed", (time.monotonic() - start,), problem.actor)
+        finally:
+            stage.abandon()
+        return None
+
+    result = everywhere(inner, 2, hosts).results["worker/0"]
+    assert result is not None
+    assert result.text == "worker/1"
+    assert result.numbers[0] < 2
+
+
+def test_a_worker_that_is_killed_is_named_by_the_others() -> None:
+    port = free_port()
+
+    def program(stage: Stage) -> None:
+        rank = int(stage.port.name.partition("/")[2])
+        with enter(job(3), lambda event: None, Place(rank, 3, port=port)) as inner:
+            inner.perform(exchange(inner.port, 3, 10))
+            if rank == 1:
+                os.kill(os.getpid(), signal.SIGKILL)
+            inner.perform(receive(inner.port, "never"))
+
+    # of no actor does the outer run depend, so that what ends it is what the inner one raised
+    with pytest.raises(WorkerFailed, match="worker/1 failed: its connections broke off without a good-bye"):
+        Processes().execute(Job(3, 0, program, no_service, lambda name: False), lambda event: None)
+
+
+def test_the_run_goes_on_without_a_worker_that_is_not_essential() -> None:
+    def inner(place: Place, rank: int) -> Message | None:
+        stage = enter(job(3, essential=lambda name: name != "worker/1"), lambda event: None, place)
+        stage.perform(exchange(stage.port, 3, 10))
+        if rank == 1:
+            stage.abandon()
+            return None
+        lost = stage.perform(receive(stage.port, "lost"))
+        return Message("lost", text=f"{lost} {stage.leave().lost}")
+
+    results = everywhere(inner, 3).results
+    assert [message and message.text for message in results.values()] == ["worker/1 ['worker/1']", None, "worker/1 ['worker/1']"]
+
+
+def test_a_process_may_join_again_after_it_has_left() -> None:
+    def inner(place: Place, rank: int) -> Message:
+        totals = []
+        for size in (1, 2):
+            with enter(job(2), lambda event: None, place) as stage:
+                totals.append(stage.perform(exchange(stage.port, 2, size)))
+        with pytest.raises(RunError, match="has left this run already"):
+            stage.leave()
+        return Message("end", tuple(totals))
+
+    assert [message and message.numbers for message in everywhere(inner, 2).results.values()] == [(2.0, 4.0)] * 2
+
+
+def test_another_secret_is_not_let_in() -> None:
+    def inner(place: Place, rank: int) -> Message:
+        os.environ["POLYRHYTHM_SECRET"] = f"the secret of rank {rank}"
+        try:
+            enter(job(2), lambda event: None, place)
+        except PolyrhythmError as problem:
+            return Message("refused", text=str(problem))
+        return Message("let in")
+
+    results = everywhere(inner, 2).results
+    assert all(message and message.topic == "refused" for message in results.values())
+    assert any(message and "does not know the secret" in message.text for message in results.values())
+
+
+def test_who_waits_for_a_rank_that_never_comes_is_told() -> None:
+    with pytest.raises(RunError, match=r"worker/1 has not come to 127\.0\.0\.1:[0-9]+ within 0.2 seconds"):
+        enter(job(2), lambda event: None, Place(0, 2, port=free_port()), Joining(startup=0.2, wiring=Wiring()))
+
+
+def test_a_job_of_another_size_is_refused() -> None:
+    with pytest.raises(CompositionError, match="for 3 workers, and 2 processes"):
+        enter(job(3), lambda event: None, Place(0, 2))

@@ -1,0 +1,96 @@
+"""What children have from the process that launches them, whatever that is."""
+
+import os
+import subprocess
+import sys
+import threading
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+import torch
+
+from polyrhythm.errors import CompositionError
+from polyrhythm.kernel.events import Recorder
+from polyrhythm.kernel.job import Ending, Job, Stage
+from polyrhythm.kernel.message import Message
+from polyrhythm.kernel.port import Port
+from polyrhythm.processes.launch import Processes
+
+
+async def no_service(port: Port, record: Recorder) -> None:
+    return None
+
+
+def run(program: Callable[[Stage], Message | None], workers: int = 1, on: Processes | None = None) -> Ending:
+    return (on or Processes()).execute(Job(workers, 0, program, no_service, lambda name: True), lambda event: None)
+
+
+def test_what_cannot_be_pickled_is_refused_with_a_sentence() -> None:
+    lock = threading.Lock()
+
+    def program(stage: Stage) -> None:
+        lock.acquire()
+
+    with pytest.raises(CompositionError, match=r"cannot be sent to other processes.*lock"):
+        run(program)
+
+
+def test_settings_that_cannot_be_are_refused() -> None:
+    with pytest.raises(CompositionError, match="threads=0"):
+        Processes(threads=0)
+    with pytest.raises(CompositionError, match="more than 0 seconds"):
+        Processes(patience=0)
+
+
+def test_children_have_the_surroundings_of_their_launcher(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("COLOUR", "green")
+
+    def program(stage: Stage) -> Message:
+        return Message("here", (torch.get_num_threads(),), f"{os.getcwd()} {os.environ['COLOUR']} {stage.device}")
+
+    result = run(program, on=Processes(threads=2, cuda=False)).results["worker/0"]
+    assert result == Message("here", (2.0,), f"{tmp_path} green cpu")
+
+
+def test_what_children_print_comes_out_of_the_launcher(capfd: pytest.CaptureFixture[str]) -> None:
+    def program(stage: Stage) -> None:
+        print("to the output")
+        print("to the errors", file=sys.stderr)
+
+    run(program)
+    assert capfd.readouterr() == ("to the output\n", "to the errors\n")
+
+
+SCRIPT = """
+import sys
+from polyrhythm.kernel.job import Job
+from polyrhythm.kernel.message import Message
+from polyrhythm.processes.launch import Processes
+class Greeting:
+    text = "hello"
+def program(stage):
+    return Message(Greeting.text, text=stage.port.name)
+async def service(port, record):
+    pass
+ending = Processes().execute(Job(2, 1, program, service, lambda name: True), lambda event: None)
+print(sorted(message.topic + " " + message.text for message in ending.results.values()))
+"""
+
+
+@pytest.mark.parametrize("through", [pytest.param("script", marks=pytest.mark.long), "standard input"])
+def test_a_script_needs_no_guard_and_no_file(tmp_path: Path, through: str) -> None:
+    path = tmp_path / "script.py"
+    path.write_text(SCRIPT)
+    given = {"args": [sys.executable, str(path)]} if through == "script" else {"args": [sys.executable, "-"], "input": SCRIPT}
+    done = subprocess.run(**given, capture_output=True, text=True, timeout=60)  # type: ignore[call-overload]
+    assert (done.stdout, done.stderr, done.returncode) == ("['hello worker/0', 'hello worker/1']\n", "", 0)
+
+
+def test_a_run_may_be_started_from_another_thread() -> None:
+    endings: list[Ending] = []
+    thread = threading.Thread(target=lambda: endings.append(run(lambda stage: Message("done"), workers=2)))
+    thread.start()
+    thread.join()
+    assert list(endings[0].results) == ["worker/0", "worker/1"]
