@@ -1,10 +1,120 @@
-"""Polyrhythm: train one PyTorch model with many workers that do not keep the same time, for real or in virtual time."""
+"""Polyrhythm: train one PyTorch model with many workers that do not keep the same time, for real or in virtual time.
 
-from polyrhythm import systems
-from polyrhythm.codec import ErrorFeedback, Identity, Striped, TopK
-from polyrhythm.consistency import Bounded, Free, LocalSteps, Lockstep, SoftSync
-from polyrhythm.errors import PolyrhythmError
-from polyrhythm.merge import Adagrad, Elastic, Mean, Nesterov, OuterOptimizer, StalenessScaled, Sum
-from polyrhythm.shuffle import GlobalShuffle, RingShuffle
-from polyrhythm.strategy import Strategy
-from polyrhythm.topology import AllReduce, AllToAll, Alone, Dissemination, FixedGraph, Gossip, RandomPairs, Ring, RingGraph, Server, Tree
+Names are imported when they are first used, so that `polyrhythm --help` does not wait for torch.
+"""
+
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from polyrhythm import systems as systems
+    from polyrhythm.codec import Cast as Cast
+    from polyrhythm.codec import ErrorFeedback as ErrorFeedback
+    from polyrhythm.codec import Identity as Identity
+    from polyrhythm.codec import LowRank as LowRank
+    from polyrhythm.codec import OneBit as OneBit
+    from polyrhythm.codec import PerTensor as PerTensor
+    from polyrhythm.codec import RandomK as RandomK
+    from polyrhythm.codec import Significant as Significant
+    from polyrhythm.codec import Striped as Striped
+    from polyrhythm.codec import Threshold as Threshold
+    from polyrhythm.codec import TopK as TopK
+    from polyrhythm.codec import Warmup as Warmup
+    from polyrhythm.consistency import Bounded as Bounded
+    from polyrhythm.consistency import Free as Free
+    from polyrhythm.consistency import LocalSteps as LocalSteps
+    from polyrhythm.consistency import Lockstep as Lockstep
+    from polyrhythm.consistency import SoftSync as SoftSync
+    from polyrhythm.errors import PolyrhythmError as PolyrhythmError
+    from polyrhythm.hardware.devices import Device as Device
+    from polyrhythm.hardware.devices import Profile as Profile
+    from polyrhythm.hardware.faults import Crash as Crash
+    from polyrhythm.hardware.faults import Cut as Cut
+    from polyrhythm.hardware.faults import Drop as Drop
+    from polyrhythm.hardware.faults import RandomCrashes as RandomCrashes
+    from polyrhythm.hardware.faults import RandomCuts as RandomCuts
+    from polyrhythm.hardware.faults import RandomStalls as RandomStalls
+    from polyrhythm.hardware.faults import Stall as Stall
+    from polyrhythm.hardware.fleet import Fleet as Fleet
+    from polyrhythm.hardware.fleet import Jitter as Jitter
+    from polyrhythm.hardware.fleet import Mixed as Mixed
+    from polyrhythm.hardware.fleet import RandomStragglers as RandomStragglers
+    from polyrhythm.hardware.fleet import Straggler as Straggler
+    from polyrhythm.hardware.network import Network as Network
+    from polyrhythm.merge import Adagrad as Adagrad
+    from polyrhythm.merge import Elastic as Elastic
+    from polyrhythm.merge import Mean as Mean
+    from polyrhythm.merge import Nesterov as Nesterov
+    from polyrhythm.merge import OuterOptimizer as OuterOptimizer
+    from polyrhythm.merge import StalenessScaled as StalenessScaled
+    from polyrhythm.merge import Sum as Sum
+    from polyrhythm.partition import Replicate as Replicate
+    from polyrhythm.processes import Processes as Processes
+    from polyrhythm.shuffle import GlobalShuffle as GlobalShuffle
+    from polyrhythm.shuffle import RingShuffle as RingShuffle
+    from polyrhythm.simulator import ClosedForm as ClosedForm
+    from polyrhythm.simulator import Instant as Instant
+    from polyrhythm.simulator import Messages as Messages
+    from polyrhythm.simulator import Simulator as Simulator
+    from polyrhythm.strategy import Strategy as Strategy
+    from polyrhythm.topology import AllReduce as AllReduce
+    from polyrhythm.topology import AllToAll as AllToAll
+    from polyrhythm.topology import Alone as Alone
+    from polyrhythm.topology import Butterfly as Butterfly
+    from polyrhythm.topology import Dissemination as Dissemination
+    from polyrhythm.topology import FixedGraph as FixedGraph
+    from polyrhythm.topology import Gossip as Gossip
+    from polyrhythm.topology import RandomPairs as RandomPairs
+    from polyrhythm.topology import Ring as Ring
+    from polyrhythm.topology import RingGraph as RingGraph
+    from polyrhythm.topology import Server as Server
+    from polyrhythm.topology import Tree as Tree
+    from polyrhythm.training.join import join as join
+    from polyrhythm.training.result import Run as Run
+    from polyrhythm.training.run import run as run
+    from polyrhythm.training.timing import time as time
+    from polyrhythm.training.worker import Worker as Worker
+    from polyrhythm.workloads import load as load_workload  # noqa: F401
+
+_PLACES = {
+    "codec": "Cast ErrorFeedback Identity LowRank OneBit PerTensor RandomK Significant Striped Threshold TopK Warmup",
+    "consistency": "Bounded Free LocalSteps Lockstep SoftSync",
+    "errors": "PolyrhythmError",
+    "hardware.devices": "Device Profile",
+    "hardware.faults": "Crash Cut Drop RandomCrashes RandomCuts RandomStalls Stall",
+    "hardware.fleet": "Fleet Jitter Mixed RandomStragglers Straggler",
+    "hardware.network": "Network",
+    "merge": "Adagrad Elastic Mean Nesterov OuterOptimizer StalenessScaled Sum",
+    "partition": "Replicate",
+    "processes": "Processes",
+    "shuffle": "GlobalShuffle RingShuffle",
+    "simulator": "ClosedForm Instant Messages Simulator",
+    "strategy": "Strategy",
+    "topology": "AllReduce AllToAll Alone Butterfly Dissemination FixedGraph Gossip RandomPairs Ring RingGraph Server Tree",
+    "training.join": "join",
+    "training.result": "Run",
+    "training.run": "run",
+    "training.timing": "time",
+    "training.worker": "Worker",
+}
+_HOMES = {name: (f"polyrhythm.{place}", name) for place, names in _PLACES.items() for name in names.split()}
+_HOMES["load_workload"] = ("polyrhythm.workloads", "load")
+
+__all__ = sorted([*_HOMES, "systems"])
+
+
+def __getattr__(name: str) -> Any:
+    if name == "systems":
+        return importlib.import_module("polyrhythm.systems")
+    if name not in _HOMES:
+        raise AttributeError(f"module 'polyrhythm' has no attribute {name!r}")
+    module, called = _HOMES[name]
+    value = getattr(importlib.import_module(module), called)
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return __all__

@@ -91,4 +91,4 @@ def digest(named: Iterable[tuple[str, Tensor]]) -> str:
 def as_bytes(tensor: Tensor) -> memoryview:
     """The raw bytes of a contiguous CPU tensor, without a copy where it already is one."""
     flat = tensor.detach().cpu().contiguous().view(-1)
-    return memoryview(flat.view(torch.uint8).numpy()).cast("B")
+    return flat.view(torch.uint8).numpy().data.cast("B")

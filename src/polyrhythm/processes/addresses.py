@@ -78,7 +78,7 @@ def tune(connection: socket.socket, patience: float) -> None:
         (socket.TCP_KEEPINTVL, probe),
         (socket.TCP_KEEPCNT, 3),
         # what is sent and what only lies in the system's buffer would else look the same to an actor that flushes
-        (socket.TCP_NOTSENT_LOWAT, 100000 * 1024),
+        (socket.TCP_NOTSENT_LOWAT, 128 * 1024),
     ):
         connection.setsockopt(socket.IPPROTO_TCP, option, value)
     connection.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)

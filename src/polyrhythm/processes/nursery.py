@@ -31,6 +31,7 @@ class Nursery:
         self._encoder = msgspec.msgpack.Encoder()
         self._decoder = msgspec.msgpack.Decoder(Reply)
         self._alive: set[str] = set()
+        self._ended = False
         # the kernel's parent-death signal follows the thread that forked, and only the main one lives as long as the process
         bound = threading.current_thread() is threading.main_thread()
         code = _START.format(path=sys.path, descriptor=theirs.fileno(), parent=os.getpid(), bound=bound)
@@ -46,7 +47,7 @@ class Nursery:
     @property
     def sound(self) -> bool:
         """Whether the zygote lives and has no children."""
-        return self._process.poll() is None and not self._alive
+        return not self._ended and self._process.poll() is None and not self._alive
 
     def fork(self, name: str, device: str, descriptors: list[int], preload: list[str]) -> None:
         """Ask for a process; `descriptors` are its control socket, its parcel, stdout and stderr."""
@@ -55,9 +56,13 @@ class Nursery:
 
     def hear(self) -> Died | None:
         """The next reply, which must be due; news of a death, if it is that. Raises RunError if the zygote or a fork failed."""
-        data = self.socket.recv(MOST_BYTES)
+        try:
+            data = self.socket.recv(MOST_BYTES)
+        except ConnectionError:  # it died with a request unread
+            data = b""
         if not data:
             self._alive.clear()
+            self._ended = True  # its socket tells sooner than the system
             raise RunError("The process that starts the workers ended; what it wrote before should say why.")
         reply = self._decoder.decode(data)
         if isinstance(reply, Died):
@@ -79,6 +84,7 @@ class Nursery:
 
     def end(self) -> None:
         """End the zygote, and its children with it."""
+        self._ended = True
         self.socket.close()
         try:
             self._process.wait(_END_SECONDS)

@@ -88,12 +88,12 @@ class Run:
         preload = [*preload, *(name for name in list(sys.modules) if name.startswith("polyrhythm."))]
         for name, device in devices.items():
             ours, theirs = socket.socketpair()
-            with theirs, _outputs() as outputs:
-                self.zygote.fork(name, device, [theirs.fileno(), parcel, *outputs], preload)
             link = Link(self._loop, ours, Wiring(), Tally())
             member = self._members[name] = Member(name, link)
             link.on_frame = lambda _, frame, it=member: self._hear(it, frame)  # type: ignore[misc]
             link.on_close = lambda _, why, it=member: self._cut_off(it, why)  # type: ignore[misc]
+            with theirs, _outputs() as outputs:
+                self.zygote.fork(name, device, [theirs.fileno(), parcel, *outputs], preload)
 
     # What comes from the actors
 

@@ -44,10 +44,10 @@ class Wards:
             preload = [name for name in list(sys.modules) if name.startswith("polyrhythm.")]
             for name in names:
                 ours, theirs = socket.socketpair()
-                with theirs:
-                    zygote.fork(name, "cpu", [theirs.fileno(), parcel, 1, 2], preload)
                 self._links[name] = link = Link(self._loop, ours, Wiring(), Tally())
                 link.on_frame = lambda _, frame, it=name: self._hear(it, frame.message)  # type: ignore[misc]
+                with theirs:
+                    zygote.fork(name, "cpu", [theirs.fileno(), parcel, 1, 2], preload)
             self._loop.watch(zygote.socket, READ, lambda _: self._hear_zygote())
         os.close(parcel)
 

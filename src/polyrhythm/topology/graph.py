@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -20,6 +21,16 @@ class Graph(Protocol):
 
     def meets(self, step: int, place: Place) -> tuple[tuple[int, ...], tuple[int, ...]]:
         """(to, from) for the worker at `place` in its exchange number `step`, counted from 0; consistent over all workers."""
+
+
+@functools.lru_cache(maxsize=64)
+def _shuffled(seed: int, turn: int, workers: int) -> tuple[list[int], list[int]]:
+    """The ranks in the order of `turn` (turn 0 is their own), and each rank's place in it; the same for all workers of a run."""
+    order = list(range(workers)) if turn == 0 else rng.stream(seed, "order", turn).permutation(workers).tolist()
+    places = [0] * workers
+    for at, rank in enumerate(order):
+        places[rank] = at
+    return order, places
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,10 +65,8 @@ class Dissemination:
             return (), ()
         rounds = (place.workers - 1).bit_length()
         turn, reach = step // rounds, 1 << (step % rounds)
-        order = list(range(place.workers))
-        if self.rotate and turn:
-            rng.stream(place.seed, "dissemination", turn).shuffle(order)
-        at = order.index(place.rank)
+        order, places = _shuffled(place.seed, turn if self.rotate else 0, place.workers)
+        at = places[place.rank]
         return (order[(at + reach) % place.workers],), (order[(at - reach) % place.workers],)
 
 
@@ -70,10 +79,8 @@ class RandomPairs:
 
     def meets(self, step: int, place: Place) -> tuple[tuple[int, ...], tuple[int, ...]]:
         """The partner, both ways."""
-        order = list(range(place.workers))
-        rng.stream(place.seed, "pairs", step).shuffle(order)
-        at = order.index(place.rank)
-        mate = at ^ 1
+        order, places = _shuffled(place.seed, step + 1, place.workers)
+        mate = places[place.rank] ^ 1
         both = (order[mate],) if mate < place.workers else ()
         return both, both
 

@@ -61,7 +61,7 @@ def run(
         except PolyrhythmError as error:
             summary.error = str(error)
             raise
-        _conclude(outcome, ending)
+        conclude(outcome, ending)
     return Run(outcome)
 
 
@@ -89,9 +89,10 @@ def conclusion(own: Worker) -> Message:
     return Message("result", (float(own.clock), float(own.samples)), text, tuple(weights.values()))
 
 
-def _conclude(outcome: Outcome, ending: Ending) -> None:
+def conclude(outcome: Outcome, ending: Ending, teller: str = worker(0)) -> None:
+    """Complete `outcome` by how the run ended; metrics and weights are those of the worker `teller`."""
     summary, results = outcome.summary, {name: result for name, result in ending.results.items() if result is not None}
-    first = results[worker(0)]
+    first = results[teller]
     told = msgspec.json.decode(first.text)
     outcome.weights = dict(zip(told["names"], first.tensors, strict=True))
     summary.final = told["metrics"]

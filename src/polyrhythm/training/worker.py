@@ -17,6 +17,7 @@ from polyrhythm.pieces.shuffle import Feed
 from polyrhythm.pieces.terms import Place
 from polyrhythm.strategy.replica import Replica
 from polyrhythm.strategy.strategy import Strategy
+from polyrhythm.tensors import Layout
 from polyrhythm.training.source import source_of
 
 Model = TypeVar("Model", bound=nn.Module)
@@ -121,6 +122,17 @@ class Worker:
     def clock(self) -> int:
         """Steps that this worker has taken."""
         return self._replica.clock if self._replica is not None else 0
+
+    def skip(self, samples: int) -> None:
+        """Count `samples` samples as computed in this step, for training functions that do not use `batches`."""
+        self._batch += samples
+
+    @property
+    def layout(self) -> Layout:
+        """Names and shapes of the tensors that take part."""
+        if self._replica is None:
+            raise WorkloadError("The training function never called worker.attach(model, optimizer), so it has no tensors yet.")
+        return self._replica.parameters.layout
 
     @property
     def samples(self) -> int:
