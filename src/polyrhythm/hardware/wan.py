@@ -1,7 +1,7 @@
 """The wide-area network of Gaia's study: eleven EC2 regions, as a table of round trips and a reconstructed bandwidth.
 
-Round trips in milliseconds: ping means between EC2 regions as published for 2016, rounded; the Mumbai row, a younger
-region, is rounded from later public tables (cloudping) and approximate. One-way latency is half a round trip.
+Round trips in milliseconds: ping means between EC2 regions as published for 2016, rounded; the row of Mumbai, a younger
+region, was written from memory, and its figures are approximate. One-way latency is half a round trip.
 
 Bandwidth: Hsieh et al. (NSDI 2017, section 2.2, figure 1) print their measured matrix as bars, without numbers, and
 say: on average 15 times smaller than the 1 Gbit/s of their LAN, 60 times in the worst pair (Singapore to Sao Paulo),

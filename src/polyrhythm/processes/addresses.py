@@ -38,7 +38,7 @@ def this_host() -> str:
 
 def listen_locally() -> Listeners:
     """Wait on an abstract local socket, of which nothing stays in the file system."""
-    name = f"polyrhythm-{secrets.token_hex(12)}"
+    name = f"polyrhythm-{os.getpid()}-{secrets.token_hex(12)}"
     local = socket.socket(socket.AF_UNIX)
     local.bind("\0" + name)
     local.listen(_BACKLOG)

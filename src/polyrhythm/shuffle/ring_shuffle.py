@@ -41,17 +41,27 @@ class _Travelling:
         self.port = port
         self.perform = perform
         self.held: deque[Batch] = deque()
+        self.batch_size = 0
         self.passed = 0
 
     def epoch(self, number: int, batch_size: int) -> Iterator[Any]:
         if not self.held:
-            check(self.source, self.place, batch_size)
-            order = rng.stream(self.place.seed, "shuffle", 0).permutation(len(self.source)).tolist()
-            self.held.extend(_tensors(self.source.batch(order[part])) for part in deal(len(order), batch_size, self.place))
+            self._deal(number, batch_size)
+        if batch_size != self.batch_size:
+            raise DataError(
+                f"batch_size={batch_size} after {self.batch_size}: RingShuffle deals samples out once, in batches that then travel as they "
+                f"are; keep the size, or use GlobalShuffle."
+            )
         for _ in range(len(self.held)):
-            batch = self.held.popleft()
-            yield batch
-            self.held.append(self.perform(self._pass_on(batch)))
+            self.held.rotate(-1)  # a batch whose epoch is left early has had its turn, but stays
+            yield tuple(part.clone() for part in self.held[-1])  # copies, because the training function may write to them
+            self.held.append(self.perform(self._pass_on(self.held.pop())))
+
+    def _deal(self, number: int, batch_size: int) -> None:
+        check(self.source, self.place, batch_size)
+        order = rng.stream(self.place.seed, "shuffle", number).permutation(len(self.source)).tolist()
+        self.held.extend(_tensors(self.source.batch(order[part])) for part in deal(len(order), batch_size, self.place))
+        self.batch_size = batch_size
 
     async def _pass_on(self, batch: Batch) -> Batch:
         if self.place.workers == 1:

@@ -14,19 +14,23 @@ from polyrhythm.tensors import Layout
 class Parameters:
     """Makes the parameters views of one flat vector (numel,), so that weights are read and written at once.
 
-    Only parameters that need gradients and that the optimizer holds take part; frozen ones stay as they are.
+    Only parameters that need gradients and that the optimizer holds take part. `others` are what else the model remembers: frozen
+    parameters, and buffers.
     """
 
     def __init__(self, model: nn.Module, optimizer: torch.optim.Optimizer) -> None:
         held = {id(parameter) for group in optimizer.param_groups for parameter in group["params"]}
         named = [(name, p) for name, p in model.named_parameters() if p.requires_grad and id(p) in held]
         self._check(model, optimizer, named)
+        self.optimizer = optimizer
         self.names = {id(parameter): name for name, parameter in named}
         self.parameters = [parameter for _, parameter in named]
         self.layout = Layout.of(named)
         self.flat = torch.cat([parameter.detach().reshape(-1) for parameter in self.parameters])
         for parameter, view in zip(self.parameters, self.layout.views(self.flat), strict=True):
             parameter.data = view
+        self.places = [view.data_ptr() for view in self.layout.views(self.flat)]
+        self.others = [t.detach() for t in (*model.parameters(), *model.buffers()) if id(t) not in self.names and t.numel()]
 
     @staticmethod
     def _check(model: nn.Module, optimizer: torch.optim.Optimizer, named: Sequence[tuple[str, nn.Parameter]]) -> None:
@@ -49,7 +53,7 @@ class Parameters:
             )
 
     def gradient(self) -> Tensor:
-        """All gradients (numel,), zeros where a parameter got none; a new tensor."""
+        """All gradients (numel,), zeros where a parameter got none (others may have one for it); a new tensor."""
         grads = [torch.zeros_like(p) if p.grad is None else p.grad for p in self.parameters]
         if any(grad.is_sparse for grad in grads):
             raise CompositionError("A gradient is sparse, and only dense ones can be exchanged: build the embedding with sparse=False.")
@@ -60,3 +64,29 @@ class Parameters:
         own = flat.to(self.flat.device, copy=True)
         for parameter, part in zip(self.parameters, self.layout.views(own), strict=True):
             parameter.grad = part
+
+    def check(self) -> None:
+        """Refuse what the user has done since attaching that would leave some weights out of the exchange."""
+        for group in self.optimizer.param_groups:
+            if any(id(p) not in self.names and p.grad is not None for p in group["params"]):
+                raise CompositionError(
+                    "A parameter has a gradient that was frozen, or not in the optimizer, when the model was attached, so it is not "
+                    "exchanged: attach with requires_grad=True, and give it a learning rate of 0 until it shall train."
+                )
+        if [p.data_ptr() for p in self.parameters] != self.places:
+            raise CompositionError(
+                "The model was moved or converted after worker.attach, so its weights are not those that the workers exchange: "
+                "call model.to(...) before attaching."
+            )
+
+    def tell_others(self) -> Tensor:
+        """The bytes of `others`, in order."""
+        return torch.cat([tensor.cpu().contiguous().reshape(-1).view(torch.uint8) for tensor in self.others])
+
+    def hear_others(self, told: Tensor) -> None:
+        """Overwrite `others` by the bytes of another worker's."""
+        sizes = [tensor.numel() * tensor.element_size() for tensor in self.others]
+        if sum(sizes) != told.numel():
+            raise CompositionError("The workers' models differ in size: every worker must build the same model.")
+        for tensor, part in zip(self.others, torch.split(told, sizes), strict=True):
+            tensor.copy_(part.clone().view(tensor.dtype).view(tensor.shape))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import json
 from collections.abc import Callable
 from types import MethodType
@@ -18,6 +19,7 @@ from polyrhythm.pieces.terms import Manner, Place, Subject
 from polyrhythm.pieces.topology import Opening
 from polyrhythm.strategy.gradients import Parameters
 from polyrhythm.strategy.strategy import Strategy
+from polyrhythm.topology.broadcast import broadcast
 
 
 class Replica:
@@ -36,6 +38,8 @@ class Replica:
         gradients = self.terms.subject is Subject.GRADIENT
         served = strategy.topology.manner is Manner.SERVED
         self.hosted = gradients and served and self.terms.merge.rule is None
+        self.takes_one_rate = gradients and self.terms.merge.rule is not None
+        self.lent: list[dict[str, Any]] = []
         self.holder = Holder(
             self.parameters.flat, self.parameters.layout, self.terms.merge, place.workers, self._optimize if gradients else None
         )
@@ -47,8 +51,17 @@ class Replica:
 
     def establish(self) -> None:
         """Begin with the weights of worker 0, and put the strategy behind `optimizer.step()`."""
+        _refuse_closures(self.optimizer)
         recipe = describe(self.optimizer, self.parameters.names) if self.hosted else ""
+        self.lent = self._options()
+        self.rates()
         self.stage.perform(self.channel.establish(Opening(self.holder, recipe))).settle(self.holder)
+        if self.parameters.others and self.place.workers > 1:
+            told = broadcast(self.stage.port, self.place, self.parameters.tell_others(), "others")
+            self.parameters.hear_others(self.stage.perform(told))
+        self._take_over()
+
+    def _take_over(self) -> None:
         replica = self
 
         def step(optimizer: torch.optim.Optimizer, closure: Callable[[], Any] | None = None) -> None:
@@ -61,14 +74,18 @@ class Replica:
                     "GradScaler lets each worker decide alone whether to step, so workers would lose each other: use torch.autocast with "
                     "bfloat16, which needs no scaler."
                 )
+            optimizer._opt_called = True  # type: ignore[attr-defined]
             replica.step()
 
+        # Learning-rate schedulers wrap step() to see that it was called, and warn when it is replaced; ours tells them itself.
+        step._wrapped_by_lr_sched = True  # type: ignore[attr-defined]
         self.optimizer.step = MethodType(step, self.optimizer)  # type: ignore[method-assign]
         # A GradScaler then hands its scale to step() instead of deciding by itself; step() can refuse with a reason.
         self.optimizer._step_supports_amp_scaling = True  # type: ignore[attr-defined]
 
     def step(self) -> None:
         """One step of this worker: computed already, now said, heard and merged as the strategy has it."""
+        self.parameters.check()
         self.clock += 1
         if self.clips_own:
             self._clip()
@@ -89,11 +106,29 @@ class Replica:
         answer.settle(self.holder)
 
     def rates(self) -> tuple[float, ...]:
-        """The learning rates of the optimizer's groups, as its scheduler has them now."""
-        return tuple(float(group["lr"]) for group in self.optimizer.param_groups)
+        """The learning rates of the optimizer's groups, as its scheduler has them now; nothing else of them travels."""
+        rates = tuple(float(group["lr"]) for group in self.optimizer.param_groups)
+        if self.hosted and self._options() != self.lent:
+            raise CompositionError(
+                f"The options of {type(self.optimizer).__name__} changed since worker.attach, and the server that runs it is told "
+                f"of learning rates only: keep the others as they are (a scheduler that cycles momentum takes cycle_momentum=False)."
+            )
+        if self.takes_one_rate and len(set(rates)) > 1:
+            raise CompositionError(
+                f"{self.terms.merge!r} steps with one learning rate, and the optimizer's groups have {', '.join(map(str, rates))}: "
+                f"give all groups the same, or use a system that runs your own optimizer (softsync, ssp, allreduce, …)."
+            )
+        return rates
+
+    def _options(self) -> list[dict[str, Any]]:
+        keys = self.optimizer.defaults.keys() - {"lr"}
+        return [{key: group[key] for key in keys} for group in self.optimizer.param_groups] if self.hosted else []
 
     def _optimize(self, gradient: Tensor, rates: tuple[float, ...]) -> None:
+        silent = [p for p in self.parameters.parameters if p.grad is None] if self.place.workers == 1 else []
         self.parameters.put_gradient(gradient)
+        for parameter in silent:  # nobody else can have had a gradient for it, so the optimizer passes over it as it would without us
+            parameter.grad = None
         if not self.clips_own:
             self._clip()
         self.plain_step()
@@ -115,3 +150,12 @@ class Replica:
     def names(self) -> str:
         """The names of `weights()`, as JSON."""
         return json.dumps(list(self.model.state_dict()))
+
+
+def _refuse_closures(optimizer: torch.optim.Optimizer) -> None:
+    closure = inspect.signature(optimizer.step).parameters.get("closure")
+    if closure is not None and closure.default is inspect.Parameter.empty:
+        raise CompositionError(
+            f"{type(optimizer).__name__} evaluates the model several times a step, which no exchange can follow: use an optimizer whose "
+            f"step() needs no closure, such as SGD or AdamW."
+        )

@@ -15,9 +15,9 @@ from polyrhythm.pieces.codec import Codec
 from polyrhythm.pieces.consistency import Consistency
 from polyrhythm.pieces.merge import Merge
 from polyrhythm.pieces.shuffle import Shuffle
-from polyrhythm.pieces.terms import Manner, Subject
 from polyrhythm.pieces.topology import Terms, Topology
 from polyrhythm.shuffle import GlobalShuffle
+from polyrhythm.strategy.fit import conflict, remedy, subject
 from polyrhythm.topology import AllReduce
 
 
@@ -39,35 +39,29 @@ class Strategy:
     shuffle: Shuffle = field(default_factory=GlobalShuffle)
 
     def __post_init__(self) -> None:
-        manner = self.topology.manner
-        for piece in (self.consistency, self.codec):
-            if manner not in piece.manners:
-                raise CompositionError(
-                    f"{_name(self.topology)} speaks {manner.value}, and {_name(piece)} only {_list(piece.manners)}: change one of them."
-                )
-        self._subject()
+        reason = conflict(self._pieces)
+        if reason is not None:
+            raise CompositionError(f"{reason}. {remedy(self._pieces)}")
 
-    def _subject(self) -> Subject:
-        """The first subject that all pieces have in common."""
-        left = frozenset(Subject)
-        for piece, subjects in (
-            (self.consistency, self.consistency.offers),
-            (self.topology, self.topology.accepts),
-            (self.merge, self.merge.accepts),
-            (self.codec, self.codec.carries),
-        ):
-            if not left & subjects:
-                hint = " LocalSteps makes workers say updates or weights instead." if left == {Subject.GRADIENT} else ""
-                raise CompositionError(
-                    f"{_name(piece)} takes {_list(subjects)}, but the rest of the strategy says {_list(left)}: change one of them.{hint}"
-                )
-            left &= subjects
-        return next(subject for subject in Subject if subject in left)
+    @property
+    def _pieces(self) -> dict[str, Any]:
+        return {"consistency": self.consistency, "topology": self.topology, "codec": self.codec, "merge": self.merge}
+
+    def check(self, workers: int) -> None:
+        """Refuse a number of workers with which all would come to wait for a group that never fills."""
+        group = self.consistency.group(workers)
+        if workers % group and not self.consistency.may_proceed(group - 1, 0):
+            raise CompositionError(
+                f"{self.consistency!r} merges {group} contributions at a time, which do not divide {workers} workers, and lets nobody go "
+                f"on until the rest is merged: all would wait for ever. Use a number of workers that {group} divides, or other groups."
+            )
 
     @property
     def terms(self) -> Terms:
         """What the pieces have agreed on."""
-        return Terms(self._subject(), self.consistency, self.codec, self.merge)
+        agreed = subject(self._pieces)
+        assert agreed is not None, "what has nothing in common was refused"
+        return Terms(agreed, self.consistency, self.codec, self.merge)
 
     @property
     def order_matters(self) -> bool:
@@ -77,11 +71,3 @@ class Strategy:
     def essential(self, actor: str) -> bool:
         """Whether a run cannot go on without `actor`: servers, worker 0 (it holds the result), and everybody others wait for."""
         return not self.consistency.tolerates_loss or not actor.startswith("worker/") or actor == worker(0)
-
-
-def _name(piece: Any) -> str:
-    return type(piece).__name__
-
-
-def _list(terms: frozenset[Subject] | frozenset[Manner]) -> str:
-    return " or ".join(sorted(term.value for term in terms))

@@ -54,4 +54,3 @@ def _leave(worker: Worker, stage: JoinedStage, outcome: Outcome, directory: Path
     if directory is not None:
         conclude(outcome, ending, stage.port.name)
         outcome.save(directory / f"worker-{worker.rank}")
-

@@ -68,6 +68,7 @@ def run(
 def make_job(train: Train, strategy: Strategy, workers: int, seed: int) -> Job:
     """The runtime's view of a training function under a strategy."""
     taking_part = strategy.topology.workers(workers)
+    strategy.check(taking_part)
 
     def program(stage: Stage) -> Message:
         place = Place(rank_of(stage.port.name), taking_part, seed)
@@ -118,6 +119,8 @@ class _Log:
     def __enter__(self) -> _Log:
         if self.directory is not None:
             self.directory.mkdir(parents=True, exist_ok=True)
+            for name in ("run.json", "weights.safetensors"):  # of an earlier run: they must not outlive its events
+                (self.directory / name).unlink(missing_ok=True)
             self.file = (self.directory / "events.jsonl").open("wb", buffering=0)
         return self
 

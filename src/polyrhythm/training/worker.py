@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
-from typing import Any, TypeVar
+from typing import Any, SupportsFloat, TypeVar
 
 import torch
-from torch import nn
+from torch import Tensor, nn
 
 from polyrhythm import rng
 from polyrhythm.errors import DivergedError, WorkloadError
@@ -18,7 +18,7 @@ from polyrhythm.pieces.terms import Place
 from polyrhythm.strategy.replica import Replica
 from polyrhythm.strategy.strategy import Strategy
 from polyrhythm.tensors import Layout
-from polyrhythm.training.source import source_of
+from polyrhythm.training.source import parts_of, source_of
 
 Model = TypeVar("Model", bound=nn.Module)
 Optimizer = TypeVar("Optimizer", bound=torch.optim.Optimizer)
@@ -40,7 +40,7 @@ class Worker:
         self._strategy = strategy
         self._place = place
         self._replica: Replica | None = None
-        self._feeds: list[tuple[Any, Feed]] = []
+        self._feeds: list[tuple[tuple[Any, ...], Feed]] = []
         self._epochs = 0
         self._samples = 0
         self._batch = 0
@@ -53,8 +53,10 @@ class Worker:
 
         Returns the same two objects. `clip_norm` clips the gradient that the optimizer will see to that norm: the merged one where
         workers exchange gradients among themselves, each worker's own where it steps locally or where a server has the optimizer.
-        (clip_grad_norm_ before step() always clips the worker's own.) Buffers, such as batch-norm statistics, stay each worker's own;
-        those of worker 0 are saved. Raises CompositionError for a model or an optimizer that the strategy cannot hold.
+        (clip_grad_norm_ before step() always clips the worker's own.) Frozen parameters and buffers, such as batch-norm statistics,
+        begin as those of worker 0 too; they are not exchanged after that, so buffers are each worker's own, and those of worker 0 are
+        saved. Where workers exchange gradients, a parameter that got none counts as zero. Raises CompositionError for a model or an
+        optimizer that the strategy cannot hold.
         """
         if self._replica is not None:
             raise WorkloadError("worker.attach was called twice: one run trains one model; put several networks into one nn.Module.")
@@ -64,6 +66,8 @@ class Worker:
         inner = replica.step
 
         def step() -> None:
+            if self._finished:
+                raise WorkloadError("optimizer.step() was called after worker.finish(): the run is over, and nobody answers any more.")
             self._stage.charge(self._batch)
             inner()
             self._samples += self._batch
@@ -87,20 +91,22 @@ class Worker:
             yield batch
 
     def _feed(self, dataset: Any) -> Feed:
-        """The feed of `dataset`, which goes on where it was when the same object was given before."""
+        """The feed of `dataset`, which goes on where it was when the same data were given before."""
+        parts = parts_of(dataset)
         for held, feed in self._feeds:
-            if held is dataset:
+            if len(held) == len(parts) and all(a is b for a, b in zip(held, parts, strict=True)):
                 return feed
         feed = self._strategy.shuffle.feed(source_of(dataset), self._place, self._stage.port, self._stage.perform)
-        self._feeds.append((dataset, feed))
+        self._feeds = [*self._feeds[-_FEEDS + 1 :], (parts, feed)]
         return feed
 
-    def report(self, **metrics: float) -> None:
-        """Put numbers on record: `worker.report(loss=loss.item(), accuracy=accuracy)`. The last ones are the run's final metrics.
+    def report(self, **metrics: float | Tensor) -> None:
+        """Put numbers, or tensors of one element, on record: `worker.report(loss=loss, accuracy=accuracy)`.
 
-        Raises DivergedError for a metric that is not finite.
+        The last ones are the run's final metrics. Raises DivergedError for a metric that is not finite, WorkloadError for what is
+        no number.
         """
-        values = {name: float(value) for name, value in metrics.items()}
+        values = {name: _number(name, value) for name, value in metrics.items()}
         for name, value in values.items():
             if not math.isfinite(value):
                 raise DivergedError(
@@ -150,6 +156,18 @@ class Worker:
         self.finish()
         assert self._replica is not None
         return self._replica
+
+
+_FEEDS = 8
+"""How many data sets go on where they were: a script that makes new ones all the time must not keep the old ones in memory."""
+
+
+def _number(name: str, value: float | Tensor) -> float:
+    if isinstance(value, Tensor) and value.numel() == 1:
+        return float(value.detach())
+    if isinstance(value, Tensor) or not isinstance(value, SupportsFloat):
+        raise WorkloadError(f"worker.report got {name} = {value!r}, which is not one number: report a float or a tensor of one element.")
+    return float(value)
 
 
 def _length(batch: Any) -> int:

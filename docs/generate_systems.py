@@ -1,0 +1,128 @@
+"""Writes docs/systems.md: what the code itself says about each published system.
+
+    python docs/generate_systems.py
+
+A test fails when the page is not what this would write, and another holds `SENT` against runs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+from polyrhythm.cli.presets import AXES, published
+from polyrhythm.kernel.port import worker
+from polyrhythm.pieces.terms import Manner, Subject
+from polyrhythm.strategy.strategy import Strategy
+from polyrhythm.systems import SYSTEMS, find
+
+PAGE = Path(__file__).parent / "systems.md"
+
+
+@dataclass(frozen=True, slots=True)
+class Sent:
+    """What all workers and servers send in a step: as text, and as bytes of payload where data do not decide.
+
+    `nbytes` takes the workers P, the bytes of the model M, the bytes B of the model in the codec's words, and the bytes D of a batch.
+    """
+
+    text: str
+    nbytes: Callable[[int, int, int, int], float] | None = None
+
+
+SENT: dict[str, Sent] = {
+    "single": Sent("nothing", lambda P, M, B, D: 0),
+    "allreduce": Sent("2 (P − 1) M in 2 P (P − 1) messages", lambda P, M, B, D: 2 * (P - 1) * M),
+    "tree": Sent("2 (P − 1) M in 2 (P − 1) messages", lambda P, M, B, D: 2 * (P - 1) * M),
+    "downpour": Sent("2 P M in 2 P S messages", lambda P, M, B, D: 2 * P * M),
+    "ssp": Sent("P M for the pushes, and M for each read: between P M and 2 P M"),
+    "softsync": Sent("2 P M in 2 P S messages", lambda P, M, B, D: 2 * P * M),
+    "sparknet": Sent("2 P M / τ in 2 P messages every τ steps", lambda P, M, B, D: 2 * P * M / 10),
+    "easgd": Sent("2 P M / τ in 2 P S messages every τ steps", lambda P, M, B, D: 2 * P * M / 10),
+    "onebit": Sent("2 (P − 1) B in 2 P (P − 1) messages; as `allreduce` while warming up", lambda P, M, B, D: 2 * (P - 1) * B),
+    "strom": Sent("4 (P − 1) bytes for each element above τ of each worker, in P (P − 1) messages"),
+    "gossipgrad": Sent("P M and P D in 2 P messages; at the end 2 (P − 1) M", lambda P, M, B, D: P * (M + D)),
+    "diloco": Sent("2 (P − 1) M / τ in 2 P (P − 1) messages every τ steps", lambda P, M, B, D: 2 * (P - 1) * M / 20),
+}
+
+HEAD = """# Systems
+
+*This page is written by `python docs/generate_systems.py`; change that, or the docstrings of `polyrhythm/systems/`.*
+
+P is the number of workers, S of server shards, M the bytes of the model's parameters, B their bytes in the codec's
+words, D the bytes of one worker's batch, τ the steps between exchanges. Sizes are payloads of all workers and servers
+together; headers come on top (24 bytes a message, its topic, 8 bytes a number, 4 and 8 a dimension for each tensor). At
+the beginning worker 0's weights go to all others, and systems with servers send the final weights at the
+end.
+
+**Buffers**, such as batch-norm statistics, and frozen parameters begin as those of worker 0. They are not exchanged after
+that: each worker keeps its own buffers, and those of worker 0 are saved.
+
+**Arrival order.** Where it does not matter, both runtimes give the same final weights for the same seed, bit for bit.
+
+**A lost worker.** Worker 0 and the servers cannot be lost: worker 0 holds the result. Nobody is replaced.
+"""
+
+
+def state_of(strategy: Strategy) -> str:
+    """Where the optimizer's state lives."""
+    terms = strategy.terms
+    served = strategy.topology.manner is Manner.SERVED
+    holder = "at the servers" if served else "at every worker, equal"
+    if terms.subject is Subject.GRADIENT:
+        if terms.merge.rule is not None:
+            return f"{type(terms.merge.rule).__name__}'s {holder}; the worker's optimizer lends its learning rate only"
+        return f"{holder}: the user's optimizer takes the merged gradient"
+    outer = "" if terms.merge.rule is None else f", and {type(terms.merge.rule).__name__}'s {holder}"
+    return f"at each worker, its own{outer}"
+
+
+def lost_of(strategy: Strategy) -> str:
+    """What happens without a worker that is not worker 0."""
+    if strategy.topology.workers(2) == 1:
+        return "there is no other"
+    return "the run ends and names it" if strategy.essential(worker(1)) else "the others go on"
+
+
+def overview() -> list[str]:
+    """The table of all systems."""
+    rows = [
+        "| system | consistency | topology | codec | merge | order of arrival matters | a lost worker |",
+        "|---|---|---|---|---|---|---|",
+    ]
+    for name in SYSTEMS:
+        shown, strategy = published(name), find(name)
+        pieces = " | ".join(f"`{piece}`" for piece in (shown.consistency, shown.topology, shown.codec, shown.merge))
+        rows.append(f"| [`{name}`](#{name}) | {pieces} | {'yes' if strategy.order_matters else 'no'} | {lost_of(strategy)} |")
+    return rows
+
+
+def section(name: str) -> list[str]:
+    """One system."""
+    shown, strategy = published(name), find(name)
+    options = ", ".join(f"`{key}={option.default}` ({option.type.replace('|', 'or')})" for key, option in shown.options.items())
+    composed = ", ".join(f"{axis} `{getattr(shown, axis)}`" for axis in AXES)
+    facts = {
+        "paper": shown.paper or "none: the baseline",
+        "pieces": composed,
+        "says": strategy.terms.subject.value + ", " + strategy.topology.manner.value,
+        "options": options or "none",
+        "optimizer state": state_of(strategy),
+        "sent a step": SENT[name].text,
+        "order of arrival": "matters" if strategy.order_matters else "does not matter",
+        "a lost worker": lost_of(strategy),
+    }
+    return [f"## {name}", "", shown.description, "", "| | |", "|---|---|", *(f"| {key} | {value} |" for key, value in facts.items()), ""]
+
+
+def page() -> str:
+    """The whole page."""
+    lines = [HEAD, *overview(), ""]
+    for name in SYSTEMS:
+        lines += section(name)
+    return "\n".join(lines)
+
+
+if __name__ == "__main__":
+    PAGE.write_text(page(), encoding="utf-8")

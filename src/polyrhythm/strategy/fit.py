@@ -1,0 +1,119 @@
+"""Whether pieces fit together; and where they do not, which changes would make them."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import combinations, product
+from typing import Any
+
+from polyrhythm import codec, consistency, merge, topology
+from polyrhythm.pieces.terms import Manner, Subject
+
+Pieces = Mapping[str, Any]
+"""A piece for each of the four axes that must fit."""
+
+CHOICES: Mapping[str, Sequence[Any]] = {
+    "consistency": consistency.MEMBERS,
+    "topology": [member for member in topology.MEMBERS if member != topology.Alone()],
+    "codec": codec.MEMBERS,
+    "merge": merge.MEMBERS,
+}
+"""What is proposed instead: not to train alone."""
+_SHOWN = 4
+_MANY = 2**20
+
+
+def subjects(pieces: Pieces) -> dict[str, frozenset[Subject]]:
+    """What each piece can say or take in."""
+    return {
+        "consistency": pieces["consistency"].offers,
+        "topology": pieces["topology"].accepts,
+        "merge": pieces["merge"].accepts,
+        "codec": pieces["codec"].carries,
+    }
+
+
+def subject(pieces: Pieces) -> Subject | None:
+    """The first subject that all pieces have in common."""
+    common = frozenset(Subject).intersection(*subjects(pieces).values())
+    return next((each for each in Subject if each in common), None)
+
+
+def conflict(pieces: Pieces) -> str | None:
+    """Why the pieces cannot work together, as half a sentence; None where they can."""
+    manner = pieces["topology"].manner
+    for axis in ("consistency", "codec"):
+        if manner not in pieces[axis].manners:
+            return (
+                f"{_both(pieces, 'topology', axis)} do not fit: over {_name(pieces['topology'])} workers speak {manner.value}, "
+                f"and {_name(pieces[axis])} can be used only {_list(pieces[axis].manners)}"
+            )
+    if subject(pieces) is None:
+        return _nothing_in_common(pieces)
+    return _half_an_exchange(pieces) if subject(pieces) is Subject.WEIGHTS and manner is Manner.SERVED else None
+
+
+def _nothing_in_common(pieces: Pieces) -> str:
+    said = subjects(pieces)
+    for one, other in combinations(said, 2):
+        if not said[one] & said[other]:
+            return (
+                f"{_both(pieces, one, other)} do not fit: {_name(pieces[one])} is for {_list(said[one])}, "
+                f"and {_name(pieces[other])} for {_list(said[other])}"
+            )
+    return f"{', '.join(repr(pieces[axis]) for axis in said)} do not fit: there is nothing that all of them can speak about"
+
+
+def _half_an_exchange(pieces: Pieces) -> str | None:
+    """Both ends of an exchange of weights mix what they had before it, so a worker must wait for the server's half every time."""
+    rule = pieces["consistency"]
+    if not rule.must_read(1, math.inf) or (rule.group(_MANY) > 1 and rule.may_proceed(1, 0)):
+        return (
+            f"{_both(pieces, 'consistency', 'merge')} do not fit: {_name(pieces['merge'])} mixes weights at both ends of every exchange, "
+            f"and under {_name(rule)} a worker may go on before the server has mixed"
+        )
+    return None
+
+
+def remedy(pieces: Pieces) -> str:
+    """What to change, as a sentence: the fewest changes after which nothing is in conflict."""
+    for changes in range(1, len(CHOICES) + 1):
+        ways = [way for axes in combinations(CHOICES, changes) if (way := _way(pieces, axes))]
+        if ways:
+            return "I" + "; or ".join(ways)[1:] + "."  # every way begins with "instead"
+    raise AssertionError("some composition of the members fits")
+
+
+def _way(pieces: Pieces, axes: Sequence[str]) -> str:
+    """What to take instead of the pieces on `axes`: all that would do where it is one, one example where they are several."""
+    fitting = _fitting(pieces, axes)
+    if len(axes) == 1:
+        names = list(dict.fromkeys(_name(changed[axes[0]]) for changed in fitting))
+        return f"instead of {_name(pieces[axes[0]])} take {_either(names)}" if names else ""
+    first = next(fitting, None)
+    return " and ".join(f"instead of {_name(pieces[axis])} take {_name(first[axis])}" for axis in axes) if first is not None else ""
+
+
+def _fitting(pieces: Pieces, axes: Sequence[str]) -> Iterator[Pieces]:
+    for choice in product(*(CHOICES[axis] for axis in axes)):
+        changed = {**pieces, **dict(zip(axes, choice, strict=True))}
+        if all(_name(changed[axis]) != _name(pieces[axis]) for axis in axes) and conflict(changed) is None:
+            yield changed
+
+
+def _either(names: Sequence[str]) -> str:
+    shown = [*names[:_SHOWN], "another"] if len(names) > _SHOWN else list(names)
+    return " or ".join([", ".join(shown[:-1]), shown[-1]]) if len(shown) > 1 else shown[0]
+
+
+def _both(pieces: Pieces, one: str, other: str) -> str:
+    return f"{pieces[one]!r} and {pieces[other]!r}"
+
+
+def _name(piece: Any) -> str:
+    return type(piece).__name__
+
+
+def _list(terms: frozenset[Subject] | frozenset[Manner]) -> str:
+    return " or ".join(term.value for term in (*Subject, *Manner) if term in terms) or "in no way"

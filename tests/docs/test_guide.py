@@ -1,0 +1,101 @@
+"""Every example of the README and of the pages in docs/ is run, in order, in an empty directory."""
+
+from __future__ import annotations
+
+import os
+import re
+import shlex
+import socket
+import subprocess
+import sys
+import tomllib
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+PAGES = ("README.md", "docs/guide.md", "docs/networks.md")
+FENCE = re.compile(r"^```(?P<kind>\w+)(?: file=(?P<file>\S+))?(?P<alone> alone)?\n(?P<body>.*?)^```$", re.MULTILINE | re.DOTALL)
+
+
+@dataclass(frozen=True)
+class Block:
+    """A fenced block: its kind, the file it is written to, whether that is run by itself, its text, and the line it begins at."""
+
+    kind: str
+    file: str | None
+    alone: bool
+    body: str
+    line: int
+
+
+def blocks(page: str) -> Iterator[Block]:
+    text = (ROOT / page).read_text(encoding="utf-8")
+    for found in FENCE.finditer(text):
+        yield Block(found["kind"], found["file"], found["alone"] is not None, found["body"], text.count("\n", 0, found.start("body")))
+
+
+def run_python(block: Block, page: str, names: dict[str, Any]) -> None:
+    exec(compile("\n" * block.line + block.body, page, "exec", dont_inherit=True), names)
+
+
+def run_process(*words: str) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        port = free.getsockname()[1]
+    done = subprocess.run(
+        [sys.executable, *words], capture_output=True, text=True, timeout=60, env={**os.environ, "MASTER_PORT": str(port)}
+    )
+    assert done.returncode == 0, f"{words}\n{done.stdout}\n{done.stderr}"
+
+
+def run_console(block: Block) -> None:
+    """Only what begins with `$ polyrhythm`: the rest of a console block is other programs and what they print."""
+    for line in block.body.replace("\\\n", " ").splitlines():
+        if line.startswith("$ polyrhythm "):
+            run_process("-m", "polyrhythm.cli", *shlex.split(line)[2:])
+
+
+@pytest.fixture
+def directory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    """An empty one, to work in and to import from; what was imported from it is forgotten again."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.syspath_prepend(tmp_path)
+    before = set(sys.modules)
+    yield tmp_path
+    for path in tmp_path.glob("*.py"):
+        if path.stem not in before:
+            sys.modules.pop(path.stem, None)
+
+
+@pytest.mark.parametrize("page", PAGES)
+def test_the_examples_of_a_page_run_from_top_to_bottom(page: str, directory: Path) -> None:
+    names: dict[str, Any] = {"__name__": "page"}
+    seen = 0
+    for block in blocks(page):
+        if block.file is not None:
+            (directory / block.file).write_text(block.body, encoding="utf-8")
+        if block.alone and block.file is not None:
+            run_process(block.file)
+        elif block.kind == "python":
+            run_python(block, page, names)
+        elif block.kind == "console":
+            run_console(block)
+        seen += block.kind == "python"
+    assert seen, f"{page} has no example in Python"
+
+
+@pytest.mark.parametrize("page", sorted(str(path.relative_to(ROOT)) for path in [ROOT / "README.md", *ROOT.glob("docs/**/*.md")]))
+def test_links_between_pages_lead_somewhere(page: str) -> None:
+    text = (ROOT / page).read_text(encoding="utf-8")
+    for target in re.findall(r"\]\((?!https?:)([^)#]+)(?:#[^)]*)?\)", text):
+        assert ((ROOT / page).parent / target).exists(), f"{page} links to {target}"
+
+
+def test_the_page_about_layers_agrees_with_the_contract() -> None:
+    contracts = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["tool"]["importlinter"]["contracts"]
+    layers = next(contract["layers"] for contract in contracts if contract["type"] == "layers")
+    told = next(block.body.splitlines() for block in blocks("docs/decisions/layers.md") if block.kind == "text")
+    assert told == layers

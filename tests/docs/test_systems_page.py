@@ -1,0 +1,85 @@
+from __future__ import annotations
+
+import importlib.util
+import sys
+from collections.abc import Callable
+from functools import cache
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+import torch
+from torch import nn
+
+from polyrhythm import rng
+from polyrhythm.simulator import Instant, Simulator
+from polyrhythm.systems import SYSTEMS, find
+from polyrhythm.tensors import Layout
+from polyrhythm.training.run import run
+from polyrhythm.training.worker import Worker
+
+DOCS = Path(__file__).resolve().parents[2] / "docs"
+WORKERS, BATCH, FEATURES = 4, 4, 64
+FEW, MANY = 20, 40
+
+
+def generator() -> ModuleType:
+    name = "generate_systems"
+    if name not in sys.modules:
+        spec = importlib.util.spec_from_file_location(name, DOCS / "generate_systems.py")
+        assert spec is not None
+        assert spec.loader is not None
+        sys.modules[name] = module = importlib.util.module_from_spec(spec)
+        spec.loader.exec_module(module)
+    return sys.modules[name]
+
+
+def model() -> nn.Module:
+    return nn.Sequential(nn.Linear(FEATURES, 256), nn.ReLU(), nn.Linear(256, 256))
+
+
+def trainer(steps: int) -> Callable[[Worker], None]:
+    def train(worker: Worker) -> None:
+        data = torch.randn(steps * BATCH * WORKERS, FEATURES)
+        attached, optimizer = worker.attach(net := model(), torch.optim.SGD(net.parameters(), lr=1e-3))
+        for (x,) in worker.batches((data,), batch_size=BATCH):
+            optimizer.zero_grad()
+            attached(x).square().mean().backward()
+            optimizer.step()
+
+    return train
+
+
+@cache
+def bytes_per_step(name: str) -> float:
+    few, many = (run(trainer(steps), workers=WORKERS, strategy=name, on=Simulator(network=Instant())) for steps in (FEW, MANY))
+    return (many.summary.bytes_sent - few.summary.bytes_sent) / (MANY - FEW)
+
+
+def sizes(name: str) -> tuple[int, int, int]:
+    """Bytes of the model, of the model in the words of the codec once it has warmed up, and of a batch."""
+    layout = Layout.of(model().named_parameters())
+    codec = find(name).codec
+    codec = codec.inner.inner if name == "onebit" else codec
+    packet = codec.encode(torch.randn(layout.numel), layout, codec.initial(layout), rng.stream(0, "packet")).packet
+    return 4 * layout.numel, sum(tensor.numel() * tensor.element_size() for tensor in packet), 4 * BATCH * FEATURES
+
+
+def test_the_page_of_the_systems_is_up_to_date() -> None:
+    written = (DOCS / "systems.md").read_text(encoding="utf-8")
+    assert written == generator().page(), "run python docs/generate_systems.py"
+
+
+def test_the_page_says_of_every_system_what_it_sends() -> None:
+    assert list(generator().SENT) == list(SYSTEMS)
+
+
+@pytest.mark.parametrize("name", [name for name in SYSTEMS if name not in ("ssp", "strom")])
+def test_what_the_page_says_is_sent_is_what_runs_send(name: str) -> None:
+    promised = generator().SENT[name].nbytes(WORKERS, *sizes(name))
+    assert bytes_per_step(name) == pytest.approx(promised, rel=0.03)
+
+
+def test_ssp_sends_between_its_pushes_and_twice_as_much() -> None:
+    pushes = WORKERS * sizes("ssp")[0]
+    assert pushes < bytes_per_step("ssp") < 2.02 * pushes

@@ -1,0 +1,161 @@
+"""Every merge against numbers worked out by hand, and every rule against torch's own optimizer."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from torch import Tensor
+
+from polyrhythm.consistency import Free, LocalSteps
+from polyrhythm.errors import CompositionError
+from polyrhythm.kernel.events import Merged
+from polyrhythm.kernel.message import Delivery, Message
+from polyrhythm.kernel.port import Port, server, worker
+from polyrhythm.merge import MEMBERS, Adagrad, Elastic, Mean, Nesterov, OuterOptimizer, StalenessScaled, Sum
+from polyrhythm.pieces.holder import Holder
+from polyrhythm.pieces.merge import Contribution, Merge, Rule
+from polyrhythm.pieces.terms import DIFFERENCES, Place, Subject
+from polyrhythm.strategy import Strategy
+from polyrhythm.tensors import Layout
+from polyrhythm.topology import Server
+from polyrhythm.topology.server_client import JOIN, PUSH
+from polyrhythm.topology.server_shard import Shard
+
+LAYOUT = Layout(("w",), ((4,),))
+A, B, C = torch.tensor([1.0, 2, 3, 4]), torch.tensor([3.0, -2, 1, 0]), torch.tensor([8.0, 6, -4, 2])
+
+
+def test_mean_divides_the_sum_by_the_number_of_workers_of_the_run() -> None:
+    assert Mean().combine([Contribution(A), Contribution(B)], 2).tolist() == [2, 0, 2, 2]
+    assert Mean().combine([Contribution(A)], 4).tolist() == [0.25, 0.5, 0.75, 1]
+    assert Mean().combine([Contribution(A + B + C, 3)], 3).tolist() == [4, 2, 0, 2]
+
+
+def test_mean_mixes_with_those_it_meets_oneself_included() -> None:
+    assert Mean().mix(A, [B, C], 8).tolist() == [4, 2, 0, 2]
+    assert Mean().mix(A, [A], 8).tolist() == A.tolist()
+
+
+def test_sum_adds() -> None:
+    assert Sum().combine([Contribution(A), Contribution(B), Contribution(C)], 8).tolist() == [12, 6, 0, 6]
+
+
+def test_each_contribution_counts_less_the_staler_it_is_and_the_group_is_one_step() -> None:
+    group = [Contribution(A, staleness=0), Contribution(B, staleness=1), Contribution(C, staleness=4)]
+    assert StalenessScaled().combine(group, 30).tolist() == pytest.approx([(1 + 3 + 2) / 3, (2 - 2 + 1.5) / 3, (3 + 1 - 1) / 3, 4.5 / 3])
+    assert StalenessScaled().combine([Contribution(C, staleness=2)], 30).tolist() == [4, 3, -2, 1]
+
+
+def test_elastic_pulls_by_a_share_of_the_distance() -> None:
+    assert Elastic(0.5).mix(A, [B], 2).tolist() == [1.5, 1, 2.5, 3]  # α = 1/4: A + (B - A) / 4
+    assert Elastic(0.5).mix(A, [B, C], 2).tolist() == [1 + 2.25, 2 + 0.0, 3 - 2.25, 4 - 1.5]
+
+
+def test_both_ends_of_a_spring_move_by_what_they_were_before() -> None:
+    mine, centre = A.clone(), B.clone()
+    holders = [Holder(weights, LAYOUT, Elastic(0.8), 4, None) for weights in (mine, centre)]
+    before = [A.clone(), B.clone()]
+    holders[0].mix([before[1]])
+    holders[1].mix([before[0]])
+    torch.testing.assert_close(mine, A - 0.2 * (A - B))
+    torch.testing.assert_close(centre, B + 0.2 * (A - B))
+    torch.testing.assert_close(mine + centre, A + B)  # a spring moves no centre of mass
+
+
+def test_a_server_answers_with_the_centre_from_before_the_exchange() -> None:
+    strategy, events = Strategy(consistency=LocalSteps(1, Free()), topology=Server(), merge=Elastic(0.8)), []
+    shard = Shard(strategy.terms, Place(0, 4, 0), Port(server(0), 0, lambda: 0.0), events.append)
+    founding = '{"names":["w"],"shapes":[[4]],"optimizer":""}'
+
+    def answer(message: Message) -> Tensor:
+        taking = shard._take(Delivery(worker(0), message))
+        sent = taking.send(None)
+        taking.close()
+        return sent.message.tensors[0]
+
+    assert torch.equal(answer(Message("ask", (JOIN,), founding, (B,))), B)
+    assert torch.equal(answer(Message("ask", (PUSH, 1.0, 0.0, 1.0, 0.1), tensors=(A,))), B)
+    torch.testing.assert_close(shard.holder.weights, B + 0.2 * (A - B))
+    assert [event.staleness for event in events if isinstance(event, Merged)] == [[0]]
+
+
+def against(rule: Rule, optimizer: type[torch.optim.Optimizer], options: dict[str, float | bool], dtype: torch.dtype) -> None:
+    """Ten steps on the same directions, at a holder and in torch."""
+    draw = torch.Generator().manual_seed(4)
+    weights = torch.randn(4, generator=draw, dtype=dtype)
+    parameter = torch.nn.Parameter(weights.clone())
+    reference = optimizer([parameter], **options)
+    holder = Holder(weights, LAYOUT, OuterOptimizer(rule), 1, None)
+    for _ in range(10):
+        direction = torch.randn(4, generator=draw, dtype=dtype)
+        holder.move([Contribution(direction, rates=(0.3,))])
+        parameter.grad = direction
+        reference.step()
+        torch.testing.assert_close(holder.weights, parameter.detach(), rtol=1e-6, atol=1e-7)
+        assert holder.weights.dtype == dtype
+
+
+both_types = pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+
+
+@both_types
+@pytest.mark.parametrize(("rate", "momentum"), [(0.7, 0.9), (0.05, 0.5)])
+def test_the_outer_optimizer_is_torchs_nesterov_on_the_pseudo_gradient(rate: float, momentum: float, dtype: torch.dtype) -> None:
+    against(Nesterov(rate, momentum), torch.optim.SGD, {"lr": rate, "momentum": momentum, "nesterov": True}, dtype)
+
+
+@both_types
+@pytest.mark.parametrize("rate", [None, 0.05])
+@pytest.mark.parametrize("start", [0.0, 0.1])
+def test_adagrad_at_a_holder_is_torchs(rate: float | None, start: float, dtype: torch.dtype) -> None:
+    options = {"lr": rate or 0.3, "initial_accumulator_value": start, "eps": 1e-8}
+    against(Adagrad(rate, start), torch.optim.Adagrad, options, dtype)
+
+
+def test_adagrad_without_a_rate_of_its_own_follows_the_workers_schedule() -> None:
+    rule = Adagrad(None, 1.0)
+    slow, _ = rule.step(A, rule.initial(LAYOUT), 0.1)
+    fast, _ = rule.step(A, rule.initial(LAYOUT), 0.2)
+    torch.testing.assert_close(fast, 2 * slow)
+
+
+def test_an_outer_optimizer_combines_as_its_inner_merge_does() -> None:
+    group = [Contribution(A, staleness=2), Contribution(B)]
+    assert OuterOptimizer(Nesterov(), Sum()).combine(group, 4).tolist() == (A + B).tolist()
+    assert OuterOptimizer(Nesterov()).combine(group, 4).tolist() == ((A + B) / 4).tolist()
+    assert OuterOptimizer(Nesterov(), StalenessScaled()).combine(group, 4).tolist() == ((A / 2 + B) / 2).tolist()
+
+
+@pytest.mark.parametrize("merge", MEMBERS, ids=repr)
+def test_a_merge_writes_to_nothing_that_it_is_given(merge: Merge) -> None:
+    given = [A.clone(), B.clone(), C.clone()]
+    if merge.accepts & DIFFERENCES:
+        merge.combine([Contribution(value) for value in given], 3)
+    if Subject.WEIGHTS in merge.accepts:
+        merge.mix(given[0], given[1:], 3)
+    assert all(torch.equal(value, before) for value, before in zip(given, (A, B, C), strict=True))
+
+
+@pytest.mark.parametrize("merge", MEMBERS, ids=repr)
+def test_a_merge_keeps_the_type_of_the_weights(merge: Merge) -> None:
+    given = [value.double() for value in (A, B, C)]
+    if merge.accepts & DIFFERENCES:
+        assert merge.combine([Contribution(value) for value in given], 3).dtype == torch.float64
+    if Subject.WEIGHTS in merge.accepts:
+        assert merge.mix(given[0], given[1:], 3).dtype == torch.float64
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda: Elastic(0.0),
+        lambda: Elastic(1.0),
+        lambda: Nesterov(0.0),
+        lambda: Nesterov(0.7, 1.0),
+        lambda: Adagrad(-1.0),
+        lambda: Adagrad(epsilon=0),
+    ],
+)
+def test_settings_that_cannot_work_are_refused(make) -> None:  # type: ignore[no-untyped-def]
+    with pytest.raises(CompositionError, match=r"between 0 and 1|positive"):
+        make()

@@ -1,0 +1,62 @@
+"""Small training functions for the tests of what the user holds."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+from toy import data, network
+
+from polyrhythm import systems
+from polyrhythm.simulator.simulator import Instant, Simulator
+from polyrhythm.strategy import Strategy
+from polyrhythm.topology import Server
+from polyrhythm.training.result import Run
+from polyrhythm.training.run import run
+
+EVERY_SYSTEM = tuple(systems.SYSTEMS)
+LOCKSTEP_SERVER = Strategy(topology=Server(2))
+"""The user's optimizer is built again at two servers, and the result must be that of all-reduce."""
+
+Train = Callable[[Any], object]
+
+
+def go(train: Train, strategy: str | Strategy = "allreduce", workers: int = 2, seed: int = 5, **options: Any) -> Run:
+    """The run of `train` in virtual time, without a network."""
+    return run(train, workers=workers, strategy=strategy, on=Simulator(network=Instant()), seed=seed, **options)
+
+
+def flat(outcome: Run) -> Tensor:
+    """All final weights in one vector."""
+    return torch.cat([tensor.reshape(-1) for tensor in outcome.weights.values()])
+
+
+def loop(worker: Any, model: nn.Module, optimizer: torch.optim.Optimizer, epochs: int = 1, size: int = 8) -> None:
+    """The usual loop, after attaching."""
+    dtype = next(model.parameters()).dtype
+    for _ in range(epochs):
+        for x, y in worker.batches(data(), batch_size=size):
+            optimizer.zero_grad()
+            loss = F.cross_entropy(model(x.to(dtype)), y)
+            loss.backward()
+            optimizer.step()
+        worker.report(loss=loss)
+
+
+def trains(make: Callable[[nn.Module], torch.optim.Optimizer], build: Callable[[], nn.Module] = network, epochs: int = 1) -> Train:
+    """A training function with a model and an optimizer of one's choice."""
+
+    def train(worker: Any) -> None:
+        model = build()
+        model, optimizer = worker.attach(model, make(model))
+        loop(worker, model, optimizer, epochs)
+
+    return train
+
+
+def sgd(model: nn.Module) -> torch.optim.Optimizer:
+    """Plain SGD."""
+    return torch.optim.SGD(model.parameters(), lr=0.1)

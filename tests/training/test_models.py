@@ -1,0 +1,314 @@
+"""Models as people write them: frozen, tied, idle, of other types, with buffers."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import torch
+from toy import data, network
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from polyrhythm.errors import CompositionError, WorkloadError
+from polyrhythm.kernel.message import Message, wire_bytes
+
+from .scenes import EVERY_SYSTEM, LOCKSTEP_SERVER, flat, go, loop, sgd, trains
+
+
+def half_frozen() -> nn.Module:
+    """The first layer does not learn."""
+    model = network()
+    for parameter in model[0].parameters():  # type: ignore[index]
+        parameter.requires_grad_(False)
+    return model
+
+
+@pytest.mark.parametrize("system", EVERY_SYSTEM)
+def test_frozen_parameters_begin_as_those_of_worker_0_and_stay(system: str) -> None:
+    begun: dict[int, Tensor] = {}
+
+    def train(worker: Any) -> None:
+        model = half_frozen()
+        begun[worker.rank] = model[0].weight.detach().clone()  # type: ignore[index, union-attr]
+        model, optimizer = worker.attach(model, sgd(model))
+        loop(worker, model, optimizer)
+        assert torch.equal(model[0].weight, begun[0])
+
+    outcome = go(train, system, 3)
+    assert torch.equal(outcome.weights["0.weight"], begun[0])
+    assert system == "single" or not torch.equal(begun[0], begun[1])
+
+
+def test_frozen_parameters_are_sent_once_and_never_again() -> None:
+    def tell(numel: int, topic: str, dtype: torch.dtype = torch.float32) -> int:
+        return wire_bytes(Message(topic, tensors=(torch.zeros(numel, dtype=dtype),)))
+
+    steps, learning, frozen = 6, 12 * 3 + 3, 10 * 12 + 12
+    chunks = [tell(part, f"{step}.{hop}") for step in range(1, steps + 1) for hop in range(2) for part in (20, 19)]
+    expected = tell(learning, "init") + tell(4 * frozen, "others", torch.uint8) + sum(chunks)
+    assert go(trains(sgd, half_frozen), "allreduce", 2).summary.bytes_sent == expected
+
+
+def test_parameters_that_the_optimizer_does_not_hold_stay_too() -> None:
+    def last(model: nn.Module) -> torch.optim.Optimizer:
+        return torch.optim.SGD(model[2].parameters(), lr=0.1)  # type: ignore[index, union-attr]
+
+    assert torch.equal(flat(go(trains(last), workers=3)), flat(go(trains(sgd, half_frozen), workers=3)))
+
+
+def test_unfreezing_after_attaching_is_refused() -> None:
+    def train(worker: Any) -> None:
+        model = half_frozen()
+        model, optimizer = worker.attach(model, sgd(model))
+        model.requires_grad_(True)
+        loop(worker, model, optimizer)
+
+    with pytest.raises(CompositionError, match=r"was frozen.*attach with requires_grad=True"):
+        go(train)
+
+
+@pytest.mark.parametrize("system", ["allreduce", "sparknet"])
+def test_converting_the_model_after_attaching_is_refused(system: str) -> None:
+    def train(worker: Any) -> None:
+        model = network()
+        model, optimizer = worker.attach(model, sgd(model))
+        model.double()
+        loop(worker, model, optimizer)
+
+    with pytest.raises(CompositionError, match=r"moved or converted after worker.attach.*before attaching"):
+        go(train, system)
+
+
+def test_loading_weights_after_attaching_is_taken_up() -> None:
+    def train(worker: Any) -> None:
+        model = network()
+        model, optimizer = worker.attach(model, torch.optim.SGD(model.parameters(), lr=0.0))
+        model.load_state_dict({name: torch.full_like(tensor, 0.5) for name, tensor in model.state_dict().items()})
+        loop(worker, model, optimizer)
+
+    for system in ("allreduce", "gossipgrad"):
+        assert set(flat(go(train, system, 2)).tolist()) == {0.5}
+
+
+class Tied(nn.Module):
+    """Encoder and decoder share their weight."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.encode = nn.Linear(10, 10, bias=False)
+        self.decode = nn.Linear(10, 10, bias=False)
+        self.decode.weight = self.encode.weight
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.decode(torch.tanh(self.encode(x)))[:, :3]
+
+
+@pytest.mark.parametrize("system", EVERY_SYSTEM)
+def test_tied_weights_stay_tied_and_travel_once(system: str) -> None:
+    def train(worker: Any) -> None:
+        model = Tied()
+        model, optimizer = worker.attach(model, sgd(model))
+        loop(worker, model, optimizer, epochs=2)
+        assert model.decode.weight is model.encode.weight
+
+    outcome = go(train, system, 3)
+    assert torch.equal(outcome.weights["encode.weight"], outcome.weights["decode.weight"])
+    Tied().load_state_dict(outcome.weights)
+
+
+class Branches(nn.Module):
+    """Uses one of two layers."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.layers = nn.ModuleList([nn.Linear(10, 3), nn.Linear(10, 3)])
+        self.chosen = 0
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.layers[self.chosen](x)
+
+
+@pytest.mark.parametrize("system", EVERY_SYSTEM)
+def test_a_parameter_without_a_gradient_at_some_workers_counts_as_zero_there(system: str) -> None:
+    def train(worker: Any) -> None:
+        model = Branches()
+        model.chosen = worker.rank % 2
+        model, optimizer = worker.attach(model, sgd(model))
+        before = [p.detach().clone() for p in model.parameters()]
+        loop(worker, model, optimizer)
+        worker.finish()
+        if worker.workers > 1:
+            assert all(not torch.equal(p, b) for p, b in zip(model.parameters(), before, strict=True))
+
+    go(train, system, 2)
+
+
+def test_a_parameter_that_nobody_uses_is_passed_over_at_one_worker_as_in_the_plain_loop() -> None:
+    def decaying(worker: Any) -> None:
+        model = Branches()
+        before = model.layers[1].weight.detach().clone()  # type: ignore[union-attr]
+        model, optimizer = worker.attach(model, torch.optim.SGD(model.parameters(), lr=0.1, weight_decay=0.5))
+        loop(worker, model, optimizer)
+        assert torch.equal(model.layers[1].weight, before)  # type: ignore[union-attr]
+
+    go(decaying, "single", 1)
+    go(decaying, "allreduce", 1)
+
+
+def normalized() -> nn.Module:
+    return nn.Sequential(nn.Linear(10, 12), nn.BatchNorm1d(12), nn.Tanh(), nn.Linear(12, 3))
+
+
+@pytest.mark.parametrize("system", EVERY_SYSTEM)
+def test_buffers_are_each_workers_own_and_those_of_worker_0_are_saved(system: str) -> None:
+    seen: dict[int, Tensor] = {}
+
+    def train(worker: Any) -> None:
+        model = normalized()
+        model, optimizer = worker.attach(model, sgd(model))
+        loop(worker, model, optimizer)
+        worker.finish()
+        seen[worker.rank] = model[1].running_mean.clone()
+
+    outcome = go(train, system, 2)
+    assert torch.equal(outcome.weights["1.running_mean"], seen[0])
+    assert system == "single" or not torch.equal(seen[0], seen[1])
+    assert outcome.weights["1.num_batches_tracked"].item() == outcome.summary.steps
+    normalized().load_state_dict(outcome.weights)
+
+
+def test_buffers_begin_as_those_of_worker_0() -> None:
+    class Features(nn.Module):
+        """Random features in a buffer, as for positions or Fourier features; one is complex."""
+
+        def __init__(self) -> None:
+            super().__init__()
+            self.register_buffer("random", torch.randn(10, 10))
+            self.register_buffer("turns", torch.randn(4, dtype=torch.complex64), persistent=False)
+            self.last = nn.Linear(10, 3)
+
+        def forward(self, x: Tensor) -> Tensor:
+            return self.last(torch.tanh(x @ self.random))
+
+    seen: dict[int, tuple[Tensor, Tensor]] = {}
+
+    def train(worker: Any) -> None:
+        model = Features()
+        model, optimizer = worker.attach(model, sgd(model))
+        seen[worker.rank] = model.random, model.turns
+        loop(worker, model, optimizer)
+
+    go(train, "allreduce", 3)
+    assert all(torch.equal(a, b) for rank in (1, 2) for a, b in zip(seen[rank], seen[0], strict=True))
+
+
+@pytest.mark.parametrize("system", EVERY_SYSTEM)
+def test_double_precision_stays_double_under_every_system(system: str) -> None:
+    outcome = go(trains(sgd, lambda: network().double(), epochs=3), system, 3)
+    assert {tensor.dtype for tensor in outcome.weights.values()} == {torch.float64}
+    assert outcome.final["loss"] < 1.2
+
+
+def test_parameters_of_several_types_are_refused() -> None:
+    def mixed() -> nn.Module:
+        model = network()
+        model[2].double()  # type: ignore[index, union-attr]
+        return model
+
+    with pytest.raises(CompositionError, match=r"several kinds \(torch.float32 on cpu, torch.float64 on cpu\).*torch.autocast"):
+        go(trains(sgd, mixed))
+
+
+class Words(nn.Module):
+    """An embedding whose gradients are sparse."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.table = nn.Embedding(20, 3, sparse=True)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.table((x[:, 0].abs() * 5).long())
+
+
+@pytest.mark.parametrize("system", ["allreduce", "tree", "onebit", "downpour", "softsync"])
+def test_sparse_gradients_are_refused_where_gradients_are_exchanged(system: str) -> None:
+    with pytest.raises(CompositionError, match=r"sparse.*build the embedding with sparse=False"):
+        go(trains(sgd, Words), system)
+
+
+@pytest.mark.parametrize("system", ["ssp", "sparknet", "gossipgrad", "diloco", "easgd", "strom"])
+def test_sparse_gradients_are_welcome_where_workers_step_themselves(system: str) -> None:
+    go(trains(sgd, Words), system)
+
+
+def test_attaching_twice_is_refused() -> None:
+    def train(worker: Any) -> None:
+        for _ in range(2):
+            model = network()
+            worker.attach(model, sgd(model))
+
+    with pytest.raises(WorkloadError, match=r"attach was called twice.*put several networks into one nn.Module"):
+        go(train)
+
+
+@pytest.mark.parametrize("strategy", ["allreduce", LOCKSTEP_SERVER], ids=["allreduce", "server"])
+def test_never_attaching_is_refused(strategy: Any) -> None:
+    with pytest.raises(WorkloadError, match=r"never called worker.attach\(model, optimizer\)"):
+        go(lambda worker: None, strategy)
+
+
+def test_an_optimizer_of_another_model_is_refused() -> None:
+    with pytest.raises(CompositionError, match=r"holds none of the model's parameters: build it from model.parameters\(\)"):
+        go(trains(lambda model: sgd(network())))
+
+
+def test_an_optimizer_that_holds_more_than_the_model_is_refused() -> None:
+    def make(model: nn.Module) -> torch.optim.Optimizer:
+        return torch.optim.SGD([*model.parameters(), *network().parameters()], lr=0.1)
+
+    with pytest.raises(CompositionError, match=r"holds 4 parameters that are not the model's: attach the module that owns all"):
+        go(trains(make))
+
+
+def test_a_model_without_parameters_is_refused() -> None:
+    def train(worker: Any) -> None:
+        worker.attach(nn.Tanh(), sgd(network()))
+
+    with pytest.raises(CompositionError, match=r"Tanh has no parameters, so there is nothing to train"):
+        go(train)
+
+
+def test_every_parameter_frozen_is_refused() -> None:
+    def train(worker: Any) -> None:
+        model = network().requires_grad_(False)
+        worker.attach(model, sgd(model))
+
+    with pytest.raises(CompositionError, match=r"holds none of the model's parameters"):
+        go(train)
+
+
+def test_models_that_differ_in_their_buffers_are_refused() -> None:
+    def train(worker: Any) -> None:
+        model = network()
+        model.register_buffer("own", torch.zeros(1 + worker.rank))
+        worker.attach(model, sgd(model))
+
+    with pytest.raises(CompositionError, match=r"every worker must build the same model"):
+        go(train)
+
+
+def test_the_unused_output_of_functional_calls_is_left_alone() -> None:
+    """The same model may be called under no_grad between steps, as evaluation does."""
+
+    def train(worker: Any) -> None:
+        model = network()
+        model, optimizer = worker.attach(model, sgd(model))
+        for x, y in worker.batches(data(), batch_size=8):
+            optimizer.zero_grad()
+            F.cross_entropy(model(x), y).backward()
+            optimizer.step()
+            with torch.no_grad():
+                model(data()[0])
+
+    assert torch.equal(flat(go(train)), flat(go(trains(sgd))))
