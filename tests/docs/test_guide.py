@@ -46,7 +46,11 @@ def run_process(*words: str) -> None:
     with socket.create_server(("127.0.0.1", 0)) as free:
         port = free.getsockname()[1]
     done = subprocess.run(
-        [sys.executable, *words], capture_output=True, text=True, timeout=60, env={**os.environ, "MASTER_PORT": str(port)}
+        [sys.executable, *words],
+        capture_output=True,
+        text=True,
+        timeout=60,
+        env={**os.environ, "MASTER_PORT": str(port), "OMP_NUM_THREADS": "1"},
     )
     assert done.returncode == 0, f"{words}\n{done.stdout}\n{done.stderr}"
 

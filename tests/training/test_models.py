@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 import torch
-from toy import data, network
 from torch import Tensor, nn
 from torch.nn import functional as F
+from toy import data, network
 
 from polyrhythm.errors import CompositionError, WorkloadError
 from polyrhythm.kernel.message import Message, wire_bytes

@@ -7,13 +7,15 @@ from typing import Any
 
 import pytest
 import torch
-from toy import data, network
 from torch import nn
 from torch.nn import functional as F
 from torch.optim import lr_scheduler
+from toy import data, network
 
 from polyrhythm import rng
 from polyrhythm.errors import CompositionError
+from polyrhythm.strategy import Strategy
+from polyrhythm.topology import Server
 
 from .scenes import EVERY_SYSTEM, LOCKSTEP_SERVER, flat, go, loop, sgd, trains
 
@@ -122,9 +124,6 @@ def grouped(model: nn.Module) -> torch.optim.Optimizer:
 
 @pytest.mark.parametrize("shards", [1, 2, 3, 7])
 def test_parameter_groups_at_servers_are_those_of_the_worker(shards: int) -> None:
-    from polyrhythm.strategy import Strategy
-    from polyrhythm.topology import Server
-
     local = flat(go(trains(grouped, epochs=2), "allreduce", 3))
     served = flat(go(trains(grouped, epochs=2), Strategy(topology=Server(shards)), 3))
     torch.testing.assert_close(served, local, rtol=1e-5, atol=1e-6)

@@ -46,6 +46,7 @@ class Replica:
         if self.terms.subject is Subject.UPDATE:
             self.holder.drop_anchor()
         self.steps_locally = not gradients
+        self.says_last = self.terms.subject is Subject.UPDATE or (self.steps_locally and served)
         self.clips_own = self.steps_locally or served
         self.channel = strategy.topology.channel(self.terms, place, stage.port)
 
@@ -92,9 +93,12 @@ class Replica:
         if self.steps_locally:
             self.plain_step()
             if self.terms.consistency.speaks(self.clock):
-                self._exchange(self.holder.moved() if self.terms.subject is Subject.UPDATE else self.holder.weights)
+                self._exchange(self._said())
         else:
             self._exchange(self.parameters.gradient())
+
+    def _said(self) -> Tensor:
+        return self.holder.moved() if self.terms.subject is Subject.UPDATE else self.holder.weights
 
     def _exchange(self, value: Tensor) -> None:
         if not torch.isfinite(value.sum()):
@@ -139,8 +143,8 @@ class Replica:
 
     def finish(self) -> None:
         """Bring the run to its end: afterwards the model holds the final weights."""
-        if self.terms.subject is Subject.UPDATE and self.clock and not self.terms.consistency.speaks(self.clock):
-            self._exchange(self.holder.moved())
+        if self.says_last and self.clock and not self.terms.consistency.speaks(self.clock):
+            self._exchange(self._said())
         self.stage.perform(self.channel.finish()).settle(self.holder)
 
     def weights(self) -> dict[str, Tensor]:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import difflib
+import inspect
 from collections.abc import Callable
 from typing import Any
 
@@ -22,11 +24,17 @@ def find(name: str, **options: Any) -> Strategy:
     """The strategy of the system `name`, with its paper's settings where `options` do not say otherwise."""
     if name not in SYSTEMS:
         raise unknown("system", name, SYSTEMS)
+    accepted = list(inspect.signature(SYSTEMS[name]).parameters)
+    for option in options:
+        if option not in accepted:
+            near = difflib.get_close_matches(option, accepted, n=1)
+            hint = f"Did you mean {near[0]!r}?" if near else "Leave it out."
+            raise CompositionError(f"{name} has no option {option!r}; its options are: {', '.join(accepted) or 'none'}. {hint}")
     try:
         return SYSTEMS[name](**options)
     except TypeError as error:
-        accepted = ", ".join(SYSTEMS[name].__annotations__.keys() - {"return"}) or "none"
-        raise CompositionError(f"{name} does not take these options ({error}); it has: {accepted}.") from None
+        given = ", ".join(f"{option}={value!r}" for option, value in options.items())
+        raise CompositionError(f"{name}({given}) cannot be: an option has a value of the wrong type ({error}).") from None
 
 
 __all__ = ["SYSTEMS", "find", *SYSTEMS]

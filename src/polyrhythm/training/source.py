@@ -31,9 +31,10 @@ class TensorSource:
             raise DataError(f"The tensors have lengths {lengths}: give tensors with one entry per sample each.")
         self.tensors = tensors
         self.names = names
+        self.length = lengths[0]
 
     def __len__(self) -> int:
-        return len(self.tensors[0])
+        return self.length
 
     def batch(self, indices: list[int]) -> tuple[Tensor, ...] | dict[str, Tensor]:
         """The samples of `indices`, stacked."""

@@ -1,0 +1,180 @@
+"""What fits together runs; what does not is refused with what was given, why, and what to take instead."""
+
+from __future__ import annotations
+
+import random
+from itertools import product
+from typing import Any
+
+import pytest
+import torch
+from torch.nn import functional as F
+from toy import data, network
+
+from polyrhythm import codec, consistency, merge, shuffle, systems, topology
+from polyrhythm.codec import Identity, LowRank, OneBit, Striped, TopK
+from polyrhythm.consistency import Bounded, Free, LocalSteps, Lockstep, SoftSync
+from polyrhythm.errors import CompositionError
+from polyrhythm.merge import Elastic, Mean, Nesterov, OuterOptimizer, StalenessScaled, Sum
+from polyrhythm.simulator.simulator import Instant, Simulator
+from polyrhythm.strategy import Strategy
+from polyrhythm.strategy.fit import CHOICES, conflict
+from polyrhythm.topology import AllReduce, AllToAll, Gossip, Server
+from polyrhythm.training.run import run
+
+SERVER, PEERS, GOSSIP, LOCAL = {"topology": Server()}, {"topology": AllToAll()}, {"topology": Gossip()}, {"consistency": LocalSteps(1)}
+LOOSE = {"consistency": LocalSteps(1, Bounded(2))}, {"consistency": SoftSync(1, LocalSteps(1, Free()))}
+REFUSED: list[tuple[dict[str, Any], str, str]] = [
+    ({"consistency": Free()}, "speak collectively, and Free can be used only with a server or with all peers", "take Server or AllToAll"),
+    ({"consistency": Bounded(3)}, "Bounded can be used only with a server", "Instead of Bounded take Lockstep or LocalSteps"),
+    ({"consistency": SoftSync(2)}, "SoftSync can be used only with a server", "instead of AllReduce take Server."),
+    ({"consistency": LocalSteps(2, Free())}, "LocalSteps can be used only with a server", "instead of AllReduce take Server or AllToAll"),
+    ({**SERVER, "codec": LowRank(2)}, "LowRank can be used only collectively", "Instead of Server take AllReduce"),
+    ({**PEERS, "codec": Striped(Identity())}, "speak with all peers, and Striped", "Instead of AllToAll take AllReduce"),
+    ({**PEERS, "consistency": SoftSync()}, "with all peers, and SoftSync", "Instead of SoftSync take Lockstep, Bounded, Free or"),
+    ({**GOSSIP, **LOCAL, "codec": TopK(0.1)}, "Gossip is for weights, and TopK for gradients", "take Identity or Cast"),
+    ({**GOSSIP, **LOCAL, "codec": OneBit()}, "Gossip is for weights, and OneBit", "take Identity or Cast"),
+    ({**GOSSIP, **LOCAL, "merge": Sum()}, "Gossip is for weights, and Sum", "instead of Sum take Mean or Elastic"),
+    (GOSSIP, "Lockstep is for gradients, and Gossip for weights", "Instead of Lockstep take LocalSteps"),
+    ({**GOSSIP, "merge": Sum()}, "Lockstep is for gradients, and Gossip for weights", "Instead of Gossip take AllReduce"),
+    ({**GOSSIP, "consistency": Free()}, "workers speak with neighbours, and Free", "Instead of Free take LocalSteps"),
+    ({"merge": Elastic()}, "Lockstep is for gradients, and Elastic for weights", "Instead of Elastic take Mean, Sum"),
+    ({**LOCAL, "merge": Elastic()}, "AllReduce is for gradients or updates, and Elastic", "take Server or Gossip"),
+    ({**SERVER, **LOOSE[0], "merge": Elastic()}, "a worker may go on before", "Instead of Elastic take"),
+    ({**SERVER, **LOOSE[1], "merge": Elastic()}, "a worker may go on before", "take LocalSteps"),
+    ({**GOSSIP, "consistency": Free(), "codec": LowRank(1), "merge": Sum()}, "Gossip", "instead of"),
+]
+
+
+@pytest.mark.parametrize(("pieces", "reason", "instead"), REFUSED, ids=lambda value: repr(value)[:60] if isinstance(value, dict) else "")
+def test_what_does_not_fit_is_refused_with_what_why_and_what_instead(pieces: dict[str, Any], reason: str, instead: str) -> None:
+    with pytest.raises(CompositionError) as caught:
+        Strategy(**pieces)
+    text = str(caught.value)
+    assert "do not fit" in text
+    assert any(repr(piece) in text for piece in pieces.values())
+    assert reason in text
+    assert instead in text
+    assert text.endswith(".")
+    assert "\n" not in text
+    assert len(text) < 400
+
+
+def test_every_remedy_that_names_one_change_is_true() -> None:
+    kinds = {type(member).__name__: (axis, member) for axis, members in CHOICES.items() for member in members}
+    for pieces, *_ in REFUSED:
+        with pytest.raises(CompositionError) as caught:
+            Strategy(**pieces)
+        advice = str(caught.value).partition(". ")[2]
+        for way in advice.rstrip(".").lower().split("; or "):
+            if " and instead of " not in way:
+                names = way.partition(" take ")[2].replace(" or ", ", ").split(", ")
+                taken = [kinds[name] for name in kinds if name.lower() in names]
+                assert taken
+                for axis, _ in taken:
+                    members = [m for m in CHOICES[axis] if type(m).__name__.lower() in names]
+                    fitting = [m for m in members if conflict({**_defaults(), **pieces, axis: m}) is None]
+                    assert {type(m) for m in fitting} == {type(m) for m in members}
+
+
+def _defaults() -> dict[str, Any]:
+    return {"consistency": Lockstep(), "topology": AllReduce(), "codec": Identity(), "merge": Mean()}
+
+
+def every_composition() -> list[Strategy]:
+    """All compositions of the members of all lists that are not refused."""
+    composed = []
+    for rule, way, words, deed in product(consistency.MEMBERS, topology.MEMBERS, codec.MEMBERS, merge.MEMBERS):
+        try:
+            composed.append(Strategy(consistency=rule, topology=way, codec=words, merge=deed))
+        except CompositionError as refusal:
+            assert "do not fit" in str(refusal)  # noqa: PT017
+    return composed
+
+
+def two_steps(worker: Any) -> None:
+    """Trains for two steps of four samples at each of three workers."""
+    model = network()
+    model, optimizer = worker.attach(model, torch.optim.SGD(model.parameters(), lr=0.05))
+    for x, y in worker.batches(tuple(part[:24] for part in data()), batch_size=4):
+        optimizer.zero_grad()
+        F.cross_entropy(model(x), y).backward()
+        optimizer.step()
+
+
+def runs(strategy: Strategy) -> None:
+    outcome = run(two_steps, workers=3, strategy=strategy, on=Simulator(network=Instant()), seed=2)
+    assert outcome.summary.samples == 24
+    assert all(torch.isfinite(tensor).all() for tensor in outcome.weights.values())
+
+
+def _sample() -> list[Strategy]:
+    """Every pair of pieces that ever fit, in as few compositions as chance finds, and a hundred more."""
+    composed = every_composition()
+    random.Random(7).shuffle(composed)
+    left = {pair for strategy in composed for pair in _pairs(strategy)}
+    chosen = []
+    for strategy in composed:
+        fresh = _pairs(strategy) & left
+        if len(fresh) >= 2 or (fresh and len(left) < 60):
+            chosen.append(strategy)
+            left -= fresh
+    return chosen
+
+
+def _pairs(strategy: Strategy) -> set[tuple[str, str]]:
+    names = [repr(piece) for piece in (strategy.consistency, strategy.topology, strategy.codec, strategy.merge)]
+    return {(a, b) for k, a in enumerate(names) for b in names[k + 1 :]}
+
+
+def test_every_pair_of_pieces_that_fits_runs_in_some_composition() -> None:
+    for number, strategy in enumerate(_sample()):
+        kind = shuffle.MEMBERS[number % len(shuffle.MEMBERS)]
+        runs(Strategy(**{axis: getattr(strategy, axis) for axis in CHOICES}, shuffle=kind))
+
+
+@pytest.mark.long
+def test_every_composition_that_is_not_refused_runs() -> None:
+    composed = every_composition()
+    assert len(composed) > 4000
+    for strategy in composed:
+        runs(strategy)
+
+
+@pytest.mark.parametrize(
+    "strategy",
+    [
+        Strategy(consistency=SoftSync(1, LocalSteps(2)), topology=Server()),
+        Strategy(consistency=SoftSync(1, LocalSteps(2, Free())), topology=Server(2), merge=StalenessScaled()),
+        Strategy(consistency=SoftSync(2, Bounded(1)), topology=Server(), merge=Sum()),
+        Strategy(consistency=SoftSync(1, LocalSteps(2)), topology=Server(), merge=Elastic()),
+        Strategy(consistency=LocalSteps(2, Bounded(0)), topology=AllToAll()),
+        Strategy(consistency=LocalSteps(3, Bounded(1)), topology=Server(2), merge=OuterOptimizer(Nesterov())),
+    ],
+    ids=repr,
+)
+def test_nested_rules_run_too(strategy: Strategy) -> None:
+    runs(strategy)
+
+
+@pytest.mark.parametrize(("rule", "workers"), [(SoftSync(2, Bounded(0)), 5), (SoftSync(2, Lockstep()), 7), (SoftSync(1, Bounded(0)), 4)])
+def test_groups_that_would_never_fill_are_refused_before_anyone_waits(rule: Any, workers: int) -> None:
+    strategy = Strategy(consistency=rule, topology=Server())
+    if workers % rule.group(workers) == 0:
+        run(two_steps, workers=workers, strategy=strategy, on=Simulator(network=Instant()))
+        return
+    with pytest.raises(CompositionError, match=r"do not divide \d workers.*all would wait for ever. Use a number of workers that"):
+        run(two_steps, workers=workers, strategy=strategy, on=Simulator(network=Instant()))
+
+
+def test_a_strategy_takes_no_unknown_piece_and_no_piece_by_position() -> None:
+    with pytest.raises(TypeError):
+        Strategy(Lockstep())  # type: ignore[misc]
+    with pytest.raises(TypeError):
+        Strategy(compression=Identity())  # type: ignore[call-arg]
+
+
+def test_essential_actors_are_servers_worker_0_and_whoever_others_wait_for() -> None:
+    free, bound = systems.find("downpour"), systems.find("ssp")
+    assert [free.essential(name) for name in ("worker/0", "worker/1", "server/0")] == [True, False, True]
+    assert [bound.essential(name) for name in ("worker/0", "worker/1", "server/0")] == [True, True, True]

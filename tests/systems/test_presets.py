@@ -1,0 +1,124 @@
+"""The twelve systems: found by name, cited, and each of them trains."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+import pytest
+import torch
+from toy import Toy, trained, weights
+
+from polyrhythm import systems
+from polyrhythm.errors import CompositionError, UnknownNameError
+from polyrhythm.merge import Adagrad, Nesterov, OuterOptimizer, Sum
+from polyrhythm.pieces.codec import Codec
+from polyrhythm.simulator.simulator import Instant, Simulator
+from polyrhythm.strategy import Strategy
+
+TWELVE = ("single", "allreduce", "tree", "downpour", "ssp", "softsync", "sparknet", "easgd", "onebit", "strom", "gossipgrad", "diloco")
+each = pytest.mark.parametrize("system", TWELVE)
+
+TOYS: dict[str, Toy] = {
+    "easgd": Toy(epochs=10),
+    "diloco": Toy(lambda p: torch.optim.AdamW(p, lr=0.02), epochs=10),
+    "strom": Toy(epochs=10),
+    "sparknet": Toy(epochs=8),
+}
+"""Those that take long steps, or speak seldom, get more epochs."""
+
+
+def test_there_are_the_twelve_that_are_promised() -> None:
+    assert tuple(systems.SYSTEMS) == TWELVE
+    assert set(TWELVE) <= set(systems.__all__)
+
+
+@each
+def test_a_system_is_found_by_its_name_and_is_a_composition(system: str) -> None:
+    found = systems.find(system)
+    assert isinstance(found, Strategy)
+    assert found == systems.SYSTEMS[system]()
+    assert repr(found).startswith("Strategy(")
+
+
+@each
+def test_a_system_says_in_one_sentence_what_it_is_and_cites_its_paper(system: str) -> None:
+    text = systems.SYSTEMS[system].__doc__ or ""
+    assert text.split("\n")[0].endswith((".", ":"))
+    if system != "single":
+        assert re.search(r"\((?:[^()]|\n)*(19|20)\d\d", text), "no year of a paper"
+        assert re.search(r"[A-Z][a-z]+(, [A-Z]| et al\.|;| and )", text), "no authors"
+
+
+@pytest.mark.parametrize(
+    ("given", "meant"),
+    [("alreduce", "allreduce"), ("Downpour", "downpour"), ("sparkent", "sparknet"), ("one-bit", "onebit"), ("gossip-grad", "gossipgrad")],
+)
+def test_an_unknown_name_is_answered_with_the_nearest(given: str, meant: str) -> None:
+    with pytest.raises(UnknownNameError, match=rf"No system is called '{given}'. Did you mean '{meant}'\?"):
+        systems.find(given)
+
+
+def test_a_name_like_no_other_is_answered_with_all_of_them() -> None:
+    with pytest.raises(UnknownNameError, match=r"There are: allreduce, diloco, downpour, easgd, gossipgrad, onebit, .*, tree\."):
+        systems.find("xyzzy")
+
+
+@pytest.mark.parametrize(
+    ("system", "option", "accepted"),
+    [
+        ("ssp", "slak", "slack, shards. Did you mean 'slack'?"),
+        ("diloco", "tua", "tau, outer_learning_rate, outer_momentum. Did you mean 'tau'?"),
+        ("allreduce", "shards", "none. Leave it out."),
+    ],
+)
+def test_an_unknown_option_is_answered_with_those_there_are(system: str, option: str, accepted: str) -> None:
+    with pytest.raises(CompositionError, match=re.escape(f"{system} has no option {option!r}; its options are: {accepted}")):
+        systems.find(system, **{option: 3})
+
+
+@pytest.mark.parametrize(
+    ("system", "options", "said"),
+    [
+        ("ssp", {"slack": -1}, r"Bounded\(slack=-1\).*give 0"),
+        ("sparknet", {"tau": 0}, r"LocalSteps\(tau=0\).*give 1"),
+        ("softsync", {"groups": 0}, r"SoftSync\(groups=0\).*give 1"),
+        ("downpour", {"shards": 0}, r"Server\(shards=0\).*give 1"),
+        ("ssp", {"slack": "3"}, r"ssp\(slack='3'\) cannot be: an option has a value of the wrong type"),
+    ],
+)
+def test_an_option_without_meaning_is_refused_by_its_piece(system: str, options: dict[str, Any], said: str) -> None:
+    with pytest.raises(CompositionError, match=said):
+        systems.find(system, **options)
+
+
+def test_options_reach_their_pieces() -> None:
+    assert systems.find("ssp", slack=7).consistency.then.slack == 7  # type: ignore[attr-defined]
+    assert systems.find("diloco", outer_learning_rate=0.5).merge.rule == Nesterov(0.5, 0.9)
+    assert systems.find("downpour", learning_rate=0.2).merge == OuterOptimizer(Adagrad(0.2, 0.1), Sum())
+    assert systems.find("softsync", shards=4).topology.servers(9) == 4
+
+
+@each
+@pytest.mark.parametrize("workers", [1, 2, 3, 5])
+def test_every_system_trains_at_any_number_of_workers(system: str, workers: int) -> None:
+    toy = TOYS.get(system, Toy(epochs=5))
+    run = trained(toy, workers, system)
+    losses = [event.metrics["loss"] for event in run.outcome.events if hasattr(event, "metrics") and event.actor == "worker/0"]
+    assert min(losses[-2:]) < 0.92 * 1.12, "the loss of guessing is about 1.1"
+    assert run.summary.samples >= 0.9 * 96 * toy.epochs
+
+
+@each
+def test_simultaneous_events_in_any_order_change_no_bit_where_order_does_not_matter(system: str) -> None:
+    if systems.find(system).order_matters:
+        assert system in ("downpour", "ssp", "softsync", "easgd", "strom")
+        return
+    plain = weights(Toy(), 3, system)
+    for ties in range(4):
+        assert torch.equal(weights(Toy(), 3, system, Simulator(network=Instant(), shuffle_ties=ties)), plain)
+
+
+def test_codecs_of_presets_lose_nothing() -> None:
+    codecs: list[Codec] = [systems.find(system).codec for system in TWELVE]
+    assert not any(codec.forgets for codec in codecs)

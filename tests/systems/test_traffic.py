@@ -1,0 +1,167 @@
+"""Bytes and messages of the synchronous systems, written out from what each of them says.
+
+The formulas are the papers': they count messages here, and do not ask the algorithms.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable
+
+import msgspec
+import pytest
+import torch
+from torch import Tensor
+from toy import Toy, network, trained
+
+from polyrhythm import systems
+from polyrhythm.consistency import LocalSteps
+from polyrhythm.kernel.message import Message, wire_bytes
+from polyrhythm.pieces.hosting import describe
+from polyrhythm.strategy import Strategy
+from polyrhythm.tensors import Layout
+from polyrhythm.topology import Server
+from polyrhythm.topology.server_client import DONE, JOIN, PUSH, Founding
+
+NUMEL = sum(parameter.numel() for parameter in network().parameters())
+WORKERS = (1, 2, 3, 4, 5)
+Traffic = Counter[str]
+
+
+def say(topic: str, *tensors: Tensor, numbers: int = 0, text: str = "", times: int = 1) -> Traffic:
+    """`times` messages of one kind."""
+    return Counter(bytes=times * wire_bytes(Message(topic, (0.0,) * numbers, text, tensors)), messages=times)
+
+
+def total(parts: Iterable[Traffic]) -> Traffic:
+    return sum(parts, Counter())
+
+
+def flat(numel: int = NUMEL) -> Tensor:
+    return torch.zeros(numel)
+
+
+def steps(workers: int, epochs: int = 2, batch_size: int = 8) -> int:
+    return epochs * -(-(96 // workers) // batch_size)
+
+
+def opening(workers: int) -> Traffic:
+    """A tree brings worker 0's weights to all."""
+    return say("init", flat(), times=workers - 1)
+
+
+def ring(workers: int, topic: int) -> Traffic:
+    """Every chunk travels 2 (P - 1) times."""
+    chunks = [NUMEL // workers + (k < NUMEL % workers) for k in range(workers)]
+    return total(say(f"{topic}.{hop}", flat(chunk)) for hop in range(2 * (workers - 1)) for chunk in chunks)
+
+
+def tree(workers: int, topic: str) -> Traffic:
+    """One sum up and one down for everybody but the root."""
+    up = total(say(f"{topic}.{rank}", flat()) for rank in range(1, workers))
+    return up + say(f"{topic}.down", flat(), times=workers - 1)
+
+
+def check(strategy: str | Strategy, workers: int, expected: Traffic, toy: Toy | None = None) -> None:
+    summary = trained(toy or Toy(), workers, strategy).summary
+    assert (summary.bytes_sent, summary.messages_sent) == (expected["bytes"], expected["messages"])
+
+
+each_size = pytest.mark.parametrize("workers", WORKERS)
+
+
+@each_size
+def test_allreduce_sends_a_ring_a_step(workers: int) -> None:
+    rounds = total(ring(workers, step) for step in range(1, steps(workers) + 1))
+    check("allreduce", workers, opening(workers) + rounds)
+
+
+@each_size
+def test_tree_sends_a_sum_up_and_one_down_a_step(workers: int) -> None:
+    rounds = total(tree(workers, str(step)) for step in range(1, steps(workers) + 1))
+    check("tree", workers, opening(workers) + rounds)
+
+
+@each_size
+@pytest.mark.parametrize("tau", [1, 4, 5])
+def test_diloco_sends_a_ring_every_tau_steps_and_at_the_end(workers: int, tau: int) -> None:
+    rounds = total(ring(workers, step) for step in range(1, -(-steps(workers) // tau) + 1))
+    check(systems.find("diloco", tau=tau), workers, opening(workers) + rounds)
+
+
+@each_size
+def test_single_sends_nothing(workers: int) -> None:
+    check("single", workers, Counter())
+
+
+def served(workers: int, shards: int, rounds: int, optimizer: str) -> Traffic:
+    """Joining, `rounds` requests with an answer each, and parting, with every shard."""
+    parts = Layout.of(network().named_parameters()).split(shards)
+    traffic: Traffic = Counter()
+    for shard, part in enumerate(parts):
+        founding = msgspec.json.encode(Founding(part.names, part.shapes, optimizer)).decode()
+        value = flat(part.numel)
+        traffic += say("ask", value, numbers=len([JOIN]), text=founding)
+        traffic += say("ask", numbers=len([JOIN]), times=workers - 1)
+        traffic += say("ask", value, numbers=len(["PUSH", "clock", "version", "reads", "rate"]), times=workers * rounds)
+        traffic += say("ask", numbers=len([DONE]), times=workers)
+        traffic += say(f"w{shard}", value, numbers=len(["version", "slowest"]), times=workers * (rounds + 2))
+    assert PUSH != DONE
+    return traffic
+
+
+def recipe() -> str:
+    model = network()
+    names = {id(parameter): name for name, parameter in model.named_parameters()}
+    return describe(torch.optim.SGD(model.parameters(), lr=0.1), names)
+
+
+@each_size
+@pytest.mark.parametrize("tau", [1, 5])
+def test_sparknet_asks_its_driver_every_tau_steps_and_at_the_end(workers: int, tau: int) -> None:
+    check(systems.find("sparknet", tau=tau), workers, served(workers, 1, -(-steps(workers) // tau), ""))
+
+
+@each_size
+@pytest.mark.parametrize("shards", [1, 3])
+def test_a_server_in_lockstep_answers_every_gradient_with_the_weights(workers: int, shards: int) -> None:
+    check(Strategy(topology=Server(shards)), workers, served(workers, shards, steps(workers), recipe()))
+
+
+@each_size
+def test_local_steps_at_a_server_say_as_much_as_gradients(workers: int) -> None:
+    check(Strategy(consistency=LocalSteps(1), topology=Server(2)), workers, served(workers, 2, steps(workers), ""))
+
+
+@each_size
+def test_gossipgrad_sends_one_replica_and_one_batch_a_step_and_the_mean_at_the_end(workers: int) -> None:
+    if workers == 1:
+        return check("gossipgrad", 1, Counter())
+    lengths = [8] * (96 // workers // 8) + [tail for tail in [96 // workers % 8] if tail]
+    batches = [(torch.zeros(length, 10), torch.zeros(length, dtype=torch.int64)) for length in lengths] * 2
+    rounds = total(say(str(t), flat(), times=workers) + say(f"data/{t}", *batch, times=workers) for t, batch in enumerate(batches))
+    return check("gossipgrad", workers, opening(workers) + rounds + tree(workers, "mean"))
+
+
+@each_size
+@pytest.mark.parametrize("warmup", [1, 3])
+def test_onebit_scatters_stripes_and_gathers_their_sums(workers: int, warmup: int) -> None:
+    plain = total(ring(workers, step) for step in range(1, warmup + 1))
+    stripes = [packet(part) for part in Layout.of(network().named_parameters()).split(workers)]
+    after: Traffic = Counter()
+    for turn in range(steps(workers) - warmup):
+        out, back = warmup + 2 * turn + 1, warmup + 2 * turn + 2
+        for sender in range(workers):
+            for receiver in set(range(workers)) - {sender}:
+                after += say(f"{out}.{sender}", *stripes[receiver]) + say(f"{back}.{sender}", *stripes[sender])
+    check(systems.find("onebit", warmup=warmup), workers, opening(workers) + plain + after)
+
+
+def packet(stripe: Layout) -> tuple[Tensor, ...]:
+    """A stripe's words: their lengths; one bit an element and two means a row of every matrix, as one tensor each; vectors as they are."""
+    matrices = [shape for shape in stripe.shapes if len(shape) > 1]
+    vectors = [shape for shape in stripe.shapes if len(shape) == 1]
+    bits = sum(-(-rows * width // 8) for rows, width in matrices)
+    lengths = torch.zeros(2 * len(matrices) + len(vectors), dtype=torch.int64)
+    means = flat(2 * sum(rows for rows, _ in matrices))
+    return lengths, torch.zeros(bits, dtype=torch.uint8), means, flat(sum(shape[0] for shape in vectors))
