@@ -7,8 +7,7 @@ from typing import Any
 import pytest
 import torch
 from torch import Tensor, nn
-from torch.nn import functional as F
-from toy import data, network
+from toy import network
 
 from polyrhythm.errors import CompositionError, WorkloadError
 from polyrhythm.kernel.message import Message, wire_bytes
@@ -296,19 +295,3 @@ def test_models_that_differ_in_their_buffers_are_refused() -> None:
 
     with pytest.raises(CompositionError, match=r"every worker must build the same model"):
         go(train)
-
-
-def test_the_unused_output_of_functional_calls_is_left_alone() -> None:
-    """The same model may be called under no_grad between steps, as evaluation does."""
-
-    def train(worker: Any) -> None:
-        model = network()
-        model, optimizer = worker.attach(model, sgd(model))
-        for x, y in worker.batches(data(), batch_size=8):
-            optimizer.zero_grad()
-            F.cross_entropy(model(x), y).backward()
-            optimizer.step()
-            with torch.no_grad():
-                model(data()[0])
-
-    assert torch.equal(flat(go(train)), flat(go(trains(sgd))))
