@@ -177,7 +177,7 @@ class Child:
         self._node.know(table, message.numbers[0])
         rank, workers = int(self._name.partition("/")[2]), sum(name.startswith("worker/") for name in table)
         if self._name.startswith("worker/"):
-            self._node.collective = Collective(rank, workers, self._orders.meeting)
+            self._node.collective = Collective(rank, workers, self._orders.meeting, self._node.device)
         if self._orders.ip:  # without a launcher, a connection is how the others learn of an end
             self._node.peers.connect(other for other in table if other != self._name)
         else:

@@ -178,7 +178,7 @@ class JoinedStage:
         if self.device != "cpu":
             with socket.create_server((orders.ip, 0)) as free:
                 proposal = f"{orders.ip}:{free.getsockname()[1]}"
-            self._node.collective = Collective(self._place.rank, self._place.workers, meeting.agree("nccl", proposal))
+            self._node.collective = Collective(self._place.rank, self._place.workers, meeting.agree("nccl", proposal), self.device)
         self._record(Started(self.port.now(), self._name))
 
     def _await(self, reached: Callable[[], bool]) -> None:

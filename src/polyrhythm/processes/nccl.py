@@ -1,7 +1,8 @@
-"""Sums of CUDA tensors over all workers through NCCL.
+"""Sums over all workers through NCCL, where each has a CUDA device.
 
-This has not been run on a GPU: it was written on machines without one. Without CUDA it answers None, and the strategy
-reduces by messages.
+What is exchanged lies on the CPU; it is copied to the device, summed there, and copied back. This has not been run on a GPU: it was
+written on machines without one. Without CUDA it answers None, and the strategy reduces by messages. NCCL chooses its own order of
+summing, so that on GPUs the last bits may differ from the simulator's.
 """
 
 from __future__ import annotations
@@ -16,24 +17,25 @@ _WAIT = timedelta(seconds=60)
 
 
 class Collective:
-    """This worker's part in an NCCL group of all `workers`, joined at the first CUDA tensor through the TCP store at `meeting`."""
+    """This worker's part in an NCCL group of all `workers`, joined at the first sum through the TCP store at `meeting`."""
 
-    def __init__(self, rank: int, workers: int, meeting: str) -> None:
+    def __init__(self, rank: int, workers: int, meeting: str, device: str) -> None:
         self._rank = rank
+        self._device = torch.device(device)
         self._workers = workers
         self._meeting = meeting
         self._group: dist.ProcessGroupNCCL | None = None
 
     def reduce(self, value: Tensor, workers: int) -> Tensor | None:
-        """The sum of `value` over the workers, on their device; None if that is left to messages."""
+        """The sum of `value` over the workers; None if that is left to messages."""
         # a group of fewer than all would need everyone to open it, those left out too
-        if value.device.type != "cuda" or workers != self._workers or not self._meeting or not dist.is_nccl_available():
+        if self._device.type != "cuda" or workers != self._workers or not self._meeting or not dist.is_nccl_available():
             return None
         if self._group is None:
-            self._group = self._join(value.device)
-        total = value.clone()
+            self._group = self._join(self._device)
+        total = value.to(self._device, copy=True)
         self._group.allreduce([total]).wait()  # type: ignore[attr-defined]
-        return total
+        return total.to(value.device)
 
     def _join(self, device: torch.device) -> dist.ProcessGroupNCCL:
         torch.cuda.set_device(device)  # the loop's thread has a current device of its own

@@ -64,6 +64,8 @@ class Shard:
 
     async def _take(self, delivery: Delivery) -> None:
         kind, sender = delivery.message.numbers[0], delivery.sender
+        if kind != WAKE and sender not in self.clocks:
+            return  # a last word of a worker that was lost meanwhile
         if kind == JOIN:
             await self._join(delivery)
         elif kind == DONE:
@@ -108,7 +110,8 @@ class Shard:
             ])  # fmt: skip
         self.snapshot = None
         for delivery in group:
-            self.clocks[delivery.sender] = delivery.message.numbers[1]
+            if delivery.sender in self.clocks:
+                self.clocks[delivery.sender] = delivery.message.numbers[1]
         self.record(Merged(self.port.now(), self.port.name, self.holder.version, staleness))
 
     async def _release(self) -> None:
