@@ -6,13 +6,10 @@ Prints both tables, says what they mean, and writes runs/demo/report.html.
 
 from __future__ import annotations
 
-import sys
 import time
-from collections.abc import Callable
 from pathlib import Path
 
 import polyrhythm as pr
-from polyrhythm.kernel.events import AnyEvent, Stepped
 from polyrhythm.report.metrics import parse_target
 from polyrhythm.report.outcome import Outcome
 from polyrhythm.report.page import write
@@ -33,26 +30,13 @@ def main() -> None:
         ("16 virtual workers, every link 50 Mbit/s and 20 ms", 16, pr.Simulator(network="slow")),
     ):
         print(f"\n{title}\n", flush=True)
-        these = []
-        for system in SYSTEMS:
-            run = pr.run(train, workers=workers, strategy=system, on=runtime, directory=OUT / runtime.kind / system, watch=progress(system))
-            these.append(run.outcome)
+        these = [
+            pr.run(train, workers=workers, strategy=system, on=runtime, directory=OUT / runtime.kind / system).outcome for system in SYSTEMS
+        ]
         print(text(these, TARGET), flush=True)
         outcomes += these
     page = write(outcomes, OUT / "report.html", "Six ways to train digits-cnn together", TARGET, "make demo")
     print(f"\nThe report is in {page}. All this took {time.monotonic() - began:.0f} seconds.")
-
-
-def progress(system: str) -> Callable[[AnyEvent], None] | None:
-    """Shows worker 0's steps on one line, where a person is looking."""
-    if not sys.stderr.isatty():
-        return None
-
-    def watch(event: AnyEvent) -> None:
-        if isinstance(event, Stepped) and event.actor == "worker/0" and event.clock % 10 == 0:
-            print(f"\r  {system}: step {event.clock} ", end="\r", file=sys.stderr, flush=True)
-
-    return watch
 
 
 if __name__ == "__main__":

@@ -67,6 +67,11 @@ class WireError(RunError):
     """Bytes from a peer that are malformed, too large, of another version or not signed with the job's secret."""
 
 
+def sentence(error: PolyrhythmError) -> str:
+    """What the error says, without the traceback of the user's code."""
+    return f"{error.actor} failed: {error.reason}" if isinstance(error, WorkerFailed) else str(error)
+
+
 def unknown(kind: str, given: str, known: Iterable[str]) -> UnknownNameError:
     """The error for a name that is not among `known`, with the nearest one that is."""
     names = sorted(known)

@@ -6,8 +6,8 @@ import dataclasses
 
 import pytest
 import torch
-from toy import SAMPLES, Toy, data, network, weights
 from torch.nn import functional as F
+from toy import SAMPLES, Toy, data, network, weights
 
 from polyrhythm import rng
 from polyrhythm.codec import ErrorFeedback, Identity, Striped, TopK

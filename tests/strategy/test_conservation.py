@@ -60,7 +60,9 @@ def test_servers_conserve_at_any_pause_of_a_thousand_schedules(codec, rule) -> N
             schedule.close()
             continue
         applied = torch.cat([-shard.holder.weights for shard in bodies])
-        owed = sum((torch.cat([owed for _, owed in channel.states()]) for channel in channels if hasattr(channel, "coded")), torch.zeros(17))
+        owed = sum(
+            (torch.cat([owed for _, owed in channel.states()]) for channel in channels if hasattr(channel, "coded")), torch.zeros(17)
+        )
         parts = LAYOUT.split(shards)
         coming = torch.cat([_pushes(strategy, schedule, shard, part) for shard, part in zip(bodies, parts, strict=True)])
         assert torch.equal(applied + owed + coming, sum(produced, torch.zeros(17)))
@@ -98,4 +100,3 @@ def test_peers_conserve_at_any_pause_of_a_thousand_schedules(codec, rule) -> Non
             pending = sum((item[2].value for item in channel.pending), torch.zeros(17))
             assert torch.equal(-holder.weights * workers + owed + coming + pending, sum(produced, torch.zeros(17)))
         schedule.close()
-

@@ -17,6 +17,9 @@ from toy import data, network
 from polyrhythm.errors import CompositionError, DeadlockError, DivergedError, WorkerFailed, WorkloadError
 from polyrhythm.kernel.events import Reported, Stepped
 from polyrhythm.report.outcome import load
+from polyrhythm.simulator import Instant, Simulator
+from polyrhythm.strategy import Strategy
+from polyrhythm.training.run import attempt, run
 
 from .scenes import EVERY_SYSTEM, LOCKSTEP_SERVER, go, loop, sgd, trains
 
@@ -227,8 +230,24 @@ def test_a_run_that_fails_keeps_what_happened_before_and_nothing_of_an_earlier_r
 
 def test_every_event_is_shown_to_who_watches() -> None:
     shown: list[Any] = []
-    outcome = go(trains(sgd), watch=shown.append)
-    assert shown == outcome.outcome.events
+    on = Simulator(network=Instant())
+    tried = attempt(trains(sgd), workers=2, strategy=LOCKSTEP_SERVER, on=on, watch=shown.append)
+    assert shown == tried.outcome.events
+    assert tried.error is None
+
+
+def test_an_attempt_that_fails_comes_back_with_what_is_known_of_it() -> None:
+    tried = attempt(fails_at(4), workers=3, strategy=LOCKSTEP_SERVER, on=Simulator(network="lan"))
+    assert isinstance(tried.error, WorkerFailed)
+    summary = tried.outcome.summary
+    assert "Traceback" not in (summary.error or "")
+    assert (summary.steps, summary.samples > 0, (summary.virtual_seconds or 0) > 0) == (4, True, True)
+
+
+def test_a_run_takes_the_seed_of_its_runtime_unless_it_is_given_one() -> None:
+    on = Simulator(network=Instant(), seed=11)
+    assert run(trains(sgd), on=on).summary.seed == 11
+    assert run(trains(sgd), on=on, seed=12).summary.seed == 12
 
 
 def test_the_weights_of_a_run_go_back_into_the_model() -> None:
@@ -241,4 +260,4 @@ def test_the_weights_of_a_run_go_back_into_the_model() -> None:
 def test_a_run_has_a_name_of_its_own_or_that_of_its_system() -> None:
     assert go(trains(sgd)).summary.system == "allreduce"
     assert go(trains(sgd), LOCKSTEP_SERVER).summary.system == "custom"
-    assert go(trains(sgd), name="mine").summary.system == "mine"
+    assert go(trains(sgd), Strategy(name="mine")).summary.system == "mine"

@@ -85,12 +85,12 @@ def _strategies(systems: str, options: dict[str, str]) -> dict[str, Strategy]:
 
 def _run_all(prepared: Experiment, strategies: dict[str, Strategy], kept: Path | None, watched: bool) -> Sequence[Outcome]:
     """One run after the other; those that fail keep their row, and the others go on."""
-    from polyrhythm.cli.progress import progress
+    from polyrhythm.report.progress import progress
 
     outcomes = []
     with progress(len(strategies), watched) as begin:
         for name, strategy in strategies.items():
-            attempt = prepared.attempt(name, strategy, kept / name if kept is not None else None, begin(name))
+            attempt = prepared.attempt(strategy, kept / name if kept is not None else None, begin(name))
             outcomes.append(attempt.outcome)
             if attempt.error is not None:
                 tell(attempt.error, name)

@@ -14,7 +14,7 @@ from typing import ParamSpec, TypeVar
 
 import typer
 
-from polyrhythm.errors import DivergedError, PolyrhythmError, RunError, WorkerFailed
+from polyrhythm.errors import DivergedError, PolyrhythmError, RunError, WorkerFailed, sentence
 
 Given = ParamSpec("Given")
 Result = TypeVar("Result")
@@ -44,11 +44,6 @@ def tell(error: PolyrhythmError, about: str = "") -> None:
     say(f"{about}: {sentence(error)}" if about else sentence(error))
     if isinstance(error, WorkerFailed) and error.trace:
         typer.echo(f"\n{error.trace.rstrip()}", err=True)
-
-
-def sentence(error: PolyrhythmError) -> str:
-    """What the error says, without the traceback of the user's code."""
-    return f"{error.actor} failed: {error.reason}" if isinstance(error, WorkerFailed) else str(error)
 
 
 def say(text: str) -> None:

@@ -10,7 +10,6 @@ from polyrhythm.cli.experiment import Experiment
 from polyrhythm.cli.pairs import pairs
 from polyrhythm.cli.runtimes import runtime
 from polyrhythm.errors import CompositionError
-from polyrhythm.hardware import network as networks
 from polyrhythm.workloads import load
 
 
@@ -44,9 +43,8 @@ def experiment(typed: Typed) -> Experiment:
     if typed.workers < 1:
         raise CompositionError(f"--workers {typed.workers} trains nothing: give 1 or more.")
     chosen = runtime(typed.on, typed.network, typed.device, typed.seed)
-    name = networks.load(typed.network or "lan").name if chosen.kind == "simulator" else None
     train = load(typed.job, pairs(typed.settings, "--set"))
-    return Experiment(train, chosen, name, typed.workers, typed.seed)
+    return Experiment(train, chosen, typed.workers, typed.seed)
 
 
 def directory(out: Path | None) -> Path | None:

@@ -32,14 +32,14 @@ def run(
     from polyrhythm.cli.pairs import pairs
     from polyrhythm.cli.prepare import Typed, directory, experiment
     from polyrhythm.cli.presets import compose
-    from polyrhythm.cli.progress import progress
+    from polyrhythm.report.progress import progress
 
     strategy = compose(system, pairs(options or [], "--option"))
     with reserved(as_json):
         prepared = experiment(Typed(job, workers, on, network, device, seed, settings or []))
         kept = directory(out)
         with progress(1, not (as_json or quiet)) as begin:
-            attempt = prepared.attempt(system, strategy, kept, begin(system))
+            attempt = prepared.attempt(strategy, kept, begin(system))
     if attempt.error is not None:
         code = exit_code(attempt.error)
         if as_json and code == 1:

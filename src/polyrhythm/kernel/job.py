@@ -74,6 +74,14 @@ class Runtime(Protocol):
     def kind(self) -> str:
         """ "simulator" or "processes", as `--on` and the JSON say it."""
 
+    @property
+    def seed(self) -> int:
+        """The root of a run's random streams where nobody names another."""
+
+    @property
+    def network_name(self) -> str | None:
+        """The name of the network that it models; None where the network is real."""
+
     def execute(self, job: Job, record: Recorder) -> Ending:
         """Run `job` to its end; events go to `record` as they happen. Raises `RunError`s."""
 

@@ -24,7 +24,8 @@ class Processes:
 
     `threads` is how many threads torch may use in each; `cuda` whether each worker gets a CUDA device, where there is one
     for each; `patience` after how many seconds without a byte, with everyone waiting, the run counts as stuck; `startup`
-    how many seconds all may take to come up; `preload` names modules to import once instead of in every process.
+    how many seconds all may take to come up; `preload` names modules to import once instead of in every process; `seed` is a
+    run's where it names none.
     """
 
     threads: int = 1
@@ -32,6 +33,7 @@ class Processes:
     patience: float = 20.0
     startup: float = 120.0
     preload: tuple[str, ...] = ()
+    seed: int = 0
     wiring: Wiring = field(default_factory=Wiring)
 
     def __post_init__(self) -> None:
@@ -44,6 +46,10 @@ class Processes:
     def kind(self) -> str:
         """How `--on` and the JSON call this runtime."""
         return "processes"
+
+    @property
+    def network_name(self) -> None:
+        """The network is real."""
 
     def execute(self, job: Job, record: Recorder) -> Ending:
         """Run `job` to its end.

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import inspect
-import json
 from collections.abc import Callable
 from types import MethodType
 from typing import Any
@@ -50,8 +49,8 @@ class Replica:
         self.clips_own = self.steps_locally or served
         self.channel = strategy.topology.channel(self.terms, place, stage.port)
 
-    def establish(self) -> None:
-        """Begin with the weights of worker 0, and put the strategy behind `optimizer.step()`."""
+    def establish(self, stepping: Callable[[], None]) -> None:
+        """Begin with the weights of worker 0, and put `stepping`, which calls `step`, behind `optimizer.step()`."""
         _refuse_closures(self.optimizer)
         recipe = describe(self.optimizer, self.parameters.names) if self.hosted else ""
         self.lent = self._options()
@@ -60,11 +59,9 @@ class Replica:
         if self.parameters.others and self.place.workers > 1:
             told = broadcast(self.stage.port, self.place, self.parameters.tell_others(), "others")
             self.parameters.hear_others(self.stage.perform(told))
-        self._take_over()
+        self._take_over(stepping)
 
-    def _take_over(self) -> None:
-        replica = self
-
+    def _take_over(self, stepping: Callable[[], None]) -> None:
         def step(optimizer: torch.optim.Optimizer, closure: Callable[[], Any] | None = None) -> None:
             if closure is not None:
                 raise CompositionError(
@@ -76,7 +73,7 @@ class Replica:
                     "bfloat16, which needs no scaler."
                 )
             optimizer._opt_called = True  # type: ignore[attr-defined]
-            replica.step()
+            stepping()
 
         # Learning-rate schedulers wrap step() to see that it was called, and warn when it is replaced; ours tells them itself.
         step._wrapped_by_lr_sched = True  # type: ignore[attr-defined]
@@ -150,10 +147,6 @@ class Replica:
     def weights(self) -> dict[str, Tensor]:
         """Parameters and buffers by name, on the CPU, each in memory of its own."""
         return {name: tensor.detach().cpu().clone().contiguous() for name, tensor in self.model.state_dict().items()}
-
-    def names(self) -> str:
-        """The names of `weights()`, as JSON."""
-        return json.dumps(list(self.model.state_dict()))
 
 
 def _refuse_closures(optimizer: torch.optim.Optimizer) -> None:

@@ -25,7 +25,7 @@ from polyrhythm.topology import AllReduce
 class Strategy:
     """One way of training together: what a worker holds, when it asks, in which words, who answers, what the answer does.
 
-    Raises CompositionError when the pieces have no subject or no manner of speaking in common.
+    `name` is what tables call it. Raises CompositionError when the pieces have no subject or no manner of speaking in common.
 
     >>> Strategy().terms.subject.value
     'gradients'
@@ -37,6 +37,7 @@ class Strategy:
     merge: Merge = field(default_factory=Mean)
     partition: Replicate = field(default_factory=Replicate)
     shuffle: Shuffle = field(default_factory=GlobalShuffle)
+    name: str = field(default="custom", compare=False)
 
     def __post_init__(self) -> None:
         reason = conflict(self._pieces)

@@ -16,7 +16,9 @@ def downpour(shards: int = 1, learning_rate: float | None = None, initial_sum: f
     nobody. The worker's optimizer only lends its learning rate, unless `learning_rate` is given: steps are taken at the servers,
     whose shards may be at different versions. `initial_sum` starts Adagrad's accumulator, as a warm-up.
     """
-    return Strategy(consistency=Free(), topology=Server(shards), merge=OuterOptimizer(Adagrad(learning_rate, initial_sum), Sum()))
+    return Strategy(
+        name="downpour", consistency=Free(), topology=Server(shards), merge=OuterOptimizer(Adagrad(learning_rate, initial_sum), Sum())
+    )
 
 
 def ssp(slack: int = 3, shards: int = 1) -> Strategy:
@@ -26,7 +28,7 @@ def ssp(slack: int = 3, shards: int = 1) -> Strategy:
     the servers only when what it has could be older. Updates count 1 / P each, so that the learning rate needs no retuning
     (the theory divides it by √(2 (s + 1) P)); compose with Sum() for the bare sum. Optimizer state stays with each worker.
     """
-    return Strategy(consistency=LocalSteps(1, Bounded(slack)), topology=Server(shards), merge=Mean())
+    return Strategy(name="ssp", consistency=LocalSteps(1, Bounded(slack)), topology=Server(shards), merge=Mean())
 
 
 def softsync(groups: int = 1, shards: int = 1) -> Strategy:
@@ -35,7 +37,7 @@ def softsync(groups: int = 1, shards: int = 1) -> Strategy:
     The servers merge ⌊P / groups⌋ gradients at a time, each scaled by 1 / max(1, staleness), and run the worker's own optimizer on
     the mean, once a group; nobody waits.
     """
-    return Strategy(consistency=SoftSync(groups), topology=Server(shards), merge=StalenessScaled())
+    return Strategy(name="softsync", consistency=SoftSync(groups), topology=Server(shards), merge=StalenessScaled())
 
 
 def easgd(tau: int = 10, beta: float = 0.9, shards: int = 1) -> Strategy:
@@ -44,7 +46,7 @@ def easgd(tau: int = 10, beta: float = 0.9, shards: int = 1) -> Strategy:
     Every `tau` local steps a worker and the centre move towards each other by β / P of their distance. The centre is the result;
     optimizer state stays with each worker.
     """
-    return Strategy(consistency=LocalSteps(tau, Free()), topology=Server(shards), merge=Elastic(beta))
+    return Strategy(name="easgd", consistency=LocalSteps(tau, Free()), topology=Server(shards), merge=Elastic(beta))
 
 
 def strom(tau: float = 4e-3) -> Strategy:
@@ -54,4 +56,4 @@ def strom(tau: float = 4e-3) -> Strategy:
     place, one for the sign), and everyone, itself included, moves that weight by tau. Nobody waits. Updates count 1 / P each, so
     that the learning rate needs no retuning. Optimizer state stays with each worker.
     """
-    return Strategy(consistency=LocalSteps(1, Free()), topology=AllToAll(), codec=ErrorFeedback(Threshold(tau)), merge=Mean())
+    return Strategy(name="strom", consistency=LocalSteps(1, Free()), topology=AllToAll(), codec=ErrorFeedback(Threshold(tau)), merge=Mean())

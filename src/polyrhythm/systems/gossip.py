@@ -16,4 +16,6 @@ def gossipgrad(rotate: bool = True) -> Strategy:
     weights: O(1) messages, whatever P is. Optimizer state
     stays with each worker; the result is the mean of all replicas.
     """
-    return Strategy(consistency=LocalSteps(1), topology=Gossip(Dissemination(rotate)), merge=Mean(), shuffle=RingShuffle())
+    return Strategy(
+        name="gossipgrad", consistency=LocalSteps(1), topology=Gossip(Dissemination(rotate)), merge=Mean(), shuffle=RingShuffle()
+    )

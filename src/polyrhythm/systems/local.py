@@ -14,7 +14,7 @@ def sparknet(tau: int = 10) -> Strategy:
     Each worker takes `tau` steps of its own, then the driver averages the weights. The paper's runs use tau = 50 on long trainings;
     momentum stays with each worker.
     """
-    return Strategy(consistency=LocalSteps(tau), topology=Server(1), merge=Mean())
+    return Strategy(name="sparknet", consistency=LocalSteps(tau), topology=Server(1), merge=Mean())
 
 
 def diloco(tau: int = 20, outer_learning_rate: float = 0.7, outer_momentum: float = 0.9) -> Strategy:
@@ -24,4 +24,4 @@ def diloco(tau: int = 20, outer_learning_rate: float = 0.7, outer_momentum: floa
     training function's own (AdamW in the paper); its state stays with each worker.
     """
     outer = OuterOptimizer(Nesterov(outer_learning_rate, outer_momentum))
-    return Strategy(consistency=LocalSteps(tau), topology=AllReduce(Ring()), merge=outer)
+    return Strategy(name="diloco", consistency=LocalSteps(tau), topology=AllReduce(Ring()), merge=outer)

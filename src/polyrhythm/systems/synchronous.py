@@ -9,7 +9,7 @@ from polyrhythm.topology import AllReduce, Alone, Ring, Tree
 
 def single() -> Strategy:
     """One worker trains alone; the baseline that the others are measured against."""
-    return Strategy(topology=Alone())
+    return Strategy(name="single", topology=Alone())
 
 
 def allreduce() -> Strategy:
@@ -17,12 +17,12 @@ def allreduce() -> Strategy:
 
     Gradients are averaged, and every worker runs the same optimizer on the mean, so that optimizer states stay equal.
     """
-    return Strategy(topology=AllReduce(Ring()))
+    return Strategy(name="allreduce", topology=AllReduce(Ring()))
 
 
 def tree() -> Strategy:
     """Synchronous SGD over a reduction tree (FireCaffe; Iandola, Moskewicz, Ashraf, Keutzer, CVPR 2016, arXiv:1511.00175)."""
-    return Strategy(topology=AllReduce(Tree()))
+    return Strategy(name="tree", topology=AllReduce(Tree()))
 
 
 def onebit(warmup: int = 10) -> Strategy:
@@ -32,4 +32,4 @@ def onebit(warmup: int = 10) -> Strategy:
     a residual of its own, and tells all. One bit an element and two values a column; vectors go uncompressed, and so does everything in
     the first `warmup` steps. Every worker runs the same optimizer on the mean.
     """
-    return Strategy(topology=AllReduce(Ring()), codec=Warmup(warmup, Striped(PerTensor(ErrorFeedback(OneBit())))))
+    return Strategy(name="onebit", topology=AllReduce(Ring()), codec=Warmup(warmup, Striped(PerTensor(ErrorFeedback(OneBit())))))

@@ -4,10 +4,14 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from torch import Tensor
 
 from polyrhythm.report.outcome import Outcome, Summary
+from polyrhythm.report.page import write
+from polyrhythm.report.plot import metric_over_time
+from polyrhythm.report.table import text
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,6 +34,18 @@ class Run:
     def weights(self) -> dict[str, Tensor]:
         """The final weights by name; `model.load_state_dict(run.weights)`."""
         return self.outcome.weights
+
+    def table(self) -> str:
+        """The run as a table with a sentence below."""
+        return text([self.outcome])
+
+    def plot(self, metric: str | None = None) -> Any:
+        """A plotly figure of a metric over time; without a name, of the one that tells most."""
+        return metric_over_time(self.outcome, metric)
+
+    def report(self, path: str | Path) -> Path:
+        """Write a self-contained HTML page."""
+        return write([self.outcome], path, f"{self.summary.system} on {self.summary.workers} workers")
 
     def save(self, directory: str | Path) -> Path:
         """Write the run directory: run.json, events.jsonl, weights.safetensors."""

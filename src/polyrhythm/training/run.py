@@ -4,20 +4,22 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import msgspec
 
 from polyrhythm import systems
-from polyrhythm.errors import CompositionError, PolyrhythmError, WorkloadError
-from polyrhythm.kernel.events import AnyEvent
+from polyrhythm.errors import CompositionError, PolyrhythmError, WorkloadError, sentence
+from polyrhythm.kernel.events import AnyEvent, Stepped
 from polyrhythm.kernel.job import Ending, Job, Runtime, Stage
 from polyrhythm.kernel.message import Message
 from polyrhythm.kernel.port import rank_of, worker
 from polyrhythm.pieces.terms import Place
 from polyrhythm.processes import Processes
 from polyrhythm.report.outcome import Outcome, Summary
+from polyrhythm.report.progress import Watch, ignore, progress
 from polyrhythm.strategy.strategy import Strategy
 from polyrhythm.tensors import digest
 from polyrhythm.training.result import Run
@@ -26,43 +28,68 @@ from polyrhythm.training.worker import Worker
 Train = Callable[[Worker], object]
 
 
+@dataclass(frozen=True, slots=True)
+class Attempt:
+    """What came of a run: its outcome, as far as it got, and the error that ended it, if one did."""
+
+    outcome: Outcome
+    error: PolyrhythmError | None = None
+
+
 def run(
     train: Train,
     *,
     workers: int = 2,
     strategy: str | Strategy = "allreduce",
     on: Runtime | None = None,
-    seed: int = 0,
+    seed: int | None = None,
     directory: str | Path | None = None,
-    name: str | None = None,
-    watch: Callable[[AnyEvent], None] | None = None,
 ) -> Run:
     """Run `train(worker)` once in every worker, and return what came of it.
 
-    `strategy` is a published system's name or a composition of your own; `on` the runtime, `Processes()` by default. With a
-    `directory`, events are written there as they happen, and the rest when the run has ended. `name` is what tables call the run,
-    the system's name by default; `watch` is shown each event as it happens. Raises PolyrhythmErrors only.
+    `strategy` is a published system's name or a composition of your own; `on` the runtime, `Processes()` by default; `seed` the root
+    of all random streams, the runtime's own by default. With a `directory`, events are written there as they happen, and the
+    rest when the run has ended, well or not. Where stderr is a terminal, a line shows how far the run is. Raises PolyrhythmErrors only.
+    """
+    chosen = systems.find(strategy) if isinstance(strategy, str) else strategy
+    with progress(1, wanted=True) as begin:
+        tried = attempt(train, workers=workers, strategy=chosen, on=on, seed=seed, directory=directory, watch=begin(chosen.name))
+    if tried.error is not None:
+        raise tried.error
+    return Run(tried.outcome)
+
+
+def attempt(
+    train: Train,
+    *,
+    workers: int,
+    strategy: Strategy,
+    on: Runtime | None = None,
+    seed: int | None = None,
+    directory: str | Path | None = None,
+    watch: Watch = ignore,
+) -> Attempt:
+    """As `run`, but a run that fails comes back too, with what is known of it; `watch` is shown each event as it happens.
+
+    Raises PolyrhythmErrors for what cannot be begun.
     """
     if workers < 1:
         raise CompositionError(f"workers={workers} trains nothing: give 1 or more.")
     if not callable(train):
         raise WorkloadError(f"{train!r} cannot be called: give a function train(worker), or use load_workload for a bundled one.")
-    chosen = systems.find(strategy) if isinstance(strategy, str) else strategy
     runtime = on if on is not None else Processes()
-    job = make_job(train, chosen, workers, seed)
-    called = name or (strategy if isinstance(strategy, str) else "custom")
-    summary = Summary(called, job.workers, runtime.kind, getattr(runtime, "network_name", None), seed)
-    outcome = Outcome(
-        summary, settings={"strategy": repr(chosen), "runtime": repr(runtime), "train": getattr(train, "__qualname__", repr(train))}
-    )
+    root = runtime.seed if seed is None else seed
+    job = make_job(train, strategy, workers, root)
+    summary = Summary(strategy.name, job.workers, runtime.kind, runtime.network_name, root)
+    told = {"strategy": repr(strategy), "runtime": repr(runtime), "train": getattr(train, "__qualname__", repr(train))}
+    outcome = Outcome(summary, settings=told)
     with _Log(outcome, directory, watch) as log:
         try:
-            ending = runtime.execute(job, log.record)
+            conclude(outcome, runtime.execute(job, log.record))
         except PolyrhythmError as error:
-            summary.error = str(error)
-            raise
-        conclude(outcome, ending)
-    return Run(outcome)
+            break_off(outcome, error)
+            return Attempt(outcome, error)
+    return Attempt(outcome)
 
 
 def make_job(train: Train, strategy: Strategy, workers: int, seed: int) -> Job:
@@ -101,16 +128,30 @@ def conclude(outcome: Outcome, ending: Ending, teller: str = worker(0)) -> None:
     summary.steps = int(max(result.numbers[0] for result in results.values()))
     summary.samples = int(sum(result.numbers[1] for result in results.values()))
     summary.bytes_sent, summary.messages_sent, summary.lost = ending.bytes_sent, ending.messages_sent, ending.lost
+    _passed(summary, ending.seconds)
+
+
+def break_off(outcome: Outcome, error: PolyrhythmError) -> None:
+    """Complete `outcome` of a run that `error` ended, from its events."""
+    summary = outcome.summary
+    summary.error = sentence(error)
+    stepped = {event.actor: event for event in outcome.events if isinstance(event, Stepped)}
+    summary.steps = max((event.clock for event in stepped.values()), default=0)
+    summary.samples = sum(event.samples for event in stepped.values())
+    _passed(summary, max((event.time for event in outcome.events), default=0.0))
+
+
+def _passed(summary: Summary, seconds: float) -> None:
     if summary.on == "simulator":
-        summary.virtual_seconds = ending.seconds
+        summary.virtual_seconds = seconds
     else:
-        summary.seconds = ending.seconds
+        summary.seconds = seconds
 
 
 class _Log:
     """Keeps events, and writes them to `directory` as they come, so that a run that fails keeps its record; shows them to `watch`."""
 
-    def __init__(self, outcome: Outcome, directory: str | Path | None, watch: Callable[[AnyEvent], None] | None) -> None:
+    def __init__(self, outcome: Outcome, directory: str | Path | None, watch: Watch) -> None:
         self.outcome = outcome
         self.watch = watch
         self.directory = Path(directory) if directory is not None else None
@@ -128,8 +169,7 @@ class _Log:
         self.outcome.events.append(event)
         if self.directory is not None:
             self.file.write(self.encoder.encode(event) + b"\n")
-        if self.watch is not None:
-            self.watch(event)
+        self.watch(event)
 
     def __exit__(self, *error: object) -> None:
         if self.directory is not None:

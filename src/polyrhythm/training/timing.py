@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable
 from dataclasses import dataclass
 from statistics import median
-from typing import Any
 
 import torch
 from torch import nn
 
+from polyrhythm import systems
 from polyrhythm.errors import CompositionError, PolyrhythmError
 from polyrhythm.hardware.devices import Device, Profile
 from polyrhythm.hardware.fleet import Fleet, fleet
@@ -19,7 +18,7 @@ from polyrhythm.simulator import Instant, Simulator
 from polyrhythm.strategy.strategy import Strategy
 from polyrhythm.tensors import Layout
 from polyrhythm.training.result import Run
-from polyrhythm.training.run import Train, run
+from polyrhythm.training.run import Train, attempt, run
 from polyrhythm.training.worker import Worker
 
 WATCHED_STEPS = 4
@@ -61,11 +60,10 @@ def shape_of(train: Train, seed: int = 0) -> Shape:
             if len(flops) == WATCHED_STEPS:
                 raise _SeenEnoughError
 
-    try:
-        on = Simulator(network=Instant(), devices=Device("one operation a second", 1.0))
-        run(watched, workers=1, strategy="single", on=on, seed=seed, watch=watch)
-    except _SeenEnoughError:
-        pass
+    on = Simulator(network=Instant(), devices=Device("one operation a second", 1.0))
+    tried = attempt(watched, workers=1, strategy=systems.find("single"), on=on, seed=seed, watch=watch)
+    if tried.error is not None and not isinstance(tried.error, _SeenEnoughError):
+        raise tried.error
     if not flops:
         raise CompositionError("The training function took no step at one worker, so there is nothing to time: check its data and epochs.")
     return Shape(held[0].layout, median(flops), samples[-1] // len(samples))
@@ -106,7 +104,6 @@ def time(
     strategy: str | Strategy,
     steps: int,
     on: Simulator,
-    watch: Callable[[AnyEvent], Any] | None = None,
 ) -> Run:
     """Time `steps` steps of `train` at each of `workers` virtual workers, without computing gradients.
 
@@ -119,4 +116,4 @@ def time(
         raise CompositionError("A timing-only run needs devices that count operations, and a measured profile does not: name a device.")
     profiles = tuple(Profile(machine.name, (machine.seconds(shape.flops, 0),)) for machine in machines.machines)
     timed = dataclasses.replace(on, devices=Fleet(profiles, machines.paces, machines.server), separate_randomness=False)
-    return run(Replay(shape, steps), workers=workers, strategy=strategy, on=timed, seed=on.seed, watch=watch)
+    return run(Replay(shape, steps), workers=workers, strategy=strategy, on=timed)

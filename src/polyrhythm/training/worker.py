@@ -62,21 +62,20 @@ class Worker:
             raise WorkloadError("worker.attach was called twice: one run trains one model; put several networks into one nn.Module.")
         replica = Replica(model, optimizer, self._strategy, self._place, self._stage)
         replica.clip_norm = clip_norm
-        replica.establish()
-        inner = replica.step
-
-        def step() -> None:
-            if self._finished:
-                raise WorkloadError("optimizer.step() was called after worker.finish(): the run is over, and nobody answers any more.")
-            self._stage.charge(self._batch)
-            inner()
-            self._samples += self._batch
-            self._batch = 0
-            self._stage.record(Stepped(self._stage.port.now(), self._stage.port.name, replica.clock, self._samples, self._stage.bytes_sent))
-
-        replica.step = step  # type: ignore[method-assign]
+        replica.establish(self._step)
         self._replica = replica
         return model, optimizer
+
+    def _step(self) -> None:
+        """What stands behind `optimizer.step()`."""
+        if self._finished:
+            raise WorkloadError("optimizer.step() was called after worker.finish(): the run is over, and nobody answers any more.")
+        assert self._replica is not None
+        self._stage.charge(self._batch)
+        self._replica.step()
+        self._samples += self._batch
+        self._batch = 0
+        self._stage.record(Stepped(self._stage.port.now(), self._stage.port.name, self.clock, self._samples, self._stage.bytes_sent))
 
     def batches(self, dataset: Any, batch_size: int = 32) -> Iterator[Any]:
         """This worker's batches of one epoch: a new order at each call, disjoint from the other workers', equally many for all.

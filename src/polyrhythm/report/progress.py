@@ -22,7 +22,7 @@ _FOLLOWED = worker(0)
 def progress(runs: int, wanted: bool) -> Iterator[Begin]:
     """Gives a function that begins the next of `runs` by its system's name, and returns what to show the events to."""
     if not (wanted and sys.stderr.isatty()):
-        yield lambda _: _ignore
+        yield lambda _: ignore
         return
     columns = (SpinnerColumn(), TextColumn("{task.description}"), *((BarColumn(), MofNCompleteColumn()) if runs > 1 else ()))
     shown = Progress(
@@ -52,5 +52,5 @@ def _see(event: AnyEvent, show: Callable[[str], None]) -> None:
         show(f"step {event.clock}, at {event.time:.1f} s of the run")
 
 
-def _ignore(event: AnyEvent) -> None:
+def ignore(event: AnyEvent) -> None:
     """Nobody watches."""

@@ -7,8 +7,8 @@ import sys
 
 import pytest
 
-from polyrhythm.cli.progress import progress
 from polyrhythm.kernel.events import Stepped
+from polyrhythm.report.progress import progress
 
 
 class Terminal(io.StringIO):
