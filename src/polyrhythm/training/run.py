@@ -100,7 +100,14 @@ def make_job(train: Train, strategy: Strategy, workers: int, seed: int) -> Job:
     def program(stage: Stage) -> Message:
         place = Place(rank_of(stage.port.name), taking_part, seed)
         own = Worker(stage, strategy, place)
-        train(own)
+        try:
+            train(own)
+        except ValueError as error:
+            if "empty parameter list" in str(error):  # torch's own words, said before the model comes to us
+                raise CompositionError(
+                    "The model has no parameters, so there is nothing to train: give the optimizer a model that has."
+                ) from error
+            raise
         return conclusion(own)
 
     def service(port: Any, record: Any) -> Any:
