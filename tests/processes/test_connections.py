@@ -1,5 +1,6 @@
 """Several nodes in one process, over real sockets."""
 
+import os
 import socket
 import threading
 from collections.abc import Callable, Iterator
@@ -14,6 +15,7 @@ from polyrhythm.kernel.port import Port
 from polyrhythm.processes.addresses import Address, listen_everywhere
 from polyrhythm.processes.links import Wiring
 from polyrhythm.processes.node import Node, Role, Ticket
+from polyrhythm.processes.slots import Outgoing
 from polyrhythm.processes.wire import Limits, encode
 
 SECRET = b"s" * 32
@@ -52,6 +54,10 @@ async def send(port: Port, to: str, *messages: Message) -> None:
         await port.send(to, message)
 
 
+async def flush(port: Port) -> None:
+    await port.flush()
+
+
 async def take(port: Port, topic: str, count: int, sender: str = "") -> list[Message]:
     found = []
     for _ in range(count):
@@ -86,6 +92,30 @@ def test_shared_memory_is_used_again_and_what_was_received_stays_as_it_was(start
         if round_ % 5 == 0:
             kept.append(message.tensors[0])
     assert [int(tensor.mean()) for tensor in kept] == [0, 5, 10, 15]
+
+
+def test_messages_that_pile_up_at_a_slow_reader_take_no_descriptors(started: Start) -> None:
+    one, other = started(["worker/0", "worker/1"])
+    count = 1500  # more than there are slots for one peer
+    message = Message("t", tensors=(torch.ones(17_000),))
+    one.perform(send(one.port, "worker/1", message))
+    other.perform(take(other.port, "t", 1))
+    before = len(os.listdir("/proc/self/fd"))
+    one.perform(send(one.port, "worker/1", *[message] * count))
+    one.perform(flush(one.port))
+    assert len(os.listdir("/proc/self/fd")) < before + 100
+    assert all(bool((got.tensors[0] == 1).all()) for got in other.perform(take(other.port, "t", count)))
+
+
+def test_a_slot_that_is_given_back_twice_is_malformed() -> None:
+    slots = Outgoing(1 << 20)
+    written = slots.write((torch.ones(20_000),))
+    assert written is not None
+    os.close(written[1])
+    slots.release(0.0)
+    for number in (0.0, 7.0, float("nan")):
+        with pytest.raises(WireError, match="which it did not have"):
+            slots.release(number)
 
 
 def test_everybody_may_call_everybody_at_once(started: Start) -> None:
@@ -188,3 +218,23 @@ def test_a_failure_ends_what_is_performed_and_all_that_will_be(started: Start) -
     for _ in range(2):
         with pytest.raises(RunError, match="over"):
             one.perform(take(one.port, "t", 1))
+
+
+def test_who_has_stopped_says_so_in_place_of_waiting_for_ever(started: Start) -> None:
+    one = started(["worker/0"]).pop()  # not the fixture's to stop
+    one.stop()
+    with pytest.raises(RunError, match="worker/0 has left its run"):
+        one.perform(take(one.port, "t", 1))
+
+
+def test_a_loop_whose_callback_failed_still_answers_and_closes(started: Start) -> None:
+    one = started(["worker/0"]).pop()  # not the fixture's to stop
+
+    def fail() -> None:
+        raise ArithmeticError("in the loop")
+
+    one.loop.call(fail)
+    assert within_loop(one, lambda: str(one.failure)) == "in the loop"
+    one.stop()
+    with pytest.raises(ArithmeticError, match="in the loop"):
+        one.perform(take(one.port, "t", 1))

@@ -1,5 +1,6 @@
 """What children have from the process that launches them, whatever that is."""
 
+import gc
 import os
 import subprocess
 import sys
@@ -36,6 +37,17 @@ def test_what_cannot_be_pickled_is_refused_with_a_sentence() -> None:
         run(program)
 
 
+def test_a_run_that_is_refused_leaves_no_descriptors() -> None:
+    lock = threading.Lock()
+    run(lambda stage: None)
+    gc.collect()
+    before = len(os.listdir("/proc/self/fd"))
+    for _ in range(3):
+        with pytest.raises(CompositionError):
+            run(lambda stage: lock.acquire() and None)
+    assert len(os.listdir("/proc/self/fd")) == before
+
+
 def test_settings_that_cannot_be_are_refused() -> None:
     with pytest.raises(CompositionError, match="threads=0"):
         Processes(threads=0)
@@ -52,6 +64,17 @@ def test_children_have_the_surroundings_of_their_launcher(tmp_path: Path, monkey
 
     result = run(program, on=Processes(threads=2, cuda=False)).results["worker/0"]
     assert result == Message("here", (2.0,), f"{tmp_path} green cpu")
+
+
+def test_surroundings_need_not_be_text(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(os.environb, b"COLOUR", b"gr\xfcn")
+    monkeypatch.setattr(sys, "argv", ["script", os.fsdecode(b"caf\xe9")])
+    monkeypatch.setattr(sys, "path", [*sys.path, Path("a", "path")])
+
+    def program(stage: Stage) -> Message:
+        return Message("here", text=str([os.environb[b"COLOUR"], os.fsencode(sys.argv[1])]))
+
+    assert run(program).results["worker/0"] == Message("here", text=str([b"gr\xfcn", b"caf\xe9"]))
 
 
 def test_what_children_print_comes_out_of_the_launcher(capfd: pytest.CaptureFixture[str]) -> None:
@@ -75,8 +98,19 @@ def program(stage):
 async def service(port, record):
     pass
 ending = Processes().execute(Job(2, 1, program, service, lambda name: True), lambda event: None)
-print(sorted(message.topic + " " + message.text for message in ending.results.values()))
+print(str(sorted(message.topic + " " + message.text for message in ending.results.values())))
 """
+
+
+def test_a_launcher_may_have_no_standard_streams_and_many_open_files(tmp_path: Path) -> None:
+    told, path = tmp_path / "told", tmp_path / "script.py"
+    path.write_text(
+        f"import os\nfor _ in range(3): os.close(_)\nheld = [os.open({os.devnull!r}, 0) for _ in range(1100)]\n{SCRIPT}".replace(
+            "print(", f"open({str(told)!r}, 'w').write("
+        )
+    )
+    done = subprocess.run([sys.executable, str(path)], timeout=120)
+    assert (done.returncode, told.read_text()) == (0, "['hello worker/0', 'hello worker/1']")
 
 
 @pytest.mark.parametrize("through", [pytest.param("script", marks=pytest.mark.long), "standard input"])

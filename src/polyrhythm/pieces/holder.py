@@ -41,8 +41,8 @@ class Holder:
         return self.anchor - self.weights
 
     def move(self, contributions: Sequence[Contribution]) -> None:
-        """Merge gradients or updates."""
-        direction = self.merge.combine(contributions, self.workers)
+        """Merge gradients or updates. They come from the wire, and so from the CPU; my weights may be elsewhere."""
+        direction = self.merge.combine(contributions, self.workers).to(self.weights.device)
         rates = contributions[-1].rates
         if self.merge.rule is not None:
             step, self.state = self.merge.rule.step(direction, self.state, rates[0] if rates else 0.0)
@@ -55,7 +55,7 @@ class Holder:
 
     def mix(self, theirs: Sequence[Tensor]) -> None:
         """Merge the weights of others into mine."""
-        self.adopt(self.merge.mix(self.weights, theirs, self.workers))
+        self.adopt(self.merge.mix(self.weights, [weights.to(self.weights.device) for weights in theirs], self.workers))
         self.version += 1
 
     def adopt(self, weights: Tensor) -> None:

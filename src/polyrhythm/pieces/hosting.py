@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import re
 from collections.abc import Callable, Mapping
 from typing import Any
@@ -24,6 +25,8 @@ HOSTED: Mapping[str, Callable[..., torch.optim.Optimizer]] = {
 """Optimizers that treat every element by itself, so that a shard of the weights is all they need."""
 
 _PART = re.compile(r"\[\d+:\d+\]$")
+_HOW = frozenset({"params", "foreach", "fused", "capturable", "differentiable"})
+"""Options that say how a step is computed and not what it is: a server may have another device. Some would write to the gradient."""
 
 
 class Group(msgspec.Struct, frozen=True):
@@ -53,7 +56,7 @@ def describe(optimizer: torch.optim.Optimizer, names: Mapping[int, str]) -> str:
         )
     groups = []
     for group in optimizer.param_groups:
-        options = {key: _plain(value) for key, value in group.items() if key != "params" and value is not None}
+        options = {key: _plain(value) for key, value in group.items() if key not in _HOW and value is not None}
         groups.append(Group([names[id(parameter)] for parameter in group["params"] if id(parameter) in names], options))
     return msgspec.json.encode(Recipe(kind, groups)).decode()
 
@@ -68,10 +71,11 @@ def host(recipe: str, weights: Tensor, layout: Layout) -> Optimize:
     parameters = {name: torch.nn.Parameter(view) for name, view in layout.named(weights).items()}
     groups = []
     for group in plan.groups:
-        owned = [parameter for name, parameter in parameters.items() if _PART.sub("", name) in set(group.names)]
+        names = set(group.names)
+        owned = [parameter for name, parameter in parameters.items() if _PART.sub("", name) in names]
         groups.append({**{k: tuple(v) if isinstance(v, list) else v for k, v in group.options.items()}, "params": owned})
     occupied = [group for group in groups if group["params"]]
-    optimizer = HOSTED[plan.kind](occupied) if occupied else None
+    optimizer = _build(plan.kind, occupied) if occupied else None
     places = [k for k, group in enumerate(groups) if group["params"]]
 
     def optimize(gradient: Tensor, rates: tuple[float, ...]) -> None:
@@ -84,3 +88,9 @@ def host(recipe: str, weights: Tensor, layout: Layout) -> Optimize:
         optimizer.step()
 
     return optimize
+
+
+def _build(kind: str, groups: list[dict[str, Any]]) -> torch.optim.Optimizer:
+    """The optimizer, its first group's options as its defaults too: Adagrad's sums begin with the default, whatever its groups say."""
+    accepted = inspect.signature(HOSTED[kind]).parameters.keys() - {"params"}
+    return HOSTED[kind](groups, **{name: value for name, value in groups[0].items() if name in accepted})

@@ -37,6 +37,10 @@ class Opening:
     holder: Holder
     optimizer: str
 
+    def weights(self) -> Tensor:
+        """The holder's weights as they are now (numel,), on the CPU and in memory of their own: safe to be sent."""
+        return self.holder.weights.to("cpu", copy=True)
+
 
 class Channel(Protocol):
     """A worker's side of a topology, for one run. Only communication happens in its coroutines."""

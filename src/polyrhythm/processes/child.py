@@ -33,7 +33,7 @@ from polyrhythm.processes.links import Link, Wiring
 from polyrhythm.processes.nccl import Collective
 from polyrhythm.processes.node import Node, Role, Ticket
 from polyrhythm.processes.parcel import Orders, unpack
-from polyrhythm.processes.wire import CONTROL, Frame, Tally
+from polyrhythm.processes.wire import CONTROL, Frame, Tally, packed
 
 Program = Callable[[Stage], Message | None]
 Service = Callable[[Port, Recorder], Coroutine[Effect[Any], Any, None]]
@@ -42,11 +42,6 @@ Work = tuple[Program, Service]
 _SWITCH_SECONDS = 0.0005
 _LAST_SECONDS = 10.0
 _VERDICT_SECONDS = 5.0
-
-
-def packed(data: bytes) -> tuple[torch.Tensor, ...]:
-    """Bytes as the payload of a control frame."""
-    return (torch.frombuffer(bytearray(data), dtype=torch.uint8),)
 
 
 def run(control: socket.socket, name: str, device: str, parcel: int) -> int:
@@ -61,11 +56,11 @@ def run(control: socket.socket, name: str, device: str, parcel: int) -> int:
 
 def _settle(orders: Orders) -> None:
     """Take on the launcher's surroundings."""
-    os.environ.clear()
-    os.environ.update(orders.environment)
+    os.environb.clear()
+    os.environb.update(orders.environment)
     os.chdir(orders.directory)
-    sys.path[:] = orders.path
-    sys.argv[:] = orders.arguments
+    sys.path[:] = map(os.fsdecode, orders.path)
+    sys.argv[:] = map(os.fsdecode, orders.arguments)
     sys.stdout.reconfigure(line_buffering=True)  # type: ignore[union-attr]
     # the loop's thread must not wait long for a program that computes in Python
     sys.setswitchinterval(_SWITCH_SECONDS)
@@ -100,7 +95,8 @@ class Child:
             self._in_loop(lambda: self._say("address", text=msgspec.json.encode(self._address).decode()))
             self._begun.wait()
             self._record(Started(self._node.port.now(), self._name))
-            result = program(self._node) if self._name.startswith("worker/") else self._node.perform(service(self._node.port, self._record))
+            works = self._name.startswith("worker/")
+            result = program(self._node) if works else self._node.complete(service(self._node.port, self._record))
             ended = self._node.port.now()
         except BaseException as problem:
             self._in_loop(partial(self._fail, problem))

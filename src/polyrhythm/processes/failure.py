@@ -12,6 +12,7 @@ import msgspec
 
 from polyrhythm.errors import PolyrhythmError, WorkerFailed
 from polyrhythm.kernel.message import Message
+from polyrhythm.processes.wire import packed
 
 _PACKAGE = str(Path(__file__).resolve().parent.parent)
 _MOST_TEXT = 8_000
@@ -33,13 +34,13 @@ def tell(actor: str, error: BaseException) -> Message:
     if isinstance(error, WorkerFailed):
         actor, text, trace = error.actor, error.reason, error.trace
     kinds = [_name(kind) for kind in type(error).__mro__ if issubclass(kind, PolyrhythmError)]
-    failure = Failure(actor, kinds, text[:_MOST_TEXT], trace[-_MOST_TRACE:])
-    return Message("failed", text=msgspec.json.encode(failure).decode())
+    failure = Failure(actor, kinds, _sayable(text[:_MOST_TEXT]), _sayable(trace[-_MOST_TRACE:]))
+    return Message("failed", tensors=packed(msgspec.json.encode(failure)))
 
 
 def rebuild(message: Message) -> PolyrhythmError:
     """The error to raise in the parent: of the same class if it is one of ours, else WorkerFailed with the child's own traceback."""
-    failure = msgspec.json.decode(message.text, type=Failure)
+    failure = msgspec.json.decode(message.tensors[0].numpy().data, type=Failure)
     known = {_name(kind): kind for kind in _tree(PolyrhythmError)}
     kind = next((known[name] for name in failure.kinds if name in known), WorkerFailed)
     if kind is WorkerFailed:
@@ -50,7 +51,8 @@ def rebuild(message: Message) -> PolyrhythmError:
 def death(status: int) -> str:
     """What a wait status says, as the reason in WorkerFailed."""
     if status < 0:
-        return f"killed by signal {-status} ({signal.Signals(-status).name})"
+        known = {member.value: f" ({member.name})" for member in signal.Signals}  # most real-time signals have no name
+        return f"killed by signal {-status}{known.get(-status, '')}"
     return f"its process ended early with exit code {status}"
 
 
@@ -70,6 +72,11 @@ def _words(error: BaseException) -> str:
     if isinstance(error, SystemExit):
         return f"it called sys.exit({error.code!r})"
     return f"{type(error).__name__}: {error}"
+
+
+def _sayable(text: str) -> str:
+    """`text` without the lone surrogates that stand for undecodable bytes, as in the names of files."""
+    return text.encode("utf-8", "backslashreplace").decode()
 
 
 def _trace(error: BaseException) -> str:

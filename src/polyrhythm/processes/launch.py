@@ -62,8 +62,8 @@ class Processes:
             *parcel.surroundings(), secrets.token_bytes(32), job.seed, self.wiring, self.threads, self.patience, _meeting(devices)
         )
         with nursery.borrow() as zygote:  # first, so that it imports while the job is packed
-            run = Run(job, record, zygote, self.startup)
-            return run.execute(parcel.pack(orders, (job.program, job.service)), devices, list(self.preload))
+            packed = parcel.pack(orders, (job.program, job.service))
+            return Run(job, record, zygote, self.startup).execute(packed, devices, list(self.preload))
 
     def _devices(self, job: Job) -> dict[str, str]:
         """The device of each actor: one CUDA device for each worker if there are enough, else the CPU."""

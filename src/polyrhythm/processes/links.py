@@ -227,7 +227,7 @@ class Link:
             for frame in frames:
                 if not (frame.flags & CONTROL and frame.message.topic == "free" and self._outgoing):
                     return frame
-                self._outgoing.release(int(frame.message.numbers[0]) if frame.message.numbers else -1)
+                self._outgoing.release(frame.message.numbers[0] if frame.message.numbers else -1)
         except WireError as problem:
             self.close(problem)
         return None

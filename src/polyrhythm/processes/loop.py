@@ -11,6 +11,10 @@ from collections.abc import Callable
 from itertools import count
 from socket import socket
 
+_LONGEST_SECONDS = 3600.0
+"""The system refuses to wait for more than some weeks at once; after this long the loop just looks again."""
+_COMPACT_AT = 1024
+
 READ = selectors.EVENT_READ
 WRITE = selectors.EVENT_WRITE
 Callback = Callable[[], None]
@@ -52,7 +56,10 @@ class Loop:
     def after(self, seconds: float, call: Callback) -> Timer:
         """Have `call` made `seconds` from now; only from the loop's own thread, or before it runs."""
         timer = Timer(call)
-        heapq.heappush(self._timers, (time.monotonic() + seconds, next(self._order), timer))
+        place = next(self._order)
+        heapq.heappush(self._timers, (time.monotonic() + seconds, place, timer))
+        if not place % _COMPACT_AT:
+            self._compact()
         return timer
 
     def watch(self, source: socket | int, events: int, watcher: Watcher) -> None:
@@ -69,7 +76,6 @@ class Loop:
 
     def run(self) -> None:
         """Serve until `stop`; what a callback raises comes out of here, and `run` may be called again."""
-        self._stopped = False
         while not self._stopped:
             # told before looking for calls: a caller who comes after that look sees it and rings
             self._asleep = True
@@ -82,20 +88,28 @@ class Loop:
                     key.data(events)
             self._run_calls()
             self._run_timers()
+        self._stopped = False
 
     def stop(self) -> None:
-        """End `run` after the callback that calls this."""
+        """End `run` after the callbacks that are due, or as soon as it is called."""
         self._stopped = True
 
     def close(self) -> None:
         """Give the loop's own descriptors back."""
+        self._asleep = False  # an interrupt leaves it set, and a late call would ring a bell that is gone
         self._selector.close()
         os.close(self._bell)
 
     def _patience(self) -> float | None:
         while self._timers and self._timers[0][2].call is None:
             heapq.heappop(self._timers)
-        return max(0.0, self._timers[0][0] - time.monotonic()) if self._timers else None
+        return min(max(0.0, self._timers[0][0] - time.monotonic()), _LONGEST_SECONDS) if self._timers else None
+
+    def _compact(self) -> None:
+        """Throw out what was cancelled: receiving with generous timeouts leaves a timer behind for every message."""
+        if len(self._timers) >= _COMPACT_AT:
+            self._timers[:] = [entry for entry in self._timers if entry[2].call is not None]
+            heapq.heapify(self._timers)
 
     def _run_calls(self) -> None:
         for _ in range(len(self._calls)):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable, Coroutine
+from contextlib import ExitStack
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
@@ -12,7 +13,7 @@ from torch import Tensor
 
 from polyrhythm.errors import RunError
 from polyrhythm.kernel.effects import Effect, Reduce
-from polyrhythm.kernel.events import Recorder
+from polyrhythm.kernel.events import Computed, Recorder, Waited
 from polyrhythm.kernel.message import Delivery, Message
 from polyrhythm.kernel.port import Port
 from polyrhythm.processes.actor import Actor
@@ -80,6 +81,7 @@ class Node:
         self._parted: set[str] = set()
         self._tickets: dict[Ticket, None] = {}
         self._failure: BaseException | None = None
+        self._returned = 0.0
         self._thread = threading.Thread(target=self._serve, name="polyrhythm", daemon=True)
 
     @property
@@ -120,6 +122,20 @@ class Node:
         """Nothing: real time has passed."""
 
     def perform(self, coroutine: Coroutine[Effect[Any], Any, T]) -> T:
+        """As `complete`, for a program: what it did since the last time is recorded as computing, and this as waiting.
+
+        What it did before the first time is not: it loaded its data and built its model.
+        """
+        began = self._port.now()
+        if self._returned:
+            self._record(Computed(began, self._role.name, began - self._returned))
+        try:
+            return self.complete(coroutine)
+        finally:
+            self._returned = self._port.now()
+            self._record(Waited(self._returned, self._role.name, self._returned - began))
+
+    def complete(self, coroutine: Coroutine[Effect[Any], Any, T]) -> T:
         """Block until the loop has run `coroutine` to its end; raises what it raised, or why this node failed."""
         ticket = Ticket()
         # entered before the failure is looked at: one that comes in between ends the ticket
@@ -187,21 +203,17 @@ class Node:
         self._peers.farewell(done)
 
     def stop(self, last: Callable[[], None] = lambda: None) -> None:
-        """Close all connections, call `last`, and end the loop's thread, if it was started; from another thread."""
-        if self._thread.ident is None:
-            self._shut(last)
-            self.loop.close()
-        elif self._thread.is_alive():
-            self.loop.call(lambda: self._shut(last))
+        """End the loop's thread, if it was started, close all connections, and call `last`; from another thread."""
+        if self._thread.is_alive():
+            self.loop.call(self.loop.stop)
             self._thread.join()
-        else:
-            last()
-
-    def _shut(self, last: Callable[[], None]) -> None:
-        self.actor.close()
-        self._peers.close()
-        last()
-        self.loop.stop()
+        if self._failure is None:
+            self._failure = RunError(f"{self._role.name} has left its run: nothing can be said to the others any more.")
+        with ExitStack() as stack:  # in the order from below, and each even if one before it fails
+            stack.callback(self.loop.close)
+            stack.callback(last)
+            stack.callback(self._peers.close)
+            stack.callback(self.actor.close)
 
     def _begin(self, coroutine: Coroutine[Effect[Any], Any, Any], ticket: Ticket) -> None:
         if self._failure is not None:
@@ -213,12 +225,11 @@ class Node:
         return self.collective.reduce(effect.value, effect.workers) if self.collective is not None else None
 
     def _serve(self) -> None:
-        try:
-            self.loop.run()
-        except Exception as problem:  # a loop that is no more cannot be left to look idle
-            self.fail(problem if self._failure is None else RunError(str(problem)))
-        finally:
-            self.loop.close()
+        while True:
+            try:
+                return self.loop.run()
+            except Exception as problem:  # told, and then served on: whoever waits for the loop must get an answer
+                self.fail(problem)
 
 
 def _nothing(error: BaseException) -> None:

@@ -9,11 +9,12 @@ import subprocess
 import sys
 import threading
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 
 import msgspec
 
 from polyrhythm.errors import RunError
+from polyrhythm.processes.parcel import module_path
 from polyrhythm.processes.zygote import MOST_BYTES, Died, Fork, Kill, Reply, Request
 
 _START = "import sys; sys.path[:] = {path!r}; from polyrhythm.processes.zygote import main; main({descriptor}, {parent}, {bound})"
@@ -34,11 +35,13 @@ class Nursery:
         self._ended = False
         # the kernel's parent-death signal follows the thread that forked, and only the main one lives as long as the process
         bound = threading.current_thread() is threading.main_thread()
-        code = _START.format(path=sys.path, descriptor=theirs.fileno(), parent=os.getpid(), bound=bound)
+        code = _START.format(path=module_path(), descriptor=theirs.fileno(), parent=os.getpid(), bound=bound)
         with theirs:
             self._process = subprocess.Popen(
                 [sys.executable, "-P", "-c", code],
                 stdin=subprocess.DEVNULL,
+                stdout=None if _is_open(1) else subprocess.DEVNULL,
+                stderr=None if _is_open(2) else subprocess.DEVNULL,
                 pass_fds=[theirs.fileno()],
                 start_new_session=True,
                 env={**os.environ, **_ONE_THREAD},
@@ -49,13 +52,15 @@ class Nursery:
         """Whether the zygote lives and has no children."""
         return not self._ended and self._process.poll() is None and not self._alive
 
-    def fork(self, name: str, device: str, descriptors: list[int], preload: list[str]) -> None:
-        """Ask for a process; `descriptors` are its control socket, its parcel, stdout and stderr."""
+    def fork(self, name: str, device: str, control: socket.socket, parcel: int, preload: list[str]) -> None:
+        """Ask for a process with `control` and `parcel`, that writes to this one's standard output and error."""
         self._alive.add(name)
-        self._ask(Fork(name, device, preload), descriptors)
+        with open(os.devnull, "wb") as nowhere:
+            outputs = [number if _is_open(number) else nowhere.fileno() for number in (1, 2)]
+            self._ask(Fork(name, device, preload), [control.fileno(), parcel, *outputs])
 
-    def hear(self) -> Died | None:
-        """The next reply, which must be due; news of a death, if it is that. Raises RunError if the zygote or a fork failed."""
+    def hear(self) -> Died:
+        """The news of a death, which must be due. Raises RunError if the zygote or a fork failed."""
         try:
             data = self.socket.recv(MOST_BYTES)
         except ConnectionError:  # it died with a request unread
@@ -65,13 +70,10 @@ class Nursery:
             self._ended = True  # its socket tells sooner than the system
             raise RunError("The process that starts the workers ended; what it wrote before should say why.")
         reply = self._decoder.decode(data)
+        self._alive.discard(reply.name)
         if isinstance(reply, Died):
-            self._alive.discard(reply.name)
             return reply
-        if not reply.pid:
-            self._alive.discard(reply.name)
-            raise RunError(f"No process can be started for {reply.name}: {reply.why}.")
-        return None
+        raise RunError(f"No process can be started for {reply.name}: {reply.why}.")
 
     def clear(self) -> None:
         """Kill all children, and wait until they are gone."""
@@ -131,10 +133,11 @@ def end_all() -> None:
 
 def _take() -> Nursery:
     while _idle:
-        nursery = _idle.pop()
-        if nursery.sound:
-            return nursery
-        nursery.end()
+        with suppress(IndexError):  # another thread took the last
+            nursery = _idle.pop()
+            if nursery.sound:
+                return nursery
+            nursery.end()
     return Nursery()
 
 
@@ -143,6 +146,14 @@ def _keep(nursery: Nursery) -> None:
         _idle.append(nursery)
     else:
         nursery.end()
+
+
+def _is_open(descriptor: int) -> bool:
+    try:
+        os.fstat(descriptor)
+    except OSError:
+        return False
+    return True
 
 
 def _forget() -> None:

@@ -31,10 +31,11 @@ _LENGTH = struct.Struct("<Q")
 class Orders(msgspec.Struct, frozen=True):
     """What all processes of a job have in common: the launcher's surroundings, the run's secret and seed, settings."""
 
-    environment: dict[str, str]
-    directory: str
-    path: list[str]
-    arguments: list[str]
+    environment: dict[bytes, bytes]
+    directory: bytes
+    path: list[bytes]
+    arguments: list[bytes]
+    """As the system gives these four: not all that it gives is text."""
     secret: bytes
     seed: int
     wiring: Wiring
@@ -51,9 +52,15 @@ class Orders(msgspec.Struct, frozen=True):
     """Where there is no launcher to say who was lost: the actors without which the run goes on."""
 
 
-def surroundings() -> tuple[dict[str, str], str, list[str], list[str]]:
+def surroundings() -> tuple[dict[bytes, bytes], bytes, list[bytes], list[bytes]]:
     """Environment, working directory, module path and arguments of this process."""
-    return dict(os.environ), os.getcwd(), list(sys.path), list(getattr(sys, "argv", [""]))
+    arguments = getattr(sys, "argv", [""])
+    return dict(os.environb), os.getcwdb(), [os.fsencode(place) for place in module_path()], [os.fsencode(word) for word in arguments]
+
+
+def module_path() -> list[str]:
+    """Where this process looks for modules: `sys.path` without what is no text, a `Path` for instance, which Python passes over too."""
+    return [place for place in sys.path if isinstance(place, str)]
 
 
 def pack(orders: Orders, work: object) -> int:

@@ -6,8 +6,7 @@ import os
 import socket
 import sys
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import suppress
 from dataclasses import dataclass, field
 
 import msgspec
@@ -18,11 +17,10 @@ from polyrhythm.kernel.job import Ending, Job
 from polyrhythm.kernel.message import Message
 from polyrhythm.processes import failure
 from polyrhythm.processes.addresses import Address
-from polyrhythm.processes.child import packed
 from polyrhythm.processes.links import Link, Wiring
 from polyrhythm.processes.loop import READ, Loop
 from polyrhythm.processes.nursery import Nursery
-from polyrhythm.processes.wire import CONTROL, Frame, Tally
+from polyrhythm.processes.wire import CONTROL, Frame, Tally, packed
 
 _CUT_OFF_SECONDS = 1.0
 
@@ -75,7 +73,8 @@ class Run:
             self._loop.after(self.startup, self._check_startup)
             self._loop.run()
             if self._verdict is not None:
-                self.zygote.clear()
+                with suppress(RunError, OSError):  # a zygote that does not answer must not hide why the run failed
+                    self.zygote.clear()
                 self._drain()
                 raise self._verdict
             return self._ending()
@@ -92,8 +91,8 @@ class Run:
             member = self._members[name] = Member(name, link)
             link.on_frame = lambda _, frame, it=member: self._hear(it, frame)  # type: ignore[misc]
             link.on_close = lambda _, why, it=member: self._cut_off(it, why)  # type: ignore[misc]
-            with theirs, _outputs() as outputs:
-                self.zygote.fork(name, device, [theirs.fileno(), parcel, *outputs], preload)
+            with theirs:
+                self.zygote.fork(name, device, theirs, parcel, preload)
 
     # What comes from the actors
 
@@ -146,8 +145,6 @@ class Run:
 
     def _hear_zygote(self) -> None:
         death = self.zygote.hear()
-        if death is None:
-            return
         member = self._members[death.name]
         member.link.drain()  # it may have said why
         member.dead = True
@@ -214,18 +211,3 @@ class Run:
             max((member.ended for member in members if member.ended is not None), default=0.0),
             list(self._lost),
         )
-
-
-@contextmanager
-def _outputs() -> Iterator[list[int]]:
-    """This process's standard output and error, for a child to write to."""
-    with open(os.devnull, "wb") as nowhere:
-        yield [number if _is_open(number) else nowhere.fileno() for number in (1, 2)]
-
-
-def _is_open(descriptor: int) -> bool:
-    try:
-        os.fstat(descriptor)
-    except OSError:
-        return False
-    return True

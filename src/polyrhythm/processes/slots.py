@@ -8,13 +8,11 @@ copies a payload in; the receiver's tensors *are* the slot's memory, and the slo
 from __future__ import annotations
 
 import fcntl
-import mmap
 import os
 import weakref
 from collections import deque
 from collections.abc import Callable
 
-import numpy as np
 import torch
 from torch import Tensor
 
@@ -25,6 +23,8 @@ LEAST = 64 * 1024
 """Smaller payloads go through the socket: that is faster below about this size."""
 _ALIGNMENT = 64
 _MOST_DESCRIPTORS = 1024
+_MOST_SLOTS = 1024
+"""For each peer: the system bounds how many pieces of memory a process may map."""
 _SEALS = fcntl.F_SEAL_SHRINK | fcntl.F_SEAL_GROW
 
 
@@ -37,6 +37,11 @@ def _places(sizes: list[int]) -> tuple[list[int], int]:
     return places, at
 
 
+def _map(descriptor: int, size: int) -> Tensor:
+    """The memory behind `descriptor`, which may be closed then; Python's own mmap would keep one open for every slot."""
+    return torch.from_file(f"/proc/self/fd/{descriptor}", shared=True, size=size, dtype=torch.uint8)
+
+
 class Outgoing:
     """The slots that this process writes for one peer, at most `limit` bytes of them."""
 
@@ -44,6 +49,7 @@ class Outgoing:
         self._limit = limit
         self._memory: list[Tensor] = []
         self._free: dict[int, list[int]] = {}
+        self._lent: set[int] = set()
         self._used = 0
 
     def write(self, tensors: tuple[Tensor, ...]) -> tuple[Slot, int] | None:
@@ -53,28 +59,30 @@ class Outgoing:
         free, descriptor = self._free.setdefault(size, []), -1
         if free:
             number = free.pop()
-        elif self._used + size > self._limit:
+        elif self._used + size > self._limit or len(self._memory) == _MOST_SLOTS:
             return None
         else:
             number, descriptor = len(self._memory), self._grow(size)
+        self._lent.add(number)
         memory = self._memory[number]
         for tensor, place in zip(tensors, places, strict=True):
             flat = tensor.detach().contiguous().view(-1).view(torch.uint8)
             memory[place : place + flat.numel()].copy_(flat)
         return Slot(number, descriptor >= 0), descriptor
 
-    def release(self, number: int) -> None:
-        """The peer has let go of a slot."""
-        if not 0 <= number < len(self._memory):
-            raise WireError(f"The peer gave back slot {number}, which there is not.")
-        self._free[self._memory[number].numel()].append(number)
+    def release(self, number: float) -> None:
+        """The peer has let go of a slot. Raises WireError if it did not have it."""
+        if number not in self._lent:
+            raise WireError(f"The peer gave back slot {number:g} of shared memory, which it did not have.")
+        self._lent.remove(int(number))
+        self._free[self._memory[int(number)].numel()].append(int(number))
 
     def _grow(self, size: int) -> int:
         descriptor = os.memfd_create("polyrhythm", os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING)
         os.ftruncate(descriptor, size)
         # sealed, so that a reader can rely on the memory being there
         fcntl.fcntl(descriptor, fcntl.F_ADD_SEALS, _SEALS)
-        self._memory.append(torch.from_numpy(np.frombuffer(mmap.mmap(descriptor, size), np.uint8)))
+        self._memory.append(_map(descriptor, size))
         self._used += size
         return descriptor
 
@@ -85,7 +93,7 @@ class Incoming:
     def __init__(self, release: Callable[[int], None]) -> None:
         """`release` is called with the number of a slot when it is free, from whichever thread drops its last tensor."""
         self._release = release
-        self._memory: dict[int, mmap.mmap] = {}
+        self._memory: dict[int, Tensor] = {}
         self._descriptors: deque[int] = deque()
 
     def bring(self, descriptors: list[int]) -> None:
@@ -100,9 +108,9 @@ class Incoming:
             self._learn(slot.number)
         memory = self._memory.get(slot.number)
         places, needed = _places([nbytes(shape) for shape in shapes])
-        if memory is None or not 0 < needed <= len(memory):
+        if memory is None or not 0 < needed <= memory.numel():
             raise WireError(f"A frame points to slot {slot.number} of shared memory, which is not there or too small.")
-        whole = np.frombuffer(memory, np.uint8, count=needed)
+        whole = memory.numpy()[:needed]
         weakref.finalize(whole, self._release, slot.number).atexit = False
         flat = torch.from_numpy(whole)
         parts = zip(shapes, places, strict=True)
@@ -120,8 +128,8 @@ class Incoming:
         try:
             if fcntl.fcntl(descriptor, fcntl.F_GET_SEALS) & _SEALS != _SEALS:
                 raise WireError("A peer sent shared memory that it could cut off.")
-            self._memory[number] = mmap.mmap(descriptor, os.fstat(descriptor).st_size)
-        except (OSError, ValueError) as problem:
+            self._memory[number] = _map(descriptor, os.fstat(descriptor).st_size)
+        except (OSError, RuntimeError) as problem:
             raise WireError(f"A peer sent a descriptor that is not shared memory: {problem}") from problem
         finally:
             os.close(descriptor)

@@ -10,15 +10,14 @@ from contextlib import ExitStack
 
 import msgspec
 
-from polyrhythm.errors import PolyrhythmError, WorkerFailed
+from polyrhythm.errors import PolyrhythmError, RunError, WorkerFailed
 from polyrhythm.kernel.events import AnyEvent, Recorder
 from polyrhythm.kernel.message import Message
 from polyrhythm.processes import failure, nursery
 from polyrhythm.processes.addresses import Address
-from polyrhythm.processes.child import packed
 from polyrhythm.processes.links import Link, Wiring
 from polyrhythm.processes.loop import READ, Loop
-from polyrhythm.processes.wire import Tally
+from polyrhythm.processes.wire import Tally, packed
 
 
 class Wards:
@@ -47,7 +46,7 @@ class Wards:
                 self._links[name] = link = Link(self._loop, ours, Wiring(), Tally())
                 link.on_frame = lambda _, frame, it=name: self._hear(it, frame.message)  # type: ignore[misc]
                 with theirs:
-                    zygote.fork(name, "cpu", [theirs.fileno(), parcel, 1, 2], preload)
+                    zygote.fork(name, "cpu", theirs, parcel, preload)
             self._loop.watch(zygote.socket, READ, lambda _: self._hear_zygote())
         os.close(parcel)
 
@@ -102,9 +101,14 @@ class Wards:
 
     def _hear_zygote(self) -> None:
         assert self._zygote is not None
-        death = self._zygote.hear()
-        if death is not None:
-            self._links[death.name].drain()
-            self.dead.add(death.name)
-            if death.name not in self.ended:
-                self._on_failure(WorkerFailed(death.name, failure.death(death.status)))
+        try:
+            death = self._zygote.hear()
+        except RunError as problem:
+            self._loop.forget(self._zygote.socket)
+            self._zygote = None
+            self._on_failure(problem)
+            return
+        self._links[death.name].drain()
+        self.dead.add(death.name)
+        if death.name not in self.ended:
+            self._on_failure(WorkerFailed(death.name, failure.death(death.status)))

@@ -118,6 +118,11 @@ def encode(message: Message, flags: int = 0, limits: Limits | None = None) -> li
     return buffers
 
 
+def packed(data: bytes) -> tuple[Tensor, ...]:
+    """Bytes as the payload of a message of the runtime's own."""
+    return (torch.frombuffer(bytearray(data), dtype=torch.uint8),)
+
+
 def encode_shared(message: Message, slot: Slot, limits: Limits) -> bytes:
     """A frame whose payload the receiver finds in `slot`."""
     return _head(message, SHARED, limits) + _SLOT.pack(slot.number, slot.new)

@@ -1,7 +1,8 @@
 """The process that has imported everything and forks the others, so that a run starts in the time of a fork.
 
 It has one thread and runs nothing of the user's. It speaks with its parent over one socket: `Fork` and `Kill` come in,
-`Born` and `Died` go out. When that socket ends, or its parent is gone, it kills its children and ends.
+`Refused` and `Died` go out; of a fork that went well nothing is said, since its parent may be asking for many and not be
+listening yet. When that socket ends, or its parent is gone, it kills its children and ends.
 """
 
 from __future__ import annotations
@@ -10,7 +11,7 @@ import ctypes
 import gc
 import importlib
 import os
-import select
+import selectors
 import signal
 import socket
 import sys
@@ -37,12 +38,11 @@ class Kill(msgspec.Struct, tag=True, frozen=True):
     """Kill all children, and theirs."""
 
 
-class Born(msgspec.Struct, tag=True, frozen=True):
-    """A child runs, or could not be made: then `pid` is 0 and `why` says it."""
+class Refused(msgspec.Struct, tag=True, frozen=True):
+    """A child could not be made."""
 
     name: str
-    pid: int
-    why: str = ""
+    why: str
 
 
 class Died(msgspec.Struct, tag=True, frozen=True):
@@ -53,7 +53,7 @@ class Died(msgspec.Struct, tag=True, frozen=True):
 
 
 Request = Fork | Kill
-Reply = Born | Died
+Reply = Refused | Died
 
 
 class Zygote:
@@ -72,13 +72,17 @@ class Zygote:
         reader, writer = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
         signal.signal(signal.SIGCHLD, lambda *_: None)
         signal.set_wakeup_fd(writer, warn_on_full_buffer=False)
-        while os.getppid() == self._parent_pid:
-            ready, _, _ = select.select([self._parent.fileno(), reader], [], [], _LOOK_SECONDS)
+        selector = selectors.DefaultSelector()
+        for source in (reader, self._parent):
+            selector.register(source, selectors.EVENT_READ)
+        listening = True
+        while listening and os.getppid() == self._parent_pid:
+            ready = [key.fileobj for key, _ in selector.select(_LOOK_SECONDS)]
             if reader in ready:
                 os.read(reader, 4096)
                 self._reap()
-            if self._parent.fileno() in ready and not self._hear():
-                break
+            if self._parent in ready:
+                listening = self._hear()
         self._kill()
 
     def _hear(self) -> bool:
@@ -98,12 +102,11 @@ class Zygote:
         try:
             pid = os.fork()
         except OSError as problem:
-            self._say(Born(request.name, 0, str(problem)))
+            self._say(Refused(request.name, str(problem)))
         else:
             if pid == 0:
                 self._become(request, descriptors)
             self._children[pid] = request.name
-            self._say(Born(request.name, pid))
         for descriptor in descriptors:
             os.close(descriptor)
 
@@ -130,7 +133,8 @@ class Zygote:
         finally:
             # not sys.exit: nothing of the user's may hold the process up, nor the zygote's own clean-up run here
             for stream in (sys.stdout, sys.stderr):
-                stream.flush()
+                with suppress(OSError, ValueError):  # whoever read it is gone, or the user closed it
+                    stream.flush()
             os._exit(code)
 
     def _reap(self) -> None:
@@ -185,6 +189,7 @@ def main(descriptor: int, parent_pid: int, bound: bool) -> None:
     if bound:
         die_with_parent(parent_pid)
     signal.signal(signal.SIGINT, signal.SIG_IGN)
+    signal.pthread_sigmask(signal.SIG_SETMASK, ())  # the thread that started this may have blocked the death of children
     ctypes.CDLL(None).prctl(15, b"polyrhythm", 0, 0, 0)  # PR_SET_NAME
     _warm()
     parent = socket.socket(fileno=descriptor)

@@ -24,7 +24,8 @@ Batch = tuple[Tensor, ...]
 class RingShuffle:
     """Samples are dealt out once; each batch that has been used is sent to the next in rank (GossipGraD; Daily et al., 2018, 5.2).
 
-    No sample is stored centrally after the first epoch, and over time every worker sees all of them. Batches must be tuples of tensors.
+    In as many epochs as there are workers, every worker sees all samples that were dealt; the up to P - 1 that were left over stay out
+    for good. Batches must be tuples of tensors.
     """
 
     def feed(self, source: Source, place: Place, port: Port, perform: Perform) -> Feed:

@@ -72,7 +72,7 @@ class _Circle:
     async def establish(self, opening: Opening) -> Answer:
         self.layout = opening.holder.layout
         self.state = self.codec.initial(self.layout)
-        return Adopt(await broadcast(self.port, self.place, opening.holder.weights.clone(), "init"))
+        return Adopt(await broadcast(self.port, self.place, opening.weights(), "init"))
 
     async def exchange(self, value: Tensor, clock: int, rates: tuple[float, ...]) -> Answer:
         told = await self._converse(value)

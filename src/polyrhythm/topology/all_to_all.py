@@ -18,9 +18,9 @@ from polyrhythm.pieces.merge import Contribution
 from polyrhythm.pieces.terms import DIFFERENCES, Manner, Place, Subject
 from polyrhythm.pieces.topology import Channel, Opening, Terms
 from polyrhythm.tensors import Layout, State
-from polyrhythm.topology.broadcast import broadcast
+from polyrhythm.topology.broadcast import heirs, pass_on
 
-_NEWS = "u"
+_FIRST, _NEWS = "init", "u"
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,15 +74,27 @@ class _Peer:
     async def establish(self, opening: Opening) -> Answer:
         self.layout = opening.holder.layout
         self.state = self.terms.codec.initial(self.layout)
-        await self.port.spawn("lost", self._watch())
-        return Adopt(await broadcast(self.port, self.place, opening.holder.weights.clone(), "init"))
+        weights = opening.weights()
+        await self.port.spawn("lost", self._watch(weights if self.place.rank == 0 else None))
+        if self.place.rank:
+            delivery = await self.port.receive(_FIRST)  # from whoever should pass it on, or from worker 0 in its stead
+            assert delivery is not None
+            weights = delivery.message.tensors[0]
+        await pass_on(self.port, self.place, weights, _FIRST)
+        return Adopt(weights)
 
-    async def _watch(self) -> None:
+    async def _watch(self, first: Tensor | None) -> None:
         while True:
             delivery = await self.port.receive("lost")
             assert delivery is not None
-            if self.clocks.pop(delivery.message.text, None) is not None:
-                await self.port.send(self.port.name, Message(_NEWS))
+            name = delivery.message.text
+            if self.clocks.pop(name, None) is None:
+                continue
+            await self.port.send(self.port.name, Message(_NEWS))
+            if first is not None:
+                for heir in map(worker, heirs(rank_of(name), self.place.workers)):
+                    if self.clocks.get(heir) == 0:  # not heard of yet: it may be waiting for what the lost one had for it
+                        await self.port.send(heir, Message(_FIRST, tensors=(first,)))
 
     async def exchange(self, value: Tensor, clock: int, rates: tuple[float, ...]) -> Answer:
         encoded = self.terms.codec.encode(value, self.layout, self.state, self.draw)

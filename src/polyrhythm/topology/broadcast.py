@@ -15,17 +15,27 @@ async def broadcast(port: Port, place: Place, value: Tensor, topic: str) -> Tens
     Worker r hears from r without its lowest set bit and tells those above it, the largest subtree first and one at a time, so
     that P workers take ⌈log2 P⌉ (latency + nbytes / bandwidth). In all P - 1 messages.
     """
+    if place.rank:
+        delivery = await port.receive(topic, worker(place.rank & (place.rank - 1)))
+        assert delivery is not None
+        value = delivery.message.tensors[0]
+    await pass_on(port, place, value, topic)
+    return value
+
+
+async def pass_on(port: Port, place: Place, value: Tensor, topic: str) -> None:
+    """Tell those who hear from this worker."""
     rank, reach = place.rank, 1
     while reach < place.workers and not rank & reach:
         reach <<= 1
-    if rank:
-        delivery = await port.receive(topic, worker(rank - reach))
-        assert delivery is not None
-        value = delivery.message.tensors[0]
     reach >>= 1
     while reach:
         if rank + reach < place.workers:
             await port.send(worker(rank + reach), Message(topic, tensors=(value,)))
             await port.flush()
         reach >>= 1
-    return value
+
+
+def heirs(rank: int, workers: int) -> range:
+    """Those who hear from `rank`, or from one who hears from it."""
+    return range(rank + 1, min(workers, rank + (rank & -rank)))

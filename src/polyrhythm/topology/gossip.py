@@ -70,13 +70,13 @@ class _Neighbour:
         self.layout: Layout
         self.state: State
         self.exchanges = 0
-        self.latest: Tensor
+        self.opening: Opening
 
     async def establish(self, opening: Opening) -> Answer:
         self.layout = opening.holder.layout
         self.state = self.codec.initial(self.layout)
-        self.latest = opening.holder.weights
-        return Adopt(await broadcast(self.port, self.place, opening.holder.weights.clone(), "init"))
+        self.opening = opening
+        return Adopt(await broadcast(self.port, self.place, opening.weights(), "init"))
 
     async def exchange(self, value: Tensor, clock: int, rates: tuple[float, ...]) -> Answer:
         receivers, senders = self.graph.meets(self.exchanges, self.place)
@@ -95,7 +95,7 @@ class _Neighbour:
         return Mix([heard[worker(rank)] for rank in senders])
 
     async def finish(self) -> Answer:
-        total = await Tree().reduce(self.port, self.place, self.latest.clone(), "mean")
+        total = await Tree().reduce(self.port, self.place, self.opening.weights(), "mean")
         return Adopt(total / self.place.workers)
 
     def states(self) -> list[tuple[State, Tensor]]:

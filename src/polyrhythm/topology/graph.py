@@ -87,7 +87,11 @@ class RandomPairs:
 
 @dataclass(frozen=True, slots=True)
 class FixedGraph:
-    """The neighbours in any undirected networkx graph whose nodes are the ranks 0…P-1."""
+    """The neighbours in any undirected networkx graph whose nodes are the ranks 0…P-1.
+
+    Where degrees differ, averaging with all neighbours (Mean) gives those with many of them more weight in what all come to agree on;
+    Elastic keeps the mean of all replicas on any graph.
+    """
 
     edges: tuple[tuple[int, int], ...]
     nodes: int

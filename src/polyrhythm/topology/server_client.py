@@ -46,12 +46,12 @@ class Client:
         layout = opening.holder.layout
         self.parts = layout.split(len(self.names))
         self.coded = [self.terms.codec.initial(part) for part in self.parts]
-        weights = layout.cut(opening.holder.weights.clone(), self.parts)
-        for name, part, piece in zip(self.names, self.parts, weights, strict=True):
-            if self.place.rank == 0:
+        if self.place.rank == 0:
+            for name, part, piece in zip(self.names, self.parts, layout.cut(opening.weights(), self.parts), strict=True):
                 founding = msgspec.json.encode(Founding(part.names, part.shapes, opening.optimizer)).decode()
                 await self.port.send(name, Message(REQUESTS, (JOIN,), founding, (piece,)))
-            else:
+        else:
+            for name in self.names:
                 await self.port.send(name, Message(REQUESTS, (JOIN,)))
         return Adopt(await self._answers())
 

@@ -23,7 +23,7 @@ class Shard:
     """`clocks` are the latest merged steps by worker: infinite for one that is done or gone.
 
     Contributions wait in `group` until there are enough of them; then they are merged in rank order, so that a group that is
-    everybody gives the same bits whatever the order of arrival. Answers wait in `waiting` until their worker may go on.
+    everybody gives the same bits whatever the order of arrival; a last group that stays short is merged when all are done. Answers wait in `waiting` until their worker may go on.
     """
 
     def __init__(self, terms: Terms, place: Place, port: Port, record: Recorder) -> None:
@@ -48,6 +48,8 @@ class Shard:
             delivery = await self.port.receive(REQUESTS)
             assert delivery is not None
             await self._take(delivery)
+        if self.group:  # nobody is left who could complete it
+            self._merge()
         for name in self.ending:
             await self._answer(name, self._weights())
 
@@ -111,7 +113,8 @@ class Shard:
         self.snapshot = None
         for delivery in group:
             if delivery.sender in self.clocks:
-                self.clocks[delivery.sender] = delivery.message.numbers[1]
+                # not back from infinity: a worker may be done before its last group is full
+                self.clocks[delivery.sender] = max(self.clocks[delivery.sender], delivery.message.numbers[1])
         self.record(Merged(self.port.now(), self.port.name, self.holder.version, staleness))
 
     async def _release(self) -> None:

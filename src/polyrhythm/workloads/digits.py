@@ -6,15 +6,19 @@ Digits"), so nothing is downloaded.
 
 from __future__ import annotations
 
+import importlib.util
 from dataclasses import dataclass
 from functools import cache
+from pathlib import Path
 from typing import ClassVar
 
+import numpy as np
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 from torch.utils.data import TensorDataset
 
+from polyrhythm import rng
 from polyrhythm.errors import WorkloadError
 from polyrhythm.workloads.worker import Worker
 from polyrhythm.workloads.workload import Metric, evaluation_interval, require_positive
@@ -30,20 +34,36 @@ def digits() -> tuple[TensorDataset, TensorDataset]:
     bear less staleness.
     The tensors are shared by all workers of one process: do not write into them.
     """
-    try:
-        from sklearn.datasets import load_digits
-        from sklearn.model_selection import train_test_split
-    except ImportError as error:
+    table = _table()
+    pixels, classes = table[:, :-1], table[:, -1].astype(int)
+    test = _stratified(classes, TEST_SAMPLES)
+    train = np.setdiff1d(np.arange(len(classes)), test)
+    mean, deviation = pixels[train].mean(), pixels[train].std()
+    images = torch.as_tensor((pixels - mean) / deviation, dtype=torch.float32).view(-1, 1, 8, 8)
+    labels = torch.as_tensor(classes)
+    return TensorDataset(images[train], labels[train]), TensorDataset(images[test], labels[test])
+
+
+def _table() -> np.ndarray:
+    """64 pixels from 0 to 16 and the class, for each digit: read from scikit-learn's file, because importing it takes seconds."""
+    found = importlib.util.find_spec("sklearn")
+    if found is None or not found.submodule_search_locations:
         raise WorkloadError(
             'The digits come with scikit-learn, which is not installed: run pip install "polyrhythm[data]", '
             "or choose a workload that needs nothing, such as chars-gpt."
-        ) from error
-    pixels, classes = load_digits(return_X_y=True)
-    parts = train_test_split(pixels, classes, test_size=TEST_SAMPLES, random_state=0, stratify=classes)
-    mean, deviation = parts[0].mean(), parts[0].std()
-    train_x, test_x = (torch.as_tensor((part - mean) / deviation, dtype=torch.float32).view(-1, 1, 8, 8) for part in parts[:2])
-    train_y, test_y = (torch.as_tensor(part, dtype=torch.int64) for part in parts[2:])
-    return TensorDataset(train_x, train_y), TensorDataset(test_x, test_y)
+        )
+    return np.loadtxt(Path(found.submodule_search_locations[0]) / "datasets" / "data" / "digits.csv.gz", delimiter=",")
+
+
+def _stratified(classes: np.ndarray, count: int) -> np.ndarray:
+    """Places of `count` samples in which every class has its share, the remainders going to the classes that are owed most."""
+    draw = rng.stream(0, "digits", "test")
+    sizes = np.bincount(classes)
+    shares = sizes * count / len(classes)
+    taken = np.floor(shares).astype(int)
+    owed = np.argsort(taken - shares, kind="stable")[: count - taken.sum()]
+    taken[owed] += 1
+    return np.concatenate([draw.permutation(np.flatnonzero(classes == kind))[:number] for kind, number in enumerate(taken)])
 
 
 def small_cnn() -> nn.Module:

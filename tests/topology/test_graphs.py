@@ -1,0 +1,78 @@
+"""Who meets whom, over the list of graphs."""
+
+from __future__ import annotations
+
+import networkx
+import pytest
+import torch
+
+from polyrhythm.merge import Elastic, Mean
+from polyrhythm.pieces.merge import Merge
+from polyrhythm.pieces.terms import Place
+from polyrhythm.topology import GRAPHS, Dissemination, FixedGraph
+from polyrhythm.topology.graph import Graph
+
+EVERY = (*GRAPHS, FixedGraph.of(networkx.star_graph(6)), FixedGraph.of(networkx.cycle_graph(8)))
+every_graph = pytest.mark.parametrize("graph", EVERY, ids=lambda graph: type(graph).__name__)
+
+
+def sizes(graph: Graph) -> tuple[int, ...]:
+    """Numbers of workers that the graph has room for."""
+    return (graph.nodes,) if isinstance(graph, FixedGraph) else (1, 2, 3, 5, 8)
+
+
+def places(workers: int) -> list[Place]:
+    return [Place(rank, workers, 3) for rank in range(workers)]
+
+
+def mixed(graph: Graph, merge: Merge, step: int, values: list[torch.Tensor]) -> list[torch.Tensor]:
+    """One exchange."""
+    workers = len(values)
+    return [
+        merge.mix(values[place.rank], [values[k] for k in senders], workers)
+        if (senders := graph.meets(step, place)[1])
+        else values[place.rank]
+        for place in places(workers)
+    ]
+
+
+@every_graph
+def test_each_hears_from_exactly_those_who_send_to_it_and_never_from_itself(graph: Graph) -> None:
+    for workers in sizes(graph):
+        for step in range(12):
+            meets = [graph.meets(step, place) for place in places(workers)]
+            for rank, (receivers, senders) in enumerate(meets):
+                assert rank not in receivers
+                assert len(set(senders)) == len(senders)
+                assert sorted(senders) == [other for other in range(workers) if rank in meets[other][0]]
+
+
+@pytest.mark.parametrize("graph", GRAPHS, ids=repr)
+def test_mixing_keeps_the_mean(graph: Graph) -> None:
+    for workers in (2, 3, 8):
+        values = [torch.tensor([float(rank**2)], dtype=torch.float64) for rank in range(workers)]
+        mean = sum(values) / workers
+        for step in range(9):
+            values = mixed(graph, Mean(), step, values)
+            torch.testing.assert_close(sum(values) / workers, mean)
+
+
+def test_on_a_graph_of_unequal_degrees_the_spring_keeps_the_mean_and_averaging_does_not() -> None:
+    graph, values = FixedGraph.of(networkx.star_graph(6)), [torch.tensor([float(rank**2)], dtype=torch.float64) for rank in range(7)]
+    torch.testing.assert_close(sum(mixed(graph, Elastic(), 0, values)), sum(values))
+    assert not torch.allclose(sum(mixed(graph, Mean(), 0, values)), sum(values))  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("rotate", [False, True])
+@pytest.mark.parametrize("workers", [2, 4, 16])
+def test_dissemination_brings_a_power_of_two_to_the_exact_mean_in_log_p_steps(workers: int, rotate: bool) -> None:
+    values = [torch.tensor([float(rank)]) for rank in range(workers)]
+    for step in range(workers.bit_length() - 1):
+        values = mixed(Dissemination(rotate), Mean(), step, values)
+    assert all(value == (workers - 1) / 2 for value in values)
+
+
+def test_rotation_lets_everyone_meet_everyone() -> None:
+    for rotate, partners in ((False, 4), (True, 15)):
+        met = {graph_to for step in range(200) for graph_to in Dissemination(rotate).meets(step, Place(5, 16, 3))[0]}
+        assert len(met) == partners

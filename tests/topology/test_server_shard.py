@@ -1,0 +1,71 @@
+"""What a shard does with contributions that come late, or too few."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+from toy import Toy, trained
+
+from polyrhythm import systems
+from polyrhythm.consistency import Bounded, SoftSync
+from polyrhythm.kernel.effects import Send
+from polyrhythm.kernel.events import Merged
+from polyrhythm.kernel.message import Delivery, Message
+from polyrhythm.kernel.port import Port, server, worker
+from polyrhythm.merge import StalenessScaled, Sum
+from polyrhythm.pieces.holder import Holder
+from polyrhythm.pieces.terms import Place
+from polyrhythm.strategy import Strategy
+from polyrhythm.tensors import Layout
+from polyrhythm.topology import Server
+from polyrhythm.topology.server_client import DONE, PUSH
+from polyrhythm.topology.server_shard import Shard
+
+LAYOUT = Layout(("w",), ((2,),))
+
+
+def shard_of(strategy: Strategy, workers: int) -> Shard:
+    """A shard that has its weights."""
+    shard = Shard(strategy.terms, Place(0, workers, 0), Port(server(0), 0, lambda: 0.0), lambda _: None)
+    shard.holder = Holder(torch.zeros(2), LAYOUT, strategy.merge, workers, None)
+    shard.founded = True
+    return shard
+
+
+def tell(shard: Shard, rank: int, *numbers: float, value: Tensor | None = None) -> list[str]:
+    """Let the shard take in what a worker says: to whom it answers."""
+    tensors = () if value is None else (value,)
+    taking, answered = shard._take(Delivery(worker(rank), Message("ask", numbers, tensors=tensors))), []
+    while True:
+        try:
+            effect = taking.send(None)
+        except StopIteration:
+            return answered
+        assert isinstance(effect, Send)
+        answered.append(effect.to)
+
+
+def test_who_is_done_holds_nobody_up_when_its_last_words_are_merged_afterwards() -> None:
+    shard = shard_of(Strategy(consistency=SoftSync(1, Bounded(1)), topology=Server(), merge=Sum()), 2)
+    assert tell(shard, 1, PUSH, 1.0, 0.0, 0.0, value=torch.ones(2)) == []
+    tell(shard, 1, DONE)
+    for clock in range(1, 10):
+        tell(shard, 0, PUSH, clock, 0.0, 1.0, value=torch.ones(2))
+    assert shard.clocks == {worker(0): 9.0, worker(1): float("inf")}
+    assert shard.waiting == {}
+
+
+def test_a_last_group_that_stays_short_is_merged_when_all_are_done() -> None:
+    for workers, groups in ((5, 2), (3, 1), (4, 1)):
+        events = trained(Toy(epochs=1, batch_size=4), workers, systems.find("softsync", groups=groups)).outcome.events
+        merged = sum(len(event.staleness) for event in events if isinstance(event, Merged))
+        assert merged == workers * -(-96 // (4 * workers))
+
+
+def test_staleness_is_divided_by_and_counted_in_merges_since_the_weights_were_read() -> None:
+    shard = shard_of(Strategy(consistency=SoftSync(2), topology=Server(), merge=StalenessScaled()), 4)
+    shard.holder.optimize = None
+    for rank, read in enumerate((0, 0, 0, 1, 0, 2)):  # groups of two: the last meets version 2 with weights of version 0 and 2
+        tell(shard, rank % 4, PUSH, 1.0, float(read), 1.0, 0.1, value=torch.ones(2))
+    # (1 + 1) / 2 + (1/1 + 1) / 2 + (1/2 + 1) / 2
+    torch.testing.assert_close(shard.holder.weights, torch.full((2,), -2.75))
