@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from torch import Tensor
 
 from polyrhythm.errors import CompositionError
-from polyrhythm.pieces.merge import Contribution, Rule
+from polyrhythm.pieces.merge import Part, Rule
 from polyrhythm.pieces.terms import Subject
 
 
@@ -38,7 +38,7 @@ class Elastic:
         """None: the step is left to the optimizer."""
         return None
 
-    def combine(self, contributions: Sequence[Contribution], workers: int) -> Tensor:
+    def combine(self, contributions: Sequence[Part], workers: int) -> Tensor:
         """Never asked for: Elastic accepts weights only."""
         raise NotImplementedError("Elastic accepts weights only")
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from torch import Tensor
 
 from polyrhythm.merge.mean import Mean
-from polyrhythm.pieces.merge import Contribution, Merge, Rule
+from polyrhythm.pieces.merge import Merge, Part, Rule
 from polyrhythm.pieces.terms import DIFFERENCES, Subject
 
 
@@ -28,7 +28,7 @@ class OuterOptimizer:
         """Differences."""
         return DIFFERENCES
 
-    def combine(self, contributions: Sequence[Contribution], workers: int) -> Tensor:
+    def combine(self, contributions: Sequence[Part], workers: int) -> Tensor:
         """As the inner merge."""
         return self.inner.combine(contributions, workers)
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from torch import Tensor
 
 from polyrhythm.merge.total import total
-from polyrhythm.pieces.merge import Contribution, Rule
+from polyrhythm.pieces.merge import Part, Rule
 from polyrhythm.pieces.terms import DIFFERENCES, Subject
 
 
@@ -30,10 +30,10 @@ class StalenessScaled:
         """None: the step is left to the optimizer."""
         return None
 
-    def combine(self, contributions: Sequence[Contribution], workers: int) -> Tensor:
+    def combine(self, contributions: Sequence[Part], workers: int) -> Tensor:
         """Σ value / max(1, staleness), over the size of the group."""
-        scaled = [Contribution(c.value / max(1, c.staleness), c.count) for c in contributions]
-        return total(scaled) / sum(c.count for c in scaled)
+        scaled = (contribution.value / max(1, contribution.staleness) for contribution in contributions)
+        return total(scaled) / sum(contribution.count for contribution in contributions)
 
     def mix(self, mine: Tensor, theirs: Sequence[Tensor], workers: int) -> Tensor:
         """Never asked for: weights have no staleness."""

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from torch import Tensor
 
 from polyrhythm.merge.total import total
-from polyrhythm.pieces.merge import Contribution, Rule
+from polyrhythm.pieces.merge import Part, Rule
 from polyrhythm.pieces.terms import DIFFERENCES, Subject
 
 
@@ -29,9 +29,9 @@ class Sum:
         """None: the step is left to the optimizer."""
         return None
 
-    def combine(self, contributions: Sequence[Contribution], workers: int) -> Tensor:
+    def combine(self, contributions: Sequence[Part], workers: int) -> Tensor:
         """Σ value."""
-        return total(contributions)
+        return total(contribution.value for contribution in contributions)
 
     def mix(self, mine: Tensor, theirs: Sequence[Tensor], workers: int) -> Tensor:
         """Never asked for: Sum does not accept weights."""

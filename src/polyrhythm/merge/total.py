@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable
 
 from torch import Tensor
 
-from polyrhythm.pieces.merge import Contribution
 
-
-def total(contributions: Sequence[Contribution]) -> Tensor:
-    """Σ value (numel,)."""
-    result = contributions[0].value
-    for contribution in contributions[1:]:
-        result = result + contribution.value
+def total(values: Iterable[Tensor]) -> Tensor:
+    """Σ value (numel,), with one value at a time in memory beside the sum; there must be one at least."""
+    result: Tensor | None = None
+    for value in values:
+        result = value if result is None else result + value
+    assert result is not None, "a merge has something to merge"
     return result

@@ -9,7 +9,7 @@ from typing import Protocol
 from torch import Tensor
 
 from polyrhythm.pieces.holder import Holder
-from polyrhythm.pieces.merge import Contribution
+from polyrhythm.pieces.merge import Part
 
 
 class Answer(Protocol):
@@ -23,7 +23,7 @@ class Answer(Protocol):
 class Move:
     """Contributions for the replica to merge."""
 
-    contributions: Sequence[Contribution]
+    contributions: Sequence[Part]
 
     def settle(self, holder: Holder) -> None:
         """Merge them, if there are any."""

@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 
 from torch import Tensor
 
-from polyrhythm.pieces.merge import Contribution, Merge
+from polyrhythm.pieces.merge import Merge, Part
 from polyrhythm.tensors import Layout, State
 
 Optimize = Callable[[Tensor, tuple[float, ...]], None]
@@ -40,7 +40,7 @@ class Holder:
         """What local steps have done since the anchor (numel,), with the sign of a gradient."""
         return self.anchor - self.weights
 
-    def move(self, contributions: Sequence[Contribution]) -> None:
+    def move(self, contributions: Sequence[Part]) -> None:
         """Merge gradients or updates. They come from the wire, and so from the CPU; my weights may be elsewhere."""
         direction = self.merge.combine(contributions, self.workers).to(self.weights.device)
         rates = contributions[-1].rates

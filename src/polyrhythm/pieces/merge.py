@@ -8,6 +8,8 @@ from typing import Protocol
 
 from torch import Tensor
 
+from polyrhythm.pieces.codec import Codec
+from polyrhythm.pieces.questions import Packet
 from polyrhythm.pieces.terms import Subject
 from polyrhythm.tensors import Layout, State
 
@@ -24,6 +26,43 @@ class Contribution:
     count: int = 1
     staleness: int = 0
     rates: tuple[float, ...] = ()
+
+
+class Part(Protocol):
+    """What a merge sees of a contribution. Ask for `value` once: it may be decoded anew each time."""
+
+    @property
+    def value(self) -> Tensor:
+        """What was said (numel,)."""
+
+    @property
+    def count(self) -> int:
+        """By how many workers."""
+
+    @property
+    def staleness(self) -> int:
+        """How many merges after its weights were read."""
+
+    @property
+    def rates(self) -> tuple[float, ...]:
+        """The learning rates of the sender's parameter groups."""
+
+
+@dataclass(frozen=True, slots=True)
+class Unread:
+    """A contribution in the words in which it came: many of them may wait, and decoded they would fill the memory."""
+
+    packet: Packet
+    codec: Codec
+    layout: Layout
+    rates: tuple[float, ...]
+    count: int = 1
+    staleness: int = 0
+
+    @property
+    def value(self) -> Tensor:
+        """Decoded anew."""
+        return self.codec.decode(self.packet, self.layout)
 
 
 class Rule(Protocol):
@@ -47,7 +86,7 @@ class Merge(Protocol):
     def rule(self) -> Rule | None:
         """Its own optimizer; None leaves the step to the user's (gradients) or to plain subtraction (updates)."""
 
-    def combine(self, contributions: Sequence[Contribution], workers: int) -> Tensor:
+    def combine(self, contributions: Sequence[Part], workers: int) -> Tensor:
         """One direction (numel,) from the contributions of one group, of a run with `workers` workers."""
 
     def mix(self, mine: Tensor, theirs: Sequence[Tensor], workers: int) -> Tensor:

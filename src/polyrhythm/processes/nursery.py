@@ -28,6 +28,7 @@ class Nursery:
     """A zygote process and the socket to it."""
 
     def __init__(self) -> None:
+        _occupy_standard_streams()
         self.socket, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         self._encoder = msgspec.msgpack.Encoder()
         self._decoder = msgspec.msgpack.Decoder(Reply)
@@ -40,8 +41,6 @@ class Nursery:
             self._process = subprocess.Popen(
                 [sys.executable, "-P", "-c", code],
                 stdin=subprocess.DEVNULL,
-                stdout=None if _is_open(1) else subprocess.DEVNULL,
-                stderr=None if _is_open(2) else subprocess.DEVNULL,
                 pass_fds=[theirs.fileno()],
                 start_new_session=True,
                 env={**os.environ, **_ONE_THREAD},
@@ -55,9 +54,7 @@ class Nursery:
     def fork(self, name: str, device: str, control: socket.socket, parcel: int, preload: list[str]) -> None:
         """Ask for a process with `control` and `parcel`, that writes to this one's standard output and error."""
         self._alive.add(name)
-        with open(os.devnull, "wb") as nowhere:
-            outputs = [number if _is_open(number) else nowhere.fileno() for number in (1, 2)]
-            self._ask(Fork(name, device, preload), [control.fileno(), parcel, *outputs])
+        self._ask(Fork(name, device, preload), [control.fileno(), parcel, 1, 2])
 
     def hear(self) -> Died:
         """The news of a death, which must be due. Raises RunError if the zygote or a fork failed."""
@@ -107,6 +104,7 @@ _idle: list[Nursery] = []
 @contextmanager
 def borrow() -> Iterator[Nursery]:
     """A zygote for one run: the kept one, or a new one if that is in use. Its children are gone at the end."""
+    _occupy_standard_streams()
     nursery = _take()
     try:
         yield nursery
@@ -148,12 +146,11 @@ def _keep(nursery: Nursery) -> None:
         nursery.end()
 
 
-def _is_open(descriptor: int) -> bool:
-    try:
-        os.fstat(descriptor)
-    except OSError:
-        return False
-    return True
+def _occupy_standard_streams() -> None:
+    """Open what is closed of the descriptors 0 to 2, or sockets would take their places, and children print into them."""
+    while (descriptor := os.open(os.devnull, os.O_RDWR)) <= 2:
+        continue
+    os.close(descriptor)
 
 
 def _forget() -> None:

@@ -14,7 +14,8 @@ from polyrhythm.kernel.events import Recorder
 from polyrhythm.kernel.message import Delivery, Message
 from polyrhythm.kernel.port import Port, rank_of, worker
 from polyrhythm.pieces.answers import Adopt, Answer, Move
-from polyrhythm.pieces.merge import Contribution
+from polyrhythm.pieces.merge import Unread
+from polyrhythm.pieces.questions import Packet
 from polyrhythm.pieces.terms import DIFFERENCES, Manner, Place, Subject
 from polyrhythm.pieces.topology import Channel, Opening, Terms
 from polyrhythm.tensors import Layout, State
@@ -69,7 +70,7 @@ class _Peer:
         self.layout: Layout
         self.state: State
         self.clocks = {worker(rank): 0.0 for rank in range(place.workers) if rank != place.rank}
-        self.pending: list[tuple[float, int, Contribution]] = []
+        self.pending: list[tuple[float, int, Unread]] = []
 
     async def establish(self, opening: Opening) -> Answer:
         self.layout = opening.holder.layout
@@ -101,7 +102,7 @@ class _Peer:
         self.state = encoded.state
         await self.port.flush()  # on a line that is too slow words would pile up without end, and arrive ever later
         await self._tell(Message(_NEWS, (float(clock), *rates), tensors=encoded.packet))
-        self.pending.append((float(clock), self.place.rank, Contribution(encoded.said, rates=rates)))
+        self._keep(float(clock), self.place.rank, encoded.packet, rates)
         while not self.terms.consistency.may_proceed(clock, min(self.clocks.values(), default=math.inf)):
             delivery = await self.port.receive(_NEWS)
             assert delivery is not None
@@ -130,8 +131,10 @@ class _Peer:
         if delivery.sender in self.clocks:
             self.clocks[delivery.sender] = clock
         if delivery.message.tensors:
-            value = self.terms.codec.decode(delivery.message.tensors, self.layout)
-            self.pending.append((clock, rank_of(delivery.sender), Contribution(value, rates=tuple(rates))))
+            self._keep(clock, rank_of(delivery.sender), delivery.message.tensors, tuple(rates))
+
+    def _keep(self, clock: float, rank: int, packet: Packet, rates: tuple[float, ...]) -> None:
+        self.pending.append((clock, rank, Unread(packet, self.terms.codec, self.layout, rates)))
 
     async def finish(self) -> Answer:
         """Tell all that this was the last, and take in everything until all others have said so."""

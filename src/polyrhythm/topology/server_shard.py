@@ -23,7 +23,8 @@ class Shard:
     """`clocks` are the latest merged steps by worker: infinite for one that is done or gone.
 
     Contributions wait in `group` until there are enough of them; then they are merged in rank order, so that a group that is
-    everybody gives the same bits whatever the order of arrival; a last group that stays short is merged when all are done. Answers wait in `waiting` until their worker may go on.
+    everybody gives the same bits whatever the order of arrival. A last group that stays short is merged when all are done.
+    Answers wait in `waiting` until their worker may go on.
     """
 
     def __init__(self, terms: Terms, place: Place, port: Port, record: Recorder) -> None:
