@@ -76,7 +76,7 @@ if TYPE_CHECKING:
     from polyrhythm.training.run import run as run
     from polyrhythm.training.timing import time as time
     from polyrhythm.training.worker import Worker as Worker
-    from polyrhythm.workloads import load as load_workload  # noqa: F401
+    from polyrhythm.workloads.load import load as load_workload  # noqa: F401
 
 _PLACES = {
     "codec": "Cast ErrorFeedback Identity LowRank OneBit PerTensor RandomK Significant Striped Threshold TopK Warmup",
@@ -100,7 +100,7 @@ _PLACES = {
     "training.worker": "Worker",
 }
 _HOMES = {name: (f"polyrhythm.{place}", name) for place, names in _PLACES.items() for name in names.split()}
-_HOMES["load_workload"] = ("polyrhythm.workloads", "load")
+_HOMES["load_workload"] = ("polyrhythm.workloads.load", "load")
 
 __all__ = sorted([*_HOMES, "systems"])
 

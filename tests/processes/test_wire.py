@@ -82,7 +82,7 @@ def test_payload_can_be_received_straight_into_its_tensor() -> None:
     "message",
     [
         Message("t" * 201),
-        Message("t", text="x" * 65537),
+        Message("t", text="x" * (4 * 1024 * 1024 + 1)),
         Message("t", (0.0,) * 4097),
         Message("t", tensors=(torch.zeros(0),) * 4097),
         Message("t", tensors=(torch.zeros((1,) * 9),)),

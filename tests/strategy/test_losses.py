@@ -2,13 +2,23 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
-from toy import SLOW, Toy, trained
+import torch
+from torch import nn
+from torch.nn import functional as F
+from toy import SLOW, Toy, data, trained
 
 from polyrhythm import systems
-from polyrhythm.errors import WorkerFailed
+from polyrhythm.consistency import Bounded, LocalSteps, SoftSync
+from polyrhythm.errors import CompositionError, WorkerFailed
 from polyrhythm.hardware.faults import Crash
+from polyrhythm.merge import Mean
 from polyrhythm.simulator import Simulator
+from polyrhythm.strategy import Strategy
+from polyrhythm.topology import Server
+from polyrhythm.training.run import run
 
 TOLERANT = [name for name in systems.SYSTEMS if not systems.find(name).essential("worker/3")]
 STRICT = [name for name in systems.SYSTEMS if systems.find(name).essential("worker/3") and name != "single"]
@@ -34,3 +44,38 @@ def test_where_all_wait_for_all_a_crash_ends_the_run_and_names_the_worker(system
 def test_worker_0_and_servers_hold_the_result_so_their_loss_ends_the_run(system: str) -> None:
     with pytest.raises(WorkerFailed, match="worker/0"):
         trained(TOY, 3, system, Simulator(network=SLOW, faults=(Crash("worker/0", at=0.05),)))
+
+
+class WithBuffers:
+    """A training function whose model has batch-norm statistics, which worker 0 tells the others at the beginning."""
+
+    def __call__(self, worker: Any) -> None:
+        model = nn.Sequential(nn.Linear(10, 12), nn.BatchNorm1d(12), nn.Linear(12, 3))
+        model, optimizer = worker.attach(model, torch.optim.SGD(model.parameters(), lr=0.05))
+        for _ in range(6):
+            for x, y in worker.batches(data(), batch_size=4):
+                optimizer.zero_grad()
+                F.cross_entropy(model(x), y).backward()
+                optimizer.step()
+
+
+@pytest.mark.parametrize("moment", [0.0, 0.021, 0.045, 0.09])
+@pytest.mark.parametrize("system", TOLERANT)
+def test_a_worker_lost_while_buffers_are_told_holds_nobody_up(system: str, moment: float) -> None:
+    on = Simulator(network=SLOW, faults=(Crash("worker/2", at=moment),))
+    assert run(WithBuffers(), workers=4, strategy=system, on=on).summary.steps == 36
+
+
+def test_a_group_that_could_never_fill_is_refused_however_often_workers_speak() -> None:
+    strategy = Strategy(consistency=SoftSync(2, LocalSteps(4, Bounded(1))), topology=Server(1), merge=Mean())
+    with pytest.raises(CompositionError, match="all would wait for ever"):
+        trained(TOY, 5, strategy)
+
+
+def test_a_model_in_half_precision_is_refused_with_the_remedy() -> None:
+    def train(worker: Any) -> None:
+        model = nn.Linear(10, 3).to(torch.bfloat16)
+        worker.attach(model, torch.optim.SGD(model.parameters(), lr=0.1))
+
+    with pytest.raises(CompositionError, match=r"torch\.autocast"):
+        run(train, workers=2, strategy="onebit", on=Simulator(network=SLOW))

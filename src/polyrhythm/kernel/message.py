@@ -13,7 +13,7 @@ class Message:
     """One message. Whoever has sent or received it may not write to its tensors: both sides may hold the same memory.
 
     `topic` names the mailbox at the receiver (at most 200 bytes); `numbers` are clocks, counts, rates; `text` is for
-    settings (at most 64 kB); `tensors` are the payload, contiguous, on the CPU when they reach the wire.
+    settings (at most 4 MiB); `tensors` are the payload, contiguous, on the CPU when they reach the wire.
     """
 
     topic: str

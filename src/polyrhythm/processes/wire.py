@@ -43,7 +43,7 @@ class Limits:
     """The most that a frame may hold: bytes of topic, text and payload; numbers, tensors, and dimensions of a tensor."""
 
     topic: int = 200
-    text: int = 64 * 1024
+    text: int = 4 * 1024 * 1024
     numbers: int = 4096
     tensors: int = 4096
     dimensions: int = 8

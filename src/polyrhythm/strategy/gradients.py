@@ -51,6 +51,11 @@ class Parameters:
                 f"The parameters are of several kinds ({found}), and one vector holds one kind: convert the model, "
                 f"for example with model.to(torch.float32); for half precision use torch.autocast."
             )
+        if (dtype := named[0][1].dtype) not in (torch.float32, torch.float64):
+            raise CompositionError(
+                f"The parameters are {dtype}, in which small updates are lost and codecs cannot speak: keep them in torch.float32, and "
+                f"use torch.autocast to compute in half precision."
+            )
 
     def gradient(self) -> Tensor:
         """All gradients (numel,), zeros where a parameter got none (others may have one for it); a new tensor."""

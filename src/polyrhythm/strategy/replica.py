@@ -18,7 +18,7 @@ from polyrhythm.pieces.terms import Manner, Place, Subject
 from polyrhythm.pieces.topology import Opening
 from polyrhythm.strategy.gradients import Parameters
 from polyrhythm.strategy.strategy import Strategy
-from polyrhythm.topology.broadcast import broadcast
+from polyrhythm.topology.broadcast import broadcast, tell
 
 
 class Replica:
@@ -57,7 +57,8 @@ class Replica:
         self.rates()
         self.stage.perform(self.channel.establish(Opening(self.holder, recipe))).settle(self.holder)
         if self.parameters.others and self.place.workers > 1:
-            told = broadcast(self.stage.port, self.place, self.parameters.tell_others(), "others")
+            bring = tell if self.terms.consistency.tolerates_loss else broadcast
+            told = bring(self.stage.port, self.place, self.parameters.tell_others(), "others")
             self.parameters.hear_others(self.stage.perform(told))
         self._take_over(stepping)
 

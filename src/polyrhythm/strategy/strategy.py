@@ -20,6 +20,9 @@ from polyrhythm.shuffle import GlobalShuffle
 from polyrhythm.strategy.fit import conflict, remedy, subject
 from polyrhythm.topology import AllReduce
 
+_HORIZON = 100_000
+"""Steps within which a consistency is expected to have filled any group."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Strategy:
@@ -51,7 +54,8 @@ class Strategy:
     def check(self, workers: int) -> None:
         """Refuse a number of workers with which all would come to wait for a group that never fills."""
         group = self.consistency.group(workers)
-        if workers % group and not self.consistency.may_proceed(group - 1, 0):
+        spoken = [clock for clock in range(1, _HORIZON) if self.consistency.speaks(clock)][: group - 1]
+        if workers % group and spoken and not self.consistency.may_proceed(spoken[-1], 0):
             raise CompositionError(
                 f"{self.consistency!r} merges {group} contributions at a time, which do not divide {workers} workers, and lets nobody go "
                 f"on until the rest is merged: all would wait for ever. Use a number of workers that {group} divides, or other groups."

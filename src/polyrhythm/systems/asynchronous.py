@@ -53,7 +53,7 @@ def strom(tau: float = 4e-3) -> Strategy:
     """Thresholded updates from everyone to everyone, asynchronously (Strom, Interspeech 2015).
 
     A worker adds its optimizer's update to a residual; where that exceeds `tau` in size it tells all peers so in 32 bits (31 for the
-    place, one for the sign), and everyone, itself included, moves that weight by tau. Nobody waits. Updates count 1 / P each, so
-    that the learning rate needs no retuning. Optimizer state stays with each worker.
+    place, one for the sign), and everyone, itself included, moves that weight by tau / P (the paper: by tau; with 1 / P the learning
+    rate needs no retuning). Nobody waits. Optimizer state stays with each worker.
     """
     return Strategy(name="strom", consistency=LocalSteps(1, Free()), topology=AllToAll(), codec=ErrorFeedback(Threshold(tau)), merge=Mean())

@@ -12,9 +12,9 @@ from polyrhythm.topology import Dissemination, Gossip
 def gossipgrad(rotate: bool = True) -> Strategy:
     """Gossip with partner rotation and a ring shuffle of samples (GossipGraD; Daily et al., 2018, arXiv:1803.05880).
 
-    After every local step each worker meets one other on a dissemination graph and both average their
-    weights: O(1) messages, whatever P is. Optimizer state
-    stays with each worker; the result is the mean of all replicas.
+    After every local step each worker sends its weights to one other on a dissemination graph, and takes the mean of its own and
+    those that it hears: O(1) messages a step, whatever P is. Optimizer state stays with each worker; the result is the mean of all
+    replicas. The paper overlaps the exchange with computing, layer by layer; here it follows the step.
     """
     return Strategy(
         name="gossipgrad", consistency=LocalSteps(1), topology=Gossip(Dissemination(rotate)), merge=Mean(), shuffle=RingShuffle()

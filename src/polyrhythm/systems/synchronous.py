@@ -30,6 +30,7 @@ def onebit(warmup: int = 10) -> Strategy:
 
     Each worker owns a stripe of rows: it gets everyone's quantized gradients of that stripe, sums them, quantizes the sum with
     a residual of its own, and tells all. One bit an element and two values a column; vectors go uncompressed, and so does everything in
-    the first `warmup` steps. Every worker runs the same optimizer on the mean.
+    the first `warmup` steps. Every worker runs the same optimizer on the mean. The paper's double buffering, its choice of batch
+    sizes and its AdaGrad are left to the training function.
     """
     return Strategy(name="onebit", topology=AllReduce(Ring()), codec=Warmup(warmup, Striped(PerTensor(ErrorFeedback(OneBit())))))

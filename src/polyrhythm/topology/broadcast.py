@@ -23,6 +23,17 @@ async def broadcast(port: Port, place: Place, value: Tensor, topic: str) -> Tens
     return value
 
 
+async def tell(port: Port, place: Place, value: Tensor, topic: str) -> Tensor:
+    """As `broadcast`, but worker 0 tells everyone itself, so that nobody depends on one who may be lost."""
+    if place.rank:
+        delivery = await port.receive(topic, worker(0))
+        assert delivery is not None
+        return delivery.message.tensors[0]
+    for rank in range(1, place.workers):
+        await port.send(worker(rank), Message(topic, tensors=(value,)))
+    return value
+
+
 async def pass_on(port: Port, place: Place, value: Tensor, topic: str) -> None:
     """Tell those who hear from this worker."""
     rank, reach = place.rank, 1
