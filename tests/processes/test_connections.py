@@ -141,7 +141,7 @@ def test_who_does_not_know_the_secret_is_counted_and_hears_nothing(started: Star
     broken = threading.Event()
     stranger.on_break = lambda name, why: broken.set()
     stranger.perform(send(stranger.port, "worker/0", Message("t")))
-    assert broken.wait(5)
+    assert broken.wait(60)
     # the caller finds out first: the listener could not prove itself either
     assert within_loop(stranger, lambda: stranger.peers.tally.rejected) == 1
     assert one.perform(one_look(one.port)) is None
@@ -161,7 +161,7 @@ def test_a_stranger_who_says_something_else_is_counted_and_dropped(started: Star
     address = one.peers.address
     with socket.create_connection((address.ip, address.port)) as stranger:
         stranger.sendall(words)
-        stranger.settimeout(5)
+        stranger.settimeout(60)
         assert stranger.recv(1) == b""
     assert within_loop(one, lambda: one.peers.tally.rejected) == 1
 
@@ -180,7 +180,7 @@ def test_a_peer_that_proved_itself_and_then_says_too_much_is_reported_by_name(st
     other.perform(take(other.port, "t", 1))
     within_loop(other, lambda: other.peers.restrict("worker/0", Limits(payload=100)))
     one.perform(send(one.port, "worker/1", Message("t", tensors=(torch.ones(26),))))
-    assert done.wait(5)
+    assert done.wait(60)
     assert heard[0][0] == "worker/0"
     assert isinstance(heard[0][1], WireError)
 
@@ -191,7 +191,7 @@ def test_farewell_comes_after_all_that_was_sent(started: Start) -> None:
     one.perform(send(one.port, "worker/1", *messages))
     gone = threading.Event()
     one.loop.call(lambda: one.finish(gone.set))
-    assert gone.wait(5)
+    assert gone.wait(60)
     assert len(other.perform(take(other.port, "t", 10, "worker/0"))) == 10
     with pytest.raises(DeadlockError, match="worker/1 waits for 't' from worker/0, which has ended"):
         other.perform(take(other.port, "t", 1, "worker/0"))

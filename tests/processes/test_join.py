@@ -125,14 +125,14 @@ def test_the_loss_of_a_peer_reaches_the_others(hosts: str, computing: bool) -> N
         if rank == 1:
             stage.abandon()
             return None
-        start = time.monotonic()
+        deadline = time.monotonic() + 60
         if computing:
             while stage.failure is None:
-                assert time.monotonic() - start < 5
+                assert time.monotonic() < deadline
         try:
             stage.perform(receive(stage.port, "never"))
         except WorkerFailed as problem:
-            return Message("failed", (time.monotonic() - start,), problem.actor)
+            return Message("failed", text=problem.actor)
         finally:
             stage.abandon()
         return None
@@ -140,7 +140,29 @@ def test_the_loss_of_a_peer_reaches_the_others(hosts: str, computing: bool) -> N
     result = everywhere(inner, 2, hosts).results["worker/0"]
     assert result is not None
     assert result.text == "worker/1"
-    assert result.numbers[0] < 2
+
+
+def test_who_loses_the_parent_of_its_servers_is_told_and_can_leave() -> None:
+    async def service(port: Port, record: Recorder) -> None:
+        await port.send("worker/0", Message("parent", (os.getppid(),)))
+        await port.receive("never")
+
+    async def parent(port: Port) -> int:
+        delivery = await port.receive("parent", "server/0")
+        assert delivery is not None
+        return int(delivery.message.numbers[0])
+
+    def inner(place: Place, rank: int) -> Message:
+        stage = enter(Job(1, 1, lambda stage: None, service, lambda name: True), lambda event: None, place)
+        os.kill(stage.perform(parent(stage.port)), signal.SIGKILL)
+        with pytest.raises(RunError, match=r"The process that starts the workers ended|server/0"):
+            stage.leave()
+        with pytest.raises(RunError):
+            stage.perform(receive(stage.port, "never"))
+        stage.abandon()
+        return Message("end")
+
+    assert everywhere(inner, 1).results["worker/0"] == Message("end")
 
 
 def test_a_worker_that_is_killed_is_named_by_the_others() -> None:

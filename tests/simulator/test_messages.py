@@ -5,10 +5,11 @@ from __future__ import annotations
 import pytest
 import torch
 
-from polyrhythm.errors import CompositionError
+from polyrhythm.errors import CompositionError, WorkerFailed
 from polyrhythm.hardware.network import Network
 from polyrhythm.kernel.job import Stage
 from polyrhythm.kernel.message import Delivery, Message, wire_bytes
+from polyrhythm.kernel.port import Port
 from polyrhythm.simulator.simulator import Instant, Simulator
 
 from .scenes import INSTANT, PLAIN, job, note, play, silent
@@ -156,3 +157,55 @@ def test_a_message_to_nobody_is_refused_by_name() -> None:
         CompositionError, match="worker/0 sent a message to 'worker/7', which does not exist: the run has worker/0, worker/1"
     ):
         play(job(speak, silent), Simulator(network=PLAIN))
+
+
+@pytest.mark.parametrize("network", [PLAIN, INSTANT], ids=["plain", "instant"])
+def test_ways_that_are_idle_and_topics_that_are_read_are_forgotten(network: Network | Instant, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("polyrhythm.simulator.post.REMEMBERED", 10)
+    monkeypatch.setattr("polyrhythm.simulator.flows.REMEMBERED", 10)
+    kept: list[int] = []
+
+    def program(stage: Stage) -> None:
+        async def everyone(turn: int) -> None:
+            for rank in range(20):
+                await stage.port.send(f"worker/{rank}", Message(f"turn/{turn}"))
+            for _ in range(20):
+                await stage.port.receive(f"turn/{turn}")
+            await stage.port.receive("never", timeout=0.001)
+
+        for turn in range(3):
+            stage.perform(everyone(turn))
+        actor = stage.actor  # type: ignore[attr-defined]
+        kept.append(len(actor.channels) + len(actor.mail) + len(actor.waiters))
+
+    play(job(*[program] * 20), Simulator(network=network))
+    assert sum(kept) <= 10
+
+
+def test_those_who_flush_at_one_time_go_on_in_the_order_in_which_they_came() -> None:
+    seen: list[str] = []
+
+    def program(stage: Stage) -> None:
+        async def send() -> None:
+            await stage.port.send("server/0", note())
+            await stage.port.flush()
+            seen.append(stage.port.name)
+
+        stage.perform(send())
+
+    async def serve(port: Port) -> None:
+        await port.receive("never")
+
+    play(job(*[program] * 5, servers=(serve,)), Simulator(network=PLAIN))
+    assert seen == [f"worker/{rank}" for rank in range(5)]
+
+
+def test_a_time_that_is_none_is_an_error_of_who_gave_it() -> None:
+    def program(stage: Stage) -> None:
+        async def sleep() -> None:
+            await stage.port.sleep(float("nan"))
+
+        stage.perform(sleep())
+
+    with pytest.raises(WorkerFailed, match="nan s is not a time"):
+        play(job(program), Simulator(network=INSTANT))

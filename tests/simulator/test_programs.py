@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import random
+import sys
 from typing import Any
 
 import numpy as np
@@ -301,3 +302,11 @@ def test_an_interruption_passes_through_and_closes_the_others() -> None:
     with pytest.raises(KeyboardInterrupt):
         play(job(interrupted, waits), Simulator(network=INSTANT))
     assert closed == ["worker/1"]
+
+
+def test_a_program_that_exits_ends_the_run_with_its_name() -> None:
+    def program(stage: Stage) -> None:
+        sys.exit(3)
+
+    with pytest.raises(WorkerFailed, match=r"worker/0 failed: it called sys\.exit\(3\)"):
+        play(job(program), Simulator(network=INSTANT))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from polyrhythm.errors import CompositionError, DeadlockError, WorkerFailed
+from polyrhythm.errors import CompositionError, DeadlockError, UnknownNameError, WorkerFailed
 from polyrhythm.hardware.devices import Device
 from polyrhythm.hardware.faults import Crash, Cut, Drop, Stall
 from polyrhythm.hardware.fleet import Fleet
@@ -157,7 +157,20 @@ def test_messages_are_dropped_with_the_seeded_probability_and_still_counted() ->
     assert heard(1, Drop(0.25)) == heard(1, Drop(0.25)) != heard(2, Drop(0.25))
     assert 120 < len(heard(1, Drop(0.25))) < 180
     assert heard(1, Drop(1.0, between=("worker/1", "worker/0"), at=0.5, duration=0.5)) == [*range(50), *range(100, 200)]
-    assert len(heard(1, Drop(1.0, between=("host/7", "worker/0")))) == 200
+    assert len(heard(1, Drop(1.0, between=("host/1", "worker/1")))) == 200
+
+
+@pytest.mark.parametrize(
+    "fault", [Cut("site/Tokio", "site/Ireland", 1.0, 1.0), Drop(0.5, between=("host/2", "worker/0")), Crash("host/0", 1.0)]
+)
+def test_a_fault_at_a_place_that_does_not_exist_is_refused(fault: Cut | Drop | Crash) -> None:
+    with pytest.raises(UnknownNameError, match=r"No .* is called '(site/Tokio|host/2|host/0)'"):
+        play(job(silent, silent), Simulator(network="wan-3", faults=(fault,)))
+
+
+def test_a_stall_without_end_is_refused() -> None:
+    with pytest.raises(CompositionError, match=r"would never end\. Give finite seconds, or a Crash"):
+        Stall("worker/0", at=1.0, duration=float("inf"))
 
 
 def test_who_waits_for_a_lost_message_waits_forever_and_is_named() -> None:

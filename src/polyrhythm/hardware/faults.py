@@ -43,6 +43,8 @@ class Stall:
 
     def __post_init__(self) -> None:
         _refuse_times(self, self.at, self.duration)
+        if self.duration == math.inf:
+            raise CompositionError(f"{self} would never end. Give finite seconds, or a Crash.")
 
     def expand(self, seed: int, place: int, actors: Sequence[str]) -> list[Fault]:
         """Itself."""
@@ -67,7 +69,7 @@ class Cut:
 
     def expand(self, seed: int, place: int, actors: Sequence[str]) -> list[Fault]:
         """Itself."""
-        _refuse_strangers(actors, self.a, self.b)
+        _refuse_strangers(actors, *_actors(self.a, self.b))
         return [self]
 
 
@@ -90,7 +92,7 @@ class Drop:
 
     def expand(self, seed: int, place: int, actors: Sequence[str]) -> list[Fault]:
         """Itself."""
-        _refuse_strangers(actors, *(self.between or ()))
+        _refuse_strangers(actors, *_actors(*(self.between or ())))
         return [self]
 
 
@@ -160,7 +162,7 @@ class RandomCuts:
 
     def expand(self, seed: int, place: int, actors: Sequence[str]) -> list[Fault]:
         """The cuts that the seed gives; they do not overlap."""
-        _refuse_strangers(actors, self.a, self.b)
+        _refuse_strangers(actors, *_actors(self.a, self.b))
         times = _times(self.rate_per_hour, self.horizon, self.duration, (seed, "cut", place, f"{self.a} {self.b}"))
         return [Cut(self.a, self.b, at, self.duration) for at in times]
 
@@ -191,9 +193,14 @@ def _of_role(actors: Sequence[str], role: str) -> list[str]:
     return [actor for actor in actors if actor.partition("/")[0] == role]
 
 
+def _actors(*names: str) -> list[str]:
+    """Those that name no host or site: which of these there are, only a network knows."""
+    return [name for name in names if not name.startswith(("host/", "site/"))]
+
+
 def _refuse_strangers(actors: Sequence[str], *names: str) -> None:
     for name in names:
-        if not name.startswith(("host/", "site/")) and name not in actors:
+        if name not in actors:
             if len(actors) > 8 and not difflib.get_close_matches(name, actors, n=1):  # a thousand names help nobody
                 raise UnknownNameError(f"No actor is called {name!r}. There are {len(actors)}, from {actors[0]} to {actors[-1]}.")
             raise unknown("actor", name, actors)

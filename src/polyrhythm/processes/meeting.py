@@ -19,6 +19,8 @@ from polyrhythm.errors import RunError
 from polyrhythm.processes.addresses import Address
 from polyrhythm.processes.place import Place
 
+_OPENING_SECONDS = 30.0
+
 # a process may join several times, one after another: the store stays, each time has its own keys
 _stores: dict[tuple[str, int], Store] = {}
 _times = 0
@@ -35,15 +37,15 @@ class Meeting:
         self._seconds = seconds
         self._prefix = f"polyrhythm/{place.attempt}/{_times}/"
         key = (place.host, place.port)
+        keeper = place.rank == 0 and not place.agent
+        # who keeps the store waits for nobody to come to it, only for this machine to open it
+        opening = max(seconds, _OPENING_SECONDS) if keeper else seconds
         try:
             if key not in _stores:
                 _stores[key] = TCPStore(
-                    place.host,
-                    place.port,
-                    is_master=place.rank == 0 and not place.agent,
-                    wait_for_workers=False,
-                    timeout=timedelta(seconds=seconds),
+                    place.host, place.port, is_master=keeper, wait_for_workers=False, timeout=timedelta(seconds=opening)
                 )
+            _stores[key].set_timeout(timedelta(seconds=seconds))
         except (DistError, RuntimeError) as problem:
             raise RunError(f"The meeting place {place.host}:{place.port} cannot be reached: {_first_line(problem)}") from problem
         self._store = _stores[key]

@@ -149,7 +149,7 @@ def _keep(nursery: Nursery) -> None:
 def _occupy_standard_streams() -> None:
     """Open what is closed of the descriptors 0 to 2, or sockets would take their places, and children print into them."""
     while (descriptor := os.open(os.devnull, os.O_RDWR)) <= 2:
-        continue
+        os.set_inheritable(descriptor, True)
     os.close(descriptor)
 
 

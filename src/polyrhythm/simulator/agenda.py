@@ -70,11 +70,13 @@ class Agenda:
         self._timer, self._stale = action, is_stale
 
     def at(self, time: float, work: Work) -> None:
-        """Plan `work`; what is not in the future is due now, and infinity never comes."""
+        """Plan `work`; what is not in the future is due now, and infinity never comes. Raises ValueError for what is no time."""
         if time <= self.now:
             self.ready.append(work)
             return
-        if time == inf:
+        if not time < inf:
+            if time != inf:  # it would stand at the head of the heap for ever
+                raise ValueError(f"{time} s is not a time at which something can happen.")
             return
         self._counter = counter = self._counter + 1
         heappush(self._heap, (time, counter, work))

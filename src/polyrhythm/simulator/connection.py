@@ -9,6 +9,10 @@ if TYPE_CHECKING:
     from polyrhythm.simulator.crowd import Crowd
 
 
+REMEMBERED = 65_536
+"""Ways between two actors beyond this many are forgotten when idle: random partners would otherwise fill the memory."""
+
+
 class Link:
     """A capacity in bytes per second and the flows that share it, by their connections' keys.
 
@@ -28,9 +32,12 @@ class Link:
 
 
 class Endpoint:
-    """Where an actor is: its host, its site and the links of its host. `code` orders actors, whenever they first spoke."""
+    """Where an actor is: its host, its site and the links of its host. `code` orders actors, whenever they first spoke.
 
-    __slots__ = ("code", "egress", "host", "ingress", "name", "names", "site")
+    `sending` counts its connections on which something is on its way.
+    """
+
+    __slots__ = ("code", "egress", "host", "ingress", "name", "names", "sending", "site")
 
     def __init__(self, name: str, host: int, site: int, site_name: str, links: tuple[Link, Link]) -> None:
         role, _, number = name.partition("/")
@@ -40,6 +47,7 @@ class Endpoint:
         self.host = host
         self.site = site
         self.egress, self.ingress = links
+        self.sending = 0
 
 
 class Connection:

@@ -12,12 +12,13 @@ from polyrhythm.errors import PolyrhythmError, WorkerFailed
 _PACKAGE = str(Path(__file__).resolve().parent.parent)
 
 
-def fail(actor: str, error: Exception) -> NoReturn:
+def fail(actor: str, error: Exception | SystemExit) -> NoReturn:
     """End the run: with our own error as it is, else with one that has the actor's name and the traceback of its own code."""
     if isinstance(error, PolyrhythmError):
         raise error
     lines = traceback.format_exception(type(error), error, _own(error.__traceback__))
-    raise WorkerFailed(actor, f"{type(error).__name__}: {error}", "".join(lines)) from error
+    reason = f"it called sys.exit({error.code!r})" if isinstance(error, SystemExit) else f"{type(error).__name__}: {error}"
+    raise WorkerFailed(actor, reason, "".join(lines)) from error
 
 
 def _own(trace: TracebackType | None) -> TracebackType | None:

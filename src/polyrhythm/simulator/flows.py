@@ -17,13 +17,10 @@ from collections.abc import Callable
 from heapq import heappop, heappush
 
 from polyrhythm.hardware.network import Network
-from polyrhythm.simulator.connection import Connection
+from polyrhythm.simulator.connection import REMEMBERED, Connection
 from polyrhythm.simulator.filling import TOLERANCE
 from polyrhythm.simulator.routes import Routes
 from polyrhythm.simulator.sharing import Sharing, key_of
-
-REMEMBERED = 65_536
-"""Connections beyond this many are forgotten when idle: random partners would otherwise fill the memory."""
 
 
 class Flows:
@@ -41,6 +38,7 @@ class Flows:
         self._cuts: list[tuple[str, str]] = []
         self._deliveries: list[tuple[float, int, int, object]] = []
         self._delivered = 0
+        self.fell_silent: list[str] = []
 
     def start(self, now: float, sender: str, receiver: str, nbytes: int, token: object) -> None:
         """At `now` a message of `nbytes` joins the connection from `sender` to `receiver`."""
@@ -56,6 +54,7 @@ class Flows:
             connection.waiting.append((nbytes, token))
         else:
             connection.busy = True
+            connection.sender.sending += 1
             connection.token = token
             connection.remaining = nbytes
             if not connection.cuts:
@@ -81,7 +80,7 @@ class Flows:
 
     def sending(self, actor: str) -> bool:
         """Whether a byte that `actor` has to send has not left it yet."""
-        return any(connection.busy for connection in self._connections.get(actor, {}).values())
+        return self._routes.endpoint(actor).sending > 0
 
     def block(self, now: float, a: str, b: str, blocked: bool) -> None:
         """From `now` let no byte leave between `a` and `b`, in both directions, or let them go on where they stopped.
@@ -110,6 +109,7 @@ class Flows:
             if connection.busy:
                 lost.append(connection.token)
                 lost.extend(token for _, token in connection.waiting or ())
+                self._fall_silent(connection)
             self._drop(connection)
         return lost
 
@@ -139,11 +139,18 @@ class Flows:
             nbytes, connection.token = connection.waiting.popleft()
             self._sharing.restart(connection, nbytes, now)
             return
-        connection.busy = False
-        connection.token = None
+        self._fall_silent(connection)
         self._sharing.detach(connection, now)
         if self._remembered > REMEMBERED:
             self._drop(connection)
+
+    def _fall_silent(self, connection: Connection) -> None:
+        connection.busy = False
+        connection.token = None
+        sender = connection.sender
+        sender.sending -= 1
+        if not sender.sending:
+            self.fell_silent.append(sender.name)
 
     def _connect(self, sender: str, receiver: str) -> Connection:
         connection = self._routes.connect(sender, receiver)

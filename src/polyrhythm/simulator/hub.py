@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from operator import itemgetter
 from typing import Any
 
 import torch
@@ -40,7 +41,8 @@ class Hub:
         self.wake = self._wake
         self.post = Post(self.agenda, self.actors, self.carrier, self.wake, self.sends)
         self._running = 0
-        self._flushing: dict[Task, None] = {}
+        self._flushing: dict[str, list[tuple[int, Task]]] = {}
+        self._flushes = 0
         self._handlers: dict[type, Callable[[Task, Any], Any]] = {
             Send: self.post.send,
             Receive: self._receive,
@@ -63,7 +65,7 @@ class Hub:
                 action(first, second)
             if not self._running:
                 return
-            if self._flushing and self._release():
+            if carrier is not None and carrier.fell_silent and self._release():
                 continue
             flow = math.inf if carrier is None else carrier.next_time()
             time = agenda.advance(flow)
@@ -105,7 +107,8 @@ class Hub:
         if task.grad is not None:
             torch.set_grad_enabled(task.grad)
             task.grad = None
-        step, handlers, error = task.step, self._handlers, None
+        step, handlers = task.step, self._handlers
+        error: Exception | SystemExit | None = None
         try:
             effect = step(value)
             while (answer := handlers[type(effect)](task, effect)) is not _PENDING:
@@ -117,7 +120,7 @@ class Hub:
             return
         except StopIteration as stop:
             value = stop.value
-        except Exception as caught:
+        except (Exception, SystemExit) as caught:  # a program that exits must not take the other ones along without a word
             error = caught
             task.coroutine.close()  # still open where the runtime refused what it asked for
         if not is_grad_enabled():
@@ -129,7 +132,7 @@ class Hub:
         if not task.actor.ended:
             self.agenda.at(task.actor.held_until, (self.wake, task, value))
 
-    def _over(self, task: Task, value: Any, error: Exception | None) -> None:
+    def _over(self, task: Task, value: Any, error: Exception | SystemExit | None) -> None:
         """A coroutine has ended: its program goes on; a server ends with its own; a failure that nobody can see ends the run."""
         actor, now = task.actor, self.agenda.now
         actor.tasks.pop(task, None)
@@ -154,7 +157,7 @@ class Hub:
         program.since = self.agenda.now
         try:
             request = program.run(value, error)
-        except Exception as problem:
+        except (Exception, SystemExit) as problem:
             fail(actor.name, problem)
         if program.ended:
             self._charge(actor, program.take_charge(), (self._finish, program, request))
@@ -234,17 +237,22 @@ class Hub:
         self.agenda.ready.append((self.wake, spawned, None))
 
     def _flush(self, task: Task, effect: Flush) -> object:
-        if self.carrier is None or not self.carrier.sending(task.actor.name):
+        name = task.actor.name
+        if self.carrier is None or not self.carrier.sending(name):
             return None
-        self._flushing[task] = None
+        self._flushes += 1
+        self._flushing.setdefault(name, []).append((self._flushes, task))
         return _PENDING
 
     def _release(self) -> bool:
-        """Let those go on whose last byte has left."""
+        """Let those go on whose last byte has left, in the order in which they came to wait."""
         assert self.carrier is not None
-        released = [task for task in self._flushing if not self.carrier.sending(task.actor.name)]
-        for task in released:
-            del self._flushing[task]
+        released: list[tuple[int, Task]] = []
+        for name in self.carrier.fell_silent:
+            if name in self._flushing and not self.carrier.sending(name):
+                released += self._flushing.pop(name)
+        self.carrier.fell_silent.clear()
+        for _, task in sorted(released, key=itemgetter(0)):
             self.agenda.ready.append((self.wake, task, None))
         return bool(released)
 

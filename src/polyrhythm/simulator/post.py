@@ -14,10 +14,14 @@ from polyrhythm.kernel.events import Recorder, Sent
 from polyrhythm.kernel.message import Delivery, Message, wire_bytes
 from polyrhythm.simulator.actors import Actor, Task
 from polyrhythm.simulator.agenda import Agenda
+from polyrhythm.simulator.connection import REMEMBERED
 
 
 class Carrier(Protocol):
     """What carries bytes through the network: `flows.Flows`."""
+
+    fell_silent: list[str]
+    """Actors whose last byte has left since this was last emptied, which is its reader's to do; some may have sent again."""
 
     def start(self, now: float, sender: str, receiver: str, nbytes: int, token: object) -> None:
         """Begin to carry `nbytes`."""
@@ -46,6 +50,7 @@ class Channel:
     every arrival means the oldest message, in whatever order simultaneous arrivals are looked at.
     """
 
+    sender: Actor
     receiver: Actor
     loses: Callable[[], bool] | None
     line: deque[Delivery | None] = field(default_factory=deque)
@@ -68,6 +73,7 @@ class Post:
         self._arrive = self.arrive
         self._measured: Message | None = None
         self._nbytes = 0
+        self._channels = 0
 
     def send(self, task: Task, effect: Send) -> None:
         """Count a message and let it go."""
@@ -99,6 +105,8 @@ class Post:
     def arrive(self, channel: Channel, _: None) -> None:
         """Deliver the oldest message on `channel`."""
         delivery = channel.line.popleft()
+        if self._channels > REMEMBERED and not channel.line and channel.loses is None:
+            self._close(channel)
         if delivery is not None:
             self.deliver(channel.receiver, delivery)
 
@@ -129,8 +137,14 @@ class Post:
         receiver = self._actors.get(to)
         if receiver is None:
             raise CompositionError(f"{actor.name} sent a message to {to!r}, which does not exist: the run has {', '.join(self._known())}.")
-        channel = actor.channels[to] = Channel(receiver, self.losses(actor.name, to))
+        channel = actor.channels[to] = Channel(actor, receiver, self.losses(actor.name, to))
+        self._channels += 1
         return channel
+
+    def _close(self, channel: Channel) -> None:
+        """Forget an idle channel; one that loses messages goes on in its random stream, and must be kept."""
+        del channel.sender.channels[channel.receiver.name]
+        self._channels -= 1
 
     def _known(self) -> list[str]:
         names = list(self._actors)

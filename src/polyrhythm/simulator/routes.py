@@ -36,14 +36,15 @@ class Routes:
 
     def connect(self, sender: str, receiver: str) -> Connection:
         """A new connection; it has no links where both actors are on one host."""
-        here, there = self._endpoint(sender), self._endpoint(receiver)
+        here, there = self.endpoint(sender), self.endpoint(receiver)
         if here.host == there.host:
             return Connection(here, there, (), self._network.local.bandwidth, self._network.local.latency)
         shared, latency = self._ways.get((here.site, there.site)) or self._way(here.site, there.site)
         links = (here.egress, *shared, there.ingress)
         return Connection(here, there, links, min([link.capacity for link in links]), latency)
 
-    def _endpoint(self, actor: str) -> Endpoint:
+    def endpoint(self, actor: str) -> Endpoint:
+        """Where `actor` is."""
         found = self._endpoints.get(actor)
         if found is None:
             network, workers = self._network, self._workers

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import threading
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
@@ -29,6 +30,9 @@ from polyrhythm.simulator.hub import Hub
 from polyrhythm.simulator.program import Program, Shared
 from polyrhythm.simulator.randomness import Randomness
 from polyrhythm.simulator.strikes import Strikes
+
+_turn = threading.RLock()
+"""Held by the run of this process that has the thread count and the global random generators to itself."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,7 +83,7 @@ class Simulator:
         return network.name if network is not None else None
 
     def execute(self, job: Job, record: Recorder) -> Ending:
-        """Run `job` to its end; events go to `record` as they happen.
+        """Run `job` to its end; events go to `record` as they happen. Runs of several threads take turns.
 
         Raises `DeadlockError` when nobody can go on, `WorkerFailed` when a program or actor raised or an essential one crashed;
         `PolyrhythmError`s of programs and actors pass through.
@@ -145,15 +149,16 @@ class Simulator:
 
 @contextmanager
 def _alone() -> Iterator[None]:
-    """One torch thread, so that no result depends on the number of cores, and the usual grad mode."""
-    threads, grad = torch.get_num_threads(), torch.is_grad_enabled()
-    torch.set_num_threads(1)
-    torch.set_grad_enabled(True)
-    try:
-        yield
-    finally:
-        torch.set_grad_enabled(grad)
-        torch.set_num_threads(threads)
+    """One run at a time, on one torch thread, so that no result depends on the number of cores, and in the usual grad mode."""
+    with _turn:
+        threads, grad = torch.get_num_threads(), torch.is_grad_enabled()
+        torch.set_num_threads(1)
+        torch.set_grad_enabled(True)
+        try:
+            yield
+        finally:
+            torch.set_grad_enabled(grad)
+            torch.set_num_threads(threads)
 
 
 def _close(hub: Hub) -> None:

@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from polyrhythm import rng
-from polyrhythm.errors import WorkerFailed
+from polyrhythm.errors import WorkerFailed, unknown
 from polyrhythm.hardware.faults import Crash, Cut, Drop, Fault, Stall
 from polyrhythm.hardware.network import Network
 from polyrhythm.kernel.events import Faulted
@@ -26,7 +26,13 @@ class Strikes:
         self._drops: list[Drop] = []
 
     def plan(self, faults: Sequence[Fault]) -> None:
-        """Let each strike when its time has come."""
+        """Let each strike when its time has come. Raises UnknownNameError for a host or a site that there is not."""
+        known = {name for actor in self._hub.actors for name in self._names(actor)}
+        known |= {f"site/{site.name}" for site in self._network.sites} if self._network is not None else set()
+        for fault in faults:
+            for name in _between(fault):
+                if name not in known:
+                    raise unknown("host, site or actor", name, known)
         self._drops = [fault for fault in faults if isinstance(fault, Drop)]
         if self._drops:
             self._hub.post.losses = self.losses
@@ -92,6 +98,16 @@ class Strikes:
 
     def _tell(self, actor: str, what: str) -> None:
         self._hub.record(Faulted(self._hub.agenda.now, actor, what))
+
+
+def _between(fault: Fault) -> tuple[str, ...]:
+    """The names of the two places between which `fault` strikes."""
+    match fault:
+        case Cut():
+            return fault.a, fault.b
+        case Drop():
+            return fault.between or ()
+    return ()
 
 
 def _are_between(here: tuple[str, ...], there: tuple[str, ...], a: str, b: str) -> bool:
