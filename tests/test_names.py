@@ -1,0 +1,41 @@
+"""The package's names: what type checkers see is what is imported when it is used."""
+
+from __future__ import annotations
+
+import ast
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import polyrhythm
+
+
+def promised() -> dict[str, tuple[str, str]]:
+    """The imports under TYPE_CHECKING: name to (module, name there)."""
+    tree = ast.parse(Path(polyrhythm.__file__).read_text())
+    block = next(node for node in tree.body if isinstance(node, ast.If))
+    return {
+        alias.asname or alias.name: (node.module or "", alias.name)
+        for node in block.body
+        if isinstance(node, ast.ImportFrom)
+        for alias in node.names
+    }
+
+
+def test_every_promised_name_is_the_one_that_is_imported() -> None:
+    assert set(promised()) == set(polyrhythm.__all__)
+    for name, (module, there) in promised().items():
+        __import__(module)
+        assert getattr(polyrhythm, name) is getattr(sys.modules[module], there, sys.modules.get(f"{module}.{there}"))
+
+
+def test_an_unknown_name_is_an_attribute_error() -> None:
+    with pytest.raises(AttributeError, match="no_such_thing"):
+        _ = polyrhythm.no_such_thing
+
+
+def test_the_root_does_not_import_torch() -> None:
+    code = "import sys, polyrhythm; sys.exit('torch' in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
