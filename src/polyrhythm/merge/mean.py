@@ -35,7 +35,7 @@ class Mean:
 
     def mix(self, mine: Tensor, theirs: Sequence[Tensor], workers: int) -> Tensor:
         """(mine + Σ theirs) / (1 + n)."""
-        mixed = mine
+        mixed = mine.clone()
         for other in theirs:
-            mixed = mixed + other
-        return mixed / (1 + len(theirs))
+            mixed += other
+        return mixed.div_(1 + len(theirs))

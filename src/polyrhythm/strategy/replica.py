@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import math
 from collections.abc import Callable
 from types import MethodType
 from typing import Any
@@ -99,7 +100,7 @@ class Replica:
         return self.holder.moved() if self.terms.subject is Subject.UPDATE else self.holder.weights
 
     def _exchange(self, value: Tensor) -> None:
-        if not torch.isfinite(value.sum()):
+        if not math.isfinite(value.sum().item()):
             raise DivergedError(
                 f"The {self.terms.subject.value} of {self.stage.port.name} are not finite at step {self.clock}: the training diverged; "
                 f"lower the learning rate, clip gradients (attach(..., clip_norm=1.0)), or check the data for NaN."
