@@ -85,3 +85,9 @@ def test_a_target_that_is_none_is_refused(polyrhythm: Any, tiny: Path) -> None:
     told = polyrhythm("compare", tiny, "--to", "accuracy")
     assert (told.code, told.out) == (2, "")
     assert "accuracy=0.96" in told.err
+
+
+def test_a_target_that_nobody_reports_is_refused_after_the_first_run(polyrhythm: Any, tiny: Path) -> None:
+    told = polyrhythm("compare", tiny, "--systems", "single,allreduce", "--on", "simulator", "--to", "los=0.9")
+    assert told.code == 2
+    assert "No metric that is reported is called 'los'. Did you mean 'loss'?" in told.err

@@ -17,6 +17,7 @@ from toy import data, network
 import polyrhythm
 from polyrhythm.errors import CompositionError, DeadlockError, DivergedError, WorkerFailed, WorkloadError
 from polyrhythm.kernel.events import Reported, Stepped
+from polyrhythm.merge import Mean
 from polyrhythm.report.outcome import load
 from polyrhythm.simulator import Instant, Simulator
 from polyrhythm.strategy import Strategy
@@ -262,3 +263,16 @@ def test_a_run_has_a_name_of_its_own_or_that_of_its_system() -> None:
     assert go(trains(sgd)).summary.system == "allreduce"
     assert go(trains(sgd), LOCKSTEP_SERVER).summary.system == "custom"
     assert go(trains(sgd), Strategy(name="mine")).summary.system == "mine"
+
+
+def test_names_in_place_of_things_are_refused_with_the_things() -> None:
+    with pytest.raises(CompositionError, match=r"pr\.Simulator\(network=\.\.\.\)"):
+        run(trains(sgd), on="simulator")  # type: ignore[arg-type]
+    with pytest.raises(CompositionError, match=r"consistency='lockstep' is only the name of a piece.*Lockstep\(\)"):
+        Strategy(consistency="lockstep")  # type: ignore[arg-type]
+    with pytest.raises(CompositionError, match=r"merge='Mean' is only the name of a piece.*Mean\(\)"):
+        Strategy(merge=Mean)  # type: ignore[arg-type]
+
+
+def test_a_run_shows_itself_in_a_line() -> None:
+    assert repr(go(trains(sgd))).startswith("<Run of allreduce on 2 workers (simulator): {'loss': ")

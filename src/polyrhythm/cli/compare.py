@@ -15,11 +15,12 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from polyrhythm.cli.experiment import Experiment
+    from polyrhythm.report.metrics import Target
     from polyrhythm.report.outcome import Outcome
     from polyrhythm.strategy.strategy import Strategy
 
 Systems = Annotated[str, typer.Option("--systems", metavar="A,B,C|all", help="The systems, in the order of their runs.")]
-Target = Annotated[
+Goal = Annotated[
     str | None, typer.Option("--to", metavar="METRIC=VALUE", help="Also say what each needed to get there, such as accuracy=0.96.")
 ]
 
@@ -35,7 +36,7 @@ def compare(
     seed: Seed = 0,
     settings: Settings = None,
     options: Options = None,
-    target: Target = None,
+    target: Goal = None,
     out: Out = None,
     as_json: Json = False,
     quiet: Quiet = False,
@@ -53,7 +54,7 @@ def compare(
     with reserved(as_json):
         prepared = experiment(typed)
         kept = directory(out)
-        outcomes = _run_all(prepared, strategies, kept, not (as_json or quiet))
+        outcomes = _run_all(prepared, strategies, kept, goal, not (as_json or quiet))
     comparison = Comparison(job, goal, [outcome.summary for outcome in outcomes])
     if as_json:
         print_json(comparison)
@@ -83,8 +84,15 @@ def _strategies(systems: str, options: dict[str, str]) -> dict[str, Strategy]:
     return {name: compose(name, dealt[name]) for name in names}
 
 
-def _run_all(prepared: Experiment, strategies: dict[str, Strategy], kept: Path | None, watched: bool) -> Sequence[Outcome]:
-    """One run after the other; those that fail keep their row, and the others go on."""
+def _run_all(
+    prepared: Experiment, strategies: dict[str, Strategy], kept: Path | None, goal: Target | None, watched: bool
+) -> Sequence[Outcome]:
+    """One run after the other; those that fail keep their row, and the others go on.
+
+    Raises UnknownNameError after the first run that ended well, if that reported other metrics than the one of `goal`.
+    """
+    from polyrhythm.errors import unknown
+    from polyrhythm.report.metrics import metrics_of
     from polyrhythm.report.progress import progress
 
     outcomes = []
@@ -94,4 +102,6 @@ def _run_all(prepared: Experiment, strategies: dict[str, Strategy], kept: Path |
             outcomes.append(attempt.outcome)
             if attempt.error is not None:
                 tell(attempt.error, name)
+            elif goal is not None and goal.metric not in metrics_of([attempt.outcome]):
+                raise unknown("metric that is reported", goal.metric, metrics_of([attempt.outcome]))
     return outcomes

@@ -17,7 +17,7 @@ from polyrhythm.pieces.merge import Merge
 from polyrhythm.pieces.shuffle import Shuffle
 from polyrhythm.pieces.topology import Terms, Topology
 from polyrhythm.shuffle import GlobalShuffle
-from polyrhythm.strategy.fit import conflict, remedy, subject
+from polyrhythm.strategy.fit import CHOICES, conflict, remedy, subject
 from polyrhythm.topology import AllReduce
 
 _HORIZON = 100_000
@@ -43,6 +43,12 @@ class Strategy:
     name: str = field(default="custom", compare=False)
 
     def __post_init__(self) -> None:
+        for axis, piece in self._pieces.items():
+            if isinstance(piece, (str, type)):
+                called = piece if isinstance(piece, str) else piece.__name__
+                raise CompositionError(
+                    f"{axis}={called!r} is only the name of a piece: give the piece itself, such as {CHOICES[axis][0]!r}."
+                )
         reason = conflict(self._pieces)
         if reason is not None:
             raise CompositionError(f"{reason}. {remedy(self._pieces)}")

@@ -14,11 +14,15 @@ from polyrhythm.report.plot import metric_over_time
 from polyrhythm.report.table import text
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, repr=False)
 class Run:
     """The outcome of a run: numbers, weights, a table, a page."""
 
     outcome: Outcome
+
+    def __repr__(self) -> str:
+        summary = self.summary
+        return f"<Run of {summary.system} on {summary.workers} workers ({summary.on}): {summary.final}>"
 
     @property
     def summary(self) -> Summary:

@@ -77,6 +77,8 @@ def attempt(
         raise CompositionError(f"workers={workers} trains nothing: give 1 or more.")
     if not callable(train):
         raise WorkloadError(f"{train!r} cannot be called: give a function train(worker), or use load_workload for a bundled one.")
+    if isinstance(on, str):
+        raise CompositionError(f"on={on!r} is only a name: give a runtime, pr.Processes() or pr.Simulator(network=...).")
     runtime = on if on is not None else Processes()
     root = runtime.seed if seed is None else seed
     job = make_job(train, strategy, workers, root)
@@ -131,7 +133,7 @@ def conclude(outcome: Outcome, ending: Ending, teller: str = worker(0)) -> None:
     told = msgspec.json.decode(first.text)
     outcome.weights = dict(zip(told["names"], first.tensors, strict=True))
     summary.final = told["metrics"]
-    summary.weights_sha256 = digest(outcome.weights.items())
+    summary.weights_sha256 = digest(outcome.weights.items()) if outcome.weights else None
     summary.steps = int(max(result.numbers[0] for result in results.values()))
     summary.samples = int(sum(result.numbers[1] for result in results.values()))
     summary.bytes_sent, summary.messages_sent, summary.lost = ending.bytes_sent, ending.messages_sent, ending.lost
@@ -145,6 +147,8 @@ def break_off(outcome: Outcome, error: PolyrhythmError) -> None:
     stepped = {event.actor: event for event in outcome.events if isinstance(event, Stepped)}
     summary.steps = max((event.clock for event in stepped.values()), default=0)
     summary.samples = sum(event.samples for event in stepped.values())
+    known = [event.bytes_sent for event in stepped.values()]  # in virtual time each knows of all, in real processes of itself
+    summary.bytes_sent = max(known, default=0) if summary.on == "simulator" else sum(known)
     _passed(summary, max((event.time for event in outcome.events), default=0.0))
 
 
