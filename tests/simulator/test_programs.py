@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import inspect
 import random
 import sys
 from typing import Any
@@ -16,6 +17,7 @@ from polyrhythm.errors import CompositionError, WorkerFailed, WorkloadError
 from polyrhythm.kernel.job import Stage
 from polyrhythm.kernel.message import Message
 from polyrhythm.kernel.port import Port, rank_of
+from polyrhythm.simulator.program import Program
 from polyrhythm.simulator.simulator import Simulator
 
 from .scenes import INSTANT, PLAIN, job, note, play, silent
@@ -310,3 +312,20 @@ def test_a_program_that_exits_ends_the_run_with_its_name() -> None:
 
     with pytest.raises(WorkerFailed, match=r"worker/0 failed: it called sys\.exit\(3\)"):
         play(job(program), Simulator(network=INSTANT))
+
+
+def test_an_interruption_before_the_first_step_of_a_coroutine_leaves_no_warning(monkeypatch: pytest.MonkeyPatch) -> None:
+    going_on = Program.run
+
+    def interrupted(self: Program, value: Any, error: BaseException | None = None) -> Any:
+        if inspect.iscoroutine(going_on(self, value, error)):
+            raise KeyboardInterrupt
+
+    monkeypatch.setattr(Program, "run", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        play(job(lambda stage: stage.perform(nothing())), Simulator(network=PLAIN))
+    gc.collect()
+
+
+async def nothing() -> None:
+    """A coroutine that is never begun."""

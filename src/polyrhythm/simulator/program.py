@@ -80,10 +80,10 @@ class Program:
         """Block the program until `coroutine` has ended; meanwhile others run."""
         try:
             self._refuse()
+            answer: T = self._hub.switch(coroutine)
         except BaseException:
-            coroutine.close()
+            coroutine.close()  # an interruption may have come before its first step
             raise
-        answer: T = self._hub.switch(coroutine)
         return answer
 
     def charge(self, samples: int) -> None:
