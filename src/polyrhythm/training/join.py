@@ -30,12 +30,11 @@ def join(strategy: str | Strategy = "allreduce", *, seed: int = 0, directory: st
     place = find_place()
     job = make_job(_elsewhere, chosen, place.workers, seed)
     if job.workers != place.workers:
-        raise CompositionError(f"{strategy} uses {job.workers} of {place.workers} workers: start as many processes as it uses.")
+        raise CompositionError(f"{chosen.name} uses {job.workers} of {place.workers} workers: start as many processes as it uses.")
     events: list[AnyEvent] = []
     stage = enter(job, events.append, place)
     worker = Worker(stage, chosen, Place(place.rank, place.workers, seed))
-    name = strategy if isinstance(strategy, str) else "custom"
-    outcome = Outcome(Summary(name, job.workers, "processes", None, seed), events, settings={"strategy": repr(chosen)})
+    outcome = Outcome(Summary(chosen.name, job.workers, "processes", None, seed), events, settings={"strategy": repr(chosen)})
     atexit.register(_leave, worker, stage, outcome, None if directory is None else Path(directory))
     return worker
 
