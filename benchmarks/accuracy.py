@@ -4,8 +4,9 @@
     python benchmarks/accuracy.py chars-gpt --workers 4 --seeds 0 1 --set batch_size=4 --single batch_size=16
 
 `--set` settings hold for every system but `single`, `--single` ones for it alone: with P workers of batch b the baseline's batch is
-P b, so that all take equally many steps over equally many samples. Virtual time (network lan, device cpu-core), real gradients.
-Prints a table in Markdown, and with --json FILE keeps the numbers.
+P b, so that all take equally many steps over equally many samples. `--option tau=5` is an option of the system, where one is named.
+Virtual time (network lan, device cpu-core), real gradients. Prints a table in Markdown, and with --json FILE
+keeps the numbers.
 """
 
 from __future__ import annotations
@@ -27,24 +28,27 @@ def main() -> None:
     parser.add_argument("--systems", nargs="+", default=list(pr.systems.SYSTEMS))
     parser.add_argument("--set", nargs="*", default=[])
     parser.add_argument("--single", nargs="*", default=[])
+    parser.add_argument("--option", nargs="*", default=[])
     parser.add_argument("--network", default="lan")
     parser.add_argument("--json", type=Path)
     given = parser.parse_args()
+    options = {name: json.loads(value) for name, value in (pair.split("=") for pair in given.option)}
     rows = {}
     for system in given.systems:
         settings = dict(pair.split("=") for pair in (given.single if system == "single" else given.set))
-        rows[system] = [final(given.workload, settings, system, given.workers, given.network, seed) for seed in given.seeds]
+        strategy = pr.systems.find(system, **options)
+        rows[system] = [final(given.workload, settings, strategy, given.workers, given.network, seed) for seed in given.seeds]
         print(line(system, rows[system]), flush=True)
         if given.json:
             given.json.write_text(json.dumps({**vars(given), "json": None, "rows": rows}, indent=2) + "\n")
 
 
-def final(workload: str, settings: dict[str, str], system: str, workers: int, network: str, seed: int) -> dict[str, float]:
+def final(workload: str, settings: dict[str, str], strategy: pr.Strategy, workers: int, network: str, seed: int) -> dict[str, float]:
     """The final metrics of one run, with its bytes and virtual seconds; empty if it diverged."""
     try:
-        run = pr.run(pr.load_workload(workload, settings), workers=workers, strategy=system, on=pr.Simulator(network=network), seed=seed)
+        run = pr.run(pr.load_workload(workload, settings), workers=workers, strategy=strategy, on=pr.Simulator(network=network), seed=seed)
     except pr.PolyrhythmError as error:
-        print(f"{system}, seed {seed}: {error}")
+        print(f"{strategy.name}, seed {seed}: {error}")
         return {}
     summary = run.summary
     return {**run.final, "samples": summary.samples, "steps": summary.steps, "bytes": summary.bytes_sent}

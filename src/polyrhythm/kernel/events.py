@@ -11,7 +11,7 @@ from collections.abc import Callable
 import msgspec
 
 
-class Event(msgspec.Struct, tag=True, frozen=True):
+class Event(msgspec.Struct, tag=True, frozen=True, gc=False):
     """Something that happened at `time` to `actor`."""
 
     time: float

@@ -35,7 +35,7 @@ class Mean:
 
     def mix(self, mine: Tensor, theirs: Sequence[Tensor], workers: int) -> Tensor:
         """(mine + Σ theirs) / (1 + n)."""
-        mixed = mine.clone()
-        for other in theirs:
+        mixed = mine + theirs[0]
+        for other in theirs[1:]:
             mixed += other
         return mixed.div_(1 + len(theirs))
