@@ -6,7 +6,7 @@ BIN := .venv/bin
 
 install: .venv/installed
 
-.venv/installed: requirements.txt pyproject.toml
+.venv/installed: requirements.txt pyproject.toml src/polyrhythm/sharing/_native.c
 	@test -n "$(PYTHON)" || { echo "Polyrhythm needs Python 3.11 or newer; none was found."; exit 1; }
 	$(PYTHON) -m venv .venv
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -r requirements.txt

@@ -1,0 +1,65 @@
+"""What moves bytes through a segment: in C where that was built, with torch alone elsewhere; both speak alike and may be mixed."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Protocol
+
+from torch import Tensor
+
+from polyrhythm.sharing.segment import CHUNK, Segment
+
+ONE_ROUND = 16 * 1024
+"""Up to so many bytes every rank adds up everything, which saves a round of waiting."""
+
+
+@dataclass(frozen=True, slots=True)
+class Sum:
+    """How to add up: `operation` by its number in `group.Operation`, what to divide by, and whether parts begin with their own rank."""
+
+    operation: int = 0
+    divisor: float = 1.0
+    rotated: bool = False
+
+
+class Engine(Protocol):
+    """All tensors are contiguous and on the CPU. Raises ConnectionAbortedError when another rank was lost while it was waited for."""
+
+    def adds(self, tensor: Tensor) -> bool:
+        """Whether it can add up numbers of this type."""
+
+    def reduce(self, tensor: Tensor, how: Sum) -> None:
+        """Put the sum over all ranks in the place of `tensor`."""
+
+    def reduce_scatter(self, tensor: Tensor, into: Tensor, how: Sum) -> None:
+        """Part `rank` of the sum, whose P parts are those of `tensor` (P numel of `into`,), into `into`."""
+
+    def gather(self, tensor: Tensor, into: Tensor) -> None:
+        """Everyone's `tensor` in rank order into `into` (P times as long)."""
+
+    def exchange(self, tensor: Tensor, into: Tensor) -> None:
+        """Part k of `tensor` to rank k; the parts that are for me into `into`, in rank order."""
+
+    def broadcast(self, tensor: Tensor, root: int) -> None:
+        """The `tensor` of rank `root` in the place of everyone's."""
+
+    def barrier(self) -> None:
+        """Return when all have come."""
+
+    def lose(self, rank: int) -> None:
+        """Wait for `rank` no longer; from any thread."""
+
+
+@dataclass(frozen=True, slots=True)
+class Post:
+    """A rank's place in a segment. `spins` is how often to look at a counter before sleeping on it."""
+
+    segment: Segment
+    rank: int
+    spins: int
+    chunk: int = CHUNK
+
+    @property
+    def ranks(self) -> int:
+        """How many take part."""
+        return self.segment.ranks

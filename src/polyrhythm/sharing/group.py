@@ -1,0 +1,106 @@
+"""A group of processes on one host, as tensors see it."""
+
+from __future__ import annotations
+
+import os
+from enum import IntEnum
+
+import torch
+from torch import Tensor
+
+from polyrhythm.sharing.engine import Engine, Post, Sum
+from polyrhythm.sharing.portable import OPERATIONS, Portable
+from polyrhythm.sharing.segment import Segment
+
+try:
+    from polyrhythm.sharing.native import Native
+except ImportError:  # no C compiler was at hand at the installation
+    Native = Portable  # type: ignore[misc, assignment]
+
+_SPINS = 2000
+"""About 20 microseconds: less than it takes to sleep and be woken."""
+
+
+class Operation(IntEnum):
+    """What a reduction does with two numbers; the last three are for whole numbers."""
+
+    SUM = 0
+    PRODUCT = 1
+    MINIMUM = 2
+    MAXIMUM = 3
+    AND = 4
+    OR = 5
+    XOR = 6
+
+
+class Group:
+    """Rank `rank` among those who share `segment`. All must call the same methods in the same order, with tensors of equal size.
+
+    Tensors are on the CPU and contiguous. A rank that was lost while it was waited for raises ConnectionAbortedError, and the
+    group is of no use then; Ctrl-C raises as ever.
+    """
+
+    def __init__(self, segment: Segment, rank: int, engine: type[Native] | type[Portable] = Native) -> None:
+        self.rank = rank
+        self.ranks = segment.ranks
+        spins = _SPINS if segment.ranks <= len(os.sched_getaffinity(0)) else 0
+        self._engine: Engine = engine(Post(segment, rank, spins))
+
+    def reduce(self, tensor: Tensor, operation: Operation = Operation.SUM, divisor: float = 1.0, *, rotated: bool = False) -> None:
+        """Put the sum of everyone's `tensor`, divided by `divisor`, in its place, with the same bits for everybody.
+
+        Ranks are added up in order, beginning with rank 0; `rotated`: of the P parts that torch.tensor_split makes, part k begins
+        with rank k.
+        """
+        if not tensor.numel():
+            return
+        if self._engine.adds(tensor):
+            self._engine.reduce(tensor, Sum(int(operation), divisor, rotated))
+        else:
+            tensor.copy_(self._added(self._all(tensor), operation, divisor).view(tensor.shape))
+
+    def reduce_scatter(self, tensor: Tensor, into: Tensor, operation: Operation = Operation.SUM, divisor: float = 1.0) -> None:
+        """Part `rank` of the sum into `into`; `tensor` has P parts of its size."""
+        if not into.numel():
+            return
+        if self._engine.adds(tensor):
+            self._engine.reduce_scatter(tensor, into, Sum(int(operation), divisor))
+        else:
+            received = torch.empty_like(tensor)
+            self._engine.exchange(tensor, received)
+            into.copy_(self._added(received.view(self.ranks, -1), operation, divisor).view(into.shape))
+
+    def gather(self, tensor: Tensor, into: Tensor) -> None:
+        """Everyone's `tensor`, in rank order, into `into` (P times its size)."""
+        if tensor.numel():
+            self._engine.gather(tensor, into)
+
+    def exchange(self, tensor: Tensor, into: Tensor) -> None:
+        """Part k of `tensor` goes to rank k, and what rank k has for me comes to part k of `into`; P equal parts each."""
+        if tensor.numel():
+            self._engine.exchange(tensor, into)
+
+    def broadcast(self, tensor: Tensor, root: int = 0) -> None:
+        """The `tensor` of rank `root` in the place of everyone's."""
+        if tensor.numel():
+            self._engine.broadcast(tensor, root)
+
+    def barrier(self) -> None:
+        """Return when all have come."""
+        self._engine.barrier()
+
+    def lose(self, rank: int) -> None:
+        """Wait for `rank` no longer, from any thread: whoever needs it gets an error, if what it had to give has not come."""
+        self._engine.lose(rank)
+
+    def _all(self, tensor: Tensor) -> Tensor:
+        gathered = torch.empty((self.ranks, tensor.numel()), dtype=tensor.dtype)
+        self._engine.gather(tensor, gathered)
+        return gathered
+
+    def _added(self, values: Tensor, operation: Operation, divisor: float) -> Tensor:
+        """The sum of the rows of `values` in the order of ranks, rounded after each, as one after another would."""
+        total = values[0]
+        for other in values[1:]:
+            total = OPERATIONS[operation](total, other)
+        return total / divisor if divisor != 1 else total

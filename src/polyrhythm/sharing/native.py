@@ -1,0 +1,51 @@
+"""The engine in C."""
+
+from __future__ import annotations
+
+from torch import Tensor
+
+from polyrhythm.kernel.message import DTYPES
+from polyrhythm.sharing import _native
+from polyrhythm.sharing.engine import Post, Sum
+
+_CODES = {dtype: code for code, dtype in enumerate(DTYPES)}
+_ADDS = {
+    dtype
+    for dtype in DTYPES
+    if str(dtype) in {f"torch.{name}" for name in ("float32", "float64", "uint8", "int8", "int16", "int32", "int64")}
+}
+
+
+class Native:
+    """See `_native.c`."""
+
+    def __init__(self, post: Post) -> None:
+        self._post = post  # keeps the memory mapped
+        self._group = _native.Group(post.segment.base.data_ptr(), post.rank, post.ranks, post.chunk, post.spins)
+        self.lose = self._group.lose
+        self.barrier = self._group.barrier
+
+    def adds(self, tensor: Tensor) -> bool:
+        """Plain numbers; not half precision, nor truth values."""
+        return tensor.dtype in _ADDS
+
+    def reduce(self, tensor: Tensor, how: Sum) -> None:
+        """In place."""
+        self._group.reduce(tensor.data_ptr(), tensor.numel(), _CODES[tensor.dtype], how.operation, how.divisor, how.rotated)
+
+    def reduce_scatter(self, tensor: Tensor, into: Tensor, how: Sum) -> None:
+        """Into `into`."""
+        code = _CODES[tensor.dtype]
+        self._group.reduce_scatter(tensor.data_ptr(), into.data_ptr(), tensor.numel(), code, how.operation, how.divisor)
+
+    def gather(self, tensor: Tensor, into: Tensor) -> None:
+        """Into `into`."""
+        self._group.gather(tensor.data_ptr(), into.data_ptr(), tensor.numel() * tensor.element_size())
+
+    def exchange(self, tensor: Tensor, into: Tensor) -> None:
+        """Into `into`."""
+        self._group.exchange(tensor.data_ptr(), into.data_ptr(), into.numel() * into.element_size() // self._post.ranks)
+
+    def broadcast(self, tensor: Tensor, root: int) -> None:
+        """In place."""
+        self._group.broadcast(tensor.data_ptr(), tensor.numel() * tensor.element_size(), root)

@@ -1,0 +1,178 @@
+"""The engine with torch alone: the same steps as `_native.c`, to be read beside it."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+
+import torch
+from torch import Tensor
+
+from polyrhythm.sharing.engine import ONE_ROUND, Post, Sum
+from polyrhythm.sharing.segment import BUFFERS, LINE
+
+_NAP_SECONDS = 50e-6
+_LONGEST_NAP_SECONDS = 1e-3
+_NAPS_BEFORE_LONGER = 20
+
+OPERATIONS: tuple[Callable[[Tensor, Tensor], Tensor], ...] = (
+    torch.add, torch.mul, torch.minimum, torch.maximum, torch.bitwise_and, torch.bitwise_or, torch.bitwise_xor,
+)  # fmt: skip
+
+
+class Portable:
+    """Counters are read and written through numpy, whole words at a time; x86 and the system's calls keep their order."""
+
+    def __init__(self, post: Post) -> None:
+        self._post = post
+        self._rank, self._ranks = post.rank, post.ranks
+        base = post.segment.base
+        head = LINE * post.ranks
+        self._counts = base[:head].view(torch.int32).numpy()[:: LINE // 4]
+        self._buffers = base[head:].view(post.ranks, BUFFERS, post.chunk)
+        self._gone = [False] * post.ranks
+        self._step = 0
+        self._broken = False
+
+    def adds(self, tensor: Tensor) -> bool:
+        """Whatever torch adds, but half precision, for which the sum would be rounded at every rank."""
+        return tensor.dtype not in (torch.float16, torch.bfloat16, torch.bool)
+
+    def lose(self, rank: int) -> None:
+        """Noticed at the end of a nap."""
+        self._gone[rank] = True
+
+    def reduce(self, tensor: Tensor, how: Sum) -> None:
+        """In place."""
+        flat = tensor.view(-1)
+        if flat.numel() * flat.element_size() <= min(ONE_ROUND, self._post.chunk):
+            self._write(self._rank, flat)
+            self._count_and_await(1)
+            flat.copy_(self._added(flat, 0, 0, flat.numel(), how))
+            self._step += 1
+            return
+        most = self._post.chunk // flat.element_size()
+        for start in range(0, flat.numel(), most):
+            chunk = flat[start : start + most]
+            self._write(self._rank, chunk)
+            self._count_and_await(1)
+            own = [_bound(len(chunk), self._ranks, self._rank + i) for i in (0, 1)]
+            self._read(self._rank, chunk)[own[0] : own[1]] = self._added(flat, start, start + own[0], start + own[1], how)
+            self._count_and_await(2)
+            for rank in range(self._ranks):
+                low, high = (_bound(len(chunk), self._ranks, rank + i) for i in (0, 1))
+                chunk[low:high] = self._read(rank, chunk)[low:high]
+            self._step += 1
+
+    def reduce_scatter(self, tensor: Tensor, into: Tensor, how: Sum) -> None:
+        """Into `into`."""
+        parts, out = tensor.view(self._ranks, -1), into.view(-1)
+        most = self._post.chunk // self._ranks // tensor.element_size()
+        for start in range(0, out.numel(), most):
+            piece = parts[:, start : start + most]
+            for rank in range(self._ranks):
+                self._slot(self._rank, rank, most, piece[rank])[:] = piece[rank]
+            self._count_and_await(1)
+            total = self._slot(0, self._rank, most, piece[0]).clone()
+            for rank in range(1, self._ranks):
+                total = OPERATIONS[how.operation](total, self._slot(rank, self._rank, most, piece[0]))
+            out[start : start + most] = _divided(total, how)
+            self._step += 1
+
+    def gather(self, tensor: Tensor, into: Tensor) -> None:
+        """Into `into`."""
+        own, parts = tensor.view(-1).view(torch.uint8), into.view(-1).view(torch.uint8).view(self._ranks, -1)
+        for start in range(0, own.numel(), self._post.chunk):
+            piece = own[start : start + self._post.chunk]
+            self._write(self._rank, piece)
+            self._count_and_await(1)
+            for rank in range(self._ranks):
+                parts[rank, start : start + self._post.chunk] = self._read(rank, piece)
+            self._step += 1
+
+    def exchange(self, tensor: Tensor, into: Tensor) -> None:
+        """Into `into`."""
+        own, parts = (each.view(-1).view(torch.uint8).view(self._ranks, -1) for each in (tensor, into))
+        most = self._post.chunk // self._ranks
+        for start in range(0, own.shape[1], most):
+            piece = own[:, start : start + most]
+            for rank in range(self._ranks):
+                self._slot(self._rank, rank, most, piece[rank])[:] = piece[rank]
+            self._count_and_await(1)
+            for rank in range(self._ranks):
+                parts[rank, start : start + most] = self._slot(rank, self._rank, most, piece[0])
+            self._step += 1
+
+    def broadcast(self, tensor: Tensor, root: int) -> None:
+        """In place."""
+        flat = tensor.view(-1).view(torch.uint8)
+        for start in range(0, flat.numel(), self._post.chunk):
+            piece = flat[start : start + self._post.chunk]
+            if self._rank == root:
+                self._write(root, piece)
+            self._count_and_await(1)
+            if self._rank != root:
+                piece.copy_(self._read(root, piece))
+            self._step += 1
+
+    def barrier(self) -> None:
+        """One count."""
+        self._count_and_await(1)
+        self._step += 1
+
+    def _added(self, flat: Tensor, start: int, low: int, high: int, how: Sum) -> Tensor:
+        """The sum of [low, high) of a tensor whose chunk begins at `start` and lies in the buffers."""
+        chunk, pieces = flat[start:], []
+        while low < high:
+            first = 0
+            end = high
+            if how.rotated:
+                while first + 1 < self._ranks and _bound(flat.numel(), self._ranks, first + 1) <= low:
+                    first += 1
+                end = min(high, _bound(flat.numel(), self._ranks, first + 1))
+            total = self._read(first, chunk)[low - start : end - start]
+            for turn in range(1, self._ranks):
+                total = OPERATIONS[how.operation](total, self._read((first + turn) % self._ranks, chunk)[low - start : end - start])
+            pieces.append(_divided(total, how))
+            low = end
+        return torch.cat(pieces) if pieces else flat[:0]
+
+    def _slot(self, rank: int, place: int, most: int, like: Tensor) -> Tensor:
+        size = like.element_size()
+        at = place * most * size
+        return self._buffers[rank, self._step % BUFFERS, at : at + like.numel() * size].view(like.dtype)
+
+    def _read(self, rank: int, like: Tensor) -> Tensor:
+        nbytes = min(like.numel() * like.element_size(), self._post.chunk // like.element_size() * like.element_size())
+        return self._buffers[rank, self._step % BUFFERS, :nbytes].view(like.dtype)
+
+    def _write(self, rank: int, piece: Tensor) -> None:
+        self._read(rank, piece).copy_(piece)
+
+    def _count_and_await(self, stage: int) -> None:
+        if self._broken:
+            raise ConnectionAbortedError("a collective was given up, so that ranks are out of step")
+        target = (2 * self._step + stage) & 0xFFFFFFFF
+        self._counts[self._rank] = target - (1 << 32) if target >> 31 else target
+        for rank in range(self._ranks):
+            self._await(rank, target)
+
+    def _await(self, rank: int, target: int) -> None:
+        naps = 0
+        while (int(self._counts[rank]) - target) & 0x80000000:
+            if self._gone[rank]:
+                self._broken = True
+                raise ConnectionAbortedError("the wait for another rank was given up")
+            naps += 1
+            if naps > min(self._post.spins, _NAPS_BEFORE_LONGER):
+                time.sleep(_NAP_SECONDS if naps < 10 * _NAPS_BEFORE_LONGER else _LONGEST_NAP_SECONDS)
+
+
+def _divided(total: Tensor, how: Sum) -> Tensor:
+    return total / how.divisor if how.divisor != 1 else total
+
+
+def _bound(numel: int, parts: int, part: int) -> int:
+    """Where part `part` begins, as torch.tensor_split cuts."""
+    each, rest = divmod(numel, parts)
+    return each * part + min(part, rest)

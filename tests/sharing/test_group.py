@@ -1,0 +1,219 @@
+"""Groups of ranks that share memory; the ranks are threads here, for the engines let go of the interpreter while they wait."""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from torch import Tensor
+
+from polyrhythm.errors import RunError
+from polyrhythm.kernel.message import DTYPES
+from polyrhythm.sharing import Group, Operation, Segment
+from polyrhythm.sharing.native import Native
+from polyrhythm.sharing.portable import OPERATIONS, Portable
+from polyrhythm.sharing.segment import LINE
+
+ENGINES = {"native": (Native,), "portable": (Portable,), "mixed": (Native, Portable)}
+SIZES = [1, 7, 1000, 4097, 65_536, 65_537, 200_003]
+Body = Callable[[Group], object]
+
+
+def together(ranks: int, body: Body, engines: tuple[type, ...] = (Native,)) -> list[object]:
+    """What `body` returns at each rank."""
+    segment = Segment.create(ranks)
+    groups = [Group(segment, rank, engines[rank % len(engines)]) for rank in range(ranks)]
+    try:
+        with ThreadPoolExecutor(ranks) as pool:
+            return list(pool.map(body, groups))
+    finally:
+        segment.close()
+
+
+def numbers(rank: int, size: int, dtype: torch.dtype) -> Tensor:
+    generator = torch.Generator().manual_seed(1000 * rank + size)
+    if dtype == torch.bool:
+        return torch.randint(0, 2, (size,), generator=generator).bool()
+    if dtype.is_floating_point:
+        return torch.randn(size, generator=generator).to(dtype)
+    return torch.randint(0, 5, (size,), generator=generator).to(dtype)
+
+
+def added(values: list[Tensor], operation: Operation = Operation.SUM) -> Tensor:
+    total = values[0]
+    for value in values[1:]:
+        total = OPERATIONS[operation](total, value)
+    return total
+
+
+@pytest.mark.parametrize("engines", ENGINES.values(), ids=ENGINES)
+@pytest.mark.parametrize("ranks", [1, 2, 3, 4])
+def test_a_sum_is_that_of_the_ranks_in_order_bit_for_bit(ranks: int, engines: tuple[type, ...]) -> None:
+    def body(group: Group) -> list[Tensor]:
+        tensors = [numbers(group.rank, size, torch.float32) for size in SIZES]
+        for tensor in tensors:
+            group.reduce(tensor)
+        return tensors
+
+    for sums in together(ranks, body, engines):
+        for size, total in zip(SIZES, sums, strict=True):
+            assert torch.equal(total, added([numbers(rank, size, torch.float32) for rank in range(ranks)])), size
+
+
+@pytest.mark.parametrize("engines", ENGINES.values(), ids=ENGINES)
+@pytest.mark.parametrize("ranks", [2, 3, 5])
+def test_a_rotated_mean_begins_each_part_with_its_own_rank(ranks: int, engines: tuple[type, ...]) -> None:
+    def body(group: Group) -> list[Tensor]:
+        tensors = [numbers(group.rank, size, torch.float64) for size in SIZES]
+        for tensor in tensors:
+            group.reduce(tensor, divisor=ranks, rotated=True)
+        return tensors
+
+    for means in together(ranks, body, engines):
+        for size, mean in zip(SIZES, means, strict=True):
+            parts = [torch.tensor_split(numbers(rank, size, torch.float64), ranks) for rank in range(ranks)]
+            wanted = [added([parts[(k + turn) % ranks][k] for turn in range(ranks)]) / ranks for k in range(ranks)]
+            assert torch.equal(mean, torch.cat(wanted)), size
+
+
+@pytest.mark.parametrize("dtype", DTYPES, ids=str)
+def test_every_type_can_be_added_up_and_compared(dtype: torch.dtype) -> None:
+    operations = [Operation.MINIMUM, Operation.MAXIMUM] if dtype == torch.bool else list(Operation)[:4]
+    if not dtype.is_floating_point:
+        operations += [Operation.AND, Operation.OR, Operation.XOR]
+
+    def body(group: Group) -> list[Tensor]:
+        results = []
+        for operation in operations:
+            results.append(numbers(group.rank, 5001, dtype))
+            group.reduce(results[-1], operation)
+        return results
+
+    for results in together(3, body):
+        for operation, result in zip(operations, results, strict=True):
+            assert torch.equal(result, added([numbers(rank, 5001, dtype) for rank in range(3)], operation)), operation
+
+
+ranks_and_deeds = st.tuples(
+    st.integers(1, 4),
+    st.sampled_from(sorted(ENGINES)),
+    st.lists(
+        st.tuples(st.sampled_from(["reduce", "scatter", "gather", "exchange", "broadcast", "barrier"]), st.sampled_from(SIZES)), max_size=12
+    ),
+)
+
+
+@given(ranks_and_deeds)
+@settings(max_examples=60, deadline=None)
+def test_any_sequence_of_collectives_gives_what_each_would_alone(case: tuple[int, str, list[tuple[str, int]]]) -> None:
+    ranks, engines, deeds = case
+
+    def body(group: Group) -> list[Tensor]:
+        return [does(group, deed, size, number) for number, (deed, size) in enumerate(deeds)]
+
+    for rank, results in enumerate(together(ranks, body, ENGINES[engines])):
+        for number, ((deed, size), result) in enumerate(zip(deeds, results, strict=True)):
+            assert torch.equal(result, wanted(rank, ranks, deed, size, number)), (deed, size)
+
+
+def does(group: Group, deed: str, size: int, number: int) -> Tensor:
+    own, parts = numbers(group.rank, size + number, torch.float32), numbers(group.rank, (size + number) * group.ranks, torch.float32)
+    into, long = torch.empty_like(own), torch.empty_like(parts)
+    if deed == "reduce":
+        group.reduce(own)
+    elif deed == "scatter":
+        group.reduce_scatter(parts, into)
+        return into
+    elif deed == "gather":
+        group.gather(own, long)
+        return long
+    elif deed == "exchange":
+        group.exchange(parts, long)
+        return long
+    elif deed == "broadcast":
+        group.broadcast(own, number % group.ranks)
+    else:
+        group.barrier()
+    return own
+
+
+def wanted(rank: int, ranks: int, deed: str, size: int, number: int) -> Tensor:
+    owns = [numbers(each, size + number, torch.float32) for each in range(ranks)]
+    parts = [numbers(each, (size + number) * ranks, torch.float32).view(ranks, -1) for each in range(ranks)]
+    return {
+        "reduce": lambda: added(owns),
+        "scatter": lambda: added([part[rank] for part in parts]),
+        "gather": lambda: torch.cat(owns),
+        "exchange": lambda: torch.cat([part[rank] for part in parts]),
+        "broadcast": lambda: owns[number % ranks],
+        "barrier": lambda: owns[rank],
+    }[deed]()
+
+
+@pytest.mark.parametrize("engine", [Native, Portable])
+def test_whoever_waits_for_a_lost_rank_gets_an_error_and_the_group_is_of_no_use_then(engine: type) -> None:
+    segment = Segment.create(2)
+    group = Group(segment, 0, engine)
+    threading.Timer(0.05, group.lose, [1]).start()
+    with pytest.raises(ConnectionAbortedError, match="given up"):
+        group.reduce(torch.ones(4))
+    with pytest.raises(ConnectionAbortedError, match="out of step"):
+        group.reduce(torch.ones(4))
+    segment.close()
+
+
+@pytest.mark.parametrize("engine", [Native, Portable])
+def test_a_rank_that_had_given_its_part_may_be_lost(engine: type) -> None:
+    segment = Segment.create(2)
+    ours, theirs = Group(segment, 0, engine), Group(segment, 1, engine)
+    with ThreadPoolExecutor(1) as pool:
+        other = pool.submit(theirs.reduce, torch.ones(4))
+        counter = segment.base[LINE : LINE + 4].view(torch.int32)
+        while counter.item() != 1:
+            os.sched_yield()
+        ours.lose(1)
+        total = torch.ones(4)
+        ours.reduce(total)
+        other.result()
+    assert total.tolist() == [2, 2, 2, 2]
+    segment.close()
+
+
+def test_empty_tensors_take_part_without_a_word() -> None:
+    def body(group: Group) -> None:
+        nothing = torch.empty(0)
+        group.reduce(nothing)
+        group.gather(nothing, nothing)
+        group.broadcast(nothing)
+        group.reduce_scatter(nothing, nothing)
+        group.exchange(nothing, nothing)
+        group.barrier()
+
+    together(3, body)
+
+
+def test_another_process_opens_a_segment_by_its_path() -> None:
+    segment = Segment.create(2)
+    opened = Segment.open(segment.path, 2)
+    segment.base[5] = 7
+    assert opened.base[5] == 7
+    segment.close()
+
+
+def test_a_segment_that_is_something_else_is_refused() -> None:
+    segment, other = Segment.create(2), Segment.create(2)
+    token = other.path.partition(" ")[2]
+    with pytest.raises(RunError, match="another container"):
+        Segment.open(f"{segment.path.partition(' ')[0]} {token}", 2)
+    with pytest.raises(RunError, match="cannot be opened"):
+        Segment.open(f"/proc/{os.getpid()}/fd/999999 {token}", 2)
+    with pytest.raises(RunError, match="not the size"):
+        Segment.open(segment.path, 3)
+    segment.close()
+    other.close()
