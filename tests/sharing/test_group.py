@@ -58,7 +58,7 @@ def test_a_sum_is_that_of_the_ranks_in_order_bit_for_bit(ranks: int, engines: tu
     def body(group: Group) -> list[Tensor]:
         tensors = [numbers(group.rank, size, torch.float32) for size in SIZES]
         for tensor in tensors:
-            group.reduce(tensor)
+            group.reduce(tensor, tensor)
         return tensors
 
     for sums in together(ranks, body, engines):
@@ -72,7 +72,7 @@ def test_a_rotated_mean_begins_each_part_with_its_own_rank(ranks: int, engines: 
     def body(group: Group) -> list[Tensor]:
         tensors = [numbers(group.rank, size, torch.float64) for size in SIZES]
         for tensor in tensors:
-            group.reduce(tensor, divisor=ranks, rotated=True)
+            group.reduce(tensor, tensor, divisor=ranks, rotated=True)
         return tensors
 
     for means in together(ranks, body, engines):
@@ -92,7 +92,7 @@ def test_every_type_can_be_added_up_and_compared(dtype: torch.dtype) -> None:
         results = []
         for operation in operations:
             results.append(numbers(group.rank, 5001, dtype))
-            group.reduce(results[-1], operation)
+            group.reduce(results[-1], results[-1], operation)
         return results
 
     for results in together(3, body):
@@ -126,17 +126,18 @@ def does(group: Group, deed: str, size: int, number: int) -> Tensor:
     own, parts = numbers(group.rank, size + number, torch.float32), numbers(group.rank, (size + number) * group.ranks, torch.float32)
     into, long = torch.empty_like(own), torch.empty_like(parts)
     if deed == "reduce":
-        group.reduce(own)
-    elif deed == "scatter":
+        group.reduce(own, into)
+        return into
+    if deed == "scatter":
         group.reduce_scatter(parts, into)
         return into
-    elif deed == "gather":
+    if deed == "gather":
         group.gather(own, long)
         return long
-    elif deed == "exchange":
+    if deed == "exchange":
         group.exchange(parts, long)
         return long
-    elif deed == "broadcast":
+    if deed == "broadcast":
         group.broadcast(own, number % group.ranks)
     else:
         group.barrier()
@@ -162,9 +163,9 @@ def test_whoever_waits_for_a_lost_rank_gets_an_error_and_the_group_is_of_no_use_
     group = Group(segment, 0, engine)
     threading.Timer(0.05, group.lose, [1]).start()
     with pytest.raises(ConnectionAbortedError, match="given up"):
-        group.reduce(torch.ones(4))
+        group.reduce(torch.ones(4), torch.ones(4))
     with pytest.raises(ConnectionAbortedError, match="out of step"):
-        group.reduce(torch.ones(4))
+        group.reduce(torch.ones(4), torch.ones(4))
     segment.close()
 
 
@@ -173,13 +174,13 @@ def test_a_rank_that_had_given_its_part_may_be_lost(engine: type) -> None:
     segment = Segment.create(2)
     ours, theirs = Group(segment, 0, engine), Group(segment, 1, engine)
     with ThreadPoolExecutor(1) as pool:
-        other = pool.submit(theirs.reduce, torch.ones(4))
+        other = pool.submit(theirs.reduce, torch.ones(4), torch.ones(4))
         counter = segment.base[LINE : LINE + 4].view(torch.int32)
         while counter.item() != 1:
             os.sched_yield()
         ours.lose(1)
         total = torch.ones(4)
-        ours.reduce(total)
+        ours.reduce(total, total)
         other.result()
     assert total.tolist() == [2, 2, 2, 2]
     segment.close()
@@ -188,7 +189,7 @@ def test_a_rank_that_had_given_its_part_may_be_lost(engine: type) -> None:
 def test_empty_tensors_take_part_without_a_word() -> None:
     def body(group: Group) -> None:
         nothing = torch.empty(0)
-        group.reduce(nothing)
+        group.reduce(nothing, nothing)
         group.gather(nothing, nothing)
         group.broadcast(nothing)
         group.reduce_scatter(nothing, nothing)

@@ -70,13 +70,19 @@ class Schedule(Protocol):
     def traffic(self, value: Tensor, workers: int, topic: str) -> tuple[int, int]:
         """Bytes, headers included, and messages that all workers together send to reduce `value`."""
 
+    def first(self, part: int, workers: int) -> int | None:
+        """The rank with which the sum of `part` begins, of the P parts that torch.tensor_split makes; others follow in their order.
+
+        None where the sum is nested otherwise, which only messages can do.
+        """
+
 
 @dataclass(slots=True)
 class Reduce(Effect[Tensor | None]):
     """The sum of `value` over the first `workers` workers, if the runtime has a way of its own; None means: use messages.
 
-    Real processes answer CUDA tensors through NCCL. The simulator answers when it was told to charge collectives in
-    closed form; `schedule` then says how much. All of the workers ask under the same `topic`.
+    Real processes answer through NCCL on CUDA devices, and through shared memory on one host. The simulator answers when it was
+    told to charge collectives in closed form; `schedule` then says how much. All of the workers ask under the same `topic`.
     """
 
     value: Tensor

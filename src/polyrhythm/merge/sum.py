@@ -31,7 +31,8 @@ class Sum:
 
     def combine(self, contributions: Sequence[Part], workers: int) -> Tensor:
         """Σ value."""
-        return total(contribution.value for contribution in contributions)
+        result = total(contribution.value for contribution in contributions)
+        return result if len(contributions) > 1 else result.clone()
 
     def mix(self, mine: Tensor, theirs: Sequence[Tensor], workers: int) -> Tensor:
         """Never asked for: Sum does not accept weights."""

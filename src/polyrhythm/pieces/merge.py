@@ -87,7 +87,7 @@ class Merge(Protocol):
         """Its own optimizer; None leaves the step to the user's (gradients) or to plain subtraction (updates)."""
 
     def combine(self, contributions: Sequence[Part], workers: int) -> Tensor:
-        """One direction (numel,) from the contributions of one group, of a run with `workers` workers."""
+        """One direction (numel,) from the contributions of one group, of a run with `workers` workers; a new tensor."""
 
     def mix(self, mine: Tensor, theirs: Sequence[Tensor], workers: int) -> Tensor:
         """My weights after meeting those of others; a new tensor."""

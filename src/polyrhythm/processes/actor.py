@@ -28,14 +28,15 @@ class Post(Protocol):
 
 
 class Task:
-    """A coroutine, and what it waits for."""
+    """A coroutine, what it has `asked` before it came here, and what it waits for."""
 
-    __slots__ = ("coroutine", "done", "name", "timer", "wants")
+    __slots__ = ("asked", "coroutine", "done", "name", "timer", "wants")
 
-    def __init__(self, name: str, coroutine: Coroutine[Effect[Any], Any, Any], done: Done) -> None:
+    def __init__(self, name: str, coroutine: Coroutine[Effect[Any], Any, Any], done: Done, asked: Effect[Any] | None = None) -> None:
         self.name = name
         self.coroutine = coroutine
         self.done = done
+        self.asked = asked
         self.wants: Receive | None = None
         self.timer: Timer | None = None
 
@@ -61,12 +62,17 @@ class Actor:
         self._running = False
         self._closed = False
 
-    def start(self, name: str, coroutine: Coroutine[Effect[Any], Any, Any], done: Done) -> None:
-        """Run `coroutine` until it waits for something."""
+    @property
+    def idle(self) -> bool:
+        """Whether no coroutine of this actor is under way."""
+        return not self._tasks
+
+    def start(self, name: str, coroutine: Coroutine[Effect[Any], Any, Any], done: Done, asked: Effect[Any] | None = None) -> None:
+        """Run `coroutine` until it waits for something; it may have been run elsewhere so far, up to an effect that it has `asked`."""
         if self._closed:
             coroutine.close()
             return
-        task = Task(name, coroutine, done)
+        task = Task(name, coroutine, done, asked)
         self._tasks[task] = None
         self._resume(task)
 
@@ -125,7 +131,9 @@ class Actor:
     def _advance(self, task: Task, value: Any, error: BaseException | None) -> None:
         while task in self._tasks:
             try:
-                effect = task.coroutine.send(value) if error is None else task.coroutine.throw(error)
+                effect, task.asked = task.asked, None
+                if effect is None:
+                    effect = task.coroutine.send(value) if error is None else task.coroutine.throw(error)
             except StopIteration as stop:
                 return self._end(task, stop.value, None)
             except BaseException as problem:  # goes to whoever waits for this coroutine

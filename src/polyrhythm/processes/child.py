@@ -29,17 +29,21 @@ from polyrhythm.kernel.message import Message
 from polyrhythm.kernel.port import Port
 from polyrhythm.processes import failure
 from polyrhythm.processes.addresses import Address, listen_everywhere, listen_locally
+from polyrhythm.processes.allocator import keep_memory
 from polyrhythm.processes.links import Link, Wiring
-from polyrhythm.processes.nccl import Collective
+from polyrhythm.processes.nccl import Nccl
 from polyrhythm.processes.node import Node, Role, Ticket
 from polyrhythm.processes.parcel import Orders, unpack
+from polyrhythm.processes.shared import SharedMemory
 from polyrhythm.processes.wire import CONTROL, Frame, Tally, packed
+from polyrhythm.sharing import Group, Segment
 
 Program = Callable[[Stage], Message | None]
 Service = Callable[[Port, Recorder], Coroutine[Effect[Any], Any, None]]
 Work = tuple[Program, Service]
 
 _SWITCH_SECONDS = 0.0005
+_GATHERING_SECONDS = 0.02
 _LAST_SECONDS = 10.0
 _VERDICT_SECONDS = 5.0
 
@@ -65,6 +69,7 @@ def _settle(orders: Orders) -> None:
     # the loop's thread must not wait long for a program that computes in Python
     sys.setswitchinterval(_SWITCH_SECONDS)
     torch.set_num_threads(orders.threads)
+    keep_memory()
 
 
 class Child:
@@ -132,7 +137,11 @@ class Child:
         self._events.append(event)
         if not self._flushing:
             self._flushing = True
-            self._in_loop(self._flush)
+            # waking the loop for every event would cost the program a switch of threads each time
+            self._in_loop(self._flush_soon)
+
+    def _flush_soon(self) -> None:
+        self._node.loop.after(_GATHERING_SECONDS, self._flush)
 
     def _flush(self) -> None:
         self._flushing = False  # before looking: what comes in meanwhile asks again
@@ -173,7 +182,11 @@ class Child:
         self._node.know(table, message.numbers[0])
         rank, workers = int(self._name.partition("/")[2]), sum(name.startswith("worker/") for name in table)
         if self._name.startswith("worker/"):
-            self._node.collective = Collective(rank, workers, self._orders.meeting, self._node.device)
+            if self._node.device != "cpu":
+                self._node.collective = Nccl(rank, workers, self._orders.meeting, self._node.device)
+            elif self._orders.memory:
+                group = Group(Segment.open(self._orders.memory, workers), rank)
+                self._node.collective = SharedMemory(group, self._node.peers.charge)
         if self._orders.ip:  # without a launcher, a connection is how the others learn of an end
             self._node.peers.connect(other for other in table if other != self._name)
         else:

@@ -15,6 +15,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Coroutine
+from contextlib import ExitStack
 from dataclasses import dataclass, field
 from types import TracebackType
 from typing import Any, TypeVar
@@ -28,14 +29,17 @@ from polyrhythm.kernel.job import Ending, Job
 from polyrhythm.kernel.message import Message
 from polyrhythm.kernel.port import Port, server, worker
 from polyrhythm.processes import parcel
-from polyrhythm.processes.addresses import listen_everywhere
+from polyrhythm.processes.addresses import Address, listen_everywhere
+from polyrhythm.processes.allocator import keep_memory
 from polyrhythm.processes.links import Wiring
 from polyrhythm.processes.meeting import Meeting
-from polyrhythm.processes.nccl import Collective
+from polyrhythm.processes.nccl import Nccl
 from polyrhythm.processes.node import Node, Role, Ticket
 from polyrhythm.processes.parcel import Orders
 from polyrhythm.processes.place import Place, find_place, own_ip
+from polyrhythm.processes.shared import SharedMemory
 from polyrhythm.processes.wards import Wards
+from polyrhythm.sharing import Group, Segment
 
 T = TypeVar("T")
 
@@ -65,6 +69,7 @@ class JoinedStage:
         self._broken: dict[str, Exception | None] = {}
         self._lost: list[str] = []
         self._left = False
+        keep_memory()
         meeting = Meeting(place, joining.startup)
         secret, ip, host = meeting.secret(), own_ip(place), os.environ.get("POLYRHYTHM_HOST_ID", "")
         self._listeners = listen_everywhere(ip, host)
@@ -175,11 +180,32 @@ class JoinedStage:
 
         self._node.loop.call(connect)
         self._await(lambda: self._node.peers.connected(others))
-        if self.device != "cpu":
+        if self.device == "cpu":
+            self._share_memory(meeting, table)
+        else:
             with socket.create_server((orders.ip, 0)) as free:
                 proposal = f"{orders.ip}:{free.getsockname()[1]}"
-            self._node.collective = Collective(self._place.rank, self._place.workers, meeting.agree("nccl", proposal), self.device)
+            self._node.collective = Nccl(self._place.rank, self._place.workers, meeting.agree("nccl", proposal), self.device)
         self._record(Started(self.port.now(), self._name))
+
+    def _share_memory(self, meeting: Meeting, table: dict[str, Address]) -> None:
+        """Have sums go through shared memory, if all workers are on one host and every one can open it."""
+        rank, workers = self._place.rank, self._place.workers
+        if workers < 2 or len({table[worker(each)].host for each in range(workers)}) > 1:
+            return
+        with ExitStack() as stack:
+            made = ""
+            if rank == 0:
+                segment = Segment.create(workers)
+                stack.callback(segment.close)
+                made = segment.path
+            path = meeting.agree("memory", made)
+            try:
+                mine: Segment | None = Segment.open(path, workers)
+            except RunError:
+                mine = None
+            if meeting.all_can("open memory", mine is not None) and mine is not None:
+                self._node.collective = SharedMemory(Group(mine, rank), self._node.peers.charge)
 
     def _await(self, reached: Callable[[], bool]) -> None:
         """Block until `reached` holds in the loop's thread. Raises why the node failed, if it does before that."""

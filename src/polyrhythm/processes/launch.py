@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import secrets
 import socket
+from contextlib import ExitStack
 from dataclasses import dataclass, field
 
 import torch
@@ -16,6 +17,7 @@ from polyrhythm.processes import nursery, parcel
 from polyrhythm.processes.links import Wiring
 from polyrhythm.processes.parcel import Orders
 from polyrhythm.processes.run import Run
+from polyrhythm.sharing import Segment
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,9 +60,25 @@ class Processes:
         PolyrhythmError; DeadlockError if nobody can go on. No process is left, however it ends.
         """
         devices = self._devices(job)
-        orders = Orders(
-            *parcel.surroundings(), secrets.token_bytes(32), job.seed, self.wiring, self.threads, self.patience, _meeting(devices)
-        )
+        with ExitStack() as stack:
+            memory = ""
+            if job.workers > 1:
+                segment = Segment.create(job.workers)
+                stack.callback(segment.close)
+                memory = segment.path
+            orders = Orders(
+                *parcel.surroundings(),
+                secrets.token_bytes(32),
+                job.seed,
+                self.wiring,
+                self.threads,
+                self.patience,
+                memory,
+                _meeting(devices),
+            )
+            return self._launch(job, record, orders, devices)
+
+    def _launch(self, job: Job, record: Recorder, orders: Orders, devices: dict[str, str]) -> Ending:
         with nursery.borrow() as zygote:  # first, so that it imports while the job is packed
             packed = parcel.pack(orders, (job.program, job.service))
             return Run(job, record, zygote, self.startup).execute(packed, devices, list(self.preload))

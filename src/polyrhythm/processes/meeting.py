@@ -63,6 +63,11 @@ class Meeting:
             self._store.set(self._prefix + key, proposal)
         return self._get(key, "rank 0").decode()
 
+    def all_can(self, what: str, mine: bool) -> bool:
+        """Whether every rank says that it can."""
+        self._store.set(f"{self._prefix}{what}/{self._place.rank}", "yes" if mine else "no")
+        return all(self._get(f"{what}/{rank}", f"rank {rank}") == b"yes" for rank in range(self._place.workers))
+
     def publish(self, actor: str, address: Address) -> None:
         """Tell where `actor` is."""
         self._store.set(f"{self._prefix}address/{actor}", msgspec.json.encode(address).decode())

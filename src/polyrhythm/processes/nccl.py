@@ -13,10 +13,12 @@ import torch
 import torch.distributed as dist
 from torch import Tensor
 
+from polyrhythm.kernel.effects import Reduce
+
 _WAIT = timedelta(seconds=60)
 
 
-class Collective:
+class Nccl:
     """This worker's part in an NCCL group of all `workers`, joined at the first sum through the TCP store at `meeting`."""
 
     def __init__(self, rank: int, workers: int, meeting: str, device: str) -> None:
@@ -26,8 +28,9 @@ class Collective:
         self._meeting = meeting
         self._group: dist.ProcessGroupNCCL | None = None
 
-    def reduce(self, value: Tensor, workers: int) -> Tensor | None:
-        """The sum of `value` over the workers; None if that is left to messages."""
+    def reduce(self, effect: Reduce) -> Tensor | None:
+        """The sum over the workers; None if that is left to messages."""
+        value, workers = effect.value, effect.workers
         # a group of fewer than all would need everyone to open it, those left out too
         if self._device.type != "cuda" or workers != self._workers or not self._meeting or not dist.is_nccl_available():
             return None
@@ -36,6 +39,12 @@ class Collective:
         total = value.to(self._device, copy=True)
         self._group.allreduce([total]).wait()  # type: ignore[attr-defined]
         return total.to(value.device)
+
+    def part(self, rank: int, how: str) -> None:
+        """A rank is gone: NCCL finds out for itself."""
+
+    def give_up(self) -> None:
+        """NCCL's own time limit ends the wait."""
 
     def _join(self, device: torch.device) -> dist.ProcessGroupNCCL:
         torch.cuda.set_device(device)  # the loop's thread has a current device of its own

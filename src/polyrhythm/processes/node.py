@@ -11,17 +11,17 @@ from typing import Any, TypeVar
 
 from torch import Tensor
 
-from polyrhythm.errors import RunError
+from polyrhythm.errors import DeadlockError, RunError
 from polyrhythm.kernel.effects import Effect, Reduce
 from polyrhythm.kernel.events import Computed, Recorder, Waited
 from polyrhythm.kernel.message import Delivery, Message
-from polyrhythm.kernel.port import Port
+from polyrhythm.kernel.port import Port, rank_of
 from polyrhythm.processes.actor import Actor
 from polyrhythm.processes.addresses import Address, Listeners
+from polyrhythm.processes.collective import Collective
 from polyrhythm.processes.handshake import Identity
 from polyrhythm.processes.links import Wiring
 from polyrhythm.processes.loop import Loop
-from polyrhythm.processes.nccl import Collective
 from polyrhythm.processes.peers import Peers
 
 T = TypeVar("T")
@@ -82,6 +82,7 @@ class Node:
         self._tickets: dict[Ticket, None] = {}
         self._failure: BaseException | None = None
         self._returned = 0.0
+        self._summing = ""
         self._thread = threading.Thread(target=self._serve, name="polyrhythm", daemon=True)
 
     @property
@@ -116,6 +117,8 @@ class Node:
 
     def standstill(self) -> list[str]:
         """What this actor's coroutines wait for, if its program is in `perform` and they all wait for messages alone."""
+        if self._summing:
+            return [f"{self._role.name} waits for the others in the sum {self._summing!r}"]
         return self.actor.standstill() if self._tickets else []
 
     def charge(self, samples: int) -> None:
@@ -137,6 +140,7 @@ class Node:
 
     def complete(self, coroutine: Coroutine[Effect[Any], Any, T]) -> T:
         """Block until the loop has run `coroutine` to its end; raises what it raised, or why this node failed."""
+        # what needs no other thread is done in this one: handing over takes longer than a small sum
         ticket = Ticket()
         # entered before the failure is looked at: one that comes in between ends the ticket
         self._tickets[ticket] = None
@@ -144,7 +148,14 @@ class Node:
             if self._failure is not None:
                 coroutine.close()
                 raise self._failure
-            self.loop.call(lambda: self._begin(coroutine, ticket))
+            asked: Effect[Any] | None = None
+            if self.actor.idle:  # another coroutine of this actor would run at the same time, in the loop's thread
+                try:
+                    asked = self._run_here(coroutine)
+                except StopIteration as stop:
+                    done: T = stop.value
+                    return done
+            self.loop.call(lambda: self._begin(coroutine, asked, ticket))
             result: T = ticket.wait()
             return result
         finally:
@@ -165,6 +176,8 @@ class Node:
             self._failure = error
             for ticket in list(self._tickets):
                 ticket.finish(None, error)
+            if self.collective is not None:
+                self.collective.give_up()
             self.on_failure(error)
 
     def lose(self, name: str) -> None:
@@ -172,7 +185,7 @@ class Node:
         if name not in self._peers.lost:
             self._peers.lose(name)
             self.actor.deliver(Delivery(name, Message("lost", text=name)))
-            self.actor.part(name, "was lost")
+            self._say_gone(name, "was lost")
 
     def deliver(self, delivery: Delivery) -> None:
         """A message has come."""
@@ -181,7 +194,7 @@ class Node:
     def part(self, name: str) -> None:
         """The actor `name` has ended well, and nothing of it is on its way any more."""
         self._parted.add(name)
-        self.actor.part(name, "has ended")
+        self._say_gone(name, "has ended")
 
     def break_off(self, name: str, why: Exception | None) -> None:
         """A connection with `name` is over, which is news only if it had not said so."""
@@ -215,14 +228,43 @@ class Node:
             stack.callback(self._peers.close)
             stack.callback(self.actor.close)
 
-    def _begin(self, coroutine: Coroutine[Effect[Any], Any, Any], ticket: Ticket) -> None:
+    def _say_gone(self, name: str, how: str) -> None:
+        self.actor.part(name, how)
+        if self.collective is not None and name.startswith("worker/"):
+            self.collective.part(rank_of(name), how)
+
+    def _run_here(self, coroutine: Coroutine[Effect[Any], Any, Any]) -> Effect[Any]:
+        """Run `coroutine` in the program's thread up to the first effect that only the loop can answer, which is returned.
+
+        StopIteration comes out at its end.
+        """
+        answer: Any = None
+        try:
+            while isinstance(effect := coroutine.send(answer), Reduce):
+                answer = self._reduce(effect)
+            return effect
+        except BaseException:
+            coroutine.close()
+            raise
+
+    def _begin(self, coroutine: Coroutine[Effect[Any], Any, Any], asked: Effect[Any] | None, ticket: Ticket) -> None:
         if self._failure is not None:
             coroutine.close()
         else:
-            self.actor.start("program", coroutine, ticket.finish)
+            self.actor.start("program", coroutine, ticket.finish, asked)
 
     def _reduce(self, effect: Reduce) -> Tensor | None:
-        return self.collective.reduce(effect.value, effect.workers) if self.collective is not None else None
+        if self.collective is None:
+            return None
+        self._summing = effect.topic
+        try:
+            return self.collective.reduce(effect)
+        except ConnectionAbortedError as problem:
+            raise self._failure or DeadlockError(
+                f"{self._role.name} waits for the others in the sum {effect.topic!r}: {problem}."
+            ) from None
+        finally:
+            self._summing = ""
 
     def _serve(self) -> None:
         while True:

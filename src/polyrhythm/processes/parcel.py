@@ -42,6 +42,8 @@ class Orders(msgspec.Struct, frozen=True):
     threads: int
     patience: float
     """Seconds without a byte after which actors that all wait are said to be stuck, where a launcher asks."""
+    memory: str = ""
+    """Where the workers find the memory that they share, if all are on this host."""
     meeting: str = ""
     """Where workers with CUDA devices meet for NCCL: host and port."""
     ip: str = ""

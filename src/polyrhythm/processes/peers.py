@@ -99,6 +99,11 @@ class Peers:
         else:
             self._reach(to).send(message)
 
+    def charge(self, nbytes: int, messages: int) -> None:
+        """Count what would have been sent, had it not gone another way."""
+        self.bytes_sent += nbytes
+        self.messages_sent += messages
+
     def when_drained(self, call: Callback) -> None:
         """Make `call` when all that was sent so far has gone to the system."""
         self._after_all(Outbound.when_drained, call)

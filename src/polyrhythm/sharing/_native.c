@@ -165,7 +165,8 @@ static void finish_sum(char *x, Py_ssize_t n, int kind, double divisor) {
 }
 
 typedef struct {
-    char *data;             /* the whole tensor, in place */
+    const char *data;       /* the whole tensor */
+    char *into;             /* where its sum goes; the same, or elsewhere */
     Py_ssize_t n;           /* its elements */
     int kind, size, operation, rotated;
     double divisor;
@@ -216,7 +217,7 @@ static int reduce_in_one_round(Group *g, const Sum *s) {
     count_to(g, 2 * g->step + 1);
     int result = await_all(g, 2 * g->step + 1);
     if (result) return result;
-    add_up(g, s, buffer(g, g->rank), s->data, 0, 0, s->n);
+    add_up(g, s, buffer(g, g->rank), s->into, 0, 0, s->n);
     g->step++;
     return 1;
 }
@@ -242,13 +243,13 @@ static int reduce(Group *g, const Sum *s) {
         char *shared = buffer(g, g->rank) + low * s->size;
         add_up(g, s, s->data + start * s->size, shared, start, start + low, start + high);
         count_to(g, 2 * g->step + 2);
-        memcpy(s->data + (start + low) * s->size, shared, (size_t)((high - low) * s->size));
+        memcpy(s->into + (start + low) * s->size, shared, (size_t)((high - low) * s->size));
         if (next < s->n) copy_in(g, s, g->step + 1, next, s->n - next < most ? s->n - next : most);
         for (int i = 1; i < g->ranks; i++) {
             int rank = (g->rank + i) % g->ranks;
             Py_ssize_t from = bound(m, g->ranks, rank), to = bound(m, g->ranks, rank + 1);
             if ((result = await_one(g, rank, 2 * g->step + 2))) return result;
-            memcpy(s->data + (start + from) * s->size, buffer(g, rank) + from * s->size, (size_t)((to - from) * s->size));
+            memcpy(s->into + (start + from) * s->size, buffer(g, rank) + from * s->size, (size_t)((to - from) * s->size));
         }
     }
     return 1;
@@ -302,7 +303,7 @@ static int exchange(Group *g, const char *own, char *into, Py_ssize_t nbytes) {
 }
 
 /* My part of the sum: `data` holds `ranks` parts of `n` elements each; part `rank` of the sum comes into `into`. */
-static int reduce_scatter(Group *g, const Sum *s, char *into) {
+static int reduce_scatter(Group *g, const Sum *s) {
     Py_ssize_t part = s->n / g->ranks, most = g->chunk / g->ranks / s->size;
     for (Py_ssize_t at = 0; at < part; at += most, g->step++) {
         Py_ssize_t m = part - at < most ? part - at : most;
@@ -312,7 +313,7 @@ static int reduce_scatter(Group *g, const Sum *s, char *into) {
         count_to(g, 2 * g->step + 1);
         if ((result = await_all(g, 2 * g->step + 1))) return result;
         const char *sum = NULL;
-        char *to = into + at * s->size;
+        char *to = s->into + at * s->size;
         for (int rank = 0; rank < g->ranks; rank++) {
             const char *it = buffer(g, rank) + (Py_ssize_t)g->rank * most * s->size;
             if (sum != NULL) KINDS[s->kind].combine(s->operation, to, sum, it, m);
@@ -350,11 +351,12 @@ static int check_sum(Group *g, Sum *s) {
 #define WITHOUT_GIL(call) Py_BEGIN_ALLOW_THREADS result = call; Py_END_ALLOW_THREADS
 
 static PyObject *group_reduce(Group *g, PyObject *args) {
-    unsigned long long data;
+    unsigned long long data, into;
     Sum s = {0};
     int result;
-    if (!PyArg_ParseTuple(args, "Kniidp", &data, &s.n, &s.kind, &s.operation, &s.divisor, &s.rotated) || !check_sum(g, &s)) return NULL;
-    s.data = (char *)(uintptr_t)data;
+    if (!PyArg_ParseTuple(args, "KKniidp", &data, &into, &s.n, &s.kind, &s.operation, &s.divisor, &s.rotated) || !check_sum(g, &s)) return NULL;
+    s.data = (const char *)(uintptr_t)data;
+    s.into = (char *)(uintptr_t)into;
     WITHOUT_GIL(reduce(g, &s))
     return conclude(g, result);
 }
@@ -364,8 +366,9 @@ static PyObject *group_reduce_scatter(Group *g, PyObject *args) {
     Sum s = {0};
     int result;
     if (!PyArg_ParseTuple(args, "KKniid", &data, &into, &s.n, &s.kind, &s.operation, &s.divisor) || !check_sum(g, &s)) return NULL;
-    s.data = (char *)(uintptr_t)data;
-    WITHOUT_GIL(reduce_scatter(g, &s, (char *)(uintptr_t)into))
+    s.data = (const char *)(uintptr_t)data;
+    s.into = (char *)(uintptr_t)into;
+    WITHOUT_GIL(reduce_scatter(g, &s))
     return conclude(g, result);
 }
 
@@ -433,7 +436,7 @@ static int group_init(Group *g, PyObject *args, PyObject *keywords) {
 }
 
 static PyMethodDef methods[] = {
-    {"reduce", (PyCFunction)group_reduce, METH_VARARGS, "(address, elements, kind, operation, divisor, rotated)"},
+    {"reduce", (PyCFunction)group_reduce, METH_VARARGS, "(address, into, elements, kind, operation, divisor, rotated)"},
     {"reduce_scatter", (PyCFunction)group_reduce_scatter, METH_VARARGS, "(address, into, elements, kind, operation, divisor)"},
     {"gather", (PyCFunction)group_gather, METH_VARARGS, "(own, into, nbytes)"},
     {"exchange", (PyCFunction)group_exchange, METH_VARARGS, "(own, into, nbytes)"},

@@ -28,8 +28,8 @@ class Engine(Protocol):
     def adds(self, tensor: Tensor) -> bool:
         """Whether it can add up numbers of this type."""
 
-    def reduce(self, tensor: Tensor, how: Sum) -> None:
-        """Put the sum over all ranks in the place of `tensor`."""
+    def reduce(self, tensor: Tensor, into: Tensor, how: Sum) -> None:
+        """The sum over all ranks into `into`, which may be `tensor`."""
 
     def reduce_scatter(self, tensor: Tensor, into: Tensor, how: Sum) -> None:
         """Part `rank` of the sum, whose P parts are those of `tensor` (P numel of `into`,), into `into`."""

@@ -46,8 +46,10 @@ class Group:
         spins = _SPINS if segment.ranks <= len(os.sched_getaffinity(0)) else 0
         self._engine: Engine = engine(Post(segment, rank, spins))
 
-    def reduce(self, tensor: Tensor, operation: Operation = Operation.SUM, divisor: float = 1.0, *, rotated: bool = False) -> None:
-        """Put the sum of everyone's `tensor`, divided by `divisor`, in its place, with the same bits for everybody.
+    def reduce(
+        self, tensor: Tensor, into: Tensor, operation: Operation = Operation.SUM, divisor: float = 1.0, *, rotated: bool = False
+    ) -> None:
+        """The sum of everyone's `tensor`, divided by `divisor`, into `into` (which may be `tensor`), with the same bits for everybody.
 
         Ranks are added up in order, beginning with rank 0; `rotated`: of the P parts that torch.tensor_split makes, part k begins
         with rank k.
@@ -55,9 +57,9 @@ class Group:
         if not tensor.numel():
             return
         if self._engine.adds(tensor):
-            self._engine.reduce(tensor, Sum(int(operation), divisor, rotated))
+            self._engine.reduce(tensor, into, Sum(int(operation), divisor, rotated))
         else:
-            tensor.copy_(self._added(self._all(tensor), operation, divisor).view(tensor.shape))
+            into.copy_(self._added(self._all(tensor), operation, divisor).view(into.shape))
 
     def reduce_scatter(self, tensor: Tensor, into: Tensor, operation: Operation = Operation.SUM, divisor: float = 1.0) -> None:
         """Part `rank` of the sum into `into`; `tensor` has P parts of its size."""

@@ -29,9 +29,10 @@ class Native:
         """Plain numbers; not half precision, nor truth values."""
         return tensor.dtype in _ADDS
 
-    def reduce(self, tensor: Tensor, how: Sum) -> None:
-        """In place."""
-        self._group.reduce(tensor.data_ptr(), tensor.numel(), _CODES[tensor.dtype], how.operation, how.divisor, how.rotated)
+    def reduce(self, tensor: Tensor, into: Tensor, how: Sum) -> None:
+        """Into `into`."""
+        code = _CODES[tensor.dtype]
+        self._group.reduce(tensor.data_ptr(), into.data_ptr(), tensor.numel(), code, how.operation, how.divisor, how.rotated)
 
     def reduce_scatter(self, tensor: Tensor, into: Tensor, how: Sum) -> None:
         """Into `into`."""

@@ -42,13 +42,13 @@ class Portable:
         """Noticed at the end of a nap."""
         self._gone[rank] = True
 
-    def reduce(self, tensor: Tensor, how: Sum) -> None:
-        """In place."""
-        flat = tensor.view(-1)
+    def reduce(self, tensor: Tensor, into: Tensor, how: Sum) -> None:
+        """Into `into`."""
+        flat, out = tensor.view(-1), into.view(-1)
         if flat.numel() * flat.element_size() <= min(ONE_ROUND, self._post.chunk):
             self._write(self._rank, flat)
             self._count_and_await(1)
-            flat.copy_(self._added(flat, 0, 0, flat.numel(), how))
+            out.copy_(self._added(flat, 0, 0, flat.numel(), how))
             self._step += 1
             return
         most = self._post.chunk // flat.element_size()
@@ -61,7 +61,7 @@ class Portable:
             self._count_and_await(2)
             for rank in range(self._ranks):
                 low, high = (_bound(len(chunk), self._ranks, rank + i) for i in (0, 1))
-                chunk[low:high] = self._read(rank, chunk)[low:high]
+                out[start + low : start + high] = self._read(rank, chunk)[low:high]
             self._step += 1
 
     def reduce_scatter(self, tensor: Tensor, into: Tensor, how: Sum) -> None:

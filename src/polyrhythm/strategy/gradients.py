@@ -65,9 +65,8 @@ class Parameters:
         return torch.cat([grad.reshape(-1) for grad in grads])
 
     def put_gradient(self, flat: Tensor) -> None:
-        """Give every parameter its part of `flat` (numel,) as its gradient; a copy, because others may hold `flat` too."""
-        own = flat.to(self.flat.device, copy=True)
-        for parameter, part in zip(self.parameters, self.layout.views(own), strict=True):
+        """Give every parameter its part of `flat` (numel,) as its gradient; nobody else may hold `flat`."""
+        for parameter, part in zip(self.parameters, self.layout.views(flat.to(self.flat.device)), strict=True):
             parameter.grad = part
 
     def check(self) -> None:

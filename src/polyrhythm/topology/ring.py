@@ -29,6 +29,10 @@ class Ring:
         nbytes = sum(wire_bytes(Message(f"{topic}.{hop}", tensors=(chunk,))) for hop in range(2 * (workers - 1)) for chunk in chunks)
         return nbytes, 2 * (workers - 1) * workers
 
+    def first(self, part: int, workers: int) -> int | None:
+        """Part k begins with worker k."""
+        return part
+
     async def reduce(self, port: Port, place: Place, value: Tensor, topic: str) -> Tensor:
         """Chunk k is summed in rank order beginning with worker k, and its sum goes once more around."""
         rank, workers = place.rank, place.workers

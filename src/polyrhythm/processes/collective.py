@@ -1,0 +1,22 @@
+"""Ways to a sum over all workers that are faster than messages."""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+from torch import Tensor
+
+from polyrhythm.kernel.effects import Reduce
+
+
+class Collective(Protocol):
+    """One worker's part in it; asked in the program's thread, told of losses in the loop's."""
+
+    def reduce(self, effect: Reduce) -> Tensor | None:
+        """The sum; None if that is left to messages, as it then is at every worker. Raises ConnectionAbortedError if it cannot come."""
+
+    def part(self, rank: int, how: str) -> None:
+        """The worker `rank` "has ended" or "was lost"."""
+
+    def give_up(self) -> None:
+        """Whoever waits for a sum waits no longer."""

@@ -1,0 +1,67 @@
+"""Sums over all workers through memory that they share, where all are on one host."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import torch
+from torch import Tensor
+
+from polyrhythm.kernel.effects import Reduce, Schedule
+from polyrhythm.kernel.port import worker
+from polyrhythm.sharing import Group
+
+Charge = Callable[[int, int], None]
+"""Takes bytes and messages."""
+
+
+class SharedMemory:
+    """A worker's part in a group of all workers. `charge` counts what the messages of the schedule would have been."""
+
+    def __init__(self, group: Group, charge: Charge) -> None:
+        self._group = group
+        self._charge = charge
+        self._gone: list[str] = []
+        self._shares: dict[tuple[Schedule, tuple[int, ...], str, int], tuple[int, int]] = {}
+
+    def reduce(self, effect: Reduce) -> Tensor | None:
+        """The sum, in the order of its schedule."""
+        rotated = _rotated(effect.schedule, effect.workers)
+        if rotated is None or effect.workers != self._group.ranks or effect.value.device.type != "cpu":
+            return None
+        self._charge(*self._share(effect))
+        value = effect.value.contiguous()
+        total = torch.empty_like(value)
+        try:
+            self._group.reduce(value, total, rotated=rotated)
+        except ConnectionAbortedError as problem:
+            raise ConnectionAbortedError("; ".join(self._gone) or str(problem)) from None
+        return total
+
+    def part(self, rank: int, how: str) -> None:
+        """What it had given before still counts."""
+        self._gone.append(f"{worker(rank)} {how}")
+        self._group.lose(rank)
+
+    def give_up(self) -> None:
+        """Wait for nobody."""
+        for rank in range(self._group.ranks):
+            self._group.lose(rank)
+
+    def _share(self, effect: Reduce) -> tuple[int, int]:
+        """This worker's part of the bytes and messages, which the first workers have one more of where they cannot be shared out evenly."""
+        value, workers = effect.value, effect.workers
+        key = (effect.schedule, tuple(value.shape), str(value.dtype), len(effect.topic))
+        if key not in self._shares:
+            nbytes, messages = effect.schedule.traffic(value, workers, effect.topic)
+            rank = self._group.rank
+            self._shares[key] = nbytes // workers + (rank < nbytes % workers), messages // workers + (rank < messages % workers)
+        return self._shares[key]
+
+
+def _rotated(schedule: Schedule, workers: int) -> bool | None:
+    """Whether the parts of a sum begin with their own rank (True) or all with rank 0 (False); None if neither."""
+    firsts = [schedule.first(part, workers) for part in range(workers)]
+    if firsts == list(range(workers)):
+        return True
+    return False if all(first == 0 for first in firsts) else None

@@ -1,0 +1,125 @@
+"""Sums through shared memory: who takes that way, what it counts, and how waiting ends."""
+
+import os
+import re
+import signal
+import threading
+import time
+from collections.abc import Callable
+
+import pytest
+import torch
+from torch import Tensor
+
+from polyrhythm.errors import DeadlockError, WorkerFailed
+from polyrhythm.kernel.events import Recorder
+from polyrhythm.kernel.job import Ending, Job, Stage
+from polyrhythm.kernel.message import Message
+from polyrhythm.kernel.port import Port, rank_of
+from polyrhythm.pieces.terms import Place
+from polyrhythm.processes.launch import Processes
+from polyrhythm.topology import Ring, Tree
+from polyrhythm.topology.algorithm import Algorithm
+
+
+async def no_service(port: Port, record: Recorder) -> None:
+    return None
+
+
+def run(program: Callable[[Stage], Message | None], workers: int) -> Ending:
+    return Processes(patience=4.0).execute(Job(workers, 0, program, no_service, lambda name: True), lambda event: None)
+
+
+def value_of(rank: int, size: int) -> Tensor:
+    return torch.randn(size, generator=torch.Generator().manual_seed(rank))
+
+
+async def by_messages(port: Port, algorithm: Algorithm, value: Tensor, workers: int) -> Tensor:
+    return await algorithm.reduce(port, Place(rank_of(port.name), workers, 0), value, "1")
+
+
+async def as_it_comes(port: Port, algorithm: Algorithm, value: Tensor, workers: int) -> Tensor:
+    total = await port.reduce(value, "1", workers, algorithm)
+    return total if total is not None else await by_messages(port, algorithm, value, workers)
+
+
+@pytest.mark.parametrize(("algorithm", "workers"), [(Ring(), 2), (Ring(), 3), (Ring(), 4), (Tree(), 2)], ids=str)
+def test_shared_memory_gives_the_bits_and_counts_the_bytes_of_the_messages_it_replaces(algorithm: Algorithm, workers: int) -> None:
+    def program(ask: Callable[..., object]) -> Callable[[Stage], Message]:
+        def sums(stage: Stage) -> Message:
+            rank = rank_of(stage.port.name)
+            totals = [stage.perform(ask(stage.port, algorithm, value_of(rank, size), workers)) for size in (3, 5_000, 200_001)]  # type: ignore[arg-type]
+            return Message("sums", tensors=tuple(totals))
+
+        return sums
+
+    ours, theirs = run(program(as_it_comes), workers), run(program(by_messages), workers)
+    assert (ours.bytes_sent, ours.messages_sent) == (theirs.bytes_sent, theirs.messages_sent)
+    for name, result in ours.results.items():
+        other = theirs.results[name]
+        assert result is not None
+        assert other is not None
+        assert all(torch.equal(a, b) for a, b in zip(result.tensors, other.tensors, strict=True))
+
+
+def test_sums_are_made_in_the_programs_own_thread_unless_other_coroutines_run() -> None:
+    async def thread(port: Port) -> int:
+        await port.reduce(torch.ones(4), "1", 2, Ring())
+        return threading.get_ident()
+
+    async def nap(port: Port) -> None:
+        await port.sleep(0.2)
+
+    async def spawning(port: Port) -> None:
+        await port.spawn("nap", nap(port))
+
+    def program(stage: Stage) -> Message:
+        here = stage.perform(thread(stage.port)) == threading.get_ident()
+        stage.perform(spawning(stage.port))
+        there = stage.perform(thread(stage.port)) == threading.get_ident()
+        return Message("where", (here, there))
+
+    assert {result.numbers for result in run(program, 2).results.values() if result is not None} == {(1.0, 0.0)}
+
+
+def test_whoever_waits_for_a_sum_from_one_that_has_ended_is_told() -> None:
+    def program(stage: Stage) -> None:
+        if rank_of(stage.port.name):
+            stage.perform(as_it_comes(stage.port, Ring(), torch.ones(5), 2))
+
+    with pytest.raises(DeadlockError, match=r"worker/1 waits for the others in the sum '1': worker/0 has ended"):
+        run(program, 2)
+
+
+def test_workers_that_wait_for_each_other_in_different_ways_are_named() -> None:
+    async def listen(port: Port) -> None:
+        await port.receive("word", "worker/0")
+
+    def program(stage: Stage) -> None:
+        stage.perform(listen(stage.port) if rank_of(stage.port.name) else as_it_comes(stage.port, Ring(), torch.ones(5), 2))  # type: ignore[arg-type]
+
+    with pytest.raises(DeadlockError, match=r"worker/0 waits for the others in the sum '1'.*worker/1 waits for 'word'"):
+        run(program, 2)
+
+
+def test_a_killed_worker_is_named_although_the_others_wait_in_shared_memory() -> None:
+    def program(stage: Stage) -> None:
+        if rank_of(stage.port.name) == 1:
+            os.kill(os.getpid(), signal.SIGKILL)
+        stage.perform(as_it_comes(stage.port, Ring(), torch.ones(5), 3))
+
+    with pytest.raises(WorkerFailed, match=re.escape("worker/1")):
+        run(program, 3)
+
+
+def test_waiting_for_a_sum_takes_no_processor() -> None:
+    def program(stage: Stage) -> Message:
+        if rank_of(stage.port.name):
+            time.sleep(1.0)
+        began = time.process_time()
+        stage.perform(as_it_comes(stage.port, Ring(), torch.ones(5), 2))
+        return Message("cpu", (time.process_time() - began,))
+
+    result = run(program, 2).results["worker/0"]
+    assert result is not None
+    assert result.numbers[0] < 0.1  # of a second in which it waited
