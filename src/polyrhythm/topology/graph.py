@@ -6,8 +6,6 @@ import functools
 from dataclasses import dataclass
 from typing import Any, Protocol
 
-import networkx
-
 from polyrhythm import rng
 from polyrhythm.errors import CompositionError
 from polyrhythm.pieces.terms import Place
@@ -99,6 +97,8 @@ class FixedGraph:
     @staticmethod
     def of(graph: Any) -> FixedGraph:
         """From a networkx graph; it must be undirected, connected, and have the nodes 0…P-1."""
+        import networkx  # it takes a quarter of a second, in every process
+
         if graph.is_directed() or sorted(graph.nodes) != list(range(len(graph))) or not networkx.is_connected(graph):
             raise CompositionError(
                 "This graph cannot carry gossip: it must be undirected and connected, with the ranks 0 to P-1 as nodes "
