@@ -1,4 +1,4 @@
-"""The command line: `polyrhythm systems`, `run`, `compare`, `report`, `networks`, `workloads`."""
+"""The command line: `polyrhythm systems`, `run`, `compare`, `report`, `networks`, `workloads`, `lab`."""
 
 from polyrhythm.cli.app import main
 

@@ -7,6 +7,7 @@ from typing import Annotated
 import typer
 
 from polyrhythm.cli.compare import compare
+from polyrhythm.cli.lab import lab
 from polyrhythm.cli.networks import networks
 from polyrhythm.cli.report import report
 from polyrhythm.cli.run import run
@@ -24,6 +25,8 @@ app = typer.Typer(
 
 for command in (systems, run, compare, report, networks, workloads):
     app.command()(command)
+# what follows the command of the lab's hosts is theirs, also where it looks like an option of ours
+app.command(context_settings={"allow_interspersed_args": False})(lab)
 
 
 def _show_version(wanted: bool) -> None:

@@ -1,0 +1,141 @@
+"""The processes of a lab: one that becomes each host, and the relay."""
+
+from __future__ import annotations
+
+import os
+import socket
+import subprocess
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import msgspec
+
+from polyrhythm.errors import RunError
+from polyrhythm.hardware.network import Network, to_json
+from polyrhythm.lab.device import NAME
+from polyrhythm.lab.fabric import Traffic
+from polyrhythm.lab.frames import address
+from polyrhythm.lab.impairments import Impairments
+from polyrhythm.lab.orders import HostOrders, RelayOrders
+
+_MASTER_PORT = 29500
+_END_SECONDS = 5.0
+
+
+@dataclass(frozen=True, slots=True)
+class HostProcess:
+    """The process that becomes a host, and the ends of its pipes."""
+
+    process: subprocess.Popen[bytes]
+    stdout: int
+    stderr: int
+    refusals: int
+
+    @property
+    def code(self) -> int:
+        """How it has ended; as a shell says it, 128 and the number for a signal. For one that has ended."""
+        code = self.process.returncode
+        return code if code >= 0 else 128 - code
+
+    def refusal(self) -> str:
+        """Why it could not start the command; "" if it did. For a host that has ended."""
+        return os.read(self.refusals, 65536).decode()
+
+
+def environment(host: int, hosts: int) -> dict[str, str]:
+    """What a command finds in its environment: torchrun's variables, one worker a host, and the names of address and device."""
+    threads = {} if "OMP_NUM_THREADS" in os.environ else {"OMP_NUM_THREADS": "1"}  # as torchrun does: the hosts share the cores
+    return threads | {
+        "RANK": str(host),
+        "WORLD_SIZE": str(hosts),
+        "LOCAL_RANK": "0",
+        "LOCAL_WORLD_SIZE": "1",
+        "MASTER_ADDR": address(0),
+        "MASTER_PORT": str(_MASTER_PORT),
+        "POLYRHYTHM_HOST_ADDR": address(host),
+        "GLOO_SOCKET_IFNAME": NAME,
+        "NCCL_SOCKET_IFNAME": NAME,
+        "TP_SOCKET_IFNAME": NAME,
+    }
+
+
+class Crew:
+    """Starts and ends the processes of a lab."""
+
+    def __init__(self, network: Network, impairments: Impairments, count_headers: bool) -> None:
+        self._network = network
+        self._impairments = impairments
+        self._count_headers = count_headers
+        self._relay: subprocess.Popen[bytes] | None = None
+        self._doors: list[socket.socket] = []
+        self.hosts: list[HostProcess] = []
+
+    def start_host(self, host: int, hosts: int, command: Sequence[str], congestion: str) -> HostProcess:
+        """Start the process that becomes `host`; it runs `command` once the relay has heard from all `hosts`."""
+        door, far = socket.socketpair()
+        self._doors.append(door)
+        refusals, refusal = os.pipe()
+        together = not self._impairments.loss.some  # else a loss would take dozens of packets at once
+        orders = HostOrders(host, hosts, list(command), environment(host, hosts), congestion, together, far.fileno(), refusal, os.getpid())
+        with far:
+            process = _start("host", orders, (far.fileno(), refusal), subprocess.PIPE)
+        os.close(refusal)
+        assert process.stdin is not None
+        assert process.stdout is not None
+        assert process.stderr is not None
+        process.stdin.close()
+        started = HostProcess(process, os.dup(process.stdout.fileno()), os.dup(process.stderr.fileno()), refusals)
+        process.stdout.close()
+        process.stderr.close()
+        self.hosts.append(started)
+        return started
+
+    def start_relay(self) -> None:
+        """Start the relay between the hosts; they begin when it has their devices."""
+        doors = [door.fileno() for door in self._doors]
+        orders = RelayOrders(to_json(self._network), doors, self._impairments, self._count_headers)
+        self._relay = _start("relay", orders, tuple(doors), None)
+        for door in self._doors:
+            door.close()
+
+    def relay_has_failed(self) -> bool:
+        """Whether the relay has ended by itself."""
+        return self._relay is not None and self._relay.poll() is not None
+
+    def end_relay(self) -> Traffic:
+        """Have the relay end, and say what it carried."""
+        assert self._relay is not None
+        told, _ = self._relay.communicate(timeout=_END_SECONDS)
+        if self._relay.returncode:
+            raise RunError("The relay of the lab has failed: what it printed on stderr says why.")
+        return msgspec.json.decode(told, type=Traffic)
+
+    def kill(self) -> None:
+        """End all that still runs, and wait for it."""
+        for process in [host.process for host in self.hosts] + ([self._relay] if self._relay else []):
+            process.kill()  # does nothing to one that has been waited for
+            process.wait()
+        for pipe in (self._relay.stdin, self._relay.stdout) if self._relay else ():
+            if pipe is not None:
+                pipe.close()
+        for host in self.hosts:
+            os.close(host.refusals)
+        for door in self._doors:
+            door.close()
+
+
+def _start(role: str, orders: msgspec.Struct, descriptors: tuple[int, ...], errors: int | None) -> subprocess.Popen[bytes]:
+    """Start `polyrhythm.lab.<role>` away from the terminal's signals, and send it its orders. Its standard input stays open."""
+    process = subprocess.Popen(
+        [sys.executable, "-P", "-m", f"polyrhythm.lab.{role}"],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=errors,
+        pass_fds=descriptors,
+        start_new_session=True,
+    )
+    assert process.stdin is not None
+    process.stdin.write(msgspec.json.encode(orders) + b"\n")
+    process.stdin.flush()
+    return process

@@ -1,0 +1,119 @@
+"""Runs a command on every host of a lab, shows what they print, and leaves nothing behind.
+
+    outcome = run(Lab(network.load("slow"), hosts=3), ["python", "train.py"], show)
+
+All that a lab makes belongs to its processes: namespaces without names, devices, mounts. The kernel ends those processes
+with this one, so that an end of any kind cleans up.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from polyrhythm.errors import CompositionError, RunError
+from polyrhythm.hardware.network import Network
+from polyrhythm.lab.crew import Crew, HostProcess
+from polyrhythm.lab.fabric import Traffic
+from polyrhythm.lab.impairments import Impairments
+from polyrhythm.lab.lines import Lines, Show
+from polyrhythm.lab.requirements import require_machine, require_sense
+
+_LOOK_SECONDS = 0.02
+_GRACE_SECONDS = 1.0
+"""How long the others have to end after SIGTERM, before SIGKILL."""
+
+
+@dataclass(frozen=True, slots=True)
+class Lab:
+    """`hosts` hosts on `network`; worker w of the network is host w.
+
+    `congestion` is the TCP congestion control in every host, by default the machine's own. With `count_headers` a packet
+    costs all its bytes, as on a real line; else only what TCP or UDP carries, so that a rate is what a long transfer
+    reaches, as in the simulator.
+    """
+
+    network: Network
+    hosts: int
+    impairments: Impairments = field(default_factory=Impairments)
+    congestion: str = ""
+    count_headers: bool = False
+
+    @property
+    def fastest(self) -> float:
+        """The bytes per second of the fastest host."""
+        accesses = [self.network.access(host, self.hosts) for host in range(self.hosts)]
+        return max((max(access.egress, access.ingress) for access in accesses), default=0.0)
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """How the hosts ended, by number, and what was carried; `code` is that of the host that failed first, or 0."""
+
+    code: int
+    codes: tuple[int, ...]
+    seconds: float
+    traffic: Traffic
+
+
+def run(lab: Lab, command: Sequence[str], show: Show) -> Outcome:
+    """Run `command` once in each host of `lab`, passing every line that they print to `show`; when one fails, the others are ended.
+
+    Raises `CompositionError` if the lab cannot be made here or the command cannot be started, `RunError` if the relay fails.
+    """
+    require_sense(lab.hosts, command)
+    require_machine()
+    begun = time.monotonic()
+    lines = Lines(show)
+    crew = Crew(lab.network, lab.impairments, lab.count_headers)
+    try:
+        for host in range(lab.hosts):
+            started = crew.start_host(host, lab.hosts, command, lab.congestion)
+            lines.follow(started.stdout, host, "stdout")
+            lines.follow(started.stderr, host, "stderr")
+        crew.start_relay()
+        first = _watch(crew, lines)
+        _end(crew.hosts, lines)
+        traffic = crew.end_relay()
+    finally:
+        crew.kill()
+        _drain(lines)
+    return Outcome(first, tuple(host.code for host in crew.hosts), time.monotonic() - begun, traffic)
+
+
+def _watch(crew: Crew, lines: Lines) -> int:
+    """Wait until all hosts have ended well, or one has not; its code."""
+    while True:
+        lines.read(_LOOK_SECONDS)
+        ended = [host for host in crew.hosts if host.process.poll() is not None]
+        failed = next((host for host in ended if host.code), None)
+        if failed is not None and (refusal := failed.refusal()):
+            raise CompositionError(refusal)
+        if crew.relay_has_failed():
+            raise RunError("The relay of the lab has ended before the hosts: what it printed on stderr says why.")
+        if failed is not None:
+            return failed.code
+        if len(ended) == len(crew.hosts):
+            return 0
+
+
+def _end(hosts: Sequence[HostProcess], lines: Lines) -> None:
+    """End the hosts that still run: SIGTERM, and SIGKILL after a while."""
+    for number in (signal.SIGTERM, signal.SIGKILL):
+        for host in hosts:
+            if host.process.poll() is None:
+                os.kill(host.process.pid, number)
+        until = time.monotonic() + _GRACE_SECONDS
+        while any(host.process.poll() is None for host in hosts) and time.monotonic() < until:
+            lines.read(_LOOK_SECONDS)
+
+
+def _drain(lines: Lines) -> None:
+    """Show the last lines: the streams end when the last process of a host has."""
+    until = time.monotonic() + _GRACE_SECONDS
+    while lines.open and time.monotonic() < until:
+        lines.read(_LOOK_SECONDS)
+    lines.close()

@@ -1,0 +1,97 @@
+"""The process that carries packets between the hosts: `python -m polyrhythm.lab.relay`, with its orders on standard input.
+
+It runs until its standard input ends, which the kernel sees to if its parent is killed, and then prints the traffic.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import gc
+import os
+import select
+import socket
+import sys
+import time
+from collections.abc import Callable
+
+import msgspec
+
+from polyrhythm.hardware.description import Description
+from polyrhythm.hardware.network import Network
+from polyrhythm.lab import frames
+from polyrhythm.lab.fabric import Fabric
+from polyrhythm.lab.orders import RelayOrders, read_line
+from polyrhythm.lab.ways import least_latency, ways
+
+READY = b"r"
+_AT_ONCE = 32
+"""Frames taken from one host before the others are looked at."""
+_LONGEST_SLEEP = 60.0
+_TICK = 0.01
+"""The part of the least latency by which a packet may arrive late, so that the relay wakes less often and leaves the cores to the hosts."""
+
+
+def main() -> None:
+    """Take the hosts' devices, tell the hosts that all are here, and carry what they send."""
+    orders = msgspec.json.decode(read_line(), type=RelayOrders)
+    network = Network.described(msgspec.json.decode(orders.network, type=Description))
+    fabric = Fabric(ways(network, len(orders.hosts), orders.impairments))
+    doors = [socket.socket(fileno=descriptor) for descriptor in orders.hosts]
+    devices = [device for door in doors for device in _take_device(door)]
+    if len(devices) < len(doors):
+        sys.stdin.read()  # a host did not come up, and says why; nothing is to be carried until we are ended
+        return
+    for door in doors:
+        with contextlib.suppress(OSError):  # that host has failed meanwhile, which is not the relay's to tell
+            door.send(READY)
+    gc.disable()  # nothing here makes cycles, and a pause would delay every packet
+    with contextlib.suppress(PermissionError):  # without the right to it, the relay is late where all cores are busy
+        os.sched_setscheduler(0, os.SCHED_RR, os.sched_param(1))
+    charge = frames.on_the_line if orders.count_headers else frames.payload
+    carry(fabric, devices, charge, _TICK * least_latency(network, len(devices)))
+    sys.stdout.buffer.write(msgspec.json.encode(fabric.traffic))
+
+
+def _take_device(door: socket.socket) -> list[int]:
+    """The descriptor that a host sends; none if it has ended without."""
+    return socket.recv_fds(door, 1, 1)[1]
+
+
+def carry(fabric: Fabric, devices: list[int], charge: Callable[[bytes], int], tick: float) -> None:
+    """Carry frames between `devices` until standard input ends. `charge` says how many bytes of a frame count on links.
+
+    Between two looks at what is due pass `tick` seconds or more, unless a host sends. Being late so far moves no packet on a link.
+    """
+    hosts = {device: host for host, device in enumerate(devices)}
+    watched = [0, *devices]
+    while True:
+        wait = min(max(tick, fabric.next_time() - time.monotonic()), _LONGEST_SLEEP)
+        ready, _, _ = select.select(watched, (), (), wait)
+        now = time.monotonic()
+        for device in ready:
+            if device == 0:
+                return
+            if not _take_frames(fabric, device, hosts[device], charge, now):
+                watched.remove(device)
+        for target, frame in fabric.advance(time.monotonic()):
+            with contextlib.suppress(OSError):  # the host has gone: what is on its way to it is lost
+                os.write(devices[target], frame)
+
+
+def _take_frames(fabric: Fabric, device: int, source: int, charge: Callable[[bytes], int], now: float) -> bool:
+    """Send what a host has to send; False if the host has gone."""
+    for _ in range(_AT_ONCE):
+        try:
+            frame = os.read(device, frames.LARGEST)
+        except BlockingIOError:
+            return True
+        except OSError:
+            return False
+        target = frames.target(frame)
+        if target is not None and target != source and target < len(fabric.traffic.packets):
+            fabric.send(now, (source, target), frames.flow(frame), charge(frame), frame)
+    return True
+
+
+if __name__ == "__main__":
+    main()
