@@ -1,0 +1,14 @@
+"""Polyrhythm as a backend of torch.distributed: importing this module registers it, for tensors on the CPU.
+
+    import polyrhythm.torch_backend
+    torch.distributed.init_process_group("polyrhythm")
+
+Processes of one host then speak through memory that they share. A group with members on several hosts speaks through gloo.
+"""
+
+from polyrhythm.torch_backend.process_group import PolyrhythmGroup
+from polyrhythm.torch_backend.registration import NAME, register
+
+__all__ = ["NAME", "PolyrhythmGroup", "register"]
+
+register()

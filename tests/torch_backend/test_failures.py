@@ -1,0 +1,101 @@
+"""Ranks that die, that never come, and that cannot share memory."""
+
+from __future__ import annotations
+
+import logging
+import os
+import signal
+import time
+from datetime import timedelta
+
+import job
+import pytest
+import torch
+import torch.distributed as dist
+from torch import nn
+from torch.nn.parallel import DistributedDataParallel
+
+from polyrhythm.errors import RunError
+from polyrhythm.torch_backend import meeting
+
+
+def one_is_killed(rank: int, ranks: int) -> list[object]:
+    dist.all_reduce(torch.ones(2))
+    model = DistributedDataParallel(nn.Linear(4, 4))
+    work = dist.all_reduce(torch.ones(2), async_op=True)
+    work.wait()
+    if rank == 1:
+        os.kill(os.getpid(), signal.SIGKILL)
+    began = time.monotonic()
+    said = []
+    with pytest.raises(RunError) as caught:
+        dist.all_reduce(torch.ones(100_000))
+    said.append(str(caught.value))
+    with pytest.raises(RunError) as caught:
+        dist.all_reduce(torch.ones(2), async_op=True).wait()
+    said.append(str(caught.value))
+    with pytest.raises(RuntimeError) as other:
+        model(torch.ones(1, 4)).sum().backward()
+    said.append(str(other.value))
+    return [time.monotonic() - began, *said]
+
+
+def test_a_killed_rank_ends_the_waits_of_all_others_and_is_named() -> None:
+    first, second, third = job.run(one_is_killed, 3)
+    assert second == -signal.SIGKILL
+    for seconds, *said in (first, third):
+        assert seconds < 10
+        for text in said:
+            assert "Rank 1 was lost" in text
+
+
+def one_does_not_come(rank: int, ranks: int, folder: str) -> str:
+    timeout = timedelta(seconds=1.5)
+    dist.init_process_group("polyrhythm", init_method=job.meeting(folder), rank=rank, world_size=ranks, timeout=timeout)
+    store = dist.group.WORLD.get_group_store()
+    said = ""
+    if rank == 0:
+        with pytest.raises(RunError) as caught:
+            dist.all_reduce(torch.ones(2))
+        said = str(caught.value)
+        store.set("seen", "1")
+    else:
+        store.wait(["seen"], timedelta(seconds=30))
+    return said
+
+
+def test_a_wait_ends_at_the_timeout_of_the_group() -> None:
+    assert "before the timeout was over" in job.run(one_does_not_come, 2, join=False)[0]
+
+
+class Elsewhere:
+    """Stands for `Segment` on another host."""
+
+    @staticmethod
+    def open(path: str, ranks: int) -> None:
+        raise RunError("it is on another host")
+
+
+def on_two_hosts(rank: int, ranks: int, folder: str) -> list[object]:
+    records: list[str] = []
+    handler = logging.Handler()
+    handler.emit = lambda record: records.append(record.getMessage())  # type: ignore[method-assign]
+    logging.getLogger("polyrhythm.torch_backend").addHandler(handler)
+    if rank == 1:
+        meeting.Segment = Elsewhere  # type: ignore[misc, assignment]
+    dist.init_process_group("polyrhythm", init_method=job.meeting(folder), rank=rank, world_size=ranks)
+    tensor = torch.tensor([rank + 1.0])
+    dist.all_reduce(tensor)
+    model = DistributedDataParallel(nn.Linear(2, 1, bias=False))
+    model(torch.full((1, 2), float(rank))).sum().backward()
+    return [records, tensor.item(), model.module.weight.grad.tolist()]
+
+
+def test_ranks_that_cannot_share_memory_speak_through_gloo_and_say_so() -> None:
+    results = job.run(on_two_hosts, 2, join=False)
+    for records, total, gradient in results:
+        assert len(records) == 1
+        assert "gloo" in records[0]
+        assert "rank 1: it is on another host" in records[0]
+        assert total == 3.0
+        assert gradient == [[0.5, 0.5]]
