@@ -63,7 +63,9 @@ if TYPE_CHECKING:
     from polyrhythm.topology import AllToAll as AllToAll
     from polyrhythm.topology import Alone as Alone
     from polyrhythm.topology import Butterfly as Butterfly
+    from polyrhythm.topology import Direct as Direct
     from polyrhythm.topology import Dissemination as Dissemination
+    from polyrhythm.topology import Fastest as Fastest
     from polyrhythm.topology import FixedGraph as FixedGraph
     from polyrhythm.topology import Gossip as Gossip
     from polyrhythm.topology import RandomPairs as RandomPairs
@@ -92,7 +94,7 @@ _PLACES = {
     "shuffle": "GlobalShuffle RingShuffle",
     "simulator": "ClosedForm Instant Messages Simulator",
     "strategy": "Strategy",
-    "topology": "AllReduce AllToAll Alone Butterfly Dissemination FixedGraph Gossip RandomPairs Ring RingGraph Server Tree",
+    "topology": "AllReduce AllToAll Alone Butterfly Direct Dissemination Fastest FixedGraph Gossip RandomPairs Ring RingGraph Server Tree",
     "training.join": "join",
     "training.result": "Run",
     "training.run": "run",

@@ -4,7 +4,8 @@ import pytest
 
 from polyrhythm.errors import DivergedError, WorkerFailed
 from polyrhythm.processes import failure
-from polyrhythm.processes.wire import CONTROL, Decoder, encode
+from polyrhythm.processes.decoder import Decoder
+from polyrhythm.processes.wire import CONTROL, encode
 
 
 def through_the_wire(error: BaseException) -> Exception:

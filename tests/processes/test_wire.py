@@ -7,7 +7,9 @@ from hypothesis import strategies as st
 
 from polyrhythm.errors import WireError
 from polyrhythm.kernel.message import DTYPES, Message, wire_bytes
-from polyrhythm.processes.wire import CONTROL, Decoder, Limits, Tally, encode
+from polyrhythm.processes.decoder import Decoder
+from polyrhythm.processes.stripes import Assembly, cut
+from polyrhythm.processes.wire import CONTROL, STRIPE, STRIPED, Limits, Tally, encode, encode_striped
 
 shapes = st.lists(st.integers(0, 4), max_size=4).map(tuple)
 tensors = st.builds(
@@ -130,6 +132,22 @@ def test_a_pointer_to_shared_memory_is_malformed_where_there_is_none() -> None:
         list(Decoder().feed(whole(Message("t"), flags=2)))
 
 
+def test_stripes_are_malformed_where_nobody_puts_them_together() -> None:
+    for flags in (STRIPED, STRIPE):
+        with pytest.raises(WireError, match="flags"):
+            list(Decoder().feed(whole(Message("t"), flags)))
+
+
+def test_a_stripe_of_more_than_the_limit_is_refused_before_its_memory_is_asked_for() -> None:
+    message = Message("t", tensors=(torch.zeros(100),))
+    decoder = Decoder(Limits(payload=399))
+    decoder.board = Assembly()
+    (stripe,) = cut(message, 0, 400)
+    with pytest.raises(WireError, match="400 bytes of payload"):
+        list(decoder.feed(b"".join(stripe)))
+    assert decoder.tally.rejected == 1
+
+
 def test_a_stream_that_ends_within_a_frame_is_counted() -> None:
     tally = Tally()
     decoder = Decoder(tally=tally)
@@ -159,15 +177,19 @@ def _mutated(seed: random.Random, frame: bytes) -> bytes:
 
 def test_a_hundred_thousand_mutated_frames_are_decoded_or_counted_and_none_does_harm() -> None:
     seed = random.Random(20)
+    striped = Message("push", (1.0,), "", (torch.arange(9.0), torch.ones(4, dtype=torch.bool)))
     good = [
         whole(Message("push")),
         whole(Message("push", (1.0, 2.0), "text", (torch.arange(6.0).reshape(2, 3),))),
         whole(Message("é", (3.0,), "", (torch.ones(4, dtype=torch.bool), torch.zeros((0, 3)), torch.tensor(7)))),
         whole(Message("hello", text="worker/1"), CONTROL),
+        encode_striped(striped, 0, Limits()),
+        *(b"".join(stripe) for stripe in cut(striped, 0, 16)),
     ]
     tally, intact = Tally(), 0
     for _ in range(100_000):
         decoder = Decoder(tally=tally)
+        decoder.board = Assembly()
         try:
             frames = list(decoder.feed(_mutated(seed, seed.choice(good))))
             decoder.finish()

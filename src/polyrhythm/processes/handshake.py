@@ -1,8 +1,8 @@
 """How two processes prove to each other that they belong to the same run, without saying the secret.
 
-    caller   hello      its name, the name it calls, a nonce
-    listener challenge  a nonce of its own, and HMAC-SHA256(secret, "listener", both names, both nonces)
-    caller   proof      HMAC-SHA256(secret, "caller", both names, both nonces)
+    caller   hello      its name, the name it calls, the number of the lane (0: the connection itself), a nonce
+    listener challenge  a nonce of its own, and HMAC-SHA256(secret, "listener", both names, the lane, both nonces)
+    caller   proof      HMAC-SHA256(secret, "caller", both names, the lane, both nonces)
 
 The two roles sign different texts, so that neither can be answered with the other's words.
 """
@@ -21,6 +21,9 @@ STRANGER = Limits(text=1024, numbers=0, tensors=0, payload=0)
 """What is taken from a peer that has not proved itself."""
 
 
+_LANE_DIGITS = 3
+
+
 @dataclass(frozen=True, slots=True)
 class Identity:
     """An actor's name and the secret of its run."""
@@ -36,39 +39,43 @@ class Identity:
 class Caller:
     """The side that opened the connection."""
 
-    def __init__(self, identity: Identity, called: str) -> None:
+    def __init__(self, identity: Identity, called: str, lane: int = 0) -> None:
         self._identity = identity
         self._called = called
+        self._lane = str(lane)
         self._nonce = secrets.token_hex(32)
 
     def hello(self) -> Message:
         """The first words."""
-        return _say("hello", self._identity.name, self._called, self._nonce)
+        return _say("hello", self._identity.name, self._called, self._lane, self._nonce)
 
     def answer(self, frame: Frame) -> Message:
         """The proof in reply to the challenge. Raises WireError if the listener has not the secret."""
         theirs, signed = _heard(frame, "challenge", 2)
-        told = (self._identity.name, self._called, self._nonce, theirs)
+        told = (self._identity.name, self._called, self._lane, self._nonce, theirs)
         if not hmac.compare_digest(signed, self._identity.sign("listener", *told)):
             raise WireError(f"Whoever listens at the address of {self._called} does not know the secret of this run.")
         return _say("proof", self._identity.sign("caller", *told))
 
 
 class Listener:
-    """The side that was called."""
+    """The side that was called; `lane` is what the caller said that it opens."""
 
     def __init__(self, identity: Identity) -> None:
+        self.lane = 0
         self._identity = identity
         self._told: tuple[str, ...] = ()
 
     def hear(self, frame: Frame) -> tuple[str, Message | None]:
         """The caller's name once it is proved, else "" and what to reply. Raises WireError on anything else."""
         if not self._told:
-            caller, called, theirs = _heard(frame, "hello", 3)
+            caller, called, lane, theirs = _heard(frame, "hello", 4)
             if called != self._identity.name:
                 raise WireError(f"{caller[:40]!r} called for {called[:40]!r}, and this is {self._identity.name}.")
-            mine = secrets.token_hex(32)
-            self._told = (caller, called, theirs, mine)
+            if not (lane.isdecimal() and len(lane) <= _LANE_DIGITS):
+                raise WireError(f"{caller[:40]!r} called for lane {lane[:40]!r}.")
+            self.lane, mine = int(lane), secrets.token_hex(32)
+            self._told = (caller, called, lane, theirs, mine)
             return "", _say("challenge", mine, self._identity.sign("listener", *self._told))
         (signed,) = _heard(frame, "proof", 1)
         if not hmac.compare_digest(signed, self._identity.sign("caller", *self._told)):

@@ -6,14 +6,16 @@ import array
 import os
 import socket
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 
 from polyrhythm.errors import WireError
 from polyrhythm.kernel.message import Message
 from polyrhythm.processes import slots, wire
+from polyrhythm.processes.decoder import Decoder
 from polyrhythm.processes.loop import READ, WRITE, Loop
-from polyrhythm.processes.wire import CONTROL, Decoder, Frame, Limits, Tally
+from polyrhythm.processes.path import Path, measure
+from polyrhythm.processes.wire import CONTROL, Board, Frame, Limits, Tally
 
 _DIRECT = 32 * 1024
 """Where at least so many bytes of one tensor are due, the socket is read straight into it."""
@@ -29,12 +31,16 @@ class Wiring:
     """How the processes of a run are joined.
 
     `limits` bound every frame; `shared` is the most shared memory in bytes that one process keeps for one peer;
-    `patience` is how many seconds a connection to another host may lie dead before its peer counts as lost.
+    `patience` is how many seconds a connection to another host may lie dead before its peer counts as lost; `lanes` the most
+    connections that share the large messages from one actor to another on another host (below 2: the first carries everything), and
+    `fewest_lanes` how many of them there are even where the path is too short to need any.
     """
 
     limits: Limits = field(default_factory=Limits)
     shared: int = 1 << 30
     patience: float = 15.0
+    lanes: int = 8
+    fewest_lanes: int = 1
 
 
 @dataclass(slots=True)
@@ -81,6 +87,24 @@ class Link:
         if self._local:
             self._outgoing = slots.Outgoing(self._wiring.shared)
 
+    def assemble(self, board: Board) -> None:
+        """Take stripes too, and let `board` put them together."""
+        self._decoder.board = board
+
+    def path(self) -> Path | None:
+        """What the system has measured of this connection; None within a host."""
+        return None if self.closed else measure(self._socket)
+
+    def cushion(self, nbytes: int) -> None:
+        """Let about `nbytes` lie unsent in the system."""
+        if not (self.closed or self._local):
+            self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NOTSENT_LOWAT, nbytes)
+
+    @property
+    def busy(self) -> bool:
+        """Whether something waits to go to the system."""
+        return bool(self._pending)
+
     def send(self, message: Message) -> None:
         """Send `message` in the background. Whoever holds its tensors must leave them as they are."""
         if self.closed:
@@ -88,15 +112,23 @@ class Link:
         payload = sum(tensor.numel() * tensor.element_size() for tensor in message.tensors)
         written = self._outgoing.write(message.tensors) if self._outgoing and slots.LEAST <= payload <= self._wiring.shared else None
         if written is None:
-            self._push([Piece(memoryview(buffer)) for buffer in wire.encode(message, 0, self._wiring.limits)])
+            self.push(wire.encode(message, 0, self._wiring.limits))
         else:
             slot, descriptor = written
             self._push([Piece(memoryview(wire.encode_shared(message, slot, self._wiring.limits)), descriptor)])
 
     def control(self, message: Message) -> None:
         """Send a frame of the runtime's own."""
+        self.push(wire.encode(message, CONTROL))
+
+    def announce(self, message: Message, number: int) -> None:
+        """Send `message` but for its payload, which goes in stripes by that number."""
+        self.push([wire.encode_striped(message, number, self._wiring.limits)])
+
+    def push(self, buffers: Iterable[bytes | memoryview]) -> None:
+        """Send what is encoded already."""
         if not self.closed:
-            self._push([Piece(memoryview(buffer)) for buffer in wire.encode(message, CONTROL)])
+            self._push([Piece(memoryview(buffer)) for buffer in buffers])
 
     def when_drained(self, call: Callable[[], None]) -> None:
         """Make `call` when all that was sent so far has gone to the system, or the link is closed."""

@@ -3,74 +3,138 @@
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Callable
 
+from polyrhythm.errors import WireError
 from polyrhythm.kernel.message import Message
+from polyrhythm.processes.calls import Call, Station
+from polyrhythm.processes.lanes import Lanes
 from polyrhythm.processes.links import Link
 from polyrhythm.processes.loop import Callback
+from polyrhythm.processes.wire import CONTROL, Frame
 
 _CLOSING = Message("closing")
 
 
 class Outbound:
-    """The connection that this actor opened to another, or is opening."""
+    """The connection that this actor opened to `name`, or is opening, and its lanes: if one of them ends, all have.
 
-    def __init__(self, name: str) -> None:
-        self.name = name
-        self.link: Link | None = None
+    `on_over` is called once, with the reason if it was no orderly end.
+    """
+
+    def __init__(self, station: Station, name: str, on_over: Callable[[Exception | None], None]) -> None:
         self.ready = False
-        self.over = False
-        self.closing: Callback | None = None
-        self.backlog: deque[Message] = deque()
-        self.after_backlog: list[Callback] = []
+        self._name = name
+        self._station = station
+        self._on_over = on_over
+        self._over = False
+        self._calls: list[Call] = []
+        self._link: Link | None = None
+        self._lanes = Lanes(station.wiring, self._open_lane)
+        self._closing: Callback | None = None
+        self._backlog: deque[Message] = deque()
+        self._after_backlog: list[Callback] = []
+
+    @property
+    def moved(self) -> int:
+        """Bytes that went or came, over all of the connections."""
+        return sum(call.link.moved for call in self._calls if call.link is not None)
+
+    @property
+    def lanes(self) -> int:
+        """How many lanes are open."""
+        return len(self._lanes.links)
+
+    def dial(self) -> None:
+        """Begin to open it."""
+        self._call(0, self._open)
 
     def send(self, message: Message) -> None:
         """Send in the background; once connected, if that is not yet so."""
-        if self.ready and self.link is not None:
-            self.link.send(message)
-        elif not self.over:
-            self.backlog.append(message)
+        if self._over:
+            return
+        if not self.ready or self._link is None:
+            self._backlog.append(message)
+        elif not self._lanes.send(message, self._link):
+            self._link.send(message)
 
     def when_drained(self, call: Callback) -> None:
         """Make `call` when all has gone to the system, or the connection is over."""
-        if self.over:
+        if self._over:
             call()
-        elif self.ready and self.link is not None:
-            self.link.when_drained(call)
+        elif self.ready and self._link is not None:
+            link = self._link
+            self._lanes.when_idle(lambda: link.when_drained(call))
         else:
-            self.after_backlog.append(lambda: self.when_drained(call))
+            self._after_backlog.append(lambda: self.when_drained(call))
 
     def close(self, done: Callback) -> None:
         """Say that nothing more will come; `done` is called when the other has taken everything in, or is no more."""
-        self.closing = done
-        if self.over:
+        self._closing = done
+        if self._over:
             self._finish()
-        elif self.ready and self.link is not None:
-            self.link.control(_CLOSING)
+        elif self.ready and self._link is not None:
+            self._link.control(_CLOSING)
 
-    def open(self, link: Link) -> None:
+    def hang_up(self) -> None:
+        """End at once and give all sockets back, telling nobody but those who wait."""
+        self._end()
+        for call in self._calls:
+            call.hang_up()
+
+    def _call(self, lane: int, opened: Callable[[Link], None]) -> None:
+        call = Call(self._station, self._name, lane)
+        call.on_open, call.on_over = opened, self._fail
+        self._calls.append(call)
+        call.dial()
+
+    def _open_lane(self, number: int) -> None:
+        self._call(number, self._join)
+
+    def _join(self, link: Link) -> None:
+        link.on_frame = self._refuse
+        self._lanes.join(link)
+
+    def _open(self, link: Link) -> None:
         """The peer has proved itself: send what has waited."""
+        self._link = link
+        link.on_frame = self._hear
         link.share()
         self.ready = True
-        while self.backlog:
-            link.send(self.backlog.popleft())
-        if self.closing is not None:
+        while self._backlog:
+            self.send(self._backlog.popleft())
+        if self._closing is not None:
             link.control(_CLOSING)
         self._run_waiting()
 
-    def end(self) -> None:
+    def _hear(self, link: Link, frame: Frame) -> None:
+        if frame.flags & CONTROL and frame.message.topic == "closed":
+            self._end()
+
+    def _refuse(self, link: Link, frame: Frame) -> None:
+        self._station.tally.rejected += 1
+        link.close(WireError("Something came back over a lane, which goes one way."))
+
+    def _fail(self, why: Exception | None) -> None:
+        if not self._over:
+            self.hang_up()
+            self._on_over(why)
+
+    def _end(self) -> None:
         """The connection is over, in one way or another."""
-        if not self.over:
-            self.over = True
-            self.backlog.clear()
+        if not self._over:
+            self._over = True
+            self._backlog.clear()
+            self._lanes.end()
             self._run_waiting()
             self._finish()
 
     def _finish(self) -> None:
-        done, self.closing = self.closing, None
+        done, self._closing = self._closing, None
         if done is not None:
             done()
 
     def _run_waiting(self) -> None:
-        calls, self.after_backlog = self.after_backlog, []
+        calls, self._after_backlog = self._after_backlog, []
         for call in calls:
             call()

@@ -6,18 +6,18 @@ between two actors keep their order, and nobody has to decide which of two calls
 
 from __future__ import annotations
 
-import errno
-import os
 import socket
 from collections.abc import Callable, Iterable
 from typing import Protocol
 
 from polyrhythm.errors import RunError, WireError
 from polyrhythm.kernel.message import Delivery, Message, wire_bytes
-from polyrhythm.processes.addresses import Address, Listeners, open_socket, tune
-from polyrhythm.processes.handshake import STRANGER, Caller, Identity, Listener
+from polyrhythm.processes.addresses import Address, Listeners
+from polyrhythm.processes.calls import Station
+from polyrhythm.processes.handshake import Identity, Listener
+from polyrhythm.processes.inbound import Inbound
 from polyrhythm.processes.links import Link, Wiring
-from polyrhythm.processes.loop import READ, WRITE, Callback, Loop
+from polyrhythm.processes.loop import READ, Callback, Loop
 from polyrhythm.processes.outbound import Outbound
 from polyrhythm.processes.wire import CONTROL, Frame, Limits, Tally
 
@@ -46,14 +46,11 @@ class Peers:
         self.bytes_sent = 0
         self.messages_sent = 0
         self.lost: set[str] = set()
-        self._loop = loop
-        self._identity = identity
-        self._wiring = wiring
+        self._station = Station(loop, identity, wiring, self.tally)
         self._listeners = listeners
         self._observer = observer
-        self._table: dict[str, Address] = {}
         self._outbound: dict[str, Outbound] = {}
-        self._inbound: dict[str, Link] = {}
+        self._inbound: dict[str, Inbound] = {}
         self._strangers: set[Link] = set()
         self._closed = False
         for listener in listeners.sockets:
@@ -63,17 +60,21 @@ class Peers:
     @property
     def moved(self) -> int:
         """A number that grows whenever bytes come or go."""
-        links = [outbound.link for outbound in self._outbound.values() if outbound.link is not None]
-        return sum(link.moved for link in [*links, *self._inbound.values()]) + self.messages_sent
+        connections: list[Outbound | Inbound] = [*self._outbound.values(), *self._inbound.values()]
+        return sum(connection.moved for connection in connections) + self.messages_sent
 
     @property
     def address(self) -> Address:
         """Where others reach this actor."""
         return self._listeners.address
 
+    def lanes(self, name: str) -> int:
+        """How many lanes there are beside the connection to the actor `name`."""
+        return self._outbound[name].lanes if name in self._outbound else 0
+
     def know(self, table: dict[str, Address]) -> None:
         """Learn where everyone is."""
-        self._table = table
+        self._station.table = table
 
     def connect(self, names: Iterable[str]) -> None:
         """Open connections now, without waiting for the first message."""
@@ -82,7 +83,8 @@ class Peers:
 
     def connected(self, names: Iterable[str]) -> bool:
         """Whether there are proved connections with all of `names`, both ways."""
-        return all(name in self._inbound and name in self._outbound and self._outbound[name].ready for name in names)
+        both = [(self._inbound.get(name), self._outbound.get(name)) for name in names]
+        return all(come is not None and come.connected and gone is not None and gone.ready for come, gone in both)
 
     def restrict(self, name: str, limits: Limits) -> None:
         """Believe the actor `name` up to these limits only from now on."""
@@ -94,7 +96,7 @@ class Peers:
             return
         self.bytes_sent += wire_bytes(message)
         self.messages_sent += 1
-        if to == self._identity.name:
+        if to == self._station.identity.name:
             self._observer.deliver(Delivery(to, message))
         else:
             self._reach(to).send(message)
@@ -116,20 +118,20 @@ class Peers:
         """Have done with an actor that is no more: nothing is sent to it from now on."""
         self.lost.add(name)
         if name in self._outbound:
-            outbound = self._outbound[name]
-            if outbound.link is not None:
-                outbound.link.close()
-            outbound.end()
+            self._outbound[name].hang_up()
 
     def close(self) -> None:
         """Give all sockets back."""
         self._closed = True
         for listener in self._listeners.sockets:
-            self._loop.forget(listener)
+            self._station.loop.forget(listener)
             listener.close()
-        links = [outbound.link for outbound in self._outbound.values() if outbound.link is not None]
-        for link in [*links, *self._inbound.values(), *self._strangers]:
-            link.close()
+        for outbound in self._outbound.values():
+            outbound.hang_up()
+        for inbound in self._inbound.values():
+            inbound.close()
+        for stranger in list(self._strangers):
+            stranger.close()
 
     def _after_all(self, what: Callable[[Outbound, Callback], None], call: Callback) -> None:
         left = len(self._outbound)
@@ -149,67 +151,15 @@ class Peers:
 
     def _reach(self, name: str) -> Outbound:
         if name not in self._outbound:
-            if name not in self._table:
-                raise RunError(f"{self._identity.name} sends to {name!r}; in this run there are {', '.join(self._table)}.")
-            self._outbound[name] = Outbound(name)
-            self._dial(self._outbound[name])
+            if name not in self._station.table:
+                raise RunError(f"{self._station.identity.name} sends to {name!r}; in this run there are {', '.join(self._station.table)}.")
+            self._outbound[name] = Outbound(self._station, name, lambda why: self._break_off(name, why))
+            self._outbound[name].dial()
         return self._outbound[name]
 
-    def _dial(self, outbound: Outbound) -> None:
-        if outbound.over or self._closed:
-            return
-        mine = self._table[self._identity.name].host
-        connection, target = open_socket(self._table[outbound.name], mine)
-        code = connection.connect_ex(target)
-        if code == 0:
-            self._greet(outbound, connection)
-        elif code == errno.EINPROGRESS:
-            self._loop.watch(connection, WRITE, lambda _: self._dialled(outbound, connection))
-        elif code == errno.EAGAIN:  # a local listener whose queue is full
-            connection.close()
-            self._loop.after(0.01, lambda: self._dial(outbound))
-        else:
-            connection.close()
-            self._fail(outbound, OSError(code, os.strerror(code)))
-
-    def _dialled(self, outbound: Outbound, connection: socket.socket) -> None:
-        self._loop.forget(connection)
-        code = connection.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR)
-        if code or outbound.over or self._closed:
-            connection.close()
-            self._fail(outbound, OSError(code, os.strerror(code)))
-        else:
-            self._greet(outbound, connection)
-
-    def _greet(self, outbound: Outbound, connection: socket.socket) -> None:
-        tune(connection, self._wiring.patience)
-        caller = Caller(self._identity, outbound.name)
-        link = outbound.link = Link(self._loop, connection, self._wiring, self.tally)
-        link.restrict(STRANGER)
-        link.on_frame = lambda it, frame: self._answered(outbound, caller, it, frame)
-        link.on_close = lambda _, why: self._fail(outbound, why)
-        link.control(caller.hello())
-
-    def _answered(self, outbound: Outbound, caller: Caller, link: Link, frame: Frame) -> None:
-        if outbound.ready:
-            if frame.flags & CONTROL and frame.message.topic == "closed":
-                outbound.end()
-            return
-        try:
-            proof = caller.answer(frame)
-        except WireError as problem:
-            self.tally.rejected += 1
-            link.close(problem)
-            return
-        link.control(proof)
-        link.restrict(self._wiring.limits)
-        outbound.open(link)
-
-    def _fail(self, outbound: Outbound, why: Exception | None) -> None:
-        already_over = outbound.over
-        outbound.end()
-        if not already_over and not self._closed:
-            self._observer.break_off(outbound.name, why)
+    def _break_off(self, name: str, why: Exception | None) -> None:
+        if not self._closed:
+            self._observer.break_off(name, why)
 
     # Inbound: who is called
 
@@ -218,14 +168,12 @@ class Peers:
             connection, _ = listener.accept()
         except (BlockingIOError, ConnectionError):
             return
-        tune(connection, self._wiring.patience)
-        link = Link(self._loop, connection, self._wiring, self.tally)
-        link.restrict(STRANGER)
-        ours = Listener(self._identity)
+        link = self._station.link(connection)
+        ours = Listener(self._station.identity)
         self._strangers.add(link)
         link.on_frame = lambda it, frame: self._hear(ours, it, frame)
         link.on_close = lambda it, _: self._strangers.discard(it)
-        self._loop.after(_STRANGER_SECONDS, lambda: self._dismiss(link))
+        self._station.loop.after(_STRANGER_SECONDS, lambda: self._dismiss(link))
 
     def _dismiss(self, link: Link) -> None:
         if link in self._strangers:
@@ -235,23 +183,24 @@ class Peers:
     def _hear(self, ours: Listener, link: Link, frame: Frame) -> None:
         try:
             name, reply = ours.hear(frame)
-            if name in self._inbound:
-                raise WireError(f"{name} called twice.")
+            if reply is not None:
+                link.control(reply)
+            else:
+                self._of(name).join(ours.lane, link)
+                self._strangers.discard(link)
         except WireError as problem:
             self.tally.rejected += 1
             link.close(problem)
-            return
-        if reply is not None:
-            link.control(reply)
-        else:
-            self._welcome(name, link)
 
-    def _welcome(self, name: str, link: Link) -> None:
-        self._strangers.discard(link)
-        self._inbound[name] = link
-        link.restrict(self._wiring.limits)
-        link.on_frame = lambda it, frame: self._take(name, it, frame)
-        link.on_close = lambda _, why: None if self._closed else self._observer.break_off(name, why)
+    def _of(self, name: str) -> Inbound:
+        if name not in self._inbound:
+            self._inbound[name] = Inbound(
+                self._station.wiring.limits,
+                self.tally,
+                lambda link, frame: self._take(name, link, frame),
+                lambda why: self._break_off(name, why),
+            )
+        return self._inbound[name]
 
     def _take(self, name: str, link: Link, frame: Frame) -> None:
         if not frame.flags & CONTROL:

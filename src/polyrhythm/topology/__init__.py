@@ -4,13 +4,15 @@ from polyrhythm.topology.all_reduce import AllReduce
 from polyrhythm.topology.all_to_all import AllToAll
 from polyrhythm.topology.alone import Alone
 from polyrhythm.topology.butterfly import Butterfly
+from polyrhythm.topology.direct import Direct
+from polyrhythm.topology.fastest import Fastest
 from polyrhythm.topology.gossip import Gossip
 from polyrhythm.topology.graph import Dissemination, FixedGraph, RandomPairs, RingGraph
 from polyrhythm.topology.ring import Ring
 from polyrhythm.topology.server import Server
 from polyrhythm.topology.tree import Tree
 
-ALGORITHMS = (Ring(), Tree(), Butterfly())
+ALGORITHMS = (Ring(), Tree(), Butterfly(), Direct(), Fastest(latency=0.001, bandwidth=1e8))
 GRAPHS = (RingGraph(), Dissemination(rotate=False), Dissemination(), RandomPairs())
 MEMBERS = (
     *(AllReduce(algorithm) for algorithm in ALGORITHMS),
@@ -30,7 +32,9 @@ __all__ = [
     "AllToAll",
     "Alone",
     "Butterfly",
+    "Direct",
     "Dissemination",
+    "Fastest",
     "FixedGraph",
     "Gossip",
     "RandomPairs",

@@ -25,7 +25,7 @@ from polyrhythm.topology.ring import Ring
 
 @dataclass(frozen=True, slots=True)
 class AllReduce:
-    """Collective questions among the workers alone; `algorithm` says how sums are made: Ring, Tree or Butterfly."""
+    """Collective questions among the workers alone; `algorithm` says how sums are made: Ring, Direct, Tree, Butterfly, Fastest."""
 
     algorithm: Algorithm = field(default_factory=Ring)
 

@@ -1,0 +1,66 @@
+"""The algorithm that should be the fastest for each size, by an alpha-beta model of the network."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from math import isfinite
+
+from torch import Tensor
+
+from polyrhythm.errors import CompositionError
+from polyrhythm.kernel.port import Port
+from polyrhythm.pieces.terms import Place
+from polyrhythm.topology.algorithm import Algorithm
+from polyrhythm.topology.butterfly import Butterfly
+from polyrhythm.topology.direct import Direct
+from polyrhythm.topology.ring import Ring
+from polyrhythm.topology.tree import Tree
+
+_AMONG: tuple[Algorithm, ...] = (Direct(), Butterfly(), Ring(), Tree())
+_ROUNDING = 1e-9
+"""Formulas that mean the same may differ by so much."""
+
+
+@dataclass(frozen=True, slots=True)
+class Fastest:
+    """For each tensor the one of `among` whose closed form is least where a message takes `latency` seconds + bytes / `bandwidth`.
+
+    Every worker must be given the same numbers, best those of a measured profile: the choice follows from them, the size and the
+    number of workers alone, and so is the same at all workers and in every runtime. Of equal ones the first is taken.
+    """
+
+    latency: float
+    bandwidth: float
+    among: tuple[Algorithm, ...] = _AMONG
+
+    def __post_init__(self) -> None:
+        if not (self.latency >= 0 and self.bandwidth > 0 and isfinite(self.latency) and isfinite(self.bandwidth)):
+            raise CompositionError(
+                f"Fastest(latency={self.latency}, bandwidth={self.bandwidth}) describes no network: "
+                "give seconds of zero or more, and bytes per second above zero."
+            )
+        if not self.among:
+            raise CompositionError("Fastest(among=()) has nothing to choose from: give at least one algorithm, such as Ring().")
+
+    def pick(self, nbytes: int, workers: int) -> Algorithm:
+        """The algorithm for a tensor of `nbytes` among `workers`."""
+        seconds = [algorithm.seconds(nbytes, workers, self.latency, self.bandwidth) for algorithm in self.among]
+        least = min(seconds) * (1 + _ROUNDING)
+        return next(algorithm for algorithm, mine in zip(self.among, seconds, strict=True) if mine <= least)
+
+    def seconds(self, nbytes: int, workers: int, latency: float, bandwidth: float) -> float:
+        """What the algorithm that is picked takes on links of this `latency` and `bandwidth`."""
+        return self.pick(nbytes, workers).seconds(nbytes, workers, latency, bandwidth)
+
+    def traffic(self, value: Tensor, workers: int, topic: str) -> tuple[int, int]:
+        """What the algorithm that is picked sends."""
+        return self.pick(value.numel() * value.element_size(), workers).traffic(value, workers, topic)
+
+    def first(self, part: int, workers: int) -> int | None:
+        """What all of `among` agree on; None where it depends on the size. Of two workers' sums the order changes no bit."""
+        firsts = {algorithm.first(part, workers) for algorithm in self.among}
+        return part if workers <= 2 else firsts.pop() if len(firsts) == 1 else None
+
+    async def reduce(self, port: Port, place: Place, value: Tensor, topic: str) -> Tensor:
+        """By the algorithm that is picked."""
+        return await self.pick(value.numel() * value.element_size(), place.workers).reduce(port, place, value, topic)

@@ -1,0 +1,53 @@
+"""Both ways of a reduce-scatter, and the algorithms that are made of them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Coroutine
+from typing import Any
+
+import pytest
+import torch
+from collectives import ask, values
+from torch import Tensor
+
+from polyrhythm.kernel.port import Port
+from polyrhythm.pieces.terms import Place
+from polyrhythm.topology import Direct, Ring
+from polyrhythm.topology.reduce_scatter import scatter_around, scatter_directly
+
+Scatter = Callable[[Port, Place, Tensor, str], Coroutine[Any, Any, Tensor]]
+each_way = pytest.mark.parametrize("scatter", [scatter_around, scatter_directly])
+
+
+@each_way
+@pytest.mark.parametrize("workers", [1, 2, 3, 5, 8])
+@pytest.mark.parametrize("numel", [0, 3, 1000])
+def test_each_gets_the_sum_of_its_part(scatter: Scatter, workers: int, numel: int) -> None:
+    given = values(workers, numel)
+    answers, _ = ask(workers, lambda stage, place: scatter(stage.port, place, given[place.rank], "t"))
+    parts = torch.tensor_split(torch.stack(given).double().sum(0), workers)
+    for (answer,), part in zip(answers, parts, strict=True):
+        torch.testing.assert_close(answer.double(), part, rtol=1e-5, atol=1e-5)
+
+
+@each_way
+def test_four_workers_send_three_quarters_of_a_payload_each(scatter: Scatter) -> None:
+    workers, numel = 4, 250_000
+    given = values(workers, numel)
+    _, ending = ask(workers, lambda stage, place: scatter(stage.port, place, given[place.rank], "t"))
+    assert 0.75 <= ending.bytes_sent / workers / (numel * 4) <= 0.76
+    assert ending.messages_sent == workers * (workers - 1)
+
+
+@pytest.mark.parametrize("workers", [2, 3, 4, 7])
+def test_directly_and_around_a_ring_the_sum_has_the_same_bits(workers: int) -> None:
+    given = values(workers, 1001)
+    direct, _ = ask(workers, lambda stage, place: Direct().reduce(stage.port, place, given[place.rank], "t"))
+    ring, _ = ask(workers, lambda stage, place: Ring().reduce(stage.port, place, given[place.rank], "t"))
+    assert torch.equal(direct[0][0], ring[0][0])
+
+
+def test_the_shape_of_what_was_given_comes_back() -> None:
+    given = [torch.ones(2, 3).t() for _ in range(3)]
+    answers, _ = ask(3, lambda stage, place: Direct().reduce(stage.port, place, given[place.rank], "t"))
+    assert torch.equal(answers[0][0], torch.full((3, 2), 3.0))
