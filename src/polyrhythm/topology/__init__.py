@@ -3,6 +3,7 @@
 from polyrhythm.topology.all_reduce import AllReduce
 from polyrhythm.topology.all_to_all import AllToAll
 from polyrhythm.topology.alone import Alone
+from polyrhythm.topology.bucketed import Bucketed
 from polyrhythm.topology.butterfly import Butterfly
 from polyrhythm.topology.gossip import Gossip
 from polyrhythm.topology.graph import Dissemination, FixedGraph, RandomPairs, RingGraph
@@ -14,6 +15,7 @@ ALGORITHMS = (Ring(), Tree(), Butterfly())
 GRAPHS = (RingGraph(), Dissemination(rotate=False), Dissemination(), RandomPairs())
 MEMBERS = (
     *(AllReduce(algorithm) for algorithm in ALGORITHMS),
+    Bucketed(AllReduce(), nbytes=32),
     Server(1),
     Server(3),
     *(Gossip(graph) for graph in GRAPHS),
@@ -29,6 +31,7 @@ __all__ = [
     "AllReduce",
     "AllToAll",
     "Alone",
+    "Bucketed",
     "Butterfly",
     "Dissemination",
     "FixedGraph",
