@@ -62,6 +62,7 @@ if TYPE_CHECKING:
     from polyrhythm.topology import AllReduce as AllReduce
     from polyrhythm.topology import AllToAll as AllToAll
     from polyrhythm.topology import Alone as Alone
+    from polyrhythm.topology import Bucketed as Bucketed
     from polyrhythm.topology import Butterfly as Butterfly
     from polyrhythm.topology import Direct as Direct
     from polyrhythm.topology import Dissemination as Dissemination
@@ -94,7 +95,9 @@ _PLACES = {
     "shuffle": "GlobalShuffle RingShuffle",
     "simulator": "ClosedForm Instant Messages Simulator",
     "strategy": "Strategy",
-    "topology": "AllReduce AllToAll Alone Butterfly Direct Dissemination Fastest FixedGraph Gossip RandomPairs Ring RingGraph Server Tree",
+    "topology": (
+        "AllReduce AllToAll Alone Bucketed Butterfly Direct Dissemination Fastest FixedGraph Gossip RandomPairs Ring RingGraph Server Tree"
+    ),
     "training.join": "join",
     "training.result": "Run",
     "training.run": "run",

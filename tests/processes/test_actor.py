@@ -27,7 +27,7 @@ class Scene:
         self.loop, self.post = Loop(), Outbox()
         self.results: list[Any] = []
         self.errors: list[BaseException] = []
-        self.actor = Actor("worker/0", self.loop, self.post, lambda _: None, self.errors.append)
+        self.actor = Actor("worker/0", self.loop, self.post, lambda effect, done: False, self.errors.append)
 
     def start(self, coroutine: Any) -> None:
         self.actor.start("program", coroutine, lambda value, error: self.results.append(error or value))

@@ -254,3 +254,12 @@ def test_bytes_sent_is_what_everybody_has_sent() -> None:
 
     ending, _ = play(job(speaks, looks), Simulator(network=INSTANT))
     assert seen == [ending.bytes_sent]
+
+
+def test_counting_does_not_hide_from_autograd_that_tensors_were_written_to() -> None:
+    counter = OperationCounter()
+    tensors = [torch.ones(2), torch.ones(3)]
+    counter.start()
+    torch._foreach_mul_(tensors, 2.0)
+    assert [tensor._version for tensor in tensors] == [1, 1]
+    assert counter.stop() == 0

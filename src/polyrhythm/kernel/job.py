@@ -37,7 +37,17 @@ class Stage(Protocol):
         """A step over `samples` samples was computed: virtual time passes by a measured profile, if the runtime has one."""
 
     def perform(self, coroutine: Coroutine[Effect[Any], Any, T]) -> T:
-        """Block the program until `coroutine` has ended; everything it awaits goes through the port."""
+        """Block the program until `coroutine` has ended; everything it awaits goes through the port.
+
+        It comes after all that was begun before, and raises the error of what has failed of that.
+        """
+
+    def begin(self, coroutine: Coroutine[Effect[Any], Any, None], done: float) -> None:
+        """Start `coroutine` beside the program, which goes on computing; it may be called in a hook of `backward()`.
+
+        What a program has begun runs one after the other, in that order, and ends with the program. `done` is the part of this
+        backward pass that lies behind, from 0 to 1, for a runtime whose steps are measured as a whole.
+        """
 
 
 @dataclass(frozen=True, slots=True)

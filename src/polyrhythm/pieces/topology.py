@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Coroutine
+from collections.abc import Coroutine, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -17,7 +17,7 @@ from polyrhythm.pieces.consistency import Consistency
 from polyrhythm.pieces.holder import Holder
 from polyrhythm.pieces.merge import Merge
 from polyrhythm.pieces.terms import Manner, Place, Subject
-from polyrhythm.tensors import State
+from polyrhythm.tensors import Layout, State
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,8 +42,26 @@ class Opening:
         return self.holder.weights.to("cpu", copy=True)
 
 
+class Buckets(Protocol):
+    """Parts of a value that can be said before the rest of it is known."""
+
+    @property
+    def layouts(self) -> Sequence[Layout]:
+        """The parts, in the order in which all workers must say them: consecutive, the last one of the whole layout first."""
+
+    async def say(self, bucket: int, value: Tensor) -> None:
+        """Say one part (numel of its layout,), and keep what it brings back."""
+
+    async def conclude(self, rates: tuple[float, ...]) -> Answer:
+        """What is to be done, after every part has been said."""
+
+
 class Channel(Protocol):
     """A worker's side of a topology, for one run. Only communication happens in its coroutines."""
+
+    @property
+    def buckets(self) -> Buckets | None:
+        """Another way to `exchange`, in parts; None where a value is said as a whole. Asked for after `establish`."""
 
     async def establish(self, opening: Opening) -> Answer:
         """Make everybody begin with the weights of worker 0."""

@@ -6,15 +6,14 @@ from collections import deque
 from collections.abc import Callable, Coroutine
 from typing import Any, Protocol
 
-from torch import Tensor
-
 from polyrhythm.errors import DeadlockError
 from polyrhythm.kernel.effects import Compute, Effect, Flush, Receive, Reduce, Send, Sleep, Spawn
 from polyrhythm.kernel.message import Delivery, Message
 from polyrhythm.processes.loop import Loop, Timer
 
-Answer = Callable[[Reduce], Tensor | None]
 Done = Callable[[Any, BaseException | None], None]
+Answer = Callable[[Reduce, Done], bool]
+"""Whether it will call back, in the loop's thread, with a sum."""
 
 
 class Post(Protocol):
@@ -44,8 +43,8 @@ class Task:
 class Actor:
     """Drives coroutines over effects, in the loop's thread.
 
-    `reduce` answers `Reduce` effects, None meaning by messages. A coroutine started with `start` calls its `done` with its
-    result or its error; the error of a spawned one goes to `on_error`.
+    `reduce` answers `Reduce` effects, or says at once that they are left to messages. A coroutine started with `start` calls its
+    `done` with its result or its error; the error of a spawned one goes to `on_error`.
     """
 
     def __init__(self, name: str, loop: Loop, post: Post, reduce: Answer, on_error: Callable[[BaseException], None]) -> None:
@@ -175,7 +174,7 @@ class Actor:
                 self._tasks[child] = None
                 self._ready.append((child, None, None))
             case Reduce():
-                return False, self._reduce(effect)
+                return self._reduce(effect, lambda value, error: self._resume(task, value, error)), None
             case _:
                 raise TypeError(f"{effect!r} is not an effect that processes know.")
         return False, None

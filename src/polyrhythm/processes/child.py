@@ -32,9 +32,10 @@ from polyrhythm.processes.addresses import Address, listen_everywhere, listen_lo
 from polyrhythm.processes.allocator import keep_memory
 from polyrhythm.processes.links import Link, Wiring
 from polyrhythm.processes.nccl import Nccl
-from polyrhythm.processes.node import Node, Role, Ticket
+from polyrhythm.processes.node import Node, Role
 from polyrhythm.processes.parcel import Orders, unpack
 from polyrhythm.processes.shared import SharedMemory
+from polyrhythm.processes.ticket import Ticket
 from polyrhythm.processes.wire import CONTROL, Frame, Tally, packed
 from polyrhythm.sharing import Group, Segment
 

@@ -34,10 +34,11 @@ from polyrhythm.processes.allocator import keep_memory
 from polyrhythm.processes.links import Wiring
 from polyrhythm.processes.meeting import Meeting
 from polyrhythm.processes.nccl import Nccl
-from polyrhythm.processes.node import Node, Role, Ticket
+from polyrhythm.processes.node import Node, Role
 from polyrhythm.processes.parcel import Orders
 from polyrhythm.processes.place import Place, find_place, own_ip
 from polyrhythm.processes.shared import SharedMemory
+from polyrhythm.processes.ticket import Ticket
 from polyrhythm.processes.wards import Wards
 from polyrhythm.sharing import Group, Segment
 
@@ -125,6 +126,10 @@ class JoinedStage:
     def perform(self, coroutine: Coroutine[Effect[Any], Any, T]) -> T:
         """Block until `coroutine` has ended. Raises WorkerFailed, now or at the next call, if an actor of the run was lost."""
         return self._node.perform(coroutine)
+
+    def begin(self, coroutine: Coroutine[Effect[Any], Any, None], done: float) -> None:
+        """Run `coroutine` beside the program; the next `perform` comes after it, and raises its error."""
+        self._node.begin(coroutine, done)
 
     def leave(self, result: Message | None = None) -> Ending:
         """End well: all that was sent has been taken in by the others, and the servers beside this worker have ended."""

@@ -9,20 +9,21 @@ from contextlib import ExitStack
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
-from torch import Tensor
-
-from polyrhythm.errors import DeadlockError, RunError
+from polyrhythm.errors import RunError
 from polyrhythm.kernel.effects import Effect, Reduce
 from polyrhythm.kernel.events import Computed, Recorder, Waited
 from polyrhythm.kernel.message import Delivery, Message
 from polyrhythm.kernel.port import Port, rank_of
-from polyrhythm.processes.actor import Actor
+from polyrhythm.processes.actor import Actor, Done
 from polyrhythm.processes.addresses import Address, Listeners
 from polyrhythm.processes.collective import Collective
 from polyrhythm.processes.handshake import Identity
 from polyrhythm.processes.links import Wiring
 from polyrhythm.processes.loop import Loop
 from polyrhythm.processes.peers import Peers
+from polyrhythm.processes.sums import Sums
+from polyrhythm.processes.ticket import Ticket
+from polyrhythm.processes.turns import Turn, Turns
 
 T = TypeVar("T")
 
@@ -37,29 +38,6 @@ class Role:
     device: str = "cpu"
 
 
-class Ticket:
-    """What a program holds while its coroutine runs."""
-
-    def __init__(self) -> None:
-        self._lock = threading.Lock()
-        self._lock.acquire()
-        self._value: Any = None
-        self._error: BaseException | None = None
-
-    def finish(self, value: Any, error: BaseException | None) -> None:
-        """Let the program go on; the first call counts."""
-        if self._lock.locked():
-            self._value, self._error = value, error
-            self._lock.release()
-
-    def wait(self) -> Any:
-        """The coroutine's result, or its error raised. Signals are served while waiting."""
-        self._lock.acquire()
-        if self._error is not None:
-            raise self._error
-        return self._value
-
-
 class Node:
     """A `kernel.job.Stage` over real connections.
 
@@ -70,7 +48,6 @@ class Node:
     def __init__(self, role: Role, wiring: Wiring, listeners: Listeners, record: Recorder) -> None:
         self.on_failure: Callable[[BaseException], None] = _nothing
         self.on_break: Callable[[str, Exception | None], None] = _nothing_breaks
-        self.collective: Collective | None = None
         self.origin = time.monotonic()
         self.loop = Loop()
         self._role = role
@@ -78,11 +55,12 @@ class Node:
         self._peers = Peers(self.loop, Identity(role.name, role.secret), wiring, listeners, self)
         self._port = Port(role.name, role.seed, lambda: time.monotonic() - self.origin)
         self.actor = Actor(role.name, self.loop, self._peers, self._reduce, self.fail)
+        self._turns = Turns(self.actor)
+        self._sums = Sums(role.name, lambda: self._failure)
         self._parted: set[str] = set()
         self._tickets: dict[Ticket, None] = {}
         self._failure: BaseException | None = None
         self._returned = 0.0
-        self._summing = ""
         self._thread = threading.Thread(target=self._serve, name="polyrhythm", daemon=True)
 
     @property
@@ -115,11 +93,21 @@ class Node:
         """The connections with the other actors; only for the loop's thread."""
         return self._peers
 
+    @property
+    def collective(self) -> Collective | None:
+        """A faster way to sums than messages, if there is one."""
+        return self._sums.collective
+
+    @collective.setter
+    def collective(self, collective: Collective) -> None:
+        self._sums.collective = collective
+
     def standstill(self) -> list[str]:
-        """What this actor's coroutines wait for, if its program is in `perform` and they all wait for messages alone."""
-        if self._summing:
-            return [f"{self._role.name} waits for the others in the sum {self._summing!r}"]
-        return self.actor.standstill() if self._tickets else []
+        """What this actor's coroutines wait for, if its program is in `perform` and they all wait for messages or a sum alone."""
+        if not self._tickets:
+            return []
+        waits = self._sums.waits
+        return [waits] if waits else self.actor.standstill()
 
     def charge(self, samples: int) -> None:
         """Nothing: real time has passed."""
@@ -138,6 +126,11 @@ class Node:
             self._returned = self._port.now()
             self._record(Waited(self._returned, self._role.name, self._returned - began))
 
+    def begin(self, coroutine: Coroutine[Effect[Any], Any, None], done: float) -> None:
+        """Have the loop run `coroutine` while the program goes on; its error is raised by the next `perform`."""
+        self._turns.expect()
+        self.loop.call(lambda: self._take(Turn(coroutine)))
+
     def complete(self, coroutine: Coroutine[Effect[Any], Any, T]) -> T:
         """Block until the loop has run `coroutine` to its end; raises what it raised, or why this node failed."""
         # what needs no other thread is done in this one: handing over takes longer than a small sum
@@ -149,13 +142,13 @@ class Node:
                 coroutine.close()
                 raise self._failure
             asked: Effect[Any] | None = None
-            if self.actor.idle:  # another coroutine of this actor would run at the same time, in the loop's thread
+            if self._turns.quiet and self.actor.idle:  # another coroutine of this actor would run at the same time, in the loop's thread
                 try:
                     asked = self._run_here(coroutine)
                 except StopIteration as stop:
                     done: T = stop.value
                     return done
-            self.loop.call(lambda: self._begin(coroutine, asked, ticket))
+            self.loop.call(lambda: self._take(Turn(coroutine, asked, ticket)))
             result: T = ticket.wait()
             return result
         finally:
@@ -176,8 +169,7 @@ class Node:
             self._failure = error
             for ticket in list(self._tickets):
                 ticket.finish(None, error)
-            if self.collective is not None:
-                self.collective.give_up()
+            self._sums.give_up()
             self.on_failure(error)
 
     def lose(self, name: str) -> None:
@@ -212,6 +204,7 @@ class Node:
 
     def finish(self, done: Callable[[], None]) -> None:
         """End the actor's coroutines and say good-bye; `done` when all it sent has been taken in. In the loop's thread."""
+        self._turns.close()
         self.actor.close()
         self._peers.farewell(done)
 
@@ -227,11 +220,13 @@ class Node:
             stack.callback(last)
             stack.callback(self._peers.close)
             stack.callback(self.actor.close)
+            stack.callback(self._turns.close)
+            stack.callback(self._sums.stop)
 
     def _say_gone(self, name: str, how: str) -> None:
         self.actor.part(name, how)
-        if self.collective is not None and name.startswith("worker/"):
-            self.collective.part(rank_of(name), how)
+        if name.startswith("worker/"):
+            self._sums.part(rank_of(name), how)
 
     def _run_here(self, coroutine: Coroutine[Effect[Any], Any, Any]) -> Effect[Any]:
         """Run `coroutine` in the program's thread up to the first effect that only the loop can answer, which is returned.
@@ -241,30 +236,20 @@ class Node:
         answer: Any = None
         try:
             while isinstance(effect := coroutine.send(answer), Reduce):
-                answer = self._reduce(effect)
+                answer = self._sums.here(effect)
             return effect
         except BaseException:
             coroutine.close()
             raise
 
-    def _begin(self, coroutine: Coroutine[Effect[Any], Any, Any], asked: Effect[Any] | None, ticket: Ticket) -> None:
+    def _take(self, turn: Turn) -> None:
         if self._failure is not None:
-            coroutine.close()
+            turn.coroutine.close()
         else:
-            self.actor.start("program", coroutine, ticket.finish, asked)
+            self._turns.take(turn)
 
-    def _reduce(self, effect: Reduce) -> Tensor | None:
-        if self.collective is None:
-            return None
-        self._summing = effect.topic
-        try:
-            return self.collective.reduce(effect)
-        except ConnectionAbortedError as problem:
-            raise self._failure or DeadlockError(
-                f"{self._role.name} waits for the others in the sum {effect.topic!r}: {problem}."
-            ) from None
-        finally:
-            self._summing = ""
+    def _reduce(self, effect: Reduce, done: Done) -> bool:
+        return self._sums.beside(effect, lambda value, error: self.loop.call(lambda: done(value, error)))
 
     def _serve(self) -> None:
         while True:

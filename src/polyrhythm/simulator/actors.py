@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 @dataclass(slots=True, eq=False)
 class Task:
-    """A coroutine on its way; `program` is set when a blocking program waits for its end.
+    """A coroutine on its way; `program` is set when a blocking program waits for its end, `beside` when one goes on meanwhile.
 
     `waiting` is what it waits for, `serial` counts its waits (a timer of an earlier wait is stale), and `grad` is the
     grad mode it left off in, where that is not the usual one.
@@ -34,6 +34,7 @@ class Task:
     waiting: Effect[Any] | None = None
     serial: int = 0
     grad: bool | None = None
+    beside: Program | None = None
 
     def __post_init__(self) -> None:
         self.step = self.coroutine.send

@@ -13,6 +13,7 @@ from typing import Any
 
 import torch
 from torch import Tensor
+from torch.autograd.graph import increment_version
 from torch.utils._python_dispatch import TorchDispatchMode, _get_current_dispatch_mode
 
 from polyrhythm.errors import WorkloadError
@@ -109,6 +110,12 @@ def _recurrent_backward(out: Any, x: Tensor, inputs: Tensor, hidden: Tensor, *ot
     return 2 * _recurrent(out, x, inputs, hidden)
 
 
+def _written(out: Any, tensors: Sequence[Tensor], *others: Any) -> int:
+    """No operations that count. Below a dispatch mode torch forgets that these have written to `tensors`, on which autograd relies."""
+    increment_version(tensors)
+    return 0
+
+
 _NAMED: dict[str, Formula] = {
     "mm": _product,
     "bmm": _product,
@@ -138,6 +145,9 @@ _NAMED: dict[str, Formula] = {
     "mkldnn_rnn_layer": _recurrent,
     "mkldnn_rnn_layer_backward": _recurrent_backward,
 }
+
+
+_NAMED |= {name: _written for name in dir(torch) if name.startswith("_foreach_") and name.endswith("_")}
 
 
 def _overloads() -> dict[Any, Formula]:

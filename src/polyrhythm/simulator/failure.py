@@ -12,7 +12,7 @@ from polyrhythm.errors import PolyrhythmError, WorkerFailed
 _PACKAGE = str(Path(__file__).resolve().parent.parent)
 
 
-def fail(actor: str, error: Exception | SystemExit) -> NoReturn:
+def fail(actor: str, error: BaseException) -> NoReturn:
     """End the run: with our own error as it is, else with one that has the actor's name and the traceback of its own code."""
     if isinstance(error, PolyrhythmError):
         raise error

@@ -16,6 +16,7 @@ from polyrhythm.kernel.events import Computed, Ended, Recorder, Waited
 from polyrhythm.kernel.job import Ending
 from polyrhythm.simulator.actors import Actor, Task
 from polyrhythm.simulator.agenda import Agenda, Work
+from polyrhythm.simulator.beside import Beside
 from polyrhythm.simulator.collectives import Reductions
 from polyrhythm.simulator.deadlock import deadlock
 from polyrhythm.simulator.failure import fail
@@ -40,6 +41,7 @@ class Hub:
     def __post_init__(self) -> None:
         self.wake = self._wake
         self.post = Post(self.agenda, self.actors, self.carrier, self.wake, self.sends)
+        self.beside = Beside(self.agenda, self.wake, self._over, self._worked)
         self._running = 0
         self._flushing: dict[str, list[tuple[int, Task]]] = {}
         self._flushes = 0
@@ -132,7 +134,7 @@ class Hub:
         if not task.actor.ended:
             self.agenda.at(task.actor.held_until, (self.wake, task, value))
 
-    def _over(self, task: Task, value: Any, error: Exception | SystemExit | None) -> None:
+    def _over(self, task: Task, value: Any, error: BaseException | None) -> None:
         """A coroutine has ended: its program goes on; a server ends with its own; a failure that nobody can see ends the run."""
         actor, now = task.actor, self.agenda.now
         actor.tasks.pop(task, None)
@@ -140,6 +142,8 @@ class Hub:
             if now > task.program.since:
                 self.record(Waited(now, actor.name, now - task.program.since))
             self._proceed(task.program, value, error)
+        elif task.beside is not None:
+            self.beside.end(task.beside, error)
         elif error is not None:
             fail(actor.name, error)
         elif not task.name:
@@ -159,16 +163,18 @@ class Hub:
             request = program.run(value, error)
         except (Exception, SystemExit) as problem:
             fail(actor.name, problem)
+        seconds = program.take_charge()
+        self.beside.begin(program, seconds)
         if program.ended:
-            self._charge(actor, program.take_charge(), (self._finish, program, request))
+            self._charge(actor, seconds, (self._finish, program, request))
         else:
             task = Task(actor, request, program)
             actor.tasks[task] = None
-            self._charge(actor, program.take_charge(), (self._perform, program, task))
+            self._charge(actor, seconds, (self._perform, program, task))
 
     def _perform(self, program: Program, task: Task) -> None:
         self._computed(program)
-        self._wake(task, None)
+        self.beside.perform(program, task)
 
     def _finish(self, program: Program, result: Any) -> None:
         if program.actor.ended:

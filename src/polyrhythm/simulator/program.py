@@ -16,15 +16,19 @@ import greenlet  # type: ignore[import-untyped]
 from polyrhythm.kernel.effects import Effect
 from polyrhythm.kernel.events import Recorder
 from polyrhythm.kernel.job import Stage
+from polyrhythm.kernel.line import Line
 from polyrhythm.kernel.message import Message
 from polyrhythm.kernel.port import Port
-from polyrhythm.simulator.actors import Actor
+from polyrhythm.simulator.actors import Actor, Task
 from polyrhythm.simulator.counting import OperationCounter
 from polyrhythm.simulator.isolation import ThreadState, refuse_unsafe_places
 from polyrhythm.simulator.post import Post
 from polyrhythm.simulator.randomness import Randomness
 
 T = TypeVar("T")
+
+_FORWARD = 1 / 3
+"""The part of a measured step that is the forward pass; the backward pass has two products for each of its one."""
 
 
 @dataclass(slots=True)
@@ -42,11 +46,26 @@ class Shared:
 class Program:
     """A `Stage`, and the greenlet that stands on it. `counter` is None where the worker's steps are not counted but measured."""
 
-    __slots__ = ("_charged", "_counter", "_greenlet", "_hub", "_killed", "_randomness", "_shared", "_state", "actor", "since")
+    __slots__ = (
+        "_begun",
+        "_charged",
+        "_counter",
+        "_greenlet",
+        "_hub",
+        "_killed",
+        "_randomness",
+        "_shared",
+        "_state",
+        "actor",
+        "line",
+        "since",
+    )
 
     def __init__(self, actor: Actor, body: Callable[[Stage], Message | None], shared: Shared, counter: OperationCounter | None) -> None:
         self.actor = actor
         self.since = 0.0
+        self.line: Line[Task] = Line()
+        self._begun: list[tuple[Coroutine[Effect[Any], Any, None], float]] = []
         self._shared = shared
         self._counter = counter
         self._hub = greenlet.getcurrent()
@@ -86,6 +105,13 @@ class Program:
             raise
         return answer
 
+    def begin(self, coroutine: Coroutine[Effect[Any], Any, None], done: float) -> None:
+        """Note that `coroutine` starts here, after the operations that were counted so far; others run only once the program waits."""
+        if self._killed:
+            coroutine.close()
+        else:
+            self._begun.append((coroutine, _FORWARD + (1 - _FORWARD) * done if self._counter is None else self._counter.flops))
+
     def charge(self, samples: int) -> None:
         """Charge a step over `samples` samples, where the device has a measured profile."""
         self._charged += self.actor.timing.step_seconds(samples)
@@ -108,6 +134,7 @@ class Program:
         finally:
             if counter is not None and (flops := counter.stop()):
                 self._charged += self.actor.timing.seconds(flops)
+                self._begun = [(coroutine, counted / flops) for coroutine, counted in self._begun]
             self._state.save()
 
     def take_charge(self) -> float:
@@ -115,12 +142,19 @@ class Program:
         charged, self._charged = self._charged, 0.0
         return charged
 
+    def take_begun(self) -> list[tuple[Coroutine[Effect[Any], Any, None], float]]:
+        """What the program has begun since this was last asked, and after which part of what it computed meanwhile."""
+        begun, self._begun = self._begun, []
+        return begun
+
     def kill(self) -> None:
         """End the program where it stands; its `finally` blocks run, and what they raise concerns nobody any more."""
         self._killed = True
         if not self.ended:
             with suppress(Exception):
                 self.run(None, greenlet.GreenletExit())
+        for coroutine, _ in self.take_begun():
+            coroutine.close()
 
     def _refuse(self) -> None:
         if self._killed:

@@ -59,7 +59,12 @@ class Parameters:
 
     def gradient(self) -> Tensor:
         """All gradients (numel,), zeros where a parameter got none (others may have one for it); a new tensor."""
-        grads = [torch.zeros_like(p) if p.grad is None else p.grad for p in self.parameters]
+        return self.gather(self.parameters)
+
+    @staticmethod
+    def gather(parameters: Sequence[nn.Parameter]) -> Tensor:
+        """The gradients of some parameters, end to end; as `gradient`."""
+        grads = [torch.zeros_like(p) if p.grad is None else p.grad.detach() for p in parameters]
         if any(grad.is_sparse for grad in grads):
             raise CompositionError("A gradient is sparse, and only dense ones can be exchanged: build the embedding with sparse=False.")
         return torch.cat([grad.reshape(-1) for grad in grads])
@@ -67,7 +72,7 @@ class Parameters:
     def put_gradient(self, flat: Tensor) -> None:
         """Give every parameter its part of `flat` (numel,) as its gradient; nobody else may hold `flat`."""
         for parameter, part in zip(self.parameters, self.layout.views(flat.to(self.flat.device)), strict=True):
-            parameter.grad = part
+            parameter.grad = part.data  # with a version of its own: who writes to one gradient has not changed the others
 
     def check(self) -> None:
         """Refuse what the user has done since attaching that would leave some weights out of the exchange."""

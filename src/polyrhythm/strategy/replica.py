@@ -18,6 +18,7 @@ from polyrhythm.pieces.hosting import describe
 from polyrhythm.pieces.terms import Manner, Place, Subject
 from polyrhythm.pieces.topology import Opening
 from polyrhythm.strategy.gradients import Parameters
+from polyrhythm.strategy.overlap import Overlap
 from polyrhythm.strategy.strategy import Strategy
 from polyrhythm.topology.broadcast import broadcast, tell
 
@@ -49,6 +50,7 @@ class Replica:
         self.says_last = self.terms.subject is Subject.UPDATE or (self.steps_locally and served)
         self.clips_own = self.steps_locally or served
         self.channel = strategy.topology.channel(self.terms, place, stage.port)
+        self.overlap: Overlap | None = None
 
     def establish(self, stepping: Callable[[], None]) -> None:
         """Begin with the weights of worker 0, and put `stepping`, which calls `step`, behind `optimizer.step()`."""
@@ -61,6 +63,8 @@ class Replica:
             bring = tell if self.terms.consistency.tolerates_loss else broadcast
             told = bring(self.stage.port, self.place, self.parameters.tell_others(), "others")
             self.parameters.hear_others(self.stage.perform(told))
+        if self.channel.buckets is not None:
+            self.overlap = Overlap(self.parameters, self.channel.buckets, self.stage, self._refuse_early)
         self._take_over(stepping)
 
     def _take_over(self, stepping: Callable[[], None]) -> None:
@@ -86,6 +90,9 @@ class Replica:
     def step(self) -> None:
         """One step of this worker: computed already, now said, heard and merged as the strategy has it."""
         self.parameters.check()
+        if self.overlap is not None:
+            self.overlap.refuse_changes()
+            self.overlap.begin_rest()
         self.clock += 1
         if self.clips_own:
             self._clip()
@@ -93,18 +100,27 @@ class Replica:
             self.plain_step()
             if self.terms.consistency.speaks(self.clock):
                 self._exchange(self._said())
+        elif self.overlap is not None:
+            self.stage.perform(self.overlap.buckets.conclude(self.rates())).settle(self.holder)
         else:
             self._exchange(self.parameters.gradient())
 
     def _said(self) -> Tensor:
         return self.holder.moved() if self.terms.subject is Subject.UPDATE else self.holder.weights
 
-    def _exchange(self, value: Tensor) -> None:
+    def _refuse_infinite(self, value: Tensor, step: int) -> None:
         if not math.isfinite(value.sum().item()):
             raise DivergedError(
-                f"The {self.terms.subject.value} of {self.stage.port.name} are not finite at step {self.clock}: the training diverged; "
+                f"The {self.terms.subject.value} of {self.stage.port.name} are not finite at step {step}: the training diverged; "
                 f"lower the learning rate, clip gradients (attach(..., clip_norm=1.0)), or check the data for NaN."
             )
+
+    def _refuse_early(self, value: Tensor) -> None:
+        """Of the step that `backward()` prepares."""
+        self._refuse_infinite(value, self.clock + 1)
+
+    def _exchange(self, value: Tensor) -> None:
+        self._refuse_infinite(value, self.clock)
         answer = self.stage.perform(self.channel.exchange(value.cpu(), self.clock, self.rates()))
         answer.settle(self.holder)
 
@@ -142,6 +158,11 @@ class Replica:
 
     def finish(self) -> None:
         """Bring the run to its end: afterwards the model holds the final weights."""
+        if self.overlap is not None:
+            self.overlap.close()
+            if self.overlap.under_way:  # a backward() without a step: the others have begun it too, and nobody takes the answer
+                self.overlap.begin_rest()
+                self.stage.perform(self.overlap.buckets.conclude(self.rates()))
         if self.says_last and self.clock and not self.terms.consistency.speaks(self.clock):
             self._exchange(self._said())
         self.stage.perform(self.channel.finish()).settle(self.holder)

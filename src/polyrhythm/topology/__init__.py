@@ -3,6 +3,7 @@
 from polyrhythm.topology.all_reduce import AllReduce
 from polyrhythm.topology.all_to_all import AllToAll
 from polyrhythm.topology.alone import Alone
+from polyrhythm.topology.bucketed import Bucketed
 from polyrhythm.topology.butterfly import Butterfly
 from polyrhythm.topology.direct import Direct
 from polyrhythm.topology.fastest import Fastest
@@ -16,6 +17,7 @@ ALGORITHMS = (Ring(), Tree(), Butterfly(), Direct(), Fastest(latency=0.001, band
 GRAPHS = (RingGraph(), Dissemination(rotate=False), Dissemination(), RandomPairs())
 MEMBERS = (
     *(AllReduce(algorithm) for algorithm in ALGORITHMS),
+    Bucketed(AllReduce(), nbytes=32),
     Server(1),
     Server(3),
     *(Gossip(graph) for graph in GRAPHS),
@@ -31,6 +33,7 @@ __all__ = [
     "AllReduce",
     "AllToAll",
     "Alone",
+    "Bucketed",
     "Butterfly",
     "Direct",
     "Dissemination",

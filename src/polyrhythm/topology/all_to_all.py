@@ -62,6 +62,8 @@ class AllToAll:
 class _Peer:
     """`clocks` are the latest steps heard of, by peer; `pending` what has come and may not be taken in yet."""
 
+    buckets = None
+
     def __init__(self, terms: Terms, place: Place, port: Port) -> None:
         self.terms = terms
         self.place = place

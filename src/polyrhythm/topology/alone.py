@@ -50,6 +50,8 @@ class Alone:
 
 
 class _Hermit:
+    buckets = None
+
     async def establish(self, opening: Opening) -> Answer:
         return Move([])
 

@@ -61,6 +61,8 @@ class Gossip:
 class _Neighbour:
     """Exchanges are numbered, and the number is the topic: a fast neighbour's next one waits its turn."""
 
+    buckets = None
+
     def __init__(self, graph: Graph, terms: Terms, place: Place, port: Port) -> None:
         self.graph = graph
         self.codec = terms.codec

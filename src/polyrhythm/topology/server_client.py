@@ -31,6 +31,8 @@ class Founding(msgspec.Struct, frozen=True):
 class Client:
     """Remembers the version and the slowest clock it last heard of: both tell how stale its weights may be."""
 
+    buckets = None
+
     def __init__(self, shards: int, terms: Terms, place: Place, port: Port) -> None:
         self.terms = terms
         self.place = place

@@ -85,7 +85,16 @@ class Replay:
         model, optimizer = worker.attach(model, optimizer)
         for _ in range(self.steps):
             worker.skip(self.shape.samples)
+            if worker.overlaps:
+                _go_backward(model)
             optimizer.step()
+
+
+def _go_backward(model: nn.Module) -> None:
+    """Give every parameter a gradient of zeros, the last first, as a backward pass would."""
+    for parameter in reversed(list(model.parameters())):
+        parameter.grad = None
+        parameter.backward(torch.zeros_like(parameter))  # type: ignore[no-untyped-call]
 
 
 def _stand_still(optimizer: torch.optim.Optimizer) -> None:

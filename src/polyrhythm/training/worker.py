@@ -133,6 +133,11 @@ class Worker:
         self._batch += samples
 
     @property
+    def overlaps(self) -> bool:
+        """Whether gradients are exchanged from `backward()` on, and not in `optimizer.step()` alone."""
+        return self._replica is not None and self._replica.overlap is not None
+
+    @property
     def layout(self) -> Layout:
         """Names and shapes of the tensors that take part."""
         if self._replica is None:

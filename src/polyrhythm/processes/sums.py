@@ -1,0 +1,79 @@
+"""Who waits for a sum: the program's thread, or one of the sums' own."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from queue import SimpleQueue
+
+from torch import Tensor
+
+from polyrhythm.errors import DeadlockError
+from polyrhythm.kernel.effects import Reduce
+from polyrhythm.processes.actor import Done
+from polyrhythm.processes.collective import Collective
+
+
+class Sums:
+    """Answers an actor's `Reduce` effects through `collective`, once there is one.
+
+    A sum blocks until all have come to it, and the loop must meanwhile hear of those who never will; so what the loop's coroutines
+    ask is done in a thread of its own, in the order in which they ask. `why` tells what the node has failed with.
+    """
+
+    def __init__(self, name: str, why: Callable[[], BaseException | None]) -> None:
+        self.collective: Collective | None = None
+        self.waits = ""
+        self._name = name
+        self._why = why
+        self._asked: SimpleQueue[tuple[Reduce, Done] | None] = SimpleQueue()
+        self._thread: threading.Thread | None = None
+
+    def here(self, effect: Reduce) -> Tensor | None:
+        """The sum, waited for in this thread; None if it is left to messages."""
+        if self.collective is None:
+            return None
+        self.waits = f"{self._name} waits for the others in the sum {effect.topic!r}"
+        try:
+            return self.collective.reduce(effect)
+        except ConnectionAbortedError as problem:
+            raise self._why() or DeadlockError(f"{self.waits}: {problem}.") from None
+        finally:
+            self.waits = ""
+
+    def beside(self, effect: Reduce, done: Done) -> bool:
+        """Whether `done` will be called with the sum, in another thread; otherwise it is left to messages."""
+        if self.collective is None:
+            return False
+        if self._thread is None:
+            self._thread = threading.Thread(target=self._add, name="polyrhythm sums", daemon=True)
+            self._thread.start()
+        self._asked.put((effect, done))
+        return True
+
+    def part(self, rank: int, how: str) -> None:
+        """Wait for the worker `rank` no longer."""
+        if self.collective is not None:
+            self.collective.part(rank, how)
+
+    def give_up(self) -> None:
+        """Wait for nobody."""
+        if self.collective is not None:
+            self.collective.give_up()
+
+    def stop(self) -> None:
+        """End the thread; whoever waits in it gives up."""
+        if self._thread is not None:
+            self._asked.put(None)
+            self.give_up()
+            self._thread.join()
+
+    def _add(self) -> None:
+        while (asked := self._asked.get()) is not None:
+            effect, done = asked
+            try:
+                total = self.here(effect)
+            except Exception as problem:  # goes to who asked
+                done(None, problem)
+            else:
+                done(total, None)

@@ -1,0 +1,65 @@
+"""Coroutines that run while their program goes on computing."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from polyrhythm.simulator.actors import Task
+from polyrhythm.simulator.agenda import Agenda, Work
+from polyrhythm.simulator.program import Program
+
+
+@dataclass(frozen=True, slots=True)
+class Beside:
+    """Lets programs' coroutines go in their order. `wake`, `over` and `worked` are the hub's."""
+
+    agenda: Agenda
+    wake: Callable[[Task, Any], None]
+    over: Callable[[Task, Any, BaseException | None], None]
+    worked: Callable[..., None]
+
+    def begin(self, program: Program, seconds: float) -> None:
+        """Plan what `program` has begun within the `seconds` of computing that its device is about to be charged."""
+        actor = program.actor
+        start = max(actor.free_at, self.agenda.now)
+        for coroutine, part in program.take_begun():
+            task = Task(actor, coroutine, None, "in backward", beside=program)
+            actor.tasks[task] = None
+            program.line.join(task)
+            due: Work = (self.call, program, task)
+            self.agenda.at(start + seconds * part, (self.worked, (actor, actor.stalled), due))
+
+    def perform(self, program: Program, task: Task) -> None:
+        """Let `task`, for which the program waits, come after all that was begun."""
+        if program.line.idle:
+            self.wake(task, None)
+        else:
+            program.line.join(task)
+            self.call(program, task)
+
+    def call(self, program: Program, task: Task) -> None:
+        """The time of `task` has come."""
+        program.line.call(task)
+        self._admit(program, None)
+
+    def end(self, program: Program, error: BaseException | None) -> None:
+        """One that ran beside `program` is over."""
+        program.line.leave(error)
+        self.agenda.ready.append((self._admit, program, None))
+
+    def _admit(self, program: Program, _: None) -> None:
+        """Wake whose turn it is; after a failure the others are dropped, and the program is told."""
+        task = program.line.admit()
+        if task is None or program.actor.ended:
+            return
+        error = program.line.error
+        if task.program is not None:  # it waits until this is over, so nobody comes after
+            program.line.leave()
+            program.line.take_error()
+        if error is None:
+            self.wake(task, None)
+        else:
+            task.coroutine.close()
+            self.over(task, None, error)

@@ -1,0 +1,143 @@
+"""An all-reduce that begins during the backward pass."""
+
+from __future__ import annotations
+
+from collections.abc import Coroutine
+from dataclasses import dataclass, field
+from math import prod
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from polyrhythm.errors import CompositionError
+from polyrhythm.kernel.effects import Effect
+from polyrhythm.kernel.events import Recorder
+from polyrhythm.kernel.port import Port
+from polyrhythm.pieces.answers import Adopt, Answer, Move
+from polyrhythm.pieces.merge import Contribution
+from polyrhythm.pieces.terms import Manner, Place, Subject
+from polyrhythm.pieces.topology import Buckets, Channel, Opening, Terms
+from polyrhythm.tensors import Layout, State
+from polyrhythm.topology.all_reduce import AllReduce
+from polyrhythm.topology.broadcast import broadcast
+from polyrhythm.topology.circle import Circle
+
+
+@dataclass(frozen=True, slots=True)
+class Bucketed:
+    """Exchange gradients in buckets of about `nbytes`, each as soon as backward() has computed it (Li et al., 2020, section 3.2).
+
+    The last parameters come first. A bucket is full when it has reached `nbytes`; no parameter is cut. Buckets are exchanged one after the
+    other, each in the codec's words with a state of its own: several small ones cost more latency, one large one overlaps little.
+    There is one backward() to each optimizer.step(), and nobody changes gradients between the two. Raises CompositionError where
+    something else than an all-reduce is wrapped.
+    """
+
+    topology: AllReduce = field(default_factory=AllReduce)
+    nbytes: int = 4 * 2**20
+
+    def __post_init__(self) -> None:
+        if not isinstance(
+            self.topology, AllReduce
+        ):  # not a choice between pieces: what the annotation says, for those who do not check types
+            raise CompositionError(
+                f"Bucketed({self.topology!r}) has nothing that could be exchanged bucket by bucket: only an all-reduce asks everybody "
+                "for a sum of gradients. Give it AllReduce(...), or use the other topology bare."
+            )
+        if not self.nbytes >= 1:
+            raise CompositionError(f"Bucketed(nbytes={self.nbytes}) is no size: give 1 byte or more, for example 4 * 2**20.")
+
+    @property
+    def accepts(self) -> frozenset[Subject]:
+        """Gradients: updates and weights are there only when the step has been taken."""
+        return frozenset({Subject.GRADIENT})
+
+    @property
+    def manner(self) -> Manner:
+        """As the all-reduce."""
+        return self.topology.manner
+
+    def workers(self, available: int) -> int:
+        """As the all-reduce."""
+        return self.topology.workers(available)
+
+    def servers(self, workers: int) -> int:
+        """None."""
+        return 0
+
+    def channel(self, terms: Terms, place: Place, port: Port) -> Channel:
+        """A worker's side."""
+        return _Parts(self, terms, place, port)
+
+    def serve(self, terms: Terms, place: Place, port: Port, record: Recorder) -> Coroutine[Effect[Any], Any, None]:
+        """There is no server."""
+        raise NotImplementedError("Bucketed has no server")
+
+
+class _Parts:
+    """A circle for each bucket. The first has no name, so that one bucket says what an all-reduce without buckets does."""
+
+    def __init__(self, settings: Bucketed, terms: Terms, place: Place, port: Port) -> None:
+        self.settings = settings
+        self.terms = terms
+        self.place = place
+        self.port = port
+        self.circles: list[Circle] = []
+        self.numel = 0
+        self.total: Tensor | None = None
+
+    @property
+    def buckets(self) -> Buckets:
+        return self
+
+    @property
+    def layouts(self) -> list[Layout]:
+        return [circle.layout for circle in self.circles]
+
+    async def establish(self, opening: Opening) -> Answer:
+        weights = opening.weights()
+        self.numel = weights.numel()
+        for k, layout in enumerate(cut(opening.holder.layout, self.settings.nbytes, weights.element_size())):
+            name = f"{k}/" if k else ""
+            self.circles.append(Circle(self.settings.topology.algorithm, self.terms.codec, self.place, self.port, name))
+            self.circles[k].open(layout)
+        return Adopt(await broadcast(self.port, self.place, weights, "init"))
+
+    async def say(self, bucket: int, value: Tensor) -> None:
+        total = await self.circles[bucket].sum(value)
+        if self.total is None:
+            self.total = torch.empty(self.numel, dtype=total.dtype)
+        self._of(self.total, bucket).copy_(total)
+
+    async def conclude(self, rates: tuple[float, ...]) -> Answer:
+        total, self.total = self.total, None
+        assert total is not None, "every bucket was said before"
+        return Move([Contribution(total, self.place.workers, rates=rates)])
+
+    async def exchange(self, value: Tensor, clock: int, rates: tuple[float, ...]) -> Answer:
+        for bucket in range(len(self.circles)):
+            await self.say(bucket, self._of(value, bucket))
+        return await self.conclude(rates)
+
+    async def finish(self) -> Answer:
+        return Move([])
+
+    def states(self) -> list[tuple[State, Tensor]]:
+        return [circle.owed() for circle in reversed(self.circles)]
+
+    def _of(self, flat: Tensor, bucket: int) -> Tensor:
+        """The range of `flat` (numel,) that belongs to a bucket; the first bucket lies at the end."""
+        after = sum(layout.numel for layout in self.layouts[:bucket])
+        return flat.narrow(0, self.numel - after - self.layouts[bucket].numel, self.layouts[bucket].numel)
+
+
+def cut(layout: Layout, nbytes: int, itemsize: int) -> list[Layout]:
+    """The buckets of `layout`, the last parameters first; within a bucket they keep their order."""
+    parts, end, size = [], len(layout.names), 0
+    for start in reversed(range(end)):
+        size += prod(layout.shapes[start]) * itemsize
+        if size >= nbytes or start == 0:
+            parts.append(Layout(layout.names[start:end], layout.shapes[start:end]))
+            end, size = start, 0
+    return parts

@@ -1,0 +1,74 @@
+"""One worker among equals, and the questions that all of them ask."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from torch import Tensor
+
+from polyrhythm.kernel.port import Port
+from polyrhythm.pieces.codec import Codec, Speaker
+from polyrhythm.pieces.questions import Packet
+from polyrhythm.pieces.terms import Place
+from polyrhythm.tensors import Layout, State
+from polyrhythm.topology.algorithm import Algorithm, gather, scatter
+
+
+class Circle:
+    """Leads a codec's conversations about vectors of one layout, one after the other.
+
+    Questions are counted, and their numbers are the topics, so that no two are confused; `name` tells several circles of the same
+    workers apart.
+    """
+
+    def __init__(self, algorithm: Algorithm, codec: Codec, place: Place, port: Port, name: str = "") -> None:
+        self.algorithm = algorithm
+        self.codec = codec
+        self.place = place
+        self.port = port
+        self.name = name
+        self.speaker = Speaker(place, port.rng(f"codec{name}"))
+        self.layout: Layout
+        self.state: State
+        self.questions = 0
+
+    def open(self, layout: Layout) -> None:
+        """Begin with nothing said yet."""
+        self.layout = layout
+        self.state = self.codec.initial(layout)
+
+    async def sum(self, value: Tensor) -> Tensor:
+        """The sum of what all say of their values (numel,)."""
+        conversation = self.codec.converse(value, self.layout, self.state, self.speaker)
+        answer: Any = None
+        while True:
+            try:
+                question = conversation.send(answer)
+            except StopIteration as end:
+                self.state = end.value.state
+                total: Tensor = end.value.total
+                return total
+            answer = await question.ask(self)
+
+    async def reduce(self, value: Tensor) -> Tensor:
+        """As `pieces.questions.Collective`."""
+        topic = self._topic()
+        total = await self.port.reduce(value, topic, self.place.workers, self.algorithm)
+        return total if total is not None else await self.algorithm.reduce(self.port, self.place, value, topic)
+
+    async def gather(self, packet: Packet) -> list[Packet]:
+        """As `pieces.questions.Collective`."""
+        return await gather(self.port, self.place, packet, self._topic())
+
+    async def scatter(self, packets: Sequence[Packet]) -> list[Packet]:
+        """As `pieces.questions.Collective`."""
+        return await scatter(self.port, self.place, packets, self._topic())
+
+    def owed(self) -> tuple[State, Tensor]:
+        """The codec's state, and what it owes (numel,)."""
+        return self.state, self.codec.owed(self.state, self.layout)
+
+    def _topic(self) -> str:
+        self.questions += 1
+        return f"{self.name}{self.questions}"
