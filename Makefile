@@ -2,7 +2,7 @@
 PYTHON ?= $(shell for p in python3.13 python3.12 python3.11 python3; do $$p -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null && echo $$p && break; done)
 BIN := .venv/bin
 
-.PHONY: demo test test-all lint format install clean
+.PHONY: demo test test-all lint format install bench clean
 
 install: .venv/installed
 
@@ -32,5 +32,30 @@ format: install
 	$(BIN)/ruff format .
 	$(BIN)/ruff check --fix .
 
+# The rivals live in an environment of their own. requirements.txt pins torch for both, so that no rival brings another.
+.venv-bench/installed: requirements.txt requirements-bench.txt pyproject.toml src/polyrhythm/sharing/_native.c
+	@test -n "$(PYTHON)" || { echo "Polyrhythm needs Python 3.11 or newer; none was found."; exit 1; }
+	$(PYTHON) -m venv .venv-bench
+	.venv-bench/bin/python -m pip install --quiet --disable-pip-version-check -r requirements.txt
+	.venv-bench/bin/python -m pip install --quiet --disable-pip-version-check --no-build-isolation --constraint requirements.txt -r requirements-bench.txt
+	.venv-bench/bin/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation --editable .
+	@# DeepSpeed compiles its shared-memory collectives at first use, for minutes, and a build that is broken off locks all later ones out
+	DS_ACCELERATOR=cpu .venv-bench/bin/python -c 'from deepspeed.comm.torch import build_shm_op; build_shm_op()'
+	@touch $@
+
+# About 40 minutes on two idle cores; the last one needs root. Numbers go to benchmarks/results/*.json, tables to *.md beside them.
+RACE ?=
+RESULTS := benchmarks/results
+BENCH := OMP_NUM_THREADS=1 .venv-bench/bin/python benchmarks
+
+bench: .venv-bench/installed
+	@mkdir -p $(RESULTS)
+	$(BENCH)/all_reduce.py --json $(RESULTS)/all_reduce.json > $(RESULTS)/all_reduce.md
+	$(BENCH)/steps.py --json $(RESULTS)/steps.json > $(RESULTS)/steps.md
+	$(BENCH)/push_pull.py --json $(RESULTS)/push_pull.json > $(RESULTS)/push_pull.md
+	$(BENCH)/kernel.py > $(RESULTS)/kernel.md
+	$(BENCH)/overhead.py --json $(RESULTS)/overhead.json > $(RESULTS)/overhead.md
+	$(BENCH)/time_to_accuracy.py $(RACE) --json $(RESULTS)/time_to_accuracy.json --plot docs/time_to_accuracy.svg > $(RESULTS)/time_to_accuracy.md
+
 clean:
-	rm -rf .venv build dist src/*.egg-info .pytest_cache .mypy_cache .ruff_cache
+	rm -rf .venv .venv-bench build dist src/*.egg-info .pytest_cache .mypy_cache .ruff_cache

@@ -9,6 +9,7 @@ and each round's figure is the median of its steps. A ratio is the median of the
 from __future__ import annotations
 
 import argparse
+import importlib.util
 import itertools
 import json
 import os
@@ -158,7 +159,8 @@ def _spawn(name: str, way: str, ranks: int) -> float:
 def _rank(name: str, way: str, rank: int, ranks: int, port: int, results: Any) -> None:
     torch.set_num_threads(1)
     os.environ.update(MASTER_ADDR="127.0.0.1", MASTER_PORT=str(port), RANK=str(rank), WORLD_SIZE=str(ranks), LOCAL_RANK=str(rank))
-    results.put(median_step(TASKS[name], rank, lambda model, optimizer: (WRAPS[way](model), optimizer)))
+    wrap = _deepspeed if way == "deepspeed" else lambda model, optimizer: (WRAPS[way](model), optimizer)
+    results.put(median_step(TASKS[name], rank, wrap))
     if dist.is_initialized():
         dist.destroy_process_group()
 
@@ -190,6 +192,31 @@ def _on_ours(model: nn.Module) -> nn.Module:
     return _ddp(model, "polyrhythm")
 
 
+@dataclass(frozen=True)
+class _Engine:
+    """DeepSpeed's engine as an optimizer: gradients are exchanged by hooks of its model, and zeroed when it steps."""
+
+    engine: Any
+
+    def zero_grad(self) -> None:
+        """Done by the last step."""
+
+    def step(self) -> None:
+        """The engine's own."""
+        self.engine.step()
+
+
+def _deepspeed(model: nn.Module, optimizer: torch.optim.Optimizer) -> tuple[nn.Module, Any]:
+    os.environ["DS_ACCELERATOR"] = "cpu"
+    import deepspeed
+
+    deepspeed.init_distributed("gloo", verbose=False)
+    # the size is for its reports only; without ZeRO it refuses loss.backward(), which the loop of all ways calls
+    settings = {"train_micro_batch_size_per_gpu": 1, "zero_optimization": {"stage": 1}, "zero_allow_untested_optimizer": True}
+    engine, *_ = deepspeed.initialize(model=model, optimizer=optimizer, config=settings)
+    return engine, _Engine(engine)
+
+
 WRAPS: dict[str, Callable[[nn.Module], nn.Module]] = {
     "alone": lambda model: model,
     "ddp": _ddp,
@@ -210,10 +237,13 @@ def main() -> None:
     """Run and print a table in Markdown."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--models", nargs="+", default=list(TASKS))
-    parser.add_argument("--ways", nargs="+", default=["polyrhythm", *WRAPS])
+    parser.add_argument("--ways", nargs="+", default=["polyrhythm", *WRAPS, "deepspeed"])
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--json", type=Path)
     given = parser.parse_args()
+    if "deepspeed" in given.ways and importlib.util.find_spec("deepspeed") is None:
+        print("deepspeed is not installed here, so it is left out: run `make bench`, which installs the rivals in .venv-bench.")
+        given.ways.remove("deepspeed")
     found: dict[str, dict[str, list[float]]] = {}
     for name in given.models:
         rounds: dict[str, list[float]] = {way: [] for way in given.ways}

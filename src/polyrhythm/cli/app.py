@@ -6,6 +6,7 @@ from typing import Annotated
 
 import typer
 
+from polyrhythm.cli.calibrate import calibrate
 from polyrhythm.cli.compare import compare
 from polyrhythm.cli.lab import lab
 from polyrhythm.cli.networks import networks
@@ -23,7 +24,7 @@ app = typer.Typer(
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 
-for command in (systems, run, compare, report, networks, workloads):
+for command in (systems, run, compare, report, networks, workloads, calibrate):
     app.command()(command)
 # what follows the command of the lab's hosts is theirs, also where it looks like an option of ours
 app.command(context_settings={"allow_interspersed_args": False})(lab)

@@ -1,0 +1,249 @@
+"""How far the simulator is from real runs: step time and bytes of each system on several networks of the lab.
+
+    python benchmarks/fidelity.py --out fidelity                      # all; root, because the lab needs it
+    python benchmarks/fidelity.py --out fidelity --systems allreduce downpour --networks slow home
+
+For each network three hosts are joined by `polyrhythm lab`. They measure what joins them (`network_between`). Then, for each system,
+host 0 takes a profile while the others wait, `device_profile(train, workers=3, strategy=system)`, whose steps hold what workers and
+servers compute, and right after that all three train `digits-mlp`'s model. For systems that mostly wait for the network, and not for
+each other, the profile is that of one worker: three then seldom share the cores. The simulator is given the profile, the network, the
+same seed and the same training function. Where it matters who comes first, small differences decide, in the simulator as in the
+lab: the prediction is then the median of five, whose steps vary as the measured ones do.
+
+A step's seconds are (end of the last step - end of the last warm-up step) / steps, the mean of the workers. Bytes are all that all
+actors sent in the whole run. With `--nominal` the simulator is given the network as the lab was, not as it was measured.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import math
+import os
+import statistics
+import subprocess
+import sys
+from collections.abc import Iterable
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+
+import polyrhythm as pr
+from polyrhythm.hardware import network as networks
+from polyrhythm.hardware.devices import Profile
+from polyrhythm.hardware.network import Network
+from polyrhythm.hardware.placement import Local, WithWorkers
+from polyrhythm.kernel.events import AnyEvent, Stepped
+from polyrhythm.pieces.terms import Place
+from polyrhythm.processes.join import enter
+from polyrhythm.processes.place import find_place
+from polyrhythm.training.calibrate import device_profile
+from polyrhythm.training.links import local_between, network_between, survey_job
+from polyrhythm.training.run import make_job
+from polyrhythm.training.worker import Worker
+from polyrhythm.workloads.digits import digits, wide_mlp
+
+WORKERS = 3
+BATCH_SIZE = 16
+SEED = 7
+SHORT = {"sparknet": {"tau": 5}, "easgd": {"tau": 5}, "diloco": {"tau": 5}, "onebit": {"warmup": 2}}
+"""Intervals that end within a short run; all else is as published."""
+SYSTEMS = [name for name in pr.systems.SYSTEMS if name != "single"]
+NETWORKS = {
+    "slow": ("slow", 10),
+    "200-mbit": (Network.uniform("200-mbit", "200 Mbit/s", "0.5 ms"), 25),
+    "home": ("home", 10),
+    "1-gbit": (Network.uniform("1-gbit", "1 Gbit/s", "0.1 ms"), 45),
+    "wan-3": ("wan-3", 10),
+}
+"""What joins the hosts, and the steps of a run on it."""
+WARM_UP = 5
+UNORDERED = {"downpour", "ssp", "softsync", "easgd", "strom"}
+"""It matters who comes first."""
+PATIENT = {"downpour", "ssp", "softsync"}
+"""They send everything at every step, and wait for the network rather than for each other."""
+DRAWS = 5
+
+
+@dataclass(frozen=True, slots=True)
+class Train:
+    """The model, data and optimizer of `digits-mlp`, for so many steps of each worker and without evaluation."""
+
+    steps: int
+    name: str = "digits-mlp"
+
+    def __call__(self, worker: Worker) -> None:
+        training, _ = digits()
+        model = wide_mlp()
+        optimizer = torch.optim.SGD(model.parameters(), lr=0.01, momentum=0.9)
+        model, optimizer = worker.attach(model, optimizer)
+        while True:
+            for x, y in worker.batches(training, batch_size=BATCH_SIZE):
+                optimizer.zero_grad()
+                F.cross_entropy(model(x), y).backward()
+                optimizer.step()
+                if worker.clock == self.steps:
+                    return
+
+
+@dataclass(frozen=True, slots=True)
+class Taken:
+    """Seconds of a step, and bytes that all actors sent."""
+
+    seconds: float
+    nbytes: int
+
+
+def strategy(system: str) -> pr.Strategy:
+    return pr.systems.find(system, **SHORT.get(system, {}))
+
+
+def seconds_per_step(events: Iterable[AnyEvent]) -> float:
+    """The mean of the workers that are in `events`, after the warm-up."""
+    ended: dict[str, list[float]] = {}
+    for event in events:
+        if isinstance(event, Stepped):
+            ended.setdefault(event.actor, []).append(event.time)
+    return statistics.mean((times[-1] - times[WARM_UP - 1]) / (len(times) - WARM_UP) for times in ended.values())
+
+
+def host(directory: Path, systems: list[str], steps: int, runs: int) -> None:
+    """What one host of the lab does: measure the network, and take part in a run of each system."""
+    torch.set_num_threads(1)
+    place = find_place()
+    with enter(survey_job(WORKERS), _ignore) as stage:
+        measured = network_between(stage, Place(place.rank, WORKERS, 0), "measured")
+    if place.rank == 0:
+        (directory / "network.json").write_text(networks.to_json(measured))
+    for number in range(runs):
+        for system in systems:
+            if place.rank == 0:
+                profile = list(profile_of(system).seconds_per_step)
+                (directory / f"{system}-profile.json").write_text(json.dumps(profile))
+            job = make_job(Train(steps), strategy(system), WORKERS, SEED)
+            events: list[AnyEvent] = []
+            with enter(job, events.append) as stage:
+                result = job.program(stage)
+                ending = stage.leave(result)
+            mine = Taken(seconds_per_step(events), ending.bytes_sent)
+            (directory / f"{system}-{number}-{place.rank}.json").write_text(json.dumps(asdict(mine)))
+            if place.rank == 0:
+                print(f"{system}: {mine.seconds * 1e3:.1f} ms a step", flush=True)
+
+
+def _ignore(event: AnyEvent) -> None:
+    return None
+
+
+def run_in_lab(directory: Path, given: str | Network, options: argparse.Namespace, steps: int) -> None:
+    """Have three hosts write what each saw into `directory`."""
+    file = directory / "given.json"
+    file.write_text(networks.to_json(networks.load(given) if isinstance(given, str) else given))
+    arguments = ["--host", str(directory), "--systems", *options.systems, "--steps", str(steps), "--runs", str(options.runs)]
+    command = [sys.executable, os.path.abspath(__file__), *arguments]
+    lab = [sys.executable, "-m", "polyrhythm.cli", "lab", "--hosts", str(WORKERS), "--network", str(file), "--", *command]
+    subprocess.run(lab, check=True)
+
+
+def taken(directory: Path, system: str, runs: int) -> Taken:
+    """The median of the runs, from what the hosts have written."""
+    tries = []
+    for number in range(runs):
+        ranks = [json.loads((directory / f"{system}-{number}-{rank}.json").read_text()) for rank in range(WORKERS)]
+        tries.append(Taken(statistics.mean(each["seconds"] for each in ranks), sum(each["nbytes"] for each in ranks)))
+    return Taken(statistics.median(each.seconds for each in tries), tries[0].nbytes)
+
+
+def predicted(system: str, network: Network, profile: Profile, steps: int) -> tuple[Taken, list[float]]:
+    """The same in virtual time, and the seconds of each draw."""
+    devices: list[Profile | pr.Fleet] = [profile]
+    if system in UNORDERED:
+        seconds = profile.seconds_per_step
+        varied = pr.Fleet((Profile("mean", (statistics.mean(seconds),)),), (pr.Jitter(statistics.stdev(map(math.log, seconds))),))
+        devices = [varied] * DRAWS
+    draws = []
+    for number, device in enumerate(devices):
+        on = pr.Simulator(network=network, devices=device, seed=number)
+        run = pr.run(Train(steps), workers=WORKERS, strategy=strategy(system), on=on, seed=SEED)
+        draws.append(Taken(seconds_per_step(run.outcome.events), run.summary.bytes_sent))
+    seconds = sorted(draw.seconds for draw in draws)
+    return Taken(statistics.median(seconds), draws[0].nbytes), seconds
+
+
+def rows(name: str, options: argparse.Namespace, local: Local) -> list[dict[str, Any]]:
+    """The runs on one network beside their predictions."""
+    given, steps = NETWORKS[name]
+    steps, directory = options.steps or steps, options.out / name
+    directory.mkdir(parents=True, exist_ok=True)
+    if not options.again:
+        run_in_lab(directory, given, options, steps)
+    network = (networks.load(given) if isinstance(given, str) else given) if options.nominal else networks.load(directory / "network.json")
+    network = replace(network, placement=WithWorkers(), local=local)
+    found = []
+    for system in options.systems:
+        mine = taken(directory, system, options.runs)
+        profile = Profile(system, tuple(json.loads((directory / f"{system}-profile.json").read_text())))
+        told, draws = predicted(system, network, profile, steps)
+        row = {"network": name, "system": system, "steps": steps - WARM_UP, "load": os.getloadavg()[0]}
+        row |= {"seconds": mine.seconds, "predicted": told.seconds, "error": told.seconds / mine.seconds - 1, "draws": draws}
+        row |= {"local": statistics.mean(profile.seconds_per_step), "bytes": mine.nbytes, "bytes_predicted": told.nbytes}
+        print(line(row), flush=True)
+        found.append(row)
+    return found
+
+
+def profile_of(system: str) -> Profile:
+    return device_profile(Train(1000), workers=1 if system in PATIENT else WORKERS, steps=30, seed=SEED, strategy=strategy(system))
+
+
+def line(row: dict[str, Any]) -> str:
+    """One row of the table."""
+    exact = "exact" if row["bytes"] == row["bytes_predicted"] else f"{row['bytes_predicted'] / row['bytes'] - 1:+.2%}"
+    times = f"{row['seconds'] * 1e3:.1f} | {row['predicted'] * 1e3:.1f} | {row['error']:+.1%}"
+    return f"| {row['network']} | {row['system']} | {times} | {row['bytes'] / 1e6:.1f} | {exact} |"
+
+
+def matrix(table: list[dict[str, Any]]) -> list[str]:
+    """Systems by networks: real milliseconds of a step, and the error of the prediction."""
+    names = list(dict.fromkeys(row["network"] for row in table))
+    cells = {(row["system"], row["network"]): row for row in table}
+    lines = ["| | " + " | ".join(names) + " | bytes |", "| --- |" + " --: |" * (len(names) + 1)]
+    for system in dict.fromkeys(row["system"] for row in table):
+        found = [cells[system, name] for name in names]
+        worst = max((row["bytes_predicted"] / row["bytes"] - 1 for row in found), key=abs)
+        shown = [f"{row['seconds'] * 1e3:.0f} ms, {row['error']:+.1%}" for row in found]
+        lines.append(f"| {system} | " + " | ".join([*shown, f"{worst:+.2%}" if worst else "exact"]) + " |")
+    medians = [f"{statistics.median(abs(cells[key]['error']) for key in cells if key[1] == name):.1%}" for name in names]
+    return [*lines, "| median error | " + " | ".join(medians) + " | |"]
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
+    parser.add_argument("--out", type=Path, default=Path("fidelity"))
+    parser.add_argument("--systems", nargs="+", default=SYSTEMS, choices=SYSTEMS)
+    parser.add_argument("--networks", nargs="+", default=list(NETWORKS), choices=list(NETWORKS))
+    parser.add_argument("--runs", type=int, default=1, help="of each cell; the median counts")
+    parser.add_argument("--steps", type=int, default=0, help="of each run, the first five not counted; by the network if not given")
+    parser.add_argument("--nominal", action="store_true", help="predict with the network that the lab was given")
+    parser.add_argument("--again", action="store_true", help="predict again, from the records that an earlier call left in --out")
+    parser.add_argument("--host", type=Path, help=argparse.SUPPRESS)
+    options = parser.parse_args()
+    if options.host:
+        host(options.host, options.systems, options.steps, options.runs)
+        return
+    torch.set_num_threads(1)
+    local = local_between()
+    table = [row for name in options.networks for row in rows(name, options, local)]
+    errors = [abs(row["error"]) for row in table]
+    summary = {"median": statistics.median(errors), "worst": max(errors)}
+    (options.out / "fidelity.json").write_text(json.dumps({"rows": table, "load": os.getloadavg(), **summary}, indent=2) + "\n")
+    lines = [*matrix(table), "", f"Error of step time: median {summary['median']:.1%}, worst {summary['worst']:.1%}."]
+    (options.out / "fidelity.md").write_text("\n".join(lines) + "\n")
+    print("\n".join(lines))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,73 @@
+"""How long a step of a training function takes here: the profile that the simulator is to charge."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from itertools import pairwise
+from statistics import mean
+
+from polyrhythm.consistency import LocalSteps
+from polyrhythm.errors import CompositionError, PolyrhythmError
+from polyrhythm.hardware.devices import Profile
+from polyrhythm.kernel.events import AnyEvent, Stepped
+from polyrhythm.processes import Processes
+from polyrhythm.strategy.strategy import Strategy
+from polyrhythm.topology import AllReduce
+from polyrhythm.training.run import Train, attempt
+
+WARM_UP_STEPS = 10
+"""Not counted: memory is asked for, caches fill, processors change their clock. A multiple of usual intervals between exchanges, so
+that a rotation of measured steps begins where an interval begins."""
+_FEWEST = 2
+
+APART = Strategy(name="apart", consistency=LocalSteps(1 << 40), topology=AllReduce())
+"""Workers that begin with the same weights and then do not speak: each computes as if it were alone, but for the cores it shares."""
+
+
+def device_profile(train: Train, *, workers: int = 1, steps: int = 30, seed: int = 0, strategy: Strategy = APART) -> Profile:
+    """Time `steps` steps of `train` in each of `workers` real processes of this host at once, and end the run.
+
+    Workers that share cores slow each other down: give as many as will share a machine in earnest. The seconds of a step are the mean of
+    all workers'. With `strategy`, what it computes and copies at workers and servers is in the steps too; that passes by shared
+    memory, so what a network adds is not. A training function that ends earlier gives fewer steps. Raises CompositionError if those
+    are less than two after the first ten, and what the run raised.
+    """
+    if steps < 1:
+        raise CompositionError(f"A profile of {steps} steps says nothing: time 1 or more.")
+    watch = _Stopwatch(strategy.topology.workers(workers), WARM_UP_STEPS + steps)
+    tried = attempt(train, workers=workers, strategy=strategy, on=Processes(cuda=False), seed=seed, watch=watch)
+    if tried.error is not None and not isinstance(tried.error, _SeenEnoughError):
+        raise tried.error
+    seconds = watch.seconds()
+    if len(seconds) < min(steps, _FEWEST):
+        raise CompositionError(
+            f"The training function took {WARM_UP_STEPS + len(seconds)} steps or fewer at one of {workers} workers, and the first "
+            f"{WARM_UP_STEPS} only warm up: give it more epochs or smaller batches."
+        )
+    return Profile(str(getattr(train, "name", getattr(train, "__name__", "measured"))), tuple(seconds))
+
+
+class _SeenEnoughError(PolyrhythmError):
+    """Ends the run that is timed."""
+
+
+@dataclass(slots=True)
+class _Stopwatch:
+    """Notes when each of `workers` ended its steps, until all have taken `enough` of them."""
+
+    workers: int
+    enough: int
+    ended: dict[str, list[float]] = field(default_factory=dict)
+
+    def __call__(self, event: AnyEvent) -> None:
+        """Note a step. Raises _SeenEnoughError when all are there."""
+        if isinstance(event, Stepped):
+            self.ended.setdefault(event.actor, []).append(event.time)
+            if len(self.ended) == self.workers and min(map(len, self.ended.values())) >= self.enough:
+                raise _SeenEnoughError
+
+    def seconds(self) -> list[float]:
+        """The mean over the workers of what each step took after the first few, in order."""
+        counted = [times[WARM_UP_STEPS - 1 : self.enough] for times in self.ended.values()]
+        spans = [[after - before for before, after in pairwise(times)] for times in counted]
+        return [mean(step) for step in zip(*spans, strict=False)] if len(spans) == self.workers else []

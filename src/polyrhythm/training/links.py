@@ -1,0 +1,136 @@
+"""What messages meet between hosts, and between processes of one: a `Network`, measured.
+
+    with enter(survey_job(workers), lambda event: None) as stage:
+        network = network_between(stage, place, "ours")
+
+A host's latency and rate towards another are alpha and beta of the usual model: a message of n bytes takes alpha + n beta,
+with beta = 1 / rate.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+import torch
+
+from polyrhythm.errors import CompositionError
+from polyrhythm.hardware.network import Network, Site
+from polyrhythm.hardware.placement import Local, WithWorkers
+from polyrhythm.kernel.job import Job, Stage
+from polyrhythm.kernel.message import Message
+from polyrhythm.kernel.port import Port, rank_of, worker
+from polyrhythm.pieces.terms import Place
+from polyrhythm.processes import Processes
+from polyrhythm.topology.algorithm import gather
+from polyrhythm.training.probes import Line, Stream, drink, ping, pong, pour, rate, share
+
+SECONDS = 0.4
+"""How long a stream lasts at least."""
+
+Rows = list[list[float]]
+
+
+def network_between(stage: Stage, place: Place, name: str, local: Local | None = None) -> Network:
+    """The network of the hosts on which the workers of a run stand, one on each; every worker must call it, and all get the same.
+
+    Each ordered pair is measured while all others are silent: that gives latency and capacity. Then each host sends to all at once, and
+    takes from all at once: the most that it reached is its egress and its ingress. Servers are placed as joined runs place them,
+    with workers. Raises CompositionError where there is one worker only.
+    """
+    if place.workers < 2:
+        raise CompositionError("One process alone has no network: start one on each of two or more hosts, with RANK and WORLD_SIZE set.")
+    survey = _Survey(stage.port, place, SECONDS)
+    stage.perform(survey.carry_out())
+    names = [f"host-{rank}" for rank in range(place.workers)]
+    sites = [Site(each, survey.egress[rank], survey.ingress[rank]) for rank, each in enumerate(names)]
+    pairs = [(a, b) for a in range(place.workers) for b in range(place.workers) if a != b]
+    latency = {(names[a], names[b]): survey.latency[a][b] for a, b in pairs}
+    capacity = {(names[a], names[b]): survey.rate[a][b] for a, b in pairs}
+    return replace(Network.joined(name, sites, latency, capacity), placement=WithWorkers(), local=local or Local())
+
+
+def local_between(seconds: float = SECONDS) -> Local:
+    """What messages meet between two processes of this host: they are started for it, and ended."""
+    ending = Processes(cuda=False).execute(survey_job(2, seconds), lambda event: None)
+    told = ending.results[worker(0)]
+    assert told is not None
+    return Local(*told.numbers)
+
+
+def survey_job(workers: int, seconds: float = SECONDS) -> Job:
+    """A job without servers, to be entered by processes that measure; as a program, worker 0's line to worker 1."""
+
+    def program(stage: Stage) -> Message | None:
+        line = stage.perform(_line(stage.port, Place(rank_of(stage.port.name), workers, 0), (0, 1), seconds))
+        return None if line is None else Message("line", (line.latency, line.rate))
+
+    return Job(workers, 0, program, _no_service, lambda name: True)
+
+
+async def _no_service(port: Port, record: object) -> None:
+    """There are no servers."""
+
+
+async def _line(port: Port, place: Place, pair: tuple[int, int], seconds: float) -> Line | None:
+    """The line from the first of `pair` to the second, if this is the first."""
+    source, target = pair
+    if place.rank == source:
+        latency = await ping(port, worker(target))
+        return Line(latency, await rate(port, worker(target), latency, seconds))
+    if place.rank == target:
+        await pong(port, worker(source))
+        await drink(port, worker(source))
+    return None
+
+
+class _Survey:
+    """One worker's part; afterwards each has all figures: `latency` and `rate` by [from][to], `egress` and `ingress` by host."""
+
+    def __init__(self, port: Port, place: Place, seconds: float) -> None:
+        self.port = port
+        self.place = place
+        self.seconds = seconds
+        self.latency: Rows
+        self.rate: Rows
+        self.egress: list[float] = []
+        self.ingress: list[float] = []
+        self._meetings = 0
+
+    async def carry_out(self) -> None:
+        workers = range(self.place.workers)
+        mine: dict[int, Line] = {}
+        for source, target in [(a, b) for a in workers for b in workers if a != b]:
+            await self._agree((0.0,))
+            line = await _line(self.port, self.place, (source, target), self.seconds)
+            if line is not None:
+                mine[target] = line
+        self.latency = await self._agree([mine[to].latency if to in mine else 0.0 for to in workers])
+        self.rate = await self._agree([mine[to].rate if to in mine else 0.0 for to in workers])
+        for host in workers:
+            others = [each for each in workers if each != host]
+            spread = await self._flood([host], others)
+            gathered = await self._flood(others, [host])
+            self.egress.append(max(spread, *self.rate[host]))
+            self.ingress.append(max(gathered, *(self.rate[each][host] for each in others)))
+
+    async def _flood(self, sources: Sequence[int], targets: Sequence[int]) -> float:
+        """The bytes per second that pass when all of `sources` send to all of `targets` at once."""
+        rank = self.place.rank
+        await self._agree((0.0,))
+        stream = Stream(0, 0.0)
+        if rank in sources:
+            lines = {worker(to): Line(self.latency[rank][to], self.rate[rank][to]) for to in targets}
+            sizes = {peer: share(line, self.seconds) for peer, line in lines.items()}
+            stream = await pour(self.port, {peer: line.latency for peer, line in lines.items()}, sizes)
+        elif rank in targets:
+            for source in sources:
+                await drink(self.port, worker(source), 1)
+        told = await self._agree((float(stream.nbytes), stream.seconds))
+        return sum(row[0] for row in told) / max(row[1] for row in told)
+
+    async def _agree(self, row: Sequence[float]) -> Rows:
+        """Everyone's row, by rank; returns when all have come here."""
+        self._meetings += 1
+        told = await gather(self.port, self.place, (torch.tensor(row, dtype=torch.float64),), f"survey {self._meetings}")
+        return [packet[0].tolist() for packet in told]

@@ -1,0 +1,109 @@
+"""What two workers do to learn how far apart they are and how much passes between them: conversations over their ports.
+
+Everything goes as the frames of a run do, over the same connections, so what is found is what messages of a run meet: also the handing
+over between threads, and several connections where a path needs them. Sizes count frames whole, with our own header of 24 bytes
+and what it announces, and without the headers of TCP, IP and the line below.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import torch
+
+from polyrhythm.kernel.message import Message, wire_bytes
+from polyrhythm.kernel.port import Port
+
+ROUND_TRIPS = 40
+MESSAGES = 4
+"""In a stream; so many that the first is under way while the next is made."""
+_FIRST_BYTES = 32 * 1024
+_LARGEST_BYTES = 32 << 20
+_LATENCIES = 20
+
+
+@dataclass(frozen=True, slots=True)
+class Line:
+    """From one actor to another: `latency` in seconds, one way, and `rate` in bytes per second."""
+
+    latency: float
+    rate: float
+
+
+@dataclass(frozen=True, slots=True)
+class Stream:
+    """`nbytes` that were sent without a pause, and the `seconds` from the first to leave to the last to arrive, less one latency."""
+
+    nbytes: int
+    seconds: float
+
+
+async def ping(port: Port, peer: str) -> float:
+    """Half the least of some round trips of the smallest messages, in seconds; `peer` runs `pong`."""
+    least = float("inf")
+    for _ in range(ROUND_TRIPS):
+        began = port.now()
+        await port.send(peer, Message("ping"))
+        await port.receive("pong", peer)
+        least = min(least, port.now() - began)
+    return least / 2
+
+
+async def pong(port: Port, peer: str) -> None:
+    """Answer `ping`."""
+    for _ in range(ROUND_TRIPS):
+        await port.receive("ping", peer)
+        await port.send(peer, Message("pong"))
+
+
+async def rate(port: Port, peer: str, latency: float, seconds: float) -> float:
+    """The bytes per second of a stream that takes at least `seconds` and many latencies, so that size dominates; `peer` runs `drink`.
+
+    Streams grow until then, which opens windows and connections; the better of two of the last size counts.
+    """
+    size, least = _FIRST_BYTES, max(seconds, _LATENCIES * latency)
+    while True:
+        stream = await pour(port, {peer: latency}, {peer: size})
+        if stream.seconds >= least or size >= _LARGEST_BYTES:
+            break
+        size *= 2
+    again = await pour(port, {peer: latency}, {peer: size})
+    await port.send(peer, Message(_topic(port.name)))
+    return stream.nbytes / max(min(stream.seconds, again.seconds), 1e-9)
+
+
+async def pour(port: Port, latencies: Mapping[str, float], sizes: Mapping[str, int]) -> Stream:
+    """Send messages of so many bytes to each of the peers in `sizes` at once, right after one another; each peer runs `drink`."""
+    messages = {peer: Message(_topic(port.name), tensors=(torch.zeros(size, dtype=torch.uint8),)) for peer, size in sizes.items()}
+    await port.flush()
+    began = port.now()
+    for _ in range(MESSAGES):
+        for peer, message in messages.items():
+            await port.send(peer, message)
+    taken = 0.0
+    for peer in messages:
+        await port.receive(f"drunk by {peer}", peer)
+        taken = max(taken, port.now() - began - 2 * latencies[peer])
+    return Stream(MESSAGES * sum(map(wire_bytes, messages.values())), taken)
+
+
+async def drink(port: Port, peer: str, streams: float = float("inf")) -> None:
+    """Take that many streams from `peer`, or all until an empty message, and say of each when the last of it has come."""
+    while streams > 0:
+        for _ in range(MESSAGES):
+            delivery = await port.receive(_topic(peer), peer)
+            assert delivery is not None
+            if not delivery.message.tensors:
+                return
+        await port.send(peer, Message(f"drunk by {port.name}"))
+        streams -= 1
+
+
+def share(line: Line, seconds: float) -> int:
+    """The bytes of each message of a stream that takes `seconds` on `line` if it has it to itself."""
+    return min(max(int(line.rate * seconds / MESSAGES), 1), _LARGEST_BYTES)
+
+
+def _topic(sender: str) -> str:
+    return f"poured by {sender}"

@@ -1,0 +1,78 @@
+"""`polyrhythm calibrate` as a person types it."""
+
+from __future__ import annotations
+
+import json
+import os
+import socket
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from polyrhythm.hardware import devices, network
+
+
+def test_a_step_is_timed_and_written_where_the_simulator_reads_it(polyrhythm: Any, tiny: Path, tmp_path: Path) -> None:
+    told = polyrhythm("calibrate", tiny, "--set", "epochs=1000", "--workers", 2, "--steps", 3, "--out", tmp_path / "here", "--json")
+    assert told.code == 0
+    found = json.loads(told.out)
+    assert len(found["device"]["seconds_per_step"]) == 3
+    assert found["local"]["alpha"] > 0
+    assert found["links"] == []
+    assert devices.load(tmp_path / "here" / "device.json").measured
+    again = polyrhythm("run", tiny, "--on", "simulator", "--device", tmp_path / "here" / "device.json", "--json")
+    assert json.loads(again.out)["virtual_seconds"] > 0
+
+
+def test_a_person_gets_a_table(polyrhythm: Any, tiny: Path) -> None:
+    told = polyrhythm("calibrate", tiny, "--set", "epochs=1000", "--steps", 3, "--system", "allreduce")
+    assert told.code == 0
+    for word in ("A step of", "alpha", "beta", "another of its host"):
+        assert word in told.out
+
+
+def test_processes_that_were_started_together_measure_what_joins_them(tmp_path: Path) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        port = free.getsockname()[1]
+    command = [sys.executable, "-m", "polyrhythm.cli", "calibrate", "--out", str(tmp_path)]
+    where = {"WORLD_SIZE": "2", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port)}
+    both = [subprocess.Popen(command, env=os.environ | where | {"RANK": str(rank)}, stdout=subprocess.PIPE, text=True) for rank in (0, 1)]
+    try:
+        said = [process.communicate(timeout=100)[0] for process in both]
+    finally:
+        for process in both:
+            process.kill()
+    assert [process.returncode for process in both] == [0, 0]
+    assert "host-0" in said[0]
+    assert said[1] == ""
+    found = network.load(tmp_path / "network.json")
+    assert [site.name for site in found.sites] == ["host-0", "host-1"]
+    assert found.capacity[0][1] > 0
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (["digits-cn"], ["digits-cn", "digits-cnn"]),
+        (["digits-cnn", "--workers", "0"], ["--workers 0", "1 or more"]),
+        (["digits-cnn", "--system", "alreduce"], ["alreduce", "allreduce"]),
+        (["digits-cnn", "--option", "tau=2"], ["--option", "--system"]),
+        (["--out", "/proc/none"], ["/proc/none", "cannot be written"]),
+    ],
+)
+def test_what_cannot_be_is_answered_with_one_sentence(polyrhythm: Any, arguments: list[str], words: list[str]) -> None:
+    told = polyrhythm("calibrate", *arguments)
+    assert (told.code, told.out, told.err.count("\n")) == (2, "", 1)
+    for word in words:
+        assert word in told.err
+
+
+def test_a_rank_that_is_no_number_is_refused(polyrhythm: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("RANK", "first")
+    monkeypatch.setenv("WORLD_SIZE", "2")
+    told = polyrhythm("calibrate")
+    assert (told.code, told.err.count("\n")) == (2, 1)
+    assert "RANK" in told.err

@@ -1,0 +1,74 @@
+"""What is measured between hosts is what joins them: in virtual time to the byte, and for real at all."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from polyrhythm.errors import CompositionError
+from polyrhythm.hardware import network as networks
+from polyrhythm.hardware.network import Network
+from polyrhythm.hardware.placement import WithWorkers
+from polyrhythm.kernel.job import Job, Stage
+from polyrhythm.kernel.port import rank_of
+from polyrhythm.pieces.terms import Place
+from polyrhythm.simulator.simulator import Simulator
+from polyrhythm.training.links import local_between, network_between, survey_job
+
+CLOSE = 0.01
+"""Headers, and the latency of answers that came while others were waited for."""
+
+
+def measured(network: str | Network, workers: int) -> list[Network]:
+    """What each of `workers` workers finds on `network`."""
+    found: list[Network] = []
+
+    def program(stage: Stage) -> None:
+        found.append(network_between(stage, Place(rank_of(stage.port.name), workers, 0), "found"))
+
+    survey = survey_job(workers)
+    Simulator(network=network).execute(Job(workers, 0, program, survey.service, survey.essential), lambda event: None)
+    return found
+
+
+def test_all_workers_find_the_same() -> None:
+    first, *others = measured("slow", 3)
+    assert others == [first, first]
+
+
+@pytest.mark.parametrize("name", ["slow", "home", "wan-3"])
+def test_latency_and_capacity_of_each_pair_are_found(name: str) -> None:
+    given, found = networks.load(name), measured(name, 3)[0]
+    for source in range(3):
+        for target in range(3):
+            if source != target:
+                assert found.delay(source, target, 3) == pytest.approx(given.delay(source, target, 3), rel=CLOSE)
+                here, there = given.access(source, 3), given.access(target, 3)
+                capacity = given.capacity[given.site_of(source, 3)][given.site_of(target, 3)]
+                least = min(here.egress, there.ingress, capacity)
+                assert found.capacity[source][target] == pytest.approx(least, rel=CLOSE)
+
+
+def test_a_host_that_takes_more_than_one_can_send_is_found_out() -> None:
+    home = measured("home", 4)[0]  # 20 Mbit/s up, 100 down: three senders reach 60
+    assert home.sites[0].egress == pytest.approx(20e6 / 8, rel=CLOSE)
+    assert home.sites[0].ingress == pytest.approx(60e6 / 8, rel=CLOSE)
+
+
+def test_a_measured_network_can_be_written_down_and_read(tmp_path: Path) -> None:
+    found = measured("home", 2)[0]
+    (tmp_path / "network.json").write_text(networks.to_json(found))
+    assert networks.load(tmp_path / "network.json") == found
+    assert found.placement == WithWorkers()
+
+
+def test_one_process_alone_is_refused() -> None:
+    with pytest.raises(CompositionError, match="RANK"):
+        measured("slow", 1)
+
+
+def test_two_processes_of_one_host_are_near_each_other() -> None:
+    local = local_between(seconds=0.01)
+    assert 0 < local.latency < 1
+    assert local.bandwidth > 1e6
