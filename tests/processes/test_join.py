@@ -18,6 +18,7 @@ from polyrhythm.processes.join import Joining, enter
 from polyrhythm.processes.launch import Processes
 from polyrhythm.processes.links import Wiring
 from polyrhythm.processes.place import Place
+from polyrhythm.topology import Ring
 
 Inner = Callable[[Place, int], Message | None]
 
@@ -177,6 +178,25 @@ def test_a_worker_that_is_killed_is_named_by_the_others() -> None:
             inner.perform(receive(inner.port, "never"))
 
     # of no actor does the outer run depend, so that what ends it is what the inner one raised
+    with pytest.raises(WorkerFailed, match="worker/1 failed: its connections broke off without a good-bye"):
+        Processes().execute(Job(3, 0, program, no_service, lambda name: False), lambda event: None)
+
+
+def test_a_worker_that_is_killed_is_named_by_those_who_have_begun_a_sum_with_it() -> None:
+    port = free_port()
+
+    async def add(inner: Port) -> None:
+        await inner.reduce(torch.ones(3), "sum", 3, Ring())
+
+    def program(stage: Stage) -> None:
+        rank = int(stage.port.name.partition("/")[2])
+        with enter(job(3), lambda event: None, Place(rank, 3, port=port)) as inner:
+            inner.perform(exchange(inner.port, 3, 10))
+            if rank == 1:
+                os.kill(os.getpid(), signal.SIGKILL)
+            inner.begin(add(inner.port), 1.0)
+            inner.perform(receive(inner.port, "never"))
+
     with pytest.raises(WorkerFailed, match="worker/1 failed: its connections broke off without a good-bye"):
         Processes().execute(Job(3, 0, program, no_service, lambda name: False), lambda event: None)
 

@@ -20,7 +20,7 @@ from polyrhythm.kernel.message import Message, wire_bytes
 from polyrhythm.pieces.hosting import describe
 from polyrhythm.strategy import Strategy
 from polyrhythm.tensors import Layout
-from polyrhythm.topology import Server
+from polyrhythm.topology import Bucketed, Server
 from polyrhythm.topology.server_client import DONE, JOIN, PUSH, Founding
 
 NUMEL = sum(parameter.numel() for parameter in network().parameters())
@@ -87,6 +87,20 @@ def test_tree_sends_a_sum_up_and_one_down_a_step(workers: int) -> None:
 def test_diloco_sends_a_ring_every_tau_steps_and_at_the_end(workers: int, tau: int) -> None:
     rounds = total(ring(workers, step) for step in range(1, -(-steps(workers) // tau) + 1))
     check(systems.find("diloco", tau=tau), workers, opening(workers) + rounds)
+
+
+@each_size
+def test_buckets_send_a_ring_each(workers: int) -> None:
+    """The last matrix with its bias, the first bias, the first matrix; all but the first say which bucket they are."""
+    sizes = {"": 36 + 3, "1/": 12, "2/": 120}
+    rounds = total(
+        say(f"{name}{step}.{hop}", flat(numel // workers + (k < numel % workers)))
+        for step in range(1, steps(workers) + 1)
+        for name, numel in sizes.items()
+        for hop in range(2 * (workers - 1))
+        for k in range(workers)
+    )
+    check(Strategy(topology=Bucketed(nbytes=32)), workers, opening(workers) + rounds)
 
 
 @each_size

@@ -7,15 +7,38 @@ import torch
 from toy import SLOW, Toy, trained
 
 from polyrhythm import systems
+from polyrhythm.codec import ErrorFeedback, Identity, LowRank, OneBit, PerTensor, Striped, TopK
 from polyrhythm.processes import Processes
 from polyrhythm.simulator import Simulator
+from polyrhythm.strategy import Strategy
+from polyrhythm.topology import AllReduce, Bucketed, Ring, Tree
 
 TOYS = {
     "momentum": Toy(lambda parameters: torch.optim.SGD(parameters, lr=0.05, momentum=0.9)),
     "adam": Toy(lambda parameters: torch.optim.Adam(parameters, lr=0.01)),
 }
+BUCKETED = {
+    repr(codec): Strategy(topology=Bucketed(AllReduce(algorithm), nbytes=32), codec=codec)
+    for algorithm, codec in (
+        (Ring(), Identity()),
+        (Tree(), ErrorFeedback(TopK(0.2))),
+        (Ring(), PerTensor(LowRank(1), rest=TopK(0.5))),  # asks for sums after packets
+        (Ring(), Striped(ErrorFeedback(OneBit()))),
+    )
+}
 ORDERLY = [name for name in systems.SYSTEMS if not systems.find(name).order_matters]
 OTHERS = [name for name in systems.SYSTEMS if systems.find(name).order_matters]
+
+
+@pytest.mark.parametrize("toy", TOYS)
+@pytest.mark.parametrize("workers", [1, 2, 3])
+@pytest.mark.parametrize("codec", BUCKETED)
+def test_buckets_give_the_same_bits_and_bytes_in_both_runtimes(codec: str, workers: int, toy: str) -> None:
+    virtual = trained(TOYS[toy], workers, BUCKETED[codec], Simulator(network=SLOW)).summary
+    real = trained(TOYS[toy], workers, BUCKETED[codec], Processes()).summary
+    assert real.weights_sha256 == virtual.weights_sha256
+    assert (real.bytes_sent, real.messages_sent) == (virtual.bytes_sent, virtual.messages_sent)
+    assert (real.steps, real.samples, real.final) == (virtual.steps, virtual.samples, virtual.final)
 
 
 @pytest.mark.parametrize("toy", TOYS)
