@@ -21,6 +21,8 @@ MESSAGES = 4
 _FIRST_BYTES = 32 * 1024
 _LARGEST_BYTES = 32 << 20
 _LATENCIES = 20
+_SHORTEST = 1e-6
+"""Seconds; what arrives together has no rate."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,10 +35,14 @@ class Line:
 
 @dataclass(frozen=True, slots=True)
 class Stream:
-    """`nbytes` that were sent without a pause, and the `seconds` from the first to leave to the last to arrive, less one latency."""
+    """Messages sent without a pause: the `seconds` until the last had arrived everywhere, and the `rate` at which all but the first came.
 
-    nbytes: int
+    The rate is the sum over the receivers, in bytes per second. Between the first arrival and the last the window is open and no latency
+    counts, so that it is what a long transfer reaches.
+    """
+
     seconds: float
+    rate: float
 
 
 async def ping(port: Port, peer: str) -> float:
@@ -60,20 +66,20 @@ async def pong(port: Port, peer: str) -> None:
 async def rate(port: Port, peer: str, latency: float, seconds: float) -> float:
     """The bytes per second of a stream that takes at least `seconds` and many latencies, so that size dominates; `peer` runs `drink`.
 
-    Streams grow until then, which opens windows and connections; the better of two of the last size counts.
+    Streams grow until then, which opens windows and connections; the best of the last size counts.
     """
     size, least = _FIRST_BYTES, max(seconds, _LATENCIES * latency)
     while True:
-        stream = await pour(port, {peer: latency}, {peer: size})
+        stream = await pour(port, {peer: size})
         if stream.seconds >= least or size >= _LARGEST_BYTES:
             break
         size *= 2
-    again = await pour(port, {peer: latency}, {peer: size})
+    again = await pour(port, {peer: size})
     await port.send(peer, Message(_topic(port.name)))
-    return stream.nbytes / max(min(stream.seconds, again.seconds), 1e-9)
+    return max(stream.rate, again.rate)
 
 
-async def pour(port: Port, latencies: Mapping[str, float], sizes: Mapping[str, int]) -> Stream:
+async def pour(port: Port, sizes: Mapping[str, int]) -> Stream:
     """Send messages of so many bytes to each of the peers in `sizes` at once, right after one another; each peer runs `drink`."""
     messages = {peer: Message(_topic(port.name), tensors=(torch.zeros(size, dtype=torch.uint8),)) for peer, size in sizes.items()}
     await port.flush()
@@ -81,22 +87,26 @@ async def pour(port: Port, latencies: Mapping[str, float], sizes: Mapping[str, i
     for _ in range(MESSAGES):
         for peer, message in messages.items():
             await port.send(peer, message)
-    taken = 0.0
-    for peer in messages:
-        await port.receive(f"drunk by {peer}", peer)
-        taken = max(taken, port.now() - began - 2 * latencies[peer])
-    return Stream(MESSAGES * sum(map(wire_bytes, messages.values())), taken)
+    taken, total = 0.0, 0.0
+    for peer, message in messages.items():
+        delivery = await port.receive(f"drunk by {peer}", peer)
+        assert delivery is not None
+        taken = max(taken, port.now() - began)
+        total += (MESSAGES - 1) * wire_bytes(message) / max(delivery.message.numbers[0], _SHORTEST)
+    return Stream(taken, total)
 
 
 async def drink(port: Port, peer: str, streams: float = float("inf")) -> None:
-    """Take that many streams from `peer`, or all until an empty message, and say of each when the last of it has come."""
+    """Take that many streams from `peer`, or all until an empty message; of each say how long after the first the last message came."""
     while streams > 0:
+        first = 0.0
         for _ in range(MESSAGES):
             delivery = await port.receive(_topic(peer), peer)
             assert delivery is not None
             if not delivery.message.tensors:
                 return
-        await port.send(peer, Message(f"drunk by {port.name}"))
+            first = first or port.now()
+        await port.send(peer, Message(f"drunk by {port.name}", (port.now() - first,)))
         streams -= 1
 
 
