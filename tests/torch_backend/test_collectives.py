@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import collective_laws
-import job
 import pytest
 import torch
 import torch.distributed as dist
+import torch_ranks
 from torch._C._distributed_c10d import AllgatherOptions, _make_nccl_premul_sum
 
 import polyrhythm.torch_backend
@@ -14,11 +14,11 @@ from polyrhythm.errors import CompositionError
 
 
 def beside_gloo(rank: int, ranks: int) -> dict[str, str]:
-    return job.outcomes(collective_laws.like_gloo(ranks))
+    return torch_ranks.outcomes(collective_laws.like_gloo(ranks))
 
 
 def by_definition(rank: int, ranks: int) -> dict[str, str]:
-    return job.outcomes(collective_laws.by_definition(rank, ranks))
+    return torch_ranks.outcomes(collective_laws.by_definition(rank, ranks))
 
 
 def broken(found: list[dict[str, str]]) -> list[tuple[int, str, str]]:
@@ -26,14 +26,14 @@ def broken(found: list[dict[str, str]]) -> list[tuple[int, str, str]]:
 
 
 def test_two_ranks_get_the_same_bits_as_through_gloo_for_every_type_and_operation() -> None:
-    found = job.run(beside_gloo, 2)
+    found = torch_ranks.run(beside_gloo, 2)
     assert len(found[0]) > 60
     assert broken(found) == []
 
 
 @pytest.mark.parametrize("ranks", [2, 3])
 def test_every_collective_gives_what_it_is_defined_to_give(ranks: int) -> None:
-    assert broken(job.run(by_definition, ranks)) == []
+    assert broken(torch_ranks.run(by_definition, ranks)) == []
 
 
 def sub_groups(rank: int, ranks: int) -> list[object]:
@@ -56,7 +56,7 @@ def sub_groups(rank: int, ranks: int) -> list[object]:
 
 def test_sub_groups_keep_to_themselves() -> None:
     names: list[object] = ["polyrhythm", "polyrhythm"]
-    assert job.run(sub_groups, 3) == [[*names, 1.0, 10, 3.0], [*names, 1.0, 10, 3.0, 20, 3.0], [*names, 3.0, 20, 3.0]]
+    assert torch_ranks.run(sub_groups, 3) == [[*names, 1.0, 10, 3.0], [*names, 1.0, 10, 3.0, 20, 3.0], [*names, 3.0, 20, 3.0]]
 
 
 def refusals(rank: int, ranks: int) -> list[str]:
@@ -78,7 +78,7 @@ def refusals(rank: int, ranks: int) -> list[str]:
 
 
 def test_what_cannot_be_done_is_refused_before_anyone_waits() -> None:
-    said, again = job.run(refusals, 2)
+    said, again = torch_ranks.run(refusals, 2)
     assert said == again
     for text, words in zip(said, ("PREMUL_SUM", "average", "bits", "must have 6", "rows", "one for each"), strict=True):
         assert words in text

@@ -8,10 +8,10 @@ import signal
 import time
 from datetime import timedelta
 
-import job
 import pytest
 import torch
 import torch.distributed as dist
+import torch_ranks
 from torch import nn
 from torch.nn.parallel import DistributedDataParallel
 
@@ -41,7 +41,7 @@ def one_is_killed(rank: int, ranks: int) -> list[object]:
 
 
 def test_a_killed_rank_ends_the_waits_of_all_others_and_is_named() -> None:
-    first, second, third = job.run(one_is_killed, 3)
+    first, second, third = torch_ranks.run(one_is_killed, 3)
     assert second == -signal.SIGKILL
     for seconds, *said in (first, third):
         assert seconds < 10
@@ -51,7 +51,7 @@ def test_a_killed_rank_ends_the_waits_of_all_others_and_is_named() -> None:
 
 def one_does_not_come(rank: int, ranks: int, folder: str) -> str:
     timeout = timedelta(seconds=1.5)
-    dist.init_process_group("polyrhythm", init_method=job.meeting(folder), rank=rank, world_size=ranks, timeout=timeout)
+    dist.init_process_group("polyrhythm", init_method=torch_ranks.meeting(folder), rank=rank, world_size=ranks, timeout=timeout)
     store = dist.group.WORLD.get_group_store()
     said = ""
     if rank == 0:
@@ -65,7 +65,7 @@ def one_does_not_come(rank: int, ranks: int, folder: str) -> str:
 
 
 def test_a_wait_ends_at_the_timeout_of_the_group() -> None:
-    assert "before the timeout was over" in job.run(one_does_not_come, 2, join=False)[0]
+    assert "before the timeout was over" in torch_ranks.run(one_does_not_come, 2, join=False)[0]
 
 
 class Elsewhere:
@@ -83,7 +83,7 @@ def on_two_hosts(rank: int, ranks: int, folder: str) -> list[object]:
     logging.getLogger("polyrhythm.torch_backend").addHandler(handler)
     if rank == 1:
         meeting.Segment = Elsewhere  # type: ignore[misc, assignment]
-    dist.init_process_group("polyrhythm", init_method=job.meeting(folder), rank=rank, world_size=ranks)
+    dist.init_process_group("polyrhythm", init_method=torch_ranks.meeting(folder), rank=rank, world_size=ranks)
     tensor = torch.tensor([rank + 1.0])
     dist.all_reduce(tensor)
     model = DistributedDataParallel(nn.Linear(2, 1, bias=False))
@@ -92,7 +92,7 @@ def on_two_hosts(rank: int, ranks: int, folder: str) -> list[object]:
 
 
 def test_ranks_that_cannot_share_memory_speak_through_gloo_and_say_so() -> None:
-    results = job.run(on_two_hosts, 2, join=False)
+    results = torch_ranks.run(on_two_hosts, 2, join=False)
     for records, total, gradient in results:
         assert len(records) == 1
         assert "gloo" in records[0]

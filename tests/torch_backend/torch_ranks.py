@@ -17,7 +17,7 @@ import polyrhythm.torch_backend  # noqa: F401
 Body = Callable[[int, int], Any]
 SECONDS = 60
 _context = multiprocessing.get_context("forkserver")
-_context.set_forkserver_preload(["torch", "torch.distributed.fsdp", "torch.distributed.checkpoint", "job"])
+_context.set_forkserver_preload(["torch", "torch.distributed.fsdp", "torch.distributed.checkpoint", "torch_ranks"])
 
 
 def run(body: Body, ranks: int, join: bool = True) -> list[Any]:
