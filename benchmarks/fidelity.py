@@ -144,7 +144,7 @@ def run_in_lab(directory: Path, given: str | Network, options: argparse.Namespac
     file.write_text(networks.to_json(networks.load(given) if isinstance(given, str) else given))
     arguments = ["--host", str(directory), "--systems", *options.systems, "--steps", str(steps), "--runs", str(options.runs)]
     command = [sys.executable, os.path.abspath(__file__), *arguments]
-    lab = [sys.executable, "-m", "polyrhythm.cli", "lab", "--hosts", str(WORKERS), "--network", str(file), "--", *command]
+    lab = [sys.executable, "-m", "polyrhythm", "lab", "--hosts", str(WORKERS), "--network", str(file), "--", *command]
     subprocess.run(lab, check=True)
 
 

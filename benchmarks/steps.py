@@ -143,20 +143,14 @@ def alone(name: str) -> float:
 
 
 def _spawn(name: str, way: str, ranks: int) -> float:
-    context = mp.get_context("spawn")
-    results = context.SimpleQueue()
+    results = mp.get_context("spawn").SimpleQueue()
     with socket.create_server(("127.0.0.1", 0)) as free:
         port = free.getsockname()[1]
-    processes = [context.Process(target=_rank, args=(name, way, rank, ranks, port, results)) for rank in range(ranks)]
-    for process in processes:
-        process.start()
-    seconds = [results.get() for _ in processes]
-    for process in processes:
-        process.join()
-    return statistics.median(seconds)
+    mp.spawn(_rank, (name, way, ranks, port, results), nprocs=ranks)  # a rank that fails ends the others, and raises here
+    return statistics.median(results.get() for _ in range(ranks))
 
 
-def _rank(name: str, way: str, rank: int, ranks: int, port: int, results: Any) -> None:
+def _rank(rank: int, name: str, way: str, ranks: int, port: int, results: Any) -> None:
     torch.set_num_threads(1)
     os.environ.update(MASTER_ADDR="127.0.0.1", MASTER_PORT=str(port), RANK=str(rank), WORLD_SIZE=str(ranks), LOCAL_RANK=str(rank))
     wrap = _deepspeed if way == "deepspeed" else lambda model, optimizer: (WRAPS[way](model), optimizer)

@@ -141,7 +141,7 @@ def _locally(program: list[str]) -> list[subprocess.Popen[str]]:
 
 
 def _in_lab(network: str, program: list[str]) -> list[subprocess.Popen[str]]:
-    lab = [sys.executable, "-m", "polyrhythm.cli", "lab", "--hosts", str(WORKERS), "--network", network, "--quiet", "--"]
+    lab = [sys.executable, "-m", "polyrhythm", "lab", "--hosts", str(WORKERS), "--network", network, "--quiet", "--"]
     return [subprocess.Popen([*lab, *program], stdout=subprocess.PIPE, text=True)]
 
 

@@ -69,7 +69,7 @@ def program() -> Command:
     """Call the program as a person does, in a process of its own."""
 
     def call(*arguments: object) -> Told:
-        command = [sys.executable, "-m", "polyrhythm.cli", *map(str, arguments)]
+        command = [sys.executable, "-m", "polyrhythm", *map(str, arguments)]
         done = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
         return Told(done.returncode, done.stdout, done.stderr)
 

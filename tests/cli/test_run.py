@@ -85,7 +85,7 @@ def test_out_keeps_the_run(polyrhythm: Any, tiny: Path, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("on", ["simulator", "processes"])
 def test_an_interruption_is_said_and_nothing_else(job: Any, on: str) -> None:
-    command = [sys.executable, "-m", "polyrhythm.cli", "run", str(job(FOREVER)), "--on", on, "--json"]
+    command = [sys.executable, "-m", "polyrhythm", "run", str(job(FOREVER)), "--on", on, "--json"]
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as running:
         assert running.stderr is not None
         assert running.stderr.readline() == "begun\n"

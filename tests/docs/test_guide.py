@@ -59,7 +59,7 @@ def run_console(block: Block) -> None:
     """Only what begins with `$ polyrhythm`: the rest of a console block is other programs and what they print."""
     for line in block.body.replace("\\\n", " ").splitlines():
         if line.startswith("$ polyrhythm "):
-            run_process("-m", "polyrhythm.cli", *shlex.split(line)[2:])
+            run_process("-m", "polyrhythm", *shlex.split(line)[2:])
 
 
 @pytest.fixture

@@ -32,7 +32,7 @@ def possible() -> bool:
 
 
 def started(*words: str, hosts: int = 2) -> subprocess.Popen[str]:
-    command = [sys.executable, "-m", "polyrhythm.cli", "lab", "--hosts", str(hosts), "--network", "slow", *words]
+    command = [sys.executable, "-m", "polyrhythm", "lab", "--hosts", str(hosts), "--network", "slow", *words]
     return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
 
 

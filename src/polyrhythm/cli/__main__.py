@@ -1,5 +1,0 @@
-"""`python -m polyrhythm.cli`, where the program itself is not on the path."""
-
-from polyrhythm.cli.app import main
-
-main()
