@@ -43,10 +43,12 @@ format: install
 	DS_ACCELERATOR=cpu .venv-bench/bin/python -c 'from deepspeed.comm.torch import build_shm_op; build_shm_op()'
 	@touch $@
 
-# About 40 minutes on two idle cores; the last one needs root. Numbers go to benchmarks/results/*.json, tables to *.md beside them.
+# About 50 minutes on two idle cores; the last three need root. Numbers go to benchmarks/results/*.json, tables to *.md beside them.
 RACE ?=
 RESULTS := benchmarks/results
 BENCH := OMP_NUM_THREADS=1 .venv-bench/bin/python benchmarks
+LAB := .venv-bench/bin/polyrhythm lab --quiet
+BETWEEN := .venv-bench/bin/python benchmarks/between_hosts.py
 
 bench: .venv-bench/installed
 	@mkdir -p $(RESULTS)
@@ -55,6 +57,8 @@ bench: .venv-bench/installed
 	$(BENCH)/push_pull.py --json $(RESULTS)/push_pull.json > $(RESULTS)/push_pull.md
 	$(BENCH)/kernel.py > $(RESULTS)/kernel.md
 	$(BENCH)/overhead.py --json $(RESULTS)/overhead.json > $(RESULTS)/overhead.md
+	$(LAB) --hosts 2 --network benchmarks/networks/middling.json -- $(BETWEEN) --megabytes 8 --bandwidth 200e6 --latency 0.0005 > $(RESULTS)/between_2_hosts.md
+	$(LAB) --hosts 3 --network slow -- $(BETWEEN) --megabytes 1 --bandwidth 50e6 --latency 0.02 > $(RESULTS)/between_3_hosts.md
 	$(BENCH)/time_to_accuracy.py $(RACE) --json $(RESULTS)/time_to_accuracy.json --plot docs/time_to_accuracy.svg > $(RESULTS)/time_to_accuracy.md
 
 clean:
