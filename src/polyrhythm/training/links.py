@@ -23,7 +23,7 @@ from polyrhythm.kernel.port import Port, rank_of, worker
 from polyrhythm.pieces.terms import Place
 from polyrhythm.processes import Processes
 from polyrhythm.topology.algorithm import gather
-from polyrhythm.training.probes import Line, drink, ping, pong, pour, rate, share
+from polyrhythm.training.probes import Line, Stream, drink, ping, pong, pour, rate, share
 
 SECONDS = 0.4
 """How long a stream lasts at least."""
@@ -118,14 +118,16 @@ class _Survey:
         """The bytes per second that pass when all of `sources` send to all of `targets` at once."""
         rank = self.place.rank
         await self._agree((0.0,))
-        reached = 0.0
+        sent = (0.0, 0.0)
         if rank in sources:
             lines = {worker(to): Line(self.latency[rank][to], self.rate[rank][to]) for to in targets}
-            reached = (await pour(self.port, {peer: share(line, self.seconds) for peer, line in lines.items()})).rate
+            stream = await pour(self.port, {peer: share(line, self.seconds) for peer, line in lines.items()})
+            sent = (float(stream.nbytes), stream.span)
         elif rank in targets:
             for source in sources:  # side by side, because each notes when its own come
                 await self.port.spawn(f"drink {source}", drink(self.port, worker(source), 1))
-        return sum(row[0] for row in await self._agree((reached,)))
+        told = await self._agree(sent)
+        return Stream(0.0, int(sum(nbytes for nbytes, _ in told)), max(span for _, span in told)).rate
 
     async def _agree(self, row: Sequence[float]) -> Rows:
         """Everyone's row, by rank; returns when all have come here."""

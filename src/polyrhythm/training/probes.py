@@ -35,14 +35,21 @@ class Line:
 
 @dataclass(frozen=True, slots=True)
 class Stream:
-    """Messages sent without a pause: the `seconds` until the last had arrived everywhere, and the `rate` at which all but the first came.
+    """Messages sent without a pause: the `seconds` until the last had arrived everywhere, and how fast all but the first came.
 
-    The rate is the sum over the receivers, in bytes per second. Between the first arrival and the last the window is open and no latency
-    counts, so that it is what a long transfer reaches.
+    `nbytes` is the sum over the receivers, `span` the longest time from a first arrival to a last. In between the window is open and no
+    latency counts, so that `rate` is what a long transfer reaches. The longest time, because of streams that share a line one may end
+    before the others, which then have the line to themselves: the sum of their own rates would be more than the line carries.
     """
 
     seconds: float
-    rate: float
+    nbytes: int
+    span: float
+
+    @property
+    def rate(self) -> float:
+        """Bytes per second."""
+        return self.nbytes / max(self.span, _SHORTEST)
 
 
 async def ping(port: Port, peer: str) -> float:
@@ -87,13 +94,14 @@ async def pour(port: Port, sizes: Mapping[str, int]) -> Stream:
     for _ in range(MESSAGES):
         for peer, message in messages.items():
             await port.send(peer, message)
-    taken, total = 0.0, 0.0
+    taken, nbytes, span = 0.0, 0, 0.0
     for peer, message in messages.items():
         delivery = await port.receive(f"drunk by {peer}", peer)
         assert delivery is not None
         taken = max(taken, port.now() - began)
-        total += (MESSAGES - 1) * wire_bytes(message) / max(delivery.message.numbers[0], _SHORTEST)
-    return Stream(taken, total)
+        nbytes += (MESSAGES - 1) * wire_bytes(message)
+        span = max(span, delivery.message.numbers[0])
+    return Stream(taken, nbytes, span)
 
 
 async def drink(port: Port, peer: str, streams: float = float("inf")) -> None:
