@@ -38,7 +38,7 @@ CAPS = {"slow": 150.0, "home": 150.0}
 CAP = 60.0
 SHORT = {"hivemind": 45.0, "hivemind-local": 45.0}
 """Caps of ways that are known not to come near the target in minutes; `--cap` holds for all."""
-RIVALS = ("alone", "ddp", "ddp-fp16", "ddp-powersgd-1", "ddp-powersgd-2", "local-sgd-8", "local-sgd-32", "hivemind-local")
+RIVALS = ("alone", "ddp", "ddp-fp16", "ddp-powersgd-1", "ddp-powersgd-2", "local-sgd-8", "local-sgd-16", "local-sgd-32", "hivemind-local")
 RACED = ("local-8-onebit", "local-8-topk", "free-8-onebit")
 """The default selection takes about a quarter of an hour: of our ways the best of the forecasts; of the rivals not those that send and
 compute what `ddp` does (DeepSpeed), for two minutes a run on `slow`."""

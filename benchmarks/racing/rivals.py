@@ -151,6 +151,7 @@ WAYS: dict[str, Way] = {
     "ddp-powersgd-1": ddp(powersgd(1), 25),
     "ddp-powersgd-2": ddp(powersgd(2), 25),
     "local-sgd-8": local_sgd(8),
+    "local-sgd-16": local_sgd(16),
     "local-sgd-32": local_sgd(32),
     "deepspeed-0": deepspeed(0),
     "deepspeed-1": deepspeed(1),
