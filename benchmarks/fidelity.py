@@ -28,6 +28,7 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import torch
 import torch.nn.functional as F
 
@@ -121,8 +122,7 @@ def host(directory: Path, systems: list[str], steps: int, runs: int) -> None:
     for number in range(runs):
         for system in systems:
             if place.rank == 0:
-                profile = list(profile_of(system).seconds_per_step)
-                (directory / f"{system}-profile.json").write_text(json.dumps(profile))
+                (directory / f"{system}-profile.json").write_bytes(msgspec.json.encode(profile_of(system)))
             job = make_job(Train(steps), strategy(system), WORKERS, SEED)
             events: list[AnyEvent] = []
             with enter(job, events.append) as stage:
@@ -162,7 +162,8 @@ def predicted(system: str, network: Network, profile: Profile, steps: int) -> tu
     devices: list[Profile | pr.Fleet] = [profile]
     if system in UNORDERED:
         seconds = profile.seconds_per_step
-        varied = pr.Fleet((Profile("mean", (statistics.mean(seconds),)),), (pr.Jitter(statistics.stdev(map(math.log, seconds))),))
+        mean = Profile("mean", (statistics.mean(seconds),), profile.seconds_per_contribution)
+        varied = pr.Fleet((mean,), (pr.Jitter(statistics.stdev(map(math.log, seconds))),), mean)
         devices = [varied] * DRAWS
     draws = []
     for number, device in enumerate(devices):
@@ -185,7 +186,7 @@ def rows(name: str, options: argparse.Namespace, local: Local) -> list[dict[str,
     found = []
     for system in options.systems:
         mine = taken(directory, system, options.runs)
-        profile = Profile(system, tuple(json.loads((directory / f"{system}-profile.json").read_text())))
+        profile = msgspec.json.decode((directory / f"{system}-profile.json").read_bytes(), type=Profile)
         told, draws = predicted(system, network, profile, steps)
         row = {"network": name, "system": system, "steps": steps - WARM_UP, "load": os.getloadavg()[0]}
         row |= {"seconds": mine.seconds, "predicted": told.seconds, "error": told.seconds / mine.seconds - 1, "draws": draws}

@@ -77,6 +77,16 @@ def test_a_timer_counts_operations_or_charges_measured_steps_but_never_both() ->
     assert (server.seconds(1000.0), server.step_seconds(32)) == (10.0, 0.0)
 
 
+def test_merging_is_charged_as_it_was_measured_or_not_at_all() -> None:
+    profile = Profile("p", (1.0,), 0.25)
+    own = fleet(profile)
+    assert [own.timer(actor, 0).merge_seconds(3) for actor in ("worker/0", "server/0")] == [0.75, 0.75]
+    assert own.timer("server/0", 0).seconds(1000.0) == 0.0
+    assert [fleet(DEVICE).timer(actor, 0).merge_seconds(3) for actor in ("worker/0", "server/0")] == [0.0, 0.0]
+    with pytest.raises(CompositionError, match="-1"):
+        Profile("p", (1.0,), -1.0)
+
+
 def test_what_the_user_gives_becomes_a_fleet(tmp_path: Path) -> None:
     assert fleet("t4") == Fleet((DEVICES["t4"],))
     assert fleet(DEVICE) == Fleet((DEVICE,))

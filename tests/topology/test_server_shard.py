@@ -41,8 +41,8 @@ def tell(shard: Shard, rank: int, *numbers: float, value: Tensor | None = None) 
             effect = taking.send(None)
         except StopIteration:
             return answered
-        assert isinstance(effect, Send)
-        answered.append(effect.to)
+        if isinstance(effect, Send):
+            answered.append(effect.to)
 
 
 def test_who_is_done_holds_nobody_up_when_its_last_words_are_merged_afterwards() -> None:

@@ -17,9 +17,9 @@ SHAPE = Shape(Layout(("w",), ((1000, 1000),)), 0.0, 1)
 NBYTES = 4_000_000
 
 
-def seconds(workers: int, shards: int, steps: int) -> float:
-    """Virtual seconds of a run without computing."""
-    on = Simulator(network=NETWORK, devices=Profile("nothing", (0.0,)))
+def seconds(workers: int, shards: int, steps: int, merging: float = 0.0) -> float:
+    """Virtual seconds of a run without computing, but for `merging` each contribution."""
+    on = Simulator(network=NETWORK, devices=Profile("nothing", (0.0,), merging))
     return run(Replay(SHAPE, steps), workers=workers, strategy=Strategy(topology=Server(shards)), on=on).summary.virtual_seconds or 0.0
 
 
@@ -28,3 +28,9 @@ def test_a_round_takes_the_time_of_the_busiest_line_twice(workers: int, shards: 
     """2 (a + max(M / B, P M / (S B))): each way, either a worker's line or a server's is the narrowest (Li et al., 2014)."""
     expected = 2 * (LATENCY + max(1.0, workers / shards) * NBYTES / BANDWIDTH)
     assert seconds(workers, shards, 3) - seconds(workers, shards, 2) == pytest.approx(expected, rel=0.01)
+
+
+def test_a_server_merges_one_contribution_after_the_other() -> None:
+    merging = 0.5
+    free, busy = (seconds(4, 1, 3, each) - seconds(4, 1, 2, each) for each in (0.0, merging))
+    assert busy - free == pytest.approx(4 * merging, rel=0.01)

@@ -47,6 +47,13 @@ def test_a_system_is_timed_with_what_it_computes(system: str) -> None:
     assert len(profile.seconds_per_step) == 3
 
 
+@pytest.mark.parametrize(("system", "workers", "merges"), [("allreduce", 2, False), ("downpour", 1, True), ("strom", 2, True)])
+def test_what_is_merged_one_by_one_is_timed_for_itself(system: str, workers: int, merges: bool) -> None:
+    profile = device_profile(Toy(epochs=1000, batch_size=4), workers=workers, steps=5, strategy=systems.find(system))
+    assert (profile.seconds_per_contribution > 0) == merges
+    assert min(profile.seconds_per_step) >= 0
+
+
 def test_a_training_function_that_ends_earlier_gives_the_steps_that_it_took() -> None:
     toy = Toy(epochs=1, batch_size=2)
     taken = len(device_profile(toy, workers=1, steps=1000).seconds_per_step)

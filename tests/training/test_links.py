@@ -8,7 +8,7 @@ import pytest
 
 from polyrhythm.errors import CompositionError
 from polyrhythm.hardware import network as networks
-from polyrhythm.hardware.network import Network
+from polyrhythm.hardware.network import Network, Site
 from polyrhythm.hardware.placement import WithWorkers
 from polyrhythm.kernel.job import Job, Stage
 from polyrhythm.kernel.port import rank_of
@@ -54,6 +54,19 @@ def test_a_host_that_takes_more_than_one_can_send_is_found_out() -> None:
     home = measured("home", 4)[0]  # 20 Mbit/s up, 100 down: three senders reach 60
     assert home.sites[0].egress == pytest.approx(20e6 / 8, rel=CLOSE)
     assert home.sites[0].ingress == pytest.approx(60e6 / 8, rel=CLOSE)
+
+
+def test_the_lines_of_a_host_add_up_where_nothing_else_is_in_the_way() -> None:
+    wan = measured("wan-3", 3)[0]
+    together = [sum(rate for to, rate in enumerate(row) if to != rank) for rank, row in enumerate(wan.capacity)]
+    assert [site.egress for site in wan.sites] == pytest.approx(together, rel=CLOSE)
+
+
+def test_a_line_that_ends_before_another_does_not_count_twice() -> None:
+    sites = [Site(name, 10e6, 10e6) for name in "abc"]
+    pairs = {(a, b): 0.001 for a in "abc" for b in "abc" if a != b}
+    found = measured(Network.joined("shared", sites, pairs, {("a", "c"): 3e6}), 3)[0]
+    assert found.sites[0].egress == pytest.approx(10e6, rel=0.05)
 
 
 def test_a_measured_network_can_be_written_down_and_read(tmp_path: Path) -> None:

@@ -137,6 +137,8 @@ def _show(profile: Profile | None, network: Network | None, local: Local) -> Non
         steps = profile.seconds_per_step
         spread = f"{show_seconds(min(steps))} to {show_seconds(max(steps))}"
         out.print(f"A step of {profile.name}: {show_seconds(median(steps))} (median of {len(steps)}, {spread})")
+        if profile.seconds_per_contribution:
+            out.print(f"Merging a contribution: {show_seconds(profile.seconds_per_contribution)}")
     table = Table("from", "to", "alpha, one way", "beta, a MB", "Mbit/s")
     ways = [{"from": "a process", "to": "another of its host", "alpha": local.latency, "beta": 1 / local.bandwidth}]
     for way in ways + ([] if network is None else _links(network)):

@@ -44,6 +44,9 @@ class Machine(Protocol):
     def seconds(self, flops: float, step: int) -> float:
         """The seconds of the step numbered `step`."""
 
+    def merge_seconds(self, contributions: int) -> float:
+        """The seconds that decoding and merging `contributions` takes."""
+
 
 class Device(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """A device that sustains `flops` floating-point operations per second, after `overhead_seconds` for every step."""
@@ -68,14 +71,26 @@ class Device(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         """The overhead, and the operations over the speed."""
         return self.overhead_seconds + flops / self.flops
 
+    def merge_seconds(self, contributions: int) -> float:
+        """None: merging is not counted."""
+        return 0.0
+
 
 class Profile(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """Measured steps, charged as they were measured, in rotation; how many operations or samples the step has plays no part."""
+    """Measured steps, charged as they were measured, in rotation; how many operations or samples the step has plays no part.
+
+    `seconds_per_contribution` is what merging takes beside the steps: at a server, and under `AllToAll` at a worker, for what others sent.
+    """
 
     name: str
     seconds_per_step: tuple[float, ...]
+    seconds_per_contribution: float = 0.0
 
     def __post_init__(self) -> None:
+        if self.seconds_per_contribution < 0:
+            raise CompositionError(
+                f"The profile {self.name!r} has {self.seconds_per_contribution} seconds per contribution: give 0 or more."
+            )
         if not self.seconds_per_step or min(self.seconds_per_step) < 0:
             raise CompositionError(f"The profile {self.name!r} needs the seconds of one step or more, none of them negative.")
 
@@ -87,6 +102,10 @@ class Profile(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     def seconds(self, flops: float, step: int) -> float:
         """What that step took when it was measured."""
         return self.seconds_per_step[step % len(self.seconds_per_step)]
+
+    def merge_seconds(self, contributions: int) -> float:
+        """So much for each."""
+        return self.seconds_per_contribution * contributions
 
 
 DEVICES: dict[str, Device] = {
@@ -112,10 +131,14 @@ class _Written(msgspec.Struct, forbid_unknown_fields=True):
     flops: str | float | None = None
     overhead: str | float = 0.0
     seconds_per_step: float | list[float] | None = None
+    seconds_per_contribution: float = 0.0
 
 
 def load(path_or_name: str | Path) -> Machine:
-    """The preset of that name, or what a JSON file describes: {"name", "flops", "overhead"} or {"name", "seconds_per_step"}."""
+    """The preset of that name, or what a JSON file describes: {"name", "flops", "overhead"} or {"name", "seconds_per_step"}.
+
+    Measured steps may come with "seconds_per_contribution".
+    """
     text = str(path_or_name)
     if text in DEVICES:
         return DEVICES[text]
@@ -135,4 +158,4 @@ def load(path_or_name: str | Path) -> Machine:
     if written.flops is not None:
         return Device(written.name, units.speed(written.flops), units.duration(written.overhead))
     steps = written.seconds_per_step
-    return Profile(written.name, tuple(steps) if isinstance(steps, list) else (steps or 0.0,))
+    return Profile(written.name, tuple(steps) if isinstance(steps, list) else (steps or 0.0,), written.seconds_per_contribution)

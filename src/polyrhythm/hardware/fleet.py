@@ -141,26 +141,33 @@ class Timer(Protocol):
     def step_seconds(self, samples: int) -> float:
         """Seconds for a whole step where steps were measured, however many its samples; 0 where operations are counted."""
 
+    def merge_seconds(self, contributions: int) -> float:
+        """Seconds for merging `contributions`, at full speed, where that was measured; else 0."""
+
 
 class WorkerTimer:
     """A worker's machine at the worker's pace."""
 
-    __slots__ = ("_fleet", "_measured", "_rank", "_step", "_streams")
+    __slots__ = ("_fleet", "_machine", "_rank", "_step", "_streams")
 
     def __init__(self, fleet: Fleet, rank: int, seed: int) -> None:
         self._fleet = fleet
         self._rank = rank
-        self._measured = fleet.machines[rank % len(fleet.machines)].measured
+        self._machine = fleet.machines[rank % len(fleet.machines)]
         self._streams = fleet.streams(rank, seed)
         self._step = -1
 
     def seconds(self, flops: float) -> float:
         """As `Timer`."""
-        return 0.0 if self._measured else self._next(flops)
+        return 0.0 if self._machine.measured else self._next(flops)
 
     def step_seconds(self, samples: int) -> float:
         """As `Timer`."""
-        return self._next(0.0) if self._measured else 0.0
+        return self._next(0.0) if self._machine.measured else 0.0
+
+    def merge_seconds(self, contributions: int) -> float:
+        """As `Timer`."""
+        return self._machine.merge_seconds(contributions)
 
     def _next(self, flops: float) -> float:
         self._step += 1
@@ -175,16 +182,23 @@ class ServerTimer:
 
     def seconds(self, flops: float) -> float:
         """As `Timer`."""
-        return self.machine.seconds(flops, 0)
+        return 0.0 if self.machine.measured else self.machine.seconds(flops, 0)
 
     def step_seconds(self, samples: int) -> float:
         """Servers take no steps."""
         return 0.0
 
+    def merge_seconds(self, contributions: int) -> float:
+        """As `Timer`."""
+        return self.machine.merge_seconds(contributions)
+
 
 def fleet(given: str | Path | Machine | Fleet) -> Fleet:
-    """What the user gave as devices, as a fleet: a preset's name, a file, one machine for all workers, or a fleet as it is."""
+    """What the user gave as devices, as a fleet: a preset's name, a file, one machine for all workers, or a fleet as it is.
+
+    Servers merge as fast as was measured, where that is known.
+    """
     if isinstance(given, Fleet):
         return given
     machine = load(given) if isinstance(given, str | Path) else given
-    return Fleet((machine,))
+    return Fleet((machine,), server=machine) if machine.measured else Fleet((machine,))

@@ -56,9 +56,13 @@ class Sleep(Effect[None]):
 
 @dataclass(slots=True)
 class Compute(Effect[None]):
-    """Work of `flops` floating-point operations that the simulator must charge; real processes have done it already."""
+    """Work that the simulator must charge; real processes have done it already.
+
+    It is `flops` floating-point operations, and what a measured profile says of decoding and merging `contributions`.
+    """
 
     flops: float
+    contributions: int = 0
 
 
 class Schedule(Protocol):

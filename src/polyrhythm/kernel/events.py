@@ -59,10 +59,15 @@ class Reported(Event, frozen=True):
 
 
 class Merged(Event, frozen=True):
-    """A holder of weights took in a group of contributions; `staleness` of each is in merges since it was computed."""
+    """A holder of weights took in a group of contributions; `staleness` of each is in merges since it was computed.
+
+    Workers are recorded where they take in those of others one by one. `seconds` is how long it took in real time; virtual time passes
+    afterwards, where a profile says how much.
+    """
 
     version: int
     staleness: list[int]
+    seconds: float = 0.0
 
 
 class Faulted(Event, frozen=True):

@@ -36,6 +36,9 @@ class Stage(Protocol):
     def charge(self, samples: int) -> None:
         """A step over `samples` samples was computed: virtual time passes by a measured profile, if the runtime has one."""
 
+    def charge_merge(self, others: int) -> None:
+        """As `charge`, for having merged the contributions of `others`."""
+
     def perform(self, coroutine: Coroutine[Effect[Any], Any, T]) -> T:
         """Block the program until `coroutine` has ended; everything it awaits goes through the port.
 

@@ -50,6 +50,10 @@ class Port:
         """Charge `flops` floating-point operations to this actor's device (virtual time only)."""
         return Compute(flops)
 
+    def merged(self, contributions: int) -> Compute:
+        """Charge having merged `contributions` to this actor's device (virtual time, where that was measured)."""
+        return Compute(0.0, contributions)
+
     def reduce(self, value: Tensor, topic: str, workers: int, schedule: Schedule) -> Reduce:
         """The sum of `value` over the first `workers` workers, or None where the runtime leaves that to messages."""
         return Reduce(value, topic, workers, schedule)

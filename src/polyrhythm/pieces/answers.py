@@ -15,6 +15,10 @@ from polyrhythm.pieces.merge import Part
 class Answer(Protocol):
     """Brought back by the communication side; settled where the program runs, because it may run the user's optimizer."""
 
+    @property
+    def contributions(self) -> Sequence[Part]:
+        """What the replica has yet to merge, and to decode where it came in a codec's words."""
+
     def settle(self, holder: Holder) -> None:
         """Do to the replica what the answer says."""
 
@@ -37,6 +41,11 @@ class Adopt:
 
     weights: Tensor
 
+    @property
+    def contributions(self) -> Sequence[Part]:
+        """None: all is merged."""
+        return ()
+
     def settle(self, holder: Holder) -> None:
         """Take them over."""
         holder.adopt(self.weights)
@@ -47,6 +56,11 @@ class Mix:
     """The weights of others, to be merged with one's own."""
 
     theirs: Sequence[Tensor]
+
+    @property
+    def contributions(self) -> Sequence[Part]:
+        """None: these are weights."""
+        return ()
 
     def settle(self, holder: Holder) -> None:
         """Mix them in, if there are any."""

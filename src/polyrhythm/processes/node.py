@@ -112,6 +112,9 @@ class Node:
     def charge(self, samples: int) -> None:
         """Nothing: real time has passed."""
 
+    def charge_merge(self, others: int) -> None:
+        """Nothing: real time has passed."""
+
     def perform(self, coroutine: Coroutine[Effect[Any], Any, T]) -> T:
         """As `complete`, for a program: what it did since the last time is recorded as computing, and this as waiting.
 

@@ -232,9 +232,12 @@ class Hub:
         return _PENDING
 
     def _compute(self, task: Task, effect: Compute) -> object:
-        if effect.flops <= 0:
+        timing = task.actor.timing
+        seconds = timing.seconds(effect.flops) if effect.flops > 0 else 0.0
+        seconds += timing.merge_seconds(effect.contributions)
+        if seconds <= 0:
             return None
-        self._charge(task.actor, task.actor.timing.seconds(effect.flops), (self.wake, task, None))
+        self._charge(task.actor, seconds, (self.wake, task, None))
         return _PENDING
 
     def _spawn(self, task: Task, effect: Spawn) -> None:

@@ -116,6 +116,10 @@ class Program:
         """Charge a step over `samples` samples, where the device has a measured profile."""
         self._charged += self.actor.timing.step_seconds(samples)
 
+    def charge_merge(self, others: int) -> None:
+        """Charge for contributions taken in, where the device has a measured profile."""
+        self._charged += self.actor.timing.merge_seconds(others)
+
     @property
     def ended(self) -> bool:
         """Whether the program has returned or was killed."""

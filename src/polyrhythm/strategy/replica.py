@@ -12,7 +12,9 @@ import torch
 from torch import Tensor, nn
 
 from polyrhythm.errors import CompositionError, DivergedError
+from polyrhythm.kernel.events import Merged
 from polyrhythm.kernel.job import Stage
+from polyrhythm.pieces.answers import Answer
 from polyrhythm.pieces.holder import Holder
 from polyrhythm.pieces.hosting import describe
 from polyrhythm.pieces.terms import Manner, Place, Subject
@@ -121,8 +123,15 @@ class Replica:
 
     def _exchange(self, value: Tensor) -> None:
         self._refuse_infinite(value, self.clock)
-        answer = self.stage.perform(self.channel.exchange(value.cpu(), self.clock, self.rates()))
+        self._settle(self.stage.perform(self.channel.exchange(value.cpu(), self.clock, self.rates())))
+
+    def _settle(self, answer: Answer) -> None:
+        port, late = self.stage.port, [each.staleness for each in answer.contributions]
+        began = port.now()
         answer.settle(self.holder)
+        if len(late) > 1:  # one is the worker's own, or a sum that was made on the way
+            self.stage.charge_merge(len(late) - 1)
+            self.stage.record(Merged(port.now(), port.name, self.holder.version, late, port.now() - began))
 
     def rates(self) -> tuple[float, ...]:
         """The learning rates of the optimizer's groups, as its scheduler has them now; nothing else of them travels."""
@@ -165,7 +174,7 @@ class Replica:
                 self.stage.perform(self.overlap.buckets.conclude(self.rates()))
         if self.says_last and self.clock and not self.terms.consistency.speaks(self.clock):
             self._exchange(self._said())
-        self.stage.perform(self.channel.finish()).settle(self.holder)
+        self._settle(self.stage.perform(self.channel.finish()))
 
     def weights(self) -> dict[str, Tensor]:
         """Parameters and buffers by name, on the CPU, each in memory of its own."""

@@ -50,7 +50,7 @@ class Shard:
             assert delivery is not None
             await self._take(delivery)
         if self.group:  # nobody is left who could complete it
-            self._merge()
+            await self._merge()
         for name in self.ending:
             await self._answer(name, self._weights())
 
@@ -80,7 +80,7 @@ class Shard:
                 self.waiting[sender] = int(clock)
             self.group.append(delivery)
             if len(self.group) >= self.terms.consistency.group(self.place.workers):
-                self._merge()
+                await self._merge()
         await self._release()
 
     async def _join(self, delivery: Delivery) -> None:
@@ -97,7 +97,8 @@ class Shard:
                 await self._answer(name, self._weights())
             self.joining.clear()
 
-    def _merge(self) -> None:
+    async def _merge(self) -> None:
+        began = self.port.now()
         group = sorted(self.group, key=lambda delivery: rank_of(delivery.sender))
         self.group = []
         staleness = [self.holder.version - int(delivery.message.numbers[2]) for delivery in group]
@@ -116,7 +117,9 @@ class Shard:
             if delivery.sender in self.clocks:
                 # not back from infinity: a worker may be done before its last group is full
                 self.clocks[delivery.sender] = max(self.clocks[delivery.sender], delivery.message.numbers[1])
-        self.record(Merged(self.port.now(), self.port.name, self.holder.version, staleness))
+        now = self.port.now()
+        self.record(Merged(now, self.port.name, self.holder.version, staleness, now - began))
+        await self.port.merged(len(group))
 
     async def _release(self) -> None:
         """Answer all who may go on, in the order in which they asked."""

@@ -9,7 +9,8 @@ from statistics import mean
 from polyrhythm.consistency import LocalSteps
 from polyrhythm.errors import CompositionError, PolyrhythmError
 from polyrhythm.hardware.devices import Profile
-from polyrhythm.kernel.events import AnyEvent, Stepped
+from polyrhythm.kernel.events import AnyEvent, Merged, Stepped
+from polyrhythm.kernel.port import server
 from polyrhythm.processes import Processes
 from polyrhythm.strategy.strategy import Strategy
 from polyrhythm.topology import AllReduce
@@ -19,6 +20,8 @@ WARM_UP_STEPS = 10
 """Not counted: memory is asked for, caches fill, processors change their clock. A multiple of usual intervals between exchanges, so
 that a rotation of measured steps begins where an interval begins."""
 _FEWEST = 2
+_LATE = 0.1
+"""Seconds after which what others have done is known too: actors tell their events every 20 ms."""
 
 APART = Strategy(name="apart", consistency=LocalSteps(1 << 40), topology=AllReduce())
 """Workers that begin with the same weights and then do not speak: each computes as if it were alone, but for the cores it shares."""
@@ -29,8 +32,8 @@ def device_profile(train: Train, *, workers: int = 1, steps: int = 30, seed: int
 
     Workers that share cores slow each other down: give as many as will share a machine in earnest. The seconds of a step are the mean of
     all workers'. With `strategy`, what it computes and copies at workers and servers is in the steps too; that passes by shared
-    memory, so what a network adds is not. A training function that ends earlier gives fewer steps. Raises CompositionError if those
-    are less than two after the first ten, and what the run raised.
+    memory, so what a network adds is not. What servers merge, and workers under AllToAll, is measured for itself. A training function
+    that ends earlier gives fewer steps. Raises CompositionError if those are less than two after the first ten, and what the run raised.
     """
     if steps < 1:
         raise CompositionError(f"A profile of {steps} steps says nothing: time 1 or more.")
@@ -44,7 +47,8 @@ def device_profile(train: Train, *, workers: int = 1, steps: int = 30, seed: int
             f"The training function took {WARM_UP_STEPS + len(seconds)} steps or fewer at one of {workers} workers, and the first "
             f"{WARM_UP_STEPS} only warm up: give it more epochs or smaller batches."
         )
-    return Profile(str(getattr(train, "name", getattr(train, "__name__", "measured"))), tuple(seconds))
+    each = watch.seconds_per_contribution()
+    return Profile(str(getattr(train, "name", getattr(train, "__name__", "measured"))), tuple(seconds), each)
 
 
 class _SeenEnoughError(PolyrhythmError):
@@ -53,21 +57,40 @@ class _SeenEnoughError(PolyrhythmError):
 
 @dataclass(slots=True)
 class _Stopwatch:
-    """Notes when each of `workers` ended its steps, until all have taken `enough` of them."""
+    """Notes when each of `workers` ended its steps, until all have taken `enough` of them, and who merged what meanwhile."""
 
     workers: int
     enough: int
     ended: dict[str, list[float]] = field(default_factory=dict)
+    merges: list[Merged] = field(default_factory=list)
 
     def __call__(self, event: AnyEvent) -> None:
-        """Note a step. Raises _SeenEnoughError when all are there."""
-        if isinstance(event, Stepped):
+        """Note a step or a merge. Raises _SeenEnoughError when all steps are there."""
+        if isinstance(event, Merged):
+            self.merges.append(event)
+        elif isinstance(event, Stepped):
             self.ended.setdefault(event.actor, []).append(event.time)
-            if len(self.ended) == self.workers and min(map(len, self.ended.values())) >= self.enough:
+            complete = len(self.ended) == self.workers and min(map(len, self.ended.values())) >= self.enough
+            if complete and event.time > _LATE + max(times[self.enough - 1] for times in self.ended.values()):
                 raise _SeenEnoughError
 
     def seconds(self) -> list[float]:
-        """The mean over the workers of what each step took after the first few, in order."""
-        counted = [times[WARM_UP_STEPS - 1 : self.enough] for times in self.ended.values()]
-        spans = [[after - before for before, after in pairwise(times)] for times in counted]
+        """The mean over the workers of what each step took after the first few, in order, without the merging that is charged apart."""
+        each = self.seconds_per_contribution()
+        spans = []
+        for actor, times in self.ended.items():
+            counted = times[WARM_UP_STEPS - 1 : self.enough]
+            spans.append([max(after - before - each * self._merged(actor, before, after), 0.0) for before, after in pairwise(counted)])
         return [mean(step) for step in zip(*spans, strict=False)] if len(spans) == self.workers else []
+
+    def seconds_per_contribution(self) -> float:
+        """What merging a contribution takes, after the first few steps; 0 where nobody merges one by one."""
+        began = max((times[:WARM_UP_STEPS][-1] for times in self.ended.values()), default=0.0)
+        merges = [merge for merge in self.merges if merge.time > began]
+        return sum(merge.seconds for merge in merges) / sum(len(merge.staleness) for merge in merges) if merges else 0.0
+
+    def _merged(self, actor: str, before: float, after: float) -> int:
+        """How many contributions the worker `actor` took in between two moments, but for its own, or a shard merged meanwhile."""
+        merges = [merge for merge in self.merges if before < merge.time <= after]
+        own = sum(len(merge.staleness) - 1 for merge in merges if merge.actor == actor)
+        return own + sum(len(merge.staleness) for merge in merges if merge.actor == server(0))

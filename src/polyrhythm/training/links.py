@@ -23,10 +23,12 @@ from polyrhythm.kernel.port import Port, rank_of, worker
 from polyrhythm.pieces.terms import Place
 from polyrhythm.processes import Processes
 from polyrhythm.topology.algorithm import gather
-from polyrhythm.training.probes import Line, Stream, drink, ping, pong, pour, rate, share
+from polyrhythm.training.probes import Line, Stream, drink, long_enough, ping, pong, pour, rate, share
 
 SECONDS = 0.4
 """How long a stream lasts at least."""
+_FLOODS = 2
+"""Streams of several pairs at once; the better counts."""
 
 Rows = list[list[float]]
 
@@ -109,8 +111,8 @@ class _Survey:
         self.rate = await self._agree([mine[to].rate if to in mine else 0.0 for to in workers])
         for host in workers:
             others = [each for each in workers if each != host]
-            spread = await self._flood([host], others)
-            gathered = await self._flood(others, [host])
+            spread = max([await self._flood([host], others) for _ in range(_FLOODS)])
+            gathered = max([await self._flood(others, [host]) for _ in range(_FLOODS)])
             self.egress.append(max(spread, *self.rate[host]))
             self.ingress.append(max(gathered, *(self.rate[each][host] for each in others)))
 
@@ -120,8 +122,9 @@ class _Survey:
         await self._agree((0.0,))
         sent = (0.0, 0.0)
         if rank in sources:
+            seconds = max(long_enough(self.latency[source][target], self.seconds) for source in sources for target in targets)
             lines = {worker(to): Line(self.latency[rank][to], self.rate[rank][to]) for to in targets}
-            stream = await pour(self.port, {peer: share(line, self.seconds) for peer, line in lines.items()})
+            stream = await pour(self.port, {peer: share(line, seconds) for peer, line in lines.items()})
             sent = (float(stream.nbytes), stream.span)
         elif rank in targets:
             for source in sources:  # side by side, because each notes when its own come

@@ -21,6 +21,10 @@ MESSAGES = 4
 _FIRST_BYTES = 32 * 1024
 _LARGEST_BYTES = 32 << 20
 _LATENCIES = 20
+_MOST_TRIES = 8
+_BETTER = 1.01
+"""A stream is tried again until two in a row were not so many times as fast as the best: congestion control looks for the rate of a path
+over seconds, and now and then lets it run dry to measure the latency (BBR, every ten seconds)."""
 _SHORTEST = 1e-6
 """Seconds; what arrives together has no rate."""
 
@@ -70,20 +74,31 @@ async def pong(port: Port, peer: str) -> None:
         await port.send(peer, Message("pong"))
 
 
+def long_enough(latency: float, seconds: float) -> float:
+    """Seconds of a stream in which size dominates: `seconds` and many latencies."""
+    return max(seconds, _LATENCIES * latency)
+
+
 async def rate(port: Port, peer: str, latency: float, seconds: float) -> float:
-    """The bytes per second of a stream that takes at least `seconds` and many latencies, so that size dominates; `peer` runs `drink`.
+    """The bytes per second of a stream that is long enough; `peer` runs `drink`.
 
     Streams grow until then, which opens windows and connections; the best of the last size counts.
     """
-    size, least = _FIRST_BYTES, max(seconds, _LATENCIES * latency)
+    size, least = _FIRST_BYTES, long_enough(latency, seconds)
     while True:
         stream = await pour(port, {peer: size})
         if stream.seconds >= least or size >= _LARGEST_BYTES:
             break
         size *= 2
-    again = await pour(port, {peer: size})
+    best, idle = stream.rate, 0
+    for _ in range(_MOST_TRIES):
+        again = await pour(port, {peer: size})
+        idle = 0 if again.rate > best * _BETTER else idle + 1
+        best = max(best, again.rate)
+        if idle == 2:
+            break
     await port.send(peer, Message(_topic(port.name)))
-    return max(stream.rate, again.rate)
+    return best
 
 
 async def pour(port: Port, sizes: Mapping[str, int]) -> Stream:
