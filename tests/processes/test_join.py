@@ -14,6 +14,7 @@ from polyrhythm.kernel.events import AnyEvent, Ended, Recorder, Started
 from polyrhythm.kernel.job import Ending, Job, Stage
 from polyrhythm.kernel.message import Message, wire_bytes
 from polyrhythm.kernel.port import Port
+from polyrhythm.processes import join
 from polyrhythm.processes.join import Joining, enter
 from polyrhythm.processes.launch import Processes
 from polyrhythm.processes.links import Wiring
@@ -88,6 +89,24 @@ def test_joined_processes_exchange_messages_and_leave_well(hosts: str) -> None:
     for message in everywhere(inner, 3, hosts).results.values():
         assert message is not None
         assert message.numbers == (150_000.0, 3 * each, 3)
+
+
+async def add(port: Port, workers: int) -> torch.Tensor | None:
+    return await port.reduce(torch.ones(3), "sum", workers, Ring())
+
+
+def test_where_one_rank_has_no_device_nobody_uses_one() -> None:
+    def inner(place: Place, rank: int) -> Message:
+        join._device = lambda place: "cpu" if rank else "cuda:0"
+        with enter(job(2), lambda event: None, place, Joining(startup=20.0)) as stage:
+            total = stage.perform(add(stage.port, 2))
+            assert total is not None
+            return Message("end", text=stage.device, tensors=(total,))
+
+    for message in everywhere(inner, 2).results.values():
+        assert message is not None
+        assert message.text == "cpu"
+        assert message.tensors[0].tolist() == [2, 2, 2]
 
 
 def test_servers_run_beside_the_workers_on_several_hosts() -> None:

@@ -184,7 +184,7 @@ class Child:
         rank, workers = int(self._name.partition("/")[2]), sum(name.startswith("worker/") for name in table)
         if self._name.startswith("worker/"):
             if self._node.device != "cpu":
-                self._node.collective = Nccl(rank, workers, self._orders.meeting, self._node.device)
+                self._node.collective = Nccl(rank, workers, self._orders.meeting, self._node.device, self._node.peers.charge)
             elif self._orders.memory:
                 group = Group(Segment.open(self._orders.memory, workers), rank)
                 self._node.collective = SharedMemory(group, self._node.peers.charge)

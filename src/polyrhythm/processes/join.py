@@ -72,9 +72,12 @@ class JoinedStage:
         self._left = False
         keep_memory()
         meeting = Meeting(place, joining.startup)
+        # where one has none, all do without: what goes between devices must find everybody there
+        mine = _device(place)
+        device = mine if meeting.all_can("use a device", mine != "cpu") else "cpu"
         secret, ip, host = meeting.secret(), own_ip(place), os.environ.get("POLYRHYTHM_HOST_ID", "")
         self._listeners = listen_everywhere(ip, host)
-        self._node = Node(Role(self._name, secret, job.seed, _device(place)), joining.wiring, self._listeners, self._record)
+        self._node = Node(Role(self._name, secret, job.seed, device), joining.wiring, self._listeners, self._record)
         self._node.on_break = self._break
         self._wards = Wards(self._node.loop, self._record, self._node.fail)
         atexit.register(self._at_exit)
@@ -193,7 +196,8 @@ class JoinedStage:
         else:
             with socket.create_server((orders.ip, 0)) as free:
                 proposal = f"{orders.ip}:{free.getsockname()[1]}"
-            self._node.collective = Nccl(self._place.rank, self._place.workers, meeting.agree("nccl", proposal), self.device)
+            where, charge = meeting.agree("nccl", proposal), self._node.peers.charge
+            self._node.collective = Nccl(self._place.rank, self._place.workers, where, self.device, charge)
         self._record(Started(self.port.now(), self._name))
 
     def _share_memory(self, meeting: Meeting, table: dict[str, Address]) -> None:

@@ -16,6 +16,7 @@ import msgspec
 from torch.distributed import DistError, Store, TCPStore  # type: ignore[attr-defined]
 
 from polyrhythm.errors import RunError
+from polyrhythm.kernel.port import worker
 from polyrhythm.processes.addresses import Address
 from polyrhythm.processes.place import Place
 
@@ -66,7 +67,7 @@ class Meeting:
     def all_can(self, what: str, mine: bool) -> bool:
         """Whether every rank says that it can."""
         self._store.set(f"{self._prefix}{what}/{self._place.rank}", "yes" if mine else "no")
-        return all(self._get(f"{what}/{rank}", f"rank {rank}") == b"yes" for rank in range(self._place.workers))
+        return all(self._get(f"{what}/{rank}", worker(rank)) == b"yes" for rank in range(self._place.workers))
 
     def publish(self, actor: str, address: Address) -> None:
         """Tell where `actor` is."""

@@ -14,18 +14,23 @@ import torch.distributed as dist
 from torch import Tensor
 
 from polyrhythm.kernel.effects import Reduce
+from polyrhythm.processes.charges import Charge, Charges
 
 _WAIT = timedelta(seconds=60)
 
 
 class Nccl:
-    """This worker's part in an NCCL group of all `workers`, joined at the first sum through the TCP store at `meeting`."""
+    """This worker's part in an NCCL group of all `workers`, joined at the first sum through the TCP store at `meeting`.
 
-    def __init__(self, rank: int, workers: int, meeting: str, device: str) -> None:
+    `charge` counts what the messages of the schedule would have been.
+    """
+
+    def __init__(self, rank: int, workers: int, meeting: str, device: str, charge: Charge) -> None:
         self._rank = rank
         self._device = torch.device(device)
         self._workers = workers
         self._meeting = meeting
+        self._charges = Charges(rank, charge)
         self._group: dist.ProcessGroupNCCL | None = None
 
     def reduce(self, effect: Reduce) -> Tensor | None:
@@ -34,6 +39,7 @@ class Nccl:
         # a group of fewer than all would need everyone to open it, those left out too
         if self._device.type != "cuda" or workers != self._workers or not self._meeting or not dist.is_nccl_available():
             return None
+        self._charges.count(effect)
         if self._group is None:
             self._group = self._join(self._device)
         total = value.to(self._device, copy=True)

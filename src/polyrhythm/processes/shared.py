@@ -2,17 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 import torch
 from torch import Tensor
 
 from polyrhythm.kernel.effects import Reduce, Schedule
 from polyrhythm.kernel.port import worker
+from polyrhythm.processes.charges import Charge, Charges
 from polyrhythm.sharing import Group
-
-Charge = Callable[[int, int], None]
-"""Takes bytes and messages."""
 
 
 class SharedMemory:
@@ -20,16 +16,15 @@ class SharedMemory:
 
     def __init__(self, group: Group, charge: Charge) -> None:
         self._group = group
-        self._charge = charge
+        self._charges = Charges(group.rank, charge)
         self._gone: list[str] = []
-        self._shares: dict[tuple[Schedule, tuple[int, ...], str, int], tuple[int, int]] = {}
 
     def reduce(self, effect: Reduce) -> Tensor | None:
         """The sum, in the order of its schedule."""
         rotated = _rotated(effect.schedule, effect.workers)
         if rotated is None or effect.workers != self._group.ranks or effect.value.device.type != "cpu":
             return None
-        self._charge(*self._share(effect))
+        self._charges.count(effect)
         value = effect.value.contiguous()
         total = torch.empty_like(value)
         try:
@@ -47,16 +42,6 @@ class SharedMemory:
         """Wait for nobody."""
         for rank in range(self._group.ranks):
             self._group.lose(rank)
-
-    def _share(self, effect: Reduce) -> tuple[int, int]:
-        """This worker's part of the bytes and messages, which the first workers have one more of where they cannot be shared out evenly."""
-        value, workers = effect.value, effect.workers
-        key = (effect.schedule, tuple(value.shape), str(value.dtype), len(effect.topic))
-        if key not in self._shares:
-            nbytes, messages = effect.schedule.traffic(value, workers, effect.topic)
-            rank = self._group.rank
-            self._shares[key] = nbytes // workers + (rank < nbytes % workers), messages // workers + (rank < messages % workers)
-        return self._shares[key]
 
 
 def _rotated(schedule: Schedule, workers: int) -> bool | None:
