@@ -1,5 +1,6 @@
 """Large messages over several connections, between nodes of one process that count as being on different hosts."""
 
+import errno
 import os
 import socket
 import threading
@@ -12,7 +13,8 @@ import torch
 from polyrhythm.errors import DeadlockError, WireError
 from polyrhythm.kernel.message import Message, wire_bytes
 from polyrhythm.kernel.port import Port
-from polyrhythm.processes.addresses import listen_everywhere
+from polyrhythm.processes import calls
+from polyrhythm.processes.addresses import Address, listen_everywhere, open_socket
 from polyrhythm.processes.calls import Call, Station
 from polyrhythm.processes.handshake import Identity
 from polyrhythm.processes.lanes import LEAST
@@ -162,6 +164,32 @@ def calling(caller: Node, lane: int, name: str = "worker/0", secret: bytes = SEC
     table = caller.peers._station.table
     station = Station(caller.loop, Identity(name, secret), Wiring(), Tally(), {name: table["worker/0"], **table})
     return station, Call(station, "worker/1", lane)
+
+
+@pytest.mark.parametrize("refuses", ["the listener", "the system"])
+def test_a_lane_that_cannot_be_opened_is_done_without(pair: Pair, refuses: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    one, other = pair()
+    heard, _ = noting(one)
+    one.perform(send(one.port, "worker/1", Message("t")))
+    other.perform(take(other.port, "t", 1))
+    dialled: list[str] = []
+
+    def refuse(address: Address, host: str) -> Any:
+        dialled.append(host)
+        if refuses == "the system":
+            raise OSError(errno.EMFILE, os.strerror(errno.EMFILE))
+        return open_socket(closed, host)
+
+    monkeypatch.setattr(calls, "open_socket", refuse)
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        closed = Address("nowhere", "", "127.0.0.1", server.getsockname()[1])
+    for _ in range(3):
+        one.perform(send(one.port, "worker/1", Message("t", tensors=(torch.ones(100_000),))))
+        (got,) = other.perform(take(other.port, "t", 1))
+        assert float(got.tensors[0].sum()) == 100_000
+    assert heard == []
+    assert within_loop(one, lambda: one.peers.lanes("worker/1")) == 0
+    assert 1 <= len(dialled) <= (1 if refuses == "the system" else LANES)
 
 
 def test_a_lane_that_dies_ends_the_connection_for_both_once(pair: Pair) -> None:

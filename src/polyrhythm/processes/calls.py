@@ -109,8 +109,9 @@ class Call:
             link.close(problem)
             return
         link.control(proof)
-        link.restrict(self._station.wiring.limits)
-        self.on_open(link)
+        if not self._over:  # it may have broken off while the proof was written
+            link.restrict(self._station.wiring.limits)
+            self.on_open(link)
 
     def _end(self, why: Exception | None) -> None:
         if not self._over:

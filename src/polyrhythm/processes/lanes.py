@@ -51,6 +51,7 @@ class Lanes:
         self._wiring = wiring
         self._dial = dial
         self._dialled = 0
+        self._most = wiring.lanes
         self._number = 0
         self._rate = 0.0
         self._needs: deque[int] = deque(maxlen=_LASTING)
@@ -77,6 +78,10 @@ class Lanes:
         """A lane has been opened and proved."""
         self.links.append(link)
         self._feed()
+
+    def suffice(self) -> None:
+        """Open no more than there are: one could not be opened, and the connection does without it."""
+        self._most = 0
 
     def when_idle(self, call: Callback) -> None:
         """Make `call` when all stripes have gone to the system."""
@@ -106,7 +111,7 @@ class Lanes:
         self._note(used, payload)
         # a young connection's window is small, and grows by itself: only a need that lasts is one
         wanted = max(self._wiring.fewest_lanes, sorted(self._needs)[_LASTING // 2] if len(self._needs) == _LASTING else 0)
-        while wanted > 1 and self._dialled < min(wanted, self._wiring.lanes):
+        while wanted > 1 and self._dialled < min(wanted, self._most):
             self._dialled += 1
             self._dial(self._dialled)
 

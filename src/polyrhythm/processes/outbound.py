@@ -19,6 +19,7 @@ _CLOSING = Message("closing")
 class Outbound:
     """The connection that this actor opened to `name`, or is opening, and its lanes: if one of them ends, all have.
 
+    A lane that cannot be opened is done without, and no further one is tried.
     `on_over` is called once, with the reason if it was no orderly end.
     """
 
@@ -47,7 +48,9 @@ class Outbound:
 
     def dial(self) -> None:
         """Begin to open it."""
-        self._call(0, self._open)
+        call = self._call(0)
+        call.on_open, call.on_over = self._open, self._fail
+        call.dial()
 
     def send(self, message: Message) -> None:
         """Send in the background; once connected, if that is not yet so."""
@@ -82,16 +85,22 @@ class Outbound:
         for call in self._calls:
             call.hang_up()
 
-    def _call(self, lane: int, opened: Callable[[Link], None]) -> None:
+    def _call(self, lane: int) -> Call:
         call = Call(self._station, self._name, lane)
-        call.on_open, call.on_over = opened, self._fail
         self._calls.append(call)
-        call.dial()
+        return call
 
     def _open_lane(self, number: int) -> None:
-        self._call(number, self._join)
+        call = self._call(number)
+        call.on_open = lambda link: self._join(call, link)
+        call.on_over = lambda _: self._lanes.suffice()
+        try:
+            call.dial()
+        except OSError:  # no descriptor is left, for example: no matter of who just sends a message
+            self._lanes.suffice()
 
-    def _join(self, link: Link) -> None:
+    def _join(self, call: Call, link: Link) -> None:
+        call.on_over = self._fail  # from now on stripes lie in it that would be missed
         link.on_frame = self._refuse
         self._lanes.join(link)
 
