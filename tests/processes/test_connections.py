@@ -1,5 +1,6 @@
 """Several nodes in one process, over real sockets."""
 
+import errno
 import os
 import socket
 import threading
@@ -165,6 +166,38 @@ def test_a_stranger_who_says_something_else_is_counted_and_dropped(started: Star
         stranger.settimeout(60)
         assert stranger.recv(1) == b""
     assert within_loop(one, lambda: one.peers.tally.rejected) == 1
+
+
+@pytest.mark.parametrize("code", [errno.EMFILE, errno.EHOSTUNREACH], ids=errno.errorcode.get)
+def test_a_listener_that_cannot_take_a_caller_in_goes_on_later(started: Start, code: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    accept, asked = socket.socket.accept, 0
+
+    def fails_at_first(listener: socket.socket) -> Any:
+        nonlocal asked
+        asked += 1
+        if asked < 3:
+            raise OSError(code, os.strerror(code))
+        return accept(listener)
+
+    monkeypatch.setattr(socket.socket, "accept", fails_at_first)
+    one, other = started(["worker/0", "worker/1"])
+    one.perform(send(one.port, "worker/1", Message("t")))
+    assert len(other.perform(take(other.port, "t", 1))) == 1
+    assert asked == 3
+
+
+def test_a_listener_that_rests_can_be_closed(started: Start, monkeypatch: pytest.MonkeyPatch) -> None:
+    asked = threading.Event()
+
+    def fails(listener: socket.socket) -> Any:
+        asked.set()
+        raise OSError(errno.EMFILE, os.strerror(errno.EMFILE))
+
+    monkeypatch.setattr(socket.socket, "accept", fails)
+    one, other = started(["worker/0", "worker/1"])
+    within_loop(one, lambda: one.peers.connect(["worker/1"]))
+    assert asked.wait(60)
+    assert other.failure is None
 
 
 def test_a_peer_that_proved_itself_and_then_says_too_much_is_reported_by_name(started: Start) -> None:

@@ -2,6 +2,7 @@
 
 import gc
 import os
+import resource
 import subprocess
 import sys
 import threading
@@ -53,6 +54,15 @@ def test_settings_that_cannot_be_are_refused() -> None:
         Processes(threads=0)
     with pytest.raises(CompositionError, match="more than 0 seconds"):
         Processes(patience=0)
+
+
+def test_children_may_hold_as_many_descriptors_as_the_system_lets_them() -> None:
+    def program(stage: Stage) -> Message:
+        return Message("limits", tuple(map(float, resource.getrlimit(resource.RLIMIT_NOFILE))))
+
+    result = run(program).results["worker/0"]
+    assert result is not None
+    assert result.numbers[0] == result.numbers[1]
 
 
 def test_children_have_the_surroundings_of_their_launcher(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

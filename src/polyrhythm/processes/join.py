@@ -31,6 +31,7 @@ from polyrhythm.kernel.port import Port, server, worker
 from polyrhythm.processes import parcel
 from polyrhythm.processes.addresses import Address, listen_everywhere
 from polyrhythm.processes.allocator import keep_memory
+from polyrhythm.processes.descriptors import allow_many
 from polyrhythm.processes.links import Wiring
 from polyrhythm.processes.meeting import Meeting
 from polyrhythm.processes.nccl import Nccl
@@ -71,6 +72,7 @@ class JoinedStage:
         self._lost: list[str] = []
         self._left = False
         keep_memory()
+        allow_many()
         meeting = Meeting(place, joining.startup)
         # where one has none, all do without: what goes between devices must find everybody there
         mine = _device(place)

@@ -22,6 +22,7 @@ from polyrhythm.processes.outbound import Outbound
 from polyrhythm.processes.wire import CONTROL, Frame, Limits, Tally
 
 _STRANGER_SECONDS = 15.0
+_REST_SECONDS = 0.05
 _CLOSED = Message("closed")
 
 
@@ -52,10 +53,11 @@ class Peers:
         self._outbound: dict[str, Outbound] = {}
         self._inbound: dict[str, Inbound] = {}
         self._strangers: set[Link] = set()
+        self._resting: set[socket.socket] = set()
         self._closed = False
         for listener in listeners.sockets:
             listener.setblocking(False)
-            loop.watch(listener, READ, lambda _, it=listener: self._accept(it))  # type: ignore[misc]
+            self._attend(listener)
 
     @property
     def moved(self) -> int:
@@ -124,7 +126,8 @@ class Peers:
         """Give all sockets back."""
         self._closed = True
         for listener in self._listeners.sockets:
-            self._station.loop.forget(listener)
+            if listener not in self._resting:
+                self._station.loop.forget(listener)
             listener.close()
         for outbound in self._outbound.values():
             outbound.hang_up()
@@ -163,10 +166,24 @@ class Peers:
 
     # Inbound: who is called
 
+    def _attend(self, listener: socket.socket) -> None:
+        if not self._closed:
+            self._resting.discard(listener)
+            self._station.loop.watch(listener, READ, lambda _: self._accept(listener))
+
+    def _rest(self, listener: socket.socket) -> None:
+        """Leave those who call in the queue for a moment: while the system has no descriptor to give, the loop would ask without end."""
+        self._resting.add(listener)
+        self._station.loop.forget(listener)
+        self._station.loop.after(_REST_SECONDS, lambda: self._attend(listener))
+
     def _accept(self, listener: socket.socket) -> None:
         try:
             connection, _ = listener.accept()
         except (BlockingIOError, ConnectionError):
+            return
+        except OSError:
+            self._rest(listener)
             return
         link = self._station.link(connection)
         ours = Listener(self._station.identity)

@@ -20,6 +20,7 @@ from contextlib import suppress
 
 import msgspec
 
+from polyrhythm.processes.descriptors import allow_many
 from polyrhythm.processes.prctl import die_with_parent
 
 MOST_BYTES = 1 << 17
@@ -191,6 +192,7 @@ def main(descriptor: int, parent_pid: int, bound: bool) -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     signal.pthread_sigmask(signal.SIG_SETMASK, ())  # the thread that started this may have blocked the death of children
     ctypes.CDLL(None).prctl(15, b"polyrhythm", 0, 0, 0)  # PR_SET_NAME
+    allow_many()  # for the children, which inherit it
     _warm()
     parent = socket.socket(fileno=descriptor)
     os.set_inheritable(descriptor, False)
