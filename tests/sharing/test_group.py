@@ -100,6 +100,30 @@ def test_every_type_can_be_added_up_and_compared(dtype: torch.dtype) -> None:
             assert torch.equal(result, added([numbers(rank, 5001, dtype) for rank in range(3)], operation)), operation
 
 
+@pytest.mark.parametrize("engines", ENGINES.values(), ids=ENGINES)
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.bfloat16], ids=str)
+@pytest.mark.parametrize("operation", [Operation.MINIMUM, Operation.MAXIMUM])
+def test_what_is_not_a_number_at_one_rank_is_none_in_the_extreme(
+    operation: Operation, dtype: torch.dtype, engines: tuple[type, ...]
+) -> None:
+    def values(rank: int, size: int) -> Tensor:
+        given = numbers(rank, size, dtype)
+        given[rank::5] = float("nan")
+        given[3] = float("inf")
+        return given
+
+    def body(group: Group) -> list[Tensor]:
+        whole, parts, part = values(group.rank, 20_001), values(group.rank, 60_000), torch.empty(20_000, dtype=dtype)
+        group.reduce(whole, whole, operation)
+        group.reduce_scatter(parts, part, operation)
+        return [whole, part]
+
+    for rank, (whole, part) in enumerate(together(3, body, engines)):
+        assert torch.equal(whole.isnan(), torch.arange(20_001) % 5 < 3)
+        for got, size, which in ((whole, 20_001, slice(None)), (part, 60_000, slice(rank * 20_000, (rank + 1) * 20_000))):
+            assert torch.equal(got.nan_to_num(7.0), added([values(each, size) for each in range(3)], operation)[which].nan_to_num(7.0))
+
+
 ranks_and_deeds = st.tuples(
     st.integers(1, 4),
     st.sampled_from(sorted(ENGINES)),

@@ -109,7 +109,7 @@ static int await_all(Group *g, uint32_t target) {
     return 0;
 }
 
-/* Sums and the like. `into` may be one of the two others. */
+/* Sums and the like. `into` may be one of the two others. What is not a number (x != x) makes a minimum or maximum none, as in torch. */
 
 #define LOOP(type, expression) \
     { type *c = into; const type *a = first, *b = second; for (Py_ssize_t i = 0; i < n; i++) c[i] = (type)(expression); } break;
@@ -119,8 +119,8 @@ static int await_all(Group *g, uint32_t target) {
         switch (operation) { \
         case 0: LOOP(type, a[i] + b[i]) \
         case 1: LOOP(type, a[i] * b[i]) \
-        case 2: LOOP(type, b[i] < a[i] ? b[i] : a[i]) \
-        case 3: LOOP(type, b[i] > a[i] ? b[i] : a[i]) \
+        case 2: LOOP(type, ((b[i] < a[i]) | (b[i] != b[i])) ? b[i] : a[i]) \
+        case 3: LOOP(type, ((b[i] > a[i]) | (b[i] != b[i])) ? b[i] : a[i]) \
         } \
     }
 
