@@ -6,6 +6,7 @@ import os
 import threading
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from typing import Any
 
 import pytest
 import torch
@@ -25,9 +26,9 @@ SIZES = [1, 7, 1000, 4097, 65_536, 65_537, 200_003]
 Body = Callable[[Group], object]
 
 
-def together(ranks: int, body: Body, engines: tuple[type, ...] = (Native,)) -> list[object]:
+def together(ranks: int, body: Body, engines: tuple[type, ...] = (Native,), segment: Segment | None = None) -> list[object]:
     """What `body` returns at each rank."""
-    segment = Segment.create(ranks)
+    segment = segment or Segment.create(ranks)
     groups = [Group(segment, rank, engines[rank % len(engines)]) for rank in range(ranks)]
     try:
         with ThreadPoolExecutor(ranks) as pool:
@@ -208,6 +209,27 @@ def test_a_rank_that_had_given_its_part_may_be_lost(engine: type) -> None:
         other.result()
     assert total.tolist() == [2, 2, 2, 2]
     segment.close()
+
+
+@pytest.mark.parametrize("engines", ENGINES.values(), ids=ENGINES)
+@pytest.mark.parametrize("start", [2**31 - 2, 2**32 - 2])
+def test_buffers_go_on_in_turn_when_the_counters_begin_anew(start: int, engines: tuple[type, ...]) -> None:
+    def body(group: Group) -> Tensor:
+        engine: Any = group._engine
+        if isinstance(engine, Native):
+            engine._group.step = start
+        else:
+            engine._step = start
+        total = numbers(group.rank, 600_000, torch.float32)
+        begun.wait()
+        group.reduce(total, total)
+        return total
+
+    begun, segment = threading.Barrier(2), Segment.create(2)
+    for rank in range(2):
+        segment.base[rank * LINE : rank * LINE + 4].view(torch.int32).fill_(-4)  # the lower bits of 2 * start
+    for total in together(2, body, engines, segment):
+        assert torch.equal(total, added([numbers(rank, 600_000, torch.float32) for rank in range(2)]))
 
 
 def test_empty_tensors_take_part_without_a_word() -> None:

@@ -13,8 +13,10 @@
 #include <errno.h>
 #include <limits.h>
 #include <linux/futex.h>
+#include <stddef.h>
 #include <stdint.h>
 #include <string.h>
+#include <structmember.h>
 #include <sys/syscall.h>
 #include <time.h>
 #include <unistd.h>
@@ -40,7 +42,7 @@ typedef struct {
     char *memory;
     int rank, ranks;
     Py_ssize_t chunk;
-    uint32_t step;          /* chunks so far */
+    uint64_t step;          /* chunks so far; counters hold its lower bits, but buffers must go on in turn beyond them */
     long spins;
     volatile char *gone;    /* for each rank, whether it will count no further */
     int broken;
@@ -48,15 +50,12 @@ typedef struct {
 
 static inline Line *line(Group *g, int rank) { return (Line *)(g->memory + (size_t)rank * LINE); }
 
-static inline char *buffer(Group *g, int rank) {
-    size_t head = (size_t)g->ranks * LINE;
-    return g->memory + head + ((size_t)rank * BUFFERS + g->step % BUFFERS) * (size_t)g->chunk;
-}
-
-static inline char *buffer_at(Group *g, int rank, uint32_t step) {
+static inline char *buffer_at(Group *g, int rank, uint64_t step) {
     size_t head = (size_t)g->ranks * LINE;
     return g->memory + head + ((size_t)rank * BUFFERS + step % BUFFERS) * (size_t)g->chunk;
 }
+
+static inline char *buffer(Group *g, int rank) { return buffer_at(g, rank, g->step); }
 
 static inline void breathe(void) {
 #if defined(__x86_64__) || defined(__i386__)
@@ -222,7 +221,7 @@ static int reduce_in_one_round(Group *g, const Sum *s) {
     return 1;
 }
 
-static void copy_in(Group *g, const Sum *s, uint32_t step, Py_ssize_t start, Py_ssize_t m) {
+static void copy_in(Group *g, const Sum *s, uint64_t step, Py_ssize_t start, Py_ssize_t m) {
     char *mine = buffer_at(g, g->rank, step);
     Py_ssize_t low = bound(m, g->ranks, g->rank), high = bound(m, g->ranks, g->rank + 1);
     const char *from = s->data + start * s->size;
@@ -446,6 +445,11 @@ static PyMethodDef methods[] = {
     {NULL, NULL, 0, NULL},
 };
 
+static PyMemberDef members[] = {
+    {"step", T_ULONGLONG, offsetof(Group, step), 0, "chunks so far"},
+    {NULL, 0, 0, 0, NULL},
+};
+
 static PyTypeObject GroupType = {
     PyVarObject_HEAD_INIT(NULL, 0)
     .tp_name = "polyrhythm.sharing._native.Group",
@@ -456,6 +460,7 @@ static PyTypeObject GroupType = {
     .tp_init = (initproc)group_init,
     .tp_dealloc = (destructor)group_free,
     .tp_methods = methods,
+    .tp_members = members,
 };
 
 static struct PyModuleDef module = {PyModuleDef_HEAD_INIT, .m_name = "_native", .m_size = -1};
