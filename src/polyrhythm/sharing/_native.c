@@ -44,7 +44,7 @@ typedef struct {
     Py_ssize_t chunk;
     uint64_t step;          /* chunks so far; counters hold its lower bits, but buffers must go on in turn beyond them */
     long spins;
-    volatile char *gone;    /* for each rank, whether it will count no further */
+    char *gone;             /* for each rank, whether it will count no further */
     int broken;
 } Group;
 
@@ -85,9 +85,10 @@ static int await_one(Group *g, int rank, uint32_t target) {
     struct timespec slice = {0, SLICE_NANOSECONDS};
     __atomic_add_fetch(&it->sleepers, 1, __ATOMIC_SEQ_CST);
     for (;;) {
+        char gone = __atomic_load_n(&g->gone[rank], __ATOMIC_ACQUIRE); /* before the count: what it gave before it was lost counts */
         seen = __atomic_load_n(&it->count, __ATOMIC_SEQ_CST);
         if ((int32_t)(seen - target) >= 0) break;
-        if (g->gone[rank]) { result = -1; break; }
+        if (gone) { result = -1; break; }
         if (syscall(SYS_futex, &it->count, FUTEX_WAIT, seen, &slice, NULL, 0) == 0) continue;
         if (errno != EAGAIN) { /* a signal, or the end of a slice: Python may have something to say */
             PyGILState_STATE state = PyGILState_Ensure();
@@ -410,12 +411,12 @@ static PyObject *group_barrier(Group *g, PyObject *Py_UNUSED(ignored)) {
 static PyObject *group_lose(Group *g, PyObject *args) {
     int rank;
     if (!PyArg_ParseTuple(args, "i", &rank)) return NULL;
-    if (rank >= 0 && rank < g->ranks) g->gone[rank] = 1;
+    if (rank >= 0 && rank < g->ranks) __atomic_store_n(&g->gone[rank], 1, __ATOMIC_RELEASE);
     Py_RETURN_NONE;
 }
 
 static void group_free(Group *g) {
-    PyMem_Free((void *)g->gone);
+    PyMem_Free(g->gone);
     Py_TYPE(g)->tp_free((PyObject *)g);
 }
 
@@ -429,7 +430,7 @@ static int group_init(Group *g, PyObject *args, PyObject *keywords) {
     g->memory = (char *)(uintptr_t)memory;
     g->step = 0;
     g->broken = 0;
-    PyMem_Free((void *)g->gone);
+    PyMem_Free(g->gone);
     g->gone = PyMem_Calloc((size_t)g->ranks, 1);
     return g->gone == NULL ? (PyErr_NoMemory(), -1) : 0;
 }

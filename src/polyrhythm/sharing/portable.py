@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
+from functools import wraps
+from typing import Concatenate, ParamSpec
 
 import torch
 from torch import Tensor
@@ -18,6 +20,22 @@ _NAPS_BEFORE_LONGER = 20
 OPERATIONS: tuple[Callable[[Tensor, Tensor], Tensor], ...] = (
     torch.add, torch.mul, torch.minimum, torch.maximum, torch.bitwise_and, torch.bitwise_or, torch.bitwise_xor,
 )  # fmt: skip
+
+P = ParamSpec("P")
+
+
+def _at_once(deed: Callable[Concatenate[Portable, P], None]) -> Callable[Concatenate[Portable, P], None]:
+    """A collective that ended in the middle, by Ctrl-C for example, leaves the ranks out of step, and none may follow it."""
+
+    @wraps(deed)
+    def whole(self: Portable, /, *args: P.args, **kwargs: P.kwargs) -> None:
+        try:
+            deed(self, *args, **kwargs)
+        except BaseException:
+            self._broken = True
+            raise
+
+    return whole
 
 
 class Portable:
@@ -42,6 +60,7 @@ class Portable:
         """Noticed at the end of a nap."""
         self._gone[rank] = True
 
+    @_at_once
     def reduce(self, tensor: Tensor, into: Tensor, how: Sum) -> None:
         """Into `into`."""
         flat, out = tensor.view(-1), into.view(-1)
@@ -64,6 +83,7 @@ class Portable:
                 out[start + low : start + high] = self._read(rank, chunk)[low:high]
             self._step += 1
 
+    @_at_once
     def reduce_scatter(self, tensor: Tensor, into: Tensor, how: Sum) -> None:
         """Into `into`."""
         parts, out = tensor.view(self._ranks, -1), into.view(-1)
@@ -79,6 +99,7 @@ class Portable:
             out[start : start + most] = _divided(total, how)
             self._step += 1
 
+    @_at_once
     def gather(self, tensor: Tensor, into: Tensor) -> None:
         """Into `into`."""
         own, parts = tensor.view(-1).view(torch.uint8), into.view(-1).view(torch.uint8).view(self._ranks, -1)
@@ -90,6 +111,7 @@ class Portable:
                 parts[rank, start : start + self._post.chunk] = self._read(rank, piece)
             self._step += 1
 
+    @_at_once
     def exchange(self, tensor: Tensor, into: Tensor) -> None:
         """Into `into`."""
         own, parts = (each.view(-1).view(torch.uint8).view(self._ranks, -1) for each in (tensor, into))
@@ -103,6 +125,7 @@ class Portable:
                 parts[rank, start : start + most] = self._slot(rank, self._rank, most, piece[0])
             self._step += 1
 
+    @_at_once
     def broadcast(self, tensor: Tensor, root: int) -> None:
         """In place."""
         flat = tensor.view(-1).view(torch.uint8)
@@ -115,6 +138,7 @@ class Portable:
                 piece.copy_(self._read(root, piece))
             self._step += 1
 
+    @_at_once
     def barrier(self) -> None:
         """One count."""
         self._count_and_await(1)
@@ -159,9 +183,11 @@ class Portable:
 
     def _await(self, rank: int, target: int) -> None:
         naps = 0
-        while (int(self._counts[rank]) - target) & 0x80000000:
-            if self._gone[rank]:
-                self._broken = True
+        while True:
+            gone = self._gone[rank]  # looked at first: what it gave before it was lost counts
+            if not (int(self._counts[rank]) - target) & 0x80000000:
+                return
+            if gone:
                 raise ConnectionAbortedError("the wait for another rank was given up")
             naps += 1
             if naps > min(self._post.spins, _NAPS_BEFORE_LONGER):
