@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import importlib.util
+import inspect
 import os
 import signal
+import sys
 import threading
+import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
@@ -124,6 +128,56 @@ def test_what_is_not_a_number_at_one_rank_is_none_in_the_extreme(
         assert torch.equal(whole.isnan(), torch.arange(20_001) % 5 < 3)
         for got, size, which in ((whole, 20_001, slice(None)), (part, 60_000, slice(rank * 20_000, (rank + 1) * 20_000))):
             assert torch.equal(got.nan_to_num(7.0), added([values(each, size) for each in range(3)], operation)[which].nan_to_num(7.0))
+
+
+def test_types_that_engines_do_not_add_up_go_the_same_way_in_both() -> None:
+    def values(rank: int) -> Tensor:
+        return torch.complex(numbers(rank, 5001, torch.float32), numbers(rank + 1, 5001, torch.float32))
+
+    def body(group: Group) -> Tensor:
+        total = values(group.rank)
+        group.reduce(total, total)
+        return total
+
+    for total in together(3, body, ENGINES["mixed"]):
+        assert torch.equal(total, added([values(rank) for rank in range(3)]))
+
+
+def test_the_engine_with_torch_alone_wakes_the_one_in_c() -> None:
+    def body(group: Group) -> float:
+        began = time.monotonic()
+        for _ in range(60):
+            if group.rank:
+                time.sleep(0.001)  # so that the engine in C has gone to sleep, for 50 milliseconds if nobody wakes it
+            group.barrier()
+        return time.monotonic() - began
+
+    assert max(together(2, body, ENGINES["mixed"])) < 2.0  # type: ignore[type-var]
+
+
+@pytest.mark.parametrize(("problem", "goes_on"), [(ModuleNotFoundError, True), (ImportError, False)], ids=["missing", "broken"])
+def test_without_the_engine_in_c_torch_does_its_work_unless_it_is_there_and_broken(
+    problem: type[ImportError], goes_on: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class Finder:
+        @staticmethod
+        def find_spec(name: str, path: object = None, target: object = None) -> None:
+            if name == "polyrhythm.sharing._native":
+                raise problem(f"no {name}", name=name)
+
+    for name in ("native", "_native"):
+        monkeypatch.delitem(sys.modules, f"polyrhythm.sharing.{name}")
+    monkeypatch.setattr(sys, "meta_path", [Finder, *sys.meta_path])
+    spec = importlib.util.spec_from_file_location("group_again", inspect.getfile(Group))
+    assert spec is not None
+    assert spec.loader is not None
+    again = importlib.util.module_from_spec(spec)
+    if goes_on:
+        spec.loader.exec_module(again)
+        assert again.Native is Portable
+    else:
+        with pytest.raises(ImportError, match="no polyrhythm"):
+            spec.loader.exec_module(again)
 
 
 ranks_and_deeds = st.tuples(

@@ -5,12 +5,15 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Protocol
 
+import torch
 from torch import Tensor
 
 from polyrhythm.sharing.segment import CHUNK, Segment
 
 ONE_ROUND = 16 * 1024
 """Up to so many bytes every rank adds up everything, which saves a round of waiting."""
+ADDS = frozenset({torch.float32, torch.float64, torch.uint8, torch.int8, torch.int16, torch.int32, torch.int64})
+"""What engines add up; what else there is goes through `gather` or `exchange`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,10 +26,10 @@ class Sum:
 
 
 class Engine(Protocol):
-    """All tensors are contiguous and on the CPU. Raises ConnectionAbortedError when another rank was lost while it was waited for."""
+    """All tensors are contiguous and on the CPU, and those to be added up are of a type in `ADDS`.
 
-    def adds(self, tensor: Tensor) -> bool:
-        """Whether it can add up numbers of this type."""
+    Raises ConnectionAbortedError when another rank was lost while it was waited for.
+    """
 
     def reduce(self, tensor: Tensor, into: Tensor, how: Sum) -> None:
         """The sum over all ranks into `into`, which may be `tensor`."""

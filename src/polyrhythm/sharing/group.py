@@ -8,14 +8,16 @@ from enum import IntEnum
 import torch
 from torch import Tensor
 
-from polyrhythm.sharing.engine import Engine, Post, Sum
+from polyrhythm.sharing.engine import ADDS, Engine, Post, Sum
 from polyrhythm.sharing.portable import OPERATIONS, Portable
 from polyrhythm.sharing.segment import Segment
 
 try:
     from polyrhythm.sharing.native import Native
-except ImportError:  # no C compiler was at hand at the installation
-    Native = Portable  # type: ignore[misc, assignment]
+except ModuleNotFoundError as missing:
+    if missing.name != "polyrhythm.sharing._native":
+        raise
+    Native = Portable  # type: ignore[misc, assignment]  # no C compiler was at hand at the installation
 
 _SPINS = 2000
 """About 20 microseconds: less than it takes to sleep and be woken."""
@@ -56,7 +58,7 @@ class Group:
         """
         if not tensor.numel():
             return
-        if self._engine.adds(tensor):
+        if tensor.dtype in ADDS:
             self._engine.reduce(tensor, into, Sum(int(operation), divisor, rotated))
         else:
             into.copy_(self._added(self._all(tensor), operation, divisor).view(into.shape))
@@ -65,7 +67,7 @@ class Group:
         """Part `rank` of the sum into `into`; `tensor` has P parts of its size."""
         if not into.numel():
             return
-        if self._engine.adds(tensor):
+        if tensor.dtype in ADDS:
             self._engine.reduce_scatter(tensor, into, Sum(int(operation), divisor))
         else:
             received = torch.empty_like(tensor)

@@ -4,16 +4,11 @@ from __future__ import annotations
 
 from torch import Tensor
 
+import polyrhythm.sharing._native as _native  # in this form, what is missing is told from what is broken
 from polyrhythm.kernel.message import DTYPES
-from polyrhythm.sharing import _native
 from polyrhythm.sharing.engine import Post, Sum
 
 _CODES = {dtype: code for code, dtype in enumerate(DTYPES)}
-_ADDS = {
-    dtype
-    for dtype in DTYPES
-    if str(dtype) in {f"torch.{name}" for name in ("float32", "float64", "uint8", "int8", "int16", "int32", "int64")}
-}
 
 
 class Native:
@@ -24,10 +19,6 @@ class Native:
         self._group = _native.Group(post.segment.base.data_ptr(), post.rank, post.ranks, post.chunk, post.spins)
         self.lose = self._group.lose
         self.barrier = self._group.barrier
-
-    def adds(self, tensor: Tensor) -> bool:
-        """Plain numbers; not half precision, nor truth values."""
-        return tensor.dtype in _ADDS
 
     def reduce(self, tensor: Tensor, into: Tensor, how: Sum) -> None:
         """Into `into`."""

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import ctypes
 import time
 from collections.abc import Callable
-from functools import wraps
+from functools import partial, wraps
 from typing import Concatenate, ParamSpec
 
 import torch
@@ -16,6 +17,9 @@ from polyrhythm.sharing.segment import BUFFERS, LINE
 _NAP_SECONDS = 50e-6
 _LONGEST_NAP_SECONDS = 1e-3
 _NAPS_BEFORE_LONGER = 20
+_FUTEX = 202
+"""The number of that call on x86-64."""
+_WAKE, _EVERYONE = 1, 2**31 - 1
 
 OPERATIONS: tuple[Callable[[Tensor, Tensor], Tensor], ...] = (
     torch.add, torch.mul, torch.minimum, torch.maximum, torch.bitwise_and, torch.bitwise_or, torch.bitwise_xor,
@@ -48,13 +52,11 @@ class Portable:
         head = LINE * post.ranks
         self._counts = base[:head].view(torch.int32).numpy()[:: LINE // 4]
         self._buffers = base[head:].view(post.ranks, BUFFERS, post.chunk)
+        word = ctypes.c_void_p(base.data_ptr() + LINE * post.rank)
+        self._wake = partial(ctypes.CDLL(None).syscall, ctypes.c_long(_FUTEX), word, _WAKE, _EVERYONE, None)
         self._gone = [False] * post.ranks
         self._step = 0
         self._broken = False
-
-    def adds(self, tensor: Tensor) -> bool:
-        """Whatever torch adds, but half precision, for which the sum would be rounded at every rank."""
-        return tensor.dtype not in (torch.float16, torch.bfloat16, torch.bool)
 
     def lose(self, rank: int) -> None:
         """Noticed at the end of a nap."""
@@ -178,6 +180,7 @@ class Portable:
             raise ConnectionAbortedError("a collective was given up, so that ranks are out of step")
         target = (2 * self._step + stage) & 0xFFFFFFFF
         self._counts[self._rank] = target - (1 << 32) if target >> 31 else target
+        self._wake()  # an engine in C may sleep on it
         for rank in range(self._ranks):
             self._await(rank, target)
 
