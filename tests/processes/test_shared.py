@@ -123,3 +123,19 @@ def test_waiting_for_a_sum_takes_no_processor() -> None:
     result = run(program, 2).results["worker/0"]
     assert result is not None
     assert result.numbers[0] < 0.1  # of a second in which it waited
+
+
+def test_where_memory_cannot_be_shared_sums_are_left_to_messages(monkeypatch: pytest.MonkeyPatch) -> None:
+    def program(stage: Stage) -> Message:
+        total = stage.perform(as_it_comes(stage.port, Ring(), torch.ones(5), 2))
+        left = stage.perform(only_shared(stage.port)) is None
+        return Message("sum", (left,), tensors=(total,))
+
+    async def only_shared(port: Port) -> Tensor | None:
+        return await port.reduce(torch.ones(5), "2", 2, Ring())
+
+    monkeypatch.setattr("polyrhythm.processes.launch.can_share", lambda: False)
+    for result in run(program, 2).results.values():
+        assert result is not None
+        assert result.numbers == (1.0,)
+        assert result.tensors[0].tolist() == [2] * 5

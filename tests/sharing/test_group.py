@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib.util
 import inspect
 import os
+import platform
 import signal
 import sys
 import threading
@@ -21,7 +22,7 @@ from torch import Tensor
 
 from polyrhythm.errors import RunError
 from polyrhythm.kernel.message import DTYPES
-from polyrhythm.sharing import Group, Operation, Segment
+from polyrhythm.sharing import Group, Operation, Segment, can_share
 from polyrhythm.sharing.native import Native
 from polyrhythm.sharing.portable import OPERATIONS, Portable
 from polyrhythm.sharing.segment import LINE
@@ -178,6 +179,17 @@ def test_without_the_engine_in_c_torch_does_its_work_unless_it_is_there_and_brok
     else:
         with pytest.raises(ImportError, match="no polyrhythm"):
             spec.loader.exec_module(again)
+
+
+@pytest.mark.parametrize(
+    ("engine", "machine", "can"), [(Native, "aarch64", True), (Portable, "aarch64", False), (Portable, "x86_64", True)], ids=str
+)
+def test_without_the_engine_in_c_memory_is_shared_on_one_kind_of_processor_only(
+    engine: type, machine: str, can: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("polyrhythm.sharing.group.Native", engine)
+    monkeypatch.setattr(platform, "machine", lambda: machine)
+    assert can_share() == can
 
 
 ranks_and_deeds = st.tuples(

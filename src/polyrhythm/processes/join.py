@@ -41,7 +41,7 @@ from polyrhythm.processes.place import Place, find_place, own_ip
 from polyrhythm.processes.shared import SharedMemory
 from polyrhythm.processes.ticket import Ticket
 from polyrhythm.processes.wards import Wards
-from polyrhythm.sharing import Group, Segment
+from polyrhythm.sharing import Group, Segment, can_share
 
 T = TypeVar("T")
 
@@ -218,7 +218,7 @@ class JoinedStage:
                 mine: Segment | None = Segment.open(path, workers)
             except RunError:
                 mine = None
-            if meeting.all_can("open memory", mine is not None) and mine is not None:
+            if meeting.all_can("share memory", mine is not None and can_share()) and mine is not None:
                 self._node.collective = SharedMemory(Group(mine, rank), self._node.peers.charge)
 
     def _await(self, reached: Callable[[], bool]) -> None:

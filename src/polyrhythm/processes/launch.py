@@ -17,7 +17,7 @@ from polyrhythm.processes import nursery, parcel
 from polyrhythm.processes.links import Wiring
 from polyrhythm.processes.parcel import Orders
 from polyrhythm.processes.run import Run
-from polyrhythm.sharing import Segment
+from polyrhythm.sharing import Segment, can_share
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,7 +62,7 @@ class Processes:
         devices = self._devices(job)
         with ExitStack() as stack:
             memory = ""
-            if job.workers > 1:
+            if job.workers > 1 and can_share():
                 segment = Segment.create(job.workers)
                 stack.callback(segment.close)
                 memory = segment.path

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import platform
 from enum import IntEnum
 
 import torch
@@ -21,6 +22,12 @@ except ModuleNotFoundError as missing:
 
 _SPINS = 2000
 """About 20 microseconds: less than it takes to sleep and be woken."""
+
+
+def can_share() -> bool:
+    """Whether processes of this machine can be a group: without the engine in C only where the processor keeps the order of writes."""
+    engine: type = Native
+    return engine is not Portable or platform.machine() in ("x86_64", "AMD64")
 
 
 class Operation(IntEnum):

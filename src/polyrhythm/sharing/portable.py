@@ -43,7 +43,7 @@ def _at_once(deed: Callable[Concatenate[Portable, P], None]) -> Callable[Concate
 
 
 class Portable:
-    """Counters are read and written through numpy, whole words at a time; x86 and the system's calls keep their order."""
+    """Counters are read and written through numpy, whole words at a time; x86-64 keeps their order, and elsewhere `can_share` says no."""
 
     def __init__(self, post: Post) -> None:
         self._post = post

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from torch._C._distributed_c10d import Store
 
 from polyrhythm.errors import RunError
-from polyrhythm.sharing import Segment
+from polyrhythm.sharing import Segment, can_share
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,6 +36,10 @@ def meet(store: Store, rank: int, ranks: int) -> Shared:
 
 def _enter(store: Store, rank: int, ranks: int) -> tuple[Segment | None, str]:
     """The memory, or why not. What this host cannot do must not leave the others waiting for an answer."""
+    if not can_share():
+        if rank == 0:
+            store.set("segment", "")
+        return None, "no engine of shared memory was built for this machine"
     if rank == 0:
         try:
             made = Segment.create(ranks)
