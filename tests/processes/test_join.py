@@ -3,13 +3,15 @@
 import os
 import signal
 import socket
+import threading
 import time
 from collections.abc import Callable
+from typing import Any
 
 import pytest
 import torch
 
-from polyrhythm.errors import CompositionError, PolyrhythmError, RunError, WorkerFailed
+from polyrhythm.errors import CompositionError, DeadlockError, PolyrhythmError, RunError, WorkerFailed
 from polyrhythm.kernel.events import AnyEvent, Ended, Recorder, Started
 from polyrhythm.kernel.job import Ending, Job, Stage
 from polyrhythm.kernel.message import Message, wire_bytes
@@ -18,7 +20,9 @@ from polyrhythm.processes import join
 from polyrhythm.processes.join import Joining, enter
 from polyrhythm.processes.launch import Processes
 from polyrhythm.processes.links import Wiring
+from polyrhythm.processes.node import Node
 from polyrhythm.processes.place import Place
+from polyrhythm.sharing import Group
 from polyrhythm.topology import Ring
 
 Inner = Callable[[Place, int], Message | None]
@@ -107,6 +111,29 @@ def test_where_one_rank_has_no_device_nobody_uses_one() -> None:
         assert message is not None
         assert message.text == "cpu"
         assert message.tensors[0].tolist() == [2, 2, 2]
+
+
+def test_who_leaves_before_another_can_add_up_is_not_waited_for() -> None:
+    def inner(place: Place, rank: int) -> Message:
+        if rank == 0:
+            parted, part, group = threading.Event(), Node.part, join.Group
+
+            def note(self: Node, name: str) -> None:
+                part(self, name)
+                parted.set()
+
+            def late(*given: Any) -> Group:
+                assert parted.wait(60)
+                return group(*given)
+
+            Node.part, join.Group = note, late  # type: ignore[method-assign,assignment,misc]
+        with enter(job(2), lambda event: None, place) as stage:
+            if rank == 0:
+                with pytest.raises(DeadlockError, match=r"worker/0 waits for the others in the sum 'sum': worker/1 has ended"):
+                    stage.perform(add(stage.port, 2))
+        return Message("end")
+
+    assert list(everywhere(inner, 2).results.values()) == [Message("end")] * 2
 
 
 def test_servers_run_beside_the_workers_on_several_hosts() -> None:

@@ -31,6 +31,7 @@ from polyrhythm.kernel.port import Port, server, worker
 from polyrhythm.processes import parcel
 from polyrhythm.processes.addresses import Address, listen_everywhere
 from polyrhythm.processes.allocator import keep_memory
+from polyrhythm.processes.collective import Collective
 from polyrhythm.processes.descriptors import allow_many
 from polyrhythm.processes.links import Wiring
 from polyrhythm.processes.meeting import Meeting
@@ -199,7 +200,7 @@ class JoinedStage:
             with socket.create_server((orders.ip, 0)) as free:
                 proposal = f"{orders.ip}:{free.getsockname()[1]}"
             where, charge = meeting.agree("nccl", proposal), self._node.peers.charge
-            self._node.collective = Nccl(self._place.rank, self._place.workers, where, self.device, charge)
+            self._add_by(Nccl(self._place.rank, self._place.workers, where, self.device, charge))
         self._record(Started(self.port.now(), self._name))
 
     def _share_memory(self, meeting: Meeting, table: dict[str, Address]) -> None:
@@ -219,7 +220,14 @@ class JoinedStage:
             except RunError:
                 mine = None
             if meeting.all_can("share memory", mine is not None and can_share()) and mine is not None:
-                self._node.collective = SharedMemory(Group(mine, rank), self._node.peers.charge)
+                self._add_by(SharedMemory(Group(mine, rank), self._node.peers.charge))
+
+    def _add_by(self, collective: Collective) -> None:
+        def use() -> None:
+            self._node.collective = collective
+
+        self._node.loop.call(use)
+        self._await(lambda: self._node.collective is not None)
 
     def _await(self, reached: Callable[[], bool]) -> None:
         """Block until `reached` holds in the loop's thread. Raises why the node failed, if it does before that."""

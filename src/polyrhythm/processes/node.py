@@ -100,6 +100,7 @@ class Node:
 
     @collective.setter
     def collective(self, collective: Collective) -> None:
+        """Only in the loop's thread, which may hear meanwhile that someone has gone."""
         self._sums.collective = collective
 
     def standstill(self) -> list[str]:

@@ -22,20 +22,35 @@ class Sums:
     """
 
     def __init__(self, name: str, why: Callable[[], BaseException | None]) -> None:
-        self.collective: Collective | None = None
         self.waits = ""
+        self._collective: Collective | None = None
+        self._gone: dict[int, str] = {}
         self._name = name
         self._why = why
         self._asked: SimpleQueue[tuple[Reduce, Done] | None] = SimpleQueue()
         self._thread: threading.Thread | None = None
 
+    @property
+    def collective(self) -> Collective | None:
+        """What answers, if anything does; to be set in the loop's thread."""
+        return self._collective
+
+    @collective.setter
+    def collective(self, collective: Collective) -> None:
+        self._collective = collective
+        # who went while it was set up must not be waited for either
+        for rank, how in self._gone.items():
+            collective.part(rank, how)
+        if self._why() is not None:
+            collective.give_up()
+
     def here(self, effect: Reduce) -> Tensor | None:
         """The sum, waited for in this thread; None if it is left to messages."""
-        if self.collective is None:
+        if self._collective is None:
             return None
         self.waits = f"{self._name} waits for the others in the sum {effect.topic!r}"
         try:
-            return self.collective.reduce(effect)
+            return self._collective.reduce(effect)
         except ConnectionAbortedError as problem:
             raise self._why() or DeadlockError(f"{self.waits}: {problem}.") from None
         finally:
@@ -43,7 +58,7 @@ class Sums:
 
     def beside(self, effect: Reduce, done: Done) -> bool:
         """Whether `done` will be called with the sum, in another thread; otherwise it is left to messages."""
-        if self.collective is None:
+        if self._collective is None:
             return False
         if self._thread is None:
             self._thread = threading.Thread(target=self._add, name="polyrhythm sums", daemon=True)
@@ -53,13 +68,14 @@ class Sums:
 
     def part(self, rank: int, how: str) -> None:
         """Wait for the worker `rank` no longer."""
-        if self.collective is not None:
-            self.collective.part(rank, how)
+        self._gone[rank] = how
+        if self._collective is not None:
+            self._collective.part(rank, how)
 
     def give_up(self) -> None:
         """Wait for nobody."""
-        if self.collective is not None:
-            self.collective.give_up()
+        if self._collective is not None:
+            self._collective.give_up()
 
     def stop(self) -> None:
         """End the thread; whoever waits in it gives up."""
