@@ -2,12 +2,14 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
+import torch
 
 from polyrhythm.errors import DeadlockError
-from polyrhythm.kernel.effects import Compute, Effect, Flush, Receive, Send, Sleep, Spawn
+from polyrhythm.kernel.effects import Compute, Effect, Flush, Receive, Reduce, Send, Sleep, Spawn
 from polyrhythm.kernel.message import Delivery, Message
 from polyrhythm.processes.actor import Actor
 from polyrhythm.processes.loop import Loop
+from polyrhythm.topology import Ring
 
 
 class Outbox:
@@ -157,6 +159,26 @@ def test_an_actor_stands_still_only_when_all_its_coroutines_wait_for_messages(sc
     assert scene.actor.standstill() == ["worker/0 waits for 'a' from worker/1"]
     scene.start(hear("b", timeout=10))
     assert scene.actor.standstill() == []
+
+
+def test_an_actor_whose_coroutine_adds_up_stands_still_only_when_the_others_wait_too(scene: Scene) -> None:
+    async def add() -> Any:
+        return await Reduce(torch.ones(1), "1", 2, Ring())
+
+    async def nap() -> None:
+        await Sleep(60.0)
+
+    asked: list[Callable[[Any, BaseException | None], None]] = []
+    actor = scene.actor = Actor("worker/0", scene.loop, scene.post, lambda effect, done: asked.append(done) is None, scene.errors.append)
+    scene.start(add())
+    assert actor.standstill("in a sum") == ["in a sum"]
+    assert actor.standstill() == []  # the sum is there, and about to be taken
+    scene.start(hear("a", sender="worker/1"))
+    assert actor.standstill("in a sum") == ["in a sum", "worker/0 waits for 'a' from worker/1"]
+    scene.start(nap())
+    assert actor.standstill("in a sum") == []
+    asked[0]("total", None)
+    assert scene.results == ["total"]
 
 
 def test_an_effect_that_cannot_be_had_is_an_error_of_who_asked(scene: Scene) -> None:

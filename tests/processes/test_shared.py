@@ -6,18 +6,22 @@ import signal
 import threading
 import time
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 import torch
 from torch import Tensor
 
 from polyrhythm.errors import DeadlockError, WorkerFailed
+from polyrhythm.kernel.effects import Reduce
 from polyrhythm.kernel.events import Recorder
 from polyrhythm.kernel.job import Ending, Job, Stage
 from polyrhythm.kernel.message import Message
 from polyrhythm.kernel.port import Port, rank_of
 from polyrhythm.pieces.terms import Place
 from polyrhythm.processes.launch import Processes
+from polyrhythm.processes.shared import SharedMemory
+from polyrhythm.sharing import Group, Segment
 from polyrhythm.topology import Ring, Tree
 from polyrhythm.topology.algorithm import Algorithm
 
@@ -139,3 +143,18 @@ def test_where_memory_cannot_be_shared_sums_are_left_to_messages(monkeypatch: py
         assert result is not None
         assert result.numbers == (1.0,)
         assert result.tensors[0].tolist() == [2] * 5
+
+
+def test_a_sum_that_gets_on_is_no_standstill() -> None:
+    segment = Segment.create(2)
+    ours, other = SharedMemory(Group(segment, 0), lambda nbytes, messages: None), Group(segment, 1)
+    begun = ours.moved
+    with ThreadPoolExecutor(1) as pool:
+        adding = pool.submit(other.reduce, torch.ones(300_000), torch.ones(300_000))
+        while ours.moved == begun:
+            os.sched_yield()
+        met = ours.moved
+        ours.reduce(Reduce(torch.ones(300_000), "1", 2, Tree()))
+        adding.result()
+    assert ours.moved != met
+    segment.close()

@@ -27,15 +27,16 @@ class Post(Protocol):
 
 
 class Task:
-    """A coroutine, what it has `asked` before it came here, and what it waits for."""
+    """A coroutine, what it has `asked` before it came here, and what it waits for: a message that it `wants`, or a sum if it `adds`."""
 
-    __slots__ = ("asked", "coroutine", "done", "name", "timer", "wants")
+    __slots__ = ("adds", "asked", "coroutine", "done", "name", "timer", "wants")
 
     def __init__(self, name: str, coroutine: Coroutine[Effect[Any], Any, Any], done: Done, asked: Effect[Any] | None = None) -> None:
         self.name = name
         self.coroutine = coroutine
         self.done = done
         self.asked = asked
+        self.adds = False
         self.wants: Receive | None = None
         self.timer: Timer | None = None
 
@@ -97,12 +98,16 @@ class Actor:
                 self._stop_waiting(task)
                 self._resume(task, None, self._hopeless(wants))
 
-    def standstill(self) -> list[str]:
-        """What each coroutine waits for, if all of them wait for messages and for nothing else; else nothing."""
-        wants = [task.wants for task in self._tasks]
-        if any(want is None or want.timeout is not None for want in wants):
-            return []
-        return [f"{self.name} waits for {want.topic!r}" + (f" from {want.sender}" if want.sender else "") for want in wants if want]
+    def standstill(self, adding: str = "") -> list[str]:
+        """What each coroutine waits for, if all of them wait for messages, or for the sum that `adding` describes; else nothing."""
+        waits = [adding] if adding else []
+        for task in self._tasks:
+            want = task.wants
+            if want is not None and want.timeout is None:
+                waits.append(f"{self.name} waits for {want.topic!r}" + (f" from {want.sender}" if want.sender else ""))
+            elif not (task.adds and adding):
+                return []
+        return waits
 
     def close(self) -> None:
         """End all coroutines where they stand, and take no more messages."""
@@ -128,6 +133,7 @@ class Actor:
             self._running = False
 
     def _advance(self, task: Task, value: Any, error: BaseException | None) -> None:
+        task.adds = False
         while task in self._tasks:
             try:
                 effect, task.asked = task.asked, None
@@ -174,7 +180,8 @@ class Actor:
                 self._tasks[child] = None
                 self._ready.append((child, None, None))
             case Reduce():
-                return self._reduce(effect, lambda value, error: self._resume(task, value, error)), None
+                task.adds = self._reduce(effect, lambda value, error: self._resume(task, value, error))
+                return task.adds, None
             case _:
                 raise TypeError(f"{effect!r} is not an effect that processes know.")
         return False, None

@@ -195,9 +195,9 @@ class Child:
         self._begun.finish(None, None)
 
     def _look(self) -> None:
-        """Tell the launcher when everything here has waited for messages for long, and when that is over."""
+        """Tell the launcher when everything here has waited for messages or a sum for long, and when that is over."""
         interval = self._orders.patience / 4
-        waits, moved = self._node.standstill(), self._node.peers.moved
+        waits, moved = self._node.standstill(), self._node.moved
         self._quiet = self._quiet + interval if waits and moved == self._moved else 0.0
         self._moved = moved
         stuck = self._quiet >= self._orders.patience

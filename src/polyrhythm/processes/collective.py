@@ -20,3 +20,7 @@ class Collective(Protocol):
 
     def give_up(self) -> None:
         """Whoever waits for a sum waits no longer."""
+
+    @property
+    def moved(self) -> int:
+        """A number that changes whenever a sum gets on, at any worker."""

@@ -32,6 +32,7 @@ class Nccl:
         self._meeting = meeting
         self._charges = Charges(rank, charge)
         self._group: dist.ProcessGroupNCCL | None = None
+        self._moved = 0
 
     def reduce(self, effect: Reduce) -> Tensor | None:
         """The sum over the workers; None if that is left to messages."""
@@ -40,17 +41,25 @@ class Nccl:
         if self._device.type != "cuda" or workers != self._workers or not self._meeting or not dist.is_nccl_available():
             return None
         self._charges.count(effect)
+        self._moved += 1
         if self._group is None:
             self._group = self._join(self._device)
         total = value.to(self._device, copy=True)
         self._group.allreduce([total]).wait()  # type: ignore[attr-defined]
-        return total.to(value.device)
+        total = total.to(value.device)
+        self._moved += 1
+        return total
 
     def part(self, rank: int, how: str) -> None:
         """A rank is gone: NCCL finds out for itself."""
 
     def give_up(self) -> None:
         """NCCL's own time limit ends the wait."""
+
+    @property
+    def moved(self) -> int:
+        """Sums begun and ended: within one, NCCL tells nothing."""
+        return self._moved
 
     def _join(self, device: torch.device) -> dist.ProcessGroupNCCL:
         torch.cuda.set_device(device)  # the loop's thread has a current device of its own

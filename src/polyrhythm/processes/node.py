@@ -107,8 +107,12 @@ class Node:
         """What this actor's coroutines wait for, if its program is in `perform` and they all wait for messages or a sum alone."""
         if not self._tickets:
             return []
-        waits = self._sums.waits
-        return [waits] if waits else self.actor.standstill()
+        return self.actor.standstill(self._sums.waits)
+
+    @property
+    def moved(self) -> int:
+        """A number that changes whenever bytes come or go, or a sum gets on."""
+        return self._peers.moved + self._sums.moved
 
     def charge(self, samples: int) -> None:
         """Nothing: real time has passed."""

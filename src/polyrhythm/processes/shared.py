@@ -43,6 +43,11 @@ class SharedMemory:
         for rank in range(self._group.ranks):
             self._group.lose(rank)
 
+    @property
+    def moved(self) -> int:
+        """How far everyone is."""
+        return self._group.moved
+
 
 def _rotated(schedule: Schedule, workers: int) -> bool | None:
     """Whether the parts of a sum begin with their own rank (True) or all with rank 0 (False); None if neither."""

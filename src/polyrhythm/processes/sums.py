@@ -66,6 +66,11 @@ class Sums:
         self._asked.put((effect, done))
         return True
 
+    @property
+    def moved(self) -> int:
+        """A number that changes whenever a sum gets on."""
+        return 0 if self._collective is None else self._collective.moved
+
     def part(self, rank: int, how: str) -> None:
         """Wait for the worker `rank` no longer."""
         self._gone[rank] = how

@@ -11,7 +11,7 @@ from torch import Tensor
 
 from polyrhythm.sharing.engine import ADDS, Engine, Post, Sum
 from polyrhythm.sharing.portable import OPERATIONS, Portable
-from polyrhythm.sharing.segment import Segment
+from polyrhythm.sharing.segment import LINE, Segment
 
 try:
     from polyrhythm.sharing.native import Native
@@ -53,6 +53,7 @@ class Group:
         self.rank = rank
         self.ranks = segment.ranks
         spins = _SPINS if segment.ranks <= len(os.sched_getaffinity(0)) else 0
+        self._counts = segment.base[: LINE * segment.ranks].view(torch.int32)[:: LINE // 4]
         self._engine: Engine = engine(Post(segment, rank, spins))
 
     def reduce(
@@ -99,6 +100,11 @@ class Group:
     def barrier(self) -> None:
         """Return when all have come."""
         self._engine.barrier()
+
+    @property
+    def moved(self) -> int:
+        """A number that changes whenever any rank gets on in a collective; from any thread."""
+        return int(self._counts.sum())
 
     def lose(self, rank: int) -> None:
         """Wait for `rank` no longer, from any thread: whoever needs it gets an error, if what it had to give has not come."""
