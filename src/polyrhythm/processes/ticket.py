@@ -14,10 +14,12 @@ class Ticket:
         self._lock.acquire()
         self._value: Any = None
         self._error: BaseException | None = None
+        self._finished = False
 
     def finish(self, value: Any, error: BaseException | None) -> None:
         """Let the program go on; the first call counts."""
-        if self._lock.locked():
+        if not self._finished:  # the lock does not tell: whoever waits takes it again
+            self._finished = True
             self._value, self._error = value, error
             self._lock.release()
 
