@@ -1,10 +1,12 @@
 """Several nodes in one process, over real sockets."""
 
 import errno
+import gc
 import os
 import socket
 import threading
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -118,6 +120,26 @@ def test_a_slot_that_is_given_back_twice_is_malformed() -> None:
     for number in (0.0, 7.0, float("nan")):
         with pytest.raises(WireError, match="which it did not have"):
             slots.release(number)
+
+
+def test_a_closed_connection_gives_its_shared_memory_back(started: Start) -> None:
+    def mapped() -> int:
+        gc.collect()
+        return Path("/proc/self/maps").read_text(encoding="utf-8").count("memfd:polyrhythm (deleted)")
+
+    before = mapped()
+    one, other = started(["worker/0", "worker/1"])
+    one.perform(send(one.port, "worker/1", Message("t", tensors=(torch.ones(60_000),))))
+    (message,) = other.perform(take(other.port, "t", 1))
+    assert mapped() > before
+    for node, peer in ((one, "worker/1"), (other, "worker/0")):
+        within_loop(node, lambda node=node, peer=peer: node.lose(peer))
+    while "worker/0" in other.peers._inbound and not other.peers._inbound["worker/0"]._over:
+        os.sched_yield()
+    assert float(message.tensors[0].sum()) == 60_000  # what was received stays as long as it is held
+    del message
+    within_loop(other, lambda: None)
+    assert mapped() <= before
 
 
 def test_everybody_may_call_everybody_at_once(started: Start) -> None:

@@ -145,6 +145,7 @@ class Link:
         self._loop.forget(self._socket)
         self._socket.close()
         self._incoming.close()
+        self._outgoing = None  # its memory goes back to the system, though someone may still know of this link
         for piece in self._pending:
             if piece.descriptor >= 0:
                 os.close(piece.descriptor)

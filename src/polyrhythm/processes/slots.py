@@ -117,7 +117,8 @@ class Incoming:
         return tuple(flat[place : place + nbytes(shape)].view(shape[0]).view(shape[1]) for shape, place in parts)
 
     def close(self) -> None:
-        """Drop what has arrived and was never spoken of."""
+        """Drop what has arrived and was never spoken of, and the memory of slots that nobody holds any more."""
+        self._memory.clear()
         while self._descriptors:
             os.close(self._descriptors.popleft())
 
