@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 import torch
 
-from polyrhythm.errors import DeadlockError, WireError
+from polyrhythm.errors import CompositionError, DeadlockError, WireError
 from polyrhythm.kernel.message import Message, wire_bytes
 from polyrhythm.kernel.port import Port
 from polyrhythm.processes import calls
@@ -334,3 +334,9 @@ def test_a_call_that_is_given_up_while_it_is_dialled_leaves_nothing(pair: Pair) 
         address = station.table["worker/1"]
         station.table["worker/1"] = type(address)("elsewhere", "", "127.0.0.1", silent.getsockname()[1])
         assert within_loop(one, lambda: (call.dial(), call.hang_up(), len(os.listdir("/proc/self/fd")))[-1]) == before  # type: ignore[func-returns-value]
+
+
+def test_more_lanes_than_a_peer_takes_in_are_refused_at_once() -> None:
+    assert Wiring(lanes=256).lanes == 256
+    with pytest.raises(CompositionError, match=r"Wiring\(lanes=257\).*256 or fewer"):
+        Wiring(lanes=257)

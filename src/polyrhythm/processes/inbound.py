@@ -6,11 +6,9 @@ from collections import deque
 from collections.abc import Callable
 
 from polyrhythm.errors import WireError
-from polyrhythm.processes.links import Link
+from polyrhythm.processes.links import MOST_LANES, Link
 from polyrhythm.processes.stripes import Assembly
 from polyrhythm.processes.wire import STRIPE, STRIPED, Frame, Limits, Tally
-
-_MOST_LANES = 256
 
 
 class Inbound:
@@ -43,7 +41,7 @@ class Inbound:
 
     def join(self, number: int, link: Link) -> None:
         """`link` has been proved to be lane `number` (0: the connection itself). Raises WireError if there can be none such."""
-        if self._over or number in self._links or number > _MOST_LANES:
+        if self._over or number in self._links or number > MOST_LANES:
             raise WireError(f"A peer called for lane {number}, which is there already or cannot be.")
         self._links[number] = link
         link.assemble(self._assembly)

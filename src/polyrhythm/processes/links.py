@@ -9,7 +9,7 @@ from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 
-from polyrhythm.errors import WireError
+from polyrhythm.errors import CompositionError, WireError
 from polyrhythm.kernel.message import Message
 from polyrhythm.processes import slots, wire
 from polyrhythm.processes.decoder import Decoder
@@ -17,6 +17,8 @@ from polyrhythm.processes.loop import READ, WRITE, Loop
 from polyrhythm.processes.path import Path, measure
 from polyrhythm.processes.wire import CONTROL, Board, Frame, Limits, Tally
 
+MOST_LANES = 256
+"""From one actor to another; more are refused."""
 _DIRECT = 32 * 1024
 """Where at least so many bytes of one tensor are due, the socket is read straight into it."""
 _SCRATCH = 256 * 1024
@@ -41,6 +43,10 @@ class Wiring:
     patience: float = 15.0
     lanes: int = 8
     fewest_lanes: int = 1
+
+    def __post_init__(self) -> None:
+        if self.lanes > MOST_LANES:
+            raise CompositionError(f"Wiring(lanes={self.lanes}) are more connections than one peer takes in: give {MOST_LANES} or fewer.")
 
 
 @dataclass(slots=True)
