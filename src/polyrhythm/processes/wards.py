@@ -38,17 +38,11 @@ class Wards:
 
     def start(self, names: list[str], parcel: int) -> None:
         """Start a child for each of `names`, and close `parcel`; before the loop runs, or in its thread."""
-        if names:
-            self._zygote = zygote = self._stack.enter_context(nursery.borrow())
-            preload = [name for name in list(sys.modules) if name.startswith("polyrhythm.")]
-            for name in names:
-                ours, theirs = socket.socketpair()
-                self._links[name] = link = Link(self._loop, ours, Wiring(), Tally())
-                link.on_frame = lambda _, frame, it=name: self._hear(it, frame.message)  # type: ignore[misc]
-                with theirs:
-                    zygote.fork(name, "cpu", theirs, parcel, preload)
-            self._loop.watch(zygote.socket, READ, lambda _: self._hear_zygote())
-        os.close(parcel)
+        try:
+            if names:
+                self._fork(names, parcel)
+        finally:
+            os.close(parcel)
 
     def know(self, table: dict[str, Address], origin: float) -> None:
         """Tell the children where everyone is."""
@@ -81,6 +75,17 @@ class Wards:
     def gone(self) -> bool:
         """Whether no process is left."""
         return self.dead == set(self._links)
+
+    def _fork(self, names: list[str], parcel: int) -> None:
+        self._zygote = zygote = self._stack.enter_context(nursery.borrow())
+        self._loop.watch(zygote.socket, READ, lambda _: self._hear_zygote())
+        preload = [name for name in list(sys.modules) if name.startswith("polyrhythm.")]
+        for name in names:
+            ours, theirs = socket.socketpair()
+            self._links[name] = link = Link(self._loop, ours, Wiring(), Tally())
+            link.on_frame = lambda _, frame, it=name: self._hear(it, frame.message)  # type: ignore[misc]
+            with theirs:
+                zygote.fork(name, "cpu", theirs, parcel, preload)
 
     def _tell(self, message: Message) -> None:
         for link in self._links.values():
