@@ -274,6 +274,17 @@ def test_a_process_may_join_again_after_it_has_left() -> None:
     assert [message and message.numbers for message in everywhere(inner, 2).results.values()] == [(2.0, 4.0)] * 2
 
 
+def test_an_attempt_that_met_nobody_does_not_count() -> None:
+    def inner(place: Place, rank: int) -> Message:
+        if rank == 1:
+            with pytest.raises(RunError, match="cannot be reached"):
+                enter(job(2), lambda event: None, Place(1, 2, port=free_port()), Joining(startup=0.2))
+        with enter(job(2), lambda event: None, place, Joining(startup=20.0)) as stage:
+            return Message("end", (stage.perform(exchange(stage.port, 2, 1)),))
+
+    assert [message and message.numbers for message in everywhere(inner, 2).results.values()] == [(2.0,)] * 2
+
+
 def test_another_secret_is_not_let_in() -> None:
     def inner(place: Place, rank: int) -> Message:
         os.environ["POLYRHYTHM_SECRET"] = f"the secret of rank {rank}"

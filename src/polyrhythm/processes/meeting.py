@@ -33,10 +33,8 @@ class Meeting:
     def __init__(self, place: Place, seconds: float) -> None:
         """Meet at `place`, waiting at most `seconds` for the others. Raises RunError if there is nobody to be met."""
         global _times
-        _times += 1
         self._place = place
         self._seconds = seconds
-        self._prefix = f"polyrhythm/{place.attempt}/{_times}/"
         key = (place.host, place.port)
         keeper = place.rank == 0 and not place.agent
         # who keeps the store waits for nobody to come to it, only for this machine to open it
@@ -50,6 +48,8 @@ class Meeting:
         except (DistError, RuntimeError) as problem:
             raise RunError(f"The meeting place {place.host}:{place.port} cannot be reached: {_first_line(problem)}") from problem
         self._store = _stores[key]
+        _times += 1  # not if there was nobody: the others have not met either
+        self._prefix = f"polyrhythm/{place.attempt}/{_times}/"
 
     def secret(self) -> bytes:
         """The secret of this run: from POLYRHYTHM_SECRET, or made by rank 0."""
