@@ -2,12 +2,7 @@
 
 from __future__ import annotations
 
-import importlib.util
-import inspect
 import os
-import platform
-import signal
-import sys
 import threading
 import time
 from collections.abc import Callable
@@ -22,7 +17,7 @@ from torch import Tensor
 
 from polyrhythm.errors import RunError
 from polyrhythm.kernel.message import DTYPES
-from polyrhythm.sharing import Group, Operation, Segment, can_share
+from polyrhythm.sharing import Group, Operation, Segment
 from polyrhythm.sharing.native import Native
 from polyrhythm.sharing.portable import OPERATIONS, Portable
 from polyrhythm.sharing.segment import LINE
@@ -156,42 +151,6 @@ def test_the_engine_with_torch_alone_wakes_the_one_in_c() -> None:
     assert max(together(2, body, ENGINES["mixed"])) < 2.0  # type: ignore[type-var]
 
 
-@pytest.mark.parametrize(("problem", "goes_on"), [(ModuleNotFoundError, True), (ImportError, False)], ids=["missing", "broken"])
-def test_without_the_engine_in_c_torch_does_its_work_unless_it_is_there_and_broken(
-    problem: type[ImportError], goes_on: bool, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    class Finder:
-        @staticmethod
-        def find_spec(name: str, path: object = None, target: object = None) -> None:
-            if name == "polyrhythm.sharing._native":
-                raise problem(f"no {name}", name=name)
-
-    for name in ("native", "_native"):
-        monkeypatch.delitem(sys.modules, f"polyrhythm.sharing.{name}")
-    monkeypatch.setattr(sys, "meta_path", [Finder, *sys.meta_path])
-    spec = importlib.util.spec_from_file_location("group_again", inspect.getfile(Group))
-    assert spec is not None
-    assert spec.loader is not None
-    again = importlib.util.module_from_spec(spec)
-    if goes_on:
-        spec.loader.exec_module(again)
-        assert again.Native is Portable
-    else:
-        with pytest.raises(ImportError, match="no polyrhythm"):
-            spec.loader.exec_module(again)
-
-
-@pytest.mark.parametrize(
-    ("engine", "machine", "can"), [(Native, "aarch64", True), (Portable, "aarch64", False), (Portable, "x86_64", True)], ids=str
-)
-def test_without_the_engine_in_c_memory_is_shared_on_one_kind_of_processor_only(
-    engine: type, machine: str, can: bool, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("polyrhythm.sharing.group.Native", engine)
-    monkeypatch.setattr(platform, "machine", lambda: machine)
-    assert can_share() == can
-
-
 ranks_and_deeds = st.tuples(
     st.integers(1, 4),
     st.sampled_from(sorted(ENGINES)),
@@ -247,74 +206,6 @@ def wanted(rank: int, ranks: int, deed: str, size: int, number: int) -> Tensor:
         "broadcast": lambda: owns[number % ranks],
         "barrier": lambda: owns[rank],
     }[deed]()
-
-
-@pytest.mark.parametrize("engine", [Native, Portable])
-def test_whoever_waits_for_a_lost_rank_gets_an_error_and_the_group_is_of_no_use_then(engine: type) -> None:
-    segment = Segment.create(2)
-    group = Group(segment, 0, engine)
-    threading.Timer(0.05, group.lose, [1]).start()
-    with pytest.raises(ConnectionAbortedError, match="given up"):
-        group.reduce(torch.ones(4), torch.ones(4))
-    with pytest.raises(ConnectionAbortedError, match="out of step"):
-        group.reduce(torch.ones(4), torch.ones(4))
-    segment.close()
-
-
-@pytest.mark.parametrize("engine", [Native, Portable])
-def test_a_rank_that_had_given_its_part_may_be_lost(engine: type) -> None:
-    segment = Segment.create(2)
-    ours, theirs = Group(segment, 0, engine), Group(segment, 1, engine)
-    with ThreadPoolExecutor(1) as pool:
-        other = pool.submit(theirs.reduce, torch.ones(4), torch.ones(4))
-        counter = segment.base[LINE : LINE + 4].view(torch.int32)
-        while counter.item() != 1:
-            os.sched_yield()
-        ours.lose(1)
-        total = torch.ones(4)
-        ours.reduce(total, total)
-        other.result()
-    assert total.tolist() == [2, 2, 2, 2]
-    segment.close()
-
-
-@pytest.mark.parametrize("engine", [Native, Portable])
-def test_after_an_interrupt_the_group_is_of_no_use(engine: type) -> None:
-    class Interrupted(BaseException):
-        """As KeyboardInterrupt, which would end the tests."""
-
-    def interrupt(number: int, frame: object) -> None:
-        raise Interrupted
-
-    segment = Segment.create(2)
-    group = Group(segment, 0, engine)
-    before = signal.signal(signal.SIGALRM, interrupt)
-    try:
-        signal.setitimer(signal.ITIMER_REAL, 0.05)
-        with pytest.raises(Interrupted):
-            group.reduce(torch.ones(4), torch.ones(4))
-    finally:
-        signal.signal(signal.SIGALRM, before)
-    group.lose(1)
-    with pytest.raises(ConnectionAbortedError, match="out of step"):
-        group.reduce(torch.ones(4), torch.ones(4))
-    segment.close()
-
-
-def test_a_rank_that_gives_its_part_while_the_others_hear_of_its_loss_has_given_it() -> None:
-    segment = Segment.create(2)
-    group = Group(segment, 0, Portable)
-
-    class GivesLast(list[bool]):
-        """Rank 1 counts on, and is lost, between two looks of the other."""
-
-        def __getitem__(self, rank: Any) -> Any:
-            segment.base[LINE : LINE + 4].view(torch.int32).fill_(1)
-            return True
-
-    group._engine._gone = GivesLast()  # type: ignore[attr-defined]
-    group.barrier()
-    segment.close()
 
 
 @pytest.mark.parametrize("engines", ENGINES.values(), ids=ENGINES)
