@@ -261,3 +261,46 @@ def test_a_segment_that_is_something_else_is_refused() -> None:
         Segment.open(segment.path, 3)
     segment.close()
     other.close()
+
+
+DISAGREEMENTS: dict[str, tuple[Body, Body]] = {
+    "sizes": (lambda group: sum_of(group, torch.ones(16)), lambda group: sum_of(group, torch.ones(12))),
+    "large sizes": (lambda group: sum_of(group, torch.ones(200_000)), lambda group: sum_of(group, torch.ones(199_999))),
+    "types": (lambda group: sum_of(group, torch.ones(6)), lambda group: sum_of(group, torch.ones(3, dtype=torch.float64))),
+    "operations": (lambda group: sum_of(group, torch.ones(6)), lambda group: sum_of(group, torch.ones(6), Operation.MAXIMUM)),
+    "a sum and a mean": (lambda group: sum_of(group, torch.ones(6)), lambda group: group.reduce(torch.ones(6), torch.ones(6), divisor=3)),
+    "kinds": (lambda group: sum_of(group, torch.ones(6)), lambda group: group.broadcast(torch.ones(6))),
+    "a sum and a barrier": (lambda group: sum_of(group, torch.ones(6)), lambda group: group.barrier()),
+    "roots": (lambda group: group.broadcast(torch.ones(6), 0), lambda group: group.broadcast(torch.ones(6), 1)),
+    "gathered types": (
+        lambda group: group.gather(torch.ones(6), torch.ones(18)),
+        lambda group: group.gather(torch.ones(6).int(), torch.ones(18).int()),
+    ),
+    "parts": (
+        lambda group: group.exchange(torch.ones(6), torch.ones(6)),
+        lambda group: group.reduce_scatter(torch.ones(6), torch.ones(2)),
+    ),
+}
+
+
+def sum_of(group: Group, tensor: Tensor, operation: Operation = Operation.SUM) -> None:
+    group.reduce(tensor, tensor, operation)
+
+
+@pytest.mark.parametrize("engines", ENGINES.values(), ids=ENGINES)
+@pytest.mark.parametrize(("usual", "odd"), DISAGREEMENTS.values(), ids=DISAGREEMENTS)
+def test_ranks_that_do_different_things_are_all_told_so(engines: tuple[type, ...], usual: Body, odd: Body) -> None:
+    def body(group: Group) -> tuple[str, str]:
+        said = []
+        group.barrier()
+        for deed in (odd if group.rank == 1 else usual, usual):
+            with pytest.raises(ConnectionAbortedError) as caught:
+                deed(group)
+            said.append(str(caught.value))
+        return said[0], said[1]
+
+    for rank, (first, then) in enumerate(together(3, body, engines)):  # type: ignore[misc]
+        assert first.startswith("ranks disagree: rank ")
+        assert "rank 1" in first
+        assert f"than rank {rank}" in first
+        assert "out of step" in then

@@ -68,6 +68,28 @@ def test_a_wait_ends_at_the_timeout_of_the_group() -> None:
     assert "before the timeout was over" in torch_ranks.run(one_does_not_come, 2, join=False)[0]
 
 
+def they_disagree(rank: int, ranks: int) -> list[str]:
+    said = []
+    for mine in (
+        lambda group: dist.all_reduce(torch.ones(16 if rank == 0 else 12), group=group),
+        lambda group: dist.all_reduce(torch.ones(6), group=group) if rank == 0 else dist.broadcast(torch.ones(6), 0, group=group),
+        lambda group: dist.all_reduce(torch.ones(16 if rank == 0 else 12), group=group, async_op=True).wait(),
+    ):
+        group = dist.new_group(backend="polyrhythm")
+        with pytest.raises(RunError) as caught:
+            mine(group)
+        said.append(str(caught.value))
+    dist.barrier()  # nobody ends before all have been told
+    return said
+
+
+def test_ranks_that_do_different_things_are_told_so_instead_of_given_numbers() -> None:
+    for rank, said in enumerate(torch_ranks.run(they_disagree, 2)):
+        assert len(said) == 3
+        for text in said:
+            assert f"ranks disagree: rank {1 - rank} of the group" in text
+
+
 class Elsewhere:
     """Stands for `Segment` on another host."""
 

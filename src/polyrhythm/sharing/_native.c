@@ -6,6 +6,9 @@
    is written again three chunks later; by then everyone has said that the second chunk after it is there, and had left the
    first one behind before saying so.
 
+   Before a rank counts for the first chunk of a collective it writes into its line what it is about to do, and whoever has waited
+   for it there compares that with its own: ranks that disagree get an error, and not each other's numbers.
+
    Whoever waits looks at the other's counter for a while, then sleeps on it (futex) and is woken by who counts on. */
 
 #define PY_SSIZE_T_CLEAN
@@ -25,12 +28,15 @@
 #define BUFFERS 3
 #define SLICE_NANOSECONDS 50000000
 #define ONE_ROUND 16384     /* bytes up to which everyone adds up everything, which saves a round of waiting */
+#define SIGNS 32            /* where in a rank's line it says what it does, once for each buffer: where its count is, which is fetched anyway */
 
 #if defined(__x86_64__) && defined(__GNUC__) && !defined(__clang__)
 #define WIDE __attribute__((target_clones("avx2", "default")))
 #else
 #define WIDE
 #endif
+
+enum { REDUCE, REDUCE_SCATTER, GATHER, EXCHANGE, BROADCAST, BARRIER };
 
 typedef struct {
     uint32_t count;         /* how far this rank is */
@@ -43,6 +49,8 @@ typedef struct {
     int rank, ranks;
     Py_ssize_t chunk;
     uint64_t step;          /* chunks so far; counters hold its lower bits, but buffers must go on in turn beyond them */
+    uint64_t opened;        /* the step with which the collective began */
+    int other;              /* who does something else */
     long spins;
     char *gone;             /* for each rank, whether it will count no further */
     int broken;
@@ -101,9 +109,31 @@ static int await_one(Group *g, int rank, uint32_t target) {
     return result;
 }
 
+/* What a collective is: its kind, the type of its numbers, how they are added up or from whom they come, and how many bytes they are. */
+static uint64_t sign(int kind, int dtype, int detail, Py_ssize_t nbytes) {
+    return (uint64_t)nbytes << 24 | (uint64_t)(detail & 0xffff) << 8 | (uint64_t)(dtype & 0x1f) << 3 | (uint64_t)kind;
+}
+
+static inline uint64_t *signed_by(Group *g, int rank) { return (uint64_t *)(void *)(g->memory + (size_t)rank * LINE + SIGNS) + g->step % BUFFERS; }
+
+/* Say what this rank is about to do; others see it when it counts. */
+static void begin(Group *g, uint64_t what) {
+    g->opened = g->step;
+    __atomic_store_n(signed_by(g, g->rank), what, __ATOMIC_RELAXED);
+}
+
+/* The same as `await_one`, or -3 if that rank has begun something else. */
+static int meet_one(Group *g, int rank, uint32_t target) {
+    int result = await_one(g, rank, target);
+    if (result || g->step != g->opened) return result;
+    if (__atomic_load_n(signed_by(g, rank), __ATOMIC_RELAXED) == __atomic_load_n(signed_by(g, g->rank), __ATOMIC_RELAXED)) return 0;
+    g->other = rank;
+    return -3;
+}
+
 static int await_all(Group *g, uint32_t target) {
     for (int i = 1; i < g->ranks; i++) {
-        int result = await_one(g, (g->rank + i) % g->ranks, target);
+        int result = meet_one(g, (g->rank + i) % g->ranks, target);
         if (result) return result;
     }
     return 0;
@@ -248,7 +278,7 @@ static int reduce(Group *g, const Sum *s) {
         for (int i = 1; i < g->ranks; i++) {
             int rank = (g->rank + i) % g->ranks;
             Py_ssize_t from = bound(m, g->ranks, rank), to = bound(m, g->ranks, rank + 1);
-            if ((result = await_one(g, rank, 2 * g->step + 2))) return result;
+            if ((result = meet_one(g, rank, 2 * g->step + 2))) return result;
             memcpy(s->into + (start + from) * s->size, buffer(g, rank) + from * s->size, (size_t)((to - from) * s->size));
         }
     }
@@ -266,7 +296,7 @@ static int gather(Group *g, const char *own, char *into, Py_ssize_t nbytes) {
             int rank = (g->rank + i) % g->ranks, result;
             char *to = into + (size_t)rank * nbytes + at;
             if (i == 0) { if (to != own + at) memmove(to, own + at, m); continue; }
-            if ((result = await_one(g, rank, 2 * g->step + 1))) return result;
+            if ((result = meet_one(g, rank, 2 * g->step + 1))) return result;
             memcpy(to, buffer(g, rank), m);
         }
     }
@@ -295,7 +325,7 @@ static int exchange(Group *g, const char *own, char *into, Py_ssize_t nbytes) {
         count_to(g, 2 * g->step + 1);
         for (int i = 0; i < g->ranks; i++) {
             int rank = (g->rank + i) % g->ranks, result;
-            if (i && (result = await_one(g, rank, 2 * g->step + 1))) return result;
+            if (i && (result = meet_one(g, rank, 2 * g->step + 1))) return result;
             memcpy(into + (size_t)rank * nbytes + at, buffer(g, rank) + g->rank * most, m);
         }
     }
@@ -331,6 +361,10 @@ static PyObject *conclude(Group *g, int result) {
     if (result >= 0) Py_RETURN_NONE;
     g->broken = 1;
     if (result == -1) PyErr_SetString(PyExc_ConnectionAbortedError, "the wait for another rank was given up");
+    if (result == -3)
+        PyErr_Format(PyExc_ConnectionAbortedError,
+            "ranks disagree: rank %d of the group began another collective than rank %d, or one of another size or type; "
+            "all must call the same ones in the same order", g->other, g->rank);
     return NULL;
 }
 
@@ -348,6 +382,10 @@ static int check_sum(Group *g, Sum *s) {
     return usable(g);
 }
 
+static uint64_t sign_sum(int kind, const Sum *s) {
+    return sign(kind, s->kind, s->operation | s->rotated << 3 | (s->divisor != 1) << 4, s->n * s->size);
+}
+
 #define WITHOUT_GIL(call) Py_BEGIN_ALLOW_THREADS result = call; Py_END_ALLOW_THREADS
 
 static PyObject *group_reduce(Group *g, PyObject *args) {
@@ -357,6 +395,7 @@ static PyObject *group_reduce(Group *g, PyObject *args) {
     if (!PyArg_ParseTuple(args, "KKniidp", &data, &into, &s.n, &s.kind, &s.operation, &s.divisor, &s.rotated) || !check_sum(g, &s)) return NULL;
     s.data = (const char *)(uintptr_t)data;
     s.into = (char *)(uintptr_t)into;
+    begin(g, sign_sum(REDUCE, &s));
     WITHOUT_GIL(reduce(g, &s))
     return conclude(g, result);
 }
@@ -368,6 +407,7 @@ static PyObject *group_reduce_scatter(Group *g, PyObject *args) {
     if (!PyArg_ParseTuple(args, "KKniid", &data, &into, &s.n, &s.kind, &s.operation, &s.divisor) || !check_sum(g, &s)) return NULL;
     s.data = (const char *)(uintptr_t)data;
     s.into = (char *)(uintptr_t)into;
+    begin(g, sign_sum(REDUCE_SCATTER, &s));
     WITHOUT_GIL(reduce_scatter(g, &s))
     return conclude(g, result);
 }
@@ -375,8 +415,9 @@ static PyObject *group_reduce_scatter(Group *g, PyObject *args) {
 static PyObject *group_gather(Group *g, PyObject *args) {
     unsigned long long own, into;
     Py_ssize_t nbytes;
-    int result;
-    if (!PyArg_ParseTuple(args, "KKn", &own, &into, &nbytes) || !usable(g)) return NULL;
+    int dtype, result;
+    if (!PyArg_ParseTuple(args, "KKni", &own, &into, &nbytes, &dtype) || !usable(g)) return NULL;
+    begin(g, sign(GATHER, dtype, 0, nbytes));
     WITHOUT_GIL(gather(g, (const char *)(uintptr_t)own, (char *)(uintptr_t)into, nbytes))
     return conclude(g, result);
 }
@@ -384,8 +425,9 @@ static PyObject *group_gather(Group *g, PyObject *args) {
 static PyObject *group_exchange(Group *g, PyObject *args) {
     unsigned long long own, into;
     Py_ssize_t nbytes;
-    int result;
-    if (!PyArg_ParseTuple(args, "KKn", &own, &into, &nbytes) || !usable(g)) return NULL;
+    int dtype, result;
+    if (!PyArg_ParseTuple(args, "KKni", &own, &into, &nbytes, &dtype) || !usable(g)) return NULL;
+    begin(g, sign(EXCHANGE, dtype, 0, nbytes));
     WITHOUT_GIL(exchange(g, (const char *)(uintptr_t)own, (char *)(uintptr_t)into, nbytes))
     return conclude(g, result);
 }
@@ -393,8 +435,9 @@ static PyObject *group_exchange(Group *g, PyObject *args) {
 static PyObject *group_broadcast(Group *g, PyObject *args) {
     unsigned long long data;
     Py_ssize_t nbytes;
-    int root, result;
-    if (!PyArg_ParseTuple(args, "Kni", &data, &nbytes, &root) || !usable(g)) return NULL;
+    int root, dtype, result;
+    if (!PyArg_ParseTuple(args, "Knii", &data, &nbytes, &root, &dtype) || !usable(g)) return NULL;
+    begin(g, sign(BROADCAST, dtype, root, nbytes));
     WITHOUT_GIL(broadcast(g, (char *)(uintptr_t)data, nbytes, root))
     return conclude(g, result);
 }
@@ -402,6 +445,7 @@ static PyObject *group_broadcast(Group *g, PyObject *args) {
 static PyObject *group_barrier(Group *g, PyObject *Py_UNUSED(ignored)) {
     int result;
     if (!usable(g)) return NULL;
+    begin(g, sign(BARRIER, 0, 0, 0));
     count_to(g, 2 * g->step + 1);
     WITHOUT_GIL(await_all(g, 2 * g->step + 1))
     if (!result) g->step++;
@@ -438,9 +482,9 @@ static int group_init(Group *g, PyObject *args, PyObject *keywords) {
 static PyMethodDef methods[] = {
     {"reduce", (PyCFunction)group_reduce, METH_VARARGS, "(address, into, elements, kind, operation, divisor, rotated)"},
     {"reduce_scatter", (PyCFunction)group_reduce_scatter, METH_VARARGS, "(address, into, elements, kind, operation, divisor)"},
-    {"gather", (PyCFunction)group_gather, METH_VARARGS, "(own, into, nbytes)"},
-    {"exchange", (PyCFunction)group_exchange, METH_VARARGS, "(own, into, nbytes)"},
-    {"broadcast", (PyCFunction)group_broadcast, METH_VARARGS, "(address, nbytes, root)"},
+    {"gather", (PyCFunction)group_gather, METH_VARARGS, "(own, into, nbytes, dtype)"},
+    {"exchange", (PyCFunction)group_exchange, METH_VARARGS, "(own, into, nbytes, dtype)"},
+    {"broadcast", (PyCFunction)group_broadcast, METH_VARARGS, "(address, nbytes, root, dtype)"},
     {"barrier", (PyCFunction)group_barrier, METH_NOARGS, "()"},
     {"lose", (PyCFunction)group_lose, METH_VARARGS, "(rank): wait for it no longer"},
     {NULL, NULL, 0, NULL},

@@ -8,12 +8,16 @@ from typing import Protocol
 import torch
 from torch import Tensor
 
+from polyrhythm.kernel.message import DTYPES
 from polyrhythm.sharing.segment import CHUNK, Segment
 
 ONE_ROUND = 16 * 1024
 """Up to so many bytes every rank adds up everything, which saves a round of waiting."""
 ADDS = frozenset({torch.float32, torch.float64, torch.uint8, torch.int8, torch.int16, torch.int32, torch.int64})
 """What engines add up; what else there is goes through `gather` or `exchange`."""
+CODES = {dtype: code for code, dtype in enumerate(DTYPES)}
+OTHER = 31
+"""The code of all types that are not in DTYPES."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,7 +32,8 @@ class Sum:
 class Engine(Protocol):
     """All tensors are contiguous and on the CPU, and those to be added up are of a type in `ADDS`.
 
-    Raises ConnectionAbortedError when another rank was lost while it was waited for.
+    Raises ConnectionAbortedError when another rank was lost while it was waited for, or has begun another collective, or one of another
+    size or type.
     """
 
     def reduce(self, tensor: Tensor, into: Tensor, how: Sum) -> None:

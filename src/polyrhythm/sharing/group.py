@@ -45,8 +45,8 @@ class Operation(IntEnum):
 class Group:
     """Rank `rank` among those who share `segment`. All must call the same methods in the same order, with tensors of equal size.
 
-    Tensors are on the CPU and contiguous. A rank that was lost while it was waited for raises ConnectionAbortedError, and the
-    group is of no use then; Ctrl-C raises as ever.
+    Tensors are on the CPU and contiguous. A rank that was lost while it was waited for raises ConnectionAbortedError, and so does one that
+    has begun another collective, or one of another size or type; the group is of no use then. Ctrl-C raises as ever.
     """
 
     def __init__(self, segment: Segment, rank: int, engine: type[Native] | type[Portable] = Native) -> None:

@@ -6,9 +6,7 @@ from torch import Tensor
 
 import polyrhythm.sharing._native as _native  # in this form, what is missing is told from what is broken
 from polyrhythm.kernel.message import DTYPES
-from polyrhythm.sharing.engine import Post, Sum
-
-_CODES = {dtype: code for code, dtype in enumerate(DTYPES)}
+from polyrhythm.sharing.engine import CODES, OTHER, Post, Sum
 
 
 class Native:
@@ -22,22 +20,23 @@ class Native:
 
     def reduce(self, tensor: Tensor, into: Tensor, how: Sum) -> None:
         """Into `into`."""
-        code = _CODES[tensor.dtype]
+        code = CODES[tensor.dtype]
         self._group.reduce(tensor.data_ptr(), into.data_ptr(), tensor.numel(), code, how.operation, how.divisor, how.rotated)
 
     def reduce_scatter(self, tensor: Tensor, into: Tensor, how: Sum) -> None:
         """Into `into`."""
-        code = _CODES[tensor.dtype]
+        code = CODES[tensor.dtype]
         self._group.reduce_scatter(tensor.data_ptr(), into.data_ptr(), tensor.numel(), code, how.operation, how.divisor)
 
     def gather(self, tensor: Tensor, into: Tensor) -> None:
         """Into `into`."""
-        self._group.gather(tensor.data_ptr(), into.data_ptr(), tensor.numel() * tensor.element_size())
+        self._group.gather(tensor.data_ptr(), into.data_ptr(), tensor.numel() * tensor.element_size(), CODES.get(tensor.dtype, OTHER))
 
     def exchange(self, tensor: Tensor, into: Tensor) -> None:
         """Into `into`."""
-        self._group.exchange(tensor.data_ptr(), into.data_ptr(), into.numel() * into.element_size() // self._post.ranks)
+        nbytes = into.numel() * into.element_size() // self._post.ranks
+        self._group.exchange(tensor.data_ptr(), into.data_ptr(), nbytes, CODES.get(tensor.dtype, OTHER))
 
     def broadcast(self, tensor: Tensor, root: int) -> None:
         """In place."""
-        self._group.broadcast(tensor.data_ptr(), tensor.numel() * tensor.element_size(), root)
+        self._group.broadcast(tensor.data_ptr(), tensor.numel() * tensor.element_size(), root, CODES.get(tensor.dtype, OTHER))

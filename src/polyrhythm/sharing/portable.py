@@ -11,8 +11,11 @@ from typing import Concatenate, ParamSpec
 import torch
 from torch import Tensor
 
-from polyrhythm.sharing.engine import ONE_ROUND, Post, Sum
+from polyrhythm.sharing.engine import CODES, ONE_ROUND, OTHER, Post, Sum
 from polyrhythm.sharing.segment import BUFFERS, LINE
+
+_REDUCE, _REDUCE_SCATTER, _GATHER, _EXCHANGE, _BROADCAST, _BARRIER = range(6)
+_SIGNS = 32
 
 _NAP_SECONDS = 50e-6
 _LONGEST_NAP_SECONDS = 1e-3
@@ -51,11 +54,13 @@ class Portable:
         base = post.segment.base
         head = LINE * post.ranks
         self._counts = base[:head].view(torch.int32).numpy()[:: LINE // 4]
+        self._signs = base[:head].numpy().view("uint64").reshape(post.ranks, -1)[:, _SIGNS // 8 :]
         self._buffers = base[head:].view(post.ranks, BUFFERS, post.chunk)
         word = ctypes.c_void_p(base.data_ptr() + LINE * post.rank)
         self._wake = partial(ctypes.CDLL(None).syscall, ctypes.c_long(_FUTEX), word, _WAKE, _EVERYONE, None)
         self._gone = [False] * post.ranks
         self._step = 0
+        self._opened = 0
         self._broken = False
 
     def lose(self, rank: int) -> None:
@@ -66,6 +71,7 @@ class Portable:
     def reduce(self, tensor: Tensor, into: Tensor, how: Sum) -> None:
         """Into `into`."""
         flat, out = tensor.view(-1), into.view(-1)
+        self._begin(_REDUCE, tensor.dtype, _detail(how), _nbytes(flat))
         if flat.numel() * flat.element_size() <= min(ONE_ROUND, self._post.chunk):
             self._write(self._rank, flat)
             self._count_and_await(1)
@@ -89,6 +95,7 @@ class Portable:
     def reduce_scatter(self, tensor: Tensor, into: Tensor, how: Sum) -> None:
         """Into `into`."""
         parts, out = tensor.view(self._ranks, -1), into.view(-1)
+        self._begin(_REDUCE_SCATTER, tensor.dtype, _detail(how), _nbytes(parts))
         most = self._post.chunk // self._ranks // tensor.element_size()
         for start in range(0, out.numel(), most):
             piece = parts[:, start : start + most]
@@ -105,6 +112,7 @@ class Portable:
     def gather(self, tensor: Tensor, into: Tensor) -> None:
         """Into `into`."""
         own, parts = tensor.view(-1).view(torch.uint8), into.view(-1).view(torch.uint8).view(self._ranks, -1)
+        self._begin(_GATHER, tensor.dtype, 0, own.numel())
         for start in range(0, own.numel(), self._post.chunk):
             piece = own[start : start + self._post.chunk]
             self._write(self._rank, piece)
@@ -117,6 +125,7 @@ class Portable:
     def exchange(self, tensor: Tensor, into: Tensor) -> None:
         """Into `into`."""
         own, parts = (each.view(-1).view(torch.uint8).view(self._ranks, -1) for each in (tensor, into))
+        self._begin(_EXCHANGE, tensor.dtype, 0, own.shape[1])
         most = self._post.chunk // self._ranks
         for start in range(0, own.shape[1], most):
             piece = own[:, start : start + most]
@@ -131,6 +140,7 @@ class Portable:
     def broadcast(self, tensor: Tensor, root: int) -> None:
         """In place."""
         flat = tensor.view(-1).view(torch.uint8)
+        self._begin(_BROADCAST, tensor.dtype, root, flat.numel())
         for start in range(0, flat.numel(), self._post.chunk):
             piece = flat[start : start + self._post.chunk]
             if self._rank == root:
@@ -143,6 +153,7 @@ class Portable:
     @_at_once
     def barrier(self) -> None:
         """One count."""
+        self._begin(_BARRIER, torch.float32, 0, 0)
         self._count_and_await(1)
         self._step += 1
 
@@ -175,14 +186,31 @@ class Portable:
     def _write(self, rank: int, piece: Tensor) -> None:
         self._read(rank, piece).copy_(piece)
 
-    def _count_and_await(self, stage: int) -> None:
+    def _begin(self, kind: int, dtype: torch.dtype, detail: int, nbytes: int) -> None:
+        """Say what this rank is about to do; others see it when it counts."""
         if self._broken:
             raise ConnectionAbortedError("a collective was given up, so that ranks are out of step")
+        self._opened = self._step
+        sign = nbytes << 24 | (detail & 0xFFFF) << 8 | CODES.get(dtype, OTHER) << 3 | kind
+        self._signs[self._rank, self._step % BUFFERS] = sign & 0xFFFFFFFFFFFFFFFF
+
+    def _count_and_await(self, stage: int) -> None:
         target = (2 * self._step + stage) & 0xFFFFFFFF
         self._counts[self._rank] = target - (1 << 32) if target >> 31 else target
         self._wake()  # an engine in C may sleep on it
         for rank in range(self._ranks):
             self._await(rank, target)
+            if self._step == self._opened:
+                self._compare(rank)
+
+    def _compare(self, rank: int) -> None:
+        slot = self._step % BUFFERS
+        if self._signs[rank, slot] != self._signs[self._rank, slot]:
+            self._broken = True
+            raise ConnectionAbortedError(
+                f"ranks disagree: rank {rank} of the group began another collective than rank {self._rank}, or one of another size or "
+                "type; all must call the same ones in the same order"
+            )
 
     def _await(self, rank: int, target: int) -> None:
         naps = 0
@@ -195,6 +223,14 @@ class Portable:
             naps += 1
             if naps > min(self._post.spins, _NAPS_BEFORE_LONGER):
                 time.sleep(_NAP_SECONDS if naps < 10 * _NAPS_BEFORE_LONGER else _LONGEST_NAP_SECONDS)
+
+
+def _detail(how: Sum) -> int:
+    return how.operation | how.rotated << 3 | (how.divisor != 1) << 4
+
+
+def _nbytes(tensor: Tensor) -> int:
+    return tensor.numel() * tensor.element_size()
 
 
 def _divided(total: Tensor, how: Sum) -> Tensor:
