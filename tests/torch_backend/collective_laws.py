@@ -95,7 +95,7 @@ def by_definition(rank: int, ranks: int) -> dict[str, Callable[[], None]]:
     """Each collective against what it is defined to give."""
     named = (
         sums_in_rank_order, lists_of_unequal_sizes, gathers_and_scatters, unequal_all_to_all, strides_and_scalars, coalesced,
-        asynchronous_in_order, futures, functional_collectives, objects, messages, empty_tensors, parameters,
+        splits_at_some_ranks, asynchronous_in_order, futures, functional_collectives, objects, messages, empty_tensors, parameters,
     )  # fmt: skip
     return {law.__name__: partial(law, rank, ranks) for law in named}
 
@@ -174,6 +174,13 @@ def coalesced(rank: int, ranks: int) -> None:
         for tensor in tensors:
             dist.all_reduce(tensor)
     assert manager.works == [] or all(work.is_completed() for work in manager.works)
+def splits_at_some_ranks(rank: int, ranks: int) -> None:
+    for given in range(ranks):
+        output, splits = torch.empty(2 * ranks), [2] * ranks if rank == given else None
+        dist.all_to_all_single(output, torch.full((2 * ranks,), float(rank)), splits, splits)
+        same(output, torch.arange(float(ranks)).repeat_interleave(2))
+
+
     for size, tensor in zip((3, 5000), tensors, strict=True):
         torch.testing.assert_close(tensor, sum(numbers(each, size, torch.float32) for each in range(ranks)))
 

@@ -59,7 +59,7 @@ def rows(tensor: Tensor, splits: Sequence[int], ranks: int) -> Sequence[Tensor]:
     """The parts of `tensor` that `splits` says, or equal ones. Raises CompositionError where these are not all of it."""
     if not splits:
         divisible(tensor, ranks)
-        return torch.tensor_split(tensor, ranks)
+        return torch.tensor_split(tensor, ranks) if tensor.dim() else (tensor,)
     if len(splits) != ranks or sum(splits) != tensor.shape[0]:
         raise CompositionError(
             f"Split sizes {list(splits)} were given for a tensor of {tensor.shape[0]} rows and {ranks} ranks: give one for each rank, "

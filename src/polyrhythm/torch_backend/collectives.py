@@ -99,30 +99,21 @@ class Collectives:
             self._reduce(whole, whole, how)
             output.detach().copy_(torch.split(whole, [own.numel() for own in owns])[self._rank].view(output.shape))
 
-    def exchange_flat(self, output: Tensor, own: Tensor) -> None:
-        """Part k of P equal parts of `own` to rank k, and what is for me into `output` in rank order."""
-        whole = _flat(output)
-        self._group.exchange(_flat(own), whole)
-        _put(output, whole)
-
     def exchange_lists(self, outputs: Sequence[Tensor], owns: Sequence[Tensor]) -> None:
         """Tensor k of `owns` to rank k, and what rank k has for me into output k; all may differ in size."""
-        sent = torch.tensor([own.numel() * own.element_size() for own in owns])
-        sizes = torch.empty(self._ranks, self._ranks, dtype=torch.int64)
-        self._group.gather(sent, sizes)
-        room = [output.numel() * output.element_size() for output in outputs]
-        most = int(sizes.max())
-        parcels, received = (torch.empty(self._ranks, most, dtype=torch.uint8) for _ in range(2))
-        for parcel, own in zip(parcels, owns, strict=True):
-            parcel[: own.numel() * own.element_size()] = as_bytes(_flat(own))
-        self._group.exchange(parcels, received)
-        if room != sizes[:, self._rank].tolist():
-            raise CompositionError(
-                f"An all-to-all brought {sizes[:, self._rank].tolist()} bytes to rank {self._rank}, whose outputs have room for {room}: "
-                "give outputs of the sizes that the others send."
-            )
-        for output, parcel, nbytes in zip(outputs, received, room, strict=True):
-            output.detach().copy_(parcel[:nbytes].clone().view(output.dtype).view(output.shape))
+        self._exchange_parcels(self._sizes(owns), outputs, owns)
+
+    def exchange_rows(self, whole: tuple[Tensor, Tensor], outputs: Sequence[Tensor], owns: Sequence[Tensor]) -> None:
+        """The same for parts of one output and one input, `whole`, which go uncopied where all parts at all ranks have one size."""
+        output, own = whole
+        sizes = self._sizes(owns)
+        all_sizes = sizes.view(-1).tolist()
+        if all_sizes.count(all_sizes[0]) == len(all_sizes) and all(each.numel() == owns[0].numel() for each in outputs):
+            received = _flat(output)
+            self._group.exchange(as_bytes(_flat(own)), as_bytes(received))
+            _put(output, received)
+        else:
+            self._exchange_parcels(sizes, outputs, owns)
 
     def barrier(self) -> None:
         """Return when all have come."""
@@ -140,6 +131,28 @@ class Collectives:
         self._group.reduce_scatter(padded, part, how.operation, divisor)
         self._group.gather(part, padded)
         into.copy_(padded[: flat.numel()].view(into.shape))
+
+    def _sizes(self, owns: Sequence[Tensor]) -> Tensor:
+        """The bytes that each rank (row) has for each (column)."""
+        sent = torch.tensor([own.numel() * own.element_size() for own in owns])
+        sizes = torch.empty(self._ranks, self._ranks, dtype=torch.int64)
+        self._group.gather(sent, sizes)
+        return sizes
+
+    def _exchange_parcels(self, sizes: Tensor, outputs: Sequence[Tensor], owns: Sequence[Tensor]) -> None:
+        room = [output.numel() * output.element_size() for output in outputs]
+        most = int(sizes.max())
+        parcels, received = (torch.empty(self._ranks, most, dtype=torch.uint8) for _ in range(2))
+        for parcel, own in zip(parcels, owns, strict=True):
+            parcel[: own.numel() * own.element_size()] = as_bytes(_flat(own))
+        self._group.exchange(parcels, received)
+        if room != sizes[:, self._rank].tolist():
+            raise CompositionError(
+                f"An all-to-all brought {sizes[:, self._rank].tolist()} bytes to rank {self._rank}, whose outputs have room for {room}: "
+                "give outputs of the sizes that the others send."
+            )
+        for output, parcel, nbytes in zip(outputs, received, room, strict=True):
+            output.detach().copy_(parcel[:nbytes].clone().view(output.dtype).view(output.shape))
 
     def _everyones(self, own: Tensor) -> Tensor:
         whole = torch.empty(self._ranks * own.numel(), dtype=own.dtype)

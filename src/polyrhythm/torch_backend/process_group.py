@@ -159,10 +159,9 @@ class PolyrhythmGroup(dist.ProcessGroup):
         """Part k of the input to rank k; parts are rows of the first dimension, as many as `splits` say, or equal."""
         if not output_splits and not input_splits:
             check.parts(own, output, 1)
-            check.divisible(own, self._ranks)
-            return self._issue(lambda: self._collectives.exchange_flat(output, own), output, opts)
+        check.one_for_each([output], own, 1)
         received, sent = check.rows(output, output_splits, self._ranks), check.rows(own, input_splits, self._ranks)
-        return self._issue(lambda: self._collectives.exchange_lists(received, sent), output, opts)
+        return self._issue(lambda: self._collectives.exchange_rows((output, own), received, sent), [output], opts)
 
     def alltoall(self, outputs: list[Tensor], inputs: list[Tensor], opts: AllToAllOptions) -> dist.Work:
         """Tensor k to rank k; sizes may differ."""
