@@ -90,6 +90,21 @@ def test_ranks_that_do_different_things_are_told_so_instead_of_given_numbers() -
             assert f"ranks disagree: rank {1 - rank} of the group" in text
 
 
+def they_meet_again(rank: int, ranks: int, folder: str) -> list[float]:
+    store, sums = dist.FileStore(f"{folder}/kept", ranks), []
+    for turn in range(3):
+        dist.init_process_group("polyrhythm", store=store, rank=rank, world_size=ranks)
+        tensor = torch.tensor([turn + float(rank)])
+        dist.all_reduce(tensor)
+        sums.append(tensor.item())
+        dist.destroy_process_group()
+    return sums
+
+
+def test_a_group_may_be_ended_and_made_again_over_the_same_store() -> None:
+    assert torch_ranks.run(they_meet_again, 2, join=False) == [[1.0, 3.0, 5.0]] * 2
+
+
 class Elsewhere:
     """Stands for `Segment` on another host."""
 

@@ -23,8 +23,11 @@ def register() -> None:
 
 def create(options: _DistributedBackendOptions, _unused: object = None) -> ProcessGroup | Backend:
     """The group of those who call this with the same store. All learn the same answer to whether they share memory."""
-    gloo = _gloo(options, PrefixStore("gloo/", options.store))
-    shared = meet(options.store, options.group_rank, options.group_size)
+    # one store may see several groups of this name, one after another: what the last one wrote there is not for this one
+    meeting = options.store.add(f"meetings/{options.group_rank}", 1)
+    store = PrefixStore(f"meeting {meeting}", options.store)
+    gloo = _gloo(options, PrefixStore("gloo", store))
+    shared = meet(store, options.group_rank, options.group_size)
     if shared.segment is None:
         _log.warning("This process group speaks through gloo, not through shared memory: %s", shared.reason)
         return gloo
