@@ -12,7 +12,9 @@ from typing import Any
 
 import pytest
 
+from polyrhythm.errors import RunError
 from polyrhythm.hardware import devices, network
+from polyrhythm.training import links
 
 
 def test_a_step_is_timed_and_written_where_the_simulator_reads_it(polyrhythm: Any, tiny: Path, tmp_path: Path) -> None:
@@ -34,10 +36,13 @@ def test_a_person_gets_a_table(polyrhythm: Any, tiny: Path) -> None:
         assert word in told.out
 
 
-def test_processes_that_were_started_together_measure_what_joins_them(tmp_path: Path) -> None:
+@pytest.mark.parametrize("with_job", [False, True], ids=["the links", "a job and the links"])
+def test_processes_that_were_started_together_measure_what_joins_them(tmp_path: Path, tiny: Path, with_job: bool) -> None:
     with socket.create_server(("127.0.0.1", 0)) as free:
         port = free.getsockname()[1]
-    command = [sys.executable, "-m", "polyrhythm", "calibrate", "--out", str(tmp_path)]
+    out = tmp_path / "measured"
+    job = [str(tiny), "--set", "epochs=1000", "--steps", "3"] if with_job else []
+    command = [sys.executable, "-m", "polyrhythm", "calibrate", *job, "--out", str(out)]
     where = {"WORLD_SIZE": "2", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port)}
     both = [subprocess.Popen(command, env=os.environ | where | {"RANK": str(rank)}, stdout=subprocess.PIPE, text=True) for rank in (0, 1)]
     try:
@@ -48,9 +53,22 @@ def test_processes_that_were_started_together_measure_what_joins_them(tmp_path: 
     assert [process.returncode for process in both] == [0, 0]
     assert "host-0" in said[0]
     assert said[1] == ""
-    found = network.load(tmp_path / "network.json")
+    found = network.load(out / "network.json")
     assert [site.name for site in found.sites] == ["host-0", "host-1"]
     assert found.capacity[0][1] > 0
+    assert (out / "device.json").exists() == with_job
+
+
+def test_a_profile_is_kept_when_the_network_cannot_be_measured(
+    polyrhythm: Any, tiny: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail() -> None:
+        raise RunError("the line is cut")
+
+    monkeypatch.setattr(links, "local_between", fail)
+    told = polyrhythm("calibrate", tiny, "--set", "epochs=1000", "--steps", 3, "--out", tmp_path / "here")
+    assert (told.code, told.err) == (1, "polyrhythm: the line is cut\n")
+    assert devices.load(tmp_path / "here" / "device.json").measured
 
 
 @pytest.mark.parametrize(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -51,16 +52,18 @@ def calibrate(
     place = find_place()
     with reserved(as_json):
         kept = directory(out) if place.rank == 0 else None
-        profile, local = None, None
-        if place.rank == 0:  # the others wait for it meanwhile, and do not disturb
+
+        def measure() -> tuple[Profile | None, Local]:
             profile = None if prepared is None else prepared()
-            local = local_between()
-        network = None if place.workers < 2 else _joined(place, local)
+            if kept is not None and profile is not None:
+                _write_device(kept, profile)  # at once: the network may take long, or fail
+            return profile, local_between()
+
+        (profile, local), network = (measure(), None) if place.workers < 2 else _joined(place, measure)
     if place.rank > 0:
         return
-    assert local is not None
-    if kept is not None:
-        _write(kept, profile, network)
+    if kept is not None and network is not None:
+        _write_network(kept, network)
     if as_json:
         print_json(_told(profile, network, local))
     else:
@@ -85,25 +88,29 @@ def _timed(job: str, times: tuple[int, int, int], system: str | None, settings: 
     return lambda: device_profile(train, workers=workers, steps=steps, seed=seed, strategy=strategy)
 
 
-def _joined(place: Place, local: Local | None) -> Network:
-    """The network between this process and those that were started with it."""
+def _joined(place: Place, measure: Callable[[], tuple[Profile | None, Local]]) -> tuple[tuple[Profile | None, Local], Network]:
+    """What `measure` finds at rank 0, and the network between this process and those that were started with it."""
+    from polyrhythm.hardware.placement import Local
     from polyrhythm.pieces.terms import Place as Rank
     from polyrhythm.processes.join import enter
     from polyrhythm.training.links import network_between, survey_job
 
     with enter(survey_job(place.workers), lambda event: None, place) as stage:
-        return network_between(stage, Rank(place.rank, place.workers, 0), "measured", local)
+        # all have met: the others wait in the first message of the survey meanwhile, and do not disturb
+        found = measure() if place.rank == 0 else (None, Local())
+        return found, network_between(stage, Rank(place.rank, place.workers, 0), "measured", found[1])
 
 
-def _write(directory: Path, profile: Profile | None, network: Network | None) -> None:
+def _write_device(directory: Path, profile: Profile) -> None:
     import msgspec
 
+    (directory / "device.json").write_bytes(msgspec.json.format(msgspec.json.encode(profile), indent=2) + b"\n")
+
+
+def _write_network(directory: Path, network: Network) -> None:
     from polyrhythm.hardware.network import to_json
 
-    if profile is not None:
-        (directory / "device.json").write_bytes(msgspec.json.format(msgspec.json.encode(profile), indent=2) + b"\n")
-    if network is not None:
-        (directory / "network.json").write_text(to_json(network), encoding="utf-8")
+    (directory / "network.json").write_text(to_json(network), encoding="utf-8")
 
 
 def _told(profile: Profile | None, network: Network | None, local: Local) -> dict[str, Any]:
