@@ -61,6 +61,8 @@ def test_sub_groups_keep_to_themselves() -> None:
 
 def refusals(rank: int, ranks: int) -> list[str]:
     said = []
+    alone = dist.new_subgroups(1)[0]
+    sparse, nowhere = torch.sparse_coo_tensor([[0]], [1.0], (3,)), torch.ones(6, device="meta")
     bad = (
         lambda: dist.all_reduce(torch.ones(3), _make_nccl_premul_sum(0.5)),
         lambda: dist.all_reduce(torch.ones(3, dtype=torch.int32), dist.ReduceOp.AVG),
@@ -68,6 +70,19 @@ def refusals(rank: int, ranks: int) -> list[str]:
         lambda: dist.group.WORLD.all_gather_single(torch.empty(5), torch.ones(3), AllgatherOptions()),
         lambda: dist.all_to_all_single(torch.empty(3), torch.ones(3), [1, 1], [3, 3]),
         lambda: dist.all_gather([torch.empty(3)], torch.ones(3)),
+        lambda: dist.gather(torch.ones(3), [torch.empty(4)], rank, group=alone),
+        lambda: dist.scatter(torch.ones(3), [torch.empty(4)], rank, group=alone),
+        lambda: dist.broadcast(sparse, 0),
+        lambda: dist.reduce(sparse, 0),
+        lambda: dist.all_gather([torch.empty(3)] * ranks, sparse),
+        lambda: dist.gather(sparse, [torch.empty(3)] * ranks if rank == 0 else None),
+        lambda: dist.scatter(sparse, [torch.empty(3)] * ranks if rank == 0 else None),
+        lambda: dist.all_reduce(nowhere),
+        lambda: dist.all_gather_into_tensor(torch.empty(12), nowhere),
+        lambda: dist.reduce_scatter(torch.empty(6), [nowhere] * ranks),
+        lambda: dist.reduce_scatter_tensor(torch.empty(3), nowhere),
+        lambda: dist.all_to_all_single(torch.empty(6), nowhere),
+        lambda: dist.all_to_all([torch.empty(6)] * ranks, [nowhere] * ranks),
     )
     for call in bad:
         with pytest.raises(CompositionError) as caught:
@@ -80,7 +95,19 @@ def refusals(rank: int, ranks: int) -> list[str]:
 def test_what_cannot_be_done_is_refused_before_anyone_waits() -> None:
     said, again = torch_ranks.run(refusals, 2)
     assert said == again
-    for text, words in zip(said, ("PREMUL_SUM", "average", "bits", "must have 6", "rows", "one for each"), strict=True):
+    expected = (
+        "PREMUL_SUM",
+        "average",
+        "bits",
+        "must have 6",
+        "rows",
+        "one for each",
+        "same size",
+        "same size",
+        *["sparse"] * 5,
+        *["meta"] * 6,
+    )
+    for text, words in zip(said, expected, strict=True):
         assert words in text
 
 

@@ -11,9 +11,19 @@ from polyrhythm.errors import CompositionError
 from polyrhythm.torch_backend.operations import Reduction
 
 
-def dense(tensors: Iterable[Tensor]) -> bool:
-    """Whether all are plain tensors on the CPU."""
-    return all(tensor.layout == torch.strided and tensor.device.type == "cpu" for tensor in tensors)
+def sparse(tensors: Iterable[Tensor]) -> bool:
+    """Whether there is one on the CPU that is not stored number by number; sums of these are gloo's."""
+    return any(tensor.layout != torch.strided and tensor.device.type == "cpu" for tensor in tensors)
+
+
+def dense(*tensors: Tensor) -> None:
+    """Raises CompositionError for one that is sparse or not on the CPU, whose numbers do not lie where they are looked for."""
+    for tensor in tensors:
+        if tensor.layout != torch.strided or tensor.device.type != "cpu":
+            raise CompositionError(
+                f"A tensor of layout {tensor.layout} on device {tensor.device} was given to a collective of polyrhythm: give dense ones "
+                "on the CPU; only all_reduce takes sparse ones too."
+            )
 
 
 def reducible(tensors: Sequence[Tensor], how: Reduction) -> None:
@@ -40,6 +50,15 @@ def one_for_each(tensors: Sequence[Tensor], like: Tensor, ranks: int) -> None:
     for tensor in tensors:
         if tensor.dtype != like.dtype:
             raise CompositionError(f"Tensors of {tensor.dtype} and {like.dtype} were given to one collective: give all the same type.")
+
+
+def equal(tensors: Sequence[Tensor], like: Tensor) -> None:
+    """Raises CompositionError where one has not as many elements as `like`."""
+    for tensor in tensors:
+        if tensor.numel() != like.numel():
+            raise CompositionError(
+                f"Tensors of {tensor.numel()} and {like.numel()} elements were given to one gather or scatter: give all the same size."
+            )
 
 
 def root(rank: int, ranks: int) -> None:

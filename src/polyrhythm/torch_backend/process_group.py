@@ -1,8 +1,9 @@
 """A process group of torch.distributed whose members share memory.
 
 torch asks a group in two ways: Python code calls these methods, and C++ code (DistributedDataParallel's reducer, the functional
-collectives) finds those that torch lets a Python class replace. What is not here, and whatever is not a dense tensor on the CPU,
-goes to the gloo group within: send and receive, sparse sums. Both ways lead all ranks to the same choice.
+collectives) finds those that torch lets a Python class replace. What is not here (send and receive), and sums of
+sparse tensors, go to the gloo group within. The other collectives refuse what is not a dense tensor on the CPU. Both ways lead all
+ranks to the same choice.
 """
 
 # mypy: disable-error-code="override, assignment"
@@ -80,9 +81,10 @@ class PolyrhythmGroup(dist.ProcessGroup):
         """In place."""
         tensors = [tensors] if isinstance(tensors, Tensor) else tensors
         opts = opts or AllreduceOptions()
-        if not check.dense(tensors):
+        if check.sparse(tensors):
             return self._gloo.allreduce(tensors, opts)  # type: ignore[no-any-return]
         how = reduction(opts.reduceOp)
+        check.dense(*tensors)
         check.reducible(tensors, how)
         return self._issue(lambda: self._collectives.reduce_all(tensors, how), tensors, opts)
 
@@ -94,6 +96,7 @@ class PolyrhythmGroup(dist.ProcessGroup):
         """In place at the root; the others keep what they had."""
         how, root = reduction(opts.reduceOp), opts.rootRank
         check.reducible(tensors, how)
+        check.dense(*tensors)
         check.root(root, self._ranks)
         return self._issue(lambda: self._collectives.reduce_to(tensors, how, root), tensors, opts)
 
@@ -101,12 +104,14 @@ class PolyrhythmGroup(dist.ProcessGroup):
         """In place."""
         root = opts.rootRank
         check.root(root, self._ranks)
+        check.dense(*tensors)
         return self._issue(lambda: self._collectives.broadcast(tensors, root), tensors, opts)
 
     def allgather(self, outputs: list[list[Tensor]], inputs: list[Tensor], opts: AllgatherOptions) -> dist.Work:
         """Everyone's input into the list of outputs; sizes may differ between ranks."""
         for each, own in zip(outputs, inputs, strict=True):
             check.one_for_each(each, own, self._ranks)
+            check.dense(own, *each)
         return self._issue(lambda: self._collectives.gather_lists(outputs, inputs), outputs, opts)
 
     def allgather_coalesced(self, outputs: list[list[Tensor]], inputs: list[Tensor], opts: AllgatherOptions) -> dist.Work:
@@ -126,8 +131,10 @@ class PolyrhythmGroup(dist.ProcessGroup):
         check.root(opts.rootRank, self._ranks)
         room = outputs[0] if opts.rootRank == self._memory.rank else []
         if opts.rootRank == self._memory.rank:
+        check.dense(*inputs, *(tensor for each in outputs for tensor in each))
             check.one_for_each(room, inputs[0], self._ranks)
-        return self._issue(lambda: self._collectives.gather_to(room, inputs[0]), outputs, opts)
+            check.equal(room, inputs[0])
+        return self._issue(lambda: self._collectives.gather_to(room, inputs[0]), room, opts)
 
     def scatter(self, outputs: list[Tensor], inputs: list[list[Tensor]], opts: ScatterOptions) -> dist.Work:
         """Piece r of the root's list into rank r's output."""
@@ -135,14 +142,17 @@ class PolyrhythmGroup(dist.ProcessGroup):
         check.root(root, self._ranks)
         pieces = inputs[0] if root == self._memory.rank else []
         if root == self._memory.rank:
+        check.dense(*outputs, *(tensor for each in inputs for tensor in each))
             check.one_for_each(pieces, outputs[0], self._ranks)
         return self._issue(lambda: self._collectives.scatter(outputs[0], pieces, root), outputs, opts)
 
+            check.equal(pieces, outputs[0])
     def reduce_scatter(self, outputs: list[Tensor], inputs: list[list[Tensor]], opts: ReduceScatterOptions) -> dist.Work:
         """The reduction of everyone's piece `rank` into the output; pieces may differ in size."""
         how = reduction(opts.reduceOp)
         check.reducible(outputs, how)
         check.one_for_each(inputs[0], outputs[0], self._ranks)
+        check.dense(*outputs, *inputs[0])
         return self._issue(lambda: self._collectives.scatter_reduced_list(outputs[0], inputs[0], how), outputs, opts)
 
     def reduce_scatter_single(self, output: Tensor, own: Tensor, opts: ReduceScatterOptions) -> dist.Work:
@@ -159,6 +169,7 @@ class PolyrhythmGroup(dist.ProcessGroup):
         """Part k of the input to rank k; parts are rows of the first dimension, as many as `splits` say, or equal."""
         if not output_splits and not input_splits:
             check.parts(own, output, 1)
+        check.dense(output, own)
         check.one_for_each([output], own, 1)
         received, sent = check.rows(output, output_splits, self._ranks), check.rows(own, input_splits, self._ranks)
         return self._issue(lambda: self._collectives.exchange_rows((output, own), received, sent), [output], opts)
@@ -167,6 +178,7 @@ class PolyrhythmGroup(dist.ProcessGroup):
         """Tensor k to rank k; sizes may differ."""
         check.one_for_each(outputs, inputs[0], self._ranks)
         check.one_for_each(inputs, inputs[0], self._ranks)
+        check.dense(*outputs, *inputs)
         return self._issue(lambda: self._collectives.exchange_lists(outputs, inputs), outputs, opts)
 
     def barrier(self, opts: BarrierOptions | None = None) -> dist.Work:
@@ -195,12 +207,14 @@ class PolyrhythmGroup(dist.ProcessGroup):
         for output, own in pairs:
             check.parts(output, own, self._ranks)
         return self._issue(lambda: self._collectives.gather_flat(pairs), outputs, opts)
+            check.dense(output, own)
 
     def _scatter_reduced(self, pairs: list[tuple[Tensor, Tensor]], outputs: Any, opts: ReduceScatterOptions) -> dist.Work:
         how = reduction(opts.reduceOp)
         for output, own in pairs:
             check.parts(own, output, self._ranks)
             how.check(own)
+            check.dense(output, own)
         return self._issue(lambda: self._collectives.scatter_reduced(pairs, how), outputs, opts)
 
     def _issue(self, deed: Deed, outputs: Any, opts: _Options) -> dist.Work:
