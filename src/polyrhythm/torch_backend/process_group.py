@@ -14,6 +14,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Sequence
 from datetime import timedelta
+from types import FrameType
 from typing import Any, Protocol
 
 import torch
@@ -231,4 +232,12 @@ def _asked_by_a_hook() -> bool:
     That is a communication hook of DistributedDataParallel. It may chain further collectives to the future, as PowerSGD does; these
     must come in the same order at all ranks, whichever is faster. So it finds the future done, and goes on in the caller's thread.
     """
-    return torch._C._current_graph_task_id() >= 0 and sys._getframe(3).f_globals.get("__name__") == dist.distributed_c10d.__name__
+    return torch._C._current_graph_task_id() >= 0 and _asker() == dist.distributed_c10d.__name__
+
+
+def _asker() -> str:
+    """The module whose Python code called a method of the group; "" where C++ did, in a thread of its own."""
+    frame: FrameType | None = sys._getframe()
+    while frame is not None and frame.f_globals.get("__name__") == __name__:
+        frame = frame.f_back
+    return "" if frame is None else str(frame.f_globals.get("__name__"))
