@@ -51,6 +51,7 @@ def like_gloo(ranks: int) -> dict[str, Callable[[], None]]:
         for word, op in operations(dtype).items():
             laws[f"all_reduce {word} {dtype}"] = partial(_reduced_like_gloo, gloo, ranks, dtype, op)
         laws[f"moves {dtype}"] = partial(_moved_like_gloo, gloo, ranks, dtype)
+    laws["futures"] = partial(_futures_like_gloo, gloo, ranks)
     return laws
 
 
@@ -89,6 +90,30 @@ def _moved_like_gloo(gloo: dist.ProcessGroup, ranks: int, dtype: torch.dtype) ->
         results.append([*spread, sent, exchanged, whole])
     for ours, theirs in zip(*results, strict=True):
         same(ours, theirs)
+
+
+def _futures_like_gloo(gloo: dist.ProcessGroup, ranks: int) -> None:
+    own, whole = torch.ones(2 * ranks), [torch.empty(2 * ranks) for _ in range(ranks)]
+    parts = [torch.ones(2) for _ in range(ranks)]
+    calls: dict[str, Callable[[dist.ProcessGroup | None], dist.Work]] = {
+        "all_reduce": lambda group: dist.all_reduce(own, group=group, async_op=True),
+        "broadcast": lambda group: dist.broadcast(own, 0, group=group, async_op=True),
+        "all_gather": lambda group: dist.all_gather(whole, own, group=group, async_op=True),
+        "gather": lambda group: dist.gather(own, whole if dist.get_rank() == 0 else None, 0, group=group, async_op=True),
+        "all_to_all_single": lambda group: dist.all_to_all_single(torch.empty(2 * ranks), own, group=group, async_op=True),
+        "all_to_all": lambda group: dist.all_to_all([torch.empty(2) for _ in parts], parts, group=group, async_op=True),
+    }
+    for name, call in calls.items():
+        ours, theirs = (_shapes(call(group).get_future().wait()) for group in (None, gloo))
+        assert ours == theirs, f"{name}: {ours} and {theirs}"
+    gathered = dist.all_gather_into_tensor(torch.empty(2 * ranks * ranks), own, async_op=True).get_future().wait()
+    assert _shapes(gathered) == [(2 * ranks * ranks,)]  # which gloo cuts into one for each rank
+    part = dist.reduce_scatter_tensor(torch.empty(2), own, async_op=True).get_future().wait()
+    assert _shapes(part) == [(2,)]  # for which gloo has no future
+
+
+def _shapes(value: object) -> object:
+    return tuple(value.shape) if isinstance(value, Tensor) else [_shapes(each) for each in value]  # type: ignore[attr-defined]
 
 
 def by_definition(rank: int, ranks: int) -> dict[str, Callable[[], None]]:
@@ -149,6 +174,13 @@ def unequal_all_to_all(rank: int, ranks: int) -> None:
     same(rows, torch.cat(outputs)[:, None].expand(-1, 2))
 
 
+def splits_at_some_ranks(rank: int, ranks: int) -> None:
+    for given in range(ranks):
+        output, splits = torch.empty(2 * ranks), [2] * ranks if rank == given else None
+        dist.all_to_all_single(output, torch.full((2 * ranks,), float(rank)), splits, splits)
+        same(output, torch.arange(float(ranks)).repeat_interleave(2))
+
+
 def strides_and_scalars(rank: int, ranks: int) -> None:
     skewed = torch.full((6, 4), float(rank)).t()
     dist.all_reduce(skewed)
@@ -174,13 +206,6 @@ def coalesced(rank: int, ranks: int) -> None:
         for tensor in tensors:
             dist.all_reduce(tensor)
     assert manager.works == [] or all(work.is_completed() for work in manager.works)
-def splits_at_some_ranks(rank: int, ranks: int) -> None:
-    for given in range(ranks):
-        output, splits = torch.empty(2 * ranks), [2] * ranks if rank == given else None
-        dist.all_to_all_single(output, torch.full((2 * ranks,), float(rank)), splits, splits)
-        same(output, torch.arange(float(ranks)).repeat_interleave(2))
-
-
     for size, tensor in zip((3, 5000), tensors, strict=True):
         torch.testing.assert_close(tensor, sum(numbers(each, size, torch.float32) for each in range(ranks)))
 

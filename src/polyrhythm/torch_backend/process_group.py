@@ -84,8 +84,8 @@ class PolyrhythmGroup(dist.ProcessGroup):
         opts = opts or AllreduceOptions()
         if check.sparse(tensors):
             return self._gloo.allreduce(tensors, opts)  # type: ignore[no-any-return]
-        how = reduction(opts.reduceOp)
         check.dense(*tensors)
+        how = reduction(opts.reduceOp)
         check.reducible(tensors, how)
         return self._issue(lambda: self._collectives.reduce_all(tensors, how), tensors, opts)
 
@@ -96,24 +96,25 @@ class PolyrhythmGroup(dist.ProcessGroup):
     def reduce(self, tensors: list[Tensor], opts: ReduceOptions) -> dist.Work:
         """In place at the root; the others keep what they had."""
         how, root = reduction(opts.reduceOp), opts.rootRank
-        check.reducible(tensors, how)
         check.dense(*tensors)
+        check.reducible(tensors, how)
         check.root(root, self._ranks)
         return self._issue(lambda: self._collectives.reduce_to(tensors, how, root), tensors, opts)
 
     def broadcast(self, tensors: list[Tensor], opts: BroadcastOptions) -> dist.Work:
         """In place."""
         root = opts.rootRank
-        check.root(root, self._ranks)
         check.dense(*tensors)
+        check.root(root, self._ranks)
         return self._issue(lambda: self._collectives.broadcast(tensors, root), tensors, opts)
 
     def allgather(self, outputs: list[list[Tensor]], inputs: list[Tensor], opts: AllgatherOptions) -> dist.Work:
         """Everyone's input into the list of outputs; sizes may differ between ranks."""
         for each, own in zip(outputs, inputs, strict=True):
-            check.one_for_each(each, own, self._ranks)
             check.dense(own, *each)
-        return self._issue(lambda: self._collectives.gather_lists(outputs, inputs), outputs, opts)
+            check.one_for_each(each, own, self._ranks)
+        given = outputs[0] if len(outputs) == 1 else outputs  # as gloo's futures
+        return self._issue(lambda: self._collectives.gather_lists(outputs, inputs), given, opts)
 
     def allgather_coalesced(self, outputs: list[list[Tensor]], inputs: list[Tensor], opts: AllgatherOptions) -> dist.Work:
         """Several of these, given rank by rank."""
@@ -121,7 +122,7 @@ class PolyrhythmGroup(dist.ProcessGroup):
 
     def all_gather_single(self, output: Tensor, own: Tensor, opts: AllgatherOptions) -> dist.Work:
         """Everyone's input, one after another, into one tensor."""
-        return self._gather_flat([(output, own)], output, opts)
+        return self._gather_flat([(output, own)], [output], opts)
 
     def all_gather_single_coalesced(self, outputs: list[Tensor], inputs: list[Tensor], opts: AllgatherOptions) -> dist.Work:
         """Several of these."""
@@ -130,9 +131,9 @@ class PolyrhythmGroup(dist.ProcessGroup):
     def gather(self, outputs: list[list[Tensor]], inputs: list[Tensor], opts: GatherOptions) -> dist.Work:
         """Everyone's input into the list of outputs of the root."""
         check.root(opts.rootRank, self._ranks)
+        check.dense(*inputs, *(tensor for each in outputs for tensor in each))
         room = outputs[0] if opts.rootRank == self._memory.rank else []
         if opts.rootRank == self._memory.rank:
-        check.dense(*inputs, *(tensor for each in outputs for tensor in each))
             check.one_for_each(room, inputs[0], self._ranks)
             check.equal(room, inputs[0])
         return self._issue(lambda: self._collectives.gather_to(room, inputs[0]), room, opts)
@@ -141,24 +142,24 @@ class PolyrhythmGroup(dist.ProcessGroup):
         """Piece r of the root's list into rank r's output."""
         root = opts.rootRank
         check.root(root, self._ranks)
+        check.dense(*outputs, *(tensor for each in inputs for tensor in each))
         pieces = inputs[0] if root == self._memory.rank else []
         if root == self._memory.rank:
-        check.dense(*outputs, *(tensor for each in inputs for tensor in each))
             check.one_for_each(pieces, outputs[0], self._ranks)
+            check.equal(pieces, outputs[0])
         return self._issue(lambda: self._collectives.scatter(outputs[0], pieces, root), outputs, opts)
 
-            check.equal(pieces, outputs[0])
     def reduce_scatter(self, outputs: list[Tensor], inputs: list[list[Tensor]], opts: ReduceScatterOptions) -> dist.Work:
         """The reduction of everyone's piece `rank` into the output; pieces may differ in size."""
         how = reduction(opts.reduceOp)
+        check.dense(*outputs, *inputs[0])
         check.reducible(outputs, how)
         check.one_for_each(inputs[0], outputs[0], self._ranks)
-        check.dense(*outputs, *inputs[0])
         return self._issue(lambda: self._collectives.scatter_reduced_list(outputs[0], inputs[0], how), outputs, opts)
 
     def reduce_scatter_single(self, output: Tensor, own: Tensor, opts: ReduceScatterOptions) -> dist.Work:
         """Part `rank` of the reduction into the output."""
-        return self._scatter_reduced([(output, own)], output, opts)
+        return self._scatter_reduced([(output, own)], [output], opts)
 
     def reduce_scatter_single_coalesced(self, outputs: list[Tensor], inputs: list[Tensor], opts: ReduceScatterOptions) -> dist.Work:
         """Several of these."""
@@ -168,18 +169,18 @@ class PolyrhythmGroup(dist.ProcessGroup):
         self, output: Tensor, own: Tensor, output_splits: list[int], input_splits: list[int], opts: AllToAllOptions
     ) -> dist.Work:
         """Part k of the input to rank k; parts are rows of the first dimension, as many as `splits` say, or equal."""
+        check.dense(output, own)
         if not output_splits and not input_splits:
             check.parts(own, output, 1)
-        check.dense(output, own)
         check.one_for_each([output], own, 1)
         received, sent = check.rows(output, output_splits, self._ranks), check.rows(own, input_splits, self._ranks)
         return self._issue(lambda: self._collectives.exchange_rows((output, own), received, sent), [output], opts)
 
     def alltoall(self, outputs: list[Tensor], inputs: list[Tensor], opts: AllToAllOptions) -> dist.Work:
         """Tensor k to rank k; sizes may differ."""
+        check.dense(*outputs, *inputs)
         check.one_for_each(outputs, inputs[0], self._ranks)
         check.one_for_each(inputs, inputs[0], self._ranks)
-        check.dense(*outputs, *inputs)
         return self._issue(lambda: self._collectives.exchange_lists(outputs, inputs), outputs, opts)
 
     def barrier(self, opts: BarrierOptions | None = None) -> dist.Work:
@@ -206,16 +207,16 @@ class PolyrhythmGroup(dist.ProcessGroup):
 
     def _gather_flat(self, pairs: list[tuple[Tensor, Tensor]], outputs: Any, opts: AllgatherOptions) -> dist.Work:
         for output, own in pairs:
+            check.dense(output, own)
             check.parts(output, own, self._ranks)
         return self._issue(lambda: self._collectives.gather_flat(pairs), outputs, opts)
-            check.dense(output, own)
 
     def _scatter_reduced(self, pairs: list[tuple[Tensor, Tensor]], outputs: Any, opts: ReduceScatterOptions) -> dist.Work:
         how = reduction(opts.reduceOp)
         for output, own in pairs:
+            check.dense(output, own)
             check.parts(own, output, self._ranks)
             how.check(own)
-            check.dense(output, own)
         return self._issue(lambda: self._collectives.scatter_reduced(pairs, how), outputs, opts)
 
     def _issue(self, deed: Deed, outputs: Any, opts: _Options) -> dist.Work:
