@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import os
 import signal
+import subprocess
 import time
 from datetime import timedelta
 
@@ -16,7 +17,10 @@ from torch import nn
 from torch.nn.parallel import DistributedDataParallel
 
 from polyrhythm.errors import RunError
+from polyrhythm.sharing import Group, Segment
 from polyrhythm.torch_backend import meeting
+from polyrhythm.torch_backend.meeting import Shared
+from polyrhythm.torch_backend.watch import Watch
 
 
 def one_is_killed(rank: int, ranks: int) -> list[object]:
@@ -103,6 +107,19 @@ def they_meet_again(rank: int, ranks: int, folder: str) -> list[float]:
 
 def test_a_group_may_be_ended_and_made_again_over_the_same_store() -> None:
     assert torch_ranks.run(they_meet_again, 2, join=False) == [[1.0, 3.0, 5.0]] * 2
+
+
+def test_a_rank_that_had_ended_before_it_was_watched_is_lost() -> None:
+    segment = Segment.create(2)
+    with subprocess.Popen(["true"]) as ended:
+        ended.wait()
+        watch = Watch(group := Group(segment, 0), Shared(segment, 0, (os.getpid(), ended.pid)), [0, 7])
+    try:
+        with pytest.raises(RunError, match="Rank 7 was lost"), watch.over(30):
+            group.barrier()
+    finally:
+        watch.close()
+        segment.close()
 
 
 class Elsewhere:

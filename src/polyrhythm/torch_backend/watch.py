@@ -27,7 +27,7 @@ class Watch:
         self._deadline: float | None = None
         self._verdict = ""
         self._stop = os.eventfd(0)
-        self._members = _open(shared)
+        self._members = self._open(shared)
         self._thread = threading.Thread(target=self._look, name="polyrhythm-watch", daemon=True)
         self._thread.start()
 
@@ -83,14 +83,15 @@ class Watch:
         for rank in range(self._group.ranks):
             self._group.lose(rank)
 
-
-def _open(shared: Shared) -> dict[int, int]:
-    """A descriptor for each other member's process, and whose it is; it can be read when the process has ended."""
-    members: dict[int, int] = {}
-    for rank, pid in enumerate(shared.pids):
-        if pid != os.getpid():
-            try:
-                members[os.pidfd_open(pid)] = rank
-            except OSError as problem:  # an old kernel, or a sandbox; then only the timeout ends a wait for it
-                _log.warning("The end of rank %d's process will not be noticed before the timeout: %s", rank, problem)
-    return members
+    def _open(self, shared: Shared) -> dict[int, int]:
+        """A descriptor for each other member's process, and whose it is; it can be read when the process has ended."""
+        members: dict[int, int] = {}
+        for rank, pid in enumerate(shared.pids):
+            if pid != os.getpid():
+                try:
+                    members[os.pidfd_open(pid)] = rank
+                except ProcessLookupError:
+                    self._lose(rank)
+                except OSError as problem:  # an old kernel, or a sandbox; then only the timeout ends a wait for it
+                    _log.warning("The end of rank %d's process will not be noticed before the timeout: %s", rank, problem)
+        return members
