@@ -104,10 +104,15 @@ class Crew:
         return self._relay is not None and self._relay.poll() is not None
 
     def end_relay(self) -> Traffic:
-        """Have the relay end, and say what it carried."""
+        """Have the relay end, and say what it carried. Raises RunError if it cannot."""
         assert self._relay is not None
-        told, _ = self._relay.communicate(timeout=_END_SECONDS)
-        if self._relay.returncode:
+        try:
+            told, _ = self._relay.communicate(timeout=_END_SECONDS)
+        except subprocess.TimeoutExpired:
+            raise RunError(
+                f"The relay of the lab did not end within {_END_SECONDS:g} s: this machine may be too busy for it, so start fewer hosts."
+            ) from None
+        if self._relay.returncode or not told:
             raise RunError("The relay of the lab has failed: what it printed on stderr says why.")
         return msgspec.json.decode(told, type=Traffic)
 

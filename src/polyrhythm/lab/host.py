@@ -111,7 +111,7 @@ def _choose_congestion(orders: HostOrders) -> None:
         return
     try:
         _CONGESTION.write_text(orders.congestion, encoding="ascii")
-    except OSError:
+    except (OSError, ValueError):  # a ValueError for letters that no name has
         known = ", ".join(_ALLOWED.read_text(encoding="ascii").split())
         _refuse(
             orders,

@@ -19,7 +19,7 @@ import msgspec
 from polyrhythm.hardware.description import Description
 from polyrhythm.hardware.network import Network
 from polyrhythm.lab import frames
-from polyrhythm.lab.fabric import Fabric
+from polyrhythm.lab.fabric import Fabric, Traffic
 from polyrhythm.lab.orders import RelayOrders, read_line
 from polyrhythm.lab.ways import least_latency, ways
 
@@ -40,6 +40,7 @@ def main() -> None:
     devices = [device for door in doors for device in _take_device(door)]
     if len(devices) < len(doors):
         sys.stdin.read()  # a host did not come up, and says why; nothing is to be carried until we are ended
+        sys.stdout.buffer.write(msgspec.json.encode(Traffic.none(len(doors))))
         return
     for door in doors:
         with contextlib.suppress(OSError):  # that host has failed meanwhile, which is not the relay's to tell
