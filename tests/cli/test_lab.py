@@ -17,6 +17,7 @@ import pytest
         (["--hosts", "2", "--network", "slow", "--", "no-such-program", "--json"], ["no program 'no-such-program'", "PATH"]),
         (["--hosts", "2", "--network", "slow", "--loss", "1.5", "--", "true"], ["probability"]),
         (["--hosts", "2", "--network", "slow", "--loss", "0:2=0.1", "--", "true"], ["no such pair", "0 to 1"]),
+        (["--hosts", "2", "--network", "slow", "--jitter-ms", "21", "--", "true"], ["jitter of 21 ms", "at most 20"]),
         (["--hosts", "2", "--network", "slow", "--jitter-ms", "much", "--", "true"], ["--jitter-ms was given 'much'", "0:1=2.5"]),
     ],
 )

@@ -34,6 +34,7 @@ class Lab:
     `congestion` is the TCP congestion control in every host, by default the machine's own. With `count_headers` a packet
     costs all its bytes, as on a real line; else only what TCP or UDP carries, so that a rate is what a long transfer
     reaches, as in the simulator.
+    Raises `CompositionError` for a jitter above the latency that it is to swing around.
     """
 
     network: Network
@@ -41,6 +42,17 @@ class Lab:
     impairments: Impairments = field(default_factory=Impairments)
     congestion: str = ""
     count_headers: bool = False
+
+    def __post_init__(self) -> None:
+        if not self.impairments.jitter.some:
+            return
+        for a, b in ((a, b) for a in range(self.hosts) for b in range(self.hosts) if a != b):
+            jitter, latency = self.impairments.jitter.between(a, b), self.network.delay(a, b, self.hosts)
+            if jitter > latency:
+                raise CompositionError(
+                    f"A jitter of {jitter * 1e3:g} ms was given, and host {a} is {latency * 1e3:g} ms from host {b}: no packet comes "
+                    f"before it was sent, so give at most {latency * 1e3:g}, or FROM:TO=MS for the pairs that are farther apart."
+                )
 
     @property
     def fastest(self) -> float:
