@@ -3,7 +3,8 @@
     python benchmarks/all_reduce.py [--ranks 2] [--kib 4 64 1024 4096 65536 262144] [--rounds 5] [--json FILE]
 
 `polyrhythm` is dist.all_reduce on our torch backend, `group` the same without torch.distributed around it, `copy` what one rank
-needs to copy as many bytes with torch while the others do too, `shared copy` the same into memory that another rank reads from.
+needs to copy as many bytes with torch while the others do too, `shared copy` the same into memory that all ranks have mapped, each
+into a part of its own.
 Ways take turns; a figure is the median over the rounds of the slowest rank's mean. Bus bandwidth is 2 (P - 1) / P payloads (half as
 much for reduce-scatter) over the time, as NCCL's tests count it; for copies it is the bytes copied over the time.
 """
@@ -26,6 +27,7 @@ import torch.multiprocessing as mp
 from torch import Tensor
 
 from polyrhythm.sharing import Group, Segment
+from polyrhythm.sharing.segment import CHUNK
 
 SECONDS = 0.15
 """How long each way is measured in each round, at least one call."""
@@ -41,10 +43,10 @@ def main() -> None:
     given = parser.parse_args()
     context = mp.get_context("spawn")
     results = context.SimpleQueue()
-    segment = Segment.create(given.ranks)
+    segment, windows = Segment.create(given.ranks), Segment.create(given.ranks)
     with socket.create_server(("127.0.0.1", 0)) as free:
         port = free.getsockname()[1]
-    arguments = (given.ranks, given.kib, given.rounds, segment.path, port, results)
+    arguments = (given.ranks, given.kib, given.rounds, (segment.path, windows.path), port, results)
     processes = [context.Process(target=measure, args=(rank, *arguments)) for rank in range(given.ranks)]
     for process in processes:
         process.start()
@@ -57,7 +59,7 @@ def main() -> None:
         given.json.write_text(json.dumps(document, indent=2) + "\n")
 
 
-def measure(rank: int, ranks: int, kib: list[int], rounds: int, path: str, port: int, results: Any) -> None:
+def measure(rank: int, ranks: int, kib: list[int], rounds: int, paths: tuple[str, str], port: int, results: Any) -> None:
     """One rank: all ways at all sizes; rank 0 tells."""
     import polyrhythm.torch_backend  # noqa: F401
 
@@ -65,13 +67,12 @@ def measure(rank: int, ranks: int, kib: list[int], rounds: int, path: str, port:
     os.environ.update(MASTER_ADDR="127.0.0.1", MASTER_PORT=str(port), RANK=str(rank), WORLD_SIZE=str(ranks))
     dist.init_process_group("gloo")
     ours = dist.new_group(backend="polyrhythm")
-    shared = Segment.open(path, ranks)
-    group = Group(shared, rank)
+    group = Group(Segment.open(paths[0], ranks), rank)
+    window = Segment.open(paths[1], ranks).base[rank * CHUNK : (rank + 1) * CHUNK].view(torch.float32)
     found: dict[str, dict[int, float]] = {}
     for size in kib:
         n = size * 256
         value, part, other = torch.ones(n), torch.empty(n // ranks), torch.empty(n)
-        window = shared.base[-4096 * 64 :].view(torch.float32)
         ways: dict[str, Callable[[], object]] = {
             "gloo": lambda v=value: dist.all_reduce(v),  # type: ignore[misc]
             "polyrhythm": lambda v=value: dist.all_reduce(v, group=ours),  # type: ignore[misc]
