@@ -10,28 +10,11 @@ from polyrhythm.kernel.port import Port, worker
 from polyrhythm.pieces.terms import Place
 
 
-async def scatter_around(port: Port, place: Place, value: Tensor, topic: str) -> Tensor:
-    """Part r of the sum at worker r, around a ring: P - 1 messages of 1 / P of the tensor from each, one after another.
-
-    `value` (any shape) is cut as `torch.tensor_split(value.reshape(-1), P)` cuts it; the answer is the part of `place.rank`.
-    Part k is summed in rank order beginning with worker k + 1.
-    """
-    rank, workers = place.rank, place.workers
-    following, previous = worker((rank + 1) % workers), worker((rank - 1) % workers)
-    parts = list(torch.tensor_split(value.reshape(-1), workers))
-    for hop in range(workers - 1):
-        told, heard = (rank - hop - 1) % workers, (rank - hop - 2) % workers
-        await port.send(following, Message(f"{topic}.{hop}", tensors=(parts[told],)))
-        delivery = await port.receive(f"{topic}.{hop}", previous)
-        assert delivery is not None
-        parts[heard] = delivery.message.tensors[0] + parts[heard]
-    return parts[rank]
-
-
 async def scatter_directly(port: Port, place: Place, value: Tensor, topic: str) -> Tensor:
     """Part r of the sum at worker r: everyone sends every other its part, all at once; P - 1 messages of 1 / P of the tensor.
 
-    `value` is cut as in `scatter_around`. Part k is summed in rank order beginning with worker k, whoever comes first.
+    `value` (any shape) is cut as `torch.tensor_split(value.reshape(-1), P)` cuts it; the answer is the part of `place.rank`.
+    Part k is summed in rank order beginning with worker k, whoever comes first.
     """
     rank, workers = place.rank, place.workers
     parts = torch.tensor_split(value.reshape(-1), workers)
