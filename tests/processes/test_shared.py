@@ -22,7 +22,7 @@ from polyrhythm.pieces.terms import Place
 from polyrhythm.processes.launch import Processes
 from polyrhythm.processes.shared import SharedMemory
 from polyrhythm.sharing import Group, Segment
-from polyrhythm.topology import Ring, Tree
+from polyrhythm.topology import Fastest, Ring, Tree
 from polyrhythm.topology.algorithm import Algorithm
 
 
@@ -47,7 +47,7 @@ async def as_it_comes(port: Port, algorithm: Algorithm, value: Tensor, workers: 
     return total if total is not None else await by_messages(port, algorithm, value, workers)
 
 
-@pytest.mark.parametrize(("algorithm", "workers"), [(Ring(), 2), (Ring(), 3), (Ring(), 4), (Tree(), 2)], ids=str)
+@pytest.mark.parametrize(("algorithm", "workers"), [(Ring(), 2), (Ring(), 3), (Ring(), 4), (Tree(), 2), (Fastest(0.001, 1e8), 3)], ids=str)
 def test_shared_memory_gives_the_bits_and_counts_the_bytes_of_the_messages_it_replaces(algorithm: Algorithm, workers: int) -> None:
     def program(ask: Callable[..., object]) -> Callable[[Stage], Message]:
         def sums(stage: Stage) -> Message:
@@ -64,6 +64,17 @@ def test_shared_memory_gives_the_bits_and_counts_the_bytes_of_the_messages_it_re
         assert result is not None
         assert other is not None
         assert all(torch.equal(a, b) for a, b in zip(result.tensors, other.tensors, strict=True))
+
+
+def test_the_algorithm_is_picked_before_it_is_asked_for_its_order() -> None:
+    async def shared(port: Port, size: int) -> bool:
+        return await port.reduce(torch.ones(size), "1", 3, Fastest(0.01, 1e7, (Ring(), Tree()))) is not None
+
+    def program(stage: Stage) -> Message:
+        answers = [stage.perform(shared(stage.port, size)) for size in (3, 1_000_000)]
+        return Message("shared", tuple(answers))
+
+    assert {result.numbers for result in run(program, 3).results.values() if result is not None} == {(0.0, 1.0)}
 
 
 def test_sums_are_made_in_the_programs_own_thread_unless_other_coroutines_run() -> None:

@@ -35,7 +35,8 @@ def test_nothing_to_choose_from_is_refused() -> None:
         Fastest(0.1, 1e9, ())
 
 
-def test_the_order_of_sums_is_said_only_where_it_does_not_depend_on_the_size() -> None:
-    assert [Fastest(0.1, 1e9, (Ring(), Direct())).first(part, 5) for part in range(5)] == list(range(5))
-    assert Fastest(0.1, 1e9, (Ring(), Tree())).first(1, 5) is None
-    assert Fastest(0.1, 1e9).first(1, 2) is not None
+def test_the_order_of_sums_is_that_of_the_algorithm_which_is_picked() -> None:
+    network = Fastest(latency=0.01, bandwidth=1e7, among=(Ring(), Tree()))
+    assert [network.first(part, 16, 100_000_000) for part in range(16)] == list(range(16))
+    assert network.first(1, 16, 1000) is None
+    assert network.first(1, 2, 1000) is not None

@@ -74,8 +74,8 @@ class Schedule(Protocol):
     def traffic(self, value: Tensor, workers: int, topic: str) -> tuple[int, int]:
         """Bytes, headers included, and messages that all workers together send to reduce `value`."""
 
-    def first(self, part: int, workers: int) -> int | None:
-        """The rank with which the sum of `part` begins, of the P parts that torch.tensor_split makes; others follow in their order.
+    def first(self, part: int, workers: int, nbytes: int) -> int | None:
+        """The rank with which the sum of `part` begins, of the P parts that torch.tensor_split makes of `nbytes`; others follow in order.
 
         None where the sum is nested otherwise, which only messages can do.
         """

@@ -18,10 +18,11 @@ class SharedMemory:
         self._group = group
         self._charges = Charges(group.rank, charge)
         self._gone: list[str] = []
+        self._orders: dict[tuple[Schedule, int, int], bool | None] = {}
 
     def reduce(self, effect: Reduce) -> Tensor | None:
         """The sum, in the order of its schedule."""
-        rotated = _rotated(effect.schedule, effect.workers)
+        rotated = self._rotated(effect)
         if rotated is None or effect.workers != self._group.ranks or effect.value.device.type != "cpu":
             return None
         self._charges.count(effect)
@@ -48,10 +49,16 @@ class SharedMemory:
         """How far everyone is."""
         return self._group.moved
 
+    def _rotated(self, effect: Reduce) -> bool | None:
+        """Whether the parts of a sum begin with their own rank (True) or all with rank 0 (False); None if neither."""
+        key = (effect.schedule, effect.workers, effect.value.numel() * effect.value.element_size())
+        if key not in self._orders:
+            self._orders[key] = _rotated(*key)
+        return self._orders[key]
 
-def _rotated(schedule: Schedule, workers: int) -> bool | None:
-    """Whether the parts of a sum begin with their own rank (True) or all with rank 0 (False); None if neither."""
-    firsts = [schedule.first(part, workers) for part in range(workers)]
+
+def _rotated(schedule: Schedule, workers: int, nbytes: int) -> bool | None:
+    firsts = [schedule.first(part, workers, nbytes) for part in range(workers)]
     if firsts == list(range(workers)):
         return True
     return False if all(first == 0 for first in firsts) else None

@@ -22,8 +22,8 @@ class Algorithm(Protocol):
     def traffic(self, value: Tensor, workers: int, topic: str) -> tuple[int, int]:
         """Bytes, headers included, and messages that all workers together send."""
 
-    def first(self, part: int, workers: int) -> int | None:
-        """The rank with which the sum of a part begins; the others follow in their order. None where the sum is nested otherwise."""
+    def first(self, part: int, workers: int, nbytes: int) -> int | None:
+        """The rank with which the sum of a part of `nbytes` begins; the others follow in order. None where it is nested otherwise."""
 
     async def reduce(self, port: Port, place: Place, value: Tensor, topic: str) -> Tensor:
         """The sum of everyone's `value` (any shape), with the same bits at every worker."""

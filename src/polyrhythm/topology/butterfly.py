@@ -50,7 +50,7 @@ class Butterfly:
         folding = wire_bytes(Message(f"{topic}.in", tensors=(flat,))) + wire_bytes(Message(f"{topic}.out", tensors=(flat,)))
         return ready + halves + extra * folding, (3 if extra else 2) * core * levels + 2 * extra
 
-    def first(self, part: int, workers: int) -> int | None:
+    def first(self, part: int, workers: int, nbytes: int) -> int | None:
         """Sums are nested, and so have no first, but for two workers."""
         return 0 if workers <= 2 else None
 

@@ -36,7 +36,7 @@ class Direct:
         )
         return nbytes, 2 * len(pairs)
 
-    def first(self, part: int, workers: int) -> int | None:
+    def first(self, part: int, workers: int, nbytes: int) -> int | None:
         """Part k begins with worker k."""
         return part
 

@@ -56,10 +56,9 @@ class Fastest:
         """What the algorithm that is picked sends."""
         return self.pick(value.numel() * value.element_size(), workers).traffic(value, workers, topic)
 
-    def first(self, part: int, workers: int) -> int | None:
-        """What all of `among` agree on; None where it depends on the size. Of two workers' sums the order changes no bit."""
-        firsts = {algorithm.first(part, workers) for algorithm in self.among}
-        return part if workers <= 2 else firsts.pop() if len(firsts) == 1 else None
+    def first(self, part: int, workers: int, nbytes: int) -> int | None:
+        """Where the sum of the algorithm that is picked for `nbytes` begins."""
+        return self.pick(nbytes, workers).first(part, workers, nbytes)
 
     async def reduce(self, port: Port, place: Place, value: Tensor, topic: str) -> Tensor:
         """By the algorithm that is picked."""

@@ -29,7 +29,7 @@ class Ring:
         nbytes = sum(wire_bytes(Message(f"{topic}.{hop}", tensors=(chunk,))) for hop in range(2 * (workers - 1)) for chunk in chunks)
         return nbytes, 2 * (workers - 1) * workers
 
-    def first(self, part: int, workers: int) -> int | None:
+    def first(self, part: int, workers: int, nbytes: int) -> int | None:
         """Part k begins with worker k."""
         return part
 
