@@ -5,7 +5,6 @@ from __future__ import annotations
 from torch import Tensor
 
 import polyrhythm.sharing._native as _native  # in this form, what is missing is told from what is broken
-from polyrhythm.kernel.message import DTYPES
 from polyrhythm.sharing.engine import CODES, OTHER, Post, Sum
 
 
