@@ -6,7 +6,9 @@
 For each network three hosts are joined by `polyrhythm lab`. They measure what joins them (`network_between`). Then, for each system,
 host 0 takes a profile while the others wait, `device_profile(train, workers=3, strategy=system)`, whose steps hold what workers and
 servers compute, and right after that all three train `digits-mlp`'s model. For systems that mostly wait for the network, and not for
-each other, the profile is that of one worker: three then seldom share the cores. The simulator is given the profile, the network, the
+each other, the profile is that of one worker: three then seldom share the cores. For `strom`, whose workers wait for nobody, its steps
+are those of a worker that hears nobody while the other hosts compute too; what each contribution costs comes from three that hear
+each other. The simulator is given the profile, the network, the
 same seed and the same training function. Where it matters who comes first, small differences decide, in the simulator as in the
 lab: the prediction is then the median of five, whose steps vary as the measured ones do.
 
@@ -41,6 +43,7 @@ from polyrhythm.kernel.events import AnyEvent, Stepped
 from polyrhythm.pieces.terms import Place
 from polyrhythm.processes.join import enter
 from polyrhythm.processes.place import find_place
+from polyrhythm.topology.algorithm import gather
 from polyrhythm.training.calibrate import device_profile
 from polyrhythm.training.links import local_between, network_between, survey_job
 from polyrhythm.training.run import make_job
@@ -66,6 +69,8 @@ UNORDERED = {"downpour", "ssp", "softsync", "easgd", "strom"}
 """It matters who comes first."""
 PATIENT = {"downpour", "ssp", "softsync"}
 """They send everything at every step, and wait for the network rather than for each other."""
+UNHEARD = {"strom"}
+"""Nobody waits for anybody, and on a slow network few hear of anybody while the run lasts."""
 DRAWS = 5
 
 
@@ -123,6 +128,8 @@ def host(directory: Path, systems: list[str], steps: int, runs: int) -> None:
         for system in systems:
             if place.rank == 0:
                 (directory / f"{system}-profile.json").write_bytes(msgspec.json.encode(profile_of(system)))
+            if system in UNHEARD:
+                alone(directory, system, place.rank)
             job = make_job(Train(steps), strategy(system), WORKERS, SEED)
             events: list[AnyEvent] = []
             with enter(job, events.append) as stage:
@@ -132,6 +139,17 @@ def host(directory: Path, systems: list[str], steps: int, runs: int) -> None:
             (directory / f"{system}-{number}-{place.rank}.json").write_text(json.dumps(asdict(mine)))
             if place.rank == 0:
                 print(f"{system}: {mine.seconds * 1e3:.1f} ms a step", flush=True)
+
+
+def alone(directory: Path, system: str, rank: int) -> None:
+    """On all hosts at once: what a step takes of a worker who hears nobody, while others compute too. Host 0 puts it into its profile."""
+    with enter(survey_job(WORKERS), _ignore) as stage:
+        stage.perform(gather(stage.port, Place(rank, WORKERS, 0), (torch.zeros(1),), "begin"))
+    own = device_profile(Train(1000), workers=1, steps=30, seed=SEED, strategy=strategy(system))
+    if rank == 0:
+        file = directory / f"{system}-profile.json"
+        heard = msgspec.json.decode(file.read_bytes(), type=Profile)
+        file.write_bytes(msgspec.json.encode(Profile(system, own.seconds_per_step, heard.seconds_per_contribution)))
 
 
 def _ignore(event: AnyEvent) -> None:
