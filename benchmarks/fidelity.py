@@ -6,9 +6,7 @@
 For each network three hosts are joined by `polyrhythm lab`. They measure what joins them (`network_between`). Then, for each system,
 host 0 takes a profile while the others wait, `device_profile(train, workers=3, strategy=system)`, whose steps hold what workers and
 servers compute, and right after that all three train `digits-mlp`'s model. For systems that mostly wait for the network, and not for
-each other, the profile is that of one worker: three then seldom share the cores. For `strom`, whose workers wait for nobody, its steps
-are those of a worker that hears nobody while the other hosts compute too; what each contribution costs comes from three that hear
-each other. The simulator is given the profile, the network, the
+each other, the profile is that of one worker: three then seldom share the cores. The simulator is given the profile, the network, the
 same seed and the same training function. Where it matters who comes first, small differences decide, in the simulator as in the
 lab: the prediction is then the median of five, whose steps vary as the measured ones do.
 
@@ -43,7 +41,6 @@ from polyrhythm.kernel.events import AnyEvent, Stepped
 from polyrhythm.pieces.terms import Place
 from polyrhythm.processes.join import enter
 from polyrhythm.processes.place import find_place
-from polyrhythm.topology.algorithm import gather
 from polyrhythm.training.calibrate import device_profile
 from polyrhythm.training.links import local_between, network_between, survey_job
 from polyrhythm.training.run import make_job
@@ -69,8 +66,8 @@ UNORDERED = {"downpour", "ssp", "softsync", "easgd", "strom"}
 """It matters who comes first."""
 PATIENT = {"downpour", "ssp", "softsync"}
 """They send everything at every step, and wait for the network rather than for each other."""
-UNHEARD = {"strom"}
-"""Nobody waits for anybody, and on a slow network few hear of anybody while the run lasts."""
+CHANGING = {"strom": (10, 40)}
+"""Steps become dearer while the training goes on: the warm-up and the steps that a profile has, on every network."""
 DRAWS = 5
 
 
@@ -107,13 +104,13 @@ def strategy(system: str) -> pr.Strategy:
     return pr.systems.find(system, **SHORT.get(system, {}))
 
 
-def seconds_per_step(events: Iterable[AnyEvent]) -> float:
+def seconds_per_step(events: Iterable[AnyEvent], warm_up: int) -> float:
     """The mean of the workers that are in `events`, after the warm-up."""
     ended: dict[str, list[float]] = {}
     for event in events:
         if isinstance(event, Stepped):
             ended.setdefault(event.actor, []).append(event.time)
-    return statistics.mean((times[-1] - times[WARM_UP - 1]) / (len(times) - WARM_UP) for times in ended.values())
+    return statistics.mean((times[-1] - times[warm_up - 1]) / (len(times) - warm_up) for times in ended.values())
 
 
 def host(directory: Path, systems: list[str], steps: int, runs: int) -> None:
@@ -128,28 +125,16 @@ def host(directory: Path, systems: list[str], steps: int, runs: int) -> None:
         for system in systems:
             if place.rank == 0:
                 (directory / f"{system}-profile.json").write_bytes(msgspec.json.encode(profile_of(system)))
-            if system in UNHEARD:
-                alone(directory, system, place.rank)
-            job = make_job(Train(steps), strategy(system), WORKERS, SEED)
+            warm_up, length = CHANGING.get(system, (WARM_UP, steps))
+            job = make_job(Train(length), strategy(system), WORKERS, SEED)
             events: list[AnyEvent] = []
             with enter(job, events.append) as stage:
                 result = job.program(stage)
                 ending = stage.leave(result)
-            mine = Taken(seconds_per_step(events), ending.bytes_sent)
+            mine = Taken(seconds_per_step(events, warm_up), ending.bytes_sent)
             (directory / f"{system}-{number}-{place.rank}.json").write_text(json.dumps(asdict(mine)))
             if place.rank == 0:
                 print(f"{system}: {mine.seconds * 1e3:.1f} ms a step", flush=True)
-
-
-def alone(directory: Path, system: str, rank: int) -> None:
-    """On all hosts at once: what a step takes of a worker who hears nobody, while others compute too. Host 0 puts it into its profile."""
-    with enter(survey_job(WORKERS), _ignore) as stage:
-        stage.perform(gather(stage.port, Place(rank, WORKERS, 0), (torch.zeros(1),), "begin"))
-    own = device_profile(Train(1000), workers=1, steps=30, seed=SEED, strategy=strategy(system))
-    if rank == 0:
-        file = directory / f"{system}-profile.json"
-        heard = msgspec.json.decode(file.read_bytes(), type=Profile)
-        file.write_bytes(msgspec.json.encode(Profile(system, own.seconds_per_step, heard.seconds_per_contribution)))
 
 
 def _ignore(event: AnyEvent) -> None:
@@ -183,11 +168,12 @@ def predicted(system: str, network: Network, profile: Profile, steps: int) -> tu
         mean = Profile("mean", (statistics.mean(seconds),), profile.seconds_per_contribution)
         varied = pr.Fleet((mean,), (pr.Jitter(statistics.stdev(map(math.log, seconds))),), mean)
         devices = [varied] * DRAWS
+    warm_up, length = CHANGING.get(system, (WARM_UP, steps))
     draws = []
     for number, device in enumerate(devices):
         on = pr.Simulator(network=network, devices=device, seed=number)
-        run = pr.run(Train(steps), workers=WORKERS, strategy=strategy(system), on=on, seed=SEED)
-        draws.append(Taken(seconds_per_step(run.outcome.events), run.summary.bytes_sent))
+        run = pr.run(Train(length), workers=WORKERS, strategy=strategy(system), on=on, seed=SEED)
+        draws.append(Taken(seconds_per_step(run.outcome.events, warm_up), run.summary.bytes_sent))
     seconds = sorted(draw.seconds for draw in draws)
     return Taken(statistics.median(seconds), draws[0].nbytes), seconds
 
@@ -205,8 +191,10 @@ def rows(name: str, options: argparse.Namespace, local: Local) -> list[dict[str,
     for system in options.systems:
         mine = taken(directory, system, options.runs)
         profile = msgspec.json.decode((directory / f"{system}-profile.json").read_bytes(), type=Profile)
+        warm_up, length = CHANGING.get(system, (WARM_UP, steps))
+        counted = length - warm_up
         told, draws = predicted(system, network, profile, steps)
-        row = {"network": name, "system": system, "steps": steps - WARM_UP, "load": os.getloadavg()[0]}
+        row = {"network": name, "system": system, "steps": counted, "load": os.getloadavg()[0]}
         row |= {"seconds": mine.seconds, "predicted": told.seconds, "error": told.seconds / mine.seconds - 1, "draws": draws}
         row |= {"local": statistics.mean(profile.seconds_per_step), "bytes": mine.nbytes, "bytes_predicted": told.nbytes}
         print(line(row), flush=True)

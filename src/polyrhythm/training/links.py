@@ -23,7 +23,7 @@ from polyrhythm.kernel.port import Port, rank_of, worker
 from polyrhythm.pieces.terms import Place
 from polyrhythm.processes import Processes
 from polyrhythm.topology.algorithm import gather
-from polyrhythm.training.probes import Line, Stream, drink, long_enough, ping, pong, pour, rate, share
+from polyrhythm.training.probes import SIPS, Line, Stream, drink, long_enough, ping, pong, pour, rate, share, sip
 
 SECONDS = 0.4
 """How long a stream lasts at least."""
@@ -120,17 +120,27 @@ class _Survey:
         """The bytes per second that pass when all of `sources` send to all of `targets` at once."""
         rank = self.place.rank
         await self._agree((0.0,))
-        sent = (0.0, 0.0)
+        sent, moments = (0.0, 0.0), [0.0]
         if rank in sources:
             seconds = max(long_enough(self.latency[source][target], self.seconds) for source in sources for target in targets)
             lines = {worker(to): Line(self.latency[rank][to], self.rate[rank][to]) for to in targets}
-            stream = await pour(self.port, {peer: share(line, seconds) for peer, line in lines.items()})
+            stream = await pour(
+                self.port,
+                {peer: share(line, seconds) for peer, line in lines.items()},
+                SIPS,
+                {peer: 2 * line.latency for peer, line in lines.items()},
+            )
             sent = (float(stream.nbytes), stream.span)
         elif rank in targets:
+            moments.clear()
             for source in sources:  # side by side, because each notes when its own come
-                await self.port.spawn(f"drink {source}", drink(self.port, worker(source), 1))
-        told = await self._agree(sent)
-        return Stream(0.0, int(sum(nbytes for nbytes, _ in told)), max(span for _, span in told)).rate
+                await self.port.spawn(f"sip of {source}", self._sip(source, moments))
+        await self._agree((0.0,))
+        told = await self._agree((*sent, max(moments) - min(moments)))
+        return Stream(0.0, int(sum(nbytes for nbytes, _, _ in told)), max(max(spans) for _, *spans in told)).rate
+
+    async def _sip(self, source: int, moments: list[float]) -> None:
+        moments += [moment - self.latency[source][self.place.rank] for moment in await sip(self.port, worker(source), SIPS)]
 
     async def _agree(self, row: Sequence[float]) -> Rows:
         """Everyone's row, by rank; returns when all have come here."""

@@ -18,6 +18,8 @@ from polyrhythm.kernel.port import Port
 ROUND_TRIPS = 40
 MESSAGES = 4
 """In a stream; so many that the first is under way while the next is made."""
+SIPS = 16
+"""In streams of several at once: the first of each is not counted, though others come meanwhile."""
 _FIRST_BYTES = 32 * 1024
 _LARGEST_BYTES = 32 << 20
 _LATENCIES = 20
@@ -25,6 +27,7 @@ _MOST_TRIES = 8
 _BETTER = 1.01
 """A stream is tried again until two in a row were not so many times as fast as the best: congestion control looks for the rate of a path
 over seconds, and now and then lets it run dry to measure the latency (BBR, every ten seconds)."""
+_TASTED, _DRUNK = "tasted", "drunk"
 _SHORTEST = 1e-6
 """Seconds; what arrives together has no rate."""
 
@@ -41,9 +44,9 @@ class Line:
 class Stream:
     """Messages sent without a pause: the `seconds` until the last had arrived everywhere, and how fast all but the first came.
 
-    `nbytes` is the sum over the receivers, `span` the longest time from a first arrival to a last. In between the window is open and no
-    latency counts, so that `rate` is what a long transfer reaches. The longest time, because of streams that share a line one may end
-    before the others, which then have the line to themselves: the sum of their own rates would be more than the line carries.
+    `nbytes` is the sum over the receivers, `span` the time from the first arrival of all to the last. In between the window is open and no
+    latency counts, so that `rate` is what a long transfer reaches. Not the sum of each receiver's own rate: of streams that share a line
+    one may end before the others, which then have the line to themselves.
     """
 
     seconds: float
@@ -101,41 +104,59 @@ async def rate(port: Port, peer: str, latency: float, seconds: float) -> float:
     return best
 
 
-async def pour(port: Port, sizes: Mapping[str, int]) -> Stream:
-    """Send messages of so many bytes to each of the peers in `sizes` at once, right after one another; each peer runs `drink`."""
+async def pour(port: Port, sizes: Mapping[str, int], count: int = MESSAGES, away: Mapping[str, float] | None = None) -> Stream:
+    """Send `count` messages of so many bytes to each of the peers in `sizes` at once, right after one another; each peer runs `drink`.
+
+    `away` is how many seconds a word takes to each peer and back, where that tells several from one another.
+    """
     messages = {peer: Message(_topic(port.name), tensors=(torch.zeros(size, dtype=torch.uint8),)) for peer, size in sizes.items()}
+    away = away or {}
     await port.flush()
     began = port.now()
-    for _ in range(MESSAGES):
+    for _ in range(count):
         for peer, message in messages.items():
             await port.send(peer, message)
-    taken, nbytes, span = 0.0, 0, 0.0
-    for peer, message in messages.items():
-        delivery = await port.receive(f"drunk by {peer}", peer)
-        assert delivery is not None
-        taken = max(taken, port.now() - began)
-        nbytes += (MESSAGES - 1) * wire_bytes(message)
-        span = max(span, delivery.message.numbers[0])
-    return Stream(taken, nbytes, span)
-
-
-async def drink(port: Port, peer: str, streams: float = float("inf")) -> None:
-    """Take that many streams from `peer`, or all until an empty message; of each say how long after the first the last message came."""
-    while streams > 0:
-        first = 0.0
-        for _ in range(MESSAGES):
-            delivery = await port.receive(_topic(peer), peer)
+    firsts: list[float] = []
+    lasts: list[float] = []
+    longest = 0.0
+    for topic, moments in ((_TASTED, firsts), (_DRUNK, lasts)):
+        for _ in messages:
+            delivery = await port.receive(topic)
             assert delivery is not None
-            if not delivery.message.tensors:
-                return
-            first = first or port.now()
-        await port.send(peer, Message(f"drunk by {port.name}", (port.now() - first,)))
-        streams -= 1
+            moments.append(port.now() - away.get(delivery.sender, 0.0))
+            longest = max(longest, *delivery.message.numbers, 0.0)
+    nbytes = sum((count - 1) * wire_bytes(message) for message in messages.values())
+    return Stream(port.now() - began, nbytes, longest if len(messages) == 1 else max(longest, max(lasts) - min(firsts)))
+
+
+async def drink(port: Port, peer: str) -> None:
+    """Take streams from `peer` until an empty message; of each say how long after the first the last message came."""
+    while await sip(port, peer, MESSAGES):
+        pass
+
+
+async def sip(port: Port, peer: str, count: int) -> tuple[float, ...]:
+    """Take one stream of `count` messages: when the first and the last came; nothing if it is an empty message.
+
+    Tells `peer`.
+    """
+    first = 0.0
+    for _ in range(count):
+        delivery = await port.receive(_topic(peer), peer)
+        assert delivery is not None
+        if not delivery.message.tensors:
+            return ()
+        if not first:
+            first = port.now()
+            await port.send(peer, Message(_TASTED))
+    last = port.now()
+    await port.send(peer, Message(_DRUNK, (last - first,)))
+    return first, last
 
 
 def share(line: Line, seconds: float) -> int:
-    """The bytes of each message of a stream that takes `seconds` on `line` if it has it to itself."""
-    return min(max(int(line.rate * seconds / MESSAGES), 1), _LARGEST_BYTES)
+    """The bytes of each message of a stream of `SIPS` that takes `seconds` on `line` if it has it to itself."""
+    return min(max(int(line.rate * seconds / SIPS), 1), _LARGEST_BYTES)
 
 
 def _topic(sender: str) -> str:
