@@ -8,6 +8,7 @@ from torch import Tensor
 
 from polyrhythm.consistency import Free, LocalSteps
 from polyrhythm.errors import CompositionError
+from polyrhythm.kernel.effects import Send
 from polyrhythm.kernel.events import Merged
 from polyrhythm.kernel.message import Delivery, Message
 from polyrhythm.kernel.port import Port, server, worker
@@ -69,7 +70,8 @@ def test_a_server_answers_with_the_centre_from_before_the_exchange() -> None:
 
     def answer(message: Message) -> Tensor:
         taking = shard._take(Delivery(worker(0), message))
-        sent = taking.send(None)
+        while not isinstance(sent := taking.send(None), Send):
+            pass
         taking.close()
         return sent.message.tensors[0]
 
