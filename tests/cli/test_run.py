@@ -83,10 +83,16 @@ def test_out_keeps_the_run(polyrhythm: Any, tiny: Path, tmp_path: Path) -> None:
     assert {path.name for path in out.iterdir()} == {"run.json", "events.jsonl", "weights.safetensors"}
 
 
+def heed_interruptions() -> None:
+    """As in a terminal: what a shell starts in the background ignores SIGINT, and so do its children."""
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
+
+
 @pytest.mark.parametrize("on", ["simulator", "processes"])
 def test_an_interruption_is_said_and_nothing_else(job: Any, on: str) -> None:
     command = [sys.executable, "-m", "polyrhythm", "run", str(job(FOREVER)), "--on", on, "--json"]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as running:
+    pipe = subprocess.PIPE
+    with subprocess.Popen(command, stdout=pipe, stderr=pipe, text=True, preexec_fn=heed_interruptions) as running:
         assert running.stderr is not None
         assert running.stderr.readline() == "begun\n"
         running.send_signal(signal.SIGINT)
