@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from torch import Tensor
 
-import polyrhythm.sharing._native as _native  # in this form, what is missing is told from what is broken
+from polyrhythm.sharing._native import Group  # in this form, what is missing is told from what is broken
 from polyrhythm.sharing.engine import CODES, OTHER, Post, Sum
 
 
@@ -13,7 +13,7 @@ class Native:
 
     def __init__(self, post: Post) -> None:
         self._post = post  # keeps the memory mapped
-        self._group = _native.Group(post.segment.base.data_ptr(), post.rank, post.ranks, post.chunk, post.spins)
+        self._group = Group(post.segment.base.data_ptr(), post.rank, post.ranks, post.chunk, post.spins)
         self.lose = self._group.lose
         self.barrier = self._group.barrier
 
