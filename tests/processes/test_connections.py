@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 import torch
+from nodes import flush, send, take, within_loop
 
 from polyrhythm.errors import DeadlockError, RunError, WireError
 from polyrhythm.kernel.message import Message, wire_bytes
@@ -19,17 +20,10 @@ from polyrhythm.processes.addresses import Address, listen_everywhere
 from polyrhythm.processes.links import Wiring
 from polyrhythm.processes.node import Node, Role
 from polyrhythm.processes.slots import Outgoing
-from polyrhythm.processes.ticket import Ticket
 from polyrhythm.processes.wire import Limits, encode
 
 SECRET = b"s" * 32
 Start = Callable[..., list[Node]]
-
-
-def within_loop(node: Node, what: Callable[[], Any]) -> Any:
-    ticket = Ticket()
-    node.loop.call(lambda: ticket.finish(what(), None))
-    return ticket.wait()
 
 
 @pytest.fixture
@@ -51,24 +45,6 @@ def started() -> Iterator[Start]:
     yield start
     for node in nodes:
         node.stop()
-
-
-async def send(port: Port, to: str, *messages: Message) -> None:
-    for message in messages:
-        await port.send(to, message)
-
-
-async def flush(port: Port) -> None:
-    await port.flush()
-
-
-async def take(port: Port, topic: str, count: int, sender: str = "") -> list[Message]:
-    found = []
-    for _ in range(count):
-        delivery = await port.receive(topic, sender)
-        assert delivery is not None
-        found.append(delivery.message)
-    return found
 
 
 @pytest.mark.parametrize("hosts", ["", "elsewhere"], ids=["one host", "TCP"])

@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 import torch
+from nodes import flush, send, take, within_loop
 
 from polyrhythm.errors import CompositionError, DeadlockError, WireError
 from polyrhythm.kernel.message import Message, wire_bytes
@@ -19,26 +20,13 @@ from polyrhythm.processes.calls import Call, Station
 from polyrhythm.processes.handshake import Identity
 from polyrhythm.processes.lanes import LEAST
 from polyrhythm.processes.links import Link, Wiring
-from polyrhythm.processes.node import Node, Role, Ticket
+from polyrhythm.processes.node import Node, Role
 from polyrhythm.processes.wire import Limits, Stripe, Tally, encode, encode_stripe
 
 SECRET = b"s" * 32
 LANES = 4
 SPREAD = Wiring(lanes=LANES, fewest_lanes=LANES)
 Pair = Callable[..., tuple[Node, Node]]
-
-
-def within_loop(node: Node, what: Callable[[], Any]) -> Any:
-    ticket = Ticket()
-
-    def answer() -> None:
-        try:
-            ticket.finish(what(), None)
-        except Exception as problem:
-            ticket.finish(None, problem)
-
-    node.loop.call(answer)
-    return ticket.wait()
 
 
 @pytest.fixture
@@ -57,20 +45,6 @@ def pair() -> Iterator[Pair]:
     yield start
     for node in nodes:
         node.stop()
-
-
-async def send(port: Port, to: str, *messages: Message) -> None:
-    for message in messages:
-        await port.send(to, message)
-
-
-async def take(port: Port, topic: str, count: int, sender: str = "") -> list[Message]:
-    found = []
-    for _ in range(count):
-        delivery = await port.receive(topic, sender)
-        assert delivery is not None
-        found.append(delivery.message)
-    return found
 
 
 def spread(one: Node, other: Node) -> None:
@@ -214,10 +188,6 @@ def test_a_lane_that_dies_ends_the_connection_for_both_once(pair: Pair) -> None:
     assert [(name, str(why)) for name, why in heard_there] == [("worker/0", "cut")]
     one.perform(send(one.port, "worker/1", Message("t", tensors=(torch.ones(LEAST),))))  # goes nowhere, and does no harm
     one.perform(flush(one.port))
-
-
-async def flush(port: Port) -> None:
-    await port.flush()
 
 
 def test_a_lost_actor_takes_its_lanes_with_it(pair: Pair) -> None:

@@ -1,0 +1,41 @@
+"""What tests of connections do with nodes: ask within their loops, send, take and flush."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from polyrhythm.kernel.message import Message
+from polyrhythm.kernel.port import Port
+from polyrhythm.processes.node import Node, Ticket
+
+
+def within_loop(node: Node, what: Callable[[], Any]) -> Any:
+    ticket = Ticket()
+
+    def answer() -> None:
+        try:
+            ticket.finish(what(), None)
+        except Exception as problem:
+            ticket.finish(None, problem)
+
+    node.loop.call(answer)
+    return ticket.wait()
+
+
+async def send(port: Port, to: str, *messages: Message) -> None:
+    for message in messages:
+        await port.send(to, message)
+
+
+async def take(port: Port, topic: str, count: int, sender: str = "") -> list[Message]:
+    found = []
+    for _ in range(count):
+        delivery = await port.receive(topic, sender)
+        assert delivery is not None
+        found.append(delivery.message)
+    return found
+
+
+async def flush(port: Port) -> None:
+    await port.flush()
