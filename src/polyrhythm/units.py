@@ -8,6 +8,8 @@ from polyrhythm.errors import CompositionError
 
 _PATTERN = re.compile(r"\s*([0-9.]+(?:e[+-]?[0-9]+)?)\s*([A-Za-zµ/]*)\s*", re.IGNORECASE)
 _RATES = {"bit/s": 1 / 8, "kbit/s": 1e3 / 8, "mbit/s": 1e6 / 8, "gbit/s": 1e9 / 8, "b/s": 1.0, "kb/s": 1e3, "mb/s": 1e6, "gb/s": 1e9}
+_AMBIGUOUS = re.compile(r"[kKmMgG]?b/s")
+"""A small b: bits to most who write it so, bytes to some."""
 _TIMES = {"s": 1.0, "ms": 1e-3, "us": 1e-6, "µs": 1e-6, "ns": 1e-9}
 _SPEEDS = {"flops": 1.0, "mflops": 1e6, "gflops": 1e9, "tflops": 1e12, "pflops": 1e15}
 
@@ -16,6 +18,9 @@ def _parse(given: str | float, scales: dict[str, float], what: str, example: str
     if not isinstance(given, str):
         return float(given)
     found = _PATTERN.fullmatch(given)
+    if found is not None and _AMBIGUOUS.fullmatch(found[2]):
+        bits, octets = f"{found[2][:-3]}bit/s", f"{found[2][:-3]}B/s"
+        raise CompositionError(f"{given!r} may mean bits or bytes: write {found[1]} {bits} or {found[1]} {octets}.")
     if found is None or found[2].lower() not in scales:
         raise CompositionError(f"{given!r} is not a {what}: write a number and one of {', '.join(scales)}, for example {example!r}.")
     return float(found[1]) * scales[found[2].lower()]

@@ -154,3 +154,11 @@ def test_unknown_names_are_refused_with_the_nearest(tmp_path: Path) -> None:
 def test_matrices_must_fit_the_sites() -> None:
     with pytest.raises(CompositionError, match="matrices of 1 rows"):
         Network("n", (Site("a", 1.0, 1.0),), (), ())
+
+
+def test_a_small_b_is_not_taken_for_bits_nor_for_bytes() -> None:
+    assert Network.uniform("n", "1 GB/s", 0.0).sites[0].egress == 1e9
+    assert Network.uniform("n", "8 gbit/s", 0.0).sites[0].egress == 1e9
+    for given in ("1 Gb/s", "5mb/s", "3 b/s"):
+        with pytest.raises(CompositionError, match="may mean bits or bytes: write .*bit/s or .*B/s"):
+            Network.uniform("n", given, 0.0)
