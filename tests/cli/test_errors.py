@@ -54,6 +54,7 @@ def check(told: Any, code: int, *words: str) -> None:
         (["--on", "simulator", "--device", "a10"], ["No device is called 'a10'", "Did you mean 'a100'"]),
         (["--network", "slow"], ["--network slow is for --on simulator"]),
         (["--device", "a100"], ["--device a100 is for --on simulator"]),
+        (["--device", "cdua"], ["No device of real processes is called 'cdua'", "Did you mean 'cuda'"]),
         (["--workers", "0"], ["--workers 0", "give 1 or more"]),
         (["--on", "simulator", "--set", "epoch=1"], ["'epoch'", "Did you mean 'epochs'"]),
         (["--on", "simulator", "--set", "epochs=soon"], ["epochs must be a whole number"]),
@@ -62,6 +63,11 @@ def check(told: Any, code: int, *words: str) -> None:
 def test_options_that_cannot_be_are_answered_with_a_remedy(polyrhythm: Any, tiny: Path, arguments: list[str], words: list[str]) -> None:
     check(polyrhythm("run", tiny, *arguments), 2, *words)
     check(polyrhythm("run", tiny, *arguments, "--json"), 2, *words)
+
+
+def test_a_gpu_that_is_not_there_is_not_replaced_in_silence(polyrhythm: Any, tiny: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("torch.cuda.is_available", lambda: False)
+    check(polyrhythm("run", tiny, "--device", "cuda"), 2, "2 workers were to compute on CUDA devices", "sees 0 here", "--device cpu")
 
 
 def test_a_missing_file_is_said(polyrhythm: Any, tmp_path: Path) -> None:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from polyrhythm.errors import CompositionError, unknown
+from polyrhythm.errors import CompositionError, UnknownNameError, unknown
+from polyrhythm.hardware import devices
 from polyrhythm.hardware import network as networks
 from polyrhythm.kernel.job import Runtime
 from polyrhythm.processes import Processes
@@ -29,11 +30,19 @@ def _processes(network: str | None, device: str | None, seed: int) -> Runtime:
         raise CompositionError(
             f"--network {network} is for --on simulator: real processes have the network there is. Leave it out, or add --on simulator."
         )
-    if device not in (None, "cpu", "cuda"):
-        raise CompositionError(
-            f"--device {device} is for --on simulator: real processes compute on what is there. Give cpu or cuda, or add --on simulator."
-        )
-    return Processes(cuda=device != "cpu")
+    if device is None:
+        return Processes()
+    if device in _CUDA:
+        return Processes(cuda=_CUDA[device])
+    try:
+        devices.load(device)
+    except UnknownNameError:
+        raise unknown("device of real processes", device, _CUDA) from None
+    raise CompositionError(
+        f"--device {device} is for --on simulator: real processes compute on what is there. Give cpu or cuda, or add --on simulator."
+    )
 
+
+_CUDA = {"cpu": False, "cuda": True}
 
 RUNTIMES: dict[str, Callable[[str | None, str | None, int], Runtime]] = {"processes": _processes, "simulator": _simulator}

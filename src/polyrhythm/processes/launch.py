@@ -24,14 +24,14 @@ from polyrhythm.sharing import Segment, can_share
 class Processes:
     """Real processes on this host (Linux), joined by local sockets and shared memory.
 
-    `threads` is how many threads torch may use in each; `cuda` whether each worker gets a CUDA device, where there is one
-    for each; `patience` after how many seconds without a byte, with everyone waiting, the run counts as stuck; `startup`
-    how many seconds all may take to come up; `preload` names modules to import once instead of in every process; `seed` is a
-    run's where it names none.
+    `threads` is how many threads torch may use in each; `cuda` whether each worker must have a CUDA device (True), may not
+    (False), or has one where there is one for each (None); `patience` after how many seconds without a byte, with everyone waiting,
+    the run counts as stuck; `startup` how many seconds all may take to come up; `preload` names modules to import once instead of in
+    every process; `seed` is a run's where it names none.
     """
 
     threads: int = 1
-    cuda: bool = True
+    cuda: bool | None = None
     patience: float = 20.0
     startup: float = 120.0
     preload: tuple[str, ...] = ()
@@ -84,9 +84,14 @@ class Processes:
             return Run(job, record, zygote, self.startup).execute(packed, devices, list(self.preload))
 
     def _devices(self, job: Job) -> dict[str, str]:
-        """The device of each actor: one CUDA device for each worker if there are enough, else the CPU."""
-        plenty = self.cuda and torch.cuda.is_available() and torch.cuda.device_count() >= job.workers
-        workers = {worker(rank): f"cuda:{rank}" if plenty else "cpu" for rank in range(job.workers)}
+        """The device of each actor: one CUDA device for each worker if there are enough and they may be used, else the CPU."""
+        there = torch.cuda.device_count() if self.cuda is not False and torch.cuda.is_available() else 0
+        if self.cuda and there < job.workers:
+            raise CompositionError(
+                f"{job.workers} workers were to compute on CUDA devices, one each, and torch {torch.__version__} sees {there} here: "
+                "start fewer workers, or let them compute on the CPU (--device cpu, or Processes(cuda=False))."
+            )
+        workers = {worker(rank): f"cuda:{rank}" if there >= job.workers else "cpu" for rank in range(job.workers)}
         return workers | {server(shard): "cpu" for shard in range(job.servers)}
 
 
