@@ -276,3 +276,19 @@ def test_names_in_place_of_things_are_refused_with_the_things() -> None:
 
 def test_a_run_shows_itself_in_a_line() -> None:
     assert repr(go(trains(sgd))).startswith("<Run of allreduce on 2 workers (simulator): {'loss': ")
+
+
+@pytest.mark.parametrize(
+    ("given", "words"),
+    [
+        ({"strategy": None}, "neither a system's name nor a Strategy"),
+        ({"strategy": Mean()}, "compose pieces"),
+        ({"on": Simulator}, "is not a runtime"),
+        ({"workers": "2"}, "give a whole number"),
+        ({"workers": 2.0}, "give a whole number"),
+    ],
+    ids=str,
+)
+def test_what_is_of_the_wrong_kind_is_refused_with_a_sentence(given: dict[str, Any], words: str) -> None:
+    with pytest.raises(CompositionError, match=words):
+        run(trains(sgd), **({"workers": 2, "on": Simulator(network=Instant())} | given))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Coroutine
 from dataclasses import dataclass, field
-from typing import Any, Protocol, TypeVar
+from typing import Any, Protocol, TypeVar, runtime_checkable
 
 from polyrhythm.kernel.effects import Effect
 from polyrhythm.kernel.events import Recorder
@@ -80,6 +80,7 @@ class Ending:
     lost: list[str] = field(default_factory=list)
 
 
+@runtime_checkable
 class Runtime(Protocol):
     """A way to run a job: `Simulator` in virtual time, `Processes` for real."""
 

@@ -37,4 +37,16 @@ def find(name: str, **options: Any) -> Strategy:
         raise CompositionError(f"{name}({given}) cannot be: an option has a value of the wrong type ({error}).") from None
 
 
-__all__ = ["SYSTEMS", "find", *SYSTEMS]
+def chosen(strategy: str | Strategy) -> Strategy:
+    """The strategy itself, or the system of that name. Raises CompositionError for anything else."""
+    if isinstance(strategy, Strategy):
+        return strategy
+    if isinstance(strategy, str):
+        return find(strategy)
+    raise CompositionError(
+        f"strategy={strategy!r} is neither a system's name nor a Strategy: give a name such as 'allreduce', or compose pieces, as in "
+        "pr.Strategy(consistency=pr.LocalSteps(8))."
+    )
+
+
+__all__ = ["SYSTEMS", "chosen", "find", *SYSTEMS]

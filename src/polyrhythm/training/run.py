@@ -51,7 +51,7 @@ def run(
     of all random streams, the runtime's own by default. With a `directory`, events are written there as they happen, and the
     rest when the run has ended, well or not. Where stderr is a terminal, a line shows how far the run is. Raises PolyrhythmErrors only.
     """
-    chosen = systems.find(strategy) if isinstance(strategy, str) else strategy
+    chosen = systems.chosen(strategy)
     with progress(1, wanted=True) as begin:
         tried = attempt(train, workers=workers, strategy=chosen, on=on, seed=seed, directory=directory, watch=begin(chosen.name))
     if tried.error is not None:
@@ -73,12 +73,12 @@ def attempt(
 
     Raises PolyrhythmErrors for what cannot be begun.
     """
-    if workers < 1:
-        raise CompositionError(f"workers={workers} trains nothing: give 1 or more.")
+    if not isinstance(workers, int) or workers < 1:
+        raise CompositionError(f"workers={workers!r} trains nothing: give a whole number, 1 or more.")
     if not callable(train):
         raise WorkloadError(f"{train!r} cannot be called: give a function train(worker), or use load_workload for a bundled one.")
-    if isinstance(on, str):
-        raise CompositionError(f"on={on!r} is only a name: give a runtime, pr.Processes() or pr.Simulator(network=...).")
+    if on is not None and (isinstance(on, type) or not isinstance(on, Runtime)):
+        raise CompositionError(f"on={on!r} is not a runtime: give one, pr.Processes() or pr.Simulator(network=...).")
     runtime = on if on is not None else Processes()
     root = runtime.seed if seed is None else seed
     job = make_job(train, strategy, workers, root)
