@@ -73,6 +73,9 @@ def lab(
     if as_json:
         # not by cli.output, which brings torch: three seconds and 300 MB beside what is measured
         typer.echo(msgspec.json.encode({"network": joined.name, "hosts": hosts} | _summary(outcome)).decode())
+    if outcome.failed is not None and not quiet:
+        ended = f"exit code {outcome.code}" if outcome.code <= _SIGNALLED else f"signal {outcome.code - _SIGNALLED}"
+        say(f"host {outcome.failed} failed first, with {ended}; the other hosts were ended")
     raise typer.Exit(outcome.code)
 
 

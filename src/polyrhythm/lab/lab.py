@@ -63,12 +63,17 @@ class Lab:
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """How the hosts ended, by number, and what was carried; `code` is that of the host that failed first, or 0."""
+    """How the hosts ended, by number, and what was carried; `failed` is the host that failed first, if one did."""
 
-    code: int
+    failed: int | None
     codes: tuple[int, ...]
     seconds: float
     traffic: Traffic
+
+    @property
+    def code(self) -> int:
+        """That of the host that failed first, or 0."""
+        return 0 if self.failed is None else self.codes[self.failed]
 
 
 def run(lab: Lab, command: Sequence[str], show: Show) -> Outcome:
@@ -96,20 +101,18 @@ def run(lab: Lab, command: Sequence[str], show: Show) -> Outcome:
     return Outcome(first, tuple(host.code for host in crew.hosts), time.monotonic() - begun, traffic)
 
 
-def _watch(crew: Crew, lines: Lines) -> int:
-    """Wait until all hosts have ended well, or one has not; its code."""
+def _watch(crew: Crew, lines: Lines) -> int | None:
+    """Wait until all hosts have ended well, or one has not; which."""
     while True:
         lines.read(_LOOK_SECONDS)
-        ended = [host for host in crew.hosts if host.process.poll() is not None]
-        failed = next((host for host in ended if host.code), None)
-        if failed is not None and (refusal := failed.refusal()):
+        ended = [number for number, host in enumerate(crew.hosts) if host.process.poll() is not None]
+        failed = next((number for number in ended if crew.hosts[number].code), None)
+        if failed is not None and (refusal := crew.hosts[failed].refusal()):
             raise CompositionError(refusal)
         if crew.relay_has_failed():
             raise RunError("The relay of the lab has ended before the hosts: what it printed on stderr says why.")
-        if failed is not None:
-            return failed.code
-        if len(ended) == len(crew.hosts):
-            return 0
+        if failed is not None or len(ended) == len(crew.hosts):
+            return failed
 
 
 def _end(hosts: Sequence[HostProcess], lines: Lines) -> None:

@@ -40,7 +40,7 @@ def main() -> None:
     devices = [device for door in doors for device in _take_device(door)]
     if len(devices) < len(doors):
         sys.stdin.read()  # a host did not come up, and says why; nothing is to be carried until we are ended
-        sys.stdout.buffer.write(msgspec.json.encode(Traffic.none(len(doors))))
+        _tell(Traffic.none(len(doors)))
         return
     for door in doors:
         with contextlib.suppress(OSError):  # that host has failed meanwhile, which is not the relay's to tell
@@ -50,7 +50,13 @@ def main() -> None:
         os.sched_setscheduler(0, os.SCHED_RR, os.sched_param(1))
     charge = frames.on_the_line if orders.count_headers else frames.payload
     carry(fabric, devices, charge, _TICK * least_latency(network, len(devices)))
-    sys.stdout.buffer.write(msgspec.json.encode(fabric.traffic))
+    _tell(fabric.traffic)
+
+
+def _tell(traffic: Traffic) -> None:
+    """Print it, unless nobody is there any more to read it."""
+    with contextlib.suppress(BrokenPipeError), open(1, "wb", buffering=0, closefd=False) as unbuffered:
+        unbuffered.write(msgspec.json.encode(traffic))
 
 
 def _take_device(door: socket.socket) -> list[int]:
