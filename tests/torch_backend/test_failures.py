@@ -92,6 +92,10 @@ def test_ranks_that_do_different_things_are_told_so_instead_of_given_numbers() -
         assert len(said) == 3
         for text in said:
             assert f"ranks disagree: rank {1 - rank} of the group" in text
+        mine = 16 if rank == 0 else 12
+        assert f"In allreduce of float32 [{mine}] ranks disagree" in said[0]
+        assert f"In {'allreduce' if rank == 0 else 'broadcast'} of float32 [6] ranks disagree" in said[1]
+        assert f"In allreduce of float32 [{mine}] ranks disagree" in said[2]
 
 
 def they_meet_again(rank: int, ranks: int, folder: str) -> list[float]:

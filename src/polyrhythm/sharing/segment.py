@@ -47,6 +47,10 @@ class Segment:
     def open(path: str, ranks: int) -> Segment:
         """The memory that another process of this host made. Raises RunError if it cannot be reached from here."""
         file, _, token = path.partition(" ")
+        if not os.path.exists(file):
+            raise RunError(
+                "The process that made the shared memory cannot be seen from here: it is on another host, or in another container."
+            )
         try:
             memory = _map(file, ranks)
         except (OSError, RuntimeError) as problem:

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from datetime import timedelta
 from queue import SimpleQueue
 from typing import Any
 
 import torch.distributed as dist
+from torch import Tensor
 from torch.futures import Future
 
 from polyrhythm.errors import RunError
@@ -17,6 +18,7 @@ from polyrhythm.torch_backend.watch import Watch
 
 Deed = Callable[[], None]
 _UNLIMITED = timedelta(0)
+_SHOWN = 4
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,6 +28,20 @@ class Errand:
     deed: Deed
     outputs: Any
     seconds: float
+
+    def __str__(self) -> str:
+        """The method of the group that made it, and the tensors that it is about: "allreduce of float32 [16]"."""
+        method = self.deed.__qualname__.split(".<locals>")[0].rpartition(".")[2].strip("_")
+        shapes = [f"{str(tensor.dtype).removeprefix('torch.')} {list(tensor.shape)}" for tensor in _tensors(self.outputs)]
+        return f"{method} of {', '.join(shapes[:_SHOWN])}{', ...' if len(shapes) > _SHOWN else ''}" if shapes else method
+
+
+def _tensors(outputs: Any) -> Iterator[Tensor]:
+    if isinstance(outputs, Tensor):
+        yield outputs
+    else:
+        for each in outputs or ():
+            yield from _tensors(each)
 
 
 class Promise(dist.Work):
@@ -42,7 +58,7 @@ class Promise(dist.Work):
     def fulfil(self, watch: Watch) -> None:
         """Do it, here and now."""
         try:
-            with watch.over(self._errand.seconds):
+            with watch.over(self._errand.seconds, self._errand):
                 self._errand.deed()
         except BaseException as error:
             self._error = error
@@ -144,7 +160,7 @@ class Lane:
             promise = self.later(errand)
             promise.wait()
             return promise
-        with self._turn, self._watch.over(errand.seconds):
+        with self._turn, self._watch.over(errand.seconds, errand):
             errand.deed()
         return Kept(errand.outputs)
 
