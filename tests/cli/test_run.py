@@ -79,7 +79,8 @@ def test_a_network_file_is_taken(polyrhythm: Any, tiny: Path, tmp_path: Path) ->
 
 def test_out_keeps_the_run(polyrhythm: Any, tiny: Path, tmp_path: Path) -> None:
     out = tmp_path / "kept" / "here"
-    assert polyrhythm("run", tiny, "--on", "simulator", "--out", out).code == 0
+    told = polyrhythm("run", tiny, "--on", "simulator", "--out", out)
+    assert (told.code, f"the record of the run is in {out}" in told.err) == (0, True)
     assert {path.name for path in out.iterdir()} == {"run.json", "events.jsonl", "weights.safetensors"}
 
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from polyrhythm.cli.failures import guarded
+from polyrhythm.cli.failures import guarded, say
 from polyrhythm.cli.options import Json, Options, Seed, Settings
 
 if TYPE_CHECKING:
@@ -57,6 +57,11 @@ def calibrate(
             profile = None if prepared is None else prepared()
             if kept is not None and profile is not None:
                 _write_device(kept, profile)  # at once: the network may take long, or fail
+            if profile is not None and len(profile.seconds_per_step) < steps:
+                say(
+                    f"{len(profile.seconds_per_step)} steps were timed and {steps} asked for: the JOB ended before. "
+                    "Give it more epochs (--set epochs=...), or smaller batches."
+                )
             return profile, local_between()
 
         (profile, local), network = (measure(), None) if place.workers < 2 else _joined(place, measure)
@@ -104,13 +109,19 @@ def _joined(place: Place, measure: Callable[[], tuple[Profile | None, Local]]) -
 def _write_device(directory: Path, profile: Profile) -> None:
     import msgspec
 
-    (directory / "device.json").write_bytes(msgspec.json.format(msgspec.json.encode(profile), indent=2) + b"\n")
+    from polyrhythm.hardware import devices
+
+    path = directory / devices.FILE
+    path.write_bytes(msgspec.json.format(msgspec.json.encode(profile), indent=2) + b"\n")
+    say(f"wrote {path}, for --device")
 
 
 def _write_network(directory: Path, network: Network) -> None:
-    from polyrhythm.hardware.network import to_json
+    from polyrhythm.hardware import network as networks
 
-    (directory / "network.json").write_text(to_json(network), encoding="utf-8")
+    path = directory / networks.FILE
+    path.write_text(networks.to_json(network), encoding="utf-8")
+    say(f"wrote {path}, for --network")
 
 
 def _told(profile: Profile | None, network: Network | None, local: Local) -> dict[str, Any]:

@@ -11,11 +11,18 @@ Job = Annotated[str, typer.Argument(metavar="JOB", help="A Python file with trai
 Workers = Annotated[int, typer.Option("--workers", metavar="N", help="How many workers train together.")]
 On = Annotated[str, typer.Option("--on", metavar="RUNTIME", help="processes (real) or simulator (virtual time).")]
 NetworkName = Annotated[
-    str | None, typer.Option("--network", metavar="NAME|FILE", help="Simulator only: a preset or a JSON file; lan if not given.")
+    str | None,
+    typer.Option(
+        "--network", metavar="NAME|PATH", help="Simulator only: a preset, a JSON file, or a directory of calibrate's; lan if not given."
+    ),
 ]
 DeviceName = Annotated[
     str | None,
-    typer.Option("--device", metavar="NAME|FILE", help="Simulator: a preset such as a100, or a JSON file. Processes: cpu or cuda."),
+    typer.Option(
+        "--device",
+        metavar="NAME|PATH",
+        help="Simulator: a preset such as a100, a JSON file, or a directory of calibrate's. Processes: cpu or cuda.",
+    ),
 ]
 Seed = Annotated[int, typer.Option("--seed", metavar="S", help="The root of every random stream.")]
 Settings = Annotated[

@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from polyrhythm.cli.failures import exit_code, guarded, tell
+from polyrhythm.cli.failures import exit_code, guarded, say, tell
 from polyrhythm.cli.options import DeviceName, Job, Json, NetworkName, On, Options, Out, Quiet, Seed, Settings, Workers
 
 System = Annotated[str, typer.Option("--system", metavar="NAME", help="A published system; `polyrhythm systems` lists them.")]
@@ -40,6 +40,8 @@ def run(
         kept = directory(out)
         with progress(1, not (as_json or quiet)) as begin:
             attempt = prepared.attempt(strategy, kept, begin(system))
+    if kept is not None:
+        say(f"the record of the run is in {kept}; `polyrhythm report {kept}` draws it")
     if attempt.error is not None:
         code = exit_code(attempt.error)
         if as_json and code == 1:

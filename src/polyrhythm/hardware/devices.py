@@ -29,6 +29,9 @@ import msgspec
 from polyrhythm import units
 from polyrhythm.errors import CompositionError, unknown
 
+FILE = "device.json"
+"""What `polyrhythm calibrate` calls the profile in its directory."""
+
 
 class Machine(Protocol):
     """What computes: it charges seconds for a step of `flops` floating-point operations."""
@@ -137,21 +140,25 @@ class _Written(msgspec.Struct, forbid_unknown_fields=True):
 def load(path_or_name: str | Path) -> Machine:
     """The preset of that name, or what a JSON file describes: {"name", "flops", "overhead"} or {"name", "seconds_per_step"}.
 
-    Measured steps may come with "seconds_per_contribution".
+    Measured steps may come with "seconds_per_contribution". A directory stands for the file of that kind that `polyrhythm calibrate`
+    writes into one.
     """
     text = str(path_or_name)
     if text in DEVICES:
         return DEVICES[text]
     path = Path(path_or_name)
-    if not (isinstance(path_or_name, Path) or path.suffix or path.is_file() or len(path.parts) > 1):
+    if not (isinstance(path_or_name, Path) or path.suffix or path.exists() or len(path.parts) > 1):
         raise unknown("device", text, DEVICES)
+    path = path / FILE if path.is_dir() else path
     try:
         written = msgspec.json.decode(path.read_bytes(), type=_Written)
     except OSError as problem:
-        raise CompositionError(f"The device file {text!r} cannot be read: {problem.strerror}. Give a file or a preset's name.") from problem
+        raise CompositionError(
+            f"The device file {str(path)!r} cannot be read: {problem.strerror}. Give a file or a preset's name."
+        ) from problem
     except msgspec.MsgspecError as problem:
         raise CompositionError(
-            f"The device file {text!r} cannot be used: {problem}. It has name, and flops and overhead, or seconds_per_step."
+            f"The device file {str(path)!r} cannot be used: {problem}. It has name, and flops and overhead, or seconds_per_step."
         ) from problem
     if (written.flops is None) == (written.seconds_per_step is None):
         raise CompositionError(f"The device file {text!r} must give flops or seconds_per_step, and not both.")

@@ -19,6 +19,9 @@ from polyrhythm.hardware.description import Description, HostEntry, LinkEntry, Q
 from polyrhythm.hardware.placement import Blocks, Deal, Local, OwnHosts, Placement
 from polyrhythm.hardware.presets import PRESETS
 
+FILE = "network.json"
+"""What `polyrhythm calibrate` calls the network in its directory."""
+
 
 @dataclass(frozen=True, slots=True)
 class Site:
@@ -178,13 +181,16 @@ def _rate(given: Quantity | None, otherwise: Quantity = math.inf) -> float:
 
 
 def load(path_or_name: str | Path) -> Network:
-    """The preset of that name, or the network described in that JSON file (the format is in `description.py`)."""
+    """The preset of that name, or the network described in that JSON file (the format is in `description.py`).
+
+    A directory stands for the file of that kind that `polyrhythm calibrate` writes into one.
+    """
     text = str(path_or_name)
     if text in PRESETS:
         return Network.described(PRESETS[text])
     path = Path(path_or_name)
-    if isinstance(path_or_name, Path) or path.suffix or path.is_file() or len(path.parts) > 1:
-        return Network.described(read(path))
+    if isinstance(path_or_name, Path) or path.suffix or path.exists() or len(path.parts) > 1:
+        return Network.described(read(path / FILE if path.is_dir() else path))
     raise unknown("network", text, PRESETS)
 
 
