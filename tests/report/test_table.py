@@ -59,3 +59,9 @@ def test_twelve_systems_fit_80_columns_uncut() -> None:
 
 def test_no_runs_give_no_table() -> None:
     assert text([]) == "No runs.\n\nThere are no runs to compare.\n"
+
+
+def test_a_loop_over_batches_of_its_own_has_no_count_of_samples_rather_than_none() -> None:
+    counted = plain("ssp", 1.0, 1, [])
+    counted.summary.samples = 0
+    assert text([counted]).splitlines()[3].split()[-1] == "–"
