@@ -10,6 +10,10 @@ each other, the profile is that of one worker: three then seldom share the cores
 same seed and the same training function. Where it matters who comes first, small differences decide, in the simulator as in the
 lab: the prediction is then the median of five, whose steps vary as the measured ones do.
 
+Three hosts are emulated on one machine that may have two cores. So that they do not take these from each other, which hosts in earnest do
+not, a step's gradients take `PACE` seconds, as on a slower device: the training function sleeps for what is left of them. The simulator
+charges the profile for that and need not sleep.
+
 A step's seconds are (end of the last step - end of the last warm-up step) / steps, the mean of the workers. Bytes are all that all
 actors sent in the whole run. With `--nominal` the simulator is given the network as the lab was, not as it was measured.
 """
@@ -23,6 +27,7 @@ import os
 import statistics
 import subprocess
 import sys
+import time
 from collections.abc import Iterable
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
@@ -53,29 +58,34 @@ SEED = 7
 SHORT = {"sparknet": {"tau": 5}, "easgd": {"tau": 5}, "diloco": {"tau": 5}, "onebit": {"warmup": 2}}
 """Intervals that end within a short run; all else is as published."""
 SYSTEMS = [name for name in pr.systems.SYSTEMS if name != "single"]
+PACE = 0.025
+"""Seconds that the gradients of a step take; three hosts then need four tenths of two cores for them."""
 NETWORKS = {
-    "slow": ("slow", 10),
-    "200-mbit": (Network.uniform("200-mbit", "200 Mbit/s", "0.5 ms"), 25),
-    "home": ("home", 10),
-    "1-gbit": (Network.uniform("1-gbit", "1 Gbit/s", "0.1 ms"), 45),
-    "wan-3": ("wan-3", 10),
+    "slow": ("slow", 5, 10),
+    "200-mbit": (Network.uniform("200-mbit", "200 Mbit/s", "0.5 ms"), 5, 25),
+    "home": ("home", 5, 10),
+    "1-gbit": (Network.uniform("1-gbit", "1 Gbit/s", "0.1 ms"), 5, 45),
+    "wan-3": ("wan-3", 10, 20),
 }
-"""What joins the hosts, and the steps of a run on it."""
-WARM_UP = 5
+"""What joins the hosts, and the steps of a run on it: those that warm up, and all. On a long path windows open over several exchanges."""
 UNORDERED = {"downpour", "ssp", "softsync", "easgd", "strom"}
 """It matters who comes first."""
 PATIENT = {"downpour", "ssp", "softsync"}
 """They send everything at every step, and wait for the network rather than for each other."""
 CHANGING = {"strom": (10, 40)}
-"""Steps become dearer while the training goes on: the warm-up and the steps that a profile has, on every network."""
+"""Steps become dearer while the training goes on: the steps that warm up, and all, as many as a profile has, on every network."""
 DRAWS = 5
 
 
 @dataclass(frozen=True, slots=True)
 class Train:
-    """The model, data and optimizer of `digits-mlp`, for so many steps of each worker and without evaluation."""
+    """The model, data and optimizer of `digits-mlp`, for so many steps of each worker and without evaluation.
+
+    Gradients take at least `pace` seconds.
+    """
 
     steps: int
+    pace: float = PACE
     name: str = "digits-mlp"
 
     def __call__(self, worker: Worker) -> None:
@@ -85,8 +95,10 @@ class Train:
         model, optimizer = worker.attach(model, optimizer)
         while True:
             for x, y in worker.batches(training, batch_size=BATCH_SIZE):
+                began = time.perf_counter()
                 optimizer.zero_grad()
                 F.cross_entropy(model(x), y).backward()
+                time.sleep(max(began + self.pace - time.perf_counter(), 0.0))
                 optimizer.step()
                 if worker.clock == self.steps:
                     return
@@ -113,7 +125,13 @@ def seconds_per_step(events: Iterable[AnyEvent], warm_up: int) -> float:
     return statistics.mean((times[-1] - times[warm_up - 1]) / (len(times) - warm_up) for times in ended.values())
 
 
-def host(directory: Path, systems: list[str], steps: int, runs: int) -> None:
+def lengths(system: str, network: str) -> tuple[int, int]:
+    """The steps that warm up, and all."""
+    _, warm_up, length = NETWORKS[network]
+    return CHANGING.get(system, (warm_up, length))
+
+
+def host(directory: Path, systems: list[str], runs: int) -> None:
     """What one host of the lab does: measure the network, and take part in a run of each system."""
     torch.set_num_threads(1)
     place = find_place()
@@ -125,7 +143,7 @@ def host(directory: Path, systems: list[str], steps: int, runs: int) -> None:
         for system in systems:
             if place.rank == 0:
                 (directory / f"{system}-profile.json").write_bytes(msgspec.json.encode(profile_of(system)))
-            warm_up, length = CHANGING.get(system, (WARM_UP, steps))
+            warm_up, length = lengths(system, directory.name)
             job = make_job(Train(length), strategy(system), WORKERS, SEED)
             events: list[AnyEvent] = []
             with enter(job, events.append) as stage:
@@ -141,11 +159,11 @@ def _ignore(event: AnyEvent) -> None:
     return None
 
 
-def run_in_lab(directory: Path, given: str | Network, options: argparse.Namespace, steps: int) -> None:
+def run_in_lab(directory: Path, given: str | Network, options: argparse.Namespace) -> None:
     """Have three hosts write what each saw into `directory`."""
     file = directory / "given.json"
     file.write_text(networks.to_json(networks.load(given) if isinstance(given, str) else given))
-    arguments = ["--host", str(directory), "--systems", *options.systems, "--steps", str(steps), "--runs", str(options.runs)]
+    arguments = ["--host", str(directory), "--systems", *options.systems, "--runs", str(options.runs)]
     command = [sys.executable, os.path.abspath(__file__), *arguments]
     lab = [sys.executable, "-m", "polyrhythm", "lab", "--hosts", str(WORKERS), "--network", str(file), "--", *command]
     subprocess.run(lab, check=True)
@@ -160,7 +178,7 @@ def taken(directory: Path, system: str, runs: int) -> Taken:
     return Taken(statistics.median(each.seconds for each in tries), tries[0].nbytes)
 
 
-def predicted(system: str, network: Network, profile: Profile, steps: int) -> tuple[Taken, list[float]]:
+def predicted(system: str, network: Network, profile: Profile, warm_up: int, length: int) -> tuple[Taken, list[float]]:
     """The same in virtual time, and the seconds of each draw."""
     devices: list[Profile | pr.Fleet] = [profile]
     if system in UNORDERED:
@@ -168,11 +186,10 @@ def predicted(system: str, network: Network, profile: Profile, steps: int) -> tu
         mean = Profile("mean", (statistics.mean(seconds),), profile.seconds_per_contribution)
         varied = pr.Fleet((mean,), (pr.Jitter(statistics.stdev(map(math.log, seconds))),), mean)
         devices = [varied] * DRAWS
-    warm_up, length = CHANGING.get(system, (WARM_UP, steps))
     draws = []
     for number, device in enumerate(devices):
         on = pr.Simulator(network=network, devices=device, seed=number)
-        run = pr.run(Train(length), workers=WORKERS, strategy=strategy(system), on=on, seed=SEED)
+        run = pr.run(Train(length, pace=0.0), workers=WORKERS, strategy=strategy(system), on=on, seed=SEED)
         draws.append(Taken(seconds_per_step(run.outcome.events, warm_up), run.summary.bytes_sent))
     seconds = sorted(draw.seconds for draw in draws)
     return Taken(statistics.median(seconds), draws[0].nbytes), seconds
@@ -180,21 +197,19 @@ def predicted(system: str, network: Network, profile: Profile, steps: int) -> tu
 
 def rows(name: str, options: argparse.Namespace, local: Local) -> list[dict[str, Any]]:
     """The runs on one network beside their predictions."""
-    given, steps = NETWORKS[name]
-    steps, directory = options.steps or steps, options.out / name
+    given, directory = NETWORKS[name][0], options.out / name
     directory.mkdir(parents=True, exist_ok=True)
     if not options.again:
-        run_in_lab(directory, given, options, steps)
+        run_in_lab(directory, given, options)
     network = (networks.load(given) if isinstance(given, str) else given) if options.nominal else networks.load(directory / "network.json")
     network = replace(network, placement=WithWorkers(), local=local)
     found = []
     for system in options.systems:
         mine = taken(directory, system, options.runs)
         profile = msgspec.json.decode((directory / f"{system}-profile.json").read_bytes(), type=Profile)
-        warm_up, length = CHANGING.get(system, (WARM_UP, steps))
-        counted = length - warm_up
-        told, draws = predicted(system, network, profile, steps)
-        row = {"network": name, "system": system, "steps": counted, "load": os.getloadavg()[0]}
+        warm_up, length = lengths(system, name)
+        told, draws = predicted(system, network, profile, warm_up, length)
+        row = {"network": name, "system": system, "steps": length - warm_up, "load": os.getloadavg()[0]}
         row |= {"seconds": mine.seconds, "predicted": told.seconds, "error": told.seconds / mine.seconds - 1, "draws": draws}
         row |= {"local": statistics.mean(profile.seconds_per_step), "bytes": mine.nbytes, "bytes_predicted": told.nbytes}
         print(line(row), flush=True)
@@ -233,13 +248,12 @@ def main() -> None:
     parser.add_argument("--systems", nargs="+", default=SYSTEMS, choices=SYSTEMS)
     parser.add_argument("--networks", nargs="+", default=list(NETWORKS), choices=list(NETWORKS))
     parser.add_argument("--runs", type=int, default=1, help="of each cell; the median counts")
-    parser.add_argument("--steps", type=int, default=0, help="of each run, the first five not counted; by the network if not given")
     parser.add_argument("--nominal", action="store_true", help="predict with the network that the lab was given")
     parser.add_argument("--again", action="store_true", help="predict again, from the records that an earlier call left in --out")
     parser.add_argument("--host", type=Path, help=argparse.SUPPRESS)
     options = parser.parse_args()
     if options.host:
-        host(options.host, options.systems, options.steps, options.runs)
+        host(options.host, options.systems, options.runs)
         return
     torch.set_num_threads(1)
     local = local_between()
