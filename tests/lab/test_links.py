@@ -15,7 +15,7 @@ from polyrhythm.lab.fabric import Fabric
 from polyrhythm.lab.impairments import Amount, Impairments
 from polyrhythm.lab.link import Link
 from polyrhythm.lab.segments import Distance
-from polyrhythm.lab.ways import LEAST_QUEUE, least_latency, ways
+from polyrhythm.lab.ways import LEAST_QUEUE, ROUND_TRIPS, least_latency, ways
 
 PLAIN = Network.uniform("plain", 1000.0, 2.0)  # bytes per second, seconds
 Sent = tuple[float, int, int, int]  # when, from, to, bytes
@@ -113,7 +113,7 @@ def test_a_queue_holds_a_round_trip_and_never_less_than_the_least() -> None:
     (egress, *_), (least, *_) = ways(network.load("wan-11"), 11, Impairments())[0][1], ways(PLAIN, 2, Impairments())[0][1]
     assert isinstance(egress, Link)
     assert isinstance(least, Link)
-    assert egress.limit == pytest.approx(125e6 * 0.230)  # Virginia's longest round trip
+    assert egress.limit == pytest.approx(ROUND_TRIPS * 125e6 * 0.230)  # Virginia's longest round trip
     assert least.limit == LEAST_QUEUE
 
 
