@@ -108,7 +108,7 @@ def the_first_host_to_fail_ends_the_others_and_gives_the_exit_code() -> None:
     lab = started("--", "sh", "-c", f"[ $RANK = 1 ] && exit 7; {STUBBORN.format(mark=mark)}")
     _, err = lab.communicate(timeout=30)
     assert lab.returncode == 7, err
-    assert "host 1 failed first, with exit code 7" in err
+    assert "polyrhythm: host 1 failed with exit code 7; what still ran was ended" in err
     assert not alive(mark)
 
 

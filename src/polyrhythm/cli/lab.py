@@ -18,7 +18,9 @@ if TYPE_CHECKING:
     from polyrhythm.lab.lab import Outcome
 
 Hosts = Annotated[int, typer.Option("--hosts", metavar="N", help="How many hosts; each runs the command once.")]
-LabNetwork = Annotated[str, typer.Option("--network", metavar="NAME|FILE", help="What joins them: a preset or a JSON file.")]
+LabNetwork = Annotated[
+    str, typer.Option("--network", metavar="NAME|PATH", help="What joins them: a preset, a JSON file, or a directory of calibrate's.")
+]
 Jitter = Annotated[
     list[str] | None,
     typer.Option(
@@ -73,17 +75,22 @@ def lab(
     if as_json:
         # not by cli.output, which brings torch: three seconds and 300 MB beside what is measured
         typer.echo(msgspec.json.encode({"network": joined.name, "hosts": hosts} | _summary(outcome)).decode())
-    if outcome.failed is not None and not quiet:
-        ended = f"exit code {outcome.code}" if outcome.code <= _SIGNALLED else f"signal {outcome.code - _SIGNALLED}"
-        say(f"host {outcome.failed} failed first, with {ended}; the other hosts were ended")
+    if outcome.failed and not quiet:
+        say("; ".join(f"host {host} failed with {_how(outcome.codes[host])}" for host in outcome.failed) + "; what still ran was ended")
     raise typer.Exit(outcome.code)
+
+
+def _how(code: int) -> str:
+    """An exit code as a shell tells it."""
+    numbers = {int(number): number.name for number in signal.Signals}
+    return numbers.get(code - _SIGNALLED, f"exit code {code}")
 
 
 def _summary(outcome: Outcome) -> dict[str, Any]:
     """Bytes and packets by [from][to]."""
     traffic = outcome.traffic
     counted = {"bytes_sent": traffic.nbytes, "packets_sent": traffic.packets, "packets_dropped": traffic.dropped}
-    return {"seconds": outcome.seconds, "codes": outcome.codes} | counted
+    return {"seconds": outcome.seconds, "codes": outcome.codes, "failed": outcome.failed} | counted
 
 
 def _printer(as_json: bool, quiet: bool) -> Callable[[int, str, str], None]:

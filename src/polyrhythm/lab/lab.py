@@ -63,17 +63,17 @@ class Lab:
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """How the hosts ended, by number, and what was carried; `failed` is the host that failed first, if one did."""
+    """How the hosts ended, by number, and what was carried; `failed` are the hosts that failed by themselves."""
 
-    failed: int | None
+    failed: tuple[int, ...]
     codes: tuple[int, ...]
     seconds: float
     traffic: Traffic
 
     @property
     def code(self) -> int:
-        """That of the host that failed first, or 0."""
-        return 0 if self.failed is None else self.codes[self.failed]
+        """That of the first of those that failed, or 0."""
+        return self.codes[self.failed[0]] if self.failed else 0
 
 
 def run(lab: Lab, command: Sequence[str], show: Show) -> Outcome:
@@ -92,26 +92,27 @@ def run(lab: Lab, command: Sequence[str], show: Show) -> Outcome:
             lines.follow(started.stdout, host, "stdout")
             lines.follow(started.stderr, host, "stderr")
         crew.start_relay()
-        first = _watch(crew, lines)
+        failed = _watch(crew, lines)
         _end(crew.hosts, lines)
         traffic = crew.end_relay()
     finally:
         crew.kill()
         _drain(lines)
-    return Outcome(first, tuple(host.code for host in crew.hosts), time.monotonic() - begun, traffic)
+    return Outcome(failed, tuple(host.code for host in crew.hosts), time.monotonic() - begun, traffic)
 
 
-def _watch(crew: Crew, lines: Lines) -> int | None:
-    """Wait until all hosts have ended well, or one has not; which."""
+def _watch(crew: Crew, lines: Lines) -> tuple[int, ...]:
+    """Wait until all hosts have ended well, or some have not; which, as far as they fell together."""
     while True:
         lines.read(_LOOK_SECONDS)
         ended = [number for number, host in enumerate(crew.hosts) if host.process.poll() is not None]
-        failed = next((number for number in ended if crew.hosts[number].code), None)
-        if failed is not None and (refusal := crew.hosts[failed].refusal()):
-            raise CompositionError(refusal)
+        failed = tuple(number for number in ended if crew.hosts[number].code)
+        for number in failed:
+            if refusal := crew.hosts[number].refusal():
+                raise CompositionError(refusal)
         if crew.relay_has_failed():
             raise RunError("The relay of the lab has ended before the hosts: what it printed on stderr says why.")
-        if failed is not None or len(ended) == len(crew.hosts):
+        if failed or len(ended) == len(crew.hosts):
             return failed
 
 

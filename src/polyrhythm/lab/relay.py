@@ -55,8 +55,8 @@ def main() -> None:
 
 def _tell(traffic: Traffic) -> None:
     """Print it, unless nobody is there any more to read it."""
-    with contextlib.suppress(BrokenPipeError), open(1, "wb", buffering=0, closefd=False) as unbuffered:
-        unbuffered.write(msgspec.json.encode(traffic))
+    with contextlib.suppress(BrokenPipeError):  # not by sys.stdout, which would try again at exit
+        os.write(1, msgspec.json.encode(traffic))
 
 
 def _take_device(door: socket.socket) -> list[int]:
