@@ -78,6 +78,7 @@ def they_disagree(rank: int, ranks: int) -> list[str]:
         lambda group: dist.all_reduce(torch.ones(16 if rank == 0 else 12), group=group),
         lambda group: dist.all_reduce(torch.ones(6), group=group) if rank == 0 else dist.broadcast(torch.ones(6), 0, group=group),
         lambda group: dist.all_reduce(torch.ones(16 if rank == 0 else 12), group=group, async_op=True).wait(),
+        lambda group: dist.all_gather([torch.ones(3 + rank), torch.ones(3 + rank)], torch.ones(3 + rank), group=group),
     ):
         group = dist.new_group(backend="polyrhythm")
         with pytest.raises(RunError) as caught:
@@ -89,13 +90,14 @@ def they_disagree(rank: int, ranks: int) -> list[str]:
 
 def test_ranks_that_do_different_things_are_told_so_instead_of_given_numbers() -> None:
     for rank, said in enumerate(torch_ranks.run(they_disagree, 2)):
-        assert len(said) == 3
+        assert len(said) == 4
         for text in said:
             assert f"ranks disagree: rank {1 - rank} of the group" in text
         mine = 16 if rank == 0 else 12
-        assert f"In allreduce of float32 [{mine}] ranks disagree" in said[0]
-        assert f"In {'allreduce' if rank == 0 else 'broadcast'} of float32 [6] ranks disagree" in said[1]
-        assert f"In allreduce of float32 [{mine}] ranks disagree" in said[2]
+        assert f"At all_reduce of float32 [{mine}]: ranks disagree" in said[0]
+        assert f"At {'all_reduce' if rank == 0 else 'broadcast'} of float32 [6]: ranks disagree" in said[1]
+        assert f"At all_reduce of float32 [{mine}]: ranks disagree" in said[2]
+        assert f"At all_gather of float32 [{3 + rank}], float32 [{3 + rank}]: ranks disagree" in said[3]
 
 
 def they_meet_again(rank: int, ranks: int, folder: str) -> list[float]:
@@ -119,7 +121,7 @@ def test_a_rank_that_had_ended_before_it_was_watched_is_lost() -> None:
         ended.wait()
         watch = Watch(group := Group(segment, 0), Shared(segment, 0, (os.getpid(), ended.pid)), [0, 7])
     try:
-        with pytest.raises(RunError, match="Rank 7 was lost"), watch.over(30):
+        with pytest.raises(RunError, match="Rank 7 was lost"), watch.over(30, "a sum"):
             group.barrier()
     finally:
         watch.close()

@@ -23,17 +23,17 @@ _SHOWN = 4
 
 @dataclass(frozen=True, slots=True)
 class Errand:
-    """What to do, the tensors that come of it, and how many seconds it may wait for others."""
+    """What to do, the collective's usual name, the tensors that come of it, and how many seconds it may wait for others."""
 
     deed: Deed
+    name: str
     outputs: Any
     seconds: float
 
     def __str__(self) -> str:
-        """The method of the group that made it, and the tensors that it is about: "allreduce of float32 [16]"."""
-        method = self.deed.__qualname__.split(".<locals>")[0].rpartition(".")[2].strip("_")
+        """The collective and its outputs: "all_reduce of float32 [16]"."""
         shapes = [f"{str(tensor.dtype).removeprefix('torch.')} {list(tensor.shape)}" for tensor in _tensors(self.outputs)]
-        return f"{method} of {', '.join(shapes[:_SHOWN])}{', ...' if len(shapes) > _SHOWN else ''}" if shapes else method
+        return f"{self.name} of {', '.join(shapes[:_SHOWN])}{', ...' if len(shapes) > _SHOWN else ''}" if shapes else self.name
 
 
 def _tensors(outputs: Any) -> Iterator[Tensor]:

@@ -87,7 +87,7 @@ class PolyrhythmGroup(dist.ProcessGroup):
         check.dense(*tensors)
         how = reduction(opts.reduceOp)
         check.reducible(tensors, how)
-        return self._issue(lambda: self._collectives.reduce_all(tensors, how), tensors, opts)
+        return self._issue("all_reduce", lambda: self._collectives.reduce_all(tensors, how), tensors, opts)
 
     def allreduce_coalesced(self, tensors: list[Tensor], opts: AllreduceCoalescedOptions) -> dist.Work:
         """In place, one after another."""
@@ -99,14 +99,14 @@ class PolyrhythmGroup(dist.ProcessGroup):
         check.dense(*tensors)
         check.reducible(tensors, how)
         check.root(root, self._ranks)
-        return self._issue(lambda: self._collectives.reduce_to(tensors, how, root), tensors, opts)
+        return self._issue("reduce", lambda: self._collectives.reduce_to(tensors, how, root), tensors, opts)
 
     def broadcast(self, tensors: list[Tensor], opts: BroadcastOptions) -> dist.Work:
         """In place."""
         root = opts.rootRank
         check.dense(*tensors)
         check.root(root, self._ranks)
-        return self._issue(lambda: self._collectives.broadcast(tensors, root), tensors, opts)
+        return self._issue("broadcast", lambda: self._collectives.broadcast(tensors, root), tensors, opts)
 
     def allgather(self, outputs: list[list[Tensor]], inputs: list[Tensor], opts: AllgatherOptions) -> dist.Work:
         """Everyone's input into the list of outputs; sizes may differ between ranks."""
@@ -114,7 +114,7 @@ class PolyrhythmGroup(dist.ProcessGroup):
             check.dense(own, *each)
             check.one_for_each(each, own, self._ranks)
         given = outputs[0] if len(outputs) == 1 else outputs  # as gloo's futures
-        return self._issue(lambda: self._collectives.gather_lists(outputs, inputs), given, opts)
+        return self._issue("all_gather", lambda: self._collectives.gather_lists(outputs, inputs), given, opts)
 
     def allgather_coalesced(self, outputs: list[list[Tensor]], inputs: list[Tensor], opts: AllgatherOptions) -> dist.Work:
         """Several of these, given rank by rank."""
@@ -136,7 +136,7 @@ class PolyrhythmGroup(dist.ProcessGroup):
         if opts.rootRank == self._memory.rank:
             check.one_for_each(room, inputs[0], self._ranks)
             check.equal(room, inputs[0])
-        return self._issue(lambda: self._collectives.gather_to(room, inputs[0]), room, opts)
+        return self._issue("gather", lambda: self._collectives.gather_to(room, inputs[0]), room, opts)
 
     def scatter(self, outputs: list[Tensor], inputs: list[list[Tensor]], opts: ScatterOptions) -> dist.Work:
         """Piece r of the root's list into rank r's output."""
@@ -147,7 +147,7 @@ class PolyrhythmGroup(dist.ProcessGroup):
         if root == self._memory.rank:
             check.one_for_each(pieces, outputs[0], self._ranks)
             check.equal(pieces, outputs[0])
-        return self._issue(lambda: self._collectives.scatter(outputs[0], pieces, root), outputs, opts)
+        return self._issue("scatter", lambda: self._collectives.scatter(outputs[0], pieces, root), outputs, opts)
 
     def reduce_scatter(self, outputs: list[Tensor], inputs: list[list[Tensor]], opts: ReduceScatterOptions) -> dist.Work:
         """The reduction of everyone's piece `rank` into the output; pieces may differ in size."""
@@ -155,7 +155,7 @@ class PolyrhythmGroup(dist.ProcessGroup):
         check.dense(*outputs, *inputs[0])
         check.reducible(outputs, how)
         check.one_for_each(inputs[0], outputs[0], self._ranks)
-        return self._issue(lambda: self._collectives.scatter_reduced_list(outputs[0], inputs[0], how), outputs, opts)
+        return self._issue("reduce_scatter", lambda: self._collectives.scatter_reduced_list(outputs[0], inputs[0], how), outputs, opts)
 
     def reduce_scatter_single(self, output: Tensor, own: Tensor, opts: ReduceScatterOptions) -> dist.Work:
         """Part `rank` of the reduction into the output."""
@@ -174,18 +174,18 @@ class PolyrhythmGroup(dist.ProcessGroup):
             check.parts(own, output, 1)
         check.one_for_each([output], own, 1)
         received, sent = check.rows(output, output_splits, self._ranks), check.rows(own, input_splits, self._ranks)
-        return self._issue(lambda: self._collectives.exchange_rows((output, own), received, sent), [output], opts)
+        return self._issue("all_to_all", lambda: self._collectives.exchange_rows((output, own), received, sent), [output], opts)
 
     def alltoall(self, outputs: list[Tensor], inputs: list[Tensor], opts: AllToAllOptions) -> dist.Work:
         """Tensor k to rank k; sizes may differ."""
         check.dense(*outputs, *inputs)
         check.one_for_each(outputs, inputs[0], self._ranks)
         check.one_for_each(inputs, inputs[0], self._ranks)
-        return self._issue(lambda: self._collectives.exchange_lists(outputs, inputs), outputs, opts)
+        return self._issue("all_to_all", lambda: self._collectives.exchange_lists(outputs, inputs), outputs, opts)
 
     def barrier(self, opts: BarrierOptions | None = None) -> dist.Work:
         """Return when all have come."""
-        return self._issue(self._collectives.barrier, [], opts or BarrierOptions())
+        return self._issue("barrier", self._collectives.barrier, [], opts or BarrierOptions())
 
     def shutdown(self) -> None:
         """Finish what was issued and let go of the memory."""
@@ -209,7 +209,7 @@ class PolyrhythmGroup(dist.ProcessGroup):
         for output, own in pairs:
             check.dense(output, own)
             check.parts(output, own, self._ranks)
-        return self._issue(lambda: self._collectives.gather_flat(pairs), outputs, opts)
+        return self._issue("all_gather", lambda: self._collectives.gather_flat(pairs), outputs, opts)
 
     def _scatter_reduced(self, pairs: list[tuple[Tensor, Tensor]], outputs: Any, opts: ReduceScatterOptions) -> dist.Work:
         how = reduction(opts.reduceOp)
@@ -217,13 +217,13 @@ class PolyrhythmGroup(dist.ProcessGroup):
             check.dense(output, own)
             check.parts(own, output, self._ranks)
             how.check(own)
-        return self._issue(lambda: self._collectives.scatter_reduced(pairs, how), outputs, opts)
+        return self._issue("reduce_scatter", lambda: self._collectives.scatter_reduced(pairs, how), outputs, opts)
 
-    def _issue(self, deed: Deed, outputs: Any, opts: _Options) -> dist.Work:
+    def _issue(self, name: str, deed: Deed, outputs: Any, opts: _Options) -> dist.Work:
         seconds = opts.timeout.total_seconds()
         if seconds <= 0:  # not given
             seconds = self._gloo.options._timeout.total_seconds()
-        errand = Errand(deed, outputs, seconds)
+        errand = Errand(deed, name, outputs, seconds)
         return self._lane.later(errand) if opts.asyncOp and not _asked_by_a_hook() else self._lane.now(errand)
 
 

@@ -32,14 +32,14 @@ class Watch:
         self._thread.start()
 
     @contextmanager
-    def over(self, seconds: float, what: object = "a collective") -> Iterator[None]:
+    def over(self, seconds: float, what: object) -> Iterator[None]:
         """What is done within may wait for `seconds`. Raises RunError if it was given up, and why; `what` is only then put into words."""
         self._deadline = time.monotonic() + seconds
         try:
             yield
         except ConnectionAbortedError as problem:
-            told = self._verdict or f"In {what} {problem}. This process group is of no use any more: start all ranks again."
-            raise RunError(told) from None
+            told = f"At {what}: {problem}. This process group is of no use any more: start all ranks again."
+            raise RunError(self._verdict or told) from None
         finally:
             self._deadline = None
 
