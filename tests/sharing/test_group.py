@@ -255,7 +255,7 @@ def test_a_segment_that_is_something_else_is_refused() -> None:
     token = other.path.partition(" ")[2]
     with pytest.raises(RunError, match="another container"):
         Segment.open(f"{segment.path.partition(' ')[0]} {token}", 2)
-    with pytest.raises(RunError, match="cannot be seen from here"):
+    with pytest.raises(RunError, match="has ended, or is on another host"):
         Segment.open(f"/proc/{os.getpid()}/fd/999999 {token}", 2)
     with pytest.raises(RunError, match="not the size"):
         Segment.open(segment.path, 3)

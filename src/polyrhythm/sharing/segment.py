@@ -47,12 +47,12 @@ class Segment:
     def open(path: str, ranks: int) -> Segment:
         """The memory that another process of this host made. Raises RunError if it cannot be reached from here."""
         file, _, token = path.partition(" ")
-        if not os.path.exists(file):
-            raise RunError(
-                "The process that made the shared memory cannot be seen from here: it is on another host, or in another container."
-            )
         try:
             memory = _map(file, ranks)
+        except FileNotFoundError:
+            raise RunError(
+                "The shared memory is not there: the process that made it has ended, or is on another host or in another container."
+            ) from None
         except (OSError, RuntimeError) as problem:
             raise RunError(f"The shared memory of this host's workers cannot be opened from here: {problem}") from problem
         if memory[:_TOKEN].numpy().tobytes() != token.encode():
