@@ -67,7 +67,8 @@ def test_options_that_cannot_be_are_answered_with_a_remedy(polyrhythm: Any, tiny
 
 def test_a_gpu_that_is_not_there_is_not_replaced_in_silence(polyrhythm: Any, tiny: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("torch.cuda.is_available", lambda: False)
-    check(polyrhythm("run", tiny, "--device", "cuda"), 2, "2 workers were to compute on CUDA devices", "sees 0 here", "--device cpu")
+    for command in (["run", tiny], ["compare", tiny, "--systems", "allreduce,ssp"]):
+        check(polyrhythm(*command, "--device", "cuda"), 2, "CUDA devices", "finds none here", "--device cpu")
 
 
 def test_a_missing_file_is_said(polyrhythm: Any, tmp_path: Path) -> None:

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 import torch
 
-from polyrhythm.errors import DeadlockError, DivergedError, WorkerFailed
+from polyrhythm.errors import CompositionError, DeadlockError, DivergedError, WorkerFailed
 from polyrhythm.kernel.events import AnyEvent, Ended, Faulted, Recorder, Reported, Started
 from polyrhythm.kernel.job import Ending, Job, Stage
 from polyrhythm.kernel.message import Message, wire_bytes
@@ -265,3 +265,15 @@ def test_the_run_goes_on_without_an_actor_that_is_not_essential() -> None:
     (fault,) = [event for event in events if isinstance(event, Faulted)]
     assert (fault.actor, fault.what) == ("worker/1", "killed by signal 9 (SIGKILL)")
     assert ending.messages_sent == 0
+
+
+def test_gpus_that_were_asked_for_must_be_there_one_for_each_worker(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
+    with pytest.raises(CompositionError, match="finds none here"):
+        Processes(cuda=True)
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+    monkeypatch.setattr(torch.cuda, "device_count", lambda: 1)
+    with pytest.raises(CompositionError, match="finds 1 here: start no more than that"):
+        run(lambda stage: None, workers=2, on=Processes(cuda=True))
+    for allowed in (None, False):  # too few for all: nobody gets one
+        run(lambda stage: None, workers=2, on=Processes(cuda=allowed))

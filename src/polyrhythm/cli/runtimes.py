@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import suppress
 
 from polyrhythm.errors import CompositionError, UnknownNameError, unknown
 from polyrhythm.hardware import devices
@@ -10,6 +11,8 @@ from polyrhythm.hardware import network as networks
 from polyrhythm.kernel.job import Runtime
 from polyrhythm.processes import Processes
 from polyrhythm.simulator.simulator import Simulator
+
+_CUDA = {"cpu": False, "cuda": True}
 
 
 def runtime(on: str, network: str | None, device: str | None, seed: int) -> Runtime:
@@ -34,15 +37,14 @@ def _processes(network: str | None, device: str | None, seed: int) -> Runtime:
         return Processes()
     if device in _CUDA:
         return Processes(cuda=_CUDA[device])
-    try:
-        devices.load(device)
-    except UnknownNameError:
-        raise unknown("device of real processes", device, _CUDA) from None
+    with suppress(CompositionError):  # a file that is not there is no matter of ours
+        try:
+            devices.load(device)
+        except UnknownNameError:
+            raise unknown("device of real processes", device, _CUDA) from None
     raise CompositionError(
         f"--device {device} is for --on simulator: real processes compute on what is there. Give cpu or cuda, or add --on simulator."
     )
 
-
-_CUDA = {"cpu": False, "cuda": True}
 
 RUNTIMES: dict[str, Callable[[str | None, str | None, int], Runtime]] = {"processes": _processes, "simulator": _simulator}

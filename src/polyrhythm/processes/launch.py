@@ -41,6 +41,11 @@ class Processes:
     def __post_init__(self) -> None:
         if self.threads < 1:
             raise CompositionError(f"Processes(threads={self.threads}) leaves no thread to compute with: give at least 1.")
+        if self.cuda and not torch.cuda.is_available():
+            raise CompositionError(
+                f"Workers were to compute on CUDA devices, and torch {torch.__version__} finds none here: let them compute on the "
+                "CPU, with Processes(cuda=False) or --device cpu."
+            )
         if self.patience <= 0 or self.startup <= 0:
             raise CompositionError("Processes(patience=..., startup=...) are times to wait: give more than 0 seconds.")
 
@@ -88,8 +93,8 @@ class Processes:
         there = torch.cuda.device_count() if self.cuda is not False and torch.cuda.is_available() else 0
         if self.cuda and there < job.workers:
             raise CompositionError(
-                f"{job.workers} workers were to compute on CUDA devices, one each, and torch {torch.__version__} sees {there} here: "
-                "start fewer workers, or let them compute on the CPU (--device cpu, or Processes(cuda=False))."
+                f"{job.workers} workers were to compute on a CUDA device each, and torch finds {there} here: start no more than "
+                "that, or let them compute on the CPU."
             )
         workers = {worker(rank): f"cuda:{rank}" if there >= job.workers else "cpu" for rank in range(job.workers)}
         return workers | {server(shard): "cpu" for shard in range(job.servers)}
