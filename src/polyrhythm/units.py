@@ -7,27 +7,28 @@ import re
 from polyrhythm.errors import CompositionError
 
 _PATTERN = re.compile(r"\s*([0-9.]+(?:e[+-]?[0-9]+)?)\s*([A-Za-zµ/]*)\s*", re.IGNORECASE)
-_RATES = {"bit/s": 1 / 8, "kbit/s": 1e3 / 8, "mbit/s": 1e6 / 8, "gbit/s": 1e9 / 8, "b/s": 1.0, "kb/s": 1e3, "mb/s": 1e6, "gb/s": 1e9}
-_AMBIGUOUS = re.compile(r"[kKmMgG]?b/s")
+_AMBIGUOUS = re.compile(r"([kKmMgG]?)b/[sS]")
 """A small b: bits to most who write it so, bytes to some."""
+_RATES = {"bit/s": 1 / 8, "kbit/s": 1e3 / 8, "Mbit/s": 1e6 / 8, "Gbit/s": 1e9 / 8, "B/s": 1.0, "kB/s": 1e3, "MB/s": 1e6, "GB/s": 1e9}
 _TIMES = {"s": 1.0, "ms": 1e-3, "us": 1e-6, "µs": 1e-6, "ns": 1e-9}
-_SPEEDS = {"flops": 1.0, "mflops": 1e6, "gflops": 1e9, "tflops": 1e12, "pflops": 1e15}
+_SPEEDS = {"FLOPS": 1.0, "MFLOPS": 1e6, "GFLOPS": 1e9, "TFLOPS": 1e12, "PFLOPS": 1e15}
 
 
 def _parse(given: str | float, scales: dict[str, float], what: str, example: str) -> float:
     if not isinstance(given, str):
         return float(given)
     found = _PATTERN.fullmatch(given)
-    if found is not None and _AMBIGUOUS.fullmatch(found[2]):
-        bits, octets = f"{found[2][:-3]}bit/s", f"{found[2][:-3]}B/s"
-        raise CompositionError(f"{given!r} may mean bits or bytes: write {found[1]} {bits} or {found[1]} {octets}.")
-    if found is None or found[2].lower() not in scales:
+    scale = next((scale for unit, scale in scales.items() if found and unit.lower() == found[2].lower()), None)
+    if found is None or scale is None:
         raise CompositionError(f"{given!r} is not a {what}: write a number and one of {', '.join(scales)}, for example {example!r}.")
-    return float(found[1]) * scales[found[2].lower()]
+    return float(found[1]) * scale
 
 
 def bandwidth(given: str | float) -> float:
     """Bytes per second, from a number of bytes per second or text such as "50 Mbit/s"."""
+    found = _PATTERN.fullmatch(given) if isinstance(given, str) else None
+    if found is not None and (small := _AMBIGUOUS.fullmatch(found[2])):
+        raise CompositionError(f"{given!r} may mean bits or bytes: write {found[1]} {small[1]}bit/s or {found[1]} {small[1]}B/s.")
     return _parse(given, _RATES, "bandwidth", "50 Mbit/s")
 
 

@@ -159,6 +159,10 @@ def test_matrices_must_fit_the_sites() -> None:
 def test_a_small_b_is_not_taken_for_bits_nor_for_bytes() -> None:
     assert Network.uniform("n", "1 GB/s", 0.0).sites[0].egress == 1e9
     assert Network.uniform("n", "8 gbit/s", 0.0).sites[0].egress == 1e9
-    for given in ("1 Gb/s", "5mb/s", "3 b/s"):
-        with pytest.raises(CompositionError, match="may mean bits or bytes: write .*bit/s or .*B/s"):
-            Network.uniform("n", given, 0.0)
+    for rate in ("1 Gb/s", "5mb/s", "3 b/S"):
+        with pytest.raises(CompositionError, match=r"may mean bits or bytes: write .*bit/s or .*B/s"):
+            Network.uniform("n", rate, 0.0)
+    with pytest.raises(CompositionError, match="not a bandwidth: write a number and one of bit/s, kbit/s, Mbit/s, Gbit/s, B/s, kB/s"):
+        Network.uniform("n", "1 GiB/s", 0.0)
+    with pytest.raises(CompositionError, match="not a duration"):
+        Network.uniform("n", 1.0, "5 b/s")
