@@ -284,11 +284,17 @@ def test_a_run_shows_itself_in_a_line() -> None:
         ({"strategy": None}, "neither a system's name nor a Strategy"),
         ({"strategy": Mean()}, "compose pieces"),
         ({"on": Simulator}, "is not a runtime"),
-        ({"workers": "2"}, "give a whole number"),
-        ({"workers": 2.0}, "give a whole number"),
+        ({"workers": "2"}, "not a whole number"),
+        ({"workers": 2.0}, "not a whole number"),
+        ({"workers": True}, "not a whole number"),
+        ({"workers": 0}, "trains nothing"),
     ],
     ids=str,
 )
 def test_what_is_of_the_wrong_kind_is_refused_with_a_sentence(given: dict[str, Any], words: str) -> None:
     with pytest.raises(CompositionError, match=words):
         run(trains(sgd), **({"workers": 2, "on": Simulator(network=Instant())} | given))
+
+
+def test_a_number_of_numpys_is_one_too() -> None:
+    assert run(trains(sgd), workers=np.int64(2), on=Simulator(network=Instant())).summary.workers == 2

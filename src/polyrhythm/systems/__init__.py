@@ -37,7 +37,7 @@ def find(name: str, **options: Any) -> Strategy:
         raise CompositionError(f"{name}({given}) cannot be: an option has a value of the wrong type ({error}).") from None
 
 
-def chosen(strategy: str | Strategy) -> Strategy:
+def resolve(strategy: str | Strategy) -> Strategy:
     """The strategy itself, or the system of that name. Raises CompositionError for anything else."""
     if isinstance(strategy, Strategy):
         return strategy
@@ -49,4 +49,4 @@ def chosen(strategy: str | Strategy) -> Strategy:
     )
 
 
-__all__ = ["SYSTEMS", "chosen", "find", *SYSTEMS]
+__all__ = ["SYSTEMS", "find", "resolve", *SYSTEMS]

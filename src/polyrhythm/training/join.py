@@ -26,7 +26,7 @@ def join(strategy: str | Strategy = "allreduce", *, seed: int = 0, directory: st
     `worker.finish()` before you use the final weights. With a `directory`, this worker's record is saved in `directory`/worker-RANK.
     Raises CompositionError where fewer or more processes were started than the strategy uses, RunError if the others do not come.
     """
-    chosen = systems.chosen(strategy)
+    chosen = systems.resolve(strategy)
     place = find_place()
     job = make_job(_elsewhere, chosen, place.workers, seed)
     if job.workers != place.workers:

@@ -5,8 +5,9 @@ from __future__ import annotations
 import json
 from collections.abc import Callable
 from dataclasses import dataclass
+from operator import index
 from pathlib import Path
-from typing import Any
+from typing import Any, SupportsIndex
 
 import msgspec
 
@@ -51,7 +52,7 @@ def run(
     of all random streams, the runtime's own by default. With a `directory`, events are written there as they happen, and the
     rest when the run has ended, well or not. Where stderr is a terminal, a line shows how far the run is. Raises PolyrhythmErrors only.
     """
-    chosen = systems.chosen(strategy)
+    chosen = systems.resolve(strategy)
     with progress(1, wanted=True) as begin:
         tried = attempt(train, workers=workers, strategy=chosen, on=on, seed=seed, directory=directory, watch=begin(chosen.name))
     if tried.error is not None:
@@ -73,8 +74,11 @@ def attempt(
 
     Raises PolyrhythmErrors for what cannot be begun.
     """
-    if not isinstance(workers, int) or workers < 1:
-        raise CompositionError(f"workers={workers!r} trains nothing: give a whole number, 1 or more.")
+    if isinstance(workers, bool) or not isinstance(workers, SupportsIndex):
+        raise CompositionError(f"workers={workers!r} is not a whole number: give 1 or more.")
+    workers = index(workers)  # of numpy's kinds, a plain one
+    if workers < 1:
+        raise CompositionError(f"workers={workers} trains nothing: give 1 or more.")
     if not callable(train):
         raise WorkloadError(f"{train!r} cannot be called: give a function train(worker), or use load_workload for a bundled one.")
     if on is not None and (isinstance(on, type) or not isinstance(on, Runtime)):
