@@ -133,3 +133,10 @@ def test_what_cannot_be_is_refused_when_it_is_made(tmp_path: Path) -> None:
         Straggler(0, 0.0)
     with pytest.raises(CompositionError, match="probability"):
         RandomStragglers(1.5, 2.0)
+
+
+def test_a_directory_stands_for_the_file_in_it(tmp_path: Path) -> None:
+    with pytest.raises(CompositionError, match=r"device\.json' cannot be read"):
+        load(tmp_path)
+    (tmp_path / "device.json").write_text('{"name": "mine", "seconds_per_step": [0.1]}')
+    assert load(tmp_path) == load(str(tmp_path)) == Profile("mine", (0.1,))

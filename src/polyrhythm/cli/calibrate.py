@@ -57,11 +57,8 @@ def calibrate(
             profile = None if prepared is None else prepared()
             if kept is not None and profile is not None:
                 _write_device(kept, profile)  # at once: the network may take long, or fail
-            if profile is not None and len(profile.seconds_per_step) < steps:
-                say(
-                    f"{len(profile.seconds_per_step)} steps were timed and {steps} asked for: the JOB ended before. "
-                    "Give it more epochs (--set epochs=...), or smaller batches."
-                )
+            if profile is not None and (timed := len(profile.seconds_per_step)) < steps:
+                say(f"{timed} steps were timed and {steps} asked for, because the JOB ended: give it more epochs or smaller batches.")
             return profile, local_between()
 
         (profile, local), network = (measure(), None) if place.workers < 2 else _joined(place, measure)

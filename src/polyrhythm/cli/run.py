@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from shlex import quote
 from typing import Annotated
 
 import typer
@@ -40,8 +41,6 @@ def run(
         kept = directory(out)
         with progress(1, not (as_json or quiet)) as begin:
             attempt = prepared.attempt(strategy, kept, begin(system))
-    if kept is not None:
-        say(f"the record of the run is in {kept}; `polyrhythm report {kept}` draws it")
     if attempt.error is not None:
         code = exit_code(attempt.error)
         if as_json and code == 1:
@@ -52,3 +51,5 @@ def run(
         print_json(attempt.outcome.summary)
     else:
         print_outcomes([attempt.outcome])
+    if kept is not None:
+        say(f"the record of the run is in {kept}; `polyrhythm report {quote(str(kept))}` draws it")

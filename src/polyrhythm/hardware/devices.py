@@ -140,8 +140,7 @@ class _Written(msgspec.Struct, forbid_unknown_fields=True):
 def load(path_or_name: str | Path) -> Machine:
     """The preset of that name, or what a JSON file describes: {"name", "flops", "overhead"} or {"name", "seconds_per_step"}.
 
-    Measured steps may come with "seconds_per_contribution". A directory stands for the file of that kind that `polyrhythm calibrate`
-    writes into one.
+    Measured steps may come with "seconds_per_contribution". A directory stands for its device.json, as `polyrhythm calibrate` writes it.
     """
     text = str(path_or_name)
     if text in DEVICES:
@@ -161,7 +160,7 @@ def load(path_or_name: str | Path) -> Machine:
             f"The device file {str(path)!r} cannot be used: {problem}. It has name, and flops and overhead, or seconds_per_step."
         ) from problem
     if (written.flops is None) == (written.seconds_per_step is None):
-        raise CompositionError(f"The device file {text!r} must give flops or seconds_per_step, and not both.")
+        raise CompositionError(f"The device file {str(path)!r} must give flops or seconds_per_step, and not both.")
     if written.flops is not None:
         return Device(written.name, units.speed(written.flops), units.duration(written.overhead))
     steps = written.seconds_per_step

@@ -183,7 +183,7 @@ def _rate(given: Quantity | None, otherwise: Quantity = math.inf) -> float:
 def load(path_or_name: str | Path) -> Network:
     """The preset of that name, or the network described in that JSON file (the format is in `description.py`).
 
-    A directory stands for the file of that kind that `polyrhythm calibrate` writes into one.
+    A directory stands for its network.json, as `polyrhythm calibrate` writes it.
     """
     text = str(path_or_name)
     if text in PRESETS:

@@ -44,8 +44,8 @@ class Instant:
 class Simulator:
     """Virtual time: real programs with real gradients, on a network and devices that need not exist.
 
-    network: a preset's name ("lan", "slow", "wan-11", …), a file, a `Network`, or `Instant()`.
-    devices: a preset's name ("cpu-core", "a100", …), a file, a device or profile for all workers, or a `Fleet`.
+    network: a preset's name ("lan", "slow", "wan-11", …), a file or a directory of `polyrhythm calibrate`, a `Network`, or `Instant()`.
+    devices: a preset's name ("cpu-core", "a100", …), a file or such a directory, a device or profile for all workers, or a `Fleet`.
     faults: what goes wrong, as values of `hardware.faults`.
     seed: of jitter, stragglers and faults; the job has its own for what the actors draw.
     collectives: whether reductions travel as messages or are charged in closed form.
