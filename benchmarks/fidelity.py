@@ -10,8 +10,8 @@ each other, the profile is that of one worker: three then seldom share the cores
 same seed and the same training function. Where it matters who comes first, small differences decide, in the simulator as in the
 lab: the prediction is then the median of five, whose steps vary as the measured ones do.
 
-Three hosts are emulated on one machine that may have two cores. So that they do not take these from each other, which hosts in earnest do
-not, a step's gradients take `PACE` seconds, as on a slower device: the training function sleeps for what is left of them. The simulator
+Three hosts are emulated on one machine that may have two cores. So that they seldom take these from each other, as hosts in earnest never
+do, a step's gradients take `PACE` seconds, as on a slower device: the training function sleeps for what is left of them. The simulator
 charges the profile for that and need not sleep.
 
 A step's seconds are (end of the last step - end of the last warm-up step) / steps, the mean of the workers. Bytes are all that all
@@ -60,16 +60,29 @@ SHORT = {"sparknet": {"tau": 5}, "easgd": {"tau": 5}, "diloco": {"tau": 5}, "one
 SYSTEMS = [name for name in pr.systems.SYSTEMS if name != "single"]
 PACE = 0.025
 """Seconds that the gradients of a step take; three hosts then need four tenths of two cores for them."""
+
+
+@dataclass(frozen=True, slots=True)
+class Course:
+    """What joins the hosts, and the steps of a run on it: those that warm up, and all."""
+
+    network: str | Network
+    warm_up: int
+    steps: int
+
+
 NETWORKS = {
-    "slow": ("slow", 5, 10),
-    "200-mbit": (Network.uniform("200-mbit", "200 Mbit/s", "0.5 ms"), 5, 25),
-    "home": ("home", 5, 10),
-    "1-gbit": (Network.uniform("1-gbit", "1 Gbit/s", "0.1 ms"), 5, 45),
-    "wan-3": ("wan-3", 10, 20),
+    "slow": Course("slow", 5, 10),
+    "200-mbit": Course(Network.uniform("200-mbit", "200 Mbit/s", "0.5 ms"), 5, 25),
+    "home": Course("home", 5, 10),
+    "1-gbit": Course(Network.uniform("1-gbit", "1 Gbit/s", "0.1 ms"), 5, 45),
+    "wan-3": Course("wan-3", 10, 20),  # on a long path windows open over several exchanges
 }
-"""What joins the hosts, and the steps of a run on it: those that warm up, and all. On a long path windows open over several exchanges."""
 UNORDERED = {"downpour", "ssp", "softsync", "easgd", "strom"}
 """It matters who comes first."""
+LIGHT = {"onebit": 4}
+"""Their steps are short, and so many times as many are taken: what congestion control does every ten seconds (BBR lets a path run dry to
+measure its latency) must not fall into a run of three seconds or miss it by chance."""
 PATIENT = {"downpour", "ssp", "softsync"}
 """They send everything at every step, and wait for the network rather than for each other."""
 CHANGING = {"strom": (10, 40)}
@@ -127,8 +140,8 @@ def seconds_per_step(events: Iterable[AnyEvent], warm_up: int) -> float:
 
 def lengths(system: str, network: str) -> tuple[int, int]:
     """The steps that warm up, and all."""
-    _, warm_up, length = NETWORKS[network]
-    return CHANGING.get(system, (warm_up, length))
+    course = NETWORKS[network]
+    return CHANGING.get(system, (course.warm_up, course.steps * LIGHT.get(system, 1)))
 
 
 def host(directory: Path, systems: list[str], runs: int) -> None:
@@ -197,7 +210,7 @@ def predicted(system: str, network: Network, profile: Profile, warm_up: int, len
 
 def rows(name: str, options: argparse.Namespace, local: Local) -> list[dict[str, Any]]:
     """The runs on one network beside their predictions."""
-    given, directory = NETWORKS[name][0], options.out / name
+    given, directory = NETWORKS[name].network, options.out / name
     directory.mkdir(parents=True, exist_ok=True)
     if not options.again:
         run_in_lab(directory, given, options)
@@ -209,7 +222,7 @@ def rows(name: str, options: argparse.Namespace, local: Local) -> list[dict[str,
         profile = msgspec.json.decode((directory / f"{system}-profile.json").read_bytes(), type=Profile)
         warm_up, length = lengths(system, name)
         told, draws = predicted(system, network, profile, warm_up, length)
-        row = {"network": name, "system": system, "steps": length - warm_up, "load": os.getloadavg()[0]}
+        row = {"network": name, "system": system, "warm_up": warm_up, "steps": length - warm_up, "pace": PACE, "load": os.getloadavg()[0]}
         row |= {"seconds": mine.seconds, "predicted": told.seconds, "error": told.seconds / mine.seconds - 1, "draws": draws}
         row |= {"local": statistics.mean(profile.seconds_per_step), "bytes": mine.nbytes, "bytes_predicted": told.nbytes}
         print(line(row), flush=True)
