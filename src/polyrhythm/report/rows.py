@@ -55,9 +55,9 @@ def _cells(one: Series, metrics: list[str], mixed: bool, target: Target | None) 
         cells.append("not reached" if reached is None else show_seconds(reached.time))
     cells.append(show_seconds(outcome.time) if measured else "failed" if one.failed else "–")
     cells += [show_metric(summary.final.get(name)) for name in metrics]
-    # A run that failed before it was measured sent an unknown amount, not nothing.
     samples = "–" if summary.steps and not summary.samples else f"{summary.samples:,}"  # a loop over batches of its own counts none
     counts = [show_bytes(summary.bytes_sent), f"{summary.messages_sent:,}", f"{summary.steps:,}", samples]
+    # A run that failed before it was measured sent an unknown amount, not nothing.
     return [*cells, *(counts if measured else ["–"] * len(counts))]
 
 
