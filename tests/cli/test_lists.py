@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import subprocess
+import sys
 from importlib.metadata import version
 from typing import Any
 
@@ -17,6 +19,11 @@ def test_networks_are_listed_with_their_sources(polyrhythm: Any) -> None:
     listed = json.loads(polyrhythm("networks", "--json").out)
     assert [each["name"] for each in listed] == list(PRESETS)
     assert all(each["source"] for each in listed)
+
+
+def test_networks_are_listed_without_waiting_for_torch() -> None:
+    code = "import sys, polyrhythm.cli.networks as it; it.networks(); sys.exit('torch' in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", code], capture_output=True, check=False).returncode == 0
 
 
 def test_workloads_are_listed_with_their_settings(polyrhythm: Any) -> None:

@@ -8,7 +8,6 @@ from contextlib import contextmanager
 from types import FrameType
 from typing import TYPE_CHECKING, Annotated, Any
 
-import msgspec
 import typer
 
 from polyrhythm.cli.failures import guarded, say
@@ -58,6 +57,7 @@ def lab(
     quiet: Plain = False,
 ) -> None:
     """Run a command on several emulated hosts of this machine, joined by a network of the simulator's (root only)."""
+    from polyrhythm.cli.output import print_json
     from polyrhythm.hardware import network as networks
     from polyrhythm.lab.impairments import Impairments, amount
     from polyrhythm.lab.lab import Lab, run
@@ -73,8 +73,7 @@ def lab(
     with _ended_by(signal.SIGTERM, signal.SIGHUP):
         outcome = run(chosen, command or [], _printer(as_json, quiet))
     if as_json:
-        # not by cli.output, which brings torch: three seconds and 300 MB beside what is measured
-        typer.echo(msgspec.json.encode({"network": joined.name, "hosts": hosts} | _summary(outcome)).decode())
+        print_json({"network": joined.name, "hosts": hosts} | _summary(outcome))
     if outcome.failed and not quiet:
         say("; ".join(f"host {host} failed with {_how(outcome.codes[host])}" for host in outcome.failed) + "; what still ran was ended")
     raise typer.Exit(outcome.code)

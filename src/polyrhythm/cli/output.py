@@ -1,4 +1,4 @@
-"""What is printed on stdout: tables for people, or one JSON object for programs."""
+"""What is printed on stdout: tables for people, or one JSON object for programs. Imports no torch: commands that need none stay quick."""
 
 from __future__ import annotations
 
@@ -6,16 +6,15 @@ import os
 import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, redirect_stdout
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 import typer
 from rich.console import Console
 
-from polyrhythm.report.metrics import Target
-from polyrhythm.report.outcome import Outcome
-from polyrhythm.report.sentence import sentence
-from polyrhythm.report.table import table
+if TYPE_CHECKING:
+    from polyrhythm.report.metrics import Target
+    from polyrhythm.report.outcome import Outcome
 
 _PIPED_WIDTH = 160
 
@@ -35,6 +34,9 @@ def console() -> Console:
 
 def print_outcomes(outcomes: Sequence[Outcome], target: Target | None = None) -> None:
     """The table of `outcomes`, and the sentence that says what it means."""
+    from polyrhythm.report.sentence import sentence
+    from polyrhythm.report.table import table
+
     out = console()
     out.print(table(outcomes, target))
     out.print(sentence(outcomes, target))
