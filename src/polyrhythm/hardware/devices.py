@@ -28,6 +28,7 @@ import msgspec
 
 from polyrhythm import units
 from polyrhythm.errors import CompositionError, unknown
+from polyrhythm.hardware.files import located
 
 FILE = "device.json"
 """What `polyrhythm calibrate` calls the profile in its directory."""
@@ -145,10 +146,9 @@ def load(path_or_name: str | Path) -> Machine:
     text = str(path_or_name)
     if text in DEVICES:
         return DEVICES[text]
-    path = Path(path_or_name)
-    if not (isinstance(path_or_name, Path) or path.suffix or path.exists() or len(path.parts) > 1):
+    path = located(path_or_name, FILE)
+    if path is None:
         raise unknown("device", text, DEVICES)
-    path = path / FILE if path.is_dir() else path
     try:
         written = msgspec.json.decode(path.read_bytes(), type=_Written)
     except OSError as problem:

@@ -16,6 +16,7 @@ import msgspec
 from polyrhythm import units
 from polyrhythm.errors import CompositionError, unknown
 from polyrhythm.hardware.description import Description, HostEntry, LinkEntry, Quantity, SiteEntry, read
+from polyrhythm.hardware.files import located
 from polyrhythm.hardware.placement import Blocks, Deal, Local, OwnHosts, Placement
 from polyrhythm.hardware.presets import PRESETS
 
@@ -188,10 +189,10 @@ def load(path_or_name: str | Path) -> Network:
     text = str(path_or_name)
     if text in PRESETS:
         return Network.described(PRESETS[text])
-    path = Path(path_or_name)
-    if isinstance(path_or_name, Path) or path.suffix or path.exists() or len(path.parts) > 1:
-        return Network.described(read(path / FILE if path.is_dir() else path))
-    raise unknown("network", text, PRESETS)
+    path = located(path_or_name, FILE)
+    if path is None:
+        raise unknown("network", text, PRESETS)
+    return Network.described(read(path))
 
 
 def to_json(network: Network) -> str:
