@@ -12,8 +12,9 @@ from torch import Tensor
 
 from polyrhythm.codec import MEMBERS, Cast, Identity, LowRank, RandomK, Significant, TopK
 from polyrhythm.kernel.message import Message, wire_bytes
-from polyrhythm.pieces.codec import Codec
-from polyrhythm.pieces.terms import Manner
+from polyrhythm.pieces.codec import Codec, Speaker
+from polyrhythm.pieces.questions import Reduce
+from polyrhythm.pieces.terms import Manner, Place
 from polyrhythm.processes.wire import encode
 from polyrhythm.tensors import Layout
 
@@ -122,6 +123,15 @@ def test_over_many_rounds_nothing_is_lost_in_conversation(codec: Codec, workers:
     told = total([circle.round(row)[0].total for row in values])
     produced, scale = total([total(row) for row in values]), total([total([value.abs() for value in row]) for row in values])
     assert close(told + circle.owed(), produced, rounds * rounding(codec, dtype), scale)
+
+
+@every_codec
+def test_verbatim_is_what_asks_for_the_sum_of_the_values_and_of_nothing_else(codec: Codec) -> None:
+    value = normal(1, LAYOUT.numel)
+    conversation = codec.converse(value, LAYOUT, codec.initial(LAYOUT), Speaker(Place(0, 1, 0), draw()))
+    question = next(conversation)
+    asks = isinstance(question, Reduce) and question.value is value
+    assert codec.verbatim is (asks and not codec.initial(LAYOUT))
 
 
 @pytest.mark.parametrize("codec", KEEPING, ids=str)

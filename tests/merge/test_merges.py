@@ -47,6 +47,14 @@ def test_each_contribution_counts_less_the_staler_it_is_and_the_group_is_one_ste
     assert StalenessScaled().combine([Contribution(C, staleness=2)], 30).tolist() == [4, 3, -2, 1]
 
 
+@pytest.mark.parametrize("merge", MEMBERS, ids=str)
+def test_a_merge_that_names_a_divisor_does_nothing_else_to_a_sum_of_all(merge: Merge) -> None:
+    divisor = merge.divisor(3)
+    if divisor is not None:
+        assert merge.rule is None
+        assert torch.equal(merge.combine([Contribution(A + B + C, 3)], 3), (A + B + C) / divisor)
+
+
 def test_elastic_pulls_by_a_share_of_the_distance() -> None:
     assert Elastic(0.5).mix(A, [B], 2).tolist() == [1.5, 1, 2.5, 3]  # α = 1/4: A + (B - A) / 4
     assert Elastic(0.5).mix(A, [B, C], 2).tolist() == [1 + 2.25, 2 + 0.0, 3 - 2.25, 4 - 1.5]

@@ -10,7 +10,9 @@ from typing import Any
 
 import pytest
 import torch
+from toy import Toy, trained
 
+from polyrhythm import systems
 from polyrhythm.errors import CompositionError, DeadlockError, PolyrhythmError, RunError, WorkerFailed
 from polyrhythm.kernel.events import AnyEvent, Ended, Recorder, Started
 from polyrhythm.kernel.job import Ending, Job, Stage
@@ -24,6 +26,7 @@ from polyrhythm.processes.node import Node
 from polyrhythm.processes.place import Place
 from polyrhythm.sharing import Group
 from polyrhythm.topology import Ring
+from polyrhythm.training.run import make_job
 
 Inner = Callable[[Place, int], Message | None]
 
@@ -307,3 +310,20 @@ def test_who_waits_for_a_rank_that_never_comes_is_told() -> None:
 def test_a_job_of_another_size_is_refused() -> None:
     with pytest.raises(CompositionError, match="for 3 workers, and 2 processes"):
         enter(job(3), lambda event: None, Place(0, 2))
+
+
+@pytest.mark.parametrize("hosts", ["aa", "ab"], ids=["one host", "two hosts"])
+def test_gradients_are_merged_where_they_lie_or_by_messages_with_the_same_bits(hosts: str) -> None:
+    def inner(place: Place, rank: int) -> Message:
+        training = make_job(Toy(), systems.find("allreduce"), 2, 5)
+        with enter(training, lambda event: None, place) as stage:
+            result = training.program(stage)
+            ending = stage.leave(result)
+        return Message("end", (ending.bytes_sent, ending.messages_sent), tensors=result.tensors if result is not None else ())
+
+    virtual = trained(Toy(), 2, "allreduce")
+    ends = [end for end in everywhere(inner, 2, hosts).results.values() if end is not None]
+    weights = next(end.tensors for end in ends if end.tensors)
+    assert all(torch.equal(mine, other) for mine, other in zip(weights, virtual.outcome.weights.values(), strict=True))
+    assert sum(end.numbers[0] for end in ends) == virtual.summary.bytes_sent
+    assert sum(end.numbers[1] for end in ends) == virtual.summary.messages_sent

@@ -47,8 +47,17 @@ async def as_it_comes(port: Port, algorithm: Algorithm, value: Tensor, workers: 
     return total if total is not None else await by_messages(port, algorithm, value, workers)
 
 
+async def in_place(port: Port, algorithm: Algorithm, value: Tensor, workers: int) -> Tensor:
+    parts = [part.clone() for part in value.tensor_split(5)]
+    assert await port.reduce_in_place(parts, 1.0, "1", workers, algorithm)
+    return torch.cat(parts)
+
+
+@pytest.mark.parametrize("ask", [as_it_comes, in_place])
 @pytest.mark.parametrize(("algorithm", "workers"), [(Ring(), 2), (Ring(), 3), (Ring(), 4), (Tree(), 2), (Fastest(0.001, 1e8), 3)], ids=str)
-def test_shared_memory_gives_the_bits_and_counts_the_bytes_of_the_messages_it_replaces(algorithm: Algorithm, workers: int) -> None:
+def test_shared_memory_gives_the_bits_and_counts_the_bytes_of_the_messages_it_replaces(
+    algorithm: Algorithm, workers: int, ask: Callable[..., object]
+) -> None:
     def program(ask: Callable[..., object]) -> Callable[[Stage], Message]:
         def sums(stage: Stage) -> Message:
             rank = rank_of(stage.port.name)
@@ -57,7 +66,7 @@ def test_shared_memory_gives_the_bits_and_counts_the_bytes_of_the_messages_it_re
 
         return sums
 
-    ours, theirs = run(program(as_it_comes), workers), run(program(by_messages), workers)
+    ours, theirs = run(program(ask), workers), run(program(by_messages), workers)
     assert (ours.bytes_sent, ours.messages_sent) == (theirs.bytes_sent, theirs.messages_sent)
     for name, result in ours.results.items():
         other = theirs.results[name]

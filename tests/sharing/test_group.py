@@ -84,6 +84,28 @@ def test_a_rotated_mean_begins_each_part_with_its_own_rank(ranks: int, engines: 
             assert torch.equal(mean, torch.cat(wanted)), size
 
 
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16], ids=str)
+@pytest.mark.parametrize("rotated", [False, True])
+@pytest.mark.parametrize("engines", ENGINES.values(), ids=ENGINES)
+@pytest.mark.parametrize("ranks", [1, 2, 3, 5])
+def test_parts_are_added_up_where_they_lie_with_the_bits_of_the_whole(
+    ranks: int, engines: tuple[type, ...], rotated: bool, dtype: torch.dtype
+) -> None:
+    whole = sum(SIZES) + SIZES[3]
+
+    def body(group: Group) -> tuple[Tensor, list[Tensor], list[int]]:
+        flat = numbers(group.rank, whole, dtype)
+        parts = [part.clone() for part in flat.split([*SIZES, 0, SIZES[3]])]
+        versions = [part._version for part in parts]
+        group.reduce(flat, flat, divisor=ranks, rotated=rotated)
+        group.reduce_parts(parts, ranks, rotated=rotated)
+        return flat, parts, [part._version - version for part, version in zip(parts, versions, strict=True)]
+
+    for flat, parts, written in together(ranks, body, engines):
+        assert torch.equal(torch.cat(parts), flat)
+        assert all(written), "autograd is told that they have changed"
+
+
 @pytest.mark.parametrize("dtype", DTYPES, ids=str)
 def test_every_type_can_be_added_up_and_compared(dtype: torch.dtype) -> None:
     operations = [Operation.MINIMUM, Operation.MAXIMUM] if dtype == torch.bool else list(Operation)[:4]

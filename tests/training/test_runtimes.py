@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 import torch
+from torch import nn
 from toy import SLOW, Toy, trained
 
 from polyrhythm import systems
@@ -12,6 +15,7 @@ from polyrhythm.processes import Processes
 from polyrhythm.simulator import Simulator
 from polyrhythm.strategy import Strategy
 from polyrhythm.topology import AllReduce, Bucketed, Ring, Tree
+from polyrhythm.training.run import run
 
 TOYS = {
     "momentum": Toy(lambda parameters: torch.optim.SGD(parameters, lr=0.05, momentum=0.9)),
@@ -50,6 +54,32 @@ def test_both_runtimes_give_the_same_bits_and_bytes(system: str, workers: int, t
     assert real.weights_sha256 == virtual.weights_sha256
     assert (real.bytes_sent, real.messages_sent) == (virtual.bytes_sent, virtual.messages_sent)
     assert (real.steps, real.samples, real.final) == (virtual.steps, virtual.samples, virtual.final)
+
+
+def awkward(worker: Any) -> None:
+    """Each worker has gradients that are missing, transposed, shared or written to by hand; the optimizer finds them in the model."""
+    model = nn.Sequential(*(nn.Linear(6, 6) for _ in range(4)))
+    model, optimizer = worker.attach(model, torch.optim.SGD(model.parameters(), lr=0.1))
+    draw = torch.Generator().manual_seed(worker.rank)
+    for step in range(4):
+        worker.skip(1)
+        optimizer.zero_grad(set_to_none=step % 2 == 0)
+        model(torch.randn(5, 6, generator=draw)).square().mean().backward()
+        model[0].weight.grad = model[1].weight.grad.detach().t()
+        model[2].weight.grad = model[3].weight.grad
+        model[2].bias.grad = model[3].bias.grad.detach()[:1].expand(6)
+        if worker.rank == 1:
+            model[0].bias.grad = None
+        both = torch.randn(12, generator=draw)
+        model[1].bias.grad, model[3].bias.grad = both[:6], both[3:9]
+        optimizer.step()
+
+
+@pytest.mark.parametrize("workers", [1, 2, 3])
+def test_gradients_that_lie_awkwardly_are_exchanged_as_their_values_say(workers: int) -> None:
+    virtual = run(awkward, workers=workers, strategy="allreduce", on=Simulator(network=SLOW), seed=1).summary
+    real = run(awkward, workers=workers, strategy="allreduce", on=Processes(), seed=1).summary
+    assert real.weights_sha256 == virtual.weights_sha256
 
 
 @pytest.mark.parametrize("system", OTHERS)

@@ -45,6 +45,11 @@ class Cast:
         return True
 
     @property
+    def verbatim(self) -> bool:
+        """They are rounded first."""
+        return False
+
+    @property
     def width(self) -> int:
         """The values, and an empty tensor of the type that they had."""
         return 2

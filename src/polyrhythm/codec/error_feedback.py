@@ -48,6 +48,11 @@ class ErrorFeedback:
         return False
 
     @property
+    def verbatim(self) -> bool:
+        """What is owed is added first."""
+        return False
+
+    @property
     def width(self) -> int:
         """As the inner codec."""
         return self.inner.width

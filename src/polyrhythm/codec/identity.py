@@ -34,6 +34,11 @@ class Identity:
         return False
 
     @property
+    def verbatim(self) -> bool:
+        """The value itself."""
+        return True
+
+    @property
     def width(self) -> int:
         """The values."""
         return 1

@@ -53,6 +53,11 @@ class LowRank:
         return True
 
     @property
+    def verbatim(self) -> bool:
+        """Two reductions, of factors."""
+        return False
+
+    @property
     def width(self) -> int:
         """Nothing is said in packets: all goes into reductions."""
         return 0

@@ -45,6 +45,11 @@ class OneBit:
         return True
 
     @property
+    def verbatim(self) -> bool:
+        """Only signs are said."""
+        return False
+
+    @property
     def width(self) -> int:
         """Bits and means."""
         return 2

@@ -52,6 +52,11 @@ class PerTensor:
         return self.inner.forgets or self.rest.forgets
 
     @property
+    def verbatim(self) -> bool:
+        """Questions are put together."""
+        return False
+
+    @property
     def width(self) -> int:
         """The lengths, and both codecs' tensors."""
         return 1 + self.inner.width + self.rest.width

@@ -44,6 +44,11 @@ class RandomK:
         return True
 
     @property
+    def verbatim(self) -> bool:
+        """Only those drawn are said."""
+        return False
+
+    @property
     def width(self) -> int:
         """Indices and values."""
         return 2

@@ -49,6 +49,11 @@ class Significant:
         return True
 
     @property
+    def verbatim(self) -> bool:
+        """Only the large ones are said."""
+        return False
+
+    @property
     def width(self) -> int:
         """Indices and values."""
         return 2

@@ -53,6 +53,11 @@ class Striped:
         return self.inner.forgets
 
     @property
+    def verbatim(self) -> bool:
+        """Stripe by stripe."""
+        return False
+
+    @property
     def width(self) -> int:
         """As the inner codec, a stripe."""
         return self.inner.width

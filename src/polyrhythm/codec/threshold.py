@@ -52,6 +52,11 @@ class Threshold:
         return True
 
     @property
+    def verbatim(self) -> bool:
+        """Only the large ones are said."""
+        return False
+
+    @property
     def width(self) -> int:
         """The words."""
         return 1

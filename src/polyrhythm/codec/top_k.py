@@ -43,6 +43,11 @@ class TopK:
         return True
 
     @property
+    def verbatim(self) -> bool:
+        """Only the large ones are said."""
+        return False
+
+    @property
     def width(self) -> int:
         """Indices and values."""
         return 2

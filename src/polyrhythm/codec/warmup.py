@@ -50,6 +50,11 @@ class Warmup:
         return self.inner.forgets
 
     @property
+    def verbatim(self) -> bool:
+        """Only at first."""
+        return False
+
+    @property
     def width(self) -> int:
         """The flag, and room for either."""
         return 1 + max(1, self.inner.width)

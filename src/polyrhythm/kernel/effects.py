@@ -7,7 +7,7 @@ hundreds of thousands of them a second.
 
 from __future__ import annotations
 
-from collections.abc import Coroutine, Generator
+from collections.abc import Coroutine, Generator, Sequence
 from dataclasses import dataclass
 from typing import Any, Generic, Protocol, TypeVar
 
@@ -81,9 +81,30 @@ class Schedule(Protocol):
         """
 
 
+class Adder(Protocol):
+    """A runtime's own way to sums over workers."""
+
+    def reduce(self, effect: Reduce) -> Tensor | None:
+        """The sum."""
+
+    def reduce_in_place(self, effect: ReduceInPlace) -> bool | None:
+        """True when the sum is made."""
+
+
+class Reduction(Effect[T | None]):
+    """A sum over all workers, if the runtime has a way of its own; None means: use messages."""
+
+    __slots__ = ()
+    topic: str
+
+    def ask(self, adder: Adder) -> T | None:
+        """The answer of one who can add up."""
+        raise NotImplementedError
+
+
 @dataclass(slots=True)
-class Reduce(Effect[Tensor | None]):
-    """The sum of `value` over the first `workers` workers, if the runtime has a way of its own; None means: use messages.
+class Reduce(Reduction[Tensor]):
+    """The sum of `value` over the first `workers` workers.
 
     Real processes answer through NCCL on CUDA devices, and through shared memory on one host. The simulator answers when it was
     told to charge collectives in closed form; `schedule` then says how much. All of the workers ask under the same `topic`.
@@ -93,6 +114,28 @@ class Reduce(Effect[Tensor | None]):
     topic: str
     workers: int
     schedule: Schedule
+
+    def ask(self, adder: Adder) -> Tensor | None:
+        """The sum."""
+        return adder.reduce(self)
+
+
+@dataclass(slots=True)
+class ReduceInPlace(Reduction[bool]):
+    """As `Reduce` of the flat vector that `parts` are in order, divided by `divisor` and put in their place: True.
+
+    Parts are contiguous, of one type and on one device, and no two share memory. The simulator leaves it to messages.
+    """
+
+    parts: Sequence[Tensor]
+    divisor: float
+    topic: str
+    workers: int
+    schedule: Schedule
+
+    def ask(self, adder: Adder) -> bool | None:
+        """True when it is done."""
+        return adder.reduce_in_place(self)
 
 
 @dataclass(slots=True)

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Sequence
 from typing import Any
 
 import numpy as np
 from torch import Tensor
 
 from polyrhythm import rng
-from polyrhythm.kernel.effects import Compute, Effect, Flush, Receive, Reduce, Schedule, Send, Sleep, Spawn
+from polyrhythm.kernel.effects import Compute, Effect, Flush, Receive, Reduce, ReduceInPlace, Schedule, Send, Sleep, Spawn
 from polyrhythm.kernel.message import Message
 
 Body = Callable[["Port"], Coroutine[Effect[Any], Any, None]]
@@ -57,6 +57,10 @@ class Port:
     def reduce(self, value: Tensor, topic: str, workers: int, schedule: Schedule) -> Reduce:
         """The sum of `value` over the first `workers` workers, or None where the runtime leaves that to messages."""
         return Reduce(value, topic, workers, schedule)
+
+    def reduce_in_place(self, parts: Sequence[Tensor], divisor: float, topic: str, workers: int, schedule: Schedule) -> ReduceInPlace:
+        """Put what everyone's `parts` add up to, divided by `divisor`, in their place; None where that is left to messages."""
+        return ReduceInPlace(parts, divisor, topic, workers, schedule)
 
     def spawn(self, name: str, coroutine: Coroutine[Effect[Any], Any, None]) -> Spawn:
         """Run `coroutine` beside this one, as part of the same actor."""

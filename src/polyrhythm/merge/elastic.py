@@ -38,6 +38,10 @@ class Elastic:
         """None: the step is left to the optimizer."""
         return None
 
+    def divisor(self, workers: int) -> None:
+        """It takes weights only."""
+        return
+
     def combine(self, contributions: Sequence[Part], workers: int) -> Tensor:
         """Never asked for: Elastic accepts weights only."""
         raise NotImplementedError("Elastic accepts weights only")

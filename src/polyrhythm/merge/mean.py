@@ -29,6 +29,10 @@ class Mean:
         """None: the step is left to the optimizer."""
         return None
 
+    def divisor(self, workers: int) -> float:
+        """The number of workers."""
+        return workers
+
     def combine(self, contributions: Sequence[Part], workers: int) -> Tensor:
         """Σ value / P."""
         return total(contribution.value for contribution in contributions) / workers

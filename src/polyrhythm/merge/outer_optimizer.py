@@ -28,6 +28,10 @@ class OuterOptimizer:
         """Differences."""
         return DIFFERENCES
 
+    def divisor(self, workers: int) -> None:
+        """Another optimizer steps."""
+        return
+
     def combine(self, contributions: Sequence[Part], workers: int) -> Tensor:
         """As the inner merge."""
         return self.inner.combine(contributions, workers)

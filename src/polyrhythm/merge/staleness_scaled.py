@@ -30,6 +30,10 @@ class StalenessScaled:
         """None: the step is left to the optimizer."""
         return None
 
+    def divisor(self, workers: int) -> float:
+        """The group is all workers, and nobody is late."""
+        return workers
+
     def combine(self, contributions: Sequence[Part], workers: int) -> Tensor:
         """Σ value / max(1, staleness), over the size of the group."""
         scaled = (contribution.value / max(1, contribution.staleness) for contribution in contributions)

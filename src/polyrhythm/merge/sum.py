@@ -29,6 +29,10 @@ class Sum:
         """None: the step is left to the optimizer."""
         return None
 
+    def divisor(self, workers: int) -> float:
+        """Nothing is divided."""
+        return 1.0
+
     def combine(self, contributions: Sequence[Part], workers: int) -> Tensor:
         """Σ value."""
         result = total(contribution.value for contribution in contributions)

@@ -36,6 +36,20 @@ class Move:
 
 
 @dataclass(frozen=True, slots=True)
+class Step:
+    """The merged gradient lies where the worker's own was."""
+
+    @property
+    def contributions(self) -> Sequence[Part]:
+        """None: all is merged."""
+        return ()
+
+    def settle(self, holder: Holder) -> None:
+        """Step on it."""
+        holder.step()
+
+
+@dataclass(frozen=True, slots=True)
 class Adopt:
     """Weights that were merged elsewhere."""
 

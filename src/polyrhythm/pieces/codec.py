@@ -62,6 +62,10 @@ class Codec(Protocol):
         """Whether the difference between what was asked and what was said is lost (True), or kept in the state (False)."""
 
     @property
+    def verbatim(self) -> bool:
+        """Whether a conversation is one `Reduce` of the value itself: a runtime may then add values up where they lie."""
+
+    @property
     def width(self) -> int:
         """The number of tensors in a packet."""
 

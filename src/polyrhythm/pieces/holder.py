@@ -17,18 +17,28 @@ class Holder:
     """Weights (numel,) and what merging does to them.
 
     `optimize` runs an optimizer on a gradient; without one, directions are subtracted. `anchor` is where subtraction starts:
-    a worker that takes local steps has moved away from the weights it last agreed on, and those are the anchor.
+    a worker that takes local steps has moved away from the weights it last agreed on, and those are the anchor. `own_step` runs the
+    optimizer on the gradient that the parameters have.
     """
 
-    __slots__ = ("anchor", "layout", "merge", "optimize", "state", "version", "weights", "workers")
+    __slots__ = ("anchor", "layout", "merge", "optimize", "own_step", "state", "version", "weights", "workers")
 
-    def __init__(self, weights: Tensor, layout: Layout, merge: Merge, workers: int, optimize: Optimize | None) -> None:
+    def __init__(
+        self,
+        weights: Tensor,
+        layout: Layout,
+        merge: Merge,
+        workers: int,
+        optimize: Optimize | None,
+        own_step: Callable[[], None] | None = None,
+    ) -> None:
         self.weights = weights
         self.anchor = weights
         self.layout = layout
         self.merge = merge
         self.state: State = merge.rule.initial(layout) if merge.rule else {}
         self.optimize = optimize
+        self.own_step = own_step
         self.workers = workers
         self.version = 0
 
@@ -51,6 +61,12 @@ class Holder:
             self.optimize(direction, rates)
         else:
             self.adopt(self.anchor - direction)
+        self.version += 1
+
+    def step(self) -> None:
+        """Step on a gradient that was merged where it lies."""
+        assert self.own_step is not None, "only a worker's gradient lies where its optimizer takes it from"
+        self.own_step()
         self.version += 1
 
     def mix(self, theirs: Sequence[Tensor]) -> None:

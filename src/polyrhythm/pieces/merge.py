@@ -86,6 +86,9 @@ class Merge(Protocol):
     def rule(self) -> Rule | None:
         """Its own optimizer; None leaves the step to the user's (gradients) or to plain subtraction (updates)."""
 
+    def divisor(self, workers: int) -> float | None:
+        """What the sum of all workers' gradients, none of them late, is divided by, if `combine` does nothing else; None if it does."""
+
     def combine(self, contributions: Sequence[Part], workers: int) -> Tensor:
         """One direction (numel,) from the contributions of one group, of a run with `workers` workers; a new tensor."""
 

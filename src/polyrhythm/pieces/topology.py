@@ -56,8 +56,19 @@ class Buckets(Protocol):
         """What is to be done, after every part has been said."""
 
 
+class InPlace(Protocol):
+    """A way to exchange gradients that copies none of them where the runtime can do without."""
+
+    async def exchange_parts(self, parts: Sequence[Tensor], clock: int, rates: tuple[float, ...]) -> Answer:
+        """As `Channel.exchange` of the vector that `parts` are in order, which may be overwritten by what is to be merged."""
+
+
 class Channel(Protocol):
     """A worker's side of a topology, for one run. Only communication happens in its coroutines."""
+
+    @property
+    def in_place(self) -> InPlace | None:
+        """Another way to `exchange` gradients; None where they must be one vector."""
 
     @property
     def buckets(self) -> Buckets | None:

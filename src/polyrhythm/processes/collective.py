@@ -4,16 +4,14 @@ from __future__ import annotations
 
 from typing import Protocol
 
-from torch import Tensor
-
-from polyrhythm.kernel.effects import Reduce
+from polyrhythm.kernel.effects import Adder
 
 
-class Collective(Protocol):
-    """One worker's part in it; asked in the program's thread, told of losses in the loop's."""
+class Collective(Adder, Protocol):
+    """One worker's part in it; asked in the program's thread, told of losses in the loop's.
 
-    def reduce(self, effect: Reduce) -> Tensor | None:
-        """The sum; None if that is left to messages, as it then is at every worker. Raises ConnectionAbortedError if it cannot come."""
+    A sum is left to messages at every worker or at none. Raises ConnectionAbortedError if it cannot come.
+    """
 
     def part(self, rank: int, how: str) -> None:
         """The worker `rank` "has ended" or "was lost"."""

@@ -13,7 +13,7 @@ import torch
 import torch.distributed as dist
 from torch import Tensor
 
-from polyrhythm.kernel.effects import Reduce
+from polyrhythm.kernel.effects import Reduce, ReduceInPlace
 from polyrhythm.processes.charges import Charge, Charges
 
 _WAIT = timedelta(seconds=60)
@@ -40,7 +40,7 @@ class Nccl:
         # a group of fewer than all would need everyone to open it, those left out too
         if self._device.type != "cuda" or workers != self._workers or not self._meeting or not dist.is_nccl_available():
             return None
-        self._charges.count(effect)
+        self._charges.count(value.shape, value.dtype, workers, effect.topic, effect.schedule)
         self._moved += 1
         if self._group is None:
             self._group = self._join(self._device)
@@ -49,6 +49,10 @@ class Nccl:
         total = total.to(value.device)
         self._moved += 1
         return total
+
+    def reduce_in_place(self, effect: ReduceInPlace) -> bool | None:
+        """Never: what is exchanged lies on the CPU."""
+        return None
 
     def part(self, rank: int, how: str) -> None:
         """A rank is gone: NCCL finds out for itself."""

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Any, TypeVar
 
 from polyrhythm.errors import RunError
-from polyrhythm.kernel.effects import Effect, Reduce
+from polyrhythm.kernel.effects import Effect, Reduction
 from polyrhythm.kernel.events import Computed, Recorder, Waited
 from polyrhythm.kernel.message import Delivery, Message
 from polyrhythm.kernel.port import Port, rank_of
@@ -243,7 +243,7 @@ class Node:
         """
         answer: Any = None
         try:
-            while isinstance(effect := coroutine.send(answer), Reduce):
+            while isinstance(effect := coroutine.send(answer), Reduction):
                 answer = self._sums.here(effect)
             return effect
         except BaseException:
@@ -256,7 +256,7 @@ class Node:
         else:
             self._turns.take(turn)
 
-    def _reduce(self, effect: Reduce, done: Done) -> bool:
+    def _reduce(self, effect: Reduction[Any], done: Done) -> bool:
         return self._sums.beside(effect, lambda value, error: self.loop.call(lambda: done(value, error)))
 
     def _serve(self) -> None:

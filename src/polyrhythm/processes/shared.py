@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+
 import torch
 from torch import Tensor
 
-from polyrhythm.kernel.effects import Reduce, Schedule
+from polyrhythm.kernel.effects import Reduce, ReduceInPlace, Schedule
 from polyrhythm.kernel.port import worker
 from polyrhythm.processes.charges import Charge, Charges
 from polyrhythm.sharing import Group
@@ -22,17 +25,26 @@ class SharedMemory:
 
     def reduce(self, effect: Reduce) -> Tensor | None:
         """The sum, in the order of its schedule."""
-        rotated = self._rotated(effect)
-        if rotated is None or effect.workers != self._group.ranks or effect.value.device.type != "cpu":
+        rotated = self._admitted(effect, [effect.value])
+        if rotated is None:
             return None
-        self._charges.count(effect)
+        self._charges.count(effect.value.shape, effect.value.dtype, effect.workers, effect.topic, effect.schedule)
         value = effect.value.contiguous()
         total = torch.empty_like(value)
-        try:
+        with self._named():
             self._group.reduce(value, total, rotated=rotated)
-        except ConnectionAbortedError as problem:
-            raise ConnectionAbortedError("; ".join(self._gone) or str(problem)) from None
         return total
+
+    def reduce_in_place(self, effect: ReduceInPlace) -> bool | None:
+        """As `reduce`; nothing is copied but what the others must see."""
+        rotated = self._admitted(effect, effect.parts)
+        if rotated is None:
+            return None
+        shape = torch.Size([sum(part.numel() for part in effect.parts)])
+        self._charges.count(shape, effect.parts[0].dtype, effect.workers, effect.topic, effect.schedule)
+        with self._named():
+            self._group.reduce_parts(effect.parts, divisor=effect.divisor, rotated=rotated)
+        return True
 
     def part(self, rank: int, how: str) -> None:
         """What it had given before still counts."""
@@ -49,9 +61,19 @@ class SharedMemory:
         """How far everyone is."""
         return self._group.moved
 
-    def _rotated(self, effect: Reduce) -> bool | None:
-        """Whether the parts of a sum begin with their own rank (True) or all with rank 0 (False); None if neither."""
-        key = (effect.schedule, effect.workers, effect.value.numel() * effect.value.element_size())
+    @contextmanager
+    def _named(self) -> Iterator[None]:
+        """An error says who is gone."""
+        try:
+            yield
+        except ConnectionAbortedError as problem:
+            raise ConnectionAbortedError("; ".join(self._gone) or str(problem)) from None
+
+    def _admitted(self, effect: Reduce | ReduceInPlace, parts: Sequence[Tensor]) -> bool | None:
+        """Whether the parts of a sum begin with their own rank (True) or all with rank 0 (False); None if it is left to messages."""
+        if effect.workers != self._group.ranks or any(part.device.type != "cpu" for part in parts):
+            return None
+        key = (effect.schedule, effect.workers, sum(part.numel() * part.element_size() for part in parts))
         if key not in self._orders:
             self._orders[key] = _rotated(*key)
         return self._orders[key]

@@ -5,17 +5,18 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable
 from queue import SimpleQueue
-
-from torch import Tensor
+from typing import Any, TypeVar
 
 from polyrhythm.errors import DeadlockError
-from polyrhythm.kernel.effects import Reduce
+from polyrhythm.kernel.effects import Reduction
 from polyrhythm.processes.actor import Done
 from polyrhythm.processes.collective import Collective
 
+T = TypeVar("T")
+
 
 class Sums:
-    """Answers an actor's `Reduce` effects through `collective`, once there is one.
+    """Answers an actor's `Reduction` effects through `collective`, once there is one.
 
     A sum blocks until all have come to it, and the loop must meanwhile hear of those who never will; so what the loop's coroutines
     ask is done in a thread of its own, in the order in which they ask. `why` tells what the node has failed with.
@@ -27,7 +28,7 @@ class Sums:
         self._gone: dict[int, str] = {}
         self._name = name
         self._why = why
-        self._asked: SimpleQueue[tuple[Reduce, Done] | None] = SimpleQueue()
+        self._asked: SimpleQueue[tuple[Reduction[Any], Done] | None] = SimpleQueue()
         self._thread: threading.Thread | None = None
 
     @property
@@ -44,19 +45,19 @@ class Sums:
         if self._why() is not None:
             collective.give_up()
 
-    def here(self, effect: Reduce) -> Tensor | None:
-        """The sum, waited for in this thread; None if it is left to messages."""
+    def here(self, effect: Reduction[T]) -> T | None:
+        """The answer, waited for in this thread; None if the sum is left to messages."""
         if self._collective is None:
             return None
         self.waits = f"{self._name} waits for the others in the sum {effect.topic!r}"
         try:
-            return self._collective.reduce(effect)
+            return effect.ask(self._collective)
         except ConnectionAbortedError as problem:
             raise self._why() or DeadlockError(f"{self.waits}: {problem}.") from None
         finally:
             self.waits = ""
 
-    def beside(self, effect: Reduce, done: Done) -> bool:
+    def beside(self, effect: Reduction[Any], done: Done) -> bool:
         """Whether `done` will be called with the sum, in another thread; otherwise it is left to messages."""
         if self._collective is None:
             return False

@@ -198,6 +198,7 @@ typedef struct {
     const char *data;       /* the whole tensor */
     char *into;             /* where its sum goes; the same, or elsewhere */
     Py_ssize_t n;           /* its elements */
+    Py_ssize_t at, whole;   /* where it begins in a vector of so many elements, whose parts a rotated sum is about */
     int kind, size, operation, rotated;
     double divisor;
 } Sum;
@@ -217,8 +218,8 @@ static void add_up(Group *g, const Sum *s, const char *own, char *into, Py_ssize
         int first = 0;
         Py_ssize_t end = high;
         if (s->rotated) {
-            while (first + 1 < g->ranks && bound(s->n, g->ranks, first + 1) <= low) first++;
-            Py_ssize_t limit = bound(s->n, g->ranks, first + 1);
+            while (first + 1 < g->ranks && bound(s->whole, g->ranks, first + 1) <= s->at + low) first++;
+            Py_ssize_t limit = bound(s->whole, g->ranks, first + 1) - s->at;
             if (limit < end) end = limit;
         }
         if (end - low > most) end = low + most; /* all ranks' turns at it while it is near */
@@ -392,7 +393,7 @@ static PyObject *group_reduce(Group *g, PyObject *args) {
     unsigned long long data, into;
     Sum s = {0};
     int result;
-    if (!PyArg_ParseTuple(args, "KKniidp", &data, &into, &s.n, &s.kind, &s.operation, &s.divisor, &s.rotated) || !check_sum(g, &s)) return NULL;
+    if (!PyArg_ParseTuple(args, "KKniidpnn", &data, &into, &s.n, &s.kind, &s.operation, &s.divisor, &s.rotated, &s.at, &s.whole) || !check_sum(g, &s)) return NULL;
     s.data = (const char *)(uintptr_t)data;
     s.into = (char *)(uintptr_t)into;
     begin(g, sign_sum(REDUCE, &s));
@@ -480,7 +481,7 @@ static int group_init(Group *g, PyObject *args, PyObject *keywords) {
 }
 
 static PyMethodDef methods[] = {
-    {"reduce", (PyCFunction)group_reduce, METH_VARARGS, "(address, into, elements, kind, operation, divisor, rotated)"},
+    {"reduce", (PyCFunction)group_reduce, METH_VARARGS, "(address, into, elements, kind, operation, divisor, rotated, start, whole)"},
     {"reduce_scatter", (PyCFunction)group_reduce_scatter, METH_VARARGS, "(address, into, elements, kind, operation, divisor)"},
     {"gather", (PyCFunction)group_gather, METH_VARARGS, "(own, into, nbytes, dtype)"},
     {"exchange", (PyCFunction)group_exchange, METH_VARARGS, "(own, into, nbytes, dtype)"},

@@ -22,11 +22,16 @@ OTHER = 31
 
 @dataclass(frozen=True, slots=True)
 class Sum:
-    """How to add up: `operation` by its number in `group.Operation`, what to divide by, and whether parts begin with their own rank."""
+    """How to add up: `operation` by its number in `group.Operation`, what to divide by, and whether parts begin with their own rank.
+
+    The tensor begins at element `start` of a vector of `whole` elements, whose parts those are; without `whole` it is all there is.
+    """
 
     operation: int = 0
     divisor: float = 1.0
     rotated: bool = False
+    start: int = 0
+    whole: int = 0
 
 
 class Engine(Protocol):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import platform
+from collections.abc import Sequence
 from enum import IntEnum
 
 import torch
@@ -70,6 +71,17 @@ class Group:
             self._engine.reduce(tensor, into, Sum(int(operation), divisor, rotated))
         else:
             into.copy_(self._added(self._all(tensor), operation, divisor).view(into.shape))
+
+    def reduce_parts(self, parts: Sequence[Tensor], divisor: float = 1.0, *, rotated: bool = False) -> None:
+        """As `reduce` of the vector that `parts` are in order, in place: each may lie anywhere, but no two in the same memory."""
+        start, whole = 0, sum(part.numel() for part in parts)
+        for part in parts:
+            if part.numel() and part.dtype in ADDS:
+                self._engine.reduce(part, part, Sum(int(Operation.SUM), divisor, rotated, start, whole))
+            else:
+                self.reduce(part, part, divisor=divisor)
+            start += part.numel()
+        torch.autograd.graph.increment_version(list(parts))
 
     def reduce_scatter(self, tensor: Tensor, into: Tensor, operation: Operation = Operation.SUM, divisor: float = 1.0) -> None:
         """Part `rank` of the sum into `into`; `tensor` has P parts of its size."""

@@ -20,7 +20,10 @@ class Native:
     def reduce(self, tensor: Tensor, into: Tensor, how: Sum) -> None:
         """Into `into`."""
         code = CODES[tensor.dtype]
-        self._group.reduce(tensor.data_ptr(), into.data_ptr(), tensor.numel(), code, how.operation, how.divisor, how.rotated)
+        whole = how.whole or tensor.numel()
+        self._group.reduce(
+            tensor.data_ptr(), into.data_ptr(), tensor.numel(), code, how.operation, how.divisor, how.rotated, how.start, whole
+        )
 
     def reduce_scatter(self, tensor: Tensor, into: Tensor, how: Sum) -> None:
         """Into `into`."""

@@ -164,9 +164,10 @@ class Portable:
             first = 0
             end = high
             if how.rotated:
-                while first + 1 < self._ranks and _bound(flat.numel(), self._ranks, first + 1) <= low:
+                whole = how.whole or flat.numel()
+                while first + 1 < self._ranks and _bound(whole, self._ranks, first + 1) <= how.start + low:
                     first += 1
-                end = min(high, _bound(flat.numel(), self._ranks, first + 1))
+                end = min(high, _bound(whole, self._ranks, first + 1) - how.start)
             total = self._read(first, chunk)[low - start : end - start]
             for turn in range(1, self._ranks):
                 total = OPERATIONS[how.operation](total, self._read((first + turn) % self._ranks, chunk)[low - start : end - start])

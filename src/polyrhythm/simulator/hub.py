@@ -11,7 +11,7 @@ from typing import Any
 import torch
 from torch import is_grad_enabled
 
-from polyrhythm.kernel.effects import Compute, Flush, Receive, Reduce, Send, Sleep, Spawn
+from polyrhythm.kernel.effects import Compute, Flush, Receive, Reduce, ReduceInPlace, Send, Sleep, Spawn
 from polyrhythm.kernel.events import Computed, Ended, Recorder, Waited
 from polyrhythm.kernel.job import Ending
 from polyrhythm.simulator.actors import Actor, Task
@@ -51,6 +51,7 @@ class Hub:
             Sleep: self._sleep,
             Compute: self._compute,
             Reduce: self._reduce,
+            ReduceInPlace: lambda task, effect: None,
             Spawn: self._spawn,
             Flush: self._flush,
         }

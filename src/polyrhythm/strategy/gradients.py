@@ -61,13 +61,24 @@ class Parameters:
         """All gradients (numel,), zeros where a parameter got none (others may have one for it); a new tensor."""
         return self.gather(self.parameters)
 
+    def gradients(self) -> list[Tensor]:
+        """As `gradient`, but each parameter's own, flat and where it lies; made contiguous, and apart from the others."""
+        grads = [torch.zeros_like(p, requires_grad=False) if p.grad is None else _dense(p.grad) for p in self.parameters]
+        end = 0
+        for k in sorted(range(len(grads)), key=lambda k: grads[k].data_ptr()):
+            if not grads[k].is_contiguous() or grads[k].data_ptr() < end:
+                grads[k] = grads[k].clone(memory_format=torch.contiguous_format)
+            else:
+                end = max(end, grads[k].data_ptr() + grads[k].nbytes)
+        for parameter, grad in zip(self.parameters, grads, strict=True):
+            if parameter.grad is None or parameter.grad.data_ptr() != grad.data_ptr():
+                parameter.grad = grad
+        return [grad.view(-1) for grad in grads]
+
     @staticmethod
     def gather(parameters: Sequence[nn.Parameter]) -> Tensor:
         """The gradients of some parameters, end to end; as `gradient`."""
-        grads = [torch.zeros_like(p) if p.grad is None else p.grad.detach() for p in parameters]
-        if any(grad.is_sparse for grad in grads):
-            raise CompositionError("A gradient is sparse, and only dense ones can be exchanged: build the embedding with sparse=False.")
-        return torch.cat([grad.reshape(-1) for grad in grads])
+        return torch.cat([torch.zeros_like(p).view(-1) if p.grad is None else _dense(p.grad).reshape(-1) for p in parameters])
 
     def put_gradient(self, flat: Tensor) -> None:
         """Give every parameter its part of `flat` (numel,) as its gradient; nobody else may hold `flat`."""
@@ -99,3 +110,9 @@ class Parameters:
             raise CompositionError("The workers' models differ in size: every worker must build the same model.")
         for tensor, part in zip(self.others, torch.split(told, sizes), strict=True):
             tensor.copy_(part.clone().view(tensor.dtype).view(tensor.shape))
+
+
+def _dense(grad: Tensor) -> Tensor:
+    if grad.is_sparse:
+        raise CompositionError("A gradient is sparse, and only dense ones can be exchanged: build the embedding with sparse=False.")
+    return grad.detach()

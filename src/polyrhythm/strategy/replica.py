@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import inspect
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from types import MethodType
 from typing import Any
 
@@ -43,9 +43,8 @@ class Replica:
         self.hosted = gradients and served and self.terms.merge.rule is None
         self.takes_one_rate = gradients and self.terms.merge.rule is not None
         self.lent: list[dict[str, Any]] = []
-        self.holder = Holder(
-            self.parameters.flat, self.parameters.layout, self.terms.merge, place.workers, self._optimize if gradients else None
-        )
+        optimize = self._optimize if gradients else None
+        self.holder = Holder(self.parameters.flat, self.parameters.layout, self.terms.merge, place.workers, optimize, self._take_step)
         if self.terms.subject is Subject.UPDATE:
             self.holder.drop_anchor()
         self.steps_locally = not gradients
@@ -105,13 +104,13 @@ class Replica:
         elif self.overlap is not None:
             self.stage.perform(self.overlap.buckets.conclude(self.rates())).settle(self.holder)
         else:
-            self._exchange(self.parameters.gradient())
+            self._exchange_gradient()
 
     def _said(self) -> Tensor:
         return self.holder.moved() if self.terms.subject is Subject.UPDATE else self.holder.weights
 
-    def _refuse_infinite(self, value: Tensor, step: int) -> None:
-        if not math.isfinite(value.sum().item()):
+    def _refuse_infinite(self, parts: Sequence[Tensor], step: int) -> None:
+        if not math.isfinite(torch.stack([part.sum() for part in parts]).sum().item()):
             raise DivergedError(
                 f"The {self.terms.subject.value} of {self.stage.port.name} are not finite at step {step}: the training diverged; "
                 f"lower the learning rate, clip gradients (attach(..., clip_norm=1.0)), or check the data for NaN."
@@ -119,10 +118,18 @@ class Replica:
 
     def _refuse_early(self, value: Tensor) -> None:
         """Of the step that `backward()` prepares."""
-        self._refuse_infinite(value, self.clock + 1)
+        self._refuse_infinite([value], self.clock + 1)
+
+    def _exchange_gradient(self) -> None:
+        if self.channel.in_place is None:
+            self._exchange(self.parameters.gradient())
+        else:
+            parts = self.parameters.gradients()
+            self._refuse_infinite(parts, self.clock)
+            self._settle(self.stage.perform(self.channel.in_place.exchange_parts(parts, self.clock, self.rates())))
 
     def _exchange(self, value: Tensor) -> None:
-        self._refuse_infinite(value, self.clock)
+        self._refuse_infinite([value], self.clock)
         self._settle(self.stage.perform(self.channel.exchange(value.cpu(), self.clock, self.rates())))
 
     def _settle(self, answer: Answer) -> None:
@@ -157,6 +164,9 @@ class Replica:
         self.parameters.put_gradient(gradient)
         for parameter in silent:  # nobody else can have had a gradient for it, so the optimizer passes over it as it would without us
             parameter.grad = None
+        self._take_step()
+
+    def _take_step(self) -> None:
         if not self.clips_own:
             self._clip()
         self.plain_step()

@@ -2,19 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Coroutine
+from collections.abc import Coroutine, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+import torch
 from torch import Tensor
 
 from polyrhythm.kernel.effects import Effect
 from polyrhythm.kernel.events import Recorder
 from polyrhythm.kernel.port import Port
-from polyrhythm.pieces.answers import Adopt, Answer, Move
+from polyrhythm.pieces.answers import Adopt, Answer, Move, Step
 from polyrhythm.pieces.merge import Contribution
 from polyrhythm.pieces.terms import DIFFERENCES, Manner, Place, Subject
-from polyrhythm.pieces.topology import Channel, Opening, Terms
+from polyrhythm.pieces.topology import Channel, InPlace, Opening, Terms
 from polyrhythm.tensors import State
 from polyrhythm.topology.algorithm import Algorithm
 from polyrhythm.topology.broadcast import broadcast
@@ -48,7 +49,7 @@ class AllReduce:
 
     def channel(self, terms: Terms, place: Place, port: Port) -> Channel:
         """A worker's side."""
-        return _Equal(Circle(self.algorithm, terms.codec, place, port), place, port)
+        return _Equal(Circle(self.algorithm, terms.codec, place, port), terms, place, port)
 
     def serve(self, terms: Terms, place: Place, port: Port, record: Recorder) -> Coroutine[Effect[Any], Any, None]:
         """There is no server."""
@@ -60,10 +61,15 @@ class _Equal:
 
     buckets = None
 
-    def __init__(self, circle: Circle, place: Place, port: Port) -> None:
+    def __init__(self, circle: Circle, terms: Terms, place: Place, port: Port) -> None:
         self.circle = circle
         self.place = place
         self.port = port
+        self.divisor = terms.merge.divisor(place.workers) if terms.codec.verbatim and place.workers > 1 else None
+
+    @property
+    def in_place(self) -> InPlace | None:
+        return None if self.divisor is None else self
 
     async def establish(self, opening: Opening) -> Answer:
         self.circle.open(opening.holder.layout)
@@ -71,6 +77,12 @@ class _Equal:
 
     async def exchange(self, value: Tensor, clock: int, rates: tuple[float, ...]) -> Answer:
         return Move([Contribution(await self.circle.sum(value), self.place.workers, rates=rates)])
+
+    async def exchange_parts(self, parts: Sequence[Tensor], clock: int, rates: tuple[float, ...]) -> Answer:
+        assert self.divisor is not None, "asked for through `in_place`"
+        if await self.circle.reduce_in_place(parts, self.divisor):
+            return Step()
+        return await self.exchange(torch.cat(list(parts)).cpu(), clock, rates)
 
     async def finish(self) -> Answer:
         return Move([])

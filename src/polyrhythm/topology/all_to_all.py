@@ -63,6 +63,7 @@ class _Peer:
     """`clocks` are the latest steps heard of, by peer; `pending` what has come and may not be taken in yet."""
 
     buckets = None
+    in_place = None
 
     def __init__(self, terms: Terms, place: Place, port: Port) -> None:
         self.terms = terms

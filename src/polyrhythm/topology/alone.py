@@ -51,6 +51,7 @@ class Alone:
 
 class _Hermit:
     buckets = None
+    in_place = None
 
     async def establish(self, opening: Opening) -> Answer:
         return Move([])

@@ -78,6 +78,8 @@ class Bucketed:
 class _Parts:
     """A circle for each bucket. The first has no name, so that one bucket says what an all-reduce without buckets does."""
 
+    in_place = None
+
     def __init__(self, settings: Bucketed, terms: Terms, place: Place, port: Port) -> None:
         self.settings = settings
         self.terms = terms

@@ -57,6 +57,13 @@ class Circle:
         total = await self.port.reduce(value, topic, self.place.workers, self.algorithm)
         return total if total is not None else await self.algorithm.reduce(self.port, self.place, value, topic)
 
+    async def reduce_in_place(self, parts: Sequence[Tensor], divisor: float) -> bool:
+        """Put the sum of everyone's `parts`, divided, in their place, if the runtime can; False: no question was asked."""
+        done = await self.port.reduce_in_place(parts, divisor, f"{self.name}{self.questions + 1}", self.place.workers, self.algorithm)
+        if done:
+            self.questions += 1
+        return bool(done)
+
     async def gather(self, packet: Packet) -> list[Packet]:
         """As `pieces.questions.Collective`."""
         return await gather(self.port, self.place, packet, self._topic())

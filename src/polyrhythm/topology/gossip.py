@@ -62,6 +62,7 @@ class _Neighbour:
     """Exchanges are numbered, and the number is the topic: a fast neighbour's next one waits its turn."""
 
     buckets = None
+    in_place = None
 
     def __init__(self, graph: Graph, terms: Terms, place: Place, port: Port) -> None:
         self.graph = graph

@@ -32,6 +32,7 @@ class Client:
     """Remembers the version and the slowest clock it last heard of: both tell how stale its weights may be."""
 
     buckets = None
+    in_place = None
 
     def __init__(self, shards: int, terms: Terms, place: Place, port: Port) -> None:
         self.terms = terms
