@@ -52,8 +52,8 @@ BETWEEN := .venv-bench/bin/python benchmarks/between_hosts.py
 
 bench: .venv-bench/installed
 	@mkdir -p $(RESULTS)
-	$(BENCH)/all_reduce.py --json $(RESULTS)/all_reduce.json > $(RESULTS)/all_reduce.md
-	$(BENCH)/steps.py --json $(RESULTS)/steps.json > $(RESULTS)/steps.md
+	$(BENCH)/all_reduce.py --json $(RESULTS)/all_reduce.json --plot docs/all_reduce.svg > $(RESULTS)/all_reduce.md
+	$(BENCH)/steps.py --json $(RESULTS)/steps.json --plot docs/steps.svg > $(RESULTS)/steps.md
 	$(BENCH)/push_pull.py --json $(RESULTS)/push_pull.json > $(RESULTS)/push_pull.md
 	$(BENCH)/kernel.py > $(RESULTS)/kernel.md
 	$(BENCH)/overhead.py --json $(RESULTS)/overhead.json > $(RESULTS)/overhead.md

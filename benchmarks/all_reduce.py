@@ -1,6 +1,6 @@
 """All-reduce and reduce-scatter between processes of one host: bus bandwidth and latency against gloo, and against bare copies.
 
-    python benchmarks/all_reduce.py [--ranks 2] [--kib 4 64 1024 4096 65536 262144] [--rounds 5] [--json FILE]
+    python benchmarks/all_reduce.py [--ranks 2] [--kib 4 64 1024 4096 65536 262144] [--rounds 5] [--json FILE] [--plot FILE]
 
 `polyrhythm` is dist.all_reduce on our torch backend, `group` the same without torch.distributed around it, `copy` what one rank
 needs to copy as many bytes with torch while the others do too, `shared copy` the same into memory that all ranks have mapped, each
@@ -21,6 +21,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import drawing
 import torch
 import torch.distributed as dist
 import torch.multiprocessing as mp
@@ -40,6 +41,7 @@ def main() -> None:
     parser.add_argument("--kib", type=int, nargs="+", default=[4, 64, 1024, 4096, 65536, 262144])
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--json", type=Path)
+    parser.add_argument("--plot", type=Path, help="where to draw the times, as SVG")
     given = parser.parse_args()
     context = mp.get_context("spawn")
     results = context.SimpleQueue()
@@ -54,9 +56,16 @@ def main() -> None:
     for process in processes:
         process.join()
     show(seconds, given)
+    if given.plot:
+        sizes = {_name(size): {way: times[size] for way, times in seconds.items()} for size in given.kib}
+        given.plot.write_text(drawing.bars(sizes, {"polyrhythm", "group", "polyrhythm reduce-scatter"}, "time of a call"))
     if given.json:
         document = {"torch": torch.__version__, "ranks": given.ranks, "rounds": given.rounds, "seconds": seconds}
         given.json.write_text(json.dumps(document, indent=2) + "\n")
+
+
+def _name(kib: int) -> str:
+    return f"{kib // 1024:,} MiB" if kib >= 1024 else f"{kib} KiB"
 
 
 def measure(rank: int, ranks: int, kib: list[int], rounds: int, paths: tuple[str, str], port: int, results: Any) -> None:
@@ -131,7 +140,7 @@ def show(seconds: dict[str, dict[int, float]], given: argparse.Namespace) -> Non
             cells.append(f"{times[size] * 1e6:,.0f} µs, {moved / times[size] / 1e9:.2f} GB/s")
         bandwidth = factor / seconds["polyrhythm"][size] * seconds["copy"][size]
         print(
-            f"| {size:,} KiB | " + " | ".join(cells) + f" | {seconds['polyrhythm'][size] / seconds['gloo'][size]:.3f} | {bandwidth:.2f} |"
+            f"| {_name(size)} | " + " | ".join(cells) + f" | {seconds['polyrhythm'][size] / seconds['gloo'][size]:.3f} | {bandwidth:.2f} |"
         )
 
 

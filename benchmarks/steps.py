@@ -1,6 +1,6 @@
 """The time of a training step: two ranks with one thread each, against one process alone and against the rivals, all in one run.
 
-    python benchmarks/steps.py [--models mlp chars-gpt-5m digits-cnn] [--ways alone ddp …] [--rounds 5] [--json FILE]
+    python benchmarks/steps.py [--models mlp chars-gpt-5m digits-cnn] [--ways alone ddp …] [--rounds 5] [--json FILE] [--plot FILE]
 
 Every way trains the same model on the same batches for some steps, in processes of its own; the ways take turns, `--rounds` times,
 and each round's figure is the median of its steps. A ratio is the median of the rounds' ratios to `ddp` in the same round.
@@ -21,6 +21,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import drawing
 import torch
 import torch.distributed as dist
 import torch.multiprocessing as mp
@@ -238,6 +239,7 @@ def main() -> None:
     parser.add_argument("--ways", nargs="+", default=["polyrhythm", *WRAPS, "deepspeed"])
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--json", type=Path)
+    parser.add_argument("--plot", type=Path, help="where to draw the medians, as SVG")
     given = parser.parse_args()
     if "deepspeed" in given.ways and importlib.util.find_spec("deepspeed") is None:
         print("deepspeed is not installed here, so it is left out: run `make bench`, which installs the rivals in .venv-bench.")
@@ -261,6 +263,9 @@ def main() -> None:
             ]
             spread = f"{min(seconds) * 1e3:.2f} to {max(seconds) * 1e3:.2f}"
             print(f"| `{way}` | {statistics.median(seconds) * 1e3:.2f} ({spread}) | {ratios[0]:.2f} | {ratios[1]:.2f} |", flush=True)
+    if given.plot:
+        medians = {name: {way: statistics.median(seconds) for way, seconds in ways.items()} for name, ways in found.items()}
+        given.plot.write_text(drawing.bars(medians, {"polyrhythm", "ddp-on-polyrhythm"}, "time of a step"))
     if given.json:
         given.json.write_text(json.dumps({"torch": torch.__version__, "ranks": RANKS, "seconds": found}, indent=2) + "\n")
 

@@ -27,7 +27,8 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from racing import drawing, forecast, host, ours, rivals
+import drawing
+from racing import forecast, host, ours, rivals
 from racing.task import TARGET, WORKERS, Heat
 
 HERE = Path(__file__).parent
@@ -93,7 +94,7 @@ def race(given: argparse.Namespace) -> None:
                 given.json.write_text(json.dumps(kept, indent=1) + "\n")
         print(table(name, rows[name]), flush=True)
     if given.plot:
-        given.plot.write_text(drawing.bars({name: medians(runs) for name, runs in rows.items()}, set(ours.WAYS)))
+        given.plot.write_text(drawing.bars({name: medians(runs) for name, runs in rows.items()}, set(ours.WAYS), "time to accuracy"))
 
 
 def tune(ways: Sequence[str]) -> None:
