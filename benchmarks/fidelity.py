@@ -8,7 +8,7 @@ host 0 takes a profile while the others wait, `device_profile(train, workers=3, 
 servers compute, and right after that all three train `digits-mlp`'s model. For systems that mostly wait for the network, and not for
 each other, the profile is that of one worker: three then seldom share the cores. The simulator is given the profile, the network, the
 same seed and the same training function. Where it matters who comes first, small differences decide, in the simulator as in the
-lab: the prediction is then the median of five, whose steps vary as the measured ones do.
+lab: there are five runs then, and the prediction is the median of five too, whose steps vary as the measured ones do.
 
 Three hosts are emulated on one machine that may have two cores. So that they seldom take these from each other, as hosts in earnest never
 do, a step's gradients take `PACE` seconds, as on a slower device: the training function sleeps for what is left of them. The simulator
@@ -88,6 +88,7 @@ PATIENT = {"downpour", "ssp", "softsync"}
 CHANGING = {"strom": (10, 40)}
 """Steps become dearer while the training goes on: the steps that warm up, and all, as many as a profile has, on every network."""
 DRAWS = 5
+"""Of them, on either side."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -144,6 +145,11 @@ def lengths(system: str, network: str) -> tuple[int, int]:
     return CHANGING.get(system, (course.warm_up, course.steps * LIGHT.get(system, 1)))
 
 
+def runs_of(system: str, least: int) -> int:
+    """How often it is run for real."""
+    return max(least, DRAWS) if system in UNORDERED else least
+
+
 def host(directory: Path, systems: list[str], runs: int) -> None:
     """What one host of the lab does: measure the network, and take part in a run of each system."""
     torch.set_num_threads(1)
@@ -152,8 +158,8 @@ def host(directory: Path, systems: list[str], runs: int) -> None:
         measured = network_between(stage, Place(place.rank, WORKERS, 0), "measured")
     if place.rank == 0:
         (directory / "network.json").write_text(networks.to_json(measured))
-    for number in range(runs):
-        for system in systems:
+    for number in range(max(runs, DRAWS)):
+        for system in (each for each in systems if number < runs_of(each, runs)):
             if place.rank == 0:
                 (directory / f"{system}-profile.json").write_bytes(msgspec.json.encode(profile_of(system)))
             warm_up, length = lengths(system, directory.name)
@@ -182,13 +188,18 @@ def run_in_lab(directory: Path, given: str | Network, options: argparse.Namespac
     subprocess.run(lab, check=True)
 
 
-def taken(directory: Path, system: str, runs: int) -> Taken:
-    """The median of the runs, from what the hosts have written."""
+def taken(directory: Path, system: str, runs: int) -> tuple[Taken, list[float]]:
+    """The median of the runs, from what the hosts have written, and the seconds of each."""
     tries = []
     for number in range(runs):
         ranks = [json.loads((directory / f"{system}-{number}-{rank}.json").read_text()) for rank in range(WORKERS)]
         tries.append(Taken(statistics.mean(each["seconds"] for each in ranks), sum(each["nbytes"] for each in ranks)))
-    return Taken(statistics.median(each.seconds for each in tries), tries[0].nbytes)
+    return _median(tries)
+
+
+def _median(tries: list[Taken]) -> tuple[Taken, list[float]]:
+    seconds = sorted(each.seconds for each in tries)
+    return Taken(statistics.median(seconds), tries[0].nbytes), seconds
 
 
 def predicted(system: str, network: Network, profile: Profile, warm_up: int, length: int) -> tuple[Taken, list[float]]:
@@ -204,8 +215,7 @@ def predicted(system: str, network: Network, profile: Profile, warm_up: int, len
         on = pr.Simulator(network=network, devices=device, seed=number)
         run = pr.run(Train(length, pace=0.0), workers=WORKERS, strategy=strategy(system), on=on, seed=SEED)
         draws.append(Taken(seconds_per_step(run.outcome.events, warm_up), run.summary.bytes_sent))
-    seconds = sorted(draw.seconds for draw in draws)
-    return Taken(statistics.median(seconds), draws[0].nbytes), seconds
+    return _median(draws)
 
 
 def rows(name: str, options: argparse.Namespace, local: Local) -> list[dict[str, Any]]:
@@ -218,12 +228,13 @@ def rows(name: str, options: argparse.Namespace, local: Local) -> list[dict[str,
     network = replace(network, placement=WithWorkers(), local=local)
     found = []
     for system in options.systems:
-        mine = taken(directory, system, options.runs)
+        mine, runs = taken(directory, system, runs_of(system, options.runs))
         profile = msgspec.json.decode((directory / f"{system}-profile.json").read_bytes(), type=Profile)
         warm_up, length = lengths(system, name)
         told, draws = predicted(system, network, profile, warm_up, length)
         row = {"network": name, "system": system, "warm_up": warm_up, "steps": length - warm_up, "pace": PACE, "load": os.getloadavg()[0]}
-        row |= {"seconds": mine.seconds, "predicted": told.seconds, "error": told.seconds / mine.seconds - 1, "draws": draws}
+        row |= {"seconds": mine.seconds, "predicted": told.seconds, "error": told.seconds / mine.seconds - 1}
+        row |= {"runs": runs, "draws": draws}
         row |= {"local": statistics.mean(profile.seconds_per_step), "bytes": mine.nbytes, "bytes_predicted": told.nbytes}
         print(line(row), flush=True)
         found.append(row)
@@ -260,7 +271,7 @@ def main() -> None:
     parser.add_argument("--out", type=Path, default=Path("fidelity"))
     parser.add_argument("--systems", nargs="+", default=SYSTEMS, choices=SYSTEMS)
     parser.add_argument("--networks", nargs="+", default=list(NETWORKS), choices=list(NETWORKS))
-    parser.add_argument("--runs", type=int, default=1, help="of each cell; the median counts")
+    parser.add_argument("--runs", type=int, default=1, help="of each cell at least; the median counts")
     parser.add_argument("--nominal", action="store_true", help="predict with the network that the lab was given")
     parser.add_argument("--again", action="store_true", help="predict again, from the records that an earlier call left in --out")
     parser.add_argument("--host", type=Path, help=argparse.SUPPRESS)
