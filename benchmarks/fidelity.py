@@ -7,8 +7,9 @@ For each network three hosts are joined by `polyrhythm lab`. They measure what j
 host 0 takes a profile while the others wait, `device_profile(train, workers=3, strategy=system)`, whose steps hold what workers and
 servers compute, and right after that all three train `digits-mlp`'s model. For systems that mostly wait for the network, and not for
 each other, the profile is that of one worker: three then seldom share the cores. The simulator is given the profile, the network, the
-same seed and the same training function. Where it matters who comes first, small differences decide, in the simulator as in the
-lab: there are five runs then, and the prediction is the median of five too, whose steps vary as the measured ones do.
+same seed and the same training function. Each run is predicted from the profile taken right before it, and medians are compared. Where it
+matters who comes first, small differences decide, in the simulator as in the lab: there are five runs then, and the steps of a
+prediction vary as those of its profile do.
 
 Three hosts are emulated on one machine that may have two cores. So that they seldom take these from each other, as hosts in earnest never
 do, a step's gradients take `PACE` seconds, as on a slower device: the training function sleeps for what is left of them. The simulator
@@ -87,8 +88,8 @@ PATIENT = {"downpour", "ssp", "softsync"}
 """They send everything at every step, and wait for the network rather than for each other."""
 CHANGING = {"strom": (10, 40)}
 """Steps become dearer while the training goes on: the steps that warm up, and all, as many as a profile has, on every network."""
-DRAWS = 5
-"""Of them, on either side."""
+RUNS = 5
+"""Of such a system, at least."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -147,7 +148,7 @@ def lengths(system: str, network: str) -> tuple[int, int]:
 
 def runs_of(system: str, least: int) -> int:
     """How often it is run for real."""
-    return max(least, DRAWS) if system in UNORDERED else least
+    return max(least, RUNS) if system in UNORDERED else least
 
 
 def host(directory: Path, systems: list[str], runs: int) -> None:
@@ -158,10 +159,10 @@ def host(directory: Path, systems: list[str], runs: int) -> None:
         measured = network_between(stage, Place(place.rank, WORKERS, 0), "measured")
     if place.rank == 0:
         (directory / "network.json").write_text(networks.to_json(measured))
-    for number in range(max(runs, DRAWS)):
+    for number in range(max(runs, RUNS)):
         for system in (each for each in systems if number < runs_of(each, runs)):
             if place.rank == 0:
-                (directory / f"{system}-profile.json").write_bytes(msgspec.json.encode(profile_of(system)))
+                (directory / f"{system}-{number}-profile.json").write_bytes(msgspec.json.encode(profile_of(system)))
             warm_up, length = lengths(system, directory.name)
             job = make_job(Train(length), strategy(system), WORKERS, SEED)
             events: list[AnyEvent] = []
@@ -202,20 +203,24 @@ def _median(tries: list[Taken]) -> tuple[Taken, list[float]]:
     return Taken(statistics.median(seconds), tries[0].nbytes), seconds
 
 
-def predicted(system: str, network: Network, profile: Profile, warm_up: int, length: int) -> tuple[Taken, list[float]]:
-    """The same in virtual time, and the seconds of each draw."""
-    devices: list[Profile | pr.Fleet] = [profile]
-    if system in UNORDERED:
-        seconds = profile.seconds_per_step
-        mean = Profile("mean", (statistics.mean(seconds),), profile.seconds_per_contribution)
-        varied = pr.Fleet((mean,), (pr.Jitter(statistics.stdev(map(math.log, seconds))),), mean)
-        devices = [varied] * DRAWS
+def predicted(directory: Path, system: str, runs: int, network: Network) -> tuple[Taken, list[float]]:
+    """The same in virtual time, each from its own profile."""
+    warm_up, length = lengths(system, directory.name)
     draws = []
-    for number, device in enumerate(devices):
-        on = pr.Simulator(network=network, devices=device, seed=number)
+    for number in range(runs):
+        profile = msgspec.json.decode((directory / f"{system}-{number}-profile.json").read_bytes(), type=Profile)
+        devices = _varied(profile) if system in UNORDERED else profile
+        on = pr.Simulator(network=network, devices=devices, seed=number)
         run = pr.run(Train(length, pace=0.0), workers=WORKERS, strategy=strategy(system), on=on, seed=SEED)
         draws.append(Taken(seconds_per_step(run.outcome.events, warm_up), run.summary.bytes_sent))
     return _median(draws)
+
+
+def _varied(profile: Profile) -> pr.Fleet:
+    """Steps that vary by chance as those of the profile do in turn."""
+    seconds = profile.seconds_per_step
+    mean = Profile("mean", (statistics.mean(seconds),), profile.seconds_per_contribution)
+    return pr.Fleet((mean,), (pr.Jitter(statistics.stdev(map(math.log, seconds))),), mean)
 
 
 def rows(name: str, options: argparse.Namespace, local: Local) -> list[dict[str, Any]]:
@@ -228,14 +233,14 @@ def rows(name: str, options: argparse.Namespace, local: Local) -> list[dict[str,
     network = replace(network, placement=WithWorkers(), local=local)
     found = []
     for system in options.systems:
-        mine, runs = taken(directory, system, runs_of(system, options.runs))
-        profile = msgspec.json.decode((directory / f"{system}-profile.json").read_bytes(), type=Profile)
+        count = runs_of(system, options.runs)
+        mine, runs = taken(directory, system, count)
+        told, draws = predicted(directory, system, count, network)
         warm_up, length = lengths(system, name)
-        told, draws = predicted(system, network, profile, warm_up, length)
         row = {"network": name, "system": system, "warm_up": warm_up, "steps": length - warm_up, "pace": PACE, "load": os.getloadavg()[0]}
         row |= {"seconds": mine.seconds, "predicted": told.seconds, "error": told.seconds / mine.seconds - 1}
         row |= {"runs": runs, "draws": draws}
-        row |= {"local": statistics.mean(profile.seconds_per_step), "bytes": mine.nbytes, "bytes_predicted": told.nbytes}
+        row |= {"bytes": mine.nbytes, "bytes_predicted": told.nbytes}
         print(line(row), flush=True)
         found.append(row)
     return found

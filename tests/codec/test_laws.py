@@ -127,11 +127,20 @@ def test_over_many_rounds_nothing_is_lost_in_conversation(codec: Codec, workers:
 
 @every_codec
 def test_verbatim_is_what_asks_for_the_sum_of_the_values_and_of_nothing_else(codec: Codec) -> None:
-    value = normal(1, LAYOUT.numel)
-    conversation = codec.converse(value, LAYOUT, codec.initial(LAYOUT), Speaker(Place(0, 1, 0), draw()))
+    assert codec.verbatim is _asks_for_the_sum_alone(codec)
+
+
+def _asks_for_the_sum_alone(codec: Codec) -> bool:
+    value, answer, state = normal(1, LAYOUT.numel), normal(2, LAYOUT.numel), codec.initial(LAYOUT)
+    conversation = codec.converse(value, LAYOUT, state, Speaker(Place(0, 1, 0), draw()))
     question = next(conversation)
-    asks = isinstance(question, Reduce) and question.value is value
-    assert codec.verbatim is (asks and not codec.initial(LAYOUT))
+    if state or not isinstance(question, Reduce) or question.value is not value:
+        return False
+    try:
+        conversation.send(answer)
+    except StopIteration as end:
+        return end.value.total is answer and not end.value.state
+    return False
 
 
 @pytest.mark.parametrize("codec", KEEPING, ids=str)

@@ -95,7 +95,7 @@ def test_parts_are_added_up_where_they_lie_with_the_bits_of_the_whole(
 
     def body(group: Group) -> tuple[Tensor, list[Tensor], list[int]]:
         flat = numbers(group.rank, whole, dtype)
-        parts = [part.clone() for part in flat.split([*SIZES, 0, SIZES[3]])]
+        parts = [part.clone() for part in flat.split([*SIZES, 0, SIZES[3]])]  # small ones alone and beside each other
         versions = [part._version for part in parts]
         group.reduce(flat, flat, divisor=ranks, rotated=rotated)
         group.reduce_parts(parts, ranks, rotated=rotated)

@@ -11,6 +11,7 @@ from toy import SLOW, Toy, trained
 
 from polyrhythm import systems
 from polyrhythm.codec import ErrorFeedback, Identity, LowRank, OneBit, PerTensor, Striped, TopK
+from polyrhythm.merge import StalenessScaled, Sum
 from polyrhythm.processes import Processes
 from polyrhythm.simulator import Simulator
 from polyrhythm.strategy import Strategy
@@ -79,6 +80,33 @@ def awkward(worker: Any) -> None:
 def test_gradients_that_lie_awkwardly_are_exchanged_as_their_values_say(workers: int) -> None:
     virtual = run(awkward, workers=workers, strategy="allreduce", on=Simulator(network=SLOW), seed=1).summary
     real = run(awkward, workers=workers, strategy="allreduce", on=Processes(), seed=1).summary
+    assert real.weights_sha256 == virtual.weights_sha256
+
+
+def keeping(worker: Any) -> None:
+    """A momentum by hand: what the optimizer leaves in a gradient is there at the next step."""
+    model = nn.Linear(6, 6)
+    model, optimizer = worker.attach(model, torch.optim.SGD(model.parameters(), lr=0.1))
+    kept = [torch.zeros_like(parameter) for parameter in model.parameters()]
+    draw = torch.Generator().manual_seed(worker.rank)
+    for _ in range(4):
+        worker.skip(1)
+        optimizer.zero_grad()
+        model(torch.randn(5, 6, generator=draw)).square().mean().backward()
+        for parameter, momentum in zip(model.parameters(), kept, strict=True):
+            parameter.grad = momentum.mul_(0.9).add_(parameter.grad)
+        optimizer.step()
+        assert all(p.grad.data_ptr() == momentum.data_ptr() for p, momentum in zip(model.parameters(), kept, strict=True))
+
+
+MERGED = {"allreduce": "allreduce", "tree": "tree", "sum": Strategy(merge=Sum()), "staleness": Strategy(merge=StalenessScaled())}
+
+
+@pytest.mark.parametrize("workers", [2, 3])
+@pytest.mark.parametrize("strategy", MERGED.values(), ids=MERGED)
+def test_the_merged_gradient_lies_where_the_workers_own_was_in_both_runtimes(strategy: str | Strategy, workers: int) -> None:
+    virtual = run(keeping, workers=workers, strategy=strategy, on=Simulator(network=SLOW), seed=1).summary
+    real = run(keeping, workers=workers, strategy=strategy, on=Processes(), seed=1).summary
     assert real.weights_sha256 == virtual.weights_sha256
 
 

@@ -91,20 +91,9 @@ class Adder(Protocol):
         """True when the sum is made."""
 
 
-class Reduction(Effect[T | None]):
-    """A sum over all workers, if the runtime has a way of its own; None means: use messages."""
-
-    __slots__ = ()
-    topic: str
-
-    def ask(self, adder: Adder) -> T | None:
-        """The answer of one who can add up."""
-        raise NotImplementedError
-
-
 @dataclass(slots=True)
-class Reduce(Reduction[Tensor]):
-    """The sum of `value` over the first `workers` workers.
+class Reduce(Effect[Tensor | None]):
+    """The sum of `value` over the first `workers` workers, if the runtime has a way of its own; None means: use messages.
 
     Real processes answer through NCCL on CUDA devices, and through shared memory on one host. The simulator answers when it was
     told to charge collectives in closed form; `schedule` then says how much. All of the workers ask under the same `topic`.
@@ -121,10 +110,11 @@ class Reduce(Reduction[Tensor]):
 
 
 @dataclass(slots=True)
-class ReduceInPlace(Reduction[bool]):
-    """As `Reduce` of the flat vector that `parts` are in order, divided by `divisor` and put in their place: True.
+class ReduceInPlace(Effect[bool | None]):
+    """As `Reduce` of the flat vector that `parts` are in order, divided by `divisor` and put in their place: True when that is done.
 
-    Parts are contiguous, of one type and on one device, and no two share memory. The simulator leaves it to messages.
+    None means: ask for the sum of the vector. Parts are contiguous, of one type and on one device, and no two share memory. Real
+    processes answer through shared memory on one host.
     """
 
     parts: Sequence[Tensor]
@@ -136,6 +126,9 @@ class ReduceInPlace(Reduction[bool]):
     def ask(self, adder: Adder) -> bool | None:
         """True when it is done."""
         return adder.reduce_in_place(self)
+
+
+Reduction = Reduce | ReduceInPlace
 
 
 @dataclass(slots=True)

@@ -59,7 +59,7 @@ class Port:
         return Reduce(value, topic, workers, schedule)
 
     def reduce_in_place(self, parts: Sequence[Tensor], divisor: float, topic: str, workers: int, schedule: Schedule) -> ReduceInPlace:
-        """Put what everyone's `parts` add up to, divided by `divisor`, in their place; None where that is left to messages."""
+        """Put what everyone's `parts` add up to, divided by `divisor`, in their place; None where `reduce` is to be asked."""
         return ReduceInPlace(parts, divisor, topic, workers, schedule)
 
     def spawn(self, name: str, coroutine: Coroutine[Effect[Any], Any, None]) -> Spawn:

@@ -63,7 +63,7 @@ class Codec(Protocol):
 
     @property
     def verbatim(self) -> bool:
-        """Whether a conversation is one `Reduce` of the value itself: a runtime may then add values up where they lie."""
+        """Whether a conversation is one `Reduce` of the value, whose answer is the total, without a state; values then need no copy."""
 
     @property
     def width(self) -> int:

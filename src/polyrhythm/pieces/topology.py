@@ -57,10 +57,13 @@ class Buckets(Protocol):
 
 
 class InPlace(Protocol):
-    """A way to exchange gradients that copies none of them where the runtime can do without."""
+    """A way to exchange gradients that leaves the merged ones in their place, and copies none where the runtime can do without."""
 
-    async def exchange_parts(self, parts: Sequence[Tensor], clock: int, rates: tuple[float, ...]) -> Answer:
-        """As `Channel.exchange` of the vector that `parts` are in order, which may be overwritten by what is to be merged."""
+    async def exchange_parts(self, parts: Sequence[Tensor]) -> Answer:
+        """As `Channel.exchange` of the vector that `parts` are in order; the answer is to step on them.
+
+        Parts are flat, contiguous, of one type and on one device, and no two share memory.
+        """
 
 
 class Channel(Protocol):

@@ -7,12 +7,12 @@ from collections.abc import Callable, Coroutine
 from typing import Any, Protocol
 
 from polyrhythm.errors import DeadlockError
-from polyrhythm.kernel.effects import Compute, Effect, Flush, Receive, Reduction, Send, Sleep, Spawn
+from polyrhythm.kernel.effects import Compute, Effect, Flush, Receive, Reduce, ReduceInPlace, Reduction, Send, Sleep, Spawn
 from polyrhythm.kernel.message import Delivery, Message
 from polyrhythm.processes.loop import Loop, Timer
 
 Done = Callable[[Any, BaseException | None], None]
-Answer = Callable[[Reduction[Any], Done], bool]
+Answer = Callable[[Reduction, Done], bool]
 """Whether it will call back, in the loop's thread, with a sum."""
 
 
@@ -179,7 +179,7 @@ class Actor:
                 child = Task(effect.name, effect.coroutine, self._spawned)
                 self._tasks[child] = None
                 self._ready.append((child, None, None))
-            case Reduction():
+            case Reduce() | ReduceInPlace():
                 task.adds = self._reduce(effect, lambda value, error: self._resume(task, value, error))
                 return task.adds, None
             case _:

@@ -51,7 +51,7 @@ class Nccl:
         return total
 
     def reduce_in_place(self, effect: ReduceInPlace) -> bool | None:
-        """Never: what is exchanged lies on the CPU."""
+        """Not done yet: the vector goes the way of `reduce`."""
         return None
 
     def part(self, rank: int, how: str) -> None:

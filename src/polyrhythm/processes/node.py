@@ -256,7 +256,7 @@ class Node:
         else:
             self._turns.take(turn)
 
-    def _reduce(self, effect: Reduction[Any], done: Done) -> bool:
+    def _reduce(self, effect: Reduction, done: Done) -> bool:
         return self._sums.beside(effect, lambda value, error: self.loop.call(lambda: done(value, error)))
 
     def _serve(self) -> None:

@@ -8,7 +8,7 @@ from contextlib import contextmanager
 import torch
 from torch import Tensor
 
-from polyrhythm.kernel.effects import Reduce, ReduceInPlace, Schedule
+from polyrhythm.kernel.effects import Reduce, ReduceInPlace, Reduction, Schedule
 from polyrhythm.kernel.port import worker
 from polyrhythm.processes.charges import Charge, Charges
 from polyrhythm.sharing import Group
@@ -25,8 +25,8 @@ class SharedMemory:
 
     def reduce(self, effect: Reduce) -> Tensor | None:
         """The sum, in the order of its schedule."""
-        rotated = self._admitted(effect, [effect.value])
-        if rotated is None:
+        rotated = self._rotated(effect, _nbytes([effect.value]))
+        if rotated is None or effect.value.device.type != "cpu":
             return None
         self._charges.count(effect.value.shape, effect.value.dtype, effect.workers, effect.topic, effect.schedule)
         value = effect.value.contiguous()
@@ -36,14 +36,18 @@ class SharedMemory:
         return total
 
     def reduce_in_place(self, effect: ReduceInPlace) -> bool | None:
-        """As `reduce`; nothing is copied but what the others must see."""
-        rotated = self._admitted(effect, effect.parts)
+        """As `reduce`; of parts on the CPU nothing is copied but what the others must see."""
+        rotated = self._rotated(effect, _nbytes(effect.parts))
         if rotated is None:
             return None
         shape = torch.Size([sum(part.numel() for part in effect.parts)])
         self._charges.count(shape, effect.parts[0].dtype, effect.workers, effect.topic, effect.schedule)
+        here = [part.cpu() for part in effect.parts]  # workers' models may be on devices of several kinds
         with self._named():
-            self._group.reduce_parts(effect.parts, divisor=effect.divisor, rotated=rotated)
+            self._group.reduce_parts(here, divisor=effect.divisor, rotated=rotated)
+        for part, own in zip(effect.parts, here, strict=True):
+            if part is not own:
+                part.copy_(own)
         return True
 
     def part(self, rank: int, how: str) -> None:
@@ -69,14 +73,18 @@ class SharedMemory:
         except ConnectionAbortedError as problem:
             raise ConnectionAbortedError("; ".join(self._gone) or str(problem)) from None
 
-    def _admitted(self, effect: Reduce | ReduceInPlace, parts: Sequence[Tensor]) -> bool | None:
+    def _rotated(self, effect: Reduction, nbytes: int) -> bool | None:
         """Whether the parts of a sum begin with their own rank (True) or all with rank 0 (False); None if it is left to messages."""
-        if effect.workers != self._group.ranks or any(part.device.type != "cpu" for part in parts):
+        if effect.workers != self._group.ranks:
             return None
-        key = (effect.schedule, effect.workers, sum(part.numel() * part.element_size() for part in parts))
+        key = (effect.schedule, effect.workers, nbytes)
         if key not in self._orders:
             self._orders[key] = _rotated(*key)
         return self._orders[key]
+
+
+def _nbytes(tensors: Sequence[Tensor]) -> int:
+    return sum(tensor.numel() * tensor.element_size() for tensor in tensors)
 
 
 def _rotated(schedule: Schedule, workers: int, nbytes: int) -> bool | None:

@@ -5,14 +5,13 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable
 from queue import SimpleQueue
-from typing import Any, TypeVar
+
+from torch import Tensor
 
 from polyrhythm.errors import DeadlockError
 from polyrhythm.kernel.effects import Reduction
 from polyrhythm.processes.actor import Done
 from polyrhythm.processes.collective import Collective
-
-T = TypeVar("T")
 
 
 class Sums:
@@ -28,7 +27,7 @@ class Sums:
         self._gone: dict[int, str] = {}
         self._name = name
         self._why = why
-        self._asked: SimpleQueue[tuple[Reduction[Any], Done] | None] = SimpleQueue()
+        self._asked: SimpleQueue[tuple[Reduction, Done] | None] = SimpleQueue()
         self._thread: threading.Thread | None = None
 
     @property
@@ -45,8 +44,8 @@ class Sums:
         if self._why() is not None:
             collective.give_up()
 
-    def here(self, effect: Reduction[T]) -> T | None:
-        """The answer, waited for in this thread; None if the sum is left to messages."""
+    def here(self, effect: Reduction) -> Tensor | bool | None:
+        """The answer, waited for in this thread; None if it is left to messages."""
         if self._collective is None:
             return None
         self.waits = f"{self._name} waits for the others in the sum {effect.topic!r}"
@@ -57,7 +56,7 @@ class Sums:
         finally:
             self.waits = ""
 
-    def beside(self, effect: Reduction[Any], done: Done) -> bool:
+    def beside(self, effect: Reduction, done: Done) -> bool:
         """Whether `done` will be called with the sum, in another thread; otherwise it is left to messages."""
         if self._collective is None:
             return False

@@ -396,6 +396,10 @@ static PyObject *group_reduce(Group *g, PyObject *args) {
     if (!PyArg_ParseTuple(args, "KKniidpnn", &data, &into, &s.n, &s.kind, &s.operation, &s.divisor, &s.rotated, &s.at, &s.whole) || !check_sum(g, &s)) return NULL;
     s.data = (const char *)(uintptr_t)data;
     s.into = (char *)(uintptr_t)into;
+    if (s.at < 0 || s.n > s.whole - s.at) {
+        PyErr_SetString(PyExc_ValueError, "the tensor ends beyond the vector that it belongs to");
+        return NULL;
+    }
     begin(g, sign_sum(REDUCE, &s));
     WITHOUT_GIL(reduce(g, &s))
     return conclude(g, result);

@@ -24,7 +24,7 @@ OTHER = 31
 class Sum:
     """How to add up: `operation` by its number in `group.Operation`, what to divide by, and whether parts begin with their own rank.
 
-    The tensor begins at element `start` of a vector of `whole` elements, whose parts those are; without `whole` it is all there is.
+    The tensor begins at element `start` of a vector of `whole` elements, which those are parts of (for `reduce` alone).
     """
 
     operation: int = 0

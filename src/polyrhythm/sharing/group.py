@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import platform
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from enum import IntEnum
 
 import torch
@@ -12,7 +12,7 @@ from torch import Tensor
 
 from polyrhythm.sharing.engine import ADDS, Engine, Post, Sum
 from polyrhythm.sharing.portable import OPERATIONS, Portable
-from polyrhythm.sharing.segment import LINE, Segment
+from polyrhythm.sharing.segment import CHUNK, LINE, Segment
 
 try:
     from polyrhythm.sharing.native import Native
@@ -65,22 +65,18 @@ class Group:
         Ranks are added up in order, beginning with rank 0; `rotated`: of the P parts that torch.tensor_split makes, part k begins
         with rank k.
         """
-        if not tensor.numel():
-            return
-        if tensor.dtype in ADDS:
-            self._engine.reduce(tensor, into, Sum(int(operation), divisor, rotated))
-        else:
-            into.copy_(self._added(self._all(tensor), operation, divisor).view(into.shape))
+        self._reduce(tensor, into, Sum(int(operation), divisor, rotated, 0, tensor.numel()))
 
     def reduce_parts(self, parts: Sequence[Tensor], divisor: float = 1.0, *, rotated: bool = False) -> None:
-        """As `reduce` of the vector that `parts` are in order, in place: each may lie anywhere, but no two in the same memory."""
+        """As `reduce` of the vector that `parts` (each flat) are in order, in place; no two may lie in the same memory."""
         start, whole = 0, sum(part.numel() for part in parts)
-        for part in parts:
-            if part.numel() and part.dtype in ADDS:
-                self._engine.reduce(part, part, Sum(int(Operation.SUM), divisor, rotated, start, whole))
-            else:
-                self.reduce(part, part, divisor=divisor)
-            start += part.numel()
+        for run in _runs(parts):
+            flat = run[0] if len(run) == 1 else torch.cat(run)
+            self._reduce(flat, flat, Sum(int(Operation.SUM), divisor, rotated, start, whole))
+            start += flat.numel()
+            if len(run) > 1:
+                for part, total in zip(run, torch.split(flat, [part.numel() for part in run]), strict=True):
+                    part.copy_(total)
         torch.autograd.graph.increment_version(list(parts))
 
     def reduce_scatter(self, tensor: Tensor, into: Tensor, operation: Operation = Operation.SUM, divisor: float = 1.0) -> None:
@@ -122,6 +118,14 @@ class Group:
         """Wait for `rank` no longer, from any thread: whoever needs it gets an error, if what it had to give has not come."""
         self._engine.lose(rank)
 
+    def _reduce(self, tensor: Tensor, into: Tensor, how: Sum) -> None:
+        if not tensor.numel():
+            return
+        if tensor.dtype in ADDS:
+            self._engine.reduce(tensor, into, how)
+        else:
+            into.copy_(self._added(self._all(tensor), Operation(how.operation), how.divisor).view(into.shape))
+
     def _all(self, tensor: Tensor) -> Tensor:
         gathered = torch.empty((self.ranks, tensor.numel()), dtype=tensor.dtype)
         self._engine.gather(tensor, gathered)
@@ -133,3 +137,17 @@ class Group:
         for other in values[1:]:
             total = OPERATIONS[operation](total, other)
         return total / divisor if divisor != 1 else total
+
+
+def _runs(parts: Sequence[Tensor]) -> Iterator[list[Tensor]]:
+    """`parts` in order, small neighbours together: one round of waiting is then enough for all of them."""
+    run: list[Tensor] = []
+    nbytes = 0
+    for part in parts:
+        if run and nbytes + part.nbytes > CHUNK:
+            yield run
+            run, nbytes = [], 0
+        run.append(part)
+        nbytes += part.nbytes
+    if run:
+        yield run

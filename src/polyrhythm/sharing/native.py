@@ -20,10 +20,8 @@ class Native:
     def reduce(self, tensor: Tensor, into: Tensor, how: Sum) -> None:
         """Into `into`."""
         code = CODES[tensor.dtype]
-        whole = how.whole or tensor.numel()
-        self._group.reduce(
-            tensor.data_ptr(), into.data_ptr(), tensor.numel(), code, how.operation, how.divisor, how.rotated, how.start, whole
-        )
+        vector = how.start, how.whole
+        self._group.reduce(tensor.data_ptr(), into.data_ptr(), tensor.numel(), code, how.operation, how.divisor, how.rotated, *vector)
 
     def reduce_scatter(self, tensor: Tensor, into: Tensor, how: Sum) -> None:
         """Into `into`."""

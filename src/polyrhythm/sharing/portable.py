@@ -164,10 +164,9 @@ class Portable:
             first = 0
             end = high
             if how.rotated:
-                whole = how.whole or flat.numel()
-                while first + 1 < self._ranks and _bound(whole, self._ranks, first + 1) <= how.start + low:
+                while first + 1 < self._ranks and _bound(how.whole, self._ranks, first + 1) <= how.start + low:
                     first += 1
-                end = min(high, _bound(whole, self._ranks, first + 1) - how.start)
+                end = min(high, _bound(how.whole, self._ranks, first + 1) - how.start)
             total = self._read(first, chunk)[low - start : end - start]
             for turn in range(1, self._ranks):
                 total = OPERATIONS[how.operation](total, self._read((first + turn) % self._ranks, chunk)[low - start : end - start])

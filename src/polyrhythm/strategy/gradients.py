@@ -61,18 +61,20 @@ class Parameters:
         """All gradients (numel,), zeros where a parameter got none (others may have one for it); a new tensor."""
         return self.gather(self.parameters)
 
-    def gradients(self) -> list[Tensor]:
-        """As `gradient`, but each parameter's own, flat and where it lies; made contiguous, and apart from the others."""
-        grads = [torch.zeros_like(p, requires_grad=False) if p.grad is None else _dense(p.grad) for p in self.parameters]
+    def parts(self) -> list[Tensor]:
+        """As `gradient`, but each parameter's gradient flat where it lies, to be written to.
+
+        A parameter without one gets zeros; one that is not contiguous, or shares memory with another, becomes a copy.
+        """
+        grads = [torch.zeros_like(p) if p.grad is None else _dense(p.grad) for p in self.parameters]
         end = 0
         for k in sorted(range(len(grads)), key=lambda k: grads[k].data_ptr()):
             if not grads[k].is_contiguous() or grads[k].data_ptr() < end:
                 grads[k] = grads[k].clone(memory_format=torch.contiguous_format)
             else:
-                end = max(end, grads[k].data_ptr() + grads[k].nbytes)
+                end = grads[k].data_ptr() + grads[k].nbytes
         for parameter, grad in zip(self.parameters, grads, strict=True):
-            if parameter.grad is None or parameter.grad.data_ptr() != grad.data_ptr():
-                parameter.grad = grad
+            parameter.grad = grad
         return [grad.view(-1) for grad in grads]
 
     @staticmethod

@@ -124,9 +124,9 @@ class Replica:
         if self.channel.in_place is None:
             self._exchange(self.parameters.gradient())
         else:
-            parts = self.parameters.gradients()
+            parts = self.parameters.parts()
             self._refuse_infinite(parts, self.clock)
-            self._settle(self.stage.perform(self.channel.in_place.exchange_parts(parts, self.clock, self.rates())))
+            self._settle(self.stage.perform(self.channel.in_place.exchange_parts(parts)))
 
     def _exchange(self, value: Tensor) -> None:
         self._refuse_infinite([value], self.clock)

@@ -65,6 +65,7 @@ class _Equal:
         self.circle = circle
         self.place = place
         self.port = port
+        # one worker alone has none: what gets no gradient from anyone keeps none, and its optimizer passes over it
         self.divisor = terms.merge.divisor(place.workers) if terms.codec.verbatim and place.workers > 1 else None
 
     @property
@@ -78,11 +79,13 @@ class _Equal:
     async def exchange(self, value: Tensor, clock: int, rates: tuple[float, ...]) -> Answer:
         return Move([Contribution(await self.circle.sum(value), self.place.workers, rates=rates)])
 
-    async def exchange_parts(self, parts: Sequence[Tensor], clock: int, rates: tuple[float, ...]) -> Answer:
+    async def exchange_parts(self, parts: Sequence[Tensor]) -> Answer:
         assert self.divisor is not None, "asked for through `in_place`"
-        if await self.circle.reduce_in_place(parts, self.divisor):
-            return Step()
-        return await self.exchange(torch.cat(list(parts)).cpu(), clock, rates)
+        if not await self.circle.reduce_in_place(parts, self.divisor):
+            total = await self.circle.sum(torch.cat(list(parts)).cpu())
+            for part, summed in zip(parts, torch.split(total, [part.numel() for part in parts]), strict=True):
+                torch.div(summed.to(part.device), self.divisor, out=part)
+        return Step()
 
     async def finish(self) -> Answer:
         return Move([])
