@@ -8,7 +8,7 @@ host 0 takes a profile while the others wait, `device_profile(train, workers=3, 
 servers compute, and right after that all three train `digits-mlp`'s model. For systems that mostly wait for the network, and not for
 each other, the profile is that of one worker: three then seldom share the cores. The simulator is given the profile, the network, the
 same seed and the same training function. Each run is predicted from the profile taken right before it, and medians are compared. Where it
-matters who comes first, small differences decide, in the simulator as in the lab: there are five runs then, and the steps of a
+matters who comes first, small differences decide, in the simulator as in the lab: there are several runs then, and the steps of a
 prediction vary as those of its profile do.
 
 Three hosts are emulated on one machine that may have two cores. So that they seldom take these from each other, as hosts in earnest never
@@ -65,18 +65,19 @@ PACE = 0.025
 
 @dataclass(frozen=True, slots=True)
 class Course:
-    """What joins the hosts, and the steps of a run on it: those that warm up, and all."""
+    """What joins the hosts; the steps of a run on it, those that warm up and all; and the runs where it matters who comes first."""
 
     network: str | Network
     warm_up: int
     steps: int
+    runs: int = 7
 
 
 NETWORKS = {
     "slow": Course("slow", 5, 10),
     "200-mbit": Course(Network.uniform("200-mbit", "200 Mbit/s", "0.5 ms"), 5, 25),
-    "home": Course("home", 5, 10),
-    "1-gbit": Course(Network.uniform("1-gbit", "1 Gbit/s", "0.1 ms"), 5, 45),
+    "home": Course("home", 5, 10, runs=3),  # one takes five minutes
+    "1-gbit": Course(Network.uniform("1-gbit", "1 Gbit/s", "0.1 ms"), 5, 165),
     "wan-3": Course("wan-3", 10, 20),  # on a long path windows open over several exchanges
 }
 UNORDERED = {"downpour", "ssp", "softsync", "easgd", "strom"}
@@ -88,8 +89,6 @@ PATIENT = {"downpour", "ssp", "softsync"}
 """They send everything at every step, and wait for the network rather than for each other."""
 CHANGING = {"strom": (10, 40)}
 """Steps become dearer while the training goes on: the steps that warm up, and all, as many as a profile has, on every network."""
-RUNS = 5
-"""Of such a system, at least."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -146,9 +145,9 @@ def lengths(system: str, network: str) -> tuple[int, int]:
     return CHANGING.get(system, (course.warm_up, course.steps * LIGHT.get(system, 1)))
 
 
-def runs_of(system: str, least: int) -> int:
+def runs_of(system: str, network: str, least: int) -> int:
     """How often it is run for real."""
-    return max(least, RUNS) if system in UNORDERED else least
+    return max(least, NETWORKS[network].runs) if system in UNORDERED else least
 
 
 def host(directory: Path, systems: list[str], runs: int) -> None:
@@ -159,8 +158,9 @@ def host(directory: Path, systems: list[str], runs: int) -> None:
         measured = network_between(stage, Place(place.rank, WORKERS, 0), "measured")
     if place.rank == 0:
         (directory / "network.json").write_text(networks.to_json(measured))
-    for number in range(max(runs, RUNS)):
-        for system in (each for each in systems if number < runs_of(each, runs)):
+    counts = {system: runs_of(system, directory.name, runs) for system in systems}
+    for number in range(max(counts.values())):
+        for system in (each for each in systems if number < counts[each]):
             if place.rank == 0:
                 (directory / f"{system}-{number}-profile.json").write_bytes(msgspec.json.encode(profile_of(system)))
             warm_up, length = lengths(system, directory.name)
@@ -233,14 +233,25 @@ def rows(name: str, options: argparse.Namespace, local: Local) -> list[dict[str,
     network = replace(network, placement=WithWorkers(), local=local)
     found = []
     for system in options.systems:
-        count = runs_of(system, options.runs)
+        count = runs_of(system, name, options.runs)
         mine, runs = taken(directory, system, count)
         told, draws = predicted(directory, system, count, network)
         warm_up, length = lengths(system, name)
-        row = {"network": name, "system": system, "warm_up": warm_up, "steps": length - warm_up, "pace": PACE, "load": os.getloadavg()[0]}
-        row |= {"seconds": mine.seconds, "predicted": told.seconds, "error": told.seconds / mine.seconds - 1}
-        row |= {"runs": runs, "draws": draws}
-        row |= {"bytes": mine.nbytes, "bytes_predicted": told.nbytes}
+        row = {
+            "network": name,
+            "system": system,
+            "warm_up": warm_up,
+            "steps": length - warm_up,
+            "pace": PACE,
+            "load": os.getloadavg()[0],
+            "seconds": mine.seconds,
+            "predicted": told.seconds,
+            "error": told.seconds / mine.seconds - 1,
+            "runs": runs,
+            "draws": draws,
+            "bytes": mine.nbytes,
+            "bytes_predicted": told.nbytes,
+        }
         print(line(row), flush=True)
         found.append(row)
     return found

@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import torch
 
-from polyrhythm.kernel.effects import Schedule
+from polyrhythm.kernel.effects import Reduction, Schedule
 
 Charge = Callable[[int, int], None]
 """Takes bytes and messages."""
@@ -20,11 +20,11 @@ class Charges:
         self._charge = charge
         self._shares: dict[tuple[Schedule, torch.Size, torch.dtype, int], tuple[int, int]] = {}
 
-    def count(self, shape: torch.Size, dtype: torch.dtype, workers: int, topic: str, schedule: Schedule) -> None:
-        """Charge for one sum; the first workers have one byte or message more where they cannot be shared out evenly."""
-        key = (schedule, shape, dtype, len(topic))
+    def count(self, effect: Reduction, shape: torch.Size, dtype: torch.dtype) -> None:
+        """Charge for one sum, of a tensor like this; the first workers have one byte or message more where they do not share evenly."""
+        key = (effect.schedule, shape, dtype, len(effect.topic))
         if key not in self._shares:
-            nbytes, messages = schedule.traffic(torch.empty(shape, dtype=dtype, device="meta"), workers, topic)
-            rank = self._rank
+            rank, workers = self._rank, effect.workers
+            nbytes, messages = effect.schedule.traffic(torch.empty(shape, dtype=dtype, device="meta"), workers, effect.topic)
             self._shares[key] = nbytes // workers + (rank < nbytes % workers), messages // workers + (rank < messages % workers)
         self._charge(*self._shares[key])

@@ -40,7 +40,7 @@ class Nccl:
         # a group of fewer than all would need everyone to open it, those left out too
         if self._device.type != "cuda" or workers != self._workers or not self._meeting or not dist.is_nccl_available():
             return None
-        self._charges.count(value.shape, value.dtype, workers, effect.topic, effect.schedule)
+        self._charges.count(effect, value.shape, value.dtype)
         self._moved += 1
         if self._group is None:
             self._group = self._join(self._device)

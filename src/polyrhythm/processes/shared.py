@@ -28,7 +28,7 @@ class SharedMemory:
         rotated = self._rotated(effect, _nbytes([effect.value]))
         if rotated is None or effect.value.device.type != "cpu":
             return None
-        self._charges.count(effect.value.shape, effect.value.dtype, effect.workers, effect.topic, effect.schedule)
+        self._charges.count(effect, effect.value.shape, effect.value.dtype)
         value = effect.value.contiguous()
         total = torch.empty_like(value)
         with self._named():
@@ -41,7 +41,7 @@ class SharedMemory:
         if rotated is None:
             return None
         shape = torch.Size([sum(part.numel() for part in effect.parts)])
-        self._charges.count(shape, effect.parts[0].dtype, effect.workers, effect.topic, effect.schedule)
+        self._charges.count(effect, shape, effect.parts[0].dtype)
         here = [part.cpu() for part in effect.parts]  # workers' models may be on devices of several kinds
         with self._named():
             self._group.reduce_parts(here, divisor=effect.divisor, rotated=rotated)
