@@ -8,12 +8,14 @@ import pytest
 
 from polyrhythm.errors import CompositionError
 from polyrhythm.hardware import network as networks
+from polyrhythm.hardware.congestion import Bbr, Congestion, Fair
 from polyrhythm.hardware.network import Network, Site
 from polyrhythm.hardware.placement import WithWorkers
 from polyrhythm.kernel.job import Job, Stage
 from polyrhythm.kernel.port import rank_of
 from polyrhythm.pieces.terms import Place
 from polyrhythm.simulator.simulator import Simulator
+from polyrhythm.training import links
 from polyrhythm.training.links import local_between, network_between, survey_job
 
 CLOSE = 0.01
@@ -35,6 +37,17 @@ def measured(network: str | Network, workers: int) -> list[Network]:
 def test_all_workers_find_the_same() -> None:
     first, *others = measured("slow", 3)
     assert others == [first, first]
+
+
+@pytest.mark.parametrize(("chosen", "expected"), [("bbr\n", Bbr()), ("cubic\n", Fair()), (None, Fair())])
+def test_the_congestion_control_is_that_of_the_hosts(
+    chosen: str | None, expected: Congestion, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file = tmp_path / "tcp_congestion_control"
+    if chosen is not None:
+        file.write_text(chosen, encoding="ascii")
+    monkeypatch.setattr(links, "CONGESTION_CONTROL", file)
+    assert measured("slow", 2)[0].congestion == expected
 
 
 @pytest.mark.parametrize("name", ["slow", "home", "wan-3"])

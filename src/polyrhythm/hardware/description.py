@@ -16,6 +16,7 @@ from pathlib import Path
 import msgspec
 
 from polyrhythm.errors import CompositionError
+from polyrhythm.hardware.congestion import Congestion, Fair
 from polyrhythm.hardware.placement import Blocks, Deal, Local, OwnHosts, Placement
 
 Quantity = str | float
@@ -59,6 +60,7 @@ class Description(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_
     deal: Deal = Blocks()
     placement: Placement = OwnHosts()
     local: Local = Local()
+    congestion: Congestion = Fair()
 
 
 def read(path: Path) -> Description:
@@ -72,5 +74,5 @@ def read(path: Path) -> Description:
     except msgspec.MsgspecError as problem:
         raise CompositionError(
             f"The network file {str(path)!r} cannot be used: {problem}. A network has name and sites (each with name and egress), "
-            "and may have links, hosts, deal, placement and local."
+            "and may have links, hosts, deal, placement, local and congestion."
         ) from problem

@@ -15,6 +15,7 @@ import msgspec
 
 from polyrhythm import units
 from polyrhythm.errors import CompositionError, unknown
+from polyrhythm.hardware.congestion import Congestion, Fair
 from polyrhythm.hardware.description import Description, HostEntry, LinkEntry, Quantity, SiteEntry, read
 from polyrhythm.hardware.files import located
 from polyrhythm.hardware.placement import Blocks, Deal, Local, OwnHosts, Placement
@@ -52,7 +53,8 @@ class Network:
     """Sites, and for each ordered pair of them the one-way `latency` in seconds and the shared `capacity` in bytes per second.
 
     Both matrices are indexed [from][to]; their diagonals are not used. `accesses` lists hosts that differ from their site.
-    `deal` gives hosts to sites, `placement` servers to hosts. Raises `CompositionError` where the numbers make no network.
+    `deal` gives hosts to sites, `placement` servers to hosts; `congestion` says what connections do beside sharing lines fairly. Raises
+    `CompositionError` where the numbers make no network.
     """
 
     name: str
@@ -63,6 +65,7 @@ class Network:
     deal: Deal = Blocks()  # noqa: RUF009 (a frozen value)
     placement: Placement = OwnHosts()  # noqa: RUF009 (a frozen value)
     local: Local = Local()  # noqa: RUF009 (a frozen value)
+    congestion: Congestion = Fair()  # noqa: RUF009 (a frozen value)
 
     def __post_init__(self) -> None:
         if not self.sites:
@@ -83,6 +86,11 @@ class Network:
             )
         if not all(rate > 0 for rate in shared):
             raise CompositionError(f"A shared bandwidth of the network {self.name!r} is not above zero. To cut a link use the fault Cut.")
+        if not (self.congestion.every > 0 and 0 <= self.congestion.seconds < math.inf):
+            raise CompositionError(
+                f"The congestion control of the network {self.name!r} pauses every {self.congestion.every} seconds for "
+                f"{self.congestion.seconds}. The first must be above zero, the second zero or more and finite."
+            )
         for delay in [site.latency for site in self.sites] + [delay for row in self.latency for delay in row] + [self.local.latency]:
             if not 0 <= delay < math.inf:
                 raise CompositionError(f"A latency of the network {self.name!r} is {delay} seconds. It must be zero or more, and finite.")
@@ -136,7 +144,9 @@ class Network:
                     capacity[pair] = _rate(link.bandwidth)
         accesses = tuple((each.host, Access(units.bandwidth(each.egress), _rate(each.ingress, each.egress))) for each in written.hosts)
         network = cls.joined(written.name, sites, latency, capacity)
-        return replace(network, accesses=accesses, deal=written.deal, placement=written.placement, local=written.local)
+        return replace(
+            network, accesses=accesses, deal=written.deal, placement=written.placement, local=written.local, congestion=written.congestion
+        )
 
     def host_of(self, actor: str, workers: int) -> int:
         """The host of "worker/3" or "server/0" in a job of `workers` workers."""
@@ -205,7 +215,7 @@ def to_json(network: Network) -> str:
     ]
     links = [LinkEntry(names[a], names[b], network.latency[a][b], _finite(network.capacity[a][b])) for a, b in pairs]
     hosts = [HostEntry(host, access.egress, access.ingress) for host, access in network.accesses]
-    written = Description(network.name, sites, links, hosts, network.deal, network.placement, network.local)
+    written = Description(network.name, sites, links, hosts, network.deal, network.placement, network.local, network.congestion)
     return msgspec.json.format(msgspec.json.encode(written), indent=2).decode() + "\n"
 
 

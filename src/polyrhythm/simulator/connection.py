@@ -54,7 +54,7 @@ class Connection:
     """The first-in-first-out way from one actor to another: at most one message is on it, others wait.
 
     While it is a flow of its own, `remaining` bytes were left at `since` and go at `rate`; in a crowd, the crowd knows.
-    `alone` is the rate when no link of its path is shared. `cuts` counts the faults that hold it up.
+    `alone` is the rate when no link of its path is shared. `cuts` counts the faults and pauses that hold it up.
     """
 
     __slots__ = (

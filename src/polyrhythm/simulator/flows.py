@@ -12,6 +12,7 @@ one instant is taken together, in an order of the actors' names, so the order of
 
 from __future__ import annotations
 
+import math
 from collections import deque
 from collections.abc import Callable
 from heapq import heappop, heappush
@@ -19,6 +20,7 @@ from heapq import heappop, heappush
 from polyrhythm.hardware.network import Network
 from polyrhythm.simulator.connection import REMEMBERED, Connection
 from polyrhythm.simulator.filling import TOLERANCE
+from polyrhythm.simulator.pauses import Pauses
 from polyrhythm.simulator.routes import Routes
 from polyrhythm.simulator.sharing import Sharing, key_of
 
@@ -26,12 +28,14 @@ from polyrhythm.simulator.sharing import Sharing, key_of
 class Flows:
     """All messages under way on `network` among `workers` workers and any servers; time only moves forward.
 
-    A driver calls `next_time`, moves its clock there, calls `advance`, and `start`s what follows at that instant.
+    A driver calls `next_time`, moves its clock there, calls `advance`, and `start`s what follows at that instant. `seed` draws when
+    connections pause, if the network's congestion control has them do so.
     """
 
-    def __init__(self, network: Network, workers: int) -> None:
+    def __init__(self, network: Network, workers: int, seed: int = 0) -> None:
         self._routes = Routes(network, workers)
         self._sharing = Sharing(self._routes)
+        self._pauses = Pauses(network.congestion, seed)
         self._time = 0.0
         self._connections: dict[str, dict[str, Connection]] = {}
         self._remembered = 0
@@ -57,6 +61,7 @@ class Flows:
             connection.sender.sending += 1
             connection.token = token
             connection.remaining = nbytes
+            self._pauses.begin(connection, now)
             if not connection.cuts:
                 self._sharing.begin(connection)
 
@@ -64,7 +69,7 @@ class Flows:
         """When something is due next, a delivery or a last byte leaving; math.inf if nothing is under way."""
         if self._sharing.changed:
             self._sharing.solve(self._time)
-        end = self._sharing.next_end()
+        end = min(self._sharing.next_end(), self._pauses.next_time())
         if self._deliveries and self._deliveries[0][0] < end:
             return self._deliveries[0][0]
         return end
@@ -93,11 +98,7 @@ class Flows:
         else:
             self._cuts.remove((a, b))
         for connection in self._each(lambda connection: connection.is_between(a, b)):
-            connection.cuts += 1 if blocked else -1
-            if connection.attached and connection.cuts:
-                self._sharing.detach(connection, now)
-            elif connection.busy and not connection.attached and not connection.cuts:
-                self._sharing.begin(connection)
+            self._hold(connection, 1 if blocked else -1, now)
 
     def forget(self, now: float, actor: str) -> list[object]:
         """At `now`, drop all that `actor` has not wholly sent and all that is being sent to it; the tokens of what is lost."""
@@ -118,9 +119,18 @@ class Flows:
         sharing = self._sharing
         if sharing.changed:
             sharing.solve(self._time)
-        ends = sharing.ends
-        while ends and ends[0][0] <= now:
-            instant = max(ends[0][0], self._time)  # rounding may put an end a hair before the change that moved it
+        ends, pauses = sharing.ends, self._pauses
+        while True:
+            end = ends[0][0] if ends else math.inf
+            if pauses.due and pauses.due[0][0] <= min(end, now):
+                self._time = max(pauses.due[0][0], self._time)
+                self._hold(*pauses.take(), self._time)
+                if sharing.changed:
+                    sharing.solve(self._time)
+                continue
+            if end > now:
+                break
+            instant = max(end, self._time)  # rounding may put an end a hair before the change that moved it
             ended = sharing.take_ended(instant * (1 + TOLERANCE))
             if ended:
                 self._time = instant
@@ -131,6 +141,14 @@ class Flows:
         if now < self._time:
             raise ValueError(f"time went back from {self._time} to {now}")
         self._time = now
+
+    def _hold(self, connection: Connection, more: int, now: float) -> None:
+        """Change by `more` how many things hold `connection` up."""
+        connection.cuts += more
+        if connection.attached and connection.cuts:
+            self._sharing.detach(connection, now)
+        elif connection.busy and not connection.attached and not connection.cuts:
+            self._sharing.begin(connection)
 
     def _finish(self, connection: Connection, now: float) -> None:
         self._delivered += 1

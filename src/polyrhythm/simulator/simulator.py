@@ -47,7 +47,7 @@ class Simulator:
     network: a preset's name ("lan", "slow", "wan-11", …), a file or a directory of `polyrhythm calibrate`, a `Network`, or `Instant()`.
     devices: a preset's name ("cpu-core", "a100", …), a file or such a directory, a device or profile for all workers, or a `Fleet`.
     faults: what goes wrong, as values of `hardware.faults`.
-    seed: of jitter, stragglers and faults; the job has its own for what the actors draw.
+    seed: of jitter, stragglers, faults and pauses of connections; the job has its own for what the actors draw.
     collectives: whether reductions travel as messages or are charged in closed form.
     shuffle_ties: a seed that orders what happens at the same time; None keeps the order in which it was planned.
     separate_randomness: whether each program has the global random generators to itself, as in a process of its own; this costs
@@ -121,7 +121,7 @@ class Simulator:
         hub = Hub(
             agenda,
             {},
-            None if network is None else Flows(network, job.workers),
+            None if network is None else Flows(network, job.workers, self.seed),
             Reductions(link) if isinstance(self.collectives, ClosedForm) else None,
             record,
             record if self.record_sends else None,

@@ -11,10 +11,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
+from pathlib import Path
 
 import torch
 
 from polyrhythm.errors import CompositionError
+from polyrhythm.hardware.congestion import Bbr, Fair
 from polyrhythm.hardware.network import Network, Site
 from polyrhythm.hardware.placement import Local, WithWorkers
 from polyrhythm.kernel.job import Job, Stage
@@ -30,6 +32,9 @@ SECONDS = 0.4
 _FLOODS = 2
 """Streams of several pairs at once; the better counts."""
 
+CONGESTION_CONTROL = Path("/proc/sys/net/ipv4/tcp_congestion_control")
+"""Where Linux says which one new connections get, in this network namespace."""
+
 Rows = list[list[float]]
 
 
@@ -38,7 +43,8 @@ def network_between(stage: Stage, place: Place, name: str, local: Local | None =
 
     Each ordered pair is measured while all others are silent: that gives latency and capacity. Then each host sends to all at once, and
     takes from all at once: the most that it reached is its egress and its ingress. Servers are placed as joined runs place them,
-    with workers. Raises CompositionError where there is one worker only.
+    with workers. Connections pause as under BBR where that is every host's congestion control. Raises CompositionError where there is
+    one worker only.
     """
     if place.workers < 2:
         raise CompositionError("One process alone has no network: start one on each of two or more hosts, with RANK and WORLD_SIZE set.")
@@ -49,7 +55,8 @@ def network_between(stage: Stage, place: Place, name: str, local: Local | None =
     pairs = [(a, b) for a in range(place.workers) for b in range(place.workers) if a != b]
     latency = {(names[a], names[b]): survey.latency[a][b] for a, b in pairs}
     capacity = {(names[a], names[b]): survey.rate[a][b] for a, b in pairs}
-    return replace(Network.joined(name, sites, latency, capacity), placement=WithWorkers(), local=local or Local())
+    network = Network.joined(name, sites, latency, capacity)
+    return replace(network, placement=WithWorkers(), local=local or Local(), congestion=Bbr() if survey.pausing else Fair())
 
 
 def local_between(seconds: float = SECONDS) -> Local:
@@ -68,6 +75,10 @@ def survey_job(workers: int, seconds: float = SECONDS) -> Job:
         return None if line is None else Message("line", (line.latency, line.rate))
 
     return Job(workers, 0, program, _no_service, lambda name: True)
+
+
+def _uses_bbr() -> bool:
+    return CONGESTION_CONTROL.is_file() and CONGESTION_CONTROL.read_text(encoding="ascii").strip() == "bbr"
 
 
 async def _no_service(port: Port, record: object) -> None:
@@ -95,12 +106,14 @@ class _Survey:
         self.seconds = seconds
         self.latency: Rows
         self.rate: Rows
+        self.pausing = False
         self.egress: list[float] = []
         self.ingress: list[float] = []
         self._meetings = 0
 
     async def carry_out(self) -> None:
         workers = range(self.place.workers)
+        self.pausing = all(row[0] for row in await self._agree((float(_uses_bbr()),)))
         mine: dict[int, Line] = {}
         for source, target in [(a, b) for a in workers for b in workers if a != b]:
             await self._agree((0.0,))

@@ -1,0 +1,35 @@
+"""What TCP's congestion control does to a connection, beside sharing lines fairly."""
+
+from __future__ import annotations
+
+import math
+
+import msgspec
+
+
+class Fair(msgspec.Struct, frozen=True, tag=True, forbid_unknown_fields=True):
+    """Nothing else (the default)."""
+
+    @property
+    def every(self) -> float:
+        """It never pauses."""
+        return math.inf
+
+    @property
+    def seconds(self) -> float:
+        """It never pauses."""
+        return 0.0
+
+
+class Bbr(msgspec.Struct, frozen=True, tag=True, forbid_unknown_fields=True):
+    """Connections stop to measure their latency without a queue, as under BBR ("ProbeRTT"; Cardwell et al., ACM Queue 2016).
+
+    One that sends when `every` seconds have passed since it last saw its least round trip waits until all that is on its way has
+    been acknowledged, a round trip, and for `seconds` more. One that was silent then sees its round trip when it begins again.
+    """
+
+    every: float = 10.0
+    seconds: float = 0.2
+
+
+Congestion = Fair | Bbr
