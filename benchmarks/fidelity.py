@@ -48,7 +48,7 @@ from polyrhythm.pieces.terms import Place
 from polyrhythm.processes.join import enter
 from polyrhythm.processes.place import find_place
 from polyrhythm.training.calibrate import device_profile
-from polyrhythm.training.links import local_between, network_between, survey_job
+from polyrhythm.training.links import congestion_here, local_between, network_between, survey_job
 from polyrhythm.training.run import make_job
 from polyrhythm.training.worker import Worker
 from polyrhythm.workloads.digits import digits, wide_mlp
@@ -155,7 +155,7 @@ def host(directory: Path, systems: list[str], runs: int) -> None:
     torch.set_num_threads(1)
     place = find_place()
     with enter(survey_job(WORKERS), _ignore) as stage:
-        measured = network_between(stage, Place(place.rank, WORKERS, 0), "measured")
+        measured = network_between(stage, Place(place.rank, WORKERS, 0), "measured", congestion=congestion_here())
     if place.rank == 0:
         (directory / "network.json").write_text(networks.to_json(measured))
     counts = {system: runs_of(system, directory.name, runs) for system in systems}

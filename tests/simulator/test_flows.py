@@ -55,6 +55,15 @@ def test_the_rest_takes_all_when_one_has_ended() -> None:
     assert run(PLAIN, [begin(0, 1, 500), begin(0, 2, 1000)]) == {0: 10.0, 1: 15.0}
 
 
+def test_a_connection_that_is_made_again_may_end_when_the_first_would_have() -> None:
+    flows = Flows(PLAIN, 2)
+    flows.start(0.0, "worker/0", "worker/1", 1500, "first")
+    flows.forget(5.0, "worker/1")
+    flows.start(6.0, "worker/0", "worker/1", 900, "second")
+    assert flows.next_time() == 15.0
+    assert flows.advance(15.0) == ["second"]
+
+
 def test_a_third_flow_from_another_host_contends_only_where_paths_meet() -> None:
     assert run(PLAIN, [begin(0, 1, 1000), begin(0, 2, 1000), begin(3, 4, 1000)]) == {0: 20.0, 1: 20.0, 2: 10.0}
     assert run(PLAIN, [begin(0, 1, 1000), begin(0, 2, 1000), begin(3, 2, 1000)]) == {0: 20.0, 1: 20.0, 2: 20.0}

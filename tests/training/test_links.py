@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
@@ -16,18 +17,21 @@ from polyrhythm.kernel.port import rank_of
 from polyrhythm.pieces.terms import Place
 from polyrhythm.simulator.simulator import Simulator
 from polyrhythm.training import links
-from polyrhythm.training.links import local_between, network_between, survey_job
+from polyrhythm.training.links import congestion_here, local_between, network_between, survey_job
+from polyrhythm.training.probes import Stream
 
 CLOSE = 0.01
 """Headers, and the latency of answers that came while others were waited for."""
 
 
-def measured(network: str | Network, workers: int) -> list[Network]:
-    """What each of `workers` workers finds on `network`."""
+def measured(network: str | Network, workers: int, congestions: Sequence[Congestion] = ()) -> list[Network]:
+    """What each of `workers` workers finds on `network`; `congestions` are those of their hosts, Fair if there are none."""
     found: list[Network] = []
 
     def program(stage: Stage) -> None:
-        found.append(network_between(stage, Place(rank_of(stage.port.name), workers, 0), "found"))
+        rank = rank_of(stage.port.name)
+        congestion = congestions[rank] if congestions else Fair()
+        found.append(network_between(stage, Place(rank, workers, 0), "found", congestion=congestion))
 
     survey = survey_job(workers)
     Simulator(network=network).execute(Job(workers, 0, program, survey.service, survey.essential), lambda event: None)
@@ -40,14 +44,26 @@ def test_all_workers_find_the_same() -> None:
 
 
 @pytest.mark.parametrize(("chosen", "expected"), [("bbr\n", Bbr()), ("cubic\n", Fair()), (None, Fair())])
-def test_the_congestion_control_is_that_of_the_hosts(
+def test_the_congestion_control_is_what_linux_names(
     chosen: str | None, expected: Congestion, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     file = tmp_path / "tcp_congestion_control"
     if chosen is not None:
         file.write_text(chosen, encoding="ascii")
     monkeypatch.setattr(links, "CONGESTION_CONTROL", file)
-    assert measured("slow", 2)[0].congestion == expected
+    assert congestion_here() == expected
+
+
+def test_a_network_has_the_congestion_control_on_which_all_hosts_agree() -> None:
+    assert measured("slow", 2, [Bbr(), Bbr()])[1].congestion == Bbr()
+    assert measured("slow", 2, [Bbr(), Fair()])[1].congestion == Fair()
+    assert measured("slow", 2, [Fair(), Bbr()])[0].congestion == Fair()
+
+
+def test_a_message_that_comes_with_those_behind_it_makes_no_line_faster() -> None:
+    even = Stream(0.4, 3000, 0.3, (0.3, 0.2, 0.1))
+    assert even.rate == even.slowest == pytest.approx(10_000)
+    assert Stream(0.4, 3000, 0.21, (0.21, 0.2, 0.1)).slowest == pytest.approx(10_000)
 
 
 @pytest.mark.parametrize("name", ["slow", "home", "wan-3"])

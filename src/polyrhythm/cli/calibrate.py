@@ -95,12 +95,12 @@ def _joined(place: Place, measure: Callable[[], tuple[Profile | None, Local]]) -
     from polyrhythm.hardware.placement import Local
     from polyrhythm.pieces.terms import Place as Rank
     from polyrhythm.processes.join import enter
-    from polyrhythm.training.links import network_between, survey_job
+    from polyrhythm.training.links import congestion_here, network_between, survey_job
 
     with enter(survey_job(place.workers), lambda event: None, place) as stage:
         # all have met: the others wait in the first message of the survey meanwhile, and do not disturb
         found = measure() if place.rank == 0 else (None, Local())
-        return found, network_between(stage, Rank(place.rank, place.workers, 0), "measured", found[1])
+        return found, network_between(stage, Rank(place.rank, place.workers, 0), "measured", found[1], congestion_here())
 
 
 def _write_device(directory: Path, profile: Profile) -> None:

@@ -86,11 +86,6 @@ class Network:
             )
         if not all(rate > 0 for rate in shared):
             raise CompositionError(f"A shared bandwidth of the network {self.name!r} is not above zero. To cut a link use the fault Cut.")
-        if not (self.congestion.every > 0 and 0 <= self.congestion.seconds < math.inf):
-            raise CompositionError(
-                f"The congestion control of the network {self.name!r} pauses every {self.congestion.every} seconds for "
-                f"{self.congestion.seconds}. The first must be above zero, the second zero or more and finite."
-            )
         for delay in [site.latency for site in self.sites] + [delay for row in self.latency for delay in row] + [self.local.latency]:
             if not 0 <= delay < math.inf:
                 raise CompositionError(f"A latency of the network {self.name!r} is {delay} seconds. It must be zero or more, and finite.")

@@ -18,11 +18,11 @@ class Charges:
     def __init__(self, rank: int, charge: Charge) -> None:
         self._rank = rank
         self._charge = charge
-        self._shares: dict[tuple[Schedule, torch.Size, torch.dtype, int], tuple[int, int]] = {}
+        self._shares: dict[tuple[Schedule, torch.Size, torch.dtype, int, int], tuple[int, int]] = {}
 
     def count(self, effect: Reduction, shape: torch.Size, dtype: torch.dtype) -> None:
-        """Charge for one sum, of a tensor like this; the first workers have one byte or message more where they do not share evenly."""
-        key = (effect.schedule, shape, dtype, len(effect.topic))
+        """Charge for one sum, of a tensor like this; where the workers' parts cannot be equal, the first have one byte or message more."""
+        key = (effect.schedule, shape, dtype, effect.workers, len(effect.topic))
         if key not in self._shares:
             rank, workers = self._rank, effect.workers
             nbytes, messages = effect.schedule.traffic(torch.empty(shape, dtype=dtype, device="meta"), workers, effect.topic)

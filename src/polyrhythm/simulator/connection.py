@@ -54,21 +54,25 @@ class Connection:
     """The first-in-first-out way from one actor to another: at most one message is on it, others wait.
 
     While it is a flow of its own, `remaining` bytes were left at `since` and go at `rate`; in a crowd, the crowd knows.
-    `alone` is the rate when no link of its path is shared. `cuts` counts the faults and pauses that hold it up.
+    `alone` is the rate when no link of its path is shared, `round_trip` the latency there and back. `cuts`
+    counts the faults and pauses that hold it up.
     """
 
     __slots__ = (
         "alone", "attached", "busy", "crowd", "cuts", "generation", "key", "latency", "links", "mark", "rate", "receiver",
-        "remaining", "sender", "share", "since", "slot", "token", "waiting",
+        "remaining", "round_trip", "sender", "share", "since", "slot", "token", "waiting",
     )  # fmt: skip
 
-    def __init__(self, sender: Endpoint, receiver: Endpoint, links: tuple[Link, ...], alone: float, latency: float) -> None:
+    def __init__(
+        self, sender: Endpoint, receiver: Endpoint, links: tuple[Link, ...], alone: float, latency: float, round_trip: float
+    ) -> None:
         self.sender = sender
         self.receiver = receiver
         self.key = sender.code << 32 | receiver.code
         self.links = links
         self.alone = alone
         self.latency = latency
+        self.round_trip = round_trip
         self.busy = False
         self.attached = False
         self.token: object = None

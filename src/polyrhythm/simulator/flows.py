@@ -36,6 +36,7 @@ class Flows:
         self._routes = Routes(network, workers)
         self._sharing = Sharing(self._routes)
         self._pauses = Pauses(network.congestion, seed)
+        self._pausing = network.congestion.every < math.inf
         self._time = 0.0
         self._connections: dict[str, dict[str, Connection]] = {}
         self._remembered = 0
@@ -61,15 +62,18 @@ class Flows:
             connection.sender.sending += 1
             connection.token = token
             connection.remaining = nbytes
-            self._pauses.begin(connection, now)
             if not connection.cuts:
                 self._sharing.begin(connection)
+                if self._pausing:
+                    self._pauses.begin(connection, now)
 
     def next_time(self) -> float:
         """When something is due next, a delivery or a last byte leaving; math.inf if nothing is under way."""
         if self._sharing.changed:
             self._sharing.solve(self._time)
-        end = min(self._sharing.next_end(), self._pauses.next_time())
+        end = self._sharing.next_end()
+        if self._pausing:
+            end = min(end, self._pauses.next_time())
         if self._deliveries and self._deliveries[0][0] < end:
             return self._deliveries[0][0]
         return end
@@ -99,6 +103,8 @@ class Flows:
             self._cuts.remove((a, b))
         for connection in self._each(lambda connection: connection.is_between(a, b)):
             self._hold(connection, 1 if blocked else -1, now)
+            if self._pausing and connection.busy and not connection.cuts:
+                self._pauses.begin(connection, now)
 
     def forget(self, now: float, actor: str) -> list[object]:
         """At `now`, drop all that `actor` has not wholly sent and all that is being sent to it; the tokens of what is lost."""
@@ -119,14 +125,11 @@ class Flows:
         sharing = self._sharing
         if sharing.changed:
             sharing.solve(self._time)
-        ends, pauses = sharing.ends, self._pauses
+        ends, looks = sharing.ends, self._pauses.due
         while True:
             end = ends[0][0] if ends else math.inf
-            if pauses.due and pauses.due[0][0] <= min(end, now):
-                self._time = max(pauses.due[0][0], self._time)
-                self._hold(*pauses.take(), self._time)
-                if sharing.changed:
-                    sharing.solve(self._time)
+            if looks and looks[0].time <= now and looks[0].time < end:
+                self._look(looks[0].time)
                 continue
             if end > now:
                 break
@@ -141,6 +144,14 @@ class Flows:
         if now < self._time:
             raise ValueError(f"time went back from {self._time} to {now}")
         self._time = now
+
+    def _look(self, now: float) -> None:
+        """Let all connections stop or go on that are to do so at `now`."""
+        self._time = max(now, self._time)
+        while self._pauses.due and self._pauses.due[0].time <= now:
+            self._hold(*self._pauses.take(), self._time)
+        if self._sharing.changed:
+            self._sharing.solve(self._time)
 
     def _hold(self, connection: Connection, more: int, now: float) -> None:
         """Change by `more` how many things hold `connection` up."""
@@ -180,6 +191,7 @@ class Flows:
 
     def _drop(self, connection: Connection) -> None:
         del self._connections[connection.sender.name][connection.receiver.name]
+        self._pauses.drop(connection)
         self._remembered -= 1
 
     def _each(self, wanted: Callable[[Connection], bool]) -> list[Connection]:

@@ -1,8 +1,8 @@
 """Connections that stop now and then to measure their latency, as `Bbr` says.
 
-When a connection stops depends on when it last saw its least round trip. It sees one when it begins to send on a line where it has
-nothing under way. Of n that it has seen the last is the least with probability 1/n, which is drawn, for each connection from a stream
-of its own; so two connections that stop together at first seldom do later.
+When a connection stops depends on when it last saw its least round trip. It sees one when it begins to send and all before has left it.
+Of n that it has seen the last is the least with probability 1/n, which is drawn, for each connection from a stream of its own;
+so two connections that stop together at first seldom do later.
 """
 
 from __future__ import annotations
@@ -19,34 +19,59 @@ from polyrhythm.simulator.connection import Connection
 
 @dataclass(slots=True)
 class Clock:
-    """When a connection last saw its least round trip, and which of its `sightings` since it stopped that was."""
+    """When `connection` last saw its `least` round trip, and how many it has seen since it stopped. `awaited`: it will be looked at.
+
+    `gone`: there is no such connection any more.
+    """
 
     connection: Connection
     draw: random.Random
     least: float
     sightings: int = 1
     awaited: bool = False
+    gone: bool = False
+
+    @property
+    def sends(self) -> bool:
+        """Whether bytes of the connection leave, or would if it had not stopped."""
+        return self.connection.busy and not self.connection.cuts
+
+
+@dataclass(slots=True, order=True)
+class Look:
+    """When a connection is to be looked at, in the order of their keys; `stopped`: because it may then go on."""
+
+    time: float
+    key: int
+    number: int
+    stopped: bool
+    clock: Clock
+
+    @property
+    def idle(self) -> bool:
+        """Whether there is nothing to see."""
+        return self.clock.gone or not (self.stopped or self.clock.sends)
 
 
 class Pauses:
-    """When each connection stops, and when it goes on. `due` is a heap of when connections are to be looked at, each entry's first."""
+    """When each connection stops, and when it goes on; `due` is a heap."""
 
     def __init__(self, congestion: Congestion, seed: int) -> None:
         self._congestion = congestion
         self._seed = seed
         self._clocks: dict[int, Clock] = {}
-        self.due: list[tuple[float, int, bool, int, Clock, Connection]] = []
         self._looks = 0
+        self.due: list[Look] = []
 
     def next_time(self) -> float:
-        """When a connection that sends, or has stopped, is to be looked at next; math.inf if there is none."""
-        while self.due and not (self.due[0][2] or self.due[0][4].connection.busy):
-            heappop(self.due)[4].awaited = False
-        return self.due[0][0] if self.due else math.inf
+        """When a connection that sends or has stopped is to be looked at next; math.inf if there is none."""
+        while self.due and self.due[0].idle:
+            heappop(self.due).clock.awaited = False
+        return self.due[0].time if self.due else math.inf
 
     def begin(self, connection: Connection, now: float) -> None:
-        """A silent connection sends from now on."""
-        if self._congestion.every == math.inf or not connection.links:
+        """Bytes of a connection leave from now on, of which none left before."""
+        if not connection.links:
             return
         clock = self._clocks.get(connection.key)
         if clock is None:
@@ -58,26 +83,31 @@ class Pauses:
             clock.sightings += 1
             if clock.draw.random() * clock.sightings < 1:
                 clock.least = now
-        clock.connection = connection
         if not clock.awaited:
             self._await(clock)
 
     def take(self) -> tuple[Connection, int]:
         """The connection that is due, and by how much the number of what holds it up changes."""
-        now, _, stopped, _, clock, connection = heappop(self.due)
-        if stopped:
-            clock.least, clock.sightings = now, 1
-            self._await(clock)
-            return connection, -1
-        connection = clock.connection
-        if not connection.busy:
+        look = heappop(self.due)
+        clock = look.clock
+        if look.idle:
             clock.awaited = False
-            return connection, 0
-        if now < clock.least + self._congestion.every:
+            return clock.connection, 0
+        if look.stopped:
+            clock.least, clock.sightings = look.time, 1
             self._await(clock)
-            return connection, 0
-        self._look(now + self._congestion.seconds + 2 * connection.latency, clock, stopped=True)
-        return connection, 1
+            return clock.connection, -1
+        if look.time < clock.least + self._congestion.every:
+            self._await(clock)
+            return clock.connection, 0
+        self._look(look.time + self._congestion.seconds + clock.connection.round_trip, clock, stopped=True)
+        return clock.connection, 1
+
+    def drop(self, connection: Connection) -> None:
+        """The connection is no more; a new one of the same actors has a clock of its own."""
+        clock = self._clocks.pop(connection.key, None)
+        if clock is not None:
+            clock.gone = True
 
     def _await(self, clock: Clock) -> None:
         clock.awaited = True
@@ -85,4 +115,4 @@ class Pauses:
 
     def _look(self, time: float, clock: Clock, stopped: bool) -> None:
         self._looks += 1
-        heappush(self.due, (time, clock.connection.key, stopped, self._looks, clock, clock.connection))
+        heappush(self.due, Look(time, clock.connection.key, self._looks, stopped, clock))

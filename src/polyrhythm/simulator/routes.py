@@ -38,10 +38,13 @@ class Routes:
         """A new connection; it has no links where both actors are on one host."""
         here, there = self.endpoint(sender), self.endpoint(receiver)
         if here.host == there.host:
-            return Connection(here, there, (), self._network.local.bandwidth, self._network.local.latency)
+            local = self._network.local
+            return Connection(here, there, (), local.bandwidth, local.latency, 2 * local.latency)
         shared, latency = self._ways.get((here.site, there.site)) or self._way(here.site, there.site)
         links = (here.egress, *shared, there.ingress)
-        return Connection(here, there, links, min([link.capacity for link in links]), latency)
+        return Connection(
+            here, there, links, min([link.capacity for link in links]), latency, latency + self._latency(there.site, here.site)
+        )
 
     def endpoint(self, actor: str) -> Endpoint:
         """Where `actor` is."""
@@ -57,11 +60,14 @@ class Routes:
             self._endpoints[actor] = found
         return found
 
+    def _latency(self, here: int, there: int) -> float:
+        return self._network.sites[here].latency if here == there else self._network.latency[here][there]
+
     def _way(self, here: int, there: int) -> tuple[tuple[Link, ...], float]:
         """The shared links from a site to a site, and the latency."""
         network = self._network
         if here == there:
-            way: tuple[tuple[Link, ...], float] = ((), network.sites[here].latency)
+            way: tuple[tuple[Link, ...], float] = ((), self._latency(here, there))
         else:
             shared = (
                 (("uplink", here, here), network.sites[here].uplink),
@@ -72,7 +78,7 @@ class Routes:
                 if capacity < math.inf and name not in self._shared_links:
                     self._shared_links[name] = self._link(capacity)
             links = tuple(self._shared_links[name] for name, _ in shared if name in self._shared_links)
-            way = (links, network.latency[here][there])
+            way = (links, self._latency(here, there))
         self._ways[here, there] = way
         return way
 

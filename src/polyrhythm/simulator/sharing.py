@@ -23,7 +23,7 @@ class Sharing:
     key, generation, flow or crowd), of which only the entries with the flow's current generation are valid.
     """
 
-    __slots__ = ("_begun", "_crowds", "_crowds_made", "_routes", "_stamp", "_tidy_at", "_touched", "ends")
+    __slots__ = ("_begun", "_crowds", "_crowds_made", "_expected", "_routes", "_stamp", "_tidy_at", "_touched", "ends")
 
     def __init__(self, routes: Routes) -> None:
         self._routes = routes
@@ -32,6 +32,7 @@ class Sharing:
         self._crowds: list[Crowd] = []  # those with changes since they were solved
         self._crowds_made = 0
         self._stamp = 0
+        self._expected = 0
         self._tidy_at = TIDY
         self.ends: list[tuple[float, int, int, Connection | Crowd]] = []
 
@@ -111,7 +112,8 @@ class Sharing:
 
     def _expect(self, connection: Connection, now: float) -> None:
         connection.since = now
-        connection.generation += 1
+        self._expected += 1
+        connection.generation = self._expected  # unlike that of an earlier connection of the same two, whose entry may still be there
         heappush(self.ends, (now + connection.remaining / connection.rate, connection.key, connection.generation, connection))
 
     def _attach(self, now: float) -> list[Connection]:

@@ -16,7 +16,7 @@ from pathlib import Path
 import torch
 
 from polyrhythm.errors import CompositionError
-from polyrhythm.hardware.congestion import Bbr, Fair
+from polyrhythm.hardware.congestion import Bbr, Congestion, Fair
 from polyrhythm.hardware.network import Network, Site
 from polyrhythm.hardware.placement import Local, WithWorkers
 from polyrhythm.kernel.job import Job, Stage
@@ -35,20 +35,21 @@ _FLOODS = 2
 CONGESTION_CONTROL = Path("/proc/sys/net/ipv4/tcp_congestion_control")
 """Where Linux says which one new connections get, in this network namespace."""
 
+_FAIR = Fair()
 Rows = list[list[float]]
 
 
-def network_between(stage: Stage, place: Place, name: str, local: Local | None = None) -> Network:
+def network_between(stage: Stage, place: Place, name: str, local: Local | None = None, congestion: Congestion = _FAIR) -> Network:
     """The network of the hosts on which the workers of a run stand, one on each; every worker must call it, and all get the same.
 
     Each ordered pair is measured while all others are silent: that gives latency and capacity. Then each host sends to all at once, and
     takes from all at once: the most that it reached is its egress and its ingress. Servers are placed as joined runs place them,
-    with workers. Connections pause as under BBR where that is every host's congestion control. Raises CompositionError where there is
-    one worker only.
+    with workers. `congestion` is that of this host's connections (`congestion_here`); the network has it if all hosts do. Raises
+    CompositionError where there is one worker only.
     """
     if place.workers < 2:
         raise CompositionError("One process alone has no network: start one on each of two or more hosts, with RANK and WORLD_SIZE set.")
-    survey = _Survey(stage.port, place, SECONDS)
+    survey = _Survey(stage.port, place, SECONDS, congestion)
     stage.perform(survey.carry_out())
     names = [f"host-{rank}" for rank in range(place.workers)]
     sites = [Site(each, survey.egress[rank], survey.ingress[rank]) for rank, each in enumerate(names)]
@@ -56,7 +57,7 @@ def network_between(stage: Stage, place: Place, name: str, local: Local | None =
     latency = {(names[a], names[b]): survey.latency[a][b] for a, b in pairs}
     capacity = {(names[a], names[b]): survey.rate[a][b] for a, b in pairs}
     network = Network.joined(name, sites, latency, capacity)
-    return replace(network, placement=WithWorkers(), local=local or Local(), congestion=Bbr() if survey.pausing else Fair())
+    return replace(network, placement=WithWorkers(), local=local or Local(), congestion=congestion if survey.agree else Fair())
 
 
 def local_between(seconds: float = SECONDS) -> Local:
@@ -77,8 +78,10 @@ def survey_job(workers: int, seconds: float = SECONDS) -> Job:
     return Job(workers, 0, program, _no_service, lambda name: True)
 
 
-def _uses_bbr() -> bool:
-    return CONGESTION_CONTROL.is_file() and CONGESTION_CONTROL.read_text(encoding="ascii").strip() == "bbr"
+def congestion_here() -> Congestion:
+    """What TCP's congestion control does to connections of this host."""
+    named = CONGESTION_CONTROL.read_text(encoding="ascii").strip() if CONGESTION_CONTROL.is_file() else ""
+    return Bbr() if named == "bbr" else Fair()
 
 
 async def _no_service(port: Port, record: object) -> None:
@@ -100,20 +103,22 @@ async def _line(port: Port, place: Place, pair: tuple[int, int], seconds: float)
 class _Survey:
     """One worker's part; afterwards each has all figures: `latency` and `rate` by [from][to], `egress` and `ingress` by host."""
 
-    def __init__(self, port: Port, place: Place, seconds: float) -> None:
+    def __init__(self, port: Port, place: Place, seconds: float, congestion: Congestion) -> None:
         self.port = port
         self.place = place
         self.seconds = seconds
+        self.congestion = congestion
         self.latency: Rows
         self.rate: Rows
-        self.pausing = False
+        self.agree = False
         self.egress: list[float] = []
         self.ingress: list[float] = []
         self._meetings = 0
 
     async def carry_out(self) -> None:
         workers = range(self.place.workers)
-        self.pausing = all(row[0] for row in await self._agree((float(_uses_bbr()),)))
+        habits = await self._agree((self.congestion.every, self.congestion.seconds))
+        self.agree = all(habit == habits[0] for habit in habits)
         mine: dict[int, Line] = {}
         for source, target in [(a, b) for a in workers for b in workers if a != b]:
             await self._agree((0.0,))

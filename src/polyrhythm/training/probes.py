@@ -47,16 +47,29 @@ class Stream:
     `nbytes` is the sum over the receivers, `span` the time from the first arrival of all to the last. In between the window is open and no
     latency counts, so that `rate` is what a long transfer reaches. Not the sum of each receiver's own rate: of streams that share a line
     one may end before the others, which then have the line to themselves.
+
+    `before` says, of one receiver, how long before the last message each of the others came.
     """
 
     seconds: float
     nbytes: int
     span: float
+    before: tuple[float, ...] = ()
 
     @property
     def rate(self) -> float:
         """Bytes per second."""
         return self.nbytes / max(self.span, _SHORTEST)
+
+    @property
+    def slowest(self) -> float:
+        """Bytes per second of the slowest last part, which begins with any message but the last.
+
+        Where several connections carry a message and one of them paused, it comes together with those behind it: counted from it, a
+        stream would be faster than the line.
+        """
+        size = self.nbytes / len(self.before)
+        return min(size * more / max(seconds, _SHORTEST) for more, seconds in enumerate(reversed(self.before), start=1))
 
 
 async def ping(port: Port, peer: str) -> float:
@@ -93,11 +106,11 @@ async def rate(port: Port, peer: str, latency: float, seconds: float) -> float:
         if stream.seconds >= least or size >= _LARGEST_BYTES:
             break
         size *= 2
-    best, idle = stream.rate, 0
+    best, idle = stream.slowest, 0
     for _ in range(_MOST_TRIES):
         again = await pour(port, {peer: size})
-        idle = 0 if again.rate > best * _BETTER else idle + 1
-        best = max(best, again.rate)
+        idle = 0 if again.slowest > best * _BETTER else idle + 1
+        best = max(best, again.slowest)
         if idle == 2:
             break
     await port.send(peer, Message(_topic(port.name)))
@@ -119,18 +132,22 @@ async def pour(port: Port, sizes: Mapping[str, int], count: int = MESSAGES, away
     firsts: list[float] = []
     lasts: list[float] = []
     longest = 0.0
+    before: tuple[float, ...] = ()
     for topic, moments in ((_TASTED, firsts), (_DRUNK, lasts)):
         for _ in messages:
             delivery = await port.receive(topic)
             assert delivery is not None
             moments.append(port.now() - away.get(delivery.sender, 0.0))
-            longest = max(longest, *delivery.message.numbers, 0.0)
+            before = delivery.message.numbers
+            longest = max(longest, *before, 0.0)
     nbytes = sum((count - 1) * wire_bytes(message) for message in messages.values())
-    return Stream(port.now() - began, nbytes, longest if len(messages) == 1 else max(longest, max(lasts) - min(firsts)))
+    if len(messages) == 1:
+        return Stream(port.now() - began, nbytes, longest, before)
+    return Stream(port.now() - began, nbytes, max(longest, max(lasts) - min(firsts)))
 
 
 async def drink(port: Port, peer: str) -> None:
-    """Take streams from `peer` until an empty message; of each say how long after the first the last message came."""
+    """Take streams from `peer` until an empty message; of each say how long before the last the other messages came."""
     while await sip(port, peer, MESSAGES):
         pass
 
@@ -140,17 +157,17 @@ async def sip(port: Port, peer: str, count: int) -> tuple[float, ...]:
 
     Tells `peer`.
     """
-    first = 0.0
+    moments: list[float] = []
     for _ in range(count):
         delivery = await port.receive(_topic(peer), peer)
         assert delivery is not None
         if not delivery.message.tensors:
             return ()
-        if not first:
-            first = port.now()
+        moments.append(port.now())
+        if len(moments) == 1:
             await port.send(peer, Message(_TASTED))
-    last = port.now()
-    await port.send(peer, Message(_DRUNK, (last - first,)))
+    first, *_, last = moments
+    await port.send(peer, Message(_DRUNK, tuple(last - moment for moment in moments[:-1])))
     return first, last
 
 
