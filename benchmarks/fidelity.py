@@ -229,7 +229,10 @@ def rows(name: str, options: argparse.Namespace, local: Local) -> list[dict[str,
     directory.mkdir(parents=True, exist_ok=True)
     if not options.again:
         run_in_lab(directory, given, options)
-    network = (networks.load(given) if isinstance(given, str) else given) if options.nominal else networks.load(directory / "network.json")
+    if options.nominal:
+        network = replace(networks.load(given) if isinstance(given, str) else given, congestion=congestion_here())
+    else:
+        network = networks.load(directory / "network.json")
     network = replace(network, placement=WithWorkers(), local=local)
     found = []
     for system in options.systems:

@@ -18,7 +18,8 @@ from polyrhythm.lab.segments import Distance, Segment
 LEAST_QUEUE = 4 * 1024**2
 """As much as Linux lets one connection have on the way (the most of tcp_wmem). On a short path the hosts' turns at the cores make a
 round trip longer than the line does: with 256 KiB two pushes that met on 1 Gbit/s and 0.1 ms lost 4 to 10 % of their packets, and
-some then stood still for the 0.2 s that Linux waits at least before it sends again. With this they lose none."""
+some then stood still for the 0.2 s that Linux waits at least before it sends again. With this they lose none under BBR; two connections
+that look for a loss (Reno, CUBIC) still find one."""
 ROUND_TRIPS = 3
 """BBR has up to 2.89 bandwidth-delay products on the way while it looks for the rate, and programs that send now and then keep it
 looking. With one a ring of 4.5 MB over `wan-3` lost some 40 packets a round and took 1.28 to 1.33 s; with three it takes the
