@@ -179,10 +179,15 @@ def _ignore(event: AnyEvent) -> None:
     return None
 
 
+def nominal(given: str | Network) -> Network:
+    """What the lab is given."""
+    return networks.load(given) if isinstance(given, str) else given
+
+
 def run_in_lab(directory: Path, given: str | Network, options: argparse.Namespace) -> None:
     """Have three hosts write what each saw into `directory`."""
     file = directory / "given.json"
-    file.write_text(networks.to_json(networks.load(given) if isinstance(given, str) else given))
+    file.write_text(networks.to_json(nominal(given)))
     arguments = ["--host", str(directory), "--systems", *options.systems, "--runs", str(options.runs)]
     command = [sys.executable, os.path.abspath(__file__), *arguments]
     lab = [sys.executable, "-m", "polyrhythm", "lab", "--hosts", str(WORKERS), "--network", str(file), "--", *command]
@@ -229,10 +234,7 @@ def rows(name: str, options: argparse.Namespace, local: Local) -> list[dict[str,
     directory.mkdir(parents=True, exist_ok=True)
     if not options.again:
         run_in_lab(directory, given, options)
-    if options.nominal:
-        network = replace(networks.load(given) if isinstance(given, str) else given, congestion=congestion_here())
-    else:
-        network = networks.load(directory / "network.json")
+    network = replace(nominal(given), congestion=congestion_here()) if options.nominal else networks.load(directory / "network.json")
     network = replace(network, placement=WithWorkers(), local=local)
     found = []
     for system in options.systems:

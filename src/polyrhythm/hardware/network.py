@@ -169,7 +169,10 @@ class Network:
         """Seconds from the host `source` to the host `target`, one way, for a byte that waits for nothing."""
         if source == target:
             return self.local.latency
-        here, there = self.site_of(source, workers), self.site_of(target, workers)
+        return self.site_delay(self.site_of(source, workers), self.site_of(target, workers))
+
+    def site_delay(self, here: int, there: int) -> float:
+        """Seconds from a host of the site `here` to another of the site `there`, one way."""
         return self.sites[here].latency if here == there else self.latency[here][there]
 
     def slowest(self) -> tuple[float, float]:

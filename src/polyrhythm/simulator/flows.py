@@ -125,11 +125,11 @@ class Flows:
         sharing = self._sharing
         if sharing.changed:
             sharing.solve(self._time)
-        ends, looks = sharing.ends, self._pauses.due
+        ends = sharing.ends
         while True:
             end = ends[0][0] if ends else math.inf
-            if looks and looks[0].time <= now and looks[0].time < end:
-                self._look(looks[0].time)
+            if self._pausing and (look := self._pauses.next_time()) <= now and look < end:
+                self._look(look)
                 continue
             if end > now:
                 break
@@ -148,7 +148,7 @@ class Flows:
     def _look(self, now: float) -> None:
         """Let all connections stop or go on that are to do so at `now`."""
         self._time = max(now, self._time)
-        while self._pauses.due and self._pauses.due[0].time <= now:
+        while self._pauses.next_time() <= now:
             self._hold(*self._pauses.take(), self._time)
         if self._sharing.changed:
             self._sharing.solve(self._time)

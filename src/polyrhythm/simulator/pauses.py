@@ -54,20 +54,20 @@ class Look:
 
 
 class Pauses:
-    """When each connection stops, and when it goes on; `due` is a heap."""
+    """When each connection stops, and when it goes on."""
 
     def __init__(self, congestion: Congestion, seed: int) -> None:
         self._congestion = congestion
         self._seed = seed
         self._clocks: dict[int, Clock] = {}
         self._looks = 0
-        self.due: list[Look] = []
+        self._due: list[Look] = []
 
     def next_time(self) -> float:
         """When a connection that sends or has stopped is to be looked at next; math.inf if there is none."""
-        while self.due and self.due[0].idle:
-            heappop(self.due).clock.awaited = False
-        return self.due[0].time if self.due else math.inf
+        while self._due and self._due[0].idle:
+            heappop(self._due).clock.awaited = False
+        return self._due[0].time if self._due else math.inf
 
     def begin(self, connection: Connection, now: float) -> None:
         """Bytes of a connection leave from now on, of which none left before."""
@@ -87,12 +87,9 @@ class Pauses:
             self._await(clock)
 
     def take(self) -> tuple[Connection, int]:
-        """The connection that is due, and by how much the number of what holds it up changes."""
-        look = heappop(self.due)
+        """The connection of `next_time`, and by how much the number of what holds it up changes."""
+        look = heappop(self._due)
         clock = look.clock
-        if look.idle:
-            clock.awaited = False
-            return clock.connection, 0
         if look.stopped:
             clock.least, clock.sightings = look.time, 1
             self._await(clock)
@@ -115,4 +112,4 @@ class Pauses:
 
     def _look(self, time: float, clock: Clock, stopped: bool) -> None:
         self._looks += 1
-        heappush(self.due, Look(time, clock.connection.key, self._looks, stopped, clock))
+        heappush(self._due, Look(time, clock.connection.key, self._looks, stopped, clock))

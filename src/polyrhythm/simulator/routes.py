@@ -43,7 +43,7 @@ class Routes:
         shared, latency = self._ways.get((here.site, there.site)) or self._way(here.site, there.site)
         links = (here.egress, *shared, there.ingress)
         return Connection(
-            here, there, links, min([link.capacity for link in links]), latency, latency + self._latency(there.site, here.site)
+            here, there, links, min([link.capacity for link in links]), latency, latency + self._network.site_delay(there.site, here.site)
         )
 
     def endpoint(self, actor: str) -> Endpoint:
@@ -60,14 +60,11 @@ class Routes:
             self._endpoints[actor] = found
         return found
 
-    def _latency(self, here: int, there: int) -> float:
-        return self._network.sites[here].latency if here == there else self._network.latency[here][there]
-
     def _way(self, here: int, there: int) -> tuple[tuple[Link, ...], float]:
         """The shared links from a site to a site, and the latency."""
         network = self._network
         if here == there:
-            way: tuple[tuple[Link, ...], float] = ((), self._latency(here, there))
+            way: tuple[tuple[Link, ...], float] = ((), network.site_delay(here, there))
         else:
             shared = (
                 (("uplink", here, here), network.sites[here].uplink),
@@ -78,7 +75,7 @@ class Routes:
                 if capacity < math.inf and name not in self._shared_links:
                     self._shared_links[name] = self._link(capacity)
             links = tuple(self._shared_links[name] for name, _ in shared if name in self._shared_links)
-            way = (links, self._latency(here, there))
+            way = (links, network.site_delay(here, there))
         self._ways[here, there] = way
         return way
 
