@@ -63,10 +63,16 @@ def _cells(one: Series, metrics: list[str], mixed: bool, target: Target | None) 
 
 def _remarks(one: Series) -> list[str]:
     summary = one.outcome.summary
-    remarks = [f"{one.label} failed: {short_error(summary.error)}"] if summary.error is not None else []
+    remarks = [failure(one.label, summary.error)] if summary.error is not None else []
     if summary.lost:
         remarks.append(f"{one.label} went on without {', '.join(summary.lost[:8])}{' …' * (len(summary.lost) > 8)}.")
     return remarks
+
+
+def failure(label: str, error: str) -> str:
+    """That a run failed, and why; an error that says itself who failed is not told so twice."""
+    said = short_error(error)
+    return f"{label}: {said}" if " failed: " in said else f"{label} failed: {said}"
 
 
 def short_error(error: str) -> str:
