@@ -183,7 +183,7 @@ def test_a_zygote_that_is_killed_takes_all_along_and_the_next_run_has_a_new_one(
         os.kill(os.getppid(), signal.SIGKILL)
         time.sleep(30)
 
-    with pytest.raises(RunError, match="The process that starts the workers ended"):
+    with pytest.raises(RunError, match=r"^The process that starts the workers was killed by signal 9 \(SIGKILL\)\.$"):
         Processes().execute(Job(1, 0, program, serve, lambda name: True), lambda event: None)
     # the thread that starts the new one may have blocked the signal that tells of deaths
     blocked = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGCHLD})

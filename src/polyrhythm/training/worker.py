@@ -124,6 +124,11 @@ class Worker:
             self._replica.finish()
 
     @property
+    def finished(self) -> bool:
+        """Whether `finish` was called."""
+        return self._finished
+
+    @property
     def clock(self) -> int:
         """Steps that this worker has taken."""
         return self._replica.clock if self._replica is not None else 0
