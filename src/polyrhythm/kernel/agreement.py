@@ -48,8 +48,8 @@ def difference(said: Mapping[str, Facts]) -> str | None:
     about = {what: None for facts in said.values() for what in facts}
     for what in about:
         groups: dict[str | None, list[str]] = {}
-        for name, facts in said.items():
-            groups.setdefault(facts.get(what), []).append(name)
+        for name in sorted(said, key=_place):
+            groups.setdefault(said[name].get(what), []).append(name)
         if len(groups) > 1:
             return ", ".join(_part(names, what, value) for value, names in list(groups.items())[:_SHOWN])
     return None
@@ -57,7 +57,7 @@ def difference(said: Mapping[str, Facts]) -> str | None:
 
 def _part(names: Sequence[str], what: str, value: str | None) -> str:
     has = "has" if len(names) == 1 else "have"
-    return f"{listed(sorted(names, key=_place))} {has} {f'no {what}' if value is None else f'{what} {value}'}"
+    return f"{listed(names)} {has} {f'no {what}' if value is None else f'{what} {value}'}"
 
 
 def listed(names: Sequence[str]) -> str:

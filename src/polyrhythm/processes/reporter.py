@@ -24,7 +24,7 @@ class Reporter:
         self._tell = tell
         self._interval = min(min(thresholds) / _LOOKS, _LOOK_SECONDS)
         self._quiet, self._moved = 0.0, 0
-        self._told: tuple[int, bool] = (0, False)
+        self._told: tuple[int, bool] | None = None
         self._silent = 0.0
 
     def look(self) -> None:
