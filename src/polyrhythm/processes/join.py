@@ -9,6 +9,7 @@ Each such process is one worker. Server shard k runs as a child of rank k modulo
 from __future__ import annotations
 
 import atexit
+import math
 import os
 import threading
 import time
@@ -160,6 +161,7 @@ class JoinedStage:
         """
         if self._left:
             raise RunError(f"{self._name} has left this run already.")
+        self._node.accord.leaving = True
         seconds = self.port.now()
         taken = threading.Event()
         try:
@@ -204,7 +206,7 @@ class JoinedStage:
         if mine:
             self._wards.start(mine, parcel.pack(orders, work))
         self._node.start()
-        self._await(lambda: self._wards.up)
+        self._await(lambda: self._wards.up, self._joining.startup)
         for name, address in {self._name: self._listeners.address, **self._wards.addresses}.items():
             meeting.publish(name, address)
         table = meeting.table(everyone(self._job))
@@ -217,7 +219,7 @@ class JoinedStage:
             self._node.peers.connect(others)
 
         self._node.loop.call(connect)
-        self._await(lambda: self._node.peers.connected(others))
+        self._await(lambda: self._node.peers.connected(others), self._joining.startup)
         self._node.loop.call(lambda: self._overview.begin(table))
         together: Collective | None
         if self.device == "cpu":
@@ -235,13 +237,15 @@ class JoinedStage:
         self._node.loop.call(use)
         self._await(lambda: self._node.collective is not None)
 
-    def _await(self, reached: Callable[[], bool]) -> None:
-        """Block until `reached` holds in the loop's thread. Raises why the node failed, if it does before that."""
-        ticket = Ticket()
+    def _await(self, reached: Callable[[], bool], seconds: float = math.inf) -> None:
+        """Block until `reached` holds in the loop's thread. Raises why the node failed, if it does before; RunError after `seconds`."""
+        ticket, deadline = Ticket(), time.monotonic() + seconds
 
         def look() -> None:
             if reached() or self._node.failure is not None:
                 ticket.finish(None, None if reached() else self._node.failure)
+            elif time.monotonic() > deadline:
+                ticket.finish(None, RunError(f"{self._name} has met the others, and not all have answered within {seconds:g} seconds."))
             else:
                 self._node.loop.after(_LOOK_SECONDS, look)
 

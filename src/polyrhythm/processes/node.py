@@ -102,7 +102,7 @@ class Node:
 
     def standstill(self) -> list[str]:
         """What this actor's coroutines wait for, if its program is in `perform` and they all wait for messages or a sum alone."""
-        if not self._tickets:
+        if not (self._tickets or self.accord.leaving):
             return []
         return self.actor.standstill(self._sums.waits or self.accord.waits)
 
