@@ -179,7 +179,7 @@ def leaves_early(worker: Any) -> None:
             break
 
 
-@pytest.mark.parametrize("strategy", ["allreduce", "tree", "onebit", "gossipgrad", "sparknet", LOCKSTEP_SERVER], ids=str)
+@pytest.mark.parametrize("strategy", ["allreduce", "tree", "onebit", "gossipgrad", LOCKSTEP_SERVER], ids=str)
 def test_a_worker_that_leaves_a_synchronous_loop_early_is_named_with_its_steps_and_the_remedy(strategy: Any) -> None:
     with pytest.raises(
         DeadlockError, match=r"^worker/1 left after 3 steps, and worker/0 and worker/2 want another: .*worker\.any\("
