@@ -127,6 +127,6 @@ def time(
     machines = fleet(on.devices)
     if any(machine.measured for machine in machines.machines):
         raise CompositionError("A timing-only run needs devices that count operations, and a measured profile does not: name a device.")
-    profiles = tuple(Profile(machine.name, (machine.seconds(shape.flops, 0),)) for machine in machines.machines)
+    profiles = tuple(Profile(machine.name, (machine.step_seconds(shape.flops, 0),)) for machine in machines.machines)
     timed = dataclasses.replace(on, devices=Fleet(profiles, machines.paces, machines.server), separate_randomness=False)
     return run(Replay(shape, steps), workers=workers, strategy=strategy, on=timed)
