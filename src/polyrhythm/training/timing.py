@@ -3,18 +3,24 @@
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Iterator
 from dataclasses import dataclass
 from statistics import median
 from types import MethodType
+from typing import Any
 
 import torch
-from torch import nn
+from torch import Tensor, nn
 
 from polyrhythm import systems
 from polyrhythm.errors import CompositionError, PolyrhythmError
-from polyrhythm.hardware.devices import Device, Profile
-from polyrhythm.hardware.fleet import Fleet, fleet
+from polyrhythm.hardware.devices import Device, Machine, Profile
+from polyrhythm.hardware.fleet import fleet
 from polyrhythm.kernel.events import AnyEvent, Computed, Stepped
+from polyrhythm.kernel.port import Port
+from polyrhythm.pieces.shuffle import Feed, Perform, Source
+from polyrhythm.pieces.terms import Place
+from polyrhythm.shuffle import GlobalShuffle
 from polyrhythm.simulator import Instant, Simulator
 from polyrhythm.strategy.strategy import Strategy
 from polyrhythm.tensors import Layout
@@ -27,11 +33,31 @@ WATCHED_STEPS = 4
 
 @dataclass(frozen=True, slots=True)
 class Shape:
-    """What a training function asks of a worker at each step: its tensors, its floating-point operations, its samples."""
+    """What a training function asks of a worker at each step: its tensors, its floating-point operations, its samples and their source."""
 
     layout: Layout
     flops: float
     samples: int
+    source: Source | None = None
+
+    def zeros(self, count: int) -> tuple[Tensor, ...]:
+        """Tensors of `count` samples of zeros like the source's; none where samples are not tensors, or do not come from `batches`."""
+        sample = () if self.source is None else self.source.batch([0])
+        parts = sample if isinstance(sample, (tuple, list)) and all(isinstance(part, Tensor) for part in sample) else ()
+        return tuple(part.new_zeros(()).expand(count, *part.shape[1:]) for part in parts)
+
+
+@dataclass(frozen=True, slots=True)
+class _Noting:
+    """Deals samples as usual, and keeps where they come from."""
+
+    sources: list[Source]
+    sends: bool = False
+
+    def feed(self, source: Source, place: Place, port: Port, perform: Perform) -> Feed:
+        """One worker's feed."""
+        self.sources.append(source)
+        return GlobalShuffle().feed(source, place, port, perform)
 
 
 class _SeenEnoughError(PolyrhythmError):
@@ -44,6 +70,7 @@ def shape_of(train: Train, seed: int = 0) -> Shape:
     Raises CompositionError if it takes none.
     """
     held: list[Worker] = []
+    sources: list[Source] = []
     flops, samples, pending = [], [], 0.0
 
     def watched(worker: Worker) -> None:
@@ -62,20 +89,25 @@ def shape_of(train: Train, seed: int = 0) -> Shape:
                 raise _SeenEnoughError
 
     on = Simulator(network=Instant(), devices=Device("one operation a second", 1.0))
-    tried = attempt(watched, workers=1, strategy=systems.find("single"), on=on, seed=seed, watch=watch)
+    alone = dataclasses.replace(systems.find("single"), shuffle=_Noting(sources))
+    tried = attempt(watched, workers=1, strategy=alone, on=on, seed=seed, watch=watch)
     if tried.error is not None and not isinstance(tried.error, _SeenEnoughError):
         raise tried.error
     if not flops:
         raise CompositionError("The training function took no step at one worker, so there is nothing to time: check its data and epochs.")
-    return Shape(held[0].layout, median(flops), samples[-1] // len(samples))
+    return Shape(held[0].layout, median(flops), samples[-1] // len(samples), sources[0] if sources else None)
 
 
 @dataclass(frozen=True, slots=True)
 class Replay:
-    """A training function of a given shape: `steps` steps that exchange zeros and compute nothing."""
+    """A training function of a given shape: `steps` steps that exchange zeros and compute nothing.
+
+    `batches` are the samples of a step of all workers, where samples travel.
+    """
 
     shape: Shape
     steps: int
+    batches: tuple[Tensor, ...] = ()
 
     def __call__(self, worker: Worker) -> None:
         """Take the steps; time passes by the runtime's profile."""
@@ -84,10 +116,18 @@ class Replay:
         optimizer.step = MethodType(_stand_still, optimizer)  # type: ignore[method-assign]
         model, optimizer = worker.attach(model, optimizer)
         for _ in range(self.steps):
+            for _ in self._batch(worker):
+                if worker.overlaps:
+                    _go_backward(model)
+                optimizer.step()
+
+    def _batch(self, worker: Worker) -> Iterator[Any]:
+        """One batch."""
+        if self.batches:
+            yield from worker.batches(self.batches, batch_size=self.shape.samples)
+        else:
             worker.count(self.shape.samples)
-            if worker.overlaps:
-                _go_backward(model)
-            optimizer.step()
+            yield None
 
 
 def _go_backward(model: nn.Module) -> None:
@@ -110,6 +150,11 @@ class _Tensors(nn.Module):
             self.register_parameter(name.replace(".", "_"), nn.Parameter(torch.zeros(size)))
 
 
+def _charging(machine: Machine, flops: float) -> Machine:
+    """The same machine as one that counts nothing: its steps have `flops` operations."""
+    return machine if machine.measured else Profile(machine.name, (machine.step_seconds(flops, 0),))
+
+
 def time(
     train: Train,
     *,
@@ -120,13 +165,14 @@ def time(
 ) -> Run:
     """Time `steps` steps of `train` at each of `workers` virtual workers, without computing gradients.
 
-    Costs, messages and waiting are as in a full run whose steps are all alike; codecs say zeros, so those whose packets depend on the
-    values (Threshold, Significant) send less than in training. `on.devices` must count operations.
+    Costs, messages and waiting are as in a full run whose steps are all alike and which computes nothing else, such as evaluations;
+    codecs say zeros, so those whose packets depend on the values (Threshold, Significant) send less than in training. Steps that were
+    measured are charged as they were, in rotation.
     """
     shape = shape_of(train)
     machines = fleet(on.devices)
-    if any(machine.measured for machine in machines.machines):
-        raise CompositionError("A timing-only run needs devices that count operations, and a measured profile does not: name a device.")
-    profiles = tuple(Profile(machine.name, (machine.step_seconds(shape.flops, 0),)) for machine in machines.machines)
-    timed = dataclasses.replace(on, devices=Fleet(profiles, machines.paces, machines.server), separate_randomness=False)
-    return run(Replay(shape, steps), workers=workers, strategy=strategy, on=timed)
+    profiles = tuple(_charging(machine, shape.flops) for machine in machines.machines)
+    timed = dataclasses.replace(on, devices=dataclasses.replace(machines, machines=profiles), separate_randomness=False)
+    chosen = systems.resolve(strategy)
+    travelling = shape.zeros(chosen.topology.workers(workers) * shape.samples) if chosen.shuffle.sends else ()
+    return run(Replay(shape, steps, travelling), workers=workers, strategy=chosen, on=timed)
