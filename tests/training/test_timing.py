@@ -48,6 +48,40 @@ def test_time_and_bytes_are_those_of_the_full_run(system: str, hardware: str) ->
         assert (timed.summary.bytes_sent, timed.summary.messages_sent) == (full.summary.bytes_sent, full.summary.messages_sent)
 
 
+def with_buffers(worker: Any) -> None:
+    model = torch.nn.Sequential(torch.nn.Linear(10, 12), torch.nn.BatchNorm1d(12), torch.nn.Linear(12, 3))
+    model[0].requires_grad_(False)
+    model, optimizer = worker.attach(model, torch.optim.SGD(model.parameters(), lr=0.1))
+    for x, y in worker.batches(data(), batch_size=8):
+        optimizer.zero_grad()
+        F.cross_entropy(model(x), y).backward()
+        optimizer.step()
+
+
+@pytest.mark.parametrize("system", ["allreduce", "ssp", "sparknet"])
+def test_frozen_parameters_and_buffers_are_told_in_the_same_time(system: str) -> None:
+    on = pr.Simulator(network=SLOW, devices=COUNTED)
+    full, timed = pr.run(with_buffers, workers=3, strategy=system, on=on), pr.time(with_buffers, workers=3, strategy=system, steps=4, on=on)
+    assert timed.summary.virtual_seconds == pytest.approx(full.summary.virtual_seconds, rel=1e-9)
+    assert timed.summary.bytes_sent == full.summary.bytes_sent
+
+
+def test_several_optimizers_are_refused_with_the_remedy() -> None:
+    def train(worker: Any) -> None:
+        pairs = []
+        for _ in range(2):
+            model = network()
+            pairs.append(worker.attach(model, torch.optim.SGD(model.parameters(), lr=0.1)))
+        for x, _ in worker.batches(data(), batch_size=8):
+            for model, optimizer in pairs:
+                optimizer.zero_grad()
+                model(x).sum().backward()
+                optimizer.step()
+
+    with pytest.raises(CompositionError, match=r"attaches 2 optimizers.*time a full run"):
+        pr.time(train, workers=2, strategy="allreduce", steps=2, on=pr.Simulator(network=pr.Instant()))
+
+
 @pytest.mark.parametrize("system", EVERY_SYSTEM)
 def test_every_system_pays_the_overhead_of_every_step(system: str) -> None:
     on = pr.Simulator(network=pr.Instant(), devices=pr.Device("dear", 1e15, overhead_seconds=1.0))

@@ -22,6 +22,7 @@ from polyrhythm.pieces.shuffle import Feed, Perform, Source
 from polyrhythm.pieces.terms import Place
 from polyrhythm.shuffle import GlobalShuffle
 from polyrhythm.simulator import Instant, Simulator
+from polyrhythm.strategy.replica import Replica
 from polyrhythm.strategy.strategy import Strategy
 from polyrhythm.tensors import Layout
 from polyrhythm.training.result import Run
@@ -33,12 +34,17 @@ WATCHED_STEPS = 4
 
 @dataclass(frozen=True, slots=True)
 class Shape:
-    """What a training function asks of a worker at each step: its tensors, its floating-point operations, its samples and their source."""
+    """What a training function asks of a worker at each step: its tensors, its floating-point operations, its samples and their source.
+
+    `frozen` parameters and `buffers` are exchanged when a run begins and ends.
+    """
 
     layout: Layout
     flops: float
     samples: int
     source: Source | None = None
+    frozen: tuple[Tensor, ...] = ()
+    buffers: tuple[Tensor, ...] = ()
 
     def zeros(self, count: int) -> tuple[Tensor, ...]:
         """Tensors of `count` samples of zeros like the source's; none where samples are not tensors, or do not come from `batches`."""
@@ -67,7 +73,7 @@ class _SeenEnoughError(PolyrhythmError):
 def shape_of(train: Train, seed: int = 0) -> Shape:
     """Watch the first steps of `train` at one worker, in virtual time.
 
-    Raises CompositionError if it takes none.
+    Raises CompositionError if it takes none, or steps of several optimizers.
     """
     held: list[Worker] = []
     sources: list[Source] = []
@@ -95,7 +101,19 @@ def shape_of(train: Train, seed: int = 0) -> Shape:
         raise tried.error
     if not flops:
         raise CompositionError("The training function took no step at one worker, so there is nothing to time: check its data and epochs.")
-    return Shape(held[0].layout, median(flops), samples[-1] // len(samples), sources[0] if sources else None)
+    replica = _only(held[0].attached)
+    frozen = tuple(parameter.detach() for parameter in replica.model.parameters() if not parameter.requires_grad)
+    source = sources[0] if sources else None
+    layout, count = replica.parameters.layout, samples[-1] // len(samples)
+    return Shape(layout, median(flops), count, source, frozen, tuple(replica.model.buffers()))
+
+
+def _only(attached: tuple[Replica, ...]) -> Replica:
+    if len(attached) > 1:
+        raise CompositionError(
+            f"The training function attaches {len(attached)} optimizers, and a timing-only run replays the steps of one: time a full run."
+        )
+    return attached[0]
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,7 +129,7 @@ class Replay:
 
     def __call__(self, worker: Worker) -> None:
         """Take the steps; time passes by the runtime's profile."""
-        model = _Tensors(self.shape.layout)
+        model = _Tensors(self.shape)
         optimizer = torch.optim.SGD(model.parameters(), lr=0.0)
         optimizer.step = MethodType(_stand_still, optimizer)  # type: ignore[method-assign]
         model, optimizer = worker.attach(model, optimizer)
@@ -142,12 +160,15 @@ def _stand_still(optimizer: torch.optim.Optimizer) -> None:
 
 
 class _Tensors(nn.Module):
-    """Parameters of the names and shapes of a layout, all zero."""
+    """Parameters and buffers of a shape, all zero."""
 
-    def __init__(self, layout: Layout) -> None:
+    def __init__(self, shape: Shape) -> None:
         super().__init__()
-        for name, size in zip(layout.names, layout.shapes, strict=True):
+        for name, size in zip(shape.layout.names, shape.layout.shapes, strict=True):
             self.register_parameter(name.replace(".", "_"), nn.Parameter(torch.zeros(size)))
+        self.frozen = nn.ParameterList(nn.Parameter(torch.zeros_like(each), requires_grad=False) for each in shape.frozen)
+        for place, each in enumerate(shape.buffers):
+            self.register_buffer(f"buffer_{place}", torch.zeros_like(each))
 
 
 def _charging(machine: Machine, flops: float) -> Machine:
@@ -167,7 +188,7 @@ def time(
 
     Costs, messages and waiting are as in a full run whose steps are all alike and which computes nothing else, such as evaluations;
     codecs say zeros, so those whose packets depend on the values (Threshold, Significant) send less than in training. Steps that were
-    measured are charged as they were, in rotation.
+    measured are charged as they were, in rotation; buckets leave as in a measured step. Raises CompositionError for several optimizers.
     """
     shape = shape_of(train)
     machines = fleet(on.devices)

@@ -17,7 +17,6 @@ from polyrhythm.pieces.shuffle import Feed
 from polyrhythm.pieces.terms import Place
 from polyrhythm.strategy.replica import Replica
 from polyrhythm.strategy.strategy import Strategy
-from polyrhythm.tensors import Layout
 from polyrhythm.training.models import Models
 from polyrhythm.training.source import parts_of, source_of
 from polyrhythm.training.together import Together
@@ -166,11 +165,9 @@ class Worker:
         return any(replica.overlap is not None for replica in self._models.replicas)
 
     @property
-    def layout(self) -> Layout:
-        """Names and shapes of the tensors of the first model that take part."""
-        if not self._models.replicas:
-            raise WorkloadError("The training function never called worker.attach(model, optimizer), so it has no tensors yet.")
-        return self._models.replicas[0].parameters.layout
+    def attached(self) -> tuple[Replica, ...]:
+        """The replicas as they are, for those who watch a run."""
+        return tuple(self._models.replicas)
 
     @property
     def samples(self) -> int:
