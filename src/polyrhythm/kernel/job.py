@@ -39,6 +39,9 @@ class Stage(Protocol):
     def charge_merge(self, others: int) -> None:
         """As `charge`, for having merged the contributions of `others`."""
 
+    def free(self, compute: Callable[[], T]) -> T:
+        """Call `compute`, which is no part of the training: where time is virtual, it takes none."""
+
     def perform(self, coroutine: Coroutine[Effect[Any], Any, T]) -> T:
         """Block the program until `coroutine` has ended; everything it awaits goes through the port.
 

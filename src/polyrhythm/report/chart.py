@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 
-from polyrhythm.kernel.events import Reported
-from polyrhythm.report.metrics import Target, higher_is_better, reports_of, show_metric
+from polyrhythm.report.metrics import Measured, Target, higher_is_better, reports_of, show_metric
 from polyrhythm.report.series import Series, is_virtual
 
 MOST_POINTS = 500
@@ -82,7 +81,7 @@ def _silence(line: Line) -> str:
     return "sent nothing" if line.series.outcome.summary.bytes_sent == 0 else "reported before its bytes were counted"
 
 
-def _lines(series: Sequence[Series], metric: str, x: Callable[[Reported], float]) -> list[Line]:
+def _lines(series: Sequence[Series], metric: str, x: Callable[[Measured], float]) -> list[Line]:
     lines = []
     for one in series:
         reports = [report for report in reports_of(one.outcome) if metric in report.metrics]

@@ -121,6 +121,15 @@ class Program:
         """Let the virtual seconds of merging pass, where they were measured."""
         self._settle(self.actor.timing.merge_seconds(others))
 
+    def free(self, compute: Callable[[], T]) -> T:
+        """Call `compute`, and forget its operations."""
+        counted = 0 if self._counter is None else self._counter.flops
+        try:
+            return compute()
+        finally:
+            if self._counter is not None:
+                self._counter.flops = counted
+
     @property
     def ended(self) -> bool:
         """Whether the program has returned or was killed."""
