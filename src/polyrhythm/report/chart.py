@@ -1,4 +1,4 @@
-"""What is drawn, before it is drawn: lines of points with a title and axes, for plotly and for the static page alike."""
+"""What is drawn, before it is drawn: lines of points with a title and axes, for notebooks and for the page alike."""
 
 from __future__ import annotations
 
@@ -45,6 +45,10 @@ class Chart:
     goal: float | None = None
     notes: list[str] = field(default_factory=list)
 
+    def thinned(self, most: int) -> Chart:
+        """The same chart with at most `most` points in a line."""
+        return replace(self, lines=[line.thinned(most) for line in self.lines])
+
 
 def over_time(series: Sequence[Series], metric: str, target: Target | None = None, most: int = MOST_POINTS) -> Chart:
     """`metric` against the seconds since the run began; logarithmic where some runs take far longer than others."""
@@ -74,7 +78,7 @@ def _finished(raw: Chart, target: Target | None, most: int) -> Chart:
     goal = target.value if target is not None and target.metric == raw.metric else None
     direction = f"{'Higher' if higher_is_better(raw.metric) else 'Lower'} is better"
     subtitle = f"{direction}{f'; the dotted line is the target, {goal:g}' if goal is not None else ''}{'; logarithmic scale' * raw.log}"
-    return replace(raw, subtitle=subtitle, lines=[line.thinned(most) for line in drawn], goal=goal, notes=notes if raw.in_bytes else [])
+    return replace(raw, subtitle=subtitle, lines=drawn, goal=goal, notes=notes if raw.in_bytes else []).thinned(most)
 
 
 def _silence(line: Line) -> str:

@@ -4,14 +4,15 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING
 
 from torch import Tensor
 
 from polyrhythm.report.outcome import Outcome, Summary
-from polyrhythm.report.page import write
-from polyrhythm.report.plot import metric_over_time
 from polyrhythm.report.table import text
+
+if TYPE_CHECKING:
+    from altair import LayerChart
 
 
 @dataclass(frozen=True, slots=True, repr=False)
@@ -43,12 +44,19 @@ class Run:
         """The run as a table with a sentence below."""
         return text([self.outcome])
 
-    def plot(self, metric: str | None = None) -> Any:
-        """A plotly figure of a metric over time; without a name, of the one that tells most."""
+    def plot(self, metric: str | None = None) -> LayerChart:
+        """An Altair chart of a metric over time, shown by notebooks; without a name, of the one that tells most.
+
+        `run.plot().save("curve.png")` writes a file (PNG, SVG, PDF, HTML, JSON).
+        """
+        from polyrhythm.report.plot import metric_over_time  # here, because it loads the drawing library
+
         return metric_over_time(self.outcome, metric)
 
     def report(self, path: str | Path) -> Path:
         """Write a self-contained HTML page."""
+        from polyrhythm.report.page import write
+
         return write([self.outcome], path, f"{self.summary.system} on {self.summary.workers} workers")
 
     def save(self, directory: str | Path) -> Path:
