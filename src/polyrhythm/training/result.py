@@ -8,11 +8,13 @@ from typing import TYPE_CHECKING
 
 from torch import Tensor
 
+from polyrhythm.report import history
 from polyrhythm.report.outcome import Outcome, Summary
 from polyrhythm.report.table import text
 
 if TYPE_CHECKING:
     from altair import LayerChart
+    from pandas import DataFrame
 
 
 @dataclass(frozen=True, slots=True, repr=False)
@@ -43,6 +45,13 @@ class Run:
     def table(self) -> str:
         """The run as a table with a sentence below."""
         return text([self.outcome])
+
+    def history(self) -> DataFrame:
+        """The reports of worker 0 as a pandas frame: a row each, with `time` in seconds, `step`, `bytes_sent` and every metric.
+
+        Raises PolyrhythmError where pandas is not installed.
+        """
+        return history.frame(self.outcome)
 
     def plot(self, metric: str | None = None) -> LayerChart:
         """An Altair chart of a metric over time, shown by notebooks; without a name, of the one that tells most.
