@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from torch import Tensor
 
-from polyrhythm.report import history
+from polyrhythm.report import history, trace
 from polyrhythm.report.outcome import Outcome, Summary
 from polyrhythm.report.table import text
 
@@ -67,6 +67,10 @@ class Run:
         from polyrhythm.report.page import write
 
         return write([self.outcome], path, f"{self.summary.system} on {self.summary.workers} workers")
+
+    def trace(self, path: str | Path) -> Path:
+        """Write who did what when as JSON, for ui.perfetto.dev and chrome://tracing."""
+        return trace.write([self.outcome], path)
 
     def save(self, directory: str | Path) -> Path:
         """Write the run directory: run.json, events.jsonl, weights.safetensors."""
