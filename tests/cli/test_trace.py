@@ -21,7 +21,10 @@ def test_a_comparison_becomes_one_file_with_a_process_for_each_run(polyrhythm: A
     told = polyrhythm("trace", kept)
     assert (told.code, told.out) == (0, f"{kept / 'trace.json'}\n")
     events = json.loads((kept / "trace.json").read_text())["traceEvents"]
-    assert [event["args"]["name"] for event in events if event["name"] == "process_name"] == ["ssp, virtual time", "allreduce, virtual time"]
+    assert [event["args"]["name"] for event in events if event["name"] == "process_name"] == [
+        "ssp, virtual time",
+        "allreduce, virtual time",
+    ]
     assert {"computing", "waiting", "step", "report"} <= {event["name"] for event in events}
 
 
