@@ -104,6 +104,11 @@ def test_seeds_of_one_system_have_one_chip(comparison: list[Outcome]) -> None:
     assert re.findall(r'data-name="(.*?)"', text) == ["ssp", "tree"]
 
 
+def test_a_system_that_has_no_place_on_the_axis_of_bytes_is_named_once_whatever_its_seeds() -> None:
+    text = page([outcome(system, steps=10, seed=seed) for system in ("single", "strom", "tree") for seed in range(3)], "seeds")
+    assert len(re.findall(r"single sent nothing, so it is not drawn; its last values: [\d.]+ to [\d.]+", text)) == 2
+
+
 def test_it_says_how_to_get_a_timeline(written: str) -> None:
     assert written.count("polyrhythm trace RUN_DIR") == 2
 

@@ -10,6 +10,7 @@ from typing import Any
 import altair as alt
 import pytest
 
+from polyrhythm.kernel.events import Reported
 from polyrhythm.report.axis import decades
 from polyrhythm.report.chart import Line
 from polyrhythm.report.metrics import Target
@@ -99,3 +100,11 @@ def test_twelve_systems_are_told_apart() -> None:
     encoding = spec(metric_over_time([outcome(system, steps=10) for system in SYSTEMS]))["layer"][0]["encoding"]
     looks = zip(encoding["color"]["scale"]["range"], map(tuple, encoding["strokeDash"]["scale"]["range"]), strict=True)
     assert len(set(looks)) == 12
+
+
+def test_a_metric_may_have_any_name(tmp_path: Path) -> None:
+    name = "it's \"so\" \\ <b>good</b> {x} % of 'datum'"
+    run = plain("ssp", 9.0, 9, [(1.0, 10, 0.5)])
+    run.events.append(Reported(2.0, "worker/0", 2, {name: 0.5}, 20))
+    metric_over_time(run, name).save(tmp_path / "curve.svg")
+    assert "It's \"so\" \\ &lt;b&gt;good&lt;/b&gt; {x} % of 'datum' against" in (tmp_path / "curve.svg").read_text()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from polyrhythm.report.series import series_of
+from polyrhythm.report.series import circumstances, series_of
 
 from .scenes import SYSTEMS, outcome, plain
 
@@ -40,3 +40,8 @@ def test_runs_that_differ_in_more_than_the_seed_look_different() -> None:
 def test_another_number_of_workers_is_another_name() -> None:
     series = series_of([plain("ssp", 1.0, 1, [], workers=4), plain("ssp", 1.0, 1, [], workers=8, seed=1)])
     assert [one.name for one in series] == ["ssp (4 workers)", "ssp (8 workers)"]
+
+
+def test_a_baseline_of_one_worker_is_named_once_whatever_its_seeds() -> None:
+    series = series_of([outcome(system, steps=5, seed=seed) for system in ("single", "ssp") for seed in (1, 2)])
+    assert circumstances(series) == "16 workers (single: 1) over slow, seeds 1, 2"

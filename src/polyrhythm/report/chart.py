@@ -74,15 +74,27 @@ def _finished(raw: Chart, target: Target | None, most: int) -> Chart:
     # A logarithmic axis has no place for 0: what is left out is said under the chart.
     drawn = [kept for line in raw.lines if (kept := _positive(line) if raw.log else line).x]
     missing = [line for line in raw.lines if line.series not in [kept.series for kept in drawn]]
-    notes = [f"{line.series.label} {_silence(line)}, so it is not drawn; its last value: {show_metric(line.y[-1])}." for line in missing]
+    notes = _silent(missing) if raw.in_bytes else []
     goal = target.value if target is not None and target.metric == raw.metric else None
     direction = f"{'Higher' if higher_is_better(raw.metric) else 'Lower'} is better"
     subtitle = f"{direction}{f'; the dotted line is the target, {goal:g}' if goal is not None else ''}{'; logarithmic scale' * raw.log}"
-    return replace(raw, subtitle=subtitle, lines=drawn, goal=goal, notes=notes if raw.in_bytes else []).thinned(most)
+    return replace(raw, subtitle=subtitle, lines=drawn, goal=goal, notes=notes).thinned(most)
 
 
-def _silence(line: Line) -> str:
-    return "sent nothing" if line.series.outcome.summary.bytes_sent == 0 else "reported before its bytes were counted"
+def _silent(missing: list[Line]) -> list[str]:
+    """A sentence for each name that has no place on a logarithmic axis of bytes."""
+    notes = []
+    for name in dict.fromkeys(line.series.name for line in missing):
+        lines = [line for line in missing if line.series.name == name]
+        why = (
+            "sent nothing"
+            if all(line.series.outcome.summary.bytes_sent == 0 for line in lines)
+            else "reported before its bytes were counted"
+        )
+        least, most = (show_metric(choose(line.y[-1] for line in lines)) for choose in (min, max))
+        last = f"its last value: {least}" if least == most else f"its last values: {least} to {most}"
+        notes.append(f"{name} {why}, so it is not drawn; {last}.")
+    return notes
 
 
 def _lines(series: Sequence[Series], metric: str, x: Callable[[Measured], float]) -> list[Line]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import math
 from collections import Counter
 from typing import Any
@@ -14,10 +15,10 @@ from polyrhythm.report.look import FONT, Look
 from polyrhythm.report.series import Series
 
 IN_SECONDS = (
-    "datum.value == 0 ? '0' : datum.value < 0.001 ? format(datum.value * 1e6, ',~g') + ' µs' : "
-    "datum.value < 1 ? format(datum.value * 1e3, ',~g') + ' ms' : format(datum.value, ',~g') + ' s'"
+    "datum.value == 0 ? '0' : datum.value < 0.001 ? format(datum.value * 1e6, ',.4~r') + ' µs' : "
+    "datum.value < 1 ? format(datum.value * 1e3, ',.4~r') + ' ms' : format(datum.value, ',.4~r') + ' s'"
 )
-IN_BYTES = "datum.value == 0 ? '0' : format(datum.value, '~s') + 'B'"
+IN_BYTES = "datum.value == 0 ? '0' : format(datum.value, '.3~s') + 'B'"
 
 
 def base(chart: Chart, look: Look) -> alt.Chart:
@@ -69,18 +70,17 @@ def goal(chart: Chart, look: Look) -> list[alt.Chart]:
 
 def near(points: alt.Chart, chart: Chart) -> alt.Chart:
     """Points that show themselves and their numbers where the pointer is near."""
-    pointed = alt.selection_point(name="pointed", on="pointerover", nearest=True, empty=False, clear="pointerout")
-    written = IN_BYTES if chart.in_bytes else IN_SECONDS
-    told = [
-        alt.Tooltip("label:N", title="system"),
-        alt.Tooltip("y:Q", title=chart.metric, format=".4~g"),
-        alt.Tooltip("x_written:N", title="sent" if chart.in_bytes else "after"),
-        alt.Tooltip("step:Q"),
-    ]
+    apart = ["label", "step", "x"]  # the identifiers of Vega-Lite's own are those of lines: it numbers rows before they are flattened
+    pointed = alt.selection_point(name="pointed", fields=apart, on="pointerover", nearest=True, empty=False, clear="pointerout")
+    # An expression, because Vega-Lite 6.4 looks for a channel's words in the wrong place where the nearest point is asked for.
+    row = "(datum.datum || datum)"  # of the area around the point, or of the point itself
+    x = (IN_BYTES if chart.in_bytes else IN_SECONDS).replace("datum.value", f"{row}.x")
+    told = {"system": f"{row}.label", chart.metric: f"format({row}.y, '.4~g')", "sent" if chart.in_bytes else "after": x}
+    told["step"] = f"{row}.step"
+    words = ", ".join(f"{json.dumps(name)}: {value}" for name, value in told.items())
     shown: alt.Chart = (
-        points.transform_calculate(x_written=written.replace("datum.value", "datum.x"))
-        .mark_point(filled=True, size=70)
-        .encode(opacity=alt.condition(pointed, alt.value(1), alt.value(0)), tooltip=told)
+        points.mark_point(filled=True, size=70, tooltip=alt.ExprRef(f"{{{words}}}"))
+        .encode(opacity=alt.condition(pointed, alt.value(1), alt.value(0)))
         .add_params(pointed)
     )
     return shown

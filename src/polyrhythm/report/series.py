@@ -140,7 +140,7 @@ def circumstances(group: Sequence[Series]) -> str:
     """Workers, network and seed, where the runs agree on them: "16 workers over slow, seed 7"."""
     summaries = [one.outcome.summary for one in group]
     workers = crowds(group)
-    alone = [one.label for one in group if one.outcome.summary.workers < workers[0]]
+    alone = dict.fromkeys(one.name for one in group if one.outcome.summary.workers < workers[0])
     networks = sorted({summary.network for summary in summaries if summary.network})
     seeds = sorted({summary.seed for summary in summaries})
     many = f"{workers[-1]} worker{'s' * (workers[-1] != 1)}" if len(workers) == 1 else f"{workers[0]} to {workers[-1]} workers"
