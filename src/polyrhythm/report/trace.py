@@ -13,7 +13,7 @@ from typing import Any
 
 import msgspec
 
-from polyrhythm.kernel.events import AnyEvent, Computed, Ended, Faulted, Merged, Reported, Sent, Started, Stepped, Waited
+from polyrhythm.kernel.events import AnyEvent, Computed, Ended, Evaluated, Faulted, Merged, Reported, Sent, Started, Stepped, Waited
 from polyrhythm.report.outcome import Outcome
 from polyrhythm.report.series import is_virtual, series_of
 
@@ -67,12 +67,14 @@ def _run(outcome: Outcome, process: int, threads: Iterator[int]) -> Iterator[Rec
             yield {"ph": "C", "name": "bytes sent", "ts": _microseconds(event.time), "pid": process, "args": {"bytes": sent}}
 
 
-def _instant(event: Stepped | Reported | Merged | Faulted | Sent | Ended) -> tuple[str, Record]:
+def _instant(event: Stepped | Reported | Evaluated | Merged | Faulted | Sent | Ended) -> tuple[str, Record]:
     match event:
         case Stepped():
             return "step", {"step": event.clock, "samples": event.samples}
         case Reported():
             return "report", {"step": event.clock, **event.metrics}
+        case Evaluated():
+            return "evaluation", {"step": event.clock, **event.metrics}
         case Merged():
             return "merge", {"version": event.version, "staleness": event.staleness, "seconds": event.seconds}
         case Faulted():
@@ -85,7 +87,7 @@ def _instant(event: Stepped | Reported | Merged | Faulted | Sent | Ended) -> tup
 
 def _sent(event: AnyEvent, virtual: bool) -> int:
     """What all had sent at `event`, 0 where it does not say: in real processes a step knows of its own process alone."""
-    return event.bytes_sent if isinstance(event, Reported) or (virtual and isinstance(event, Stepped)) else 0
+    return event.bytes_sent if isinstance(event, Reported | Evaluated) or (virtual and isinstance(event, Stepped)) else 0
 
 
 def _order(actor: str) -> tuple[bool, str, int]:
