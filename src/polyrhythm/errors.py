@@ -10,6 +10,8 @@ PolyrhythmError
     ├── WorkerFailed     a worker or server raised, or its process died
     ├── DeadlockError    everyone waits; names who waits for whom
     └── WireError        malformed or unauthentic bytes from a peer
+
+RecordWarning is no error: a run ended, and its record could not be written.
 """
 
 from __future__ import annotations
@@ -65,6 +67,10 @@ class DeadlockError(RunError):
 
 class WireError(RunError):
     """Bytes from a peer that are malformed, too large, of another version or not signed with the job's secret."""
+
+
+class RecordWarning(UserWarning):
+    """A run's directory lacks something that could not be written, such as on a full disk; the run went on without."""
 
 
 def sentence(error: PolyrhythmError) -> str:

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import json
+import warnings
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from operator import index
 from pathlib import Path
 from typing import Any, SupportsIndex
@@ -12,8 +13,7 @@ from typing import Any, SupportsIndex
 import msgspec
 
 from polyrhythm import systems
-from polyrhythm.errors import CompositionError, PolyrhythmError, WorkloadError, sentence
-from polyrhythm.kernel.events import AnyEvent, Stepped
+from polyrhythm.errors import CompositionError, PolyrhythmError, RecordWarning, RunError, WorkloadError
 from polyrhythm.kernel.job import Ending, Job, Runtime, Stage
 from polyrhythm.kernel.message import Message
 from polyrhythm.kernel.port import rank_of, worker
@@ -21,9 +21,11 @@ from polyrhythm.pieces.terms import Place
 from polyrhythm.processes import Processes
 from polyrhythm.report.outcome import Outcome, Summary
 from polyrhythm.report.progress import Watch, ignore, progress
+from polyrhythm.report.unfinished import passed
 from polyrhythm.strategy.service import Service
 from polyrhythm.strategy.strategy import Strategy
 from polyrhythm.tensors import digest
+from polyrhythm.training.log import Log, break_off
 from polyrhythm.training.result import Run
 from polyrhythm.training.worker import Worker
 
@@ -32,10 +34,11 @@ Train = Callable[[Worker], object]
 
 @dataclass(frozen=True, slots=True)
 class Attempt:
-    """What came of a run: its outcome, as far as it got, and the error that ended it, if one did."""
+    """What came of a run: its outcome, as far as it got, the error that ended it, if one did, and what of its record is not written."""
 
     outcome: Outcome
     error: PolyrhythmError | None = None
+    troubles: list[str] = field(default_factory=list)
 
 
 def run(
@@ -50,12 +53,15 @@ def run(
     """Run `train(worker)` once in every worker, and return what came of it.
 
     `strategy` is a published system's name or a composition of your own; `on` the runtime, `Processes()` by default; `seed` the root
-    of all random streams, the runtime's own by default. With a `directory`, events are written there as they happen, and the
-    rest when the run has ended, well or not. Where stderr is a terminal, a line shows how far the run is. Raises PolyrhythmErrors only.
+    of all random streams, the runtime's own by default. With a `directory`, a record is begun there at once and events are written as
+    they happen; what cannot be written ends no run, but is said in a RecordWarning. Where stderr is a terminal, a line shows how far
+    the run is. Raises PolyrhythmErrors only, and KeyboardInterrupt.
     """
     chosen = systems.resolve(strategy)
     with progress(1, wanted=True) as begin:
         tried = attempt(train, workers=workers, strategy=chosen, on=on, seed=seed, directory=directory, watch=begin(chosen.name))
+    for trouble in tried.troubles:
+        warnings.warn(trouble, RecordWarning, stacklevel=2)
     if tried.error is not None:
         raise tried.error
     return Run(tried.outcome)
@@ -90,13 +96,23 @@ def attempt(
     summary = Summary(strategy.name, job.workers, runtime.kind, runtime.network_name, root)
     told = {"strategy": repr(strategy), "runtime": repr(runtime), "train": getattr(train, "__qualname__", repr(train))}
     outcome = Outcome(summary, settings=told)
-    with _Log(outcome, directory, watch) as log:
-        try:
-            conclude(outcome, runtime.execute(job, log.record))
-        except PolyrhythmError as error:
-            break_off(outcome, error)
-            return Attempt(outcome, error)
-    return Attempt(outcome)
+    log = Log(outcome, directory, watch)
+    error: PolyrhythmError | None = None
+    try:
+        conclude(outcome, runtime.execute(job, log.record))
+    except PolyrhythmError as problem:
+        error = problem
+    except Exception as problem:  # of the system: no process, no memory, no file left
+        error = RunError(f"The run could not go on: {type(problem).__name__}: {problem}")
+        error.__cause__ = problem
+    except BaseException as interruption:
+        log.fail(interruption)
+        log.warn()
+        raise
+    if error is not None:
+        break_off(outcome, error)
+    log.close()
+    return Attempt(outcome, error, log.troubles)
 
 
 _TRANSLATED = {
@@ -151,52 +167,5 @@ def conclude(outcome: Outcome, ending: Ending, teller: str = worker(0)) -> None:
     summary.steps = int(max(result.numbers[0] for result in results.values()))
     summary.samples = int(sum(result.numbers[1] for result in results.values()))
     summary.bytes_sent, summary.messages_sent, summary.lost = ending.bytes_sent, ending.messages_sent, ending.lost
-    _passed(summary, ending.seconds if summary.on == "simulator" else max(0.0, ending.seconds - first.numbers[2]))
-
-
-def break_off(outcome: Outcome, error: PolyrhythmError) -> None:
-    """Complete `outcome` of a run that `error` ended, from its events."""
-    summary = outcome.summary
-    summary.error = sentence(error)
-    stepped = {event.actor: event for event in outcome.events if isinstance(event, Stepped)}
-    summary.steps = max((event.clock for event in stepped.values()), default=0)
-    summary.samples = sum(event.samples for event in stepped.values())
-    known = [event.bytes_sent for event in stepped.values()]  # in virtual time each knows of all, in real processes of itself
-    summary.bytes_sent = max(known, default=0) if summary.on == "simulator" else sum(known)
-    _passed(summary, max((event.time for event in outcome.events), default=0.0))
-
-
-def _passed(summary: Summary, seconds: float) -> None:
-    if summary.on == "simulator":
-        summary.virtual_seconds = seconds
-    else:
-        summary.seconds = seconds
-
-
-class _Log:
-    """Keeps events, and writes them to `directory` as they come, so that a run that fails keeps its record; shows them to `watch`."""
-
-    def __init__(self, outcome: Outcome, directory: str | Path | None, watch: Watch) -> None:
-        self.outcome = outcome
-        self.watch = watch
-        self.directory = Path(directory) if directory is not None else None
-        self.encoder = msgspec.json.Encoder()
-
-    def __enter__(self) -> _Log:
-        if self.directory is not None:
-            self.directory.mkdir(parents=True, exist_ok=True)
-            for name in ("run.json", "weights.safetensors"):  # of an earlier run: they must not outlive its events
-                (self.directory / name).unlink(missing_ok=True)
-            self.file = (self.directory / "events.jsonl").open("wb", buffering=0)
-        return self
-
-    def record(self, event: AnyEvent) -> None:
-        self.outcome.events.append(event)
-        if self.directory is not None:
-            self.file.write(self.encoder.encode(event) + b"\n")
-        self.watch(event)
-
-    def __exit__(self, *error: object) -> None:
-        if self.directory is not None:
-            self.file.close()
-            self.outcome.save(self.directory)
+    outcome.state = "ended"
+    passed(outcome, ending.seconds if summary.on == "simulator" else max(0.0, ending.seconds - first.numbers[2]))
