@@ -83,7 +83,8 @@ class Record:
             return False
 
     def _write_events(self) -> None:
-        os.ftruncate(self._file.fileno(), self._end)  # of the line at which it broke off, if it did
+        if os.fstat(self._file.fileno()).st_size != self._end:  # a line at which it broke off
+            os.ftruncate(self._file.fileno(), self._end)
         self._file.seek(self._end)
         try:
             self._append()
