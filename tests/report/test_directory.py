@@ -155,9 +155,14 @@ def test_names_that_no_file_can_hold_are_written_as_escapes(tmp_path: Path) -> N
 def test_a_file_is_as_it_was_until_the_new_one_is_whole(tmp_path: Path) -> None:
     path = tmp_path / "file"
     atomic.write(path, b"old")
-    with pytest.raises(KeyboardInterrupt), atomic.beside(path) as fresh:
-        fresh.write_bytes(b"half")
-        raise KeyboardInterrupt
+
+    def interrupted() -> None:
+        with atomic.beside(path) as fresh:
+            fresh.write_bytes(b"half")
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        interrupted()
     assert (path.read_bytes(), names(tmp_path)) == (b"old", ["file"])
 
 
