@@ -15,13 +15,17 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
+from safetensors.torch import load_file
 from toy import network
 
-from polyrhythm.errors import CompositionError, RecordWarning, RunError
+from polyrhythm.errors import CompositionError, RecordWarning, RunError, WorkloadError
 from polyrhythm.kernel.events import AnyEvent, Recorder, Stepped
 from polyrhythm.kernel.job import Ending, Job
 from polyrhythm.processes import Processes
 from polyrhythm.report.load import load
+from polyrhythm.simulator import Instant, Simulator
+from polyrhythm.strategy import Strategy
 from polyrhythm.systems import resolve
 from polyrhythm.training.run import attempt, run
 
@@ -177,6 +181,40 @@ def test_a_page_and_a_directory_that_cannot_be_written_are_said(tmp_path: Path, 
             result.save(place)
 
 
+@pytest.mark.parametrize("seed", ["x", 1.5, True, 2**70, None], ids=repr)
+def test_a_seed_that_is_no_whole_number_of_64_bits_is_refused(tmp_path: Path, seed: Any) -> None:
+    on = Simulator(network=Instant(), seed=seed) if seed is None else Simulator(network=Instant())
+    with pytest.raises(CompositionError, match=r"seed=.* (is not a whole number|has more than 64 bits)"):
+        run(trains(sgd), on=on, seed=seed, directory=tmp_path)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_names_that_are_no_text_cost_no_run(tmp_path: Path) -> None:
+    def train(worker: Any) -> None:
+        model = network()
+        model.register_buffer("caf\udce9", torch.zeros(2))
+        model, optimizer = worker.attach(model, sgd(model))
+        loop(worker, model, optimizer)
+        worker.report(**{"\udcff": 1.0})
+
+    result = go(train, Strategy(name="caf\udce9"), directory=tmp_path)
+    assert result.final["\\udcff"] == 1.0
+    assert load(tmp_path).summary.final == result.final
+    assert load(tmp_path).summary.system == "caf\\udce9"
+    assert "caf\\udce9" in load_file(tmp_path / "weights.safetensors")
+
+
+def test_what_cannot_be_shown_is_refused_before_it_runs(tmp_path: Path) -> None:
+    class Shy:
+        def __call__(self, worker: Any) -> None: ...
+
+        def __repr__(self) -> str:
+            raise ValueError("not here")
+
+    with pytest.raises(WorkloadError, match=r"Shy cannot be shown .* ValueError\('not here'\)"):
+        go(Shy(), directory=tmp_path)
+
+
 JOINED = """
 import os, signal, sys
 import torch
@@ -222,6 +260,7 @@ def test_joined_runs_that_fail_keep_what_happened_and_why(tmp_path: Path) -> Non
     assert "worker/1" in (load(tmp_path / "worker-0").summary.error or "")
 
 
+@pytest.mark.long
 def test_joined_runs_that_are_killed_have_streamed_their_events(tmp_path: Path) -> None:
     codes = joined("os.kill(os.getpid(), signal.SIGKILL)", tmp_path)
     assert codes[1] == -signal.SIGKILL

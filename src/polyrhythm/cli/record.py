@@ -11,8 +11,8 @@ from polyrhythm.errors import CompositionError
 from polyrhythm.report.atomic import write
 from polyrhythm.report.directory import reason
 from polyrhythm.report.lines import UNREADABLE, encoded
-from polyrhythm.report.metrics import Target
 from polyrhythm.report.load import load
+from polyrhythm.report.metrics import Target
 from polyrhythm.report.outcome import Outcome, Summary
 
 _NAME = "compare.json"

@@ -18,7 +18,7 @@ from polyrhythm.report.outcome import Outcome, Summary
 from polyrhythm.report.progress import ignore
 from polyrhythm.strategy.strategy import Strategy
 from polyrhythm.training.log import Log
-from polyrhythm.training.run import conclude, conclusion, make_job
+from polyrhythm.training.run import conclude, conclusion, make_job, whole_number
 from polyrhythm.training.worker import Worker
 
 
@@ -30,7 +30,7 @@ def join(strategy: str | Strategy = "allreduce", *, seed: int = 0, directory: st
     from the beginning, as that of `run` is.
     Raises CompositionError where fewer or more processes were started than the strategy uses, RunError if the others do not come.
     """
-    chosen = systems.resolve(strategy)
+    chosen, seed = systems.resolve(strategy), whole_number("seed", seed, "the same at all ranks")
     place = find_place()
     job = make_job(_elsewhere, chosen, place.workers, seed)
     if job.workers != place.workers:

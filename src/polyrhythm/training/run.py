@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import warnings
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -19,6 +18,7 @@ from polyrhythm.kernel.message import Message
 from polyrhythm.kernel.port import rank_of, worker
 from polyrhythm.pieces.terms import Place
 from polyrhythm.processes import Processes
+from polyrhythm.report.lines import encoded
 from polyrhythm.report.outcome import Outcome, Summary
 from polyrhythm.report.progress import Watch, ignore, progress
 from polyrhythm.report.unfinished import passed
@@ -30,6 +30,9 @@ from polyrhythm.training.result import Run
 from polyrhythm.training.worker import Worker
 
 Train = Callable[[Worker], object]
+
+_MOST_WORKERS = 10_000_000
+"""A virtual worker takes some kilobytes before it has a model."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,20 +84,20 @@ def attempt(
 
     Raises PolyrhythmErrors for what cannot be begun.
     """
-    if isinstance(workers, bool) or not isinstance(workers, SupportsIndex):
-        raise CompositionError(f"workers={workers!r} is not a whole number: give 1 or more.")
-    workers = index(workers)  # of numpy's kinds, a plain one
+    workers = whole_number("workers", workers, "1 or more")
     if workers < 1:
         raise CompositionError(f"workers={workers} trains nothing: give 1 or more.")
+    if workers > _MOST_WORKERS:
+        raise CompositionError(f"workers={workers} is more than a machine can hold, also in virtual time: give at most {_MOST_WORKERS:,}.")
     if not callable(train):
         raise WorkloadError(f"{train!r} cannot be called: give a function train(worker), or use load_workload for a bundled one.")
     if on is not None and (isinstance(on, type) or not isinstance(on, Runtime)):
         raise CompositionError(f"on={on!r} is not a runtime: give one, pr.Processes() or pr.Simulator(network=...).")
     runtime = on if on is not None else Processes()
-    root = runtime.seed if seed is None else seed
+    root = whole_number("seed", runtime.seed if seed is None else seed, "0 or another of 64 bits")
     job = make_job(train, strategy, workers, root)
-    summary = Summary(strategy.name, job.workers, runtime.kind, runtime.network_name, root)
-    told = {"strategy": repr(strategy), "runtime": repr(runtime), "train": getattr(train, "__qualname__", repr(train))}
+    summary = Summary(str(strategy.name), job.workers, runtime.kind, runtime.network_name, root)
+    told = {"strategy": _shown(strategy), "runtime": _shown(runtime), "train": getattr(train, "__qualname__", "") or _shown(train)}
     outcome = Outcome(summary, settings=told)
     log = Log(outcome, directory, watch)
     error: PolyrhythmError | None = None
@@ -103,7 +106,7 @@ def attempt(
     except PolyrhythmError as problem:
         error = problem
     except Exception as problem:  # of the system: no process, no memory, no file left
-        error = RunError(f"The run could not go on: {type(problem).__name__}: {problem}")
+        error = RunError(f"The run could not go on: {type(problem).__name__}: {problem}".rstrip(": "))
         error.__cause__ = problem
     except BaseException as interruption:
         log.fail(interruption)
@@ -123,6 +126,25 @@ _TRANSLATED = {
     ),
 }
 """torch's own words, said before anything comes to us, and ours."""
+
+
+def whole_number(name: str, given: object, wanted: str) -> int:
+    """`given` as a plain int, also where it is one of numpy's. Raises CompositionError for what is none, or has more than 64 bits."""
+    if isinstance(given, bool) or not isinstance(given, SupportsIndex):
+        raise CompositionError(f"{name}={given!r} is not a whole number: give {wanted}.")
+    if not -(2**63) <= index(given) < 2**63:
+        raise CompositionError(f"{name}={given!r} has more than 64 bits: give {wanted}.")
+    return index(given)
+
+
+def _shown(value: object) -> str:
+    """`value` as the record tells it."""
+    try:
+        return repr(value)
+    except Exception as problem:
+        raise WorkloadError(
+            f"{type(value).__name__} cannot be shown in the run's record, because its repr() raises {problem!r}."
+        ) from problem
 
 
 def make_job(train: Train, strategy: Strategy, workers: int, seed: int) -> Job:
@@ -152,7 +174,7 @@ def conclusion(own: Worker) -> Message:
     """A worker's result: its counts and metrics, and from worker 0 the final weights."""
     own.finish()
     weights = own.weights() if own.rank == 0 else {}
-    text = json.dumps({"names": list(weights), "metrics": own.metrics})
+    text = encoded({"names": list(weights), "metrics": own.metrics}).decode()
     return Message("result", (float(own.clock), float(own.samples), own.seconds_aside), text, tuple(weights.values()))
 
 
