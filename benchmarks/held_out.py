@@ -3,10 +3,11 @@
     python benchmarks/held_out.py --out held_out          # root, because the lab needs it; about 20 minutes on an idle machine
 
 `fidelity.py`'s table was improved while its cells were in view. Here the model, the numbers of hosts, the networks and the kind of
-device are others, and all of it was fixed before the first run: a GPT of 0.42 M parameters under AdamW, on 4 hosts that send at 30 Mbit/s and
-receive at 60 with 35 ms between them, and on 5 hosts of three kinds, the slowest at 20 Mbit/s up. Gradients take 0.1 s (`PACE`), so that
-emulated hosts seldom need the same core. Each cell is predicted twice: from a measured profile, as `calibrate` takes it right before the
-run, and from a counted device whose speed is the operations of a step in 0.1 s. The network is the one that the hosts have measured.
+device are others, and all of it was fixed before the first run: a GPT of 0.43 M parameters under AdamW, on 4 hosts that send at
+30 Mbit/s and receive at 60 with 35 ms between them, and on 5 hosts of three kinds, the slowest at 20 Mbit/s up. Gradients take 0.1 s
+(`PACE`), so that emulated hosts seldom need the same core. Each cell is predicted twice: from a measured profile, as `calibrate` takes it
+right before the run, and from a counted device whose speed is the operations of a step in 0.1 s. The network is the one that the hosts
+have measured.
 
 Where it matters who comes first there are three runs and three predictions, and medians of both are compared. Errors are given by their
 median and by their mean, of sizes and with signs.

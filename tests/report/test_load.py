@@ -91,7 +91,11 @@ def test_a_number_that_no_run_can_have_written_is_damage(kept: Path, line: str) 
     assert len(load(kept).remarks) == 1
 
 
-@pytest.mark.parametrize("damage", [b"", b"{", b"{}", b"[" * 200_000, b'{"x":' + b"[" * 200_000, b'{"summary":' * 100_000, b"\0" * 100, b"\xff", b'"text"'], ids=len)
+@pytest.mark.parametrize(
+    "damage",
+    [b"", b"{", b"{}", b"[" * 200_000, b'{"x":' + b"[" * 200_000, b'{"summary":' * 100_000, b"\0" * 100, b"\xff", b'"text"'],
+    ids=len,
+)
 def test_a_run_json_that_is_damaged_is_refused_with_what_the_events_say(kept: Path, damage: bytes) -> None:
     (kept / RUN).write_bytes(damage)
     with pytest.raises(CompositionError, match=r"cannot be read: run.json is damaged \(.*\)\. .* holds \d+ events until [\d.]+ s\.$"):
