@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from polyrhythm.consistency import Lockstep as Lockstep
     from polyrhythm.consistency import SoftSync as SoftSync
     from polyrhythm.errors import PolyrhythmError as PolyrhythmError
+    from polyrhythm.errors import UnshardedWarning as UnshardedWarning
     from polyrhythm.hardware.devices import Device as Device
     from polyrhythm.hardware.devices import Profile as Profile
     from polyrhythm.hardware.faults import Crash as Crash
@@ -84,7 +85,7 @@ if TYPE_CHECKING:
 _PLACES = {
     "codec": "Cast ErrorFeedback Identity LowRank OneBit PerTensor RandomK Significant Striped Threshold TopK Warmup",
     "consistency": "Bounded Free LocalSteps Lockstep SoftSync",
-    "errors": "PolyrhythmError",
+    "errors": "PolyrhythmError UnshardedWarning",
     "hardware.devices": "Device Profile",
     "hardware.faults": "Crash Cut Drop RandomCrashes RandomCuts RandomStalls Stall",
     "hardware.fleet": "Fleet Jitter Mixed RandomStragglers Straggler",

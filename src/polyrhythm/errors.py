@@ -10,6 +10,8 @@ PolyrhythmError
     ├── WorkerFailed     a worker or server raised, or its process died
     ├── DeadlockError    everyone waits; names who waits for whom
     └── WireError        malformed or unauthentic bytes from a peer
+
+UnshardedWarning (a UserWarning) is for training that goes on, and in which all workers may train on the same data.
 """
 
 from __future__ import annotations
@@ -65,6 +67,10 @@ class DeadlockError(RunError):
 
 class WireError(RunError):
     """Bytes from a peer that are malformed, too large, of another version or not signed with the job's secret."""
+
+
+class UnshardedWarning(UserWarning):
+    """Steps are taken, and no sample came through the worker: all workers may be training on the same data."""
 
 
 def sentence(error: PolyrhythmError) -> str:

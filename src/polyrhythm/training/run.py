@@ -114,6 +114,8 @@ def make_job(train: Train, strategy: Strategy, workers: int, seed: int) -> Job:
                     "The model has no parameters, so there is nothing to train: give the optimizer a model that has."
                 ) from error
             raise
+        finally:
+            own.close()
         return conclusion(own)
 
     def service(port: Any, record: Any) -> Any:

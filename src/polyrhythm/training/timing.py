@@ -84,7 +84,7 @@ class Replay:
         optimizer.step = MethodType(_stand_still, optimizer)  # type: ignore[method-assign]
         model, optimizer = worker.attach(model, optimizer)
         for _ in range(self.steps):
-            worker.skip(self.shape.samples)
+            worker.count(self.shape.samples)
             if worker.overlaps:
                 _go_backward(model)
             optimizer.step()
