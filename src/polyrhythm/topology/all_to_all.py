@@ -20,6 +20,7 @@ from polyrhythm.pieces.terms import DIFFERENCES, Manner, Place, Subject
 from polyrhythm.pieces.topology import Channel, Opening, Terms
 from polyrhythm.tensors import Layout, State
 from polyrhythm.topology.broadcast import heirs, pass_on
+from polyrhythm.topology.losses import GONE
 
 _FIRST, _NEWS = "init", "u"
 
@@ -84,12 +85,12 @@ class _Peer:
             delivery = await self.port.receive(_FIRST)  # from whoever should pass it on, or from worker 0 in its stead
             assert delivery is not None
             weights = delivery.message.tensors[0]
-        await pass_on(self.port, self.place, weights, _FIRST)
+        await pass_on(self.port, self.place, Message(_FIRST, tensors=(weights,)))
         return Adopt(weights)
 
     async def _watch(self, first: Tensor | None) -> None:
         while True:
-            delivery = await self.port.receive("lost")
+            delivery = await self.port.receive(GONE)
             assert delivery is not None
             name = delivery.message.text
             if self.clocks.pop(name, None) is None:

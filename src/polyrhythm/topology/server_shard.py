@@ -16,6 +16,7 @@ from polyrhythm.pieces.merge import Contribution
 from polyrhythm.pieces.terms import Place, Subject
 from polyrhythm.pieces.topology import Terms
 from polyrhythm.tensors import Layout
+from polyrhythm.topology.losses import GONE
 from polyrhythm.topology.server_client import DONE, JOIN, PUSH, REQUESTS, WAKE, Founding
 
 
@@ -56,7 +57,7 @@ class Shard:
 
     async def _watch(self) -> None:
         while True:
-            delivery = await self.port.receive("lost")
+            delivery = await self.port.receive(GONE)
             assert delivery is not None
             name = delivery.message.text
             self.clocks.pop(name, None)

@@ -21,6 +21,7 @@ from polyrhythm.pieces.terms import Place
 from polyrhythm.processes import Processes
 from polyrhythm.report.outcome import Outcome, Summary
 from polyrhythm.report.progress import Watch, ignore, progress
+from polyrhythm.strategy.service import Service
 from polyrhythm.strategy.strategy import Strategy
 from polyrhythm.tensors import digest
 from polyrhythm.training.result import Run
@@ -98,6 +99,16 @@ def attempt(
     return Attempt(outcome)
 
 
+_TRANSLATED = {
+    "empty parameter list": "The model has no parameters, so there is nothing to train: give the optimizer a model that has.",
+    "Default process group has not been initialized": (
+        "torch.distributed was called and has no process group in a training function: use worker.barrier(), worker.mean(...), "
+        "worker.any(...) or worker.broadcast(...), which work in every runtime."
+    ),
+}
+"""torch's own words, said before anything comes to us, and ours."""
+
+
 def make_job(train: Train, strategy: Strategy, workers: int, seed: int) -> Job:
     """The runtime's view of a training function under a strategy."""
     taking_part = strategy.topology.workers(workers)
@@ -108,26 +119,25 @@ def make_job(train: Train, strategy: Strategy, workers: int, seed: int) -> Job:
         own = Worker(stage, strategy, place)
         try:
             train(own)
-        except ValueError as error:
-            if "empty parameter list" in str(error):  # torch's own words, said before the model comes to us
-                raise CompositionError(
-                    "The model has no parameters, so there is nothing to train: give the optimizer a model that has."
-                ) from error
+        except (ValueError, RuntimeError) as error:
+            for torchs, ours in _TRANSLATED.items():
+                if torchs in str(error):
+                    raise CompositionError(ours) from error
             raise
         finally:
             own.close()
         return conclusion(own)
 
     def service(port: Any, record: Any) -> Any:
-        return strategy.topology.serve(strategy.terms, Place(rank_of(port.name), taking_part, seed), port, record)
+        return Service(strategy, Place(rank_of(port.name), taking_part, seed), port, record).live()
 
     return Job(taking_part, strategy.topology.servers(taking_part), program, service, strategy.essential, seed)
 
 
 def conclusion(own: Worker) -> Message:
     """A worker's result: its counts and metrics, and from worker 0 the final weights."""
-    replica = own.replica
-    weights = replica.weights() if own.rank == 0 else {}
+    own.finish()
+    weights = own.weights() if own.rank == 0 else {}
     text = json.dumps({"names": list(weights), "metrics": own.metrics})
     return Message("result", (float(own.clock), float(own.samples)), text, tuple(weights.values()))
 
