@@ -71,6 +71,10 @@ class Feed(Protocol):
 class Shuffle(Protocol):
     """Frozen settings."""
 
+    @property
+    def sends(self) -> bool:
+        """Whether samples travel between workers."""
+
     def feed(self, place: Place, port: Port, perform: Perform) -> Feed:
         """One worker's feed of one data set."""
 

@@ -22,6 +22,11 @@ class GlobalShuffle:
     shuffling, a stream) are dealt out in that order.
     """
 
+    @property
+    def sends(self) -> bool:
+        """No."""
+        return False
+
     def feed(self, place: Place, port: Port, perform: Perform) -> Feed:
         """One worker's feed of one data set."""
         return _Dealt(place)

@@ -27,6 +27,11 @@ class RingShuffle:
     for good. Batches must be tuples of tensors.
     """
 
+    @property
+    def sends(self) -> bool:
+        """Yes, after each batch."""
+        return True
+
     def feed(self, place: Place, port: Port, perform: Perform) -> Feed:
         """One worker's feed of one data set."""
         return _Travelling(place, port, perform)

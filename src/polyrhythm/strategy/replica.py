@@ -21,6 +21,7 @@ from polyrhythm.pieces.holder import Holder
 from polyrhythm.pieces.hosting import describe
 from polyrhythm.pieces.terms import Manner, Place, Subject
 from polyrhythm.pieces.topology import Opening
+from polyrhythm.strategy.albums import new_album
 from polyrhythm.strategy.gradients import Parameters
 from polyrhythm.strategy.overlap import Overlap
 from polyrhythm.strategy.strategy import Strategy
@@ -64,6 +65,11 @@ class Replica:
         self.clips_own = self.steps_locally or served
         self.channel = strategy.topology.channel(self.terms, place, self.port)
         self.overlap: Overlap | None = None
+        self.album = new_album(strategy, place.workers)
+
+    def look(self) -> None:
+        """What the workers agreed on last is about to change, or may be: let the album have it."""
+        self.album.look(self.port.now(), self.holder.anchor)
 
     def establish(self, stepping: Callable[[], None]) -> None:
         """Begin with the weights of worker 0, and put `stepping`, which calls `step`, behind `optimizer.step()`."""
@@ -114,7 +120,7 @@ class Replica:
             if self.terms.consistency.speaks(self.clock):
                 self._exchange(self._said())
         elif self.overlap is not None:
-            self.stage.perform(self.overlap.buckets.conclude(self.rates())).settle(self.holder)
+            self._settle(self.stage.perform(self.overlap.buckets.conclude(self.rates())))
         else:
             self._exchange_gradient()
 
@@ -146,6 +152,7 @@ class Replica:
 
     def _settle(self, answer: Answer) -> None:
         port, late = self.port, [each.staleness for each in answer.contributions]
+        self.look()
         began = port.now()
         answer.settle(self.holder)
         if len(late) > 1:  # one is the worker's own, or a sum that was made on the way

@@ -12,12 +12,14 @@ from polyrhythm.errors import CompositionError, WorkloadError
 from polyrhythm.kernel.job import Stage
 from polyrhythm.pieces.buffers import Keeper
 from polyrhythm.pieces.terms import Place
+from polyrhythm.strategy.albums import ALBUM
 from polyrhythm.strategy.averaging import TOPIC, average
 from polyrhythm.strategy.losses import Losses
 from polyrhythm.strategy.replica import Replica, Seat
 from polyrhythm.strategy.service import announce
 from polyrhythm.strategy.strategy import Strategy
 from polyrhythm.topology.losses import GONE
+from polyrhythm.training.evaluation import Evaluation
 
 _SHOWN = 3
 
@@ -35,6 +37,7 @@ class Models:
         self.keepers: dict[int, Keeper] = {}
         self.losses = Losses(stage.port)
         self.checked = False
+        self.evaluation = Evaluation(strategy, place, stage)
 
     def attach(
         self,
@@ -58,6 +61,7 @@ class Models:
             self.stage.perform(announce(self.stage.port, scope, self.strategy.topology.servers(self.place.workers)))
         replica.establish(partial(step, replica))
         self.replicas.append(replica)
+        self.evaluation.follow(replica, scope, model)
         if id(model) not in self.modules:
             self.modules[id(model)] = model
             self.names[id(model)] = name if name is not None else str(number)
@@ -81,6 +85,8 @@ class Models:
             self.stage.perform(self.losses.begin())
             if self.strategy.buffers.averaged and self.place.rank == 0:
                 self.stage.perform(self.losses.tell(TOPIC))
+            if self.place.rank == 0:
+                self.stage.perform(self.losses.tell(ALBUM))
         self.stage.perform(self.losses.tell(scope + GONE))
 
     def check(self) -> None:
@@ -97,14 +103,15 @@ class Models:
                 "optimizer that does too (worker.attach may be called once for each), or freeze with requires_grad_(False)."
             )
 
-    def finish(self) -> None:
-        """Every replica's run ends; then the buffers are settled."""
+    def finish(self) -> dict[str, float]:
+        """Every replica's run ends; then the buffers are settled, and the evaluations made: those of the final weights."""
         for replica in self.replicas:
             replica.finish()
         for keeper in self.keepers.values():
             keeper.renew()
         if self.strategy.buffers.averaged and self.place.workers > 1:
             self._average_buffers()
+        return self.evaluation.finish()
 
     def _average_buffers(self) -> None:
         own = [b for model in self.modules.values() for b in model.buffers() if b.is_floating_point() and b.numel()]

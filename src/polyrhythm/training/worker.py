@@ -16,8 +16,8 @@ from polyrhythm.kernel.job import Stage
 from polyrhythm.pieces.terms import Place
 from polyrhythm.strategy.replica import Replica
 from polyrhythm.strategy.strategy import Strategy
-from polyrhythm.tensors import Layout
 from polyrhythm.training.data import Batches, Data, StreamBatches
+from polyrhythm.training.evaluation import Evaluate
 from polyrhythm.training.models import Models
 from polyrhythm.training.sampling import ShareSampler
 from polyrhythm.training.stream import Shard
@@ -80,10 +80,12 @@ class Worker:
         self._models.check()
         self._data.warn_if_unused()
         self._stage.charge(self._batch)
+        self._models.evaluation.look()
         replica.step()
         self._samples += self._batch
         self._batch = 0
         self._stage.record(Stepped(self._stage.port.now(), self._stage.port.name, self.clock, self._samples, self._stage.bytes_sent))
+        self._models.evaluation.stepped(self.clock)
 
     def batches(self, dataset: Any, batch_size: int | None = None) -> Batches | StreamBatches:
         """This worker's batches: an epoch each time they are iterated, disjoint from the other workers', equally many for all.
@@ -125,13 +127,31 @@ class Worker:
         self._metrics |= values
         self._stage.record(Reported(self._stage.port.now(), self._stage.port.name, self.clock, values, self._stage.bytes_sent))
 
+    def evaluate(self, function: Evaluate) -> None:
+        """Have `function(model)` say how good the result is, at the moments of a grid that is the same for every run.
+
+        It is given the attached models, in the order of attaching, and returns metrics by name: `{"accuracy": 0.97}`. It is called
+        without gradients when the training is over, at worker 0, on weights that were kept meanwhile: what servers held, the mean of
+        replicas that gossip, or what all had agreed on. That takes no virtual time, no bytes, and is not in the run's seconds. Moments are
+        1 ms after the beginning, and then 9 % later each; copies take 1 GB at most, or moments are left out. The metrics of the final
+        weights become the run's. Every worker must call it, before the first step.
+        """
+        if self.clock:
+            raise WorkloadError("worker.evaluate was called after the first step: call it before training begins.")
+        self._models.evaluation.ask(function)
+
+    @property
+    def seconds_aside(self) -> float:
+        """Real seconds that went into evaluating after the training."""
+        return self._models.evaluation.seconds
+
     def finish(self) -> None:
         """Merge what is outstanding: afterwards the model holds the run's final weights. Called for you when `train` returns."""
         if not self._models.replicas:
             raise WorkloadError("The training function never called worker.attach(model, optimizer), so nothing was trained together.")
         if not self._finished:
             self._finished = True
-            self._models.finish()
+            self._metrics |= self._models.finish()
 
     def close(self) -> None:
         """End the processes that load for this worker and persist between epochs. Called for you when `train` ends, well or not."""
@@ -174,11 +194,9 @@ class Worker:
         return any(replica.overlap is not None for replica in self._models.replicas)
 
     @property
-    def layout(self) -> Layout:
-        """Names and shapes of the tensors of the first model that take part."""
-        if not self._models.replicas:
-            raise WorkloadError("The training function never called worker.attach(model, optimizer), so it has no tensors yet.")
-        return self._models.replicas[0].parameters.layout
+    def attached(self) -> tuple[Replica, ...]:
+        """The replicas as they are, for those who watch a run."""
+        return tuple(self._models.replicas)
 
     @property
     def samples(self) -> int:
