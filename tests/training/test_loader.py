@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import multiprocessing
 import os
 from collections.abc import Iterator
@@ -17,7 +18,7 @@ from toy import network
 from polyrhythm.errors import DataError, WorkerFailed
 from polyrhythm.processes import Processes
 from polyrhythm.simulator import Instant, Simulator
-from polyrhythm.training.loader import KEPT, LoaderSource
+from polyrhythm.training.loader import LoaderSource
 from polyrhythm.training.run import run
 
 from .scenes import dealt, seen, sgd
@@ -203,10 +204,17 @@ OPTIONS: dict[str, Any] = {
 }
 
 
-@pytest.mark.parametrize("option", KEPT)
+@pytest.mark.parametrize("option", OPTIONS)
 def test_the_loader_that_loads_for_it_has_its_option(option: str) -> None:
     given = loader(**{"num_workers": 2, option: OPTIONS[option]})
     assert getattr(LoaderSource(given).copy, option) == OPTIONS[option] == getattr(given, option)
+
+
+def test_there_is_no_option_of_torchs_that_nobody_has_thought_of() -> None:
+    dealt_with = {"dataset", "batch_size", "shuffle", "sampler", "batch_sampler", "collate_fn", "drop_last", "generator", "pin_memory"}
+    refused, without_effect = {"in_order"}, {"pin_memory_device"}
+    options = set(inspect.signature(tools.DataLoader.__init__).parameters) - {"self"}
+    assert options == dealt_with | refused | without_effect | set(OPTIONS)
 
 
 @pytest.mark.parametrize("there", [False, True])
