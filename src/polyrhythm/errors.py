@@ -11,7 +11,8 @@ PolyrhythmError
     ├── DeadlockError    everyone waits; names who waits for whom
     └── WireError        malformed or unauthentic bytes from a peer
 
-RecordWarning is no error: a run ended, and its record could not be written.
+RecordWarning and UnshardedWarning are no errors: a run went on whose record could not be written, or whose workers may all train on the same
+data.
 """
 
 from __future__ import annotations
@@ -71,6 +72,10 @@ class WireError(RunError):
 
 class RecordWarning(UserWarning):
     """A run's directory lacks something that could not be written, such as on a full disk; the run went on without."""
+
+
+class UnshardedWarning(UserWarning):
+    """Steps are taken, and no sample came through the worker: all workers may be training on the same data."""
 
 
 def sentence(error: PolyrhythmError) -> str:

@@ -162,6 +162,8 @@ def make_job(train: Train, strategy: Strategy, workers: int, seed: int) -> Job:
                 if torchs in str(error):
                     raise CompositionError(ours) from error
             raise
+        finally:
+            own.close()
         return conclusion(own)
 
     def service(port: Any, record: Any) -> Any:
