@@ -11,8 +11,8 @@ PolyrhythmError
     ├── DeadlockError    everyone waits; names who waits for whom
     └── WireError        malformed or unauthentic bytes from a peer
 
-RecordWarning and UnshardedWarning are no errors: a run went on whose record could not be written, or whose workers may all train on the same
-data.
+RecordWarning and UnshardedWarning are no errors: a run went on whose record could not be written, or whose workers may all train on
+the same data.
 """
 
 from __future__ import annotations
