@@ -63,6 +63,10 @@ class Joining:
     facts: Facts = field(default_factory=dict)
 
 
+def _say_nothing(problem: BaseException) -> None:
+    return None
+
+
 class JoinedStage:
     """A `kernel.job.Stage` in a process of the user's own; `leave` it, or use it in a `with` statement."""
 
@@ -137,6 +141,10 @@ class JoinedStage:
 
     def charge_merge(self, others: int) -> None:
         """Nothing: real time has passed."""
+
+    def free(self, compute: Callable[[], T]) -> T:
+        """Call `compute`."""
+        return compute()
 
     def perform(self, coroutine: Coroutine[Effect[Any], Any, T]) -> T:
         """Block until `coroutine` has ended. Raises WorkerFailed, now or at the next call, if an actor of the run was lost."""
@@ -268,21 +276,26 @@ class JoinedStage:
         atexit.unregister(self._at_exit)
         self._node.stop(self._wards.close)
 
-    def end(self, settled: bool, conclude: Callable[[], Message | None]) -> Ending | None:
+    def end(
+        self, settled: bool, conclude: Callable[[], Message | None], on_failure: Callable[[BaseException], None] = _say_nothing
+    ) -> Ending | None:
         """For exit handlers: leave with what `conclude` gives, or, if the script has failed, let the others know; None then.
 
-        `settled` is whether this worker's part of the run is done. If the run cannot end well, this process ends with exit code 1.
+        `settled` is whether this worker's part of the run is done. `on_failure` is called with why the run did not end well here, if it
+        did not; where that is not the script's own doing, this process then ends with exit code 1.
         """
         if self._left or not self._script.here:
             return None
         fault = self._script.fault(self._name, settled)
         if fault is not None:
             self.abandon(fault)
+            on_failure(self._node.failure or fault)
             return None
         try:
             return self.leave(conclude())
         except Exception as problem:
             self.abandon(problem)
+            on_failure(problem)
             end_badly(problem)
 
     def _at_exit(self) -> None:
