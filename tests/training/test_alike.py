@@ -88,6 +88,7 @@ def leaves_early(worker: Any) -> None:
     model = network()
     model, optimizer = worker.attach(model, sgd(model))
     for _ in range(5 if worker.rank else 3):
+        worker.count(1)
         optimizer.zero_grad()
         model(torch.ones(1, 10)).sum().backward()
         optimizer.step()

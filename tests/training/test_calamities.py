@@ -11,6 +11,7 @@ import pytest
 from leftovers import descendants, soon
 
 from polyrhythm import systems
+from polyrhythm.report.load import load
 from polyrhythm.simulator import Instant, Simulator
 from polyrhythm.training.run import run
 
@@ -38,8 +39,9 @@ def expected(system: str) -> str:
 
 
 def readable(directory: Path) -> bool:
-    """Whether the record in `directory` is what it should be after a run that ended anyhow."""
-    return not directory.exists() or directory.is_dir()
+    """Whether every record below `directory`, of the run or of its joined workers, can be read, with its steps or its error."""
+    records = [path.parent for path in directory.glob("**/run.json")]
+    return bool(records) and all(load(record).summary.system for record in records)
 
 
 def strike(seed: int, ranks: Forker, directory: Path) -> None:
@@ -60,7 +62,7 @@ def strike(seed: int, ranks: Forker, directory: Path) -> None:
         others = [end.code for rank, end in enumerate(ended) if how == "run" or rank != victim]
         assert others == [0 if loss else 1] * len(others), told
     assert soon(lambda: not descendants(ranks.pid)), f"processes are left: {told}"
-    assert readable(directory / "record")
+    assert readable(directory / "record"), told
 
 
 def _check_model(how: str, system: str, rank: int, end: Ended, directory: Path, told: str) -> None:
