@@ -12,6 +12,7 @@ PolyrhythmError
     └── WireError        malformed or unauthentic bytes from a peer
 
 UnshardedWarning (a UserWarning) is for training that goes on, and in which all workers may train on the same data.
+RecordWarning is no error: a run ended, and its record could not be written.
 """
 
 from __future__ import annotations
@@ -71,6 +72,10 @@ class WireError(RunError):
 
 class UnshardedWarning(UserWarning):
     """Steps are taken, and no sample came through the worker: all workers may be training on the same data."""
+
+
+class RecordWarning(UserWarning):
+    """A run's directory lacks something that could not be written, such as on a full disk; the run went on without."""
 
 
 def sentence(error: PolyrhythmError) -> str:

@@ -12,7 +12,7 @@ from pathlib import Path
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
 
-from polyrhythm.report import panels
+from polyrhythm.report import atomic, panels
 from polyrhythm.report.chart import over_bytes, over_time
 from polyrhythm.report.metrics import Target, metrics_of
 from polyrhythm.report.outcome import Outcome, versions
@@ -45,11 +45,11 @@ class Section:
 def write(outcomes: Sequence[Outcome], path: str | Path, title: str, target: Target | None = None, command: str | None = None) -> Path:
     """Write the page that compares `outcomes` to `path`; `command` is the line that would make it again.
 
-    The same outcomes give the same bytes: the page carries no date.
+    The same outcomes give the same bytes: the page carries no date. Raises OSError; a page that was there is then as it was.
     """
     file = Path(path)
     file.parent.mkdir(parents=True, exist_ok=True)
-    file.write_text(page(outcomes, title, target, command), encoding="utf-8", newline="\n")
+    atomic.write(file, page(outcomes, title, target, command).encode("utf-8", "backslashreplace"))
     return file
 
 

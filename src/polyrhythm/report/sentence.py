@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 
 from polyrhythm.report.metrics import Measured, Target, better, higher_is_better, primary_metric, reports_of, show_metric
 from polyrhythm.report.outcome import Outcome
-from polyrhythm.report.rows import short_error
+from polyrhythm.report.rows import ending
 from polyrhythm.report.series import Series, by_runtime, heading, is_virtual, series_of
 from polyrhythm.units import show_bytes, show_seconds
 
@@ -27,10 +27,11 @@ def _about(group: list[Series], target: Target | None) -> str:
     ended = [one for one in group if not one.failed]
     failed = [one for one in group if one.failed]
     if not ended and len(failed) == 1:
-        return f"{failed[0].label} failed: {_stopped(short_error(failed[0].outcome.summary.error or ''))}"
+        return _stopped(ending(failed[0]))
+    what = "did not end" if any(one.unended for one in failed) else "failed"
     if not ended:
-        return f"All {len(failed)} runs failed: {_names(failed)}."
-    return _told(ended, target) + (f" {_names(failed)} failed and {'is' if len(failed) == 1 else 'are'} not compared." if failed else "")
+        return f"All {len(failed)} runs {what}: {_names(failed)}."
+    return _told(ended, target) + (f" {_names(failed)} {what} and {'is' if len(failed) == 1 else 'are'} not compared." if failed else "")
 
 
 def _told(ended: list[Series], target: Target | None) -> str:
