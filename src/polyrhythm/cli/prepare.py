@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -47,6 +48,10 @@ def experiment(typed: Typed) -> Experiment:
     return Experiment(train, chosen, typed.workers, typed.seed)
 
 
+_PROBED_BYTES = 2**17
+"""A disk that is full takes an empty file, but not this."""
+
+
 def directory(out: Path | None) -> Path | None:
     """`--out`, made if it is missing, before hours are spent on what could not be written there."""
     if out is None:
@@ -54,8 +59,10 @@ def directory(out: Path | None) -> Path | None:
     try:
         out.mkdir(parents=True, exist_ok=True)
         probe = out / ".writable"
-        probe.touch()
-        probe.unlink()
+        try:
+            probe.write_bytes(os.urandom(_PROBED_BYTES))
+        finally:
+            probe.unlink(missing_ok=True)
     except OSError as error:
         raise CompositionError(f"--out {out} cannot be written to: {error.strerror}. Give a directory of your own.") from None
     return out
