@@ -17,6 +17,7 @@ from polyrhythm.report.outcome import Outcome, Summary
 from polyrhythm.strategy.strategy import Strategy
 from polyrhythm.training.run import conclude, conclusion, make_job
 from polyrhythm.training.worker import Worker
+from polyrhythm.workloads.script import refuse_while_imported
 
 
 def join(strategy: str | Strategy = "allreduce", *, seed: int = 0, directory: str | Path | None = None) -> Worker:
@@ -26,6 +27,7 @@ def join(strategy: str | Strategy = "allreduce", *, seed: int = 0, directory: st
     `worker.finish()` before you use the final weights. With a `directory`, this worker's record is saved in `directory`/worker-RANK.
     Raises CompositionError where fewer or more processes were started than the strategy uses, RunError if the others do not come.
     """
+    refuse_while_imported("pr.join")
     chosen = systems.resolve(strategy)
     place = find_place()
     job = make_job(_elsewhere, chosen, place.workers, seed)

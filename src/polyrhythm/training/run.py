@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from operator import index
 from pathlib import Path
@@ -25,6 +25,7 @@ from polyrhythm.strategy.strategy import Strategy
 from polyrhythm.tensors import digest
 from polyrhythm.training.result import Run
 from polyrhythm.training.worker import Worker
+from polyrhythm.workloads.script import refuse_while_imported
 
 Train = Callable[[Worker], object]
 
@@ -52,6 +53,7 @@ def run(
     of all random streams, the runtime's own by default. With a `directory`, events are written there as they happen, and the
     rest when the run has ended, well or not. Where stderr is a terminal, a line shows how far the run is. Raises PolyrhythmErrors only.
     """
+    refuse_while_imported("pr.run")
     chosen = systems.resolve(strategy)
     with progress(1, wanted=True) as begin:
         tried = attempt(train, workers=workers, strategy=chosen, on=on, seed=seed, directory=directory, watch=begin(chosen.name))
@@ -69,8 +71,10 @@ def attempt(
     seed: int | None = None,
     directory: str | Path | None = None,
     watch: Watch = ignore,
+    notes: Mapping[str, str] | None = None,
 ) -> Attempt:
-    """As `run`, but a run that fails comes back too, with what is known of it; `watch` is shown each event as it happens.
+    """As `run`, but a run that fails comes back too, with what is known of it; `watch` is shown each event as it happens, and the
+    record tells `notes` among its settings.
 
     Raises PolyrhythmErrors for what cannot be begun.
     """
@@ -87,8 +91,7 @@ def attempt(
     root = runtime.seed if seed is None else seed
     job = make_job(train, strategy, workers, root)
     summary = Summary(strategy.name, job.workers, runtime.kind, runtime.network_name, root)
-    told = {"strategy": repr(strategy), "runtime": repr(runtime), "train": getattr(train, "__qualname__", repr(train))}
-    outcome = Outcome(summary, settings=told)
+    outcome = Outcome(summary, settings=settings_told(train, strategy, runtime, notes or {}))
     with _Log(outcome, directory, watch) as log:
         try:
             conclude(outcome, runtime.execute(job, log.record))
@@ -96,6 +99,11 @@ def attempt(
             break_off(outcome, error)
             return Attempt(outcome, error)
     return Attempt(outcome)
+
+
+def settings_told(train: Train, strategy: Strategy, runtime: Runtime, notes: Mapping[str, str]) -> dict[str, str]:
+    """What the record of a run says of how it was set."""
+    return {"strategy": repr(strategy), "runtime": repr(runtime), "train": getattr(train, "__qualname__", repr(train)), **notes}
 
 
 def make_job(train: Train, strategy: Strategy, workers: int, seed: int) -> Job:
