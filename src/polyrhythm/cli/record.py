@@ -7,6 +7,8 @@ from pathlib import Path
 
 import msgspec
 
+from polyrhythm.cli.planned import COMMAND
+from polyrhythm.cli.tuning import Tuning
 from polyrhythm.errors import CompositionError
 from polyrhythm.report.metrics import Target
 from polyrhythm.report.outcome import Outcome, Summary, load
@@ -15,30 +17,56 @@ _NAME = "compare.json"
 
 
 class Comparison(msgspec.Struct):
-    """What `polyrhythm compare --json` prints. `target` is the metric and value of `--to`, or null."""
+    """What `polyrhythm compare --json` prints. `target` is the metric and value of `--to`, or null.
+
+    `settings` are those of each system, as text, where any were given or tuned; `tuning` is what `--tune` tried, or null; `command` makes
+    the comparison again.
+    """
 
     job: str
     target: Target | None
     runs: list[Summary]
+    seeds: list[int] = []
+    settings: dict[str, dict[str, str]] = {}
+    tuning: Tuning | None = None
+    command: str | None = None
 
 
-def keep(comparison: Comparison, outcomes: Sequence[Outcome], directory: Path, command: str) -> Path:
+def place(system: str, seed: int, seeds: Sequence[int]) -> str:
+    """Where a comparison keeps a run, below its own directory."""
+    return f"{system}/seed-{seed}" if len(seeds) > 1 else system
+
+
+def keep(comparison: Comparison, outcomes: Sequence[Outcome], directory: Path) -> Path:
     """Write compare.json and report.html into `directory`; the runs have written their own directories there."""
     (directory / _NAME).write_bytes(msgspec.json.format(msgspec.json.encode(comparison), indent=2) + b"\n")
-    return write_page(comparison.job, outcomes, directory / "report.html", comparison.target, command)
+    _without_commands(outcomes)
+    return write_page(comparison.job, outcomes, directory / "report.html", comparison.target, comparison.command)
 
 
-def read(directories: Sequence[Path]) -> tuple[str, list[Outcome], Target | None]:
-    """The title, outcomes and target of run directories, and of comparisons, whose runs come in their own order."""
+def read(directories: Sequence[Path]) -> tuple[str, list[Outcome], Target | None, str | None]:
+    """The title, outcomes and target of run directories, and of comparisons, whose runs come in their own order; and their commands."""
     title, outcomes, target = "", [], None
+    commands: dict[str, None] = {}
     for directory in directories:
         if (directory / _NAME).is_file():
             comparison = _parsed(directory / _NAME)
             title, target = title or comparison.job, target or comparison.target
-            outcomes += [_run(directory / summary.system, summary) for summary in comparison.runs]
+            runs = [_run(directory / place(each.system, each.seed, comparison.seeds), each) for each in comparison.runs]
+            commands |= {comparison.command: None} if comparison.command is not None else {}
         else:
-            outcomes.append(_run(directory))
-    return title or ", ".join(str(directory) for directory in directories), outcomes, target
+            runs = [_run(directory)]
+            commands |= {run.settings[COMMAND]: None for run in runs if COMMAND in run.settings}
+        outcomes += runs
+    _without_commands(outcomes)
+    title = title or ", ".join(str(directory) for directory in directories)
+    return title, outcomes, target, "\n".join(commands) or None
+
+
+def _without_commands(outcomes: Sequence[Outcome]) -> None:
+    """Leave to the page to tell once how the runs came about; it sets nothing."""
+    for outcome in outcomes:
+        outcome.settings.pop(COMMAND, None)
 
 
 def _parsed(path: Path) -> Comparison:

@@ -20,5 +20,5 @@ def report(directories: Directories, out: File = None) -> None:
     """Write a self-contained HTML page about one run, several, or a comparison."""
     from polyrhythm.cli.record import read, write_page
 
-    title, outcomes, target = read(directories)
-    typer.echo(write_page(title, outcomes, out or directories[0] / "report.html", target))
+    title, outcomes, target, command = read(directories)
+    typer.echo(write_page(title, outcomes, out or directories[0] / "report.html", target, command))
