@@ -10,6 +10,9 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from polyrhythm import systems as systems
+    from polyrhythm.buffers import MeanBuffers as MeanBuffers
+    from polyrhythm.buffers import OwnBuffers as OwnBuffers
+    from polyrhythm.buffers import RecalibratedBuffers as RecalibratedBuffers
     from polyrhythm.codec import Cast as Cast
     from polyrhythm.codec import ErrorFeedback as ErrorFeedback
     from polyrhythm.codec import Identity as Identity
@@ -82,6 +85,7 @@ if TYPE_CHECKING:
     from polyrhythm.workloads.load import load as load_workload  # noqa: F401
 
 _PLACES = {
+    "buffers": "MeanBuffers OwnBuffers RecalibratedBuffers",
     "codec": "Cast ErrorFeedback Identity LowRank OneBit PerTensor RandomK Significant Striped Threshold TopK Warmup",
     "consistency": "Bounded Free LocalSteps Lockstep SoftSync",
     "errors": "PolyrhythmError",

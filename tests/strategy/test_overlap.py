@@ -100,7 +100,7 @@ def stacked(worker: Any) -> None:
     model, optimizer = worker.attach(model, torch.optim.SGD(model.parameters(), lr=0.0))
     worker.report(began=0.0)
     for _ in range(STEPS):
-        worker.skip(4)
+        worker.count(4)
         optimizer.zero_grad()
         model(torch.zeros(4, WIDTH)).sum().backward()
         optimizer.step()

@@ -9,7 +9,7 @@ from pathlib import Path
 from polyrhythm.cli import resume
 from polyrhythm.cli.crew import Crew
 from polyrhythm.cli.failures import say, tell
-from polyrhythm.cli.planned import Planned
+from polyrhythm.cli.planned import COMMAND, Planned
 from polyrhythm.cli.prepare import Prepared
 from polyrhythm.cli.record import place
 from polyrhythm.cli.tuning import Tuning, choices, judge
@@ -89,7 +89,7 @@ class _Made:
                 continue
             found = resume.kept(plan, directory)
             if found is not None:
-                self.outcomes[number] = found
+                self._put(number, found)
             elif (why := resume.difference(plan, directory)) is not None:
                 say(f"{plan.name} is run again, though {directory} holds a run of it: {why}")
         if self.outcomes:
@@ -100,11 +100,15 @@ class _Made:
 
         Raises UnknownNameError after a run that ended well, if that reported other metrics than the one of the goal.
         """
-        self.outcomes[number] = attempt.outcome
+        self._put(number, attempt.outcome)
         if attempt.error is not None:
             tell(attempt.error, self.plans[number].name)
         elif self.goal is not None and self.goal.metric not in metrics_of([attempt.outcome]):
             raise unknown("metric that is reported", self.goal.metric, metrics_of([attempt.outcome]))
+
+    def _put(self, number: int, outcome: Outcome) -> None:
+        outcome.settings.pop(COMMAND, None)  # the record has it; a page tells it once, and it sets nothing
+        self.outcomes[number] = outcome
 
     def _directory(self, plan: Planned) -> Path | None:
         return self.out / plan.place if self.out is not None else None

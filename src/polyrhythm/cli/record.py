@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
 import msgspec
@@ -40,12 +41,21 @@ def place(system: str, seed: int, seeds: Sequence[int]) -> str:
 def keep(comparison: Comparison, outcomes: Sequence[Outcome], directory: Path) -> Path:
     """Write compare.json and report.html into `directory`; the runs have written their own directories there."""
     (directory / _NAME).write_bytes(msgspec.json.format(msgspec.json.encode(comparison), indent=2) + b"\n")
-    _without_commands(outcomes)
     return write_page(comparison.job, outcomes, directory / "report.html", comparison.target, comparison.command)
 
 
-def read(directories: Sequence[Path]) -> tuple[str, list[Outcome], Target | None, str | None]:
-    """The title, outcomes and target of run directories, and of comparisons, whose runs come in their own order; and their commands."""
+@dataclass(frozen=True, slots=True)
+class Kept:
+    """What directories hold: a title, outcomes, the target of the first comparison, and the commands that made them, one a line."""
+
+    title: str
+    outcomes: list[Outcome]
+    target: Target | None
+    command: str | None
+
+
+def read(directories: Sequence[Path]) -> Kept:
+    """What is in run directories, and in those of comparisons, whose runs come in their own order."""
     title, outcomes, target = "", [], None
     commands: dict[str, None] = {}
     for directory in directories:
@@ -57,16 +67,11 @@ def read(directories: Sequence[Path]) -> tuple[str, list[Outcome], Target | None
         else:
             runs = [_run(directory)]
             commands |= {run.settings[COMMAND]: None for run in runs if COMMAND in run.settings}
+        for run in runs:
+            run.settings.pop(COMMAND, None)  # it is told once, and sets nothing
         outcomes += runs
-    _without_commands(outcomes)
     title = title or ", ".join(str(directory) for directory in directories)
-    return title, outcomes, target, "\n".join(commands) or None
-
-
-def _without_commands(outcomes: Sequence[Outcome]) -> None:
-    """Leave to the page to tell once how the runs came about; it sets nothing."""
-    for outcome in outcomes:
-        outcome.settings.pop(COMMAND, None)
+    return Kept(title, outcomes, target, "\n".join(commands) or None)
 
 
 def _parsed(path: Path) -> Comparison:

@@ -20,5 +20,5 @@ def report(directories: Directories, out: File = None) -> None:
     """Write a self-contained HTML page about one run, several, or a comparison."""
     from polyrhythm.cli.record import read, write_page
 
-    title, outcomes, target, command = read(directories)
-    typer.echo(write_page(title, outcomes, out or directories[0] / "report.html", target, command))
+    kept = read(directories)
+    typer.echo(write_page(kept.title, kept.outcomes, out or directories[0] / "report.html", kept.target, kept.command))

@@ -34,10 +34,13 @@ class Stage(Protocol):
         """The torch device the program's model should live on: "cpu", "cuda:0"."""
 
     def charge(self, samples: int) -> None:
-        """A step over `samples` samples was computed: virtual time passes by a measured profile, if the runtime has one."""
+        """A step over `samples` samples was computed: where time is virtual, what it took passes now."""
 
     def charge_merge(self, others: int) -> None:
         """As `charge`, for having merged the contributions of `others`."""
+
+    def free(self, compute: Callable[[], T]) -> T:
+        """Call `compute`, which is no part of the training: where time is virtual, it takes none."""
 
     def perform(self, coroutine: Coroutine[Effect[Any], Any, T]) -> T:
         """Block the program until `coroutine` has ended; everything it awaits goes through the port.

@@ -32,5 +32,9 @@ class Feed(Protocol):
 class Shuffle(Protocol):
     """Frozen settings."""
 
+    @property
+    def sends(self) -> bool:
+        """Whether samples travel between workers."""
+
     def feed(self, source: Source, place: Place, port: Port, perform: Perform) -> Feed:
         """One worker's feed."""

@@ -132,6 +132,10 @@ class JoinedStage:
     def charge_merge(self, others: int) -> None:
         """Nothing: real time has passed."""
 
+    def free(self, compute: Callable[[], T]) -> T:
+        """Call `compute`."""
+        return compute()
+
     def perform(self, coroutine: Coroutine[Effect[Any], Any, T]) -> T:
         """Block until `coroutine` has ended. Raises WorkerFailed, now or at the next call, if an actor of the run was lost."""
         return self._node.perform(coroutine)

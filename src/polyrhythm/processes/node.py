@@ -120,6 +120,10 @@ class Node:
     def charge_merge(self, others: int) -> None:
         """Nothing: real time has passed."""
 
+    def free(self, compute: Callable[[], T]) -> T:
+        """Call `compute`."""
+        return compute()
+
     def perform(self, coroutine: Coroutine[Effect[Any], Any, T]) -> T:
         """As `complete`, for a program: what it did since the last time is recorded as computing, and this as waiting.
 

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable
 from typing import Protocol
 
 from polyrhythm.errors import RunError, WireError
-from polyrhythm.kernel.message import Delivery, Message, wire_bytes
+from polyrhythm.kernel.message import ASIDE, Delivery, Message, wire_bytes
 from polyrhythm.processes.addresses import Address, Listeners
 from polyrhythm.processes.calls import Station
 from polyrhythm.processes.handshake import Identity, Listener
@@ -96,8 +96,9 @@ class Peers:
         """Send `message`, and count it; to an actor that was lost, do nothing."""
         if to in self.lost:
             return
-        self.bytes_sent += wire_bytes(message)
-        self.messages_sent += 1
+        if message.topic[:1] != ASIDE:
+            self.bytes_sent += wire_bytes(message)
+            self.messages_sent += 1
         if to == self._station.identity.name:
             self._observer.deliver(Delivery(to, message))
         else:

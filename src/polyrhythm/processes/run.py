@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 import msgspec
 
 from polyrhythm.errors import DeadlockError, PolyrhythmError, RunError, WireError, WorkerFailed
-from polyrhythm.kernel.events import AnyEvent, Faulted, Recorder, Reported
+from polyrhythm.kernel.events import AnyEvent, Evaluated, Faulted, Recorder, Reported
 from polyrhythm.kernel.job import Ending, Job
 from polyrhythm.kernel.message import Message
 from polyrhythm.processes import failure
@@ -126,7 +126,11 @@ class Run:
         member.bytes_sent, member.messages_sent = map(int, message.numbers)
         total = sum(other.bytes_sent for other in self._members.values())
         for event in self._decoder.decode(message.tensors[0].numpy().data):
-            self.record(msgspec.structs.replace(event, bytes_sent=total) if isinstance(event, Reported) else event)
+            if isinstance(event, Reported):
+                event = msgspec.structs.replace(event, bytes_sent=total)
+            elif isinstance(event, Evaluated):  # of the past, when its worker had sent a part of what it has sent now
+                event = msgspec.structs.replace(event, bytes_sent=round(event.bytes_sent / max(member.bytes_sent, 1) * total))
+            self.record(event)
 
     def _end(self, member: Member, message: Message) -> None:
         member.bytes_sent, member.messages_sent = map(int, message.numbers[:2])

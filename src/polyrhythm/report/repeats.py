@@ -3,15 +3,12 @@
 from __future__ import annotations
 
 import math
-import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from polyrhythm.report.metrics import Target
 from polyrhythm.report.outcome import Outcome
-from polyrhythm.report.series import Series, series_of
-
-_SEED = re.compile(r"\bseed=[^,)]*")
+from polyrhythm.report.series import Series
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,20 +97,8 @@ class Repeats:
 
 
 def repeats_of(group: Sequence[Series]) -> list[Repeats]:
-    """The runs of `group`, those together that have all but the seed in common; whoever has the same seed twice stays apart."""
-    found: dict[object, list[Series]] = {}
+    """The runs of `group`, those of one name together: they differ in their seed alone."""
+    found: dict[str, list[Series]] = {}
     for one in group:
-        key: object = _setup(one.outcome)
-        if any(other.outcome.summary.seed == one.outcome.summary.seed for other in found.get(key, [])):
-            key = id(one)
-        found.setdefault(key, []).append(one)
-    together = list(found.values())
-    names = [one.label for one in series_of([runs[0].outcome for runs in together])]
-    return [Repeats(name if len(runs) > 1 else runs[0].label, tuple(runs)) for name, runs in zip(names, together, strict=True)]
-
-
-def _setup(outcome: Outcome) -> tuple[object, ...]:
-    """All that was set but the seed."""
-    summary = outcome.summary
-    told = tuple((name, _SEED.sub("", text) if name == "runtime" else text) for name, text in sorted(outcome.settings.items()))
-    return summary.on, summary.system, summary.workers, summary.network, told
+        found.setdefault(one.name, []).append(one)
+    return [Repeats(name if len(runs) > 1 else runs[0].label, tuple(runs)) for name, runs in found.items()]

@@ -21,6 +21,11 @@ class GlobalShuffle:
     tail is dealt out evenly; fewer than P samples an epoch are left out.
     """
 
+    @property
+    def sends(self) -> bool:
+        """No."""
+        return False
+
     def feed(self, source: Source, place: Place, port: Port, perform: Perform) -> Feed:
         """One worker's feed."""
         return _Dealt(source, place)

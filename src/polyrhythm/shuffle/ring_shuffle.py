@@ -28,6 +28,11 @@ class RingShuffle:
     for good. Batches must be tuples of tensors.
     """
 
+    @property
+    def sends(self) -> bool:
+        """Yes, after each batch."""
+        return True
+
     def feed(self, source: Source, place: Place, port: Port, perform: Perform) -> Feed:
         """One worker's feed."""
         return _Travelling(source, place, port, perform)

@@ -155,7 +155,7 @@ class Hub:
         actor.end()
 
     def _proceed(self, program: Program, value: Any, error: BaseException | None = None) -> None:
-        """Let a program go on to its next `perform` or its end, and charge what it computes on the way."""
+        """Let a program go on to its next charge, `perform` or its end, and charge what it computes on the way."""
         actor = program.actor
         if actor.ended:
             return
@@ -168,10 +168,16 @@ class Hub:
         self.beside.begin(program, seconds)
         if program.ended:
             self._charge(actor, seconds, (self._finish, program, request))
+        elif request is None:
+            self._charge(actor, seconds, (self._go_on, program, None))
         else:
             task = Task(actor, request, program)
             actor.tasks[task] = None
             self._charge(actor, seconds, (self._perform, program, task))
+
+    def _go_on(self, program: Program, _: None) -> None:
+        self._computed(program)
+        self._proceed(program, None)
 
     def _perform(self, program: Program, task: Task) -> None:
         self._computed(program)

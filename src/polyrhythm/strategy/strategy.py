@@ -5,12 +5,14 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any
 
+from polyrhythm.buffers import MeanBuffers
 from polyrhythm.codec import Identity
 from polyrhythm.consistency import Lockstep
 from polyrhythm.errors import CompositionError
 from polyrhythm.kernel.port import worker
 from polyrhythm.merge import Mean
 from polyrhythm.partition import Replicate
+from polyrhythm.pieces.buffers import Buffers
 from polyrhythm.pieces.codec import Codec
 from polyrhythm.pieces.consistency import Consistency
 from polyrhythm.pieces.merge import Merge
@@ -28,6 +30,7 @@ _HORIZON = 100_000
 class Strategy:
     """One way of training together: what a worker holds, when it asks, in which words, who answers, what the answer does.
 
+    `shuffle` says which samples a worker sees, and `buffers` with which batch-norm statistics the final weights are saved.
     `name` is what tables call it. Raises CompositionError when the pieces have no subject or no manner of speaking in common.
 
     >>> Strategy().terms.subject.value
@@ -40,6 +43,7 @@ class Strategy:
     merge: Merge = field(default_factory=Mean)
     partition: Replicate = field(default_factory=Replicate)
     shuffle: Shuffle = field(default_factory=GlobalShuffle)
+    buffers: Buffers = field(default_factory=MeanBuffers)
     name: str = field(default="custom", compare=False)
 
     def __post_init__(self) -> None:

@@ -21,6 +21,7 @@ from polyrhythm.pieces.terms import Place
 from polyrhythm.processes import Processes
 from polyrhythm.report.outcome import Outcome, Summary
 from polyrhythm.report.progress import Watch, ignore, progress
+from polyrhythm.strategy.service import Service
 from polyrhythm.strategy.strategy import Strategy
 from polyrhythm.tensors import digest
 from polyrhythm.training.result import Run
@@ -106,6 +107,16 @@ def settings_told(train: Train, strategy: Strategy, runtime: Runtime, notes: Map
     return {"strategy": repr(strategy), "runtime": repr(runtime), "train": getattr(train, "__qualname__", repr(train)), **notes}
 
 
+_TRANSLATED = {
+    "empty parameter list": "The model has no parameters, so there is nothing to train: give the optimizer a model that has.",
+    "Default process group has not been initialized": (
+        "torch.distributed was called and has no process group in a training function: use worker.barrier(), worker.mean(...), "
+        "worker.any(...) or worker.broadcast(...), which work in every runtime."
+    ),
+}
+"""torch's own words, said before anything comes to us, and ours."""
+
+
 def make_job(train: Train, strategy: Strategy, workers: int, seed: int) -> Job:
     """The runtime's view of a training function under a strategy."""
     taking_part = strategy.topology.workers(workers)
@@ -116,26 +127,25 @@ def make_job(train: Train, strategy: Strategy, workers: int, seed: int) -> Job:
         own = Worker(stage, strategy, place)
         try:
             train(own)
-        except ValueError as error:
-            if "empty parameter list" in str(error):  # torch's own words, said before the model comes to us
-                raise CompositionError(
-                    "The model has no parameters, so there is nothing to train: give the optimizer a model that has."
-                ) from error
+        except (ValueError, RuntimeError) as error:
+            for torchs, ours in _TRANSLATED.items():
+                if torchs in str(error):
+                    raise CompositionError(ours) from error
             raise
         return conclusion(own)
 
     def service(port: Any, record: Any) -> Any:
-        return strategy.topology.serve(strategy.terms, Place(rank_of(port.name), taking_part, seed), port, record)
+        return Service(strategy, Place(rank_of(port.name), taking_part, seed), port, record).live()
 
     return Job(taking_part, strategy.topology.servers(taking_part), program, service, strategy.essential, seed)
 
 
 def conclusion(own: Worker) -> Message:
     """A worker's result: its counts and metrics, and from worker 0 the final weights."""
-    replica = own.replica
-    weights = replica.weights() if own.rank == 0 else {}
+    own.finish()
+    weights = own.weights() if own.rank == 0 else {}
     text = json.dumps({"names": list(weights), "metrics": own.metrics})
-    return Message("result", (float(own.clock), float(own.samples)), text, tuple(weights.values()))
+    return Message("result", (float(own.clock), float(own.samples), own.seconds_aside), text, tuple(weights.values()))
 
 
 def conclude(outcome: Outcome, ending: Ending, teller: str = worker(0)) -> None:
@@ -149,7 +159,7 @@ def conclude(outcome: Outcome, ending: Ending, teller: str = worker(0)) -> None:
     summary.steps = int(max(result.numbers[0] for result in results.values()))
     summary.samples = int(sum(result.numbers[1] for result in results.values()))
     summary.bytes_sent, summary.messages_sent, summary.lost = ending.bytes_sent, ending.messages_sent, ending.lost
-    _passed(summary, ending.seconds)
+    _passed(summary, ending.seconds if summary.on == "simulator" else max(0.0, ending.seconds - first.numbers[2]))
 
 
 def break_off(outcome: Outcome, error: PolyrhythmError) -> None:
