@@ -87,7 +87,7 @@ def test_settings_of_one_system_count_more_than_those_of_all(compare: Any) -> No
     assert "told 4 0.02 4 None" in compare("ssp", "--set", "ssp.lr=0.02", "--set", "lr=0.05").out
 
 
-def test_every_system_is_tuned_with_the_same_grid_on_a_seed_apart(compare: Any, tmp_path: Path) -> None:
+def test_every_system_is_tuned_with_the_same_grid_on_a_seed_apart(compare: Any, polyrhythm: Any, tmp_path: Path) -> None:
     out = tmp_path / "kept"
     told = compare("single,ssp", "--tune", "lr=0.0001,0.1", "--tune", "batch_size=4,8", "--seeds", "3,4", "--out", out, "--to", "loss=0.4")
     assert told.code == 0, told.err
@@ -103,6 +103,10 @@ def test_every_system_is_tuned_with_the_same_grid_on_a_seed_apart(compare: Any, 
     assert best == record["settings"]
     assert {settings["lr"] for settings in best.values()} == {"0.1"}
     assert (out / "tuning" / "ssp" / "3" / "run.json").is_file()
+    page = (out / "report.html").read_bytes()
+    assert b"Tuned on seed 1003" in page
+    assert polyrhythm("report", out, "--out", tmp_path / "again.html").code == 0
+    assert (tmp_path / "again.html").read_bytes() == page
 
 
 def test_a_grid_is_every_combination() -> None:

@@ -72,11 +72,11 @@ def compare(
 ) -> None:
     """Train JOB with each of several systems, with the same seeds and settings, and put them beside one another."""
     from polyrhythm.cli.contest import Contest
-    from polyrhythm.cli.output import print_json, print_outcomes, print_tuning, reserved
+    from polyrhythm.cli.output import print_grid, print_json, print_outcomes, reserved
     from polyrhythm.cli.pairs import pairs
     from polyrhythm.cli.prepare import directory, prepared, typed
     from polyrhythm.cli.record import Comparison, keep
-    from polyrhythm.cli.tuning import chosen
+    from polyrhythm.cli.tuning import chosen, grid_of
     from polyrhythm.report.metrics import parse_target
 
     strategies = _strategies(systems, pairs(options or [], "--option"))
@@ -102,7 +102,7 @@ def compare(
         print_json(comparison)
     else:
         if tuning is not None:
-            print_tuning(tuning)
+            print_grid(grid_of(tuning))
         print_outcomes(outcomes, goal)
     if out is not None:
         say(f"the report is in {keep(comparison, outcomes, out)}")

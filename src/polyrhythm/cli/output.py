@@ -13,7 +13,7 @@ import typer
 from rich.console import Console
 
 if TYPE_CHECKING:
-    from polyrhythm.cli.tuning import Tuning
+    from polyrhythm.report.grid import Grid
     from polyrhythm.report.metrics import Target
     from polyrhythm.report.outcome import Outcome
 
@@ -43,28 +43,17 @@ def print_outcomes(outcomes: Sequence[Outcome], target: Target | None = None) ->
     out.print(sentence(outcomes, target))
 
 
-def print_tuning(tuning: Tuning) -> None:
+def print_grid(grid: Grid) -> None:
     """What was tried with each system, what it came to, and what was chosen."""
     from rich.table import Table
 
-    from polyrhythm.cli.tuning import at_the_edge
-    from polyrhythm.report.metrics import show_metric
-    from polyrhythm.units import show_seconds
-
     out = console()
-    out.print(f"Tuned on seed {tuning.seed}, which the comparison does not use, by {tuning.judged_by}", style="bold")
-    table = Table(box=None, pad_edge=False, header_style="bold")
-    for heading in ("system", *tuning.grid, "to the target", "ended with", ""):
-        table.add_column(heading)
-    for each in tuning.tried:
-        values = [each.settings[key] for key in tuning.grid]
-        ended = ", ".join(f"{name} {show_metric(value)}" for name, value in each.run.final.items()) or "failed"
-        reached = "–" if each.reached_seconds is None else show_seconds(each.reached_seconds)
-        table.add_row(each.system, *values, reached, ended, "chosen" if each.chosen else "")
+    out.print(grid.heading, style="bold")
+    table = Table(*grid.columns, box=None, pad_edge=False, header_style="bold")
+    for row in grid.rows:
+        table.add_row(*row)
     out.print(table)
-    if edge := at_the_edge(tuning):
-        out.print(f"{', '.join(edge)} did best at an end of the grid: wider ones may be better still.")
-    out.print()
+    out.print(f"{grid.remark}\n" if grid.remark else "")
 
 
 @contextmanager

@@ -9,8 +9,9 @@ from pathlib import Path
 import msgspec
 
 from polyrhythm.cli.planned import COMMAND
-from polyrhythm.cli.tuning import Tuning
+from polyrhythm.cli.tuning import Tuning, grid_of
 from polyrhythm.errors import CompositionError
+from polyrhythm.report.grid import Grid
 from polyrhythm.report.metrics import Target
 from polyrhythm.report.outcome import Outcome, Summary, load
 
@@ -41,27 +42,29 @@ def place(system: str, seed: int, seeds: Sequence[int]) -> str:
 def keep(comparison: Comparison, outcomes: Sequence[Outcome], directory: Path) -> Path:
     """Write compare.json and report.html into `directory`; the runs have written their own directories there."""
     (directory / _NAME).write_bytes(msgspec.json.format(msgspec.json.encode(comparison), indent=2) + b"\n")
-    return write_page(comparison.job, outcomes, directory / "report.html", comparison.target, comparison.command)
+    tried = grid_of(comparison.tuning) if comparison.tuning is not None else None
+    return write_page(Kept(comparison.job, list(outcomes), comparison.target, comparison.command, tried), directory / "report.html")
 
 
 @dataclass(frozen=True, slots=True)
 class Kept:
-    """What directories hold: a title, outcomes, the target of the first comparison, and the commands that made them, one a line."""
+    """What directories hold: a title, outcomes, target and tuning of the first comparison, and the commands that made them, one a line."""
 
     title: str
     outcomes: list[Outcome]
     target: Target | None
     command: str | None
+    tried: Grid | None = None
 
 
 def read(directories: Sequence[Path]) -> Kept:
     """What is in run directories, and in those of comparisons, whose runs come in their own order."""
-    title, outcomes, target = "", [], None
+    title, outcomes, target, tuning = "", [], None, None
     commands: dict[str, None] = {}
     for directory in directories:
         if (directory / _NAME).is_file():
             comparison = _parsed(directory / _NAME)
-            title, target = title or comparison.job, target or comparison.target
+            title, target, tuning = title or comparison.job, target or comparison.target, tuning or comparison.tuning
             runs = [_run(directory / place(each.system, each.seed, comparison.seeds), each) for each in comparison.runs]
             commands |= {comparison.command: None} if comparison.command is not None else {}
         else:
@@ -71,7 +74,7 @@ def read(directories: Sequence[Path]) -> Kept:
             run.settings.pop(COMMAND, None)  # it is told once, and sets nothing
         outcomes += runs
     title = title or ", ".join(str(directory) for directory in directories)
-    return Kept(title, outcomes, target, "\n".join(commands) or None)
+    return Kept(title, outcomes, target, "\n".join(commands) or None, grid_of(tuning) if tuning is not None else None)
 
 
 def _parsed(path: Path) -> Comparison:
@@ -93,11 +96,11 @@ def _run(directory: Path, summary: Summary | None = None) -> Outcome:
         raise CompositionError(f"The record in {directory} cannot be read: {error}. Run it again.") from None
 
 
-def write_page(title: str, outcomes: Sequence[Outcome], path: Path, target: Target | None, command: str | None = None) -> Path:
-    """The page about `outcomes`, written to `path`; `command` is the line that would make it again."""
+def write_page(kept: Kept, path: Path) -> Path:
+    """The page about what was kept, written to `path`."""
     from polyrhythm.report import page  # here, because it loads the plotting library
 
     try:
-        return page.write(outcomes, path, title, target, command)
+        return page.write(kept.outcomes, path, kept.title, kept.target, kept.command, kept.tried)
     except OSError as error:
         raise CompositionError(f"{path} cannot be written: {error.strerror}. Give another place with --out.") from None

@@ -20,5 +20,4 @@ def report(directories: Directories, out: File = None) -> None:
     """Write a self-contained HTML page about one run, several, or a comparison."""
     from polyrhythm.cli.record import read, write_page
 
-    kept = read(directories)
-    typer.echo(write_page(kept.title, kept.outcomes, out or directories[0] / "report.html", kept.target, kept.command))
+    typer.echo(write_page(read(directories), out or directories[0] / "report.html"))

@@ -9,11 +9,16 @@ from itertools import product
 import msgspec
 
 from polyrhythm.errors import CompositionError
-from polyrhythm.report.metrics import Target, higher_is_better, primary_metric
+from polyrhythm.report.grid import Grid
+from polyrhythm.report.metrics import Target, higher_is_better, primary_metric, show_metric
 from polyrhythm.report.outcome import Outcome, Summary
+from polyrhythm.units import show_seconds
 
 APART = 1000
 """The tuning seed is so much more than the first of the comparison, unless it is given."""
+
+
+_TIME = "time to "
 
 
 class Tried(msgspec.Struct):
@@ -70,7 +75,7 @@ def judge(grid: dict[str, list[str]], seed: int, tried: Sequence[tuple[str, Outc
         for place, (settings, outcome) in enumerate(zip(combinations, outcomes, strict=True)):
             reached = target.first_reached(outcome) if target is not None else None
             entries.append(Tried(system, settings, place == best, None if reached is None else reached.time, outcome.summary))
-    return Tuning(seed, grid, f"time to {target}" if target is not None else f"final {metric}", entries)
+    return Tuning(seed, grid, f"{_TIME}{target}" if target is not None else f"final {metric}", entries)
 
 
 def _rank(outcome: Outcome, metric: str | None, target: Target | None) -> tuple[bool, float, float]:
@@ -84,6 +89,22 @@ def _rank(outcome: Outcome, metric: str | None, target: Target | None) -> tuple[
 def chosen(tuning: Tuning) -> dict[str, dict[str, str]]:
     """The settings that each system did best with."""
     return {each.system: each.settings for each in tuning.tried if each.chosen}
+
+
+def grid_of(tuning: Tuning) -> Grid:
+    """What was tried, as a table."""
+    rows = []
+    for each in tuning.tried:
+        ended = ", ".join(f"{name} {show_metric(value)}" for name, value in each.run.final.items())
+        reached = "not reached" if each.reached_seconds is None else show_seconds(each.reached_seconds)
+        decisive = [reached] if tuning.judged_by.startswith(_TIME) else []
+        rows.append(
+            [each.system, *each.settings.values(), *decisive, "failed" if each.run.error else ended, "chosen" if each.chosen else ""]
+        )
+    columns = ["system", *tuning.grid, *([tuning.judged_by] if tuning.judged_by.startswith(_TIME) else []), "ended with", ""]
+    edge = at_the_edge(tuning)
+    remark = f"{', '.join(edge)} did best at an end of the grid: wider ones may be better still." if edge else ""
+    return Grid(f"Tuned on seed {tuning.seed}, which the comparison does not use, by {tuning.judged_by}", columns, rows, remark)
 
 
 def at_the_edge(tuning: Tuning) -> list[str]:
