@@ -86,7 +86,7 @@ def _nobody(ended: list[Repeats], target: Target) -> str:
         return f"None of the {_runs(ended)} runs reported {target.metric}, so none reached {target}."
     partly = [one for one in ended if one.reached(target)]
     if partly:
-        return f"Most runs did not reach {target}; {_names(partly)} did so with some of the seeds."
+        return f"No system reached {target}, though {_names(partly)} did with some of the seeds."
     nearest = show_metric(better(target.metric, best.values()))
     closest = [one for one in ended if one.label in best and show_metric(best[one.label]) == nearest]
     return f"None of the {_runs(ended)} runs reached {target}; {_names(closest)} came closest, with {nearest}."
