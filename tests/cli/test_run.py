@@ -87,7 +87,7 @@ def test_out_keeps_the_run(polyrhythm: Any, tiny: Path, tmp_path: Path) -> None:
 
 
 PARSED = """
-import argparse, torch
+import argparse, sys, torch
 
 parser = argparse.ArgumentParser()
 parser.add_argument("--lr", type=float, default=0.1)
@@ -98,7 +98,7 @@ x = torch.linspace(-1, 1, 64).view(-1, 1)
 
 def fit(worker, momentum=0.0):
     {late}
-    print("told", args.lr, args.epochs, momentum, flush=True)
+    sys.stdout.write("told %s %s %s\\n" % (args.lr, args.epochs, momentum))  # at once: all write to one pipe
     model = torch.nn.Linear(1, 1)
     model, optimizer = worker.attach(model, torch.optim.SGD(model.parameters(), lr=args.lr, momentum=momentum))
     for _ in range(args.epochs):

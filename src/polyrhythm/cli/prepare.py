@@ -51,8 +51,6 @@ def typed(job: str, given: Sequence[str] | None, workers: int, on: str | None, h
     network, device = hardware
     if workers < 1:
         raise CompositionError(f"--workers {workers} trains nothing: give 1 or more.")
-    if given and is_bundled(job):
-        raise WorkloadError(f"{job} is a bundled workload and takes no arguments, but {shlex.join(given)} was given: use --set KEY=VALUE.")
     return Typed(job, tuple(given or ()), workers, choose(on, network, device), network, device)
 
 
@@ -78,11 +76,20 @@ def prepared(asked: Typed) -> Iterator[Prepared]:
     Raises PolyrhythmErrors for what cannot be used.
     """
     runtime(asked.on, asked.network, asked.device, 0)
-    if is_bundled(asked.job):
+    with own_arguments(asked.job, asked.arguments):
         yield Prepared(asked, load(asked.job), _facts(asked))
+
+
+@contextmanager
+def own_arguments(job: str, given: Sequence[str]) -> Iterator[None]:
+    """Let the file of `job` find `given` in sys.argv; a bundled workload has none, and takes none."""
+    if not is_bundled(job):
+        with arguments(str(file_of(job) or job.rpartition(":")[0]), given):
+            yield
         return
-    with arguments(str(file_of(asked.job) or asked.job.rpartition(":")[0]), asked.arguments):
-        yield Prepared(asked, load(asked.job), _facts(asked))
+    if given:
+        raise WorkloadError(f"{job} is a bundled workload and takes no arguments, but {shlex.join(given)} was given: use --set KEY=VALUE.")
+    yield
 
 
 def _facts(asked: Typed) -> dict[str, str]:
