@@ -18,7 +18,7 @@ import polyrhythm
 from polyrhythm.errors import CompositionError, DeadlockError, DivergedError, WorkerFailed, WorkloadError
 from polyrhythm.kernel.events import Reported, Stepped
 from polyrhythm.merge import Mean
-from polyrhythm.report.outcome import load
+from polyrhythm.report.load import load
 from polyrhythm.simulator import Instant, Simulator
 from polyrhythm.strategy import Strategy
 from polyrhythm.training.run import attempt, run

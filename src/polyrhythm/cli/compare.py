@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from polyrhythm.cli.complete import complete_systems
-from polyrhythm.cli.failures import guarded, say
+from polyrhythm.cli.failures import guarded, say, tell
 from polyrhythm.cli.options import Arguments, DeviceName, Job, Json, NetworkName, On, Options, Out, Quiet, Workers, repeated
 
 if TYPE_CHECKING:
@@ -77,6 +77,7 @@ def compare(
     from polyrhythm.cli.prepare import directory, prepared, typed
     from polyrhythm.cli.record import Comparison, keep
     from polyrhythm.cli.tuning import chosen, grid_of
+    from polyrhythm.errors import CompositionError
     from polyrhythm.report.metrics import parse_target
 
     strategies = _strategies(systems, pairs(options or [], "--option"))
@@ -105,8 +106,12 @@ def compare(
             print_grid(grid_of(tuning))
         print_outcomes(outcomes, goal)
     if out is not None:
-        say(f"the report is in {keep(comparison, outcomes, out)}")
-    if all(outcome.summary.error is not None for outcome in outcomes):
+        try:
+            say(f"the report is in {keep(comparison, outcomes, out)}")
+        except CompositionError as error:  # after the runs: they are not lost with it
+            tell(error)
+            raise typer.Exit(1) from None
+    if all(outcome.summary.error is not None for outcome in outcomes) or any(outcome.remarks for outcome in outcomes):
         raise typer.Exit(1)
 
 

@@ -101,6 +101,8 @@ class _Made:
         Raises UnknownNameError after a run that ended well, if that reported other metrics than the one of the goal.
         """
         self._put(number, attempt.outcome)
+        for trouble in attempt.troubles:
+            say(f"{self.plans[number].name}: {trouble}")
         if attempt.error is not None:
             tell(attempt.error, self.plans[number].name)
         elif self.goal is not None and self.goal.metric not in metrics_of([attempt.outcome]):

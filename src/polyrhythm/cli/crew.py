@@ -118,4 +118,4 @@ def _died(plan: Planned, how: str) -> Attempt:
     error = RunError(f"The process of this run was lost: {how}. If memory ran out, give fewer --jobs.")
     workers = plan.strategy.topology.workers(plan.workers)
     summary = Summary(plan.strategy.name, workers, plan.on.kind, plan.on.network_name, plan.seed, error=str(error))
-    return Attempt(Outcome(summary, settings=dict(plan.notes)), error)
+    return Attempt(Outcome(summary, settings=dict(plan.notes), state="failed"), error)

@@ -11,9 +11,13 @@ import msgspec
 from polyrhythm.cli.planned import COMMAND
 from polyrhythm.cli.tuning import Tuning, grid_of
 from polyrhythm.errors import CompositionError
+from polyrhythm.report.atomic import write
+from polyrhythm.report.directory import reason
 from polyrhythm.report.grid import Grid
+from polyrhythm.report.lines import UNREADABLE, encoded
+from polyrhythm.report.load import load
 from polyrhythm.report.metrics import Target
-from polyrhythm.report.outcome import Outcome, Summary, load
+from polyrhythm.report.outcome import Outcome, Summary
 
 _NAME = "compare.json"
 
@@ -41,7 +45,12 @@ def place(system: str, seed: int, seeds: Sequence[int]) -> str:
 
 def keep(comparison: Comparison, outcomes: Sequence[Outcome], directory: Path) -> Path:
     """Write compare.json and report.html into `directory`; the runs have written their own directories there."""
-    (directory / _NAME).write_bytes(msgspec.json.format(msgspec.json.encode(comparison), indent=2) + b"\n")
+    path = directory / _NAME
+    try:
+        directory.mkdir(parents=True, exist_ok=True)
+        write(path, msgspec.json.format(encoded(comparison), indent=2) + b"\n")
+    except OSError as error:
+        raise CompositionError(f"{path} cannot be written: {reason(error)}. Give another place with --out.") from None
     tried = grid_of(comparison.tuning) if comparison.tuning is not None else None
     return write_page(Kept(comparison.job, list(outcomes), comparison.target, comparison.command, tried), directory / "report.html")
 
@@ -62,13 +71,13 @@ def read(directories: Sequence[Path]) -> Kept:
     title, outcomes, target, tuning = "", [], None, None
     commands: dict[str, None] = {}
     for directory in directories:
-        if (directory / _NAME).is_file():
+        if (directory / _NAME).exists():
             comparison = _parsed(directory / _NAME)
             title, target, tuning = title or comparison.job, target or comparison.target, tuning or comparison.tuning
             runs = [_run(directory / place(each.system, each.seed, comparison.seeds), each) for each in comparison.runs]
             commands |= {comparison.command: None} if comparison.command is not None else {}
         else:
-            runs = [_run(directory)]
+            runs = [load(directory)]
             commands |= {run.settings[COMMAND]: None for run in runs if COMMAND in run.settings}
         for run in runs:
             run.settings.pop(COMMAND, None)  # it is told once, and sets nothing
@@ -80,20 +89,15 @@ def read(directories: Sequence[Path]) -> Kept:
 def _parsed(path: Path) -> Comparison:
     try:
         return msgspec.json.decode(path.read_bytes(), type=Comparison)
-    except msgspec.MsgspecError as error:
-        raise CompositionError(f"{path} is not what polyrhythm compare writes: {error}.") from None
+    except (OSError, *UNREADABLE) as error:
+        raise CompositionError(f"{path} is not what polyrhythm compare writes: {reason(error)}.") from None
 
 
-def _run(directory: Path, summary: Summary | None = None) -> Outcome:
-    """The run in `directory`; a run that failed before it wrote anything is its `summary` alone."""
-    if summary is not None and summary.error is not None and not (directory / "run.json").is_file():
-        return Outcome(summary)
-    if not (directory / "run.json").is_file():
-        raise CompositionError(f"{directory} is not a run directory: give one that run --out or compare --out has written.")
-    try:
-        return load(directory)
-    except (OSError, KeyError, msgspec.MsgspecError) as error:
-        raise CompositionError(f"The record in {directory} cannot be read: {error}. Run it again.") from None
+def _run(directory: Path, summary: Summary) -> Outcome:
+    """A run of a comparison; one that failed before it wrote anything is its `summary` alone."""
+    if summary.error is not None and not directory.is_dir():
+        return Outcome(summary, state="failed")
+    return load(directory, summary)
 
 
 def write_page(kept: Kept, path: Path) -> Path:
@@ -103,4 +107,4 @@ def write_page(kept: Kept, path: Path) -> Path:
     try:
         return page.write(kept.outcomes, path, kept.title, kept.target, kept.command, kept.tried)
     except OSError as error:
-        raise CompositionError(f"{path} cannot be written: {error.strerror}. Give another place with --out.") from None
+        raise CompositionError(f"{path} cannot be written: {reason(error)}. Give another place with --out.") from None

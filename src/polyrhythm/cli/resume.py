@@ -8,7 +8,10 @@ from typing import Any
 import msgspec
 
 from polyrhythm.cli.planned import COMMAND, Planned
-from polyrhythm.report.outcome import Outcome, load, versions
+from polyrhythm.errors import CompositionError
+from polyrhythm.report.lines import UNREADABLE
+from polyrhythm.report.load import load
+from polyrhythm.report.outcome import Outcome, versions
 from polyrhythm.training.run import settings_told
 
 _SHOWN = 60
@@ -21,11 +24,10 @@ def kept(plan: Planned, directory: Path) -> Outcome | None:
         return None
     try:
         outcome = load(directory)
-    except (OSError, KeyError, ValueError, msgspec.MsgspecError):
+    except CompositionError:
         return None
-    if outcome.summary.error is not None or outcome.summary.weights_sha256 is None:
-        return None
-    return outcome
+    whole = outcome.state == "ended" and outcome.summary.error is None and not outcome.remarks
+    return outcome if whole and outcome.summary.weights_sha256 is not None else None
 
 
 def difference(plan: Planned, directory: Path) -> str | None:
@@ -44,7 +46,7 @@ def difference(plan: Planned, directory: Path) -> str | None:
 def _record(directory: Path) -> dict[str, Any] | None:
     try:
         document = msgspec.json.decode((directory / "run.json").read_bytes())
-    except (OSError, msgspec.MsgspecError):
+    except (OSError, *UNREADABLE):
         return None
     return document if isinstance(document, dict) else None
 

@@ -13,7 +13,7 @@ from polyrhythm.errors import CompositionError
 from polyrhythm.kernel.events import Recorder
 from polyrhythm.kernel.job import Ending, Job
 from polyrhythm.kernel.port import server, worker
-from polyrhythm.processes import nursery, parcel
+from polyrhythm.processes import capacity, nursery, parcel
 from polyrhythm.processes.links import Wiring
 from polyrhythm.processes.parcel import Orders
 from polyrhythm.processes.run import Run
@@ -61,9 +61,11 @@ class Processes:
     def execute(self, job: Job, record: Recorder) -> Ending:
         """Run `job` to its end.
 
-        Raises WorkerFailed naming an actor that raised or died, with its own traceback; the actor's own error if that is a
-        PolyrhythmError; DeadlockError if nobody can go on. No process is left, however it ends.
+        Raises CompositionError for more processes than this host can hold; WorkerFailed naming an actor that raised or died, with its
+        own traceback; the actor's own error if that is a PolyrhythmError; DeadlockError if nobody can go on. No process is left, however
+        it ends.
         """
+        capacity.check(job.workers + job.servers)
         devices = self._devices(job)
         with ExitStack() as stack:
             memory = ""

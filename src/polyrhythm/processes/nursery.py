@@ -91,6 +91,11 @@ class Nursery:
             self._process.kill()
             self._process.wait()
 
+    def disown(self) -> None:
+        """In a fork of this process, leave the zygote to its parent: nothing is waited for, and nothing warned of."""
+        self.socket.close()
+        self._process.returncode = 0
+
     def _ask(self, request: Request, descriptors: list[int]) -> None:
         try:
             socket.send_fds(self.socket, [self._encoder.encode(request)], descriptors)
@@ -156,7 +161,7 @@ def _occupy_standard_streams() -> None:
 def _forget() -> None:
     """In a fork of this process: the zygote is its parent's."""
     for nursery in _idle:
-        nursery.socket.close()
+        nursery.disown()
     _idle.clear()
 
 

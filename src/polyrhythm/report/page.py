@@ -12,7 +12,7 @@ from pathlib import Path
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
 
-from polyrhythm.report import panels
+from polyrhythm.report import atomic, panels
 from polyrhythm.report.chart import over_bytes, over_time
 from polyrhythm.report.grid import Grid
 from polyrhythm.report.metrics import Target, metrics_of
@@ -53,11 +53,11 @@ def write(
 ) -> Path:
     """Write the page that compares `outcomes` to `path`; `command` is the line that would make it again, `tried` what came before.
 
-    The same outcomes give the same bytes: the page carries no date.
+    The same outcomes give the same bytes: the page carries no date. Raises OSError; a page that was there is then as it was.
     """
     file = Path(path)
     file.parent.mkdir(parents=True, exist_ok=True)
-    file.write_text(page(outcomes, title, target, command, tried), encoding="utf-8", newline="\n")
+    atomic.write(file, page(outcomes, title, target, command, tried).encode("utf-8", "backslashreplace"))
     return file
 
 

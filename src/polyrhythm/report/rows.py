@@ -90,10 +90,16 @@ def _whole(number: float) -> str:
 
 def _remarks(one: Series) -> list[str]:
     summary = one.outcome.summary
-    remarks = [f"{one.label} failed: {short_error(summary.error)}"] if summary.error is not None else []
+    remarks = [ending(one)] if summary.error is not None else []
+    remarks += [f"{one.label}: {remark}" for remark in one.outcome.remarks]
     if summary.lost:
         remarks.append(f"{one.label} went on without {', '.join(summary.lost[:8])}{' …' * (len(summary.lost) > 8)}.")
     return remarks
+
+
+def ending(one: Series) -> str:
+    """Why a run did not end well, or that it is under way: "ssp failed: worker/3 ...", "ssp: The run did not end: ..."."""
+    return f"{one.label}{'' if one.unended else ' failed'}: {short_error(one.outcome.summary.error or '')}"
 
 
 def short_error(error: str) -> str:

@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 from polyrhythm.report.metrics import Target, better, higher_is_better, primary_metric, reports_of, show_metric
 from polyrhythm.report.outcome import Outcome
 from polyrhythm.report.repeats import Repeats, Spread, repeats_of, spread
-from polyrhythm.report.rows import short_error
+from polyrhythm.report.rows import ending
 from polyrhythm.report.series import by_runtime, heading, is_virtual, series_of
 from polyrhythm.units import show_bytes, show_seconds
 
@@ -32,9 +32,10 @@ def _about(group: list[Repeats], target: Target | None) -> str:
     ended = [one for one in group if not one.failed]
     failed = [one for one in group if one.failed]
     if not ended and len(failed) == 1 and len(failed[0].runs) == 1:
-        return f"{failed[0].label} failed: {_stopped(short_error(failed[0].first.outcome.summary.error or ''))}"
+        return _stopped(ending(failed[0].first))
+    what = "did not end" if any(run.unended for one in failed for run in one.runs) else "failed"
     if not ended:
-        return f"All {_runs(failed)} runs failed: {_names(failed)}."
+        return f"All {_runs(failed)} runs {what}: {_names(failed)}."
     seeds = max(len(one.runs) for one in ended)
     medians = f"By the medians of {seeds} seeds: " if seeds > 1 else ""
     losses = "".join(
@@ -42,7 +43,7 @@ def _about(group: list[Repeats], target: Target | None) -> str:
         for one in ended
         if len(one.ended) < len(one.runs)
     )
-    without = f" {_names(failed)} failed and {'is' if len(failed) == 1 else 'are'} not compared." if failed else ""
+    without = f" {_names(failed)} {what} and {'is' if len(failed) == 1 else 'are'} not compared." if failed else ""
     return medians + _told(ended, target) + losses + without
 
 

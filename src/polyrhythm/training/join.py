@@ -8,14 +8,17 @@ from pathlib import Path
 
 from polyrhythm import systems
 from polyrhythm.errors import CompositionError
-from polyrhythm.kernel.events import AnyEvent
 from polyrhythm.kernel.message import Message
+from polyrhythm.kernel.port import worker as name_of
 from polyrhythm.pieces.terms import Place
 from polyrhythm.processes.join import JoinedStage, enter
 from polyrhythm.processes.place import find_place
+from polyrhythm.report.directory import make
 from polyrhythm.report.outcome import Outcome, Summary
+from polyrhythm.report.progress import ignore
 from polyrhythm.strategy.strategy import Strategy
-from polyrhythm.training.run import conclude, conclusion, make_job
+from polyrhythm.training.log import Log
+from polyrhythm.training.run import conclude, conclusion, make_job, whole_number
 from polyrhythm.training.worker import Worker
 from polyrhythm.workloads.script import refuse_while_imported
 
@@ -24,20 +27,25 @@ def join(strategy: str | Strategy = "allreduce", *, seed: int = 0, directory: st
     """The worker that this process is: rank and number come from torchrun's or SLURM's variables.
 
     Returns when all have come. The script then trains as a training function does, and leaves the run when it ends; call
-    `worker.finish()` before you use the final weights. With a `directory`, this worker's record is saved in `directory`/worker-RANK.
+    `worker.finish()` before you use the final weights. With a `directory`, this worker's record is written to `directory`/worker-RANK
+    from the beginning, as that of `run` is.
     Raises CompositionError where fewer or more processes were started than the strategy uses, RunError if the others do not come.
     """
     refuse_while_imported("pr.join")
-    chosen = systems.resolve(strategy)
+    chosen, seed = systems.resolve(strategy), whole_number("seed", seed, "the same at all ranks")
     place = find_place()
     job = make_job(_elsewhere, chosen, place.workers, seed)
     if job.workers != place.workers:
         raise CompositionError(f"{chosen.name} uses {job.workers} of {place.workers} workers: start as many processes as it uses.")
-    events: list[AnyEvent] = []
-    stage = enter(job, events.append, place)
+    outcome = Outcome(Summary(chosen.name, job.workers, "processes", None, seed), settings={"strategy": repr(chosen)})
+    log = Log(outcome, None if directory is None else make(directory) / f"worker-{place.rank}", ignore)
+    try:
+        stage = enter(job, log.record, place)
+    except BaseException as problem:
+        log.fail(problem, name_of(place.rank))
+        raise
     worker = Worker(stage, chosen, Place(place.rank, place.workers, seed))
-    outcome = Outcome(Summary(chosen.name, job.workers, "processes", None, seed), events, settings={"strategy": repr(chosen)})
-    atexit.register(_leave, worker, stage, outcome, None if directory is None else Path(directory))
+    atexit.register(_leave, worker, stage, log)
     return worker
 
 
@@ -45,13 +53,18 @@ def _elsewhere(worker: Worker) -> None:
     raise NotImplementedError("the script itself is the program")
 
 
-def _leave(worker: Worker, stage: JoinedStage, outcome: Outcome, directory: Path | None) -> None:
+def _leave(worker: Worker, stage: JoinedStage, log: Log) -> None:
     """At the script's end: nothing after an exception, for then the others must learn that this worker failed."""
-    if getattr(sys, "last_value", None) is not None or stage.failure is not None:
+    failure = stage.failure or getattr(sys, "last_value", None)
+    if failure is not None:
         stage.abandon()
+        log.fail(failure, stage.port.name)
         return
-    result: Message = conclusion(worker)
-    ending = stage.leave(result)
-    if directory is not None:
-        conclude(outcome, ending, stage.port.name)
-        outcome.save(directory / f"worker-{worker.rank}")
+    try:
+        result: Message = conclusion(worker)
+        conclude(log.outcome, stage.leave(result), stage.port.name)
+    except BaseException as problem:
+        log.fail(problem, stage.port.name)
+        raise
+    log.close()
+    log.warn()

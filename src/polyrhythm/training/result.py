@@ -8,7 +8,9 @@ from typing import TYPE_CHECKING
 
 from torch import Tensor
 
+from polyrhythm.errors import CompositionError
 from polyrhythm.report import history, trace
+from polyrhythm.report.directory import path_of, reason, save
 from polyrhythm.report.outcome import Outcome, Summary
 from polyrhythm.report.table import text
 
@@ -63,15 +65,19 @@ class Run:
         return metric_over_time(self.outcome, metric)
 
     def report(self, path: str | Path) -> Path:
-        """Write a self-contained HTML page."""
+        """Write a self-contained HTML page. Raises CompositionError if that cannot be."""
         from polyrhythm.report.page import write
 
-        return write([self.outcome], path, f"{self.summary.system} on {self.summary.workers} workers")
+        file = path_of(path)
+        try:
+            return write([self.outcome], file, f"{self.summary.system} on {self.summary.workers} workers")
+        except OSError as problem:
+            raise CompositionError(f"No page can be written to {file}: {reason(problem)}. Give another path.") from None
 
     def trace(self, path: str | Path) -> Path:
         """Write who did what when as JSON, for ui.perfetto.dev and chrome://tracing."""
         return trace.write([self.outcome], path)
 
     def save(self, directory: str | Path) -> Path:
-        """Write the run directory: run.json, events.jsonl, weights.safetensors."""
-        return self.outcome.save(directory)
+        """Write the run directory: run.json, events.jsonl, weights.safetensors. Raises CompositionError if that cannot be."""
+        return save(self.outcome, directory)
