@@ -6,6 +6,7 @@ PolyrhythmError
 ├── UnknownNameError     a system, network, workload or option that does not exist; names the nearest that does
 ├── DataError            data that cannot be shared out among the workers
 ├── WorkloadError        a JOB that cannot be loaded, or a training function that broke its contract
+│   └── ScriptEnded      a JOB file that refused its own command line, in its own words
 ├── DivergedError        a loss or an update that is not a number
 └── RunError             a run that started and could not end well
     ├── WorkerFailed     a worker or server raised, or its process died
@@ -44,6 +45,17 @@ class DataError(PolyrhythmError, ValueError):
 
 class WorkloadError(PolyrhythmError):
     """A training function or a JOB file that cannot be used."""
+
+
+class ScriptEnded(WorkloadError):
+    """A JOB file whose argparse ended it while it was imported, after saying why; `code` is the exit code that it asked for."""
+
+    def __init__(self, text: str, code: int) -> None:
+        super().__init__(text)
+        self.code = code
+
+    def __reduce__(self) -> tuple[type[ScriptEnded], tuple[str, int]]:
+        return (ScriptEnded, (str(self), self.code))
 
 
 class DivergedError(PolyrhythmError, ArithmeticError):

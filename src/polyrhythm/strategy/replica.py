@@ -147,7 +147,9 @@ class Replica:
         else:
             parts = self.parameters.parts()
             self._refuse_infinite(parts, self.clock)
-            self._settle(self.stage.perform(self.channel.in_place.exchange_parts(parts)))
+            answer = self.stage.perform(self.channel.in_place.exchange_parts(parts))
+            self.parameters.drop_nothing()
+            self._settle(answer)
 
     def _exchange(self, value: Tensor) -> None:
         self._refuse_infinite([value], self.clock)

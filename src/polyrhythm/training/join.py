@@ -21,6 +21,7 @@ from polyrhythm.strategy.strategy import Strategy
 from polyrhythm.training.log import Log
 from polyrhythm.training.run import conclude, conclusion, make_job, whole_number
 from polyrhythm.training.worker import Worker
+from polyrhythm.workloads.script import refuse_while_imported
 
 
 def join(
@@ -36,6 +37,7 @@ def join(
     Raises CompositionError where fewer or more processes were started than the strategy uses, or with other settings; RunError if the
     others do not come.
     """
+    refuse_while_imported("pr.join")
     chosen, seed = systems.resolve(strategy), whole_number("seed", seed, "the same at all ranks")
     place = find_place()
     job = make_job(_elsewhere, chosen, place.workers, seed)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from operator import index
 from pathlib import Path
@@ -28,6 +28,7 @@ from polyrhythm.tensors import digest
 from polyrhythm.training.log import Log, break_off
 from polyrhythm.training.result import Run
 from polyrhythm.training.worker import Worker
+from polyrhythm.workloads.script import refuse_while_imported
 
 Train = Callable[[Worker], object]
 
@@ -60,6 +61,7 @@ def run(
     they happen; what cannot be written ends no run, but is said in a RecordWarning. Where stderr is a terminal, a line shows how far
     the run is. Raises PolyrhythmErrors only, and KeyboardInterrupt.
     """
+    refuse_while_imported("pr.run")
     chosen = systems.resolve(strategy)
     with progress(1, wanted=True) as begin:
         tried = attempt(train, workers=workers, strategy=chosen, on=on, seed=seed, directory=directory, watch=begin(chosen.name))
@@ -79,8 +81,10 @@ def attempt(
     seed: int | None = None,
     directory: str | Path | None = None,
     watch: Watch = ignore,
+    notes: Mapping[str, str] | None = None,
 ) -> Attempt:
-    """As `run`, but a run that fails comes back too, with what is known of it; `watch` is shown each event as it happens.
+    """As `run`, but a run that fails comes back too, with what is known of it; `watch` is shown each event as it happens, and the
+    record tells `notes` among its settings.
 
     Raises PolyrhythmErrors for what cannot be begun.
     """
@@ -97,8 +101,7 @@ def attempt(
     root = whole_number("seed", runtime.seed if seed is None else seed, "0 or another of 64 bits")
     job = make_job(train, strategy, workers, root)
     summary = Summary(str(strategy.name), job.workers, runtime.kind, runtime.network_name, root)
-    told = {"strategy": _shown(strategy), "runtime": _shown(runtime), "train": getattr(train, "__qualname__", "") or _shown(train)}
-    outcome = Outcome(summary, settings=told)
+    outcome = Outcome(summary, settings=settings_told(train, strategy, runtime, notes or {}))
     log = Log(outcome, directory, watch)
     error: PolyrhythmError | None = None
     try:
@@ -116,6 +119,12 @@ def attempt(
         break_off(outcome, error)
     log.close()
     return Attempt(outcome, error, log.troubles)
+
+
+def settings_told(train: Train, strategy: Strategy, runtime: Runtime, notes: Mapping[str, str]) -> dict[str, str]:
+    """What the record of a run says of how it was set."""
+    name = getattr(train, "__qualname__", "") or _shown(train)
+    return {"strategy": _shown(strategy), "runtime": _shown(runtime), "train": name, **notes}
 
 
 _TRANSLATED = {
