@@ -12,6 +12,7 @@ from polyrhythm.kernel.events import AnyEvent
 from polyrhythm.kernel.message import Message
 from polyrhythm.pieces.terms import Place
 from polyrhythm.processes.join import JoinedStage, enter
+from polyrhythm.processes.linux import require_linux
 from polyrhythm.processes.place import find_place
 from polyrhythm.report.outcome import Outcome, Summary
 from polyrhythm.strategy.strategy import Strategy
@@ -26,6 +27,7 @@ def join(strategy: str | Strategy = "allreduce", *, seed: int = 0, directory: st
     `worker.finish()` before you use the final weights. With a `directory`, this worker's record is saved in `directory`/worker-RANK.
     Raises CompositionError where fewer or more processes were started than the strategy uses, RunError if the others do not come.
     """
+    require_linux("join(), which makes a worker of this process,")
     chosen = systems.resolve(strategy)
     place = find_place()
     job = make_job(_elsewhere, chosen, place.workers, seed)
