@@ -34,6 +34,7 @@ class Sent:
 SENT: dict[str, Sent] = {
     "single": Sent("nothing", lambda P, M, B, D: 0),
     "allreduce": Sent("2 (P − 1) M in 2 P (P − 1) messages", lambda P, M, B, D: 2 * (P - 1) * M),
+    "direct": Sent("2 (P − 1) M in 2 P (P − 1) messages", lambda P, M, B, D: 2 * (P - 1) * M),
     "tree": Sent("2 (P − 1) M in 2 (P − 1) messages", lambda P, M, B, D: 2 * (P - 1) * M),
     "downpour": Sent("2 P M in 2 P S messages", lambda P, M, B, D: 2 * P * M),
     "ssp": Sent("P M for the pushes, and M for each read: between P M and 2 P M"),

@@ -1,4 +1,4 @@
-"""Made-up but likely outcomes: twelve systems with seeded events."""
+"""Made-up but likely outcomes: thirteen systems with seeded events."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ from polyrhythm.report.outcome import Outcome, Summary
 SYSTEMS: dict[str, tuple[float, float, int, float]] = {
     "single": (0.0, 0.0, 1, 1.0),
     "allreduce": (0.45, 2.6e6, 1, 1.0),
+    "direct": (0.08, 2.6e6, 1, 1.0),
     "tree": (0.7, 2.6e6, 1, 1.0),
     "downpour": (0.3, 2.8e6, 1, 0.8),
     "ssp": (0.22, 2.8e6, 1, 0.9),

@@ -96,10 +96,10 @@ def test_the_commands_that_draw_nothing_do_not_load_the_drawing_library() -> Non
     assert subprocess.run([sys.executable, "-c", code], timeout=60).returncode == 0
 
 
-def test_twelve_systems_are_told_apart() -> None:
+def test_thirteen_systems_are_told_apart() -> None:
     encoding = spec(metric_over_time([outcome(system, steps=10) for system in SYSTEMS]))["layer"][0]["encoding"]
     looks = zip(encoding["color"]["scale"]["range"], map(tuple, encoding["strokeDash"]["scale"]["range"]), strict=True)
-    assert len(set(looks)) == 12
+    assert len(set(looks)) == len(SYSTEMS)
 
 
 def test_a_metric_may_have_any_name(tmp_path: Path) -> None:

@@ -7,10 +7,10 @@ from polyrhythm.report.series import circumstances, series_of
 from .scenes import SYSTEMS, outcome, plain
 
 
-def test_no_two_of_the_twelve_systems_look_alike_even_without_colour() -> None:
+def test_no_two_of_the_thirteen_systems_look_alike_even_without_colour() -> None:
     series = series_of([plain(system, 1.0, 1, []) for system in SYSTEMS])
-    assert len({one.colour for one in series}) == 12
-    assert len({(one.dash, one.symbol) for one in series}) == 12
+    assert len({one.colour for one in series}) == len(SYSTEMS)
+    assert len({(one.dash, one.symbol) for one in series}) == len(SYSTEMS)
 
 
 def test_a_system_keeps_its_look_in_both_runtimes() -> None:

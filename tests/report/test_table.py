@@ -50,7 +50,7 @@ def test_names_are_never_read_as_markup() -> None:
     assert "[red]mine[/red]" in text([plain("[red]mine[/red]", 1.0, 1, [])])
 
 
-def test_twelve_systems_fit_80_columns_uncut() -> None:
+def test_thirteen_systems_fit_80_columns_uncut() -> None:
     shown = text([outcome(system, steps=10) for system in SYSTEMS], GOAL, width=80)
     cut = [line for line in shown.splitlines() if "…" in line]
     assert not cut

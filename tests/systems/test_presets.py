@@ -1,4 +1,4 @@
-"""The twelve systems: found by name, cited, and each of them trains."""
+"""The published systems: found by name, cited, and each of them trains."""
 
 from __future__ import annotations
 
@@ -16,8 +16,11 @@ from polyrhythm.pieces.codec import Codec
 from polyrhythm.simulator.simulator import Instant, Simulator
 from polyrhythm.strategy import Strategy
 
-TWELVE = ("single", "allreduce", "tree", "downpour", "ssp", "softsync", "sparknet", "easgd", "onebit", "strom", "gossipgrad", "diloco")
-each = pytest.mark.parametrize("system", TWELVE)
+THIRTEEN = (
+    *("single", "allreduce", "direct", "tree", "downpour", "ssp", "softsync"),
+    *("sparknet", "easgd", "onebit", "strom", "gossipgrad", "diloco"),
+)
+each = pytest.mark.parametrize("system", THIRTEEN)
 
 TOYS: dict[str, Toy] = {
     "easgd": Toy(epochs=10),
@@ -28,9 +31,9 @@ TOYS: dict[str, Toy] = {
 """Those that take long steps, or speak seldom, get more epochs."""
 
 
-def test_there_are_the_twelve_that_are_promised() -> None:
-    assert tuple(systems.SYSTEMS) == TWELVE
-    assert set(TWELVE) <= set(systems.__all__)
+def test_there_are_the_thirteen_that_are_promised() -> None:
+    assert tuple(systems.SYSTEMS) == THIRTEEN
+    assert set(THIRTEEN) <= set(systems.__all__)
 
 
 @each
@@ -60,7 +63,7 @@ def test_an_unknown_name_is_answered_with_the_nearest(given: str, meant: str) ->
 
 
 def test_a_name_like_no_other_is_answered_with_all_of_them() -> None:
-    with pytest.raises(UnknownNameError, match=r"There are: allreduce, diloco, downpour, easgd, gossipgrad, onebit, .*, tree\."):
+    with pytest.raises(UnknownNameError, match=r"There are: allreduce, diloco, direct, downpour, easgd, gossipgrad, onebit, .*, tree\."):
         systems.find("xyzzy")
 
 
@@ -119,6 +122,15 @@ def test_simultaneous_events_in_any_order_change_no_bit_where_order_does_not_mat
         assert torch.equal(weights(Toy(), 3, system, Simulator(network=Instant(), shuffle_ties=ties)), plain)
 
 
+@pytest.mark.parametrize("workers", [2, 4, 8])
+def test_direct_has_the_bits_of_allreduce_and_fewer_latencies(workers: int) -> None:
+    runs = {s: [trained(Toy(epochs=n), workers, s, Simulator(network="slow")).summary for n in (2, 4)] for s in ("allreduce", "direct")}
+    assert runs["direct"][1].weights_sha256 == runs["allreduce"][1].weights_sha256
+    ring, direct = (long.virtual_seconds - short.virtual_seconds for short, long in runs.values())
+    # 2 (P - 1) latencies a step against 2; the messages are far too small for bandwidth to matter
+    assert ring / direct == pytest.approx(workers - 1, rel=0.05)
+
+
 def test_codecs_of_presets_lose_nothing() -> None:
-    codecs: list[Codec] = [systems.find(system).codec for system in TWELVE]
+    codecs: list[Codec] = [systems.find(system).codec for system in THIRTEEN]
     assert not any(codec.forgets for codec in codecs)

@@ -56,6 +56,13 @@ def ring(workers: int, topic: int) -> Traffic:
     return total(say(f"{topic}.{hop}", flat(chunk)) for hop in range(2 * (workers - 1)) for chunk in chunks)
 
 
+def direct(workers: int, topic: int) -> Traffic:
+    """Every chunk travels from everyone else to its owner, and its sum from there to everyone else."""
+    chunks = [NUMEL // workers + (k < NUMEL % workers) for k in range(workers)]
+    pairs = [(sender, to) for sender in range(workers) for to in range(workers) if sender != to]
+    return total(say(f"{topic}.s.{a}", flat(chunks[b])) + say(f"{topic}.g.{a}", flat(chunks[a])) for a, b in pairs)
+
+
 def tree(workers: int, topic: str) -> Traffic:
     """One sum up and one down for everybody but the root."""
     up = total(say(f"{topic}.{rank}", flat()) for rank in range(1, workers))
@@ -74,6 +81,12 @@ each_size = pytest.mark.parametrize("workers", WORKERS)
 def test_allreduce_sends_a_ring_a_step(workers: int) -> None:
     rounds = total(ring(workers, step) for step in range(1, steps(workers) + 1))
     check("allreduce", workers, opening(workers) + rounds)
+
+
+@each_size
+def test_direct_sends_a_part_to_everyone_and_a_sum_back_a_step(workers: int) -> None:
+    rounds = total(direct(workers, step) for step in range(1, steps(workers) + 1))
+    check("direct", workers, opening(workers) + rounds)
 
 
 @each_size

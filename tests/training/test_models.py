@@ -261,7 +261,7 @@ class Words(nn.Module):
         return self.table((x[:, 0].abs() * 5).long())
 
 
-@pytest.mark.parametrize("system", ["allreduce", "tree", "onebit", "downpour", "softsync"])
+@pytest.mark.parametrize("system", ["allreduce", "direct", "tree", "onebit", "downpour", "softsync"])
 def test_sparse_gradients_are_refused_where_gradients_are_exchanged(system: str) -> None:
     with pytest.raises(CompositionError, match=r"sparse.*build the embedding with sparse=False"):
         go(trains(sgd, Words), system)

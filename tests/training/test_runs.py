@@ -116,7 +116,7 @@ def poisoned(where: str) -> Any:
     return train
 
 
-@pytest.mark.parametrize("system", ["allreduce", "tree", "downpour", "ssp", "softsync", "onebit", "strom", "gossipgrad"])
+@pytest.mark.parametrize("system", ["allreduce", "direct", "tree", "downpour", "ssp", "softsync", "onebit", "strom", "gossipgrad"])
 def test_a_loss_that_is_not_a_number_names_worker_step_and_remedy(system: str) -> None:
     with pytest.raises(DivergedError, match=r"of worker/1 are not finite at step 3: .*lower the learning rate, clip gradients"):
         go(poisoned("loss"), system, 3)
@@ -179,7 +179,7 @@ def leaves_early(worker: Any) -> None:
             break
 
 
-@pytest.mark.parametrize("strategy", ["allreduce", "tree", "onebit", "gossipgrad", LOCKSTEP_SERVER], ids=str)
+@pytest.mark.parametrize("strategy", ["allreduce", "direct", "tree", "onebit", "gossipgrad", LOCKSTEP_SERVER], ids=str)
 def test_a_worker_that_leaves_a_synchronous_loop_early_is_named_with_its_steps_and_the_remedy(strategy: Any) -> None:
     with pytest.raises(
         DeadlockError, match=r"^worker/1 left after 3 steps, and worker/0 and worker/2 want another: .*worker\.any\("

@@ -15,6 +15,7 @@ from polyrhythm.kernel.job import Ending, Job
 from polyrhythm.kernel.port import server, worker
 from polyrhythm.processes import capacity, nursery, parcel
 from polyrhythm.processes.links import Wiring
+from polyrhythm.processes.linux import require_linux
 from polyrhythm.processes.parcel import Orders
 from polyrhythm.processes.run import Run
 from polyrhythm.processes.stalls import Patience
@@ -43,6 +44,7 @@ class Processes:
     wiring: Wiring = field(default_factory=Wiring)
 
     def __post_init__(self) -> None:
+        require_linux("Processes(), which starts real processes,")
         if self.threads < 1:
             raise CompositionError(f"Processes(threads={self.threads}) leaves no thread to compute with: give at least 1.")
         if self.cuda and not torch.cuda.is_available():

@@ -25,7 +25,6 @@ _SCRATCH = 256 * 1024
 _BUFFERS_AT_ONCE = 64
 _READS_AT_ONCE = 16
 _MOST_DESCRIPTORS = 64
-_ANCILLARY = socket.CMSG_SPACE(_MOST_DESCRIPTORS * 4)
 
 
 @dataclass(frozen=True, slots=True)
@@ -253,7 +252,9 @@ class Link:
         into = space if direct else self._scratch
         try:
             if self._local:
-                count, ancillary, _, _ = self._socket.recvmsg_into([into], _ANCILLARY, socket.MSG_CMSG_CLOEXEC)
+                count, ancillary, _, _ = self._socket.recvmsg_into(
+                    [into], socket.CMSG_SPACE(_MOST_DESCRIPTORS * 4), socket.MSG_CMSG_CLOEXEC
+                )
                 self._incoming.bring(_descriptors(ancillary))
             else:
                 count = self._socket.recv_into(into)

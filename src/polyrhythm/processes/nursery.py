@@ -176,4 +176,5 @@ def _forget() -> None:
 
 
 atexit.register(end_all)
-os.register_at_fork(after_in_child=_forget)
+if sys.platform == "linux":  # elsewhere there may be no fork, and there is no nursery
+    os.register_at_fork(after_in_child=_forget)

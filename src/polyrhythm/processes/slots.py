@@ -7,7 +7,6 @@ copies a payload in; the receiver's tensors *are* the slot's memory, and the slo
 
 from __future__ import annotations
 
-import fcntl
 import os
 import weakref
 from collections import deque
@@ -17,6 +16,7 @@ import torch
 from torch import Tensor
 
 from polyrhythm.errors import WireError
+from polyrhythm.processes.seals import is_sealed, seal
 from polyrhythm.processes.wire import Shape, Slot, nbytes
 
 LEAST = 64 * 1024
@@ -25,7 +25,6 @@ _ALIGNMENT = 64
 _MOST_DESCRIPTORS = 1024
 _MOST_SLOTS = 1024
 """For each peer: the system bounds how many pieces of memory a process may map."""
-_SEALS = fcntl.F_SEAL_SHRINK | fcntl.F_SEAL_GROW
 
 
 def _places(sizes: list[int]) -> tuple[list[int], int]:
@@ -80,8 +79,7 @@ class Outgoing:
     def _grow(self, size: int) -> int:
         descriptor = os.memfd_create("polyrhythm", os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING)
         os.ftruncate(descriptor, size)
-        # sealed, so that a reader can rely on the memory being there
-        fcntl.fcntl(descriptor, fcntl.F_ADD_SEALS, _SEALS)
+        seal(descriptor)
         self._memory.append(_map(descriptor, size))
         self._used += size
         return descriptor
@@ -127,7 +125,7 @@ class Incoming:
             raise WireError(f"A frame announces slot {number} of shared memory, which did not come with it or is known already.")
         descriptor = self._descriptors.popleft()
         try:
-            if fcntl.fcntl(descriptor, fcntl.F_GET_SEALS) & _SEALS != _SEALS:
+            if not is_sealed(descriptor):
                 raise WireError("A peer sent shared memory that it could cut off.")
             self._memory[number] = _map(descriptor, os.fstat(descriptor).st_size)
         except (OSError, RuntimeError) as problem:

@@ -9,7 +9,7 @@ from itertools import count
 
 from polyrhythm.report.outcome import Outcome
 
-# Hue alone does not tell twelve lines apart for everyone: neighbours differ in lightness, and dash with symbol is unique up to 15.
+# Hue alone does not tell thirteen lines apart for everyone: neighbours differ in lightness, and dash with symbol is unique up to 15.
 LIGHT = [
     "#2368b0", "#d1550a", "#0b8f6a", "#b5559b", "#b98300", "#3b9fd6", "#4a37a3", "#8a1f4b",
     "#7f8a1a", "#6b7280", "#0f5f66", "#7a4a21", "#e0606c", "#1c1f24", "#5c9a3a",

@@ -12,11 +12,11 @@ from polyrhythm.strategy.strategy import Strategy
 from polyrhythm.systems.asynchronous import downpour, easgd, softsync, ssp, strom
 from polyrhythm.systems.gossip import gossipgrad
 from polyrhythm.systems.local import diloco, sparknet
-from polyrhythm.systems.synchronous import allreduce, onebit, single, tree
+from polyrhythm.systems.synchronous import allreduce, direct, onebit, single, tree
 
 SYSTEMS: dict[str, Callable[..., Strategy]] = {
     preset.__name__: preset
-    for preset in (single, allreduce, tree, downpour, ssp, softsync, sparknet, easgd, onebit, strom, gossipgrad, diloco)
+    for preset in (single, allreduce, direct, tree, downpour, ssp, softsync, sparknet, easgd, onebit, strom, gossipgrad, diloco)
 }
 
 

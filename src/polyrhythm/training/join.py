@@ -12,6 +12,7 @@ from polyrhythm.errors import CompositionError
 from polyrhythm.kernel.port import worker as name_of
 from polyrhythm.pieces.terms import Place
 from polyrhythm.processes.join import JoinedStage, Joining, enter
+from polyrhythm.processes.linux import require_linux
 from polyrhythm.processes.place import find_place
 from polyrhythm.processes.stalls import Patience
 from polyrhythm.report.directory import make
@@ -37,6 +38,7 @@ def join(
     Raises CompositionError where fewer or more processes were started than the strategy uses, or with other settings; RunError if the
     others do not come.
     """
+    require_linux("join(), which makes a worker of this process,")
     refuse_while_imported("pr.join")
     chosen, seed = systems.resolve(strategy), whole_number("seed", seed, "the same at all ranks")
     place = find_place()
