@@ -37,8 +37,8 @@ class SoftSync:
 
     @property
     def order_matters(self) -> bool:
-        """Yes: who is in which group depends on arrival."""
-        return True
+        """Yes: who is in which group depends on arrival; not where a group is everybody and all wait for it."""
+        return self.groups > 1 or self.then.order_matters
 
     @property
     def tolerates_loss(self) -> bool:

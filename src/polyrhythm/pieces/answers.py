@@ -37,7 +37,9 @@ class Move:
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """The merged gradient lies where the worker's own was."""
+    """The merged gradient lies where the worker's own was; `scale` multiplies the learning rates."""
+
+    scale: float
 
     @property
     def contributions(self) -> Sequence[Part]:
@@ -46,7 +48,7 @@ class Step:
 
     def settle(self, holder: Holder) -> None:
         """Step on it."""
-        holder.step()
+        holder.step(self.scale)
 
 
 @dataclass(frozen=True, slots=True)
