@@ -19,7 +19,7 @@ from polyrhythm.strategy import Strategy
 from polyrhythm.tensors import Layout
 from polyrhythm.topology import AllToAll, Server
 from polyrhythm.topology.all_to_all import _NEWS
-from polyrhythm.topology.server_client import PUSH, REQUESTS
+from polyrhythm.topology.server_requests import PUSH, REQUESTS
 from polyrhythm.topology.server_shard import Shard
 
 LAYOUT = Layout(("a", "b"), ((4, 3), (5,)))
@@ -61,7 +61,8 @@ def test_servers_conserve_at_any_pause_of_a_thousand_schedules(codec, rule) -> N
             continue
         applied = torch.cat([-shard.holder.weights for shard in bodies])
         owed = sum(
-            (torch.cat([owed for _, owed in channel.states()]) for channel in channels if hasattr(channel, "coded")), torch.zeros(17)
+            (torch.cat([owed for _, owed in channel.states()]) for channel in channels if hasattr(channel.requests, "coded")),
+            torch.zeros(17),
         )
         parts = LAYOUT.split(shards)
         coming = torch.cat([_pushes(strategy, schedule, shard, part) for shard, part in zip(bodies, parts, strict=True)])

@@ -39,7 +39,10 @@ class Consistency(Protocol):
         """Whether a worker that has said its step `mine` may go on."""
 
     def must_read(self, mine: int, known: float) -> bool:
-        """Whether a worker at `mine` that last heard of `known` as the slowest must ask for fresh weights."""
+        """Whether a worker at `mine` that last heard of `known` as the slowest must ask for fresh weights.
+
+        It asks more often where it cannot tell what its own contributions did (`Terms.previews`).
+        """
 
     def takes(self, clock: float, mine: float) -> bool:
         """Whether a worker at `mine` may already take in what a peer said at `clock`."""
