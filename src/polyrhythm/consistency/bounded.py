@@ -43,7 +43,16 @@ class Bounded:
         """No: the bound is to the slowest, and the one that is gone is slower than any."""
         return False
 
+    @property
+    def waits(self) -> bool:
+        """Yes."""
+        return True
+
     def speaks(self, clock: int) -> bool:
+        """Always."""
+        return True
+
+    def pushes(self, clock: int) -> bool:
         """Always."""
         return True
 

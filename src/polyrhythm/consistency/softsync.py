@@ -45,9 +45,18 @@ class SoftSync:
         """As the waiting rule."""
         return self.then.tolerates_loss
 
+    @property
+    def waits(self) -> bool:
+        """As the waiting rule."""
+        return self.then.waits
+
     def speaks(self, clock: int) -> bool:
         """As the waiting rule."""
         return self.then.speaks(clock)
+
+    def pushes(self, clock: int) -> bool:
+        """As the waiting rule."""
+        return self.then.pushes(clock)
 
     def group(self, workers: int) -> int:
         """c = max(1, ⌊P / n⌋)."""

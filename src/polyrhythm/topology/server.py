@@ -12,6 +12,7 @@ from polyrhythm.kernel.events import Recorder
 from polyrhythm.kernel.port import Port
 from polyrhythm.pieces.terms import EVERY_SUBJECT, Manner, Place, Subject
 from polyrhythm.pieces.topology import Channel, Terms
+from polyrhythm.topology.background_client import BackgroundClient
 from polyrhythm.topology.server_client import Client
 from polyrhythm.topology.server_shard import Shard
 
@@ -50,7 +51,8 @@ class Server:
 
     def channel(self, terms: Terms, place: Place, port: Port) -> Channel:
         """A worker's side."""
-        return Client(self.shards, terms, place, port)
+        client = Client if terms.consistency.waits else BackgroundClient
+        return client(self.shards, terms, place, port)
 
     def serve(self, terms: Terms, place: Place, port: Port, record: Recorder) -> Coroutine[Effect[Any], Any, None]:
         """A server's whole life; `place.rank` is the shard."""

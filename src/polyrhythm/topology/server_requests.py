@@ -17,10 +17,10 @@ from polyrhythm.tensors import Layout, State
 
 REQUESTS = "ask"
 """All that workers say to a shard has this topic, so that a shard hears each worker in the order in which it spoke."""
-JOIN, PUSH, DONE, WAKE = 0.0, 1.0, 2.0, 3.0
+JOIN, PUSH, DONE, WAKE, FETCH = 0.0, 1.0, 2.0, 3.0, 4.0
 """The kinds of request; the first number of each. A shard wakes itself when a worker was lost."""
 NOTHING, NEWER, WEIGHTS = 0.0, 1.0, 2.0
-"""What a push asks for: no answer; the weights if there is a newer version than the sender's; the weights in any case."""
+"""What a push or a fetch asks for: no answer; the weights if there is a newer version than the sender's; the weights in any case."""
 
 
 class Founding(msgspec.Struct, frozen=True):
@@ -78,6 +78,12 @@ class Requests:
             numbers = (PUSH, float(clock), float(self.versions[k]), asks[k], *rates)
             await self.port.send(self.names[k], Message(REQUESTS, numbers, tensors=encoded.packet))
         return torch.cat(said)
+
+    async def fetch(self, clock: int, asks: Sequence[float]) -> None:
+        """Ask without telling anything."""
+        for k, name in enumerate(self.names):
+            if asks[k] != NOTHING:
+                await self.port.send(name, Message(REQUESTS, (FETCH, float(clock), float(self.versions[k]), asks[k])))
 
     async def done(self) -> None:
         """Say that this was all."""

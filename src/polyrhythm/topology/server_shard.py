@@ -74,14 +74,18 @@ class Shard:
         elif kind == DONE:
             self.clocks[sender] = math.inf
             self.ending.append(sender)
-        elif kind == PUSH:
+        elif kind != WAKE:
             _, clock, version, asks, *_ = delivery.message.numbers
             if asks != NOTHING:
                 self.waiting[sender] = (int(clock), int(version) if asks == NEWER else -1)
-            self.group.append(delivery)
-            if len(self.group) >= self.terms.consistency.group(self.place.workers):
-                await self._merge()
+            if kind == PUSH:
+                await self._gather(delivery)
         await self._release()
+
+    async def _gather(self, delivery: Delivery) -> None:
+        self.group.append(delivery)
+        if len(self.group) >= self.terms.consistency.group(self.place.workers):
+            await self._merge()
 
     async def _join(self, delivery: Delivery) -> None:
         if delivery.message.text:
