@@ -135,7 +135,7 @@ def _attach(worker: pr.Worker, model: nn.Module, optimizer: torch.optim.Optimize
     plain = optimizer.step
 
     def step() -> None:
-        worker.skip(1)
+        worker.count(1)
         plain()
 
     optimizer.step = step  # type: ignore[method-assign,assignment]

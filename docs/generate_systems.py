@@ -61,8 +61,8 @@ are made without messages, in shared memory or by NCCL, are charged as the messa
 the beginning worker 0's weights go to all others, and systems with servers send the final weights at the
 end.
 
-**Buffers**, such as batch-norm statistics, and frozen parameters begin as those of worker 0. They are not exchanged after
-that: each worker keeps its own buffers, and those of worker 0 are saved.
+**Buffers**, such as batch-norm statistics, and frozen parameters begin as those of worker 0. They are not exchanged in
+training; when the run finishes, floating-point buffers are averaged over the workers, unless the strategy's `buffers` say otherwise.
 
 **Arrival order.** Where it does not matter, both runtimes give the same final weights for the same seed, bit for bit.
 

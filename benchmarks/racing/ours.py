@@ -71,7 +71,7 @@ def attached(worker: pr.Worker, model: nn.Module, optimizer: torch.optim.Optimiz
     def step(loss: Tensor) -> None:
         optimizer.zero_grad()
         loss.backward()
-        worker.skip(BATCH)
+        worker.count(BATCH)
         optimizer.step()
 
     return Contestant(model, step, model, period)

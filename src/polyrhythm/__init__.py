@@ -10,6 +10,9 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from polyrhythm import systems as systems
+    from polyrhythm.buffers import MeanBuffers as MeanBuffers
+    from polyrhythm.buffers import OwnBuffers as OwnBuffers
+    from polyrhythm.buffers import RecalibratedBuffers as RecalibratedBuffers
     from polyrhythm.codec import Cast as Cast
     from polyrhythm.codec import ErrorFeedback as ErrorFeedback
     from polyrhythm.codec import Identity as Identity
@@ -29,6 +32,8 @@ if TYPE_CHECKING:
     from polyrhythm.consistency import Lockstep as Lockstep
     from polyrhythm.consistency import SoftSync as SoftSync
     from polyrhythm.errors import PolyrhythmError as PolyrhythmError
+    from polyrhythm.errors import RecordWarning as RecordWarning
+    from polyrhythm.errors import UnshardedWarning as UnshardedWarning
     from polyrhythm.hardware.devices import Device as Device
     from polyrhythm.hardware.devices import Profile as Profile
     from polyrhythm.hardware.faults import Crash as Crash
@@ -83,9 +88,10 @@ if TYPE_CHECKING:
     from polyrhythm.workloads.load import load as load_workload  # noqa: F401
 
 _PLACES = {
+    "buffers": "MeanBuffers OwnBuffers RecalibratedBuffers",
     "codec": "Cast ErrorFeedback Identity LowRank OneBit PerTensor RandomK Significant Striped Threshold TopK Warmup",
     "consistency": "Bounded Free Intervals LocalSteps Lockstep SoftSync",
-    "errors": "PolyrhythmError",
+    "errors": "PolyrhythmError RecordWarning UnshardedWarning",
     "hardware.devices": "Device Profile",
     "hardware.faults": "Crash Cut Drop RandomCrashes RandomCuts RandomStalls Stall",
     "hardware.fleet": "Fleet Jitter Mixed RandomStragglers Straggler",

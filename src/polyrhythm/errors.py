@@ -10,6 +10,9 @@ PolyrhythmError
     ├── WorkerFailed     a worker or server raised, or its process died
     ├── DeadlockError    everyone waits; names who waits for whom
     └── WireError        malformed or unauthentic bytes from a peer
+
+RecordWarning and UnshardedWarning are no errors: a run went on whose record could not be written, or whose workers may all train on
+the same data.
 """
 
 from __future__ import annotations
@@ -65,6 +68,14 @@ class DeadlockError(RunError):
 
 class WireError(RunError):
     """Bytes from a peer that are malformed, too large, of another version or not signed with the job's secret."""
+
+
+class RecordWarning(UserWarning):
+    """A run's directory lacks something that could not be written, such as on a full disk; the run went on without."""
+
+
+class UnshardedWarning(UserWarning):
+    """Steps are taken, and no sample came through the worker: all workers may be training on the same data."""
 
 
 def sentence(error: PolyrhythmError) -> str:

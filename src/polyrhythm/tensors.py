@@ -79,6 +79,26 @@ def _row_of(part: int, target: float, start: int, width: int) -> int:
     return row
 
 
+NOTHING = -0.0
+"""What a parameter without a gradient says in the place of one.
+
+A sum is -0.0 only where every part of it is, and a quotient keeps the sign, so that all learn, without a message more, that nobody had
+a gradient; codecs that do not keep the sign make it a gradient of zeros.
+"""
+
+
+def says_nothing(parts: Sequence[Tensor]) -> list[bool]:
+    """For each part of a merged gradient (numel,), whether nobody had one for it: whether it is NOTHING throughout."""
+    filled = [k for k, part in enumerate(parts) if part.numel()]
+    silent = [False] * len(parts)
+    if filled:
+        firsts = torch.cat([parts[k][:1] for k in filled])
+        for place in ((firsts == 0) & firsts.signbit()).nonzero().view(-1).tolist():
+            part = parts[filled[place]]
+            silent[filled[place]] = bool(((part == 0) & part.signbit()).all())
+    return silent
+
+
 def digest(named: Iterable[tuple[str, Tensor]]) -> str:
     """The SHA-256 of tensors by name: equal exactly when names, types, shapes and every bit are equal."""
     total = hashlib.sha256()

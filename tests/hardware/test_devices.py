@@ -16,12 +16,12 @@ DEVICE = Device("d", 1000.0, 0.5)
 
 def times(given: Fleet, rank: int, steps: int, seed: int = 0) -> list[float]:
     """The first `steps` steps of a worker, of 1,000 operations each."""
-    streams = given.streams(rank, seed)
-    return [given.seconds(rank, 1000.0, step, streams) for step in range(steps)]
+    timer = given.timer(f"worker/{rank}", seed)
+    return [timer.step_seconds(1000.0, 32) for _ in range(steps)]
 
 
 def test_a_device_charges_its_overhead_and_the_operations_over_its_speed() -> None:
-    assert DEVICE.seconds(2000.0, 0) == 2.5
+    assert DEVICE.step_seconds(2000.0, 0) == 2.5
     assert times(Fleet((DEVICE,), (Uniform(),)), 0, 2) == [1.5, 1.5]
 
 
@@ -68,13 +68,23 @@ def test_jitter_keeps_the_mean_and_random_stragglers_strike_as_often_as_said() -
 
 
 def test_a_timer_counts_operations_or_charges_measured_steps_but_never_both() -> None:
-    counted = Fleet((DEVICE,), (Straggler(1, 2.0),), server=Device("s", 100.0)).timer("worker/1", 0)
-    assert (counted.seconds(1000.0), counted.step_seconds(32)) == (3.0, 0.0)
-    measured = Fleet((Profile("p", (1.0, 3.0)),), (Straggler(1, 2.0),), server=Device("s", 100.0))
+    counted = Fleet((DEVICE,), (Straggler(1, 2.0),)).timer("worker/1", 0)
+    assert (counted.step_seconds(1000.0, 32), counted.seconds(1000.0)) == (3.0, 2.0)
+    measured = Fleet((Profile("p", (1.0, 3.0)),), (Straggler(1, 2.0),), server=Device("s", 100.0, 7.0))
     timer = measured.timer("worker/1", 0)
-    assert (timer.seconds(1000.0), timer.step_seconds(32), timer.step_seconds(32)) == (0.0, 2.0, 6.0)
+    assert (timer.seconds(1000.0), timer.step_seconds(1000.0, 32), timer.step_seconds(1000.0, 32)) == (0.0, 2.0, 6.0)
     server = measured.timer("server/1", 0)
-    assert (server.seconds(1000.0), server.step_seconds(32)) == (10.0, 0.0)
+    assert (server.seconds(1000.0), server.step_seconds(1000.0, 32)) == (10.0, 0.0)
+
+
+def test_work_that_is_no_step_pays_no_overhead_and_is_slowed_as_the_step_before_without_a_draw() -> None:
+    given = Fleet((DEVICE,), (Jitter(0.5),))
+    timer, undisturbed = (given.timer("worker/1", 4) for _ in range(2))
+    assert timer.seconds(1000.0) == 1.0
+    for _ in range(3):
+        step = timer.step_seconds(1000.0, 32)
+        assert step == undisturbed.step_seconds(1000.0, 32)
+        assert [timer.seconds(1000.0) for _ in range(2)] == pytest.approx([step / 1.5] * 2)
 
 
 def test_merging_is_charged_as_it_was_measured_or_not_at_all() -> None:

@@ -1,36 +1,81 @@
-"""Plotly figures for notebooks."""
+"""Altair charts for notebooks and files."""
 
 from __future__ import annotations
 
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import altair as alt
+import pytest
+
+from polyrhythm.kernel.events import Reported
+from polyrhythm.report.axis import decades
 from polyrhythm.report.chart import Line
 from polyrhythm.report.metrics import Target
+from polyrhythm.report.outcome import Outcome
 from polyrhythm.report.plot import metric_over_bytes, metric_over_time
 from polyrhythm.report.series import series_of
+from polyrhythm.training.result import Run
 
 from .scenes import SYSTEMS, outcome, plain
 
 
+def rows(chart: alt.LayerChart) -> list[dict[str, Any]]:
+    """The lines that a chart holds."""
+    return next(data for data in chart.to_dict()["datasets"].values() if "label" in data[0])
+
+
+def spec(chart: alt.LayerChart) -> dict[str, Any]:
+    return chart.to_dict()
+
+
 def test_a_run_becomes_one_line_of_worker_0s_reports() -> None:
-    (trace,) = metric_over_time(plain("ssp", 9.0, 9, [(1.0, 10, 0.5), (2.0, 20, 0.9)])).data
-    assert (trace.name, list(trace.x), list(trace.y)) == ("ssp", [1.0, 2.0], [0.5, 0.9])
+    (line,) = rows(metric_over_time(plain("ssp", 9.0, 9, [(1.0, 10, 0.5), (2.0, 20, 0.9)])))
+    assert (line["label"], line["x"], line["y"]) == ("ssp", [1.0, 2.0], [0.5, 0.9])
 
 
 def test_bytes_are_drawn_logarithmically_where_they_differ_widely_and_zero_is_left_out() -> None:
     drawn = metric_over_bytes([plain("single", 1.0, 0, [(1.0, 0, 0.5)]), plain("ssp", 1.0, 9, [(1.0, 10, 0.5), (2.0, 9000, 0.9)])])
-    assert drawn.layout.xaxis.type == "log"
-    assert [trace.name for trace in drawn.data] == ["ssp"]
+    assert spec(drawn)["layer"][0]["encoding"]["x"]["scale"]["type"] == "log"
+    assert [line["label"] for line in rows(drawn)] == ["ssp"]
 
 
 def test_another_metric_and_a_target_may_be_asked_for() -> None:
-    drawn = metric_over_time(outcome("ssp", steps=10), metric="loss", target=Target("loss", 0.5))
-    assert drawn.layout.title.text.startswith("Loss against virtual time")
-    assert len(drawn.layout.shapes) == 1
+    drawn = spec(metric_over_time(outcome("ssp", steps=10), metric="loss", target=Target("loss", 0.5)))
+    assert drawn["title"]["text"].startswith("Loss against virtual time")
+    assert [{"y": 0.5}] in drawn["datasets"].values()
 
 
 def test_real_and_virtual_runs_in_one_figure_are_labelled() -> None:
     drawn = metric_over_time([outcome("ssp", steps=10), outcome("ssp", on="processes", steps=10)])
-    assert [trace.name for trace in drawn.data] == ["ssp, virtual", "ssp, real"]
-    assert "real or virtual" in drawn.layout.title.text
+    assert [line["name"] for line in rows(drawn)] == ["ssp, virtual", "ssp, real"]
+    assert "real or virtual" in spec(drawn)["title"]["text"]
+    assert len(set(spec(drawn)["layer"][0]["encoding"]["color"]["scale"]["range"])) == 2
+
+
+def test_seeds_of_one_system_are_thin_lines_of_one_colour_with_one_entry_in_the_legend() -> None:
+    drawn = metric_over_time([outcome(system, steps=10, seed=seed) for system in ("ssp", "tree") for seed in range(3)])
+    assert [line["name"] for line in rows(drawn)] == ["ssp"] * 3 + ["tree"] * 3
+    assert len({line["label"] for line in rows(drawn)}) == 6
+    assert {line["width"] for line in rows(drawn)} == {1}
+    assert spec(drawn)["layer"][0]["encoding"]["color"]["scale"]["domain"] == ["ssp", "tree"]
+    assert {line["width"] for line in rows(metric_over_time(outcome("ssp", steps=10)))} == {2}
+
+
+def test_a_loss_that_is_not_a_number_leaves_a_gap() -> None:
+    drawn = metric_over_time(plain("ssp", 9.0, 9, [(1.0, 10, 0.5), (2.0, 20, float("nan")), (3.0, 30, float("inf"))]))
+    assert rows(drawn)[0]["y"] == [0.5, None, None]
+    drawn.to_json()
+
+
+@pytest.mark.parametrize("run", [outcome("ssp", steps=10), plain("ssp", 1.0, 1, []), plain("ssp", 1.0, 1, [(1.0, 1, 0.5)])])
+def test_a_plot_is_saved_as_a_picture_without_a_browser(run: Outcome, tmp_path: Path) -> None:
+    Run(run).plot().save(tmp_path / "curve.svg")
+    Run(run).plot().save(tmp_path / "curve.png")
+    assert (tmp_path / "curve.svg").read_text().startswith("<svg")
+    assert (tmp_path / "curve.png").read_bytes().startswith(b"\x89PNG")
 
 
 def test_long_lines_are_thinned_evenly_and_keep_their_ends() -> None:
@@ -41,12 +86,25 @@ def test_long_lines_are_thinned_evenly_and_keep_their_ends() -> None:
     assert max(b - a for a, b in zip(line.x, line.x[1:], strict=False)) <= 21
 
 
-def test_no_two_of_the_twelve_systems_look_alike_even_without_colour() -> None:
-    series = series_of([plain(system, 1.0, 1, []) for system in SYSTEMS])
-    assert len({one.colour for one in series}) == 12
-    assert len({(one.dash, one.symbol) for one in series}) == 12
+@pytest.mark.parametrize(("values", "ticks"), [([0.2, 8000], [1, 10, 100, 1000]), ([0.2, 14.0], [0.2, 0.5, 1, 2, 5, 10]), ([3.0], [])])
+def test_a_logarithmic_axis_has_few_round_numbers(values: list[float], ticks: list[float]) -> None:
+    assert decades(values) == pytest.approx(ticks)
 
 
-def test_a_system_keeps_its_look_in_both_runtimes() -> None:
-    real, other, virtual = series_of([outcome("ssp", on="processes", steps=5), outcome("tree", steps=5), outcome("ssp", steps=5)])
-    assert real.place == virtual.place != other.place
+def test_the_commands_that_draw_nothing_do_not_load_the_drawing_library() -> None:
+    code = "import sys, polyrhythm, polyrhythm.cli.app; assert not {'altair', 'vl_convert', 'pandas'} & set(sys.modules)"
+    assert subprocess.run([sys.executable, "-c", code], timeout=60).returncode == 0
+
+
+def test_twelve_systems_are_told_apart() -> None:
+    encoding = spec(metric_over_time([outcome(system, steps=10) for system in SYSTEMS]))["layer"][0]["encoding"]
+    looks = zip(encoding["color"]["scale"]["range"], map(tuple, encoding["strokeDash"]["scale"]["range"]), strict=True)
+    assert len(set(looks)) == 12
+
+
+def test_a_metric_may_have_any_name(tmp_path: Path) -> None:
+    name = "it's \"so\" \\ <b>good</b> {x} % of 'datum'"
+    run = plain("ssp", 9.0, 9, [(1.0, 10, 0.5)])
+    run.events.append(Reported(2.0, "worker/0", 2, {name: 0.5}, 20))
+    metric_over_time(run, name).save(tmp_path / "curve.svg")
+    assert "It's \"so\" \\ &lt;b&gt;good&lt;/b&gt; {x} % of 'datum' against" in (tmp_path / "curve.svg").read_text()

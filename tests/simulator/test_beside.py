@@ -65,6 +65,22 @@ def test_they_run_one_after_the_other_and_perform_waits_for_all() -> None:
     assert [event.seconds for event in events if isinstance(event, Waited)] == [8.0]
 
 
+def test_a_step_does_not_wait_for_what_was_begun_in_it() -> None:
+    times: list[float] = []
+
+    def program(stage: Stage) -> None:
+        for _ in range(2):
+            MATRIX @ MATRIX
+            stage.begin(stamp(stage, times, seconds=5.0), 0.0)
+            MATRIX @ MATRIX
+            stage.charge(1)
+            times.append(stage.port.now())
+        stage.perform(stamp(stage, times))
+
+    play(job(program), Simulator(network=INSTANT, devices=ONE_FLOP))
+    assert times == [2.0, 4.0, 7.0, 8.0, 12.0]
+
+
 def test_a_measured_step_is_a_third_forward_and_then_backward_in_proportion() -> None:
     times: list[float] = []
 

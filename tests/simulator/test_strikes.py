@@ -8,6 +8,7 @@ from polyrhythm.errors import CompositionError, DeadlockError, UnknownNameError,
 from polyrhythm.hardware.devices import Device
 from polyrhythm.hardware.faults import Crash, Cut, Drop, Stall
 from polyrhythm.hardware.fleet import Fleet
+from polyrhythm.hardware.network import Network
 from polyrhythm.kernel.events import Faulted
 from polyrhythm.kernel.job import Stage
 from polyrhythm.kernel.message import Message, wire_bytes
@@ -88,6 +89,21 @@ def test_an_actor_that_is_not_essential_disappears_and_the_others_are_told() -> 
 def test_a_crash_of_the_last_that_runs_ends_the_run() -> None:
     ending, _ = play(job(sends(100), silent, survives=True), Simulator(network=PLAIN, faults=(Crash("worker/0", at=2.5),)))
     assert ending.lost == ["worker/0"]
+
+
+def test_news_of_a_crash_reaches_everybody_at_once_whatever_the_latency_is() -> None:
+    heard: list[float] = []
+
+    def listens(stage: Stage) -> None:
+        async def listen() -> None:
+            await stage.port.receive("lost")
+            heard.append(stage.port.now())
+
+        stage.perform(listen())
+
+    far = Network.uniform("far", 1000.0, 60.0)
+    play(job(sends(10), listens, listens, survives=True), Simulator(network=far, faults=(Crash("worker/0", at=2.5),)))
+    assert heard == [2.5, 2.5]
 
 
 def test_what_a_crashed_actor_had_not_wholly_sent_is_lost() -> None:

@@ -12,6 +12,7 @@ from polyrhythm.codec import ErrorFeedback, Identity, Threshold, TopK
 from polyrhythm.consistency import Bounded, Free, Intervals, LocalSteps, Lockstep
 from polyrhythm.kernel.port import server, worker
 from polyrhythm.merge import Mean, Sum
+from polyrhythm.pieces.album import Album
 from polyrhythm.pieces.holder import Holder
 from polyrhythm.pieces.terms import Place
 from polyrhythm.pieces.topology import Opening
@@ -42,6 +43,11 @@ async def _live_on(channel, holder: Holder, values: list[Tensor], produced: list
     (await channel.finish()).settle(holder)
 
 
+def shard_of(strategy: Strategy, place: Place, schedule: Schedule) -> Shard:
+    """A server of the schedule, not begun yet."""
+    return Shard(strategy.terms, place, schedule.port(server(place.rank)), lambda _: None, Album(0))
+
+
 def _values(draw: np.random.Generator, steps: int) -> list[Tensor]:
     return [torch.from_numpy(draw.integers(-8, 9, LAYOUT.numel)).float() for _ in range(steps)]
 
@@ -54,7 +60,7 @@ def test_servers_conserve_at_any_pause_of_a_thousand_schedules(codec, rule) -> N
         workers, shards, steps = int(draw.integers(1, 5)), int(draw.integers(1, 4)), int(draw.integers(1, 6))
         strategy = Strategy(consistency=LocalSteps(1, rule), topology=Server(shards), codec=codec, merge=Sum())
         schedule, produced = Schedule(seed), []
-        bodies = [Shard(strategy.terms, Place(k, workers, seed), schedule.port(server(k)), lambda _: None) for k in range(shards)]
+        bodies = [shard_of(strategy, Place(k, workers, seed), schedule) for k in range(shards)]
         for k, shard in enumerate(bodies):
             schedule.start(server(k), shard.live())
         channels = []
@@ -85,7 +91,7 @@ def test_at_the_end_servers_have_all_that_was_produced_and_workers_have_the_serv
         workers, shards, steps = int(draw.integers(1, 5)), int(draw.integers(1, 4)), int(draw.integers(1, 6))
         strategy = Strategy(consistency=LocalSteps(1, rule), topology=Server(shards), codec=codec, merge=Sum())
         schedule, produced, holders, channels = Schedule(seed), [], [], []
-        bodies = [Shard(strategy.terms, Place(k, workers, seed), schedule.port(server(k)), lambda _: None) for k in range(shards)]
+        bodies = [shard_of(strategy, Place(k, workers, seed), schedule) for k in range(shards)]
         for k, shard in enumerate(bodies):
             schedule.start(server(k), shard.live())
         for rank in range(workers):

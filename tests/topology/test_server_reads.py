@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import types
-from collections.abc import Coroutine, Generator
+from collections.abc import Coroutine, Generator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -20,6 +20,7 @@ from polyrhythm.kernel.events import Merged, Recorder
 from polyrhythm.kernel.message import Message
 from polyrhythm.kernel.port import Port
 from polyrhythm.merge import Adagrad, Mean, Nesterov, OuterOptimizer, StalenessScaled, Sum
+from polyrhythm.pieces.album import Album
 from polyrhythm.pieces.terms import EVERY_SUBJECT, Manner, Place
 from polyrhythm.pieces.topology import Channel, Terms
 from polyrhythm.simulator import Simulator
@@ -50,9 +51,15 @@ class Watched:
     def channel(self, terms: Terms, place: Place, port: Port) -> Channel:
         return Server(1).channel(terms, place, port)
 
-    def serve(self, terms: Terms, place: Place, port: Port, record: Recorder) -> Coroutine[Effect[Any], Any, None]:
-        shard = Shard(terms, place, port, lambda event: (record(event), self.weights.append(shard.holder.weights.clone()))[0])
+    def serve(self, terms: Terms, place: Place, port: Port, record: Recorder, album: Album) -> Coroutine[Effect[Any], Any, None]:
+        shard = Shard(terms, place, port, lambda event: (record(event), self.weights.append(shard.holder.weights.clone()))[0], album)
         return self._watch(shard.live())  # type: ignore[return-value]
+
+    def witnesses(self, workers: int) -> list[str]:
+        return Server(1).witnesses(workers)
+
+    def result(self, weights: Sequence[torch.Tensor]) -> torch.Tensor:
+        return Server(1).result(weights)
 
     @types.coroutine
     def _watch(self, body: Coroutine[Effect[Any], Any, None]) -> Generator[Any, Any, None]:

@@ -13,6 +13,7 @@ from polyrhythm.kernel.events import Merged
 from polyrhythm.kernel.message import Delivery, Message
 from polyrhythm.kernel.port import Port, server, worker
 from polyrhythm.merge import StalenessScaled, Sum
+from polyrhythm.pieces.album import Album
 from polyrhythm.pieces.holder import Holder
 from polyrhythm.pieces.terms import Place
 from polyrhythm.strategy import Strategy
@@ -26,7 +27,7 @@ LAYOUT = Layout(("w",), ((2,),))
 
 def shard_of(strategy: Strategy, workers: int) -> Shard:
     """A shard that has its weights."""
-    shard = Shard(strategy.terms, Place(0, workers, 0), Port(server(0), 0, lambda: 0.0), lambda _: None)
+    shard = Shard(strategy.terms, Place(0, workers, 0), Port(server(0), 0, lambda: 0.0), lambda _: None, Album(0))
     shard.holder = Holder(torch.zeros(2), LAYOUT, strategy.merge, workers, None)
     shard.founded = True
     return shard

@@ -63,7 +63,7 @@ def awkward(worker: Any) -> None:
     model, optimizer = worker.attach(model, torch.optim.SGD(model.parameters(), lr=0.1))
     draw = torch.Generator().manual_seed(worker.rank)
     for step in range(4):
-        worker.skip(1)
+        worker.count(1)
         optimizer.zero_grad(set_to_none=step % 2 == 0)
         model(torch.randn(5, 6, generator=draw)).square().mean().backward()
         model[0].weight.grad = model[1].weight.grad.detach().t()
@@ -90,7 +90,7 @@ def keeping(worker: Any) -> None:
     kept = [torch.zeros_like(parameter) for parameter in model.parameters()]
     draw = torch.Generator().manual_seed(worker.rank)
     for _ in range(4):
-        worker.skip(1)
+        worker.count(1)
         optimizer.zero_grad()
         model(torch.randn(5, 6, generator=draw)).square().mean().backward()
         for parameter, momentum in zip(model.parameters(), kept, strict=True):

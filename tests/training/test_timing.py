@@ -2,23 +2,110 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
-from toy import SLOW, Toy
+import torch
+from torch.nn import functional as F
+from toy import SLOW, Toy, data, network
 
 import polyrhythm as pr
 from polyrhythm.errors import CompositionError
+from polyrhythm.kernel.events import Reported, Stepped
+
+from .scenes import EVERY_SYSTEM
 
 TOY = Toy(epochs=2, batch_size=4)  # 3 workers: 8 steps of 4 samples an epoch
 
 
-@pytest.mark.parametrize("system", ["allreduce", "ssp", "sparknet", "diloco", "onebit"])
-def test_time_and_bytes_are_those_of_the_full_run(system: str) -> None:
-    on = pr.Simulator(network=SLOW, devices=pr.Device("slow core", 1e7))
-    full = pr.run(TOY, workers=3, strategy=system, on=on).summary
-    timed = pr.time(TOY, workers=3, strategy=system, steps=16, on=on).summary
-    assert (timed.steps, timed.samples) == (full.steps, full.samples)
-    assert (timed.bytes_sent, timed.messages_sent) == (full.bytes_sent, full.messages_sent)
-    assert timed.virtual_seconds == pytest.approx(full.virtual_seconds, rel=1e-6)
+COUNTED = pr.Device("slow core", 1e7)
+PACES = (pr.Jitter(0.3), pr.RandomStragglers(0.1, 5.0), pr.Mixed((1.0, 0.5)))
+HARDWARE = {
+    "overhead": pr.Simulator(network=pr.Instant(), devices=pr.Device("dear", 1e7, overhead_seconds=1.0)),
+    "network": pr.Simulator(network=SLOW, devices=COUNTED),
+    "paces": pr.Simulator(network=pr.Instant(), devices=pr.Fleet((pr.Device("slow core", 1e7, 1e-3),), PACES), seed=3),
+    "measured": pr.Simulator(network=SLOW, devices=pr.Profile("measured", (0.1, 0.3, 0.2), seconds_per_contribution=0.004)),
+}
+VALUES_DECIDE = ("strom",)
+"""Its packets hold what exceeds a threshold, so zeros say less; nobody waits for them, and steps end when they would."""
+
+
+def stepped(run: pr.Run) -> list[float]:
+    """When worker 0 ended its steps."""
+    return [event.time for event in run.outcome.events if isinstance(event, Stepped) and event.actor == "worker/0"]
+
+
+@pytest.mark.parametrize("hardware", HARDWARE)
+@pytest.mark.parametrize("system", EVERY_SYSTEM)
+def test_time_and_bytes_are_those_of_the_full_run(system: str, hardware: str) -> None:
+    full = pr.run(TOY, workers=3, strategy=system, on=HARDWARE[hardware])
+    steps = len(stepped(full))
+    timed = pr.time(TOY, workers=3, strategy=system, steps=steps, on=HARDWARE[hardware])
+    assert stepped(timed) == pytest.approx(stepped(full), rel=1e-9)
+    assert (timed.summary.steps, timed.summary.samples) == (full.summary.steps, full.summary.samples)
+    if system not in VALUES_DECIDE:
+        assert timed.summary.virtual_seconds == pytest.approx(full.summary.virtual_seconds, rel=1e-9)
+        assert (timed.summary.bytes_sent, timed.summary.messages_sent) == (full.summary.bytes_sent, full.summary.messages_sent)
+
+
+def with_buffers(worker: Any) -> None:
+    model = torch.nn.Sequential(torch.nn.Linear(10, 12), torch.nn.BatchNorm1d(12), torch.nn.Linear(12, 3))
+    model[0].requires_grad_(False)
+    model, optimizer = worker.attach(model, torch.optim.SGD(model.parameters(), lr=0.1))
+    for x, y in worker.batches(data(), batch_size=8):
+        optimizer.zero_grad()
+        F.cross_entropy(model(x), y).backward()
+        optimizer.step()
+
+
+@pytest.mark.parametrize("system", ["allreduce", "ssp", "sparknet"])
+def test_frozen_parameters_and_buffers_are_told_in_the_same_time(system: str) -> None:
+    on = pr.Simulator(network=SLOW, devices=COUNTED)
+    full, timed = pr.run(with_buffers, workers=3, strategy=system, on=on), pr.time(with_buffers, workers=3, strategy=system, steps=4, on=on)
+    assert timed.summary.virtual_seconds == pytest.approx(full.summary.virtual_seconds, rel=1e-9)
+    assert timed.summary.bytes_sent == full.summary.bytes_sent
+
+
+def test_several_optimizers_are_refused_with_the_remedy() -> None:
+    def train(worker: Any) -> None:
+        pairs = []
+        for _ in range(2):
+            model = network()
+            pairs.append(worker.attach(model, torch.optim.SGD(model.parameters(), lr=0.1)))
+        for x, _ in worker.batches(data(), batch_size=8):
+            for model, optimizer in pairs:
+                optimizer.zero_grad()
+                model(x).sum().backward()
+                optimizer.step()
+
+    with pytest.raises(CompositionError, match=r"attaches 2 optimizers.*time a full run"):
+        pr.time(train, workers=2, strategy="allreduce", steps=2, on=pr.Simulator(network=pr.Instant()))
+
+
+@pytest.mark.parametrize("system", EVERY_SYSTEM)
+def test_every_system_pays_the_overhead_of_every_step(system: str) -> None:
+    on = pr.Simulator(network=pr.Instant(), devices=pr.Device("dear", 1e15, overhead_seconds=1.0))
+    full = pr.run(Toy(epochs=10, batch_size=12), workers=2, strategy=system, on=on)
+    steps = 80 if system == "single" else 40
+    assert full.summary.virtual_seconds == pytest.approx(steps, rel=1e-6)
+    assert stepped(full) == pytest.approx([float(n) for n in range(1, steps + 1)], rel=1e-6)
+
+
+@pytest.mark.parametrize("devices", [pr.Device("dear", 1e15, 1.0), pr.Profile("measured", (1.0,))], ids=["counted", "measured"])
+def test_what_is_reported_between_exchanges_carries_its_own_time(devices: pr.Device | pr.Profile) -> None:
+    def train(worker: Any) -> None:
+        model = network()
+        model, optimizer = worker.attach(model, torch.optim.SGD(model.parameters(), lr=0.1))
+        for x, y in worker.batches(data(), batch_size=1):
+            optimizer.zero_grad()
+            F.cross_entropy(model(x), y).backward()
+            optimizer.step()
+            worker.report(step=worker.clock)
+
+    on = pr.Simulator(network=pr.Instant(), devices=devices)
+    events = pr.run(train, workers=2, strategy=pr.Strategy(consistency=pr.LocalSteps(20)), on=on).outcome.events
+    reports = {event.metrics["step"]: event.time for event in events if isinstance(event, Reported)}
+    assert [reports[step] for step in (1, 19, 20, 39)] == pytest.approx([1.0, 19.0, 20.0, 39.0], rel=1e-6)
 
 
 def test_uneven_machines_keep_their_pace() -> None:
@@ -27,11 +114,6 @@ def test_uneven_machines_keep_their_pace() -> None:
     timed = pr.time(TOY, workers=2, strategy="allreduce", steps=10, on=on)
     alone = pr.time(TOY, workers=2, strategy="allreduce", steps=10, on=pr.Simulator(network=pr.Instant(), devices=pr.Device("slow", 1e6)))
     assert timed.summary.virtual_seconds == pytest.approx(alone.summary.virtual_seconds)
-
-
-def test_a_measured_profile_is_refused_because_its_steps_are_timed_already() -> None:
-    with pytest.raises(CompositionError, match="name a device"):
-        pr.time(TOY, workers=2, strategy="allreduce", steps=2, on=pr.Simulator(devices=pr.Profile("measured", (0.1,))))
 
 
 def test_a_training_function_that_takes_no_step_is_refused() -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
@@ -22,9 +22,8 @@ class LoneWorker:
         self.steps_at_most = steps_at_most
         self.model: nn.Module | None = None
         self.initial: list[Tensor] = []
-        self.reports: list[dict[str, float]] = []
         self.steps = 0
-        self.finished_after: int | None = None
+        self.function: Callable[[Any], dict[str, float]] | None = None
         self._shuffle = generator(seed, "shuffle")
         seed_everything(seed, "worker", rank)
 
@@ -39,11 +38,14 @@ class LoneWorker:
             self.steps += 1
             yield tuple(default_collate([dataset[int(index)] for index in indices]))
 
-    def report(self, **metrics: float) -> None:
-        self.reports.append(metrics)
+    def evaluate(self, function: Callable[[Any], dict[str, float]]) -> None:
+        self.function = function
 
-    def finish(self) -> None:
-        self.finished_after = len(self.reports)
+    @property
+    def final(self) -> dict[str, float]:
+        """What the run would end with."""
+        assert self.function is not None
+        return self.function(self.model)
 
 
 @pytest.fixture

@@ -13,6 +13,7 @@ from polyrhythm.cli.networks import networks
 from polyrhythm.cli.report import report
 from polyrhythm.cli.run import run
 from polyrhythm.cli.systems import systems
+from polyrhythm.cli.trace import trace
 from polyrhythm.cli.workloads import workloads
 
 app = typer.Typer(
@@ -24,7 +25,7 @@ app = typer.Typer(
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 
-for command in (systems, run, compare, report, networks, workloads, calibrate):
+for command in (systems, run, compare, report, trace, networks, workloads, calibrate):
     app.command()(command)
 # what follows the command of the lab's hosts is theirs, also where it looks like an option of ours
 app.command(context_settings={"allow_interspersed_args": False})(lab)

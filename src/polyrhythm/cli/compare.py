@@ -46,6 +46,7 @@ def compare(
     from polyrhythm.cli.pairs import pairs
     from polyrhythm.cli.prepare import Typed, directory, experiment
     from polyrhythm.cli.record import Comparison, keep
+    from polyrhythm.errors import CompositionError
     from polyrhythm.report.metrics import parse_target
 
     strategies = _strategies(systems, pairs(options or [], "--option"))
@@ -63,8 +64,12 @@ def compare(
     if kept is not None:
         words = ["polyrhythm", "compare", job, "--systems", systems, *typed.words(), *(["--to", target] if target else [])]
         again = shlex.join(words + [word for option in options or [] for word in ("--option", option)])
-        say(f"the report is in {keep(comparison, outcomes, kept, again)}")
-    if all(outcome.summary.error is not None for outcome in outcomes):
+        try:
+            say(f"the report is in {keep(comparison, outcomes, kept, again)}")
+        except CompositionError as error:  # after the runs: they are not lost with it
+            tell(error)
+            raise typer.Exit(1) from None
+    if all(outcome.summary.error is not None for outcome in outcomes) or any(outcome.remarks for outcome in outcomes):
         raise typer.Exit(1)
 
 
@@ -100,6 +105,8 @@ def _run_all(
         for name, strategy in strategies.items():
             attempt = prepared.attempt(strategy, kept / name if kept is not None else None, begin(name))
             outcomes.append(attempt.outcome)
+            for trouble in attempt.troubles:
+                say(f"{name}: {trouble}")
             if attempt.error is not None:
                 tell(attempt.error, name)
             elif goal is not None and goal.metric not in metrics_of([attempt.outcome]):

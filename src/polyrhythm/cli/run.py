@@ -41,6 +41,8 @@ def run(
         kept = directory(out)
         with progress(1, not (as_json or quiet)) as begin:
             attempt = prepared.attempt(strategy, kept, begin(system))
+    for trouble in attempt.troubles:
+        say(trouble)
     if attempt.error is not None:
         code = exit_code(attempt.error)
         if as_json and code == 1:
@@ -51,5 +53,7 @@ def run(
         print_json(attempt.outcome.summary)
     else:
         print_outcomes([attempt.outcome])
+    if attempt.troubles:
+        raise typer.Exit(1)
     if kept is not None:
         say(f"the record of the run is in {kept}; `polyrhythm report {quote(str(kept))}` draws it")

@@ -35,7 +35,7 @@ FILE = "device.json"
 
 
 class Machine(Protocol):
-    """What computes: it charges seconds for a step of `flops` floating-point operations."""
+    """What computes: it charges seconds for steps, and for what is no step, of `flops` floating-point operations."""
 
     @property
     def name(self) -> str:
@@ -45,8 +45,11 @@ class Machine(Protocol):
     def measured(self) -> bool:
         """Whether it charges whole steps as they were measured, instead of counted operations."""
 
-    def seconds(self, flops: float, step: int) -> float:
+    def step_seconds(self, flops: float, step: int) -> float:
         """The seconds of the step numbered `step`."""
+
+    def seconds(self, flops: float) -> float:
+        """The seconds of other work, such as building a model; 0 where steps were measured, which hold it already."""
 
     def merge_seconds(self, contributions: int) -> float:
         """The seconds that decoding and merging `contributions` takes."""
@@ -71,9 +74,13 @@ class Device(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         """No: it counts operations."""
         return False
 
-    def seconds(self, flops: float, step: int) -> float:
+    def step_seconds(self, flops: float, step: int) -> float:
         """The overhead, and the operations over the speed."""
         return self.overhead_seconds + flops / self.flops
+
+    def seconds(self, flops: float) -> float:
+        """The operations over the speed."""
+        return flops / self.flops
 
     def merge_seconds(self, contributions: int) -> float:
         """None: merging is not counted."""
@@ -103,9 +110,13 @@ class Profile(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         """Yes."""
         return True
 
-    def seconds(self, flops: float, step: int) -> float:
+    def step_seconds(self, flops: float, step: int) -> float:
         """What that step took when it was measured."""
         return self.seconds_per_step[step % len(self.seconds_per_step)]
+
+    def seconds(self, flops: float) -> float:
+        """None: it is in the steps."""
+        return 0.0
 
     def merge_seconds(self, contributions: int) -> float:
         """So much for each."""

@@ -115,63 +115,52 @@ class Fleet:
         if not self.machines:
             raise CompositionError("A fleet was given no machine. Give it at least one device or profile.")
 
-    def streams(self, rank: int, seed: int) -> list[np.random.Generator]:
-        """The random streams of the worker of `rank`, one for each pace, to be kept for `seconds`."""
-        return [rng.stream(seed, "device", rank, place) for place in range(len(self.paces))]
-
-    def seconds(self, rank: int, flops: float, step: int, streams: Sequence[np.random.Generator]) -> float:
-        """How long the worker of `rank` takes for its step number `step` of `flops` operations. Ask once for each step, in order."""
-        seconds = self.machines[rank % len(self.machines)].seconds(flops, step)
-        for pace, draws in zip(self.paces, streams, strict=True):
-            seconds *= pace.slowdown(rank, draws)
-        return seconds
-
     def timer(self, actor: str, seed: int) -> Timer:
         """The time of "worker/3" or "server/0" in a run seeded with `seed`."""
         role, _, number = actor.partition("/")
-        return WorkerTimer(self, int(number), seed) if role == "worker" else ServerTimer(self.server)
+        if role != "worker":
+            return ServerTimer(self.server)
+        return WorkerTimer(self.machines[int(number) % len(self.machines)], self.paces, int(number), seed)
 
 
 class Timer(Protocol):
-    """How long one actor computes. Ask once for each piece of work."""
+    """How long one actor computes. Ask once for each piece of work, in order."""
+
+    def step_seconds(self, flops: float, samples: int) -> float:
+        """Seconds of the next step: of `flops` counted operations, or as it was measured, however many its samples; slowed anew."""
 
     def seconds(self, flops: float) -> float:
-        """Seconds for `flops` counted operations; 0 on a machine whose steps were measured, which hold them already."""
-
-    def step_seconds(self, samples: int) -> float:
-        """Seconds for a whole step where steps were measured, however many its samples; 0 where operations are counted."""
+        """Seconds of `flops` operations that are no step, slowed as the step before; 0 where steps were measured, which hold them."""
 
     def merge_seconds(self, contributions: int) -> float:
         """Seconds for merging `contributions`, at full speed, where that was measured; else 0."""
 
 
 class WorkerTimer:
-    """A worker's machine at the worker's pace."""
+    """The `machine` of the worker of `rank`, slowed by `paces`, each of which draws from a stream of its own."""
 
-    __slots__ = ("_fleet", "_machine", "_rank", "_step", "_streams")
+    __slots__ = ("_machine", "_paces", "_rank", "_slowdown", "_step")
 
-    def __init__(self, fleet: Fleet, rank: int, seed: int) -> None:
-        self._fleet = fleet
+    def __init__(self, machine: Machine, paces: Sequence[Pace], rank: int, seed: int) -> None:
+        self._machine = machine
+        self._paces = [(pace, rng.stream(seed, "device", rank, place)) for place, pace in enumerate(paces)]
         self._rank = rank
-        self._machine = fleet.machines[rank % len(fleet.machines)]
-        self._streams = fleet.streams(rank, seed)
+        self._slowdown = 1.0
         self._step = -1
+
+    def step_seconds(self, flops: float, samples: int) -> float:
+        """As `Timer`."""
+        self._step += 1
+        self._slowdown = math.prod(pace.slowdown(self._rank, draws) for pace, draws in self._paces)
+        return self._machine.step_seconds(flops, self._step) * self._slowdown
 
     def seconds(self, flops: float) -> float:
         """As `Timer`."""
-        return 0.0 if self._machine.measured else self._next(flops)
-
-    def step_seconds(self, samples: int) -> float:
-        """As `Timer`."""
-        return self._next(0.0) if self._machine.measured else 0.0
+        return self._machine.seconds(flops) * self._slowdown
 
     def merge_seconds(self, contributions: int) -> float:
         """As `Timer`."""
         return self._machine.merge_seconds(contributions)
-
-    def _next(self, flops: float) -> float:
-        self._step += 1
-        return self._fleet.seconds(self._rank, flops, self._step, self._streams)
 
 
 @dataclass(frozen=True, slots=True)
@@ -180,13 +169,13 @@ class ServerTimer:
 
     machine: Machine
 
-    def seconds(self, flops: float) -> float:
-        """As `Timer`."""
-        return 0.0 if self.machine.measured else self.machine.seconds(flops, 0)
-
-    def step_seconds(self, samples: int) -> float:
+    def step_seconds(self, flops: float, samples: int) -> float:
         """Servers take no steps."""
         return 0.0
+
+    def seconds(self, flops: float) -> float:
+        """As `Timer`."""
+        return self.machine.seconds(flops)
 
     def merge_seconds(self, contributions: int) -> float:
         """As `Timer`."""

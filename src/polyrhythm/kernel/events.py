@@ -58,6 +58,18 @@ class Reported(Event, frozen=True):
     bytes_sent: int
 
 
+class Evaluated(Event, frozen=True):
+    """What `worker.evaluate` found of the weights that were the result at `time`; they were not yet so at `since`.
+
+    `clock` and `bytes_sent` are those of `time`, as of `Reported`.
+    """
+
+    clock: int
+    metrics: dict[str, float]
+    bytes_sent: int
+    since: float
+
+
 class Merged(Event, frozen=True):
     """A holder of weights took in a group of contributions; `staleness` of each is in merges since it was computed.
 
@@ -83,5 +95,5 @@ class Ended(Event, frozen=True):
     messages_sent: int
 
 
-AnyEvent = Started | Computed | Waited | Sent | Stepped | Reported | Merged | Faulted | Ended
+AnyEvent = Started | Computed | Waited | Sent | Stepped | Reported | Evaluated | Merged | Faulted | Ended
 Recorder = Callable[[AnyEvent], None]

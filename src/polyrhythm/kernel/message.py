@@ -30,6 +30,9 @@ class Delivery:
     message: Message
 
 
+ASIDE = "~"
+"""Topics that begin so are no part of the training: their messages are not counted, and in virtual time they take none."""
+
 HEADER_BYTES = 24
 NUMBER_BYTES = 8
 TENSOR_HEADER_BYTES = 4

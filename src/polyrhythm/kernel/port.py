@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Coroutine, Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -19,24 +20,30 @@ Body = Callable[["Port"], Coroutine[Effect[Any], Any, None]]
 class Port:
     """What an actor may do. Each method makes an effect to be awaited, but for `now` and `rng`, which answer at once.
 
-    `name` is the actor's own ("worker/3", "server/0"); `clock` gives the runtime's time in seconds since the run began.
+    `name` is the actor's own ("worker/3", "server/0"); `clock` gives the runtime's time in seconds since the run began. `scope` is put
+    before every topic and every random stream's name.
     """
 
-    __slots__ = ("_clock", "_seed", "_streams", "name")
+    __slots__ = ("_clock", "_scope", "_seed", "_streams", "name")
 
-    def __init__(self, name: str, seed: int, clock: Callable[[], float]) -> None:
+    def __init__(self, name: str, seed: int, clock: Callable[[], float], scope: str = "") -> None:
         self.name = name
         self._seed = seed
         self._clock = clock
+        self._scope = scope
         self._streams: dict[str, np.random.Generator] = {}
+
+    def scoped(self, scope: str) -> Port:
+        """The same door, with topics and random streams of its own; the port itself where `scope` is empty."""
+        return Port(self.name, self._seed, self._clock, self._scope + scope) if scope else self
 
     def send(self, to: str, message: Message) -> Send:
         """Hand `message` over for delivery to the actor `to`; the sender goes on at once and must not write to its tensors."""
-        return Send(to, message)
+        return Send(to, replace(message, topic=self._scope + message.topic) if self._scope else message)
 
     def receive(self, topic: str, sender: str = "", timeout: float | None = None) -> Receive:
         """Wait for the oldest message under `topic`: a `Delivery`, or None after `timeout` seconds."""
-        return Receive(topic, sender, timeout)
+        return Receive(self._scope + topic, sender, timeout)
 
     def flush(self) -> Flush:
         """Wait until all that was sent has left this actor, so that the next message does not share the line with it."""
@@ -56,11 +63,11 @@ class Port:
 
     def reduce(self, value: Tensor, topic: str, workers: int, schedule: Schedule) -> Reduce:
         """The sum of `value` over the first `workers` workers, or None where the runtime leaves that to messages."""
-        return Reduce(value, topic, workers, schedule)
+        return Reduce(value, self._scope + topic, workers, schedule)
 
     def reduce_in_place(self, parts: Sequence[Tensor], divisor: float, topic: str, workers: int, schedule: Schedule) -> ReduceInPlace:
         """Put what everyone's `parts` add up to, divided by `divisor`, in their place; None where `reduce` is to be asked."""
-        return ReduceInPlace(parts, divisor, topic, workers, schedule)
+        return ReduceInPlace(parts, divisor, self._scope + topic, workers, schedule)
 
     def spawn(self, name: str, coroutine: Coroutine[Effect[Any], Any, None]) -> Spawn:
         """Run `coroutine` beside this one, as part of the same actor."""
@@ -73,7 +80,7 @@ class Port:
     def rng(self, name: str) -> np.random.Generator:
         """The random stream `name` of this actor: the same numbers in every runtime."""
         if name not in self._streams:
-            self._streams[name] = rng.stream(self._seed, self.name, name)
+            self._streams[name] = rng.stream(self._seed, self.name, self._scope + name)
         return self._streams[name]
 
 

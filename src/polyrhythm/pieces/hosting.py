@@ -13,7 +13,7 @@ from torch import Tensor
 
 from polyrhythm.errors import CompositionError
 from polyrhythm.pieces.holder import Optimize
-from polyrhythm.tensors import Layout
+from polyrhythm.tensors import Layout, says_nothing
 
 HOSTED: Mapping[str, Callable[..., torch.optim.Optimizer]] = {
     kind.__name__: kind
@@ -81,8 +81,9 @@ def host(recipe: str, weights: Tensor, layout: Layout) -> Optimize:
     def optimize(gradient: Tensor, rates: tuple[float, ...]) -> None:
         if optimizer is None:
             return
-        for parameter, part in zip(parameters.values(), layout.views(gradient), strict=True):
-            parameter.grad = part
+        views = layout.views(gradient)
+        for parameter, part, silent in zip(parameters.values(), views, says_nothing([view.view(-1) for view in views]), strict=True):
+            parameter.grad = None if silent else part
         for group, place in zip(optimizer.param_groups, places, strict=True):
             group["lr"] = rates[place]
         optimizer.step()

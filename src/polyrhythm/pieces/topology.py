@@ -11,6 +11,7 @@ from torch import Tensor
 from polyrhythm.kernel.effects import Effect
 from polyrhythm.kernel.events import Recorder
 from polyrhythm.kernel.port import Port
+from polyrhythm.pieces.album import Album
 from polyrhythm.pieces.answers import Answer
 from polyrhythm.pieces.codec import Codec
 from polyrhythm.pieces.consistency import Consistency
@@ -118,5 +119,11 @@ class Topology(Protocol):
     def channel(self, terms: Terms, place: Place, port: Port) -> Channel:
         """A worker's side."""
 
-    def serve(self, terms: Terms, place: Place, port: Port, record: Recorder) -> Coroutine[Effect[Any], Any, None]:
-        """A server's whole life."""
+    def serve(self, terms: Terms, place: Place, port: Port, record: Recorder, album: Album) -> Coroutine[Effect[Any], Any, None]:
+        """A server's whole life; `album` is shown the weights before they change."""
+
+    def witnesses(self, workers: int) -> list[str]:
+        """The actors whose weights make up the result at any moment: of workers, those they agreed on last."""
+
+    def result(self, weights: Sequence[Tensor]) -> Tensor:
+        """The result (numel,) from the weights of the witnesses, in their order."""

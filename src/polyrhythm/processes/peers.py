@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable
 from typing import Protocol
 
 from polyrhythm.errors import RunError, WireError
-from polyrhythm.kernel.message import Delivery, Message, wire_bytes
+from polyrhythm.kernel.message import ASIDE, Delivery, Message, wire_bytes
 from polyrhythm.processes.addresses import Address, Listeners
 from polyrhythm.processes.calls import Station
 from polyrhythm.processes.handshake import Identity, Listener
@@ -34,6 +34,9 @@ class Observer(Protocol):
 
     def part(self, name: str) -> None:
         """The actor `name` has ended well, and all that it sent here has come."""
+
+    def hear(self, name: str, message: Message) -> None:
+        """The runtime of the actor `name` says something to this one."""
 
     def break_off(self, name: str, why: Exception | None) -> None:
         """A connection with the actor `name` ended, and it had not said that it would."""
@@ -66,6 +69,11 @@ class Peers:
         return sum(connection.moved for connection in connections) + self.messages_sent
 
     @property
+    def reached(self) -> list[str]:
+        """The actors to whom a connection was opened."""
+        return list(self._outbound)
+
+    @property
     def address(self) -> Address:
         """Where others reach this actor."""
         return self._listeners.address
@@ -96,12 +104,18 @@ class Peers:
         """Send `message`, and count it; to an actor that was lost, do nothing."""
         if to in self.lost:
             return
-        self.bytes_sent += wire_bytes(message)
-        self.messages_sent += 1
+        if message.topic[:1] != ASIDE:
+            self.bytes_sent += wire_bytes(message)
+            self.messages_sent += 1
         if to == self._station.identity.name:
             self._observer.deliver(Delivery(to, message))
         else:
             self._reach(to).send(message)
+
+    def tell(self, name: str, message: Message) -> None:
+        """Say something to the runtime of the actor `name`, if there is a connection with it; that is no traffic, and not counted."""
+        if name in self._outbound:
+            self._outbound[name].tell(message)
 
     def charge(self, nbytes: int, messages: int) -> None:
         """Count what would have been sent, had it not gone another way."""
@@ -225,3 +239,5 @@ class Peers:
         elif frame.message.topic == "closing":
             link.control(_CLOSED)
             self._observer.part(name)
+        else:
+            self._observer.hear(name, frame.message)

@@ -1,12 +1,11 @@
-"""What is drawn, before it is drawn: lines of points with a title and axes, for plotly and for the static page alike."""
+"""What is drawn, before it is drawn: lines of points with a title and axes, for notebooks and for the page alike."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 
-from polyrhythm.kernel.events import Reported
-from polyrhythm.report.metrics import Target, higher_is_better, reports_of, show_metric
+from polyrhythm.report.metrics import Measured, Target, higher_is_better, reports_of, show_metric
 from polyrhythm.report.series import Series, is_virtual
 
 MOST_POINTS = 500
@@ -46,6 +45,10 @@ class Chart:
     goal: float | None = None
     notes: list[str] = field(default_factory=list)
 
+    def thinned(self, most: int) -> Chart:
+        """The same chart with at most `most` points in a line."""
+        return replace(self, lines=[line.thinned(most) for line in self.lines])
+
 
 def over_time(series: Sequence[Series], metric: str, target: Target | None = None, most: int = MOST_POINTS) -> Chart:
     """`metric` against the seconds since the run began; logarithmic where some runs take far longer than others."""
@@ -71,18 +74,30 @@ def _finished(raw: Chart, target: Target | None, most: int) -> Chart:
     # A logarithmic axis has no place for 0: what is left out is said under the chart.
     drawn = [kept for line in raw.lines if (kept := _positive(line) if raw.log else line).x]
     missing = [line for line in raw.lines if line.series not in [kept.series for kept in drawn]]
-    notes = [f"{line.series.label} {_silence(line)}, so it is not drawn; its last value: {show_metric(line.y[-1])}." for line in missing]
+    notes = _silent(missing) if raw.in_bytes else []
     goal = target.value if target is not None and target.metric == raw.metric else None
     direction = f"{'Higher' if higher_is_better(raw.metric) else 'Lower'} is better"
     subtitle = f"{direction}{f'; the dotted line is the target, {goal:g}' if goal is not None else ''}{'; logarithmic scale' * raw.log}"
-    return replace(raw, subtitle=subtitle, lines=[line.thinned(most) for line in drawn], goal=goal, notes=notes if raw.in_bytes else [])
+    return replace(raw, subtitle=subtitle, lines=drawn, goal=goal, notes=notes).thinned(most)
 
 
-def _silence(line: Line) -> str:
-    return "sent nothing" if line.series.outcome.summary.bytes_sent == 0 else "reported before its bytes were counted"
+def _silent(missing: list[Line]) -> list[str]:
+    """A sentence for each name that has no place on a logarithmic axis of bytes."""
+    notes = []
+    for name in dict.fromkeys(line.series.name for line in missing):
+        lines = [line for line in missing if line.series.name == name]
+        why = (
+            "sent nothing"
+            if all(line.series.outcome.summary.bytes_sent == 0 for line in lines)
+            else "reported before its bytes were counted"
+        )
+        least, most = (show_metric(choose(line.y[-1] for line in lines)) for choose in (min, max))
+        last = f"its last value: {least}" if least == most else f"its last values: {least} to {most}"
+        notes.append(f"{name} {why}, so it is not drawn; {last}.")
+    return notes
 
 
-def _lines(series: Sequence[Series], metric: str, x: Callable[[Reported], float]) -> list[Line]:
+def _lines(series: Sequence[Series], metric: str, x: Callable[[Measured], float]) -> list[Line]:
     lines = []
     for one in series:
         reports = [report for report in reports_of(one.outcome) if metric in report.metrics]

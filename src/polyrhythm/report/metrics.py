@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from polyrhythm.errors import CompositionError
-from polyrhythm.kernel.events import Reported
+from polyrhythm.kernel.events import Evaluated, Reported
 from polyrhythm.kernel.port import worker
 from polyrhythm.report.outcome import Outcome
 
@@ -44,10 +44,15 @@ def _primary(names: list[str]) -> str | None:
     return names[0] if names else None
 
 
-def reports_of(outcome: Outcome) -> list[Reported]:
-    """What worker 0 reported, in order: the other workers may report too, but a run has one curve."""
+Measured = Evaluated | Reported
+"""Metrics at a moment."""
+
+
+def reports_of(outcome: Outcome) -> Sequence[Measured]:
+    """The run's one curve, in order: the evaluations of its result, or, where it has none, what worker 0 reported."""
+    evaluated = [event for event in outcome.events if isinstance(event, Evaluated)]
     first = worker(0)
-    return [event for event in outcome.events if isinstance(event, Reported) and event.actor == first]
+    return evaluated or [event for event in outcome.events if isinstance(event, Reported) and event.actor == first]
 
 
 def better(metric: str, values: Iterable[float]) -> float:
@@ -74,8 +79,8 @@ class Target:
         """Whether `value` is as good as the target."""
         return value >= self.value if higher_is_better(self.metric) else value <= self.value
 
-    def first_reached(self, outcome: Outcome) -> Reported | None:
-        """Worker 0's first report that reaches the target."""
+    def first_reached(self, outcome: Outcome) -> Measured | None:
+        """The first measurement that reaches the target."""
         return next(
             (report for report in reports_of(outcome) if self.metric in report.metrics and self.met_by(report.metrics[self.metric])), None
         )

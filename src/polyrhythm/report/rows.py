@@ -63,10 +63,20 @@ def _cells(one: Series, metrics: list[str], mixed: bool, target: Target | None) 
 
 def _remarks(one: Series) -> list[str]:
     summary = one.outcome.summary
-    remarks = [f"{one.label} failed: {short_error(summary.error)}"] if summary.error is not None else []
+    remarks = [ending(one)] if summary.error is not None else []
+    remarks += [f"{one.label}: {remark}" for remark in one.outcome.remarks]
     if summary.lost:
         remarks.append(f"{one.label} went on without {', '.join(summary.lost[:8])}{' …' * (len(summary.lost) > 8)}.")
     return remarks
+
+
+def ending(one: Series) -> str:
+    """Why a run did not end well, or that it is under way: "ssp failed: it diverged", "ssp: worker/3 failed: ...".
+
+    An error that says itself who failed is not told so twice.
+    """
+    said = short_error(one.outcome.summary.error or "")
+    return f"{one.label}{'' if one.unended or ' failed: ' in said else ' failed'}: {said}"
 
 
 def short_error(error: str) -> str:

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from polyrhythm.kernel.events import Reported
-from polyrhythm.report.metrics import Target, better, higher_is_better, primary_metric, reports_of, show_metric
+from polyrhythm.report.metrics import Measured, Target, better, higher_is_better, primary_metric, reports_of, show_metric
 from polyrhythm.report.outcome import Outcome
-from polyrhythm.report.rows import short_error
+from polyrhythm.report.rows import ending
 from polyrhythm.report.series import Series, by_runtime, heading, is_virtual, series_of
 from polyrhythm.units import show_bytes, show_seconds
 
@@ -28,10 +27,11 @@ def _about(group: list[Series], target: Target | None) -> str:
     ended = [one for one in group if not one.failed]
     failed = [one for one in group if one.failed]
     if not ended and len(failed) == 1:
-        return f"{failed[0].label} failed: {_stopped(short_error(failed[0].outcome.summary.error or ''))}"
+        return _stopped(ending(failed[0]))
+    what = "did not end" if any(one.unended for one in failed) else "failed"
     if not ended:
-        return f"All {len(failed)} runs failed: {_names(failed)}."
-    return _told(ended, target) + (f" {_names(failed)} failed and {'is' if len(failed) == 1 else 'are'} not compared." if failed else "")
+        return f"All {len(failed)} runs {what}: {_names(failed)}."
+    return _told(ended, target) + (f" {_names(failed)} {what} and {'is' if len(failed) == 1 else 'are'} not compared." if failed else "")
 
 
 def _told(ended: list[Series], target: Target | None) -> str:
@@ -62,7 +62,7 @@ def _race(ended: list[Series], target: Target) -> str:
         one, report = reached[0]
         return f"Only {one.label} reached {target}, {_at(one, report)}.{others}"
     racers = [one for one, _ in reached]
-    reports: dict[int, Reported] = {id(one): report for one, report in reached}
+    reports: dict[int, Measured] = {id(one): report for one, report in reached}
     first = _first(racers, lambda one: reports[id(one)].time, f"reached {target}")
     senders = [one for one in racers if reports[id(one)].bytes_sent > 0]
     return f"{first}.{_bytes(racers, senders, lambda one: reports[id(one)].bytes_sent, 'up to there')}{others}"
@@ -133,7 +133,7 @@ def _bytes(racers: list[Series], senders: list[Series], nbytes: Callable[[Series
     return f" {among}{_names(winners)} sent the fewest bytes, {show_bytes(fewest)} {when}{against}."
 
 
-def _at(one: Series, report: Reported) -> str:
+def _at(one: Series, report: Measured) -> str:
     # A report of 0 bytes from a run that did send says only that the runtime had not counted yet.
     counted = report.bytes_sent > 0 or one.outcome.summary.bytes_sent == 0
     return f"after {_seconds(one, report.time)}" + (f", when {show_bytes(report.bytes_sent)} had been sent" if counted else "")

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from itertools import count
 
 from polyrhythm.report.outcome import Outcome
 
@@ -16,64 +18,101 @@ DARK = [
     "#6aa9ec", "#f58a4b", "#3cc79b", "#e28fcb", "#e8b53a", "#9ad8fa", "#a398f5", "#dd6b97",
     "#bcc751", "#a7adb8", "#52b3bb", "#c9935f", "#ffa0a8", "#f2f4f7", "#93d46e",
 ]  # fmt: skip
-_DASHES = ("solid", "dash", "dot")
-_SYMBOLS = ("circle", "square", "diamond", "triangle-up", "x")
+_DASHES = ((), (7, 4), (2, 3))
+_SYMBOLS = ("circle", "square", "diamond", "triangle-up", "cross")
+_SEED = re.compile(r"\bseed=[^,)]*")
+
+Setup = tuple[int, str | None, tuple[tuple[str, str], ...]]
 
 
 @dataclass(frozen=True, slots=True)
 class Series:
-    """One run in a comparison; `place` decides its look."""
+    """One run in a comparison: `label` is its own, `name` and with it `place`, which decides its look, it shares with its other seeds."""
 
     label: str
     place: int
     outcome: Outcome
+    name: str = ""
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "name", self.name or self.label)
 
     @property
     def colour(self) -> str:
         """Its colour on white, "#rrggbb"."""
-        return LIGHT[self.place % len(LIGHT)]
+        return LIGHT[self.hue]
 
     @property
-    def dash(self) -> str:
-        """Its line: solid, dash or dot."""
+    def hue(self) -> int:
+        """Which of the colours is its own."""
+        return self.place % len(LIGHT)
+
+    @property
+    def dash(self) -> tuple[int, ...]:
+        """Lengths of strokes and gaps in its line; none where it is solid."""
         return _DASHES[self.place // len(_SYMBOLS) % len(_DASHES)]
 
     @property
     def symbol(self) -> str:
-        """Its marker, as plotly calls it."""
+        """Its marker, as Vega calls it."""
         return _SYMBOLS[self.place % len(_SYMBOLS)]
 
     @property
     def failed(self) -> bool:
-        """Whether the run ended in an error."""
+        """Whether the run ended in an error, or has not ended."""
         return self.outcome.summary.error is not None
+
+    @property
+    def unended(self) -> bool:
+        """Whether the run was interrupted or killed, or is under way."""
+        return self.outcome.state in ("running", "interrupted")
 
 
 def series_of(outcomes: Sequence[Outcome]) -> list[Series]:
-    """Label the runs by their systems, and by workers, network or seed where one system ran more than once in one runtime."""
-    labels: list[str] = []
+    """Label the runs by their systems, and by workers, network or seed where one system ran more than once in one runtime.
+
+    Runs that differ in nothing but the seed share a name, and with it a look; whoever has the same seed too is another ("ssp #2").
+    """
+    labels, names = [], []
+    taken: dict[tuple[bool, str, int], tuple[Setup, set[int]]] = {}
     for outcome in outcomes:
-        twins = [other for other in outcomes if _kind(other) == _kind(outcome)]
-        label = outcome.summary.system + _difference(outcome, twins)
-        same = sum(other == label for other, previous in zip(labels, outcomes, strict=False) if _kind(previous) == _kind(outcome))
-        labels.append(label if not same else f"{label} #{same + 1}")
-    places = {label: place for place, label in enumerate(dict.fromkeys(labels))}
-    return [Series(label, places[label], outcome) for label, outcome in zip(labels, outcomes, strict=True)]
+        words, seed = _differences(outcome, [other for other in outcomes if _kind(other) == _kind(outcome)])
+        name, setup = outcome.summary.system + _bracketed(words), _setup(outcome)
+        for number in count(1):
+            setup_there, seeds = taken.setdefault((is_virtual(outcome), name, number), (setup, set()))
+            if setup_there == setup and outcome.summary.seed not in seeds:
+                break
+        seeds.add(outcome.summary.seed)
+        again = f" #{number}" if number > 1 else ""
+        names.append(name + again)
+        labels.append(outcome.summary.system + _bracketed(words + seed) + again)
+    places = {name: place for place, name in enumerate(dict.fromkeys(names))}
+    return [Series(label, places[name], outcome, name) for label, name, outcome in zip(labels, names, outcomes, strict=True)]
 
 
 def _kind(outcome: Outcome) -> tuple[bool, str]:
     return is_virtual(outcome), outcome.summary.system
 
 
-def _difference(outcome: Outcome, twins: list[Outcome]) -> str:
+def _setup(outcome: Outcome) -> Setup:
+    """All that was set, but for seeds."""
+    summary = outcome.summary
+    told = tuple((name, _SEED.sub("", value)) for name, value in sorted(outcome.settings.items()))
+    return summary.workers, summary.network, told
+
+
+def _differences(outcome: Outcome, twins: list[Outcome]) -> tuple[list[str], list[str]]:
+    """The words that tell a run from its twins, and apart from them the word about its seed."""
     summary = outcome.summary
     words = []
     if len({twin.summary.workers for twin in twins}) > 1:
         words.append(f"{summary.workers} workers")
     if len({twin.summary.network for twin in twins}) > 1:
         words.append(summary.network or "no network")
-    if len({twin.summary.seed for twin in twins}) > 1:
-        words.append(f"seed {summary.seed}")
+    return words, [f"seed {summary.seed}"] if len({twin.summary.seed for twin in twins}) > 1 else []
+
+
+def _bracketed(words: list[str]) -> str:
     return f" ({', '.join(words)})" if words else ""
 
 
@@ -106,7 +145,7 @@ def circumstances(group: Sequence[Series]) -> str:
     """Workers, network and seed, where the runs agree on them: "16 workers over slow, seed 7"."""
     summaries = [one.outcome.summary for one in group]
     workers = crowds(group)
-    alone = [one.label for one in group if one.outcome.summary.workers < workers[0]]
+    alone = dict.fromkeys(one.name for one in group if one.outcome.summary.workers < workers[0])
     networks = sorted({summary.network for summary in summaries if summary.network})
     seeds = sorted({summary.seed for summary in summaries})
     many = f"{workers[-1]} worker{'s' * (workers[-1] != 1)}" if len(workers) == 1 else f"{workers[0]} to {workers[-1]} workers"

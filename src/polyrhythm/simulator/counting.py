@@ -52,8 +52,12 @@ class OperationCounter(TorchDispatchMode):  # type: ignore[no-untyped-call]
         self.__enter__()  # type: ignore[no-untyped-call]
 
     def stop(self) -> int:
-        """Count no further; what was counted since the last `stop`."""
+        """Count no further; what was counted since this, or `take`, was last asked."""
         self.__exit__(None, None, None)  # type: ignore[no-untyped-call]
+        return self.take()
+
+    def take(self) -> int:
+        """What was counted since this, or `stop`, was last asked; counting goes on."""
         counted, self.flops = self.flops, 0
         return counted
 

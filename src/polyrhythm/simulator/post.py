@@ -11,7 +11,7 @@ from typing import Any, Protocol
 from polyrhythm.errors import CompositionError
 from polyrhythm.kernel.effects import Send
 from polyrhythm.kernel.events import Recorder, Sent
-from polyrhythm.kernel.message import Delivery, Message, wire_bytes
+from polyrhythm.kernel.message import ASIDE, Delivery, Message, wire_bytes
 from polyrhythm.simulator.actors import Actor, Task
 from polyrhythm.simulator.agenda import Agenda
 from polyrhythm.simulator.connection import REMEMBERED
@@ -78,6 +78,9 @@ class Post:
     def send(self, task: Task, effect: Send) -> None:
         """Count a message and let it go."""
         actor, message, to = task.actor, effect.message, effect.to
+        if message.topic[:1] == ASIDE:
+            self._agenda.ready.append((self._hand_over, to, Delivery(actor.name, message)))
+            return
         if message is not self._measured:  # a server says the same message to a thousand workers
             self._measured, self._nbytes = message, wire_bytes(message)
         nbytes = self._nbytes
@@ -109,6 +112,9 @@ class Post:
             self._close(channel)
         if delivery is not None:
             self.deliver(channel.receiver, delivery)
+
+    def _hand_over(self, to: str, delivery: Delivery) -> None:
+        self.deliver(self._actors[to], delivery)
 
     def deliver(self, receiver: Actor, delivery: Delivery) -> None:
         """Give a letter to who has waited longest for its topic, or keep it."""

@@ -8,11 +8,13 @@ from __future__ import annotations
 from collections.abc import Callable, Coroutine
 from contextlib import suppress
 from copy import copy
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
 import greenlet  # type: ignore[import-untyped]
 
+from polyrhythm.errors import CompositionError
+from polyrhythm.kernel.agreement import Agreements, Facts
 from polyrhythm.kernel.effects import Effect
 from polyrhythm.kernel.events import Recorder
 from polyrhythm.kernel.job import Stage
@@ -35,12 +37,15 @@ _FORWARD = 1 / 3
 class Shared:
     """What all programs of a run have in common.
 
-    `drawing` is the states of the program that ran last, or None where programs do not keep theirs apart.
+    `drawing` is the states of the program that ran last, or None where programs do not keep theirs apart; `stopped` the steps of the
+    programs that take no more.
     """
 
     record: Recorder
     post: Post
     drawing: Randomness | None
+    agreements: Agreements = field(default_factory=Agreements)
+    stopped: dict[str, int] = field(default_factory=dict)
 
 
 class Program:
@@ -113,12 +118,33 @@ class Program:
             self._begun.append((coroutine, _FORWARD + (1 - _FORWARD) * done if self._counter is None else self._counter.flops))
 
     def charge(self, samples: int) -> None:
-        """Charge a step over `samples` samples, where the device has a measured profile."""
-        self._charged += self.actor.timing.step_seconds(samples)
+        """Let the virtual seconds of a step pass: as it was measured, or of what was counted since the last charge."""
+        flops = 0 if self._counter is None else self._divide(self._counter.take())
+        self._settle(self.actor.timing.step_seconds(flops, samples))
 
     def charge_merge(self, others: int) -> None:
-        """Charge for contributions taken in, where the device has a measured profile."""
-        self._charged += self.actor.timing.merge_seconds(others)
+        """Let the virtual seconds of merging pass, where they were measured."""
+        self._settle(self.actor.timing.merge_seconds(others))
+
+    def free(self, compute: Callable[[], T]) -> T:
+        """Call `compute`, and forget its operations."""
+        counted = 0 if self._counter is None else self._counter.flops
+        try:
+            return compute()
+        finally:
+            if self._counter is not None:
+                self._counter.flops = counted
+
+    def agree(self, facts: Facts, remedy: str) -> None:
+        """Compare with what others have said; who comes later finds the difference."""
+        agreements = self._shared.agreements
+        number = agreements.say(self.actor.name, facts)
+        if agreements.differs(number, self.actor.name):
+            raise CompositionError(f"{agreements.difference(number)}: {remedy}")
+
+    def stopped(self, steps: int) -> None:
+        """Note that no step follows."""
+        self._shared.stopped[self.actor.name] = steps
 
     @property
     def ended(self) -> bool:
@@ -126,7 +152,10 @@ class Program:
         return bool(self._greenlet.dead)
 
     def run(self, value: Any, error: BaseException | None = None) -> Any:
-        """Let the program go on until it performs a coroutine, which is returned, or returns; raises what it raises."""
+        """Let the program go on until it performs a coroutine, which is returned, or charges, or returns; raises what it raises.
+
+        A charge is returned as None: it is no coroutine, because nothing that was begun may hold it up.
+        """
         counter = self._counter
         self._load()
         if counter is not None:
@@ -137,8 +166,7 @@ class Program:
             return self._greenlet.throw(type(error), error, error.__traceback__)
         finally:
             if counter is not None and (flops := counter.stop()):
-                self._charged += self.actor.timing.seconds(flops)
-                self._begun = [(coroutine, counted / flops) for coroutine, counted in self._begun]
+                self._charged += self.actor.timing.seconds(self._divide(flops))
             self._state.save()
 
     def take_charge(self) -> float:
@@ -159,6 +187,19 @@ class Program:
                 self.run(None, greenlet.GreenletExit())
         for coroutine, _ in self.take_begun():
             coroutine.close()
+
+    def _settle(self, seconds: float) -> None:
+        """Give way until `seconds` have passed; at once where there is nothing to charge, because every switch costs real time."""
+        if seconds > 0 or self._begun:
+            self._refuse()
+            self._charged += seconds
+            self._hub.switch(None)
+
+    def _divide(self, flops: int) -> int:
+        """The same operations; what was begun among them learns after which part of them."""
+        if flops:
+            self._begun = [(coroutine, counted / flops) for coroutine, counted in self._begun]
+        return flops
 
     def _refuse(self) -> None:
         if self._killed:

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor, nn
 
 from polyrhythm.errors import CompositionError
-from polyrhythm.tensors import Layout
+from polyrhythm.tensors import NOTHING, Layout, says_nothing
 
 
 class Parameters:
@@ -58,15 +58,16 @@ class Parameters:
             )
 
     def gradient(self) -> Tensor:
-        """All gradients (numel,), zeros where a parameter got none (others may have one for it); a new tensor."""
+        """All gradients (numel,), NOTHING where a parameter got none (others may have one for it); a new tensor."""
         return self.gather(self.parameters)
 
     def parts(self) -> list[Tensor]:
         """As `gradient`, but each parameter's gradient flat where it lies, to be written to.
 
-        A parameter without one gets zeros; one that is not contiguous, or shares memory with another, becomes a copy.
+        A parameter without one gets NOTHING; one that is not contiguous, or shares memory with another, becomes a copy.
         """
-        grads = [torch.zeros_like(p) if p.grad is None else _dense(p.grad) for p in self.parameters]
+        present = [p.grad is not None for p in self.parameters]
+        grads = [torch.full_like(p, NOTHING) if p.grad is None else _dense(p.grad) for p in self.parameters]
         end = 0
         for k in sorted(range(len(grads)), key=lambda k: grads[k].data_ptr()):
             if not grads[k].is_contiguous() or grads[k].data_ptr() < end:
@@ -75,17 +76,37 @@ class Parameters:
                 end = grads[k].data_ptr() + grads[k].nbytes
         for parameter, grad in zip(self.parameters, grads, strict=True):
             parameter.grad = grad
-        return [grad.view(-1) for grad in grads]
+        parts = [grad.view(-1) for grad in grads]
+        firsts = [part[:1] for part, there in zip(parts, present, strict=True) if there and part.numel()]
+        if firsts:
+            torch._foreach_add_(firsts, 0.0)  # a gradient of -0.0 is one too
+        return parts
 
     @staticmethod
     def gather(parameters: Sequence[nn.Parameter]) -> Tensor:
         """The gradients of some parameters, end to end; as `gradient`."""
-        return torch.cat([torch.zeros_like(p).view(-1) if p.grad is None else _dense(p.grad).reshape(-1) for p in parameters])
+        grads = [torch.full_like(p, NOTHING).view(-1) if p.grad is None else _dense(p.grad).reshape(-1) for p in parameters]
+        flat = torch.cat(grads)
+        starts, at = [], 0
+        for parameter, grad in zip(parameters, grads, strict=True):
+            if parameter.grad is not None and grad.numel():
+                starts.append(at)
+            at += grad.numel()
+        flat[starts] += 0.0  # a gradient of -0.0 is one too
+        return flat
 
     def put_gradient(self, flat: Tensor) -> None:
         """Give every parameter its part of `flat` (numel,) as its gradient; nobody else may hold `flat`."""
         for parameter, part in zip(self.parameters, self.layout.views(flat.to(self.flat.device)), strict=True):
             parameter.grad = part.data  # with a version of its own: who writes to one gradient has not changed the others
+        self.drop_nothing()
+
+    def drop_nothing(self) -> None:
+        """Take the gradient from parameters that nobody had one for: the optimizer passes over them, as it would without us."""
+        grads = [parameter.grad for parameter in self.parameters]
+        for parameter, silent in zip(self.parameters, says_nothing([grad.view(-1) for grad in grads if grad is not None]), strict=True):
+            if silent:
+                parameter.grad = None
 
     def check(self) -> None:
         """Refuse what the user has done since attaching that would leave some weights out of the exchange."""

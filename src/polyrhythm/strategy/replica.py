@@ -5,6 +5,7 @@ from __future__ import annotations
 import inspect
 import math
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from types import MethodType
 from typing import Any
 
@@ -14,11 +15,14 @@ from torch import Tensor, nn
 from polyrhythm.errors import CompositionError, DivergedError
 from polyrhythm.kernel.events import Merged
 from polyrhythm.kernel.job import Stage
+from polyrhythm.kernel.port import Port
 from polyrhythm.pieces.answers import Answer
 from polyrhythm.pieces.holder import Holder
 from polyrhythm.pieces.hosting import describe
 from polyrhythm.pieces.terms import Manner, Place, Subject
 from polyrhythm.pieces.topology import Opening
+from polyrhythm.strategy.albums import new_album
+from polyrhythm.strategy.alike import begin_alike, end_alike
 from polyrhythm.strategy.gradients import Parameters
 from polyrhythm.strategy.overlap import Overlap
 from polyrhythm.strategy.rates import at, refuse_unscaled
@@ -26,15 +30,25 @@ from polyrhythm.strategy.strategy import Strategy
 from polyrhythm.topology.broadcast import broadcast, tell
 
 
+@dataclass(frozen=True, slots=True)
+class Seat:
+    """Where a replica stands: its place among its like, its worker's stage, and a port with topics of its own."""
+
+    place: Place
+    stage: Stage
+    port: Port
+
+
 class Replica:
     """One worker's model and optimizer under a strategy. `clock` counts its steps."""
 
-    def __init__(self, model: nn.Module, optimizer: torch.optim.Optimizer, strategy: Strategy, place: Place, stage: Stage) -> None:
+    def __init__(self, model: nn.Module, optimizer: torch.optim.Optimizer, strategy: Strategy, seat: Seat) -> None:
         self.model = model
         self.optimizer = optimizer
         self.terms = strategy.terms
-        self.stage = stage
-        self.place = place
+        self.stage = seat.stage
+        self.port = seat.port
+        self.place = place = seat.place
         self.clock = 0
         self.clip_norm: float | None = None
         self.parameters = Parameters(model, optimizer)
@@ -51,20 +65,27 @@ class Replica:
         self.steps_locally = not gradients
         self.says_last = self.terms.subject is Subject.UPDATE or (self.steps_locally and served)
         self.clips_own = self.steps_locally or served
-        self.channel = strategy.topology.channel(self.terms, place, stage.port)
+        self.ends_alike = strategy.ends_alike
+        self.channel = strategy.topology.channel(self.terms, place, self.port)
         self.overlap: Overlap | None = None
+        self.album = new_album(strategy, place.workers)
+
+    def look(self) -> None:
+        """What the workers agreed on last is about to change, or may be: let the album have it."""
+        self.album.look(self.port.now(), self.holder.anchor)
 
     def establish(self, stepping: Callable[[], None]) -> None:
         """Begin with the weights of worker 0, and put `stepping`, which calls `step`, behind `optimizer.step()`."""
         _refuse_closures(self.optimizer)
         refuse_unscaled(self.optimizer, self.terms, self.place.workers)
+        begin_alike(self.stage, self.model, self.optimizer, self.parameters.names.keys())
         recipe = describe(self.optimizer, self.parameters.names) if self.hosted else ""
         self.lent = self._options()
         self.rates()
         self.stage.perform(self.channel.establish(Opening(self.holder, recipe))).settle(self.holder)
         if self.parameters.others and self.place.workers > 1:
             bring = tell if self.terms.consistency.tolerates_loss else broadcast
-            told = bring(self.stage.port, self.place, self.parameters.tell_others(), "others")
+            told = bring(self.port, self.place, self.parameters.tell_others(), "others")
             self.parameters.hear_others(self.stage.perform(told))
         if self.channel.buckets is not None:
             self.overlap = Overlap(self.parameters, self.channel.buckets, self.stage, self._refuse_early)
@@ -104,7 +125,7 @@ class Replica:
             if self.terms.consistency.speaks(self.clock):
                 self._exchange(self._said())
         elif self.overlap is not None:
-            self.stage.perform(self.overlap.buckets.conclude(self.rates())).settle(self.holder)
+            self._settle(self.stage.perform(self.overlap.buckets.conclude(self.rates())))
         else:
             self._exchange_gradient()
 
@@ -114,7 +135,7 @@ class Replica:
     def _refuse_infinite(self, parts: Sequence[Tensor], step: int) -> None:
         if not math.isfinite(torch.stack([part.sum() for part in parts]).sum().item()):
             raise DivergedError(
-                f"The {self.terms.subject.value} of {self.stage.port.name} are not finite at step {step}: the training diverged; "
+                f"The {self.terms.subject.value} of {self.port.name} are not finite at step {step}: the training diverged; "
                 f"lower the learning rate, clip gradients (attach(..., clip_norm=1.0)), or check the data for NaN."
             )
 
@@ -128,14 +149,17 @@ class Replica:
         else:
             parts = self.parameters.parts()
             self._refuse_infinite(parts, self.clock)
-            self._settle(self.stage.perform(self.channel.in_place.exchange_parts(parts)))
+            answer = self.stage.perform(self.channel.in_place.exchange_parts(parts))
+            self.parameters.drop_nothing()
+            self._settle(answer)
 
     def _exchange(self, value: Tensor) -> None:
         self._refuse_infinite([value], self.clock)
         self._settle(self.stage.perform(self.channel.exchange(value.cpu(), self.clock, self.rates())))
 
     def _settle(self, answer: Answer) -> None:
-        port, late = self.stage.port, [each.staleness for each in answer.contributions]
+        port, late = self.port, [each.staleness for each in answer.contributions]
+        self.look()
         began = port.now()
         answer.settle(self.holder)
         if len(late) > 1:  # one is the worker's own, or a sum that was made on the way
@@ -162,10 +186,7 @@ class Replica:
         return [{key: group[key] for key in keys} for group in self.optimizer.param_groups] if self.hosted else []
 
     def _optimize(self, gradient: Tensor, rates: tuple[float, ...]) -> None:
-        silent = [p for p in self.parameters.parameters if p.grad is None] if self.place.workers == 1 else []
         self.parameters.put_gradient(gradient)
-        for parameter in silent:  # nobody else can have had a gradient for it, so the optimizer passes over it as it would without us
-            parameter.grad = None
         self._take_step(rates)
 
     def _step_scaled(self, scale: float) -> None:
@@ -183,6 +204,7 @@ class Replica:
 
     def finish(self) -> None:
         """Bring the run to its end: afterwards the model holds the final weights."""
+        self.stage.stopped(self.clock)
         if self.overlap is not None:
             self.overlap.close()
             if self.overlap.under_way:  # a backward() without a step: the others have begun it too, and nobody takes the answer
@@ -191,10 +213,8 @@ class Replica:
         if self.says_last and self.clock and not self.terms.consistency.speaks(self.clock):
             self._exchange(self._said())
         self._settle(self.stage.perform(self.channel.finish()))
-
-    def weights(self) -> dict[str, Tensor]:
-        """Parameters and buffers by name, on the CPU, each in memory of its own."""
-        return {name: tensor.detach().cpu().clone().contiguous() for name, tensor in self.model.state_dict().items()}
+        if self.ends_alike:
+            end_alike(self.stage, self.parameters.layout, self.holder.weights)
 
 
 def _refuse_closures(optimizer: torch.optim.Optimizer) -> None:

@@ -5,16 +5,19 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any
 
+from polyrhythm.buffers import MeanBuffers
 from polyrhythm.codec import Identity
 from polyrhythm.consistency import Lockstep
 from polyrhythm.errors import CompositionError
 from polyrhythm.kernel.port import worker
 from polyrhythm.merge import Mean
 from polyrhythm.partition import Replicate
+from polyrhythm.pieces.buffers import Buffers
 from polyrhythm.pieces.codec import Codec
 from polyrhythm.pieces.consistency import Consistency
 from polyrhythm.pieces.merge import Merge
 from polyrhythm.pieces.shuffle import Shuffle
+from polyrhythm.pieces.terms import Manner
 from polyrhythm.pieces.topology import Terms, Topology
 from polyrhythm.shuffle import GlobalShuffle
 from polyrhythm.strategy.fit import CHOICES, conflict, remedy, subject
@@ -28,6 +31,7 @@ _HORIZON = 100_000
 class Strategy:
     """One way of training together: what a worker holds, when it asks, in which words, who answers, what the answer does.
 
+    `shuffle` says which samples a worker sees, and `buffers` with which batch-norm statistics the final weights are saved.
     `name` is what tables call it. Raises CompositionError when the pieces have no subject or no manner of speaking in common.
 
     >>> Strategy().terms.subject.value
@@ -40,6 +44,7 @@ class Strategy:
     merge: Merge = field(default_factory=Mean)
     partition: Replicate = field(default_factory=Replicate)
     shuffle: Shuffle = field(default_factory=GlobalShuffle)
+    buffers: Buffers = field(default_factory=MeanBuffers)
     name: str = field(default="custom", compare=False)
 
     def __post_init__(self) -> None:
@@ -56,6 +61,11 @@ class Strategy:
     @property
     def _pieces(self) -> dict[str, Any]:
         return {"consistency": self.consistency, "topology": self.topology, "codec": self.codec, "merge": self.merge}
+
+    @property
+    def pieces(self) -> dict[str, Any]:
+        """All of them, by axis."""
+        return {**self._pieces, "partition": self.partition, "shuffle": self.shuffle}
 
     def check(self, workers: int) -> None:
         """Refuse a number of workers with which all would come to wait for a group that never fills."""
@@ -78,6 +88,11 @@ class Strategy:
     def order_matters(self) -> bool:
         """Whether the result depends on the order in which messages arrive."""
         return self.consistency.order_matters
+
+    @property
+    def ends_alike(self) -> bool:
+        """Whether all replicas end with the same bits: not where each takes in the others' contributions in an order of its own."""
+        return not (self.order_matters and self.topology.manner is Manner.PEERS)
 
     def essential(self, actor: str) -> bool:
         """Whether a run cannot go on without `actor`: servers, worker 0 (it holds the result), and everybody others wait for."""

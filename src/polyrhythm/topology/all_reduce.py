@@ -11,7 +11,8 @@ from torch import Tensor
 
 from polyrhythm.kernel.effects import Effect
 from polyrhythm.kernel.events import Recorder
-from polyrhythm.kernel.port import Port
+from polyrhythm.kernel.port import Port, worker
+from polyrhythm.pieces.album import Album
 from polyrhythm.pieces.answers import Adopt, Answer, Move, Step
 from polyrhythm.pieces.merge import Contribution
 from polyrhythm.pieces.terms import DIFFERENCES, Manner, Place, Subject
@@ -51,9 +52,17 @@ class AllReduce:
         """A worker's side."""
         return _Equal(Circle(self.algorithm, terms.codec, place, port), terms, place, port)
 
-    def serve(self, terms: Terms, place: Place, port: Port, record: Recorder) -> Coroutine[Effect[Any], Any, None]:
+    def serve(self, terms: Terms, place: Place, port: Port, record: Recorder, album: Album) -> Coroutine[Effect[Any], Any, None]:
         """There is no server."""
         raise NotImplementedError("AllReduce has no server")
+
+    def witnesses(self, workers: int) -> list[str]:
+        """Worker 0, whose weights are those of all."""
+        return [worker(0)]
+
+    def result(self, weights: Sequence[Tensor]) -> Tensor:
+        """As they are."""
+        return weights[0]
 
 
 class _Equal:

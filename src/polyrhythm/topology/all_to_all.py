@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Coroutine
+from collections.abc import Coroutine, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -13,6 +13,7 @@ from polyrhythm.kernel.effects import Effect
 from polyrhythm.kernel.events import Recorder
 from polyrhythm.kernel.message import Delivery, Message
 from polyrhythm.kernel.port import Port, rank_of, worker
+from polyrhythm.pieces.album import Album
 from polyrhythm.pieces.answers import Adopt, Answer, Move
 from polyrhythm.pieces.merge import Unread
 from polyrhythm.pieces.questions import Packet
@@ -20,6 +21,7 @@ from polyrhythm.pieces.terms import DIFFERENCES, Manner, Place, Subject
 from polyrhythm.pieces.topology import Channel, Opening, Terms
 from polyrhythm.tensors import Layout, State
 from polyrhythm.topology.broadcast import heirs, pass_on
+from polyrhythm.topology.losses import GONE
 
 _FIRST, _NEWS = "init", "u"
 
@@ -54,9 +56,17 @@ class AllToAll:
         """A worker's side."""
         return _Peer(terms, place, port)
 
-    def serve(self, terms: Terms, place: Place, port: Port, record: Recorder) -> Coroutine[Effect[Any], Any, None]:
+    def serve(self, terms: Terms, place: Place, port: Port, record: Recorder, album: Album) -> Coroutine[Effect[Any], Any, None]:
         """There is no server."""
         raise NotImplementedError("AllToAll has no server")
+
+    def witnesses(self, workers: int) -> list[str]:
+        """Worker 0, who has taken in nearly what all have."""
+        return [worker(0)]
+
+    def result(self, weights: Sequence[Tensor]) -> Tensor:
+        """As they are."""
+        return weights[0]
 
 
 class _Peer:
@@ -84,12 +94,12 @@ class _Peer:
             delivery = await self.port.receive(_FIRST)  # from whoever should pass it on, or from worker 0 in its stead
             assert delivery is not None
             weights = delivery.message.tensors[0]
-        await pass_on(self.port, self.place, weights, _FIRST)
+        await pass_on(self.port, self.place, Message(_FIRST, tensors=(weights,)))
         return Adopt(weights)
 
     async def _watch(self, first: Tensor | None) -> None:
         while True:
-            delivery = await self.port.receive("lost")
+            delivery = await self.port.receive(GONE)
             assert delivery is not None
             name = delivery.message.text
             if self.clocks.pop(name, None) is None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Coroutine
+from collections.abc import Coroutine, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -10,7 +10,8 @@ from torch import Tensor
 
 from polyrhythm.kernel.effects import Effect
 from polyrhythm.kernel.events import Recorder
-from polyrhythm.kernel.port import Port
+from polyrhythm.kernel.port import Port, worker
+from polyrhythm.pieces.album import Album
 from polyrhythm.pieces.answers import Answer, Move
 from polyrhythm.pieces.merge import Contribution
 from polyrhythm.pieces.terms import DIFFERENCES, Manner, Place, Subject
@@ -44,9 +45,17 @@ class Alone:
         """The worker's side."""
         return _Hermit()
 
-    def serve(self, terms: Terms, place: Place, port: Port, record: Recorder) -> Coroutine[Effect[Any], Any, None]:
+    def serve(self, terms: Terms, place: Place, port: Port, record: Recorder, album: Album) -> Coroutine[Effect[Any], Any, None]:
         """There is no server."""
         raise NotImplementedError("Alone has no server")
+
+    def witnesses(self, workers: int) -> list[str]:
+        """Worker 0, whose weights are those of all."""
+        return [worker(0)]
+
+    def result(self, weights: Sequence[Tensor]) -> Tensor:
+        """As they are."""
+        return weights[0]
 
 
 class _Hermit:

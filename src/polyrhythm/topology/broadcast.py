@@ -19,7 +19,7 @@ async def broadcast(port: Port, place: Place, value: Tensor, topic: str) -> Tens
         delivery = await port.receive(topic, worker(place.rank & (place.rank - 1)))
         assert delivery is not None
         value = delivery.message.tensors[0]
-    await pass_on(port, place, value, topic)
+    await pass_on(port, place, Message(topic, tensors=(value,)))
     return value
 
 
@@ -34,15 +34,15 @@ async def tell(port: Port, place: Place, value: Tensor, topic: str) -> Tensor:
     return value
 
 
-async def pass_on(port: Port, place: Place, value: Tensor, topic: str) -> None:
-    """Tell those who hear from this worker."""
+async def pass_on(port: Port, place: Place, message: Message) -> None:
+    """Send `message` to those who hear from this worker."""
     rank, reach = place.rank, 1
     while reach < place.workers and not rank & reach:
         reach <<= 1
     reach >>= 1
     while reach:
         if rank + reach < place.workers:
-            await port.send(worker(rank + reach), Message(topic, tensors=(value,)))
+            await port.send(worker(rank + reach), message)
             await port.flush()
         reach >>= 1
 

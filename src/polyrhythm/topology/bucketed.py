@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Coroutine
+from collections.abc import Coroutine, Sequence
 from dataclasses import dataclass, field
 from math import prod
 from typing import Any
@@ -13,7 +13,8 @@ from torch import Tensor
 from polyrhythm.errors import CompositionError
 from polyrhythm.kernel.effects import Effect
 from polyrhythm.kernel.events import Recorder
-from polyrhythm.kernel.port import Port
+from polyrhythm.kernel.port import Port, worker
+from polyrhythm.pieces.album import Album
 from polyrhythm.pieces.answers import Adopt, Answer, Move
 from polyrhythm.pieces.merge import Contribution
 from polyrhythm.pieces.terms import Manner, Place, Subject
@@ -70,9 +71,17 @@ class Bucketed:
         """A worker's side."""
         return _Parts(self, terms, place, port)
 
-    def serve(self, terms: Terms, place: Place, port: Port, record: Recorder) -> Coroutine[Effect[Any], Any, None]:
+    def serve(self, terms: Terms, place: Place, port: Port, record: Recorder, album: Album) -> Coroutine[Effect[Any], Any, None]:
         """There is no server."""
         raise NotImplementedError("Bucketed has no server")
+
+    def witnesses(self, workers: int) -> list[str]:
+        """Worker 0, whose weights are those of all."""
+        return [worker(0)]
+
+    def result(self, weights: Sequence[Tensor]) -> Tensor:
+        """As they are."""
+        return weights[0]
 
 
 class _Parts:

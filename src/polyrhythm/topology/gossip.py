@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Coroutine
+from collections.abc import Coroutine, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+import torch
 from torch import Tensor
 
 from polyrhythm.kernel.effects import Effect
 from polyrhythm.kernel.events import Recorder
 from polyrhythm.kernel.message import Message
 from polyrhythm.kernel.port import Port, worker
+from polyrhythm.pieces.album import Album
 from polyrhythm.pieces.answers import Adopt, Answer, Mix
 from polyrhythm.pieces.terms import Manner, Place, Subject
 from polyrhythm.pieces.topology import Channel, Opening, Terms
@@ -53,9 +55,17 @@ class Gossip:
         """A worker's side."""
         return _Neighbour(self.graph, terms, place, port)
 
-    def serve(self, terms: Terms, place: Place, port: Port, record: Recorder) -> Coroutine[Effect[Any], Any, None]:
+    def serve(self, terms: Terms, place: Place, port: Port, record: Recorder, album: Album) -> Coroutine[Effect[Any], Any, None]:
         """There is no server."""
         raise NotImplementedError("Gossip has no server")
+
+    def witnesses(self, workers: int) -> list[str]:
+        """All workers."""
+        return [worker(rank) for rank in range(workers)]
+
+    def result(self, weights: Sequence[Tensor]) -> Tensor:
+        """Their mean."""
+        return torch.stack(list(weights)).mean(dim=0)
 
 
 class _Neighbour:

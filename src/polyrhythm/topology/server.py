@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Coroutine
+from collections.abc import Coroutine, Sequence
 from dataclasses import dataclass
 from typing import Any
+
+import torch
+from torch import Tensor
 
 from polyrhythm.errors import CompositionError
 from polyrhythm.kernel.effects import Effect
 from polyrhythm.kernel.events import Recorder
-from polyrhythm.kernel.port import Port
+from polyrhythm.kernel.port import Port, server
+from polyrhythm.pieces.album import Album
 from polyrhythm.pieces.terms import EVERY_SUBJECT, Manner, Place, Subject
 from polyrhythm.pieces.topology import Channel, Terms
 from polyrhythm.topology.background_client import BackgroundClient
@@ -54,6 +58,14 @@ class Server:
         client = Client if terms.consistency.waits else BackgroundClient
         return client(self.shards, terms, place, port)
 
-    def serve(self, terms: Terms, place: Place, port: Port, record: Recorder) -> Coroutine[Effect[Any], Any, None]:
+    def serve(self, terms: Terms, place: Place, port: Port, record: Recorder, album: Album) -> Coroutine[Effect[Any], Any, None]:
         """A server's whole life; `place.rank` is the shard."""
-        return Shard(terms, place, port, record).live()
+        return Shard(terms, place, port, record, album).live()
+
+    def witnesses(self, workers: int) -> list[str]:
+        """The servers."""
+        return [server(shard) for shard in range(self.shards)]
+
+    def result(self, weights: Sequence[Tensor]) -> Tensor:
+        """Their shards, end to end."""
+        return torch.cat(list(weights))

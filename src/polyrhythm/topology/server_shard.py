@@ -10,12 +10,14 @@ from torch import Tensor
 from polyrhythm.kernel.events import Merged, Recorder
 from polyrhythm.kernel.message import Delivery, Message
 from polyrhythm.kernel.port import Port, rank_of, worker
+from polyrhythm.pieces.album import Album
 from polyrhythm.pieces.holder import Holder
 from polyrhythm.pieces.hosting import host
 from polyrhythm.pieces.merge import Contribution
 from polyrhythm.pieces.terms import Place, Subject
 from polyrhythm.pieces.topology import Terms
 from polyrhythm.tensors import Layout
+from polyrhythm.topology.losses import GONE
 from polyrhythm.topology.server_requests import DONE, JOIN, NEWER, NOTHING, PUSH, REQUESTS, WAKE, Founding
 
 
@@ -27,11 +29,12 @@ class Shard:
     Answers wait in `waiting` until their worker may go on, with its clock and the version that it need not be sent again (-1: none).
     """
 
-    def __init__(self, terms: Terms, place: Place, port: Port, record: Recorder) -> None:
+    def __init__(self, terms: Terms, place: Place, port: Port, record: Recorder, album: Album) -> None:
         self.terms = terms
         self.place = place
         self.port = port
         self.record = record
+        self.album = album
         self.holder: Holder
         self.clocks = {worker(rank): 0.0 for rank in range(place.workers)}
         self.joining: list[str] = []
@@ -56,7 +59,7 @@ class Shard:
 
     async def _watch(self) -> None:
         while True:
-            delivery = await self.port.receive("lost")
+            delivery = await self.port.receive(GONE)
             assert delivery is not None
             name = delivery.message.text
             self.clocks.pop(name, None)
@@ -107,6 +110,7 @@ class Shard:
         self.group = []
         staleness = [self.holder.version - int(delivery.message.numbers[2]) for delivery in group]
         values = [self.terms.codec.decode(delivery.message.tensors, self.holder.layout) for delivery in group]
+        self.album.look(began, self.holder.weights)
         if self.terms.subject is Subject.WEIGHTS:
             for delivery in group:
                 self.before[delivery.sender] = self._weights()

@@ -4,14 +4,19 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING
 
 from torch import Tensor
 
+from polyrhythm.errors import CompositionError
+from polyrhythm.report import history, trace
+from polyrhythm.report.directory import path_of, reason, save
 from polyrhythm.report.outcome import Outcome, Summary
-from polyrhythm.report.page import write
-from polyrhythm.report.plot import metric_over_time
 from polyrhythm.report.table import text
+
+if TYPE_CHECKING:
+    from altair import LayerChart
+    from pandas import DataFrame
 
 
 @dataclass(frozen=True, slots=True, repr=False)
@@ -43,14 +48,36 @@ class Run:
         """The run as a table with a sentence below."""
         return text([self.outcome])
 
-    def plot(self, metric: str | None = None) -> Any:
-        """A plotly figure of a metric over time; without a name, of the one that tells most."""
+    def history(self) -> DataFrame:
+        """The reports of worker 0 as a pandas frame: a row each, with `time` in seconds, `step`, `bytes_sent` and every metric.
+
+        Raises PolyrhythmError where pandas is not installed.
+        """
+        return history.frame(self.outcome)
+
+    def plot(self, metric: str | None = None) -> LayerChart:
+        """An Altair chart of a metric over time, shown by notebooks; without a name, of the one that tells most.
+
+        `run.plot().save("curve.png")` writes a file (PNG, SVG, PDF, HTML, JSON).
+        """
+        from polyrhythm.report.plot import metric_over_time  # here, because it loads the drawing library
+
         return metric_over_time(self.outcome, metric)
 
     def report(self, path: str | Path) -> Path:
-        """Write a self-contained HTML page."""
-        return write([self.outcome], path, f"{self.summary.system} on {self.summary.workers} workers")
+        """Write a self-contained HTML page. Raises CompositionError if that cannot be."""
+        from polyrhythm.report.page import write
+
+        file = path_of(path)
+        try:
+            return write([self.outcome], file, f"{self.summary.system} on {self.summary.workers} workers")
+        except OSError as problem:
+            raise CompositionError(f"No page can be written to {file}: {reason(problem)}. Give another path.") from None
+
+    def trace(self, path: str | Path) -> Path:
+        """Write who did what when as JSON, for ui.perfetto.dev and chrome://tracing."""
+        return trace.write([self.outcome], path)
 
     def save(self, directory: str | Path) -> Path:
-        """Write the run directory: run.json, events.jsonl, weights.safetensors."""
-        return self.outcome.save(directory)
+        """Write the run directory: run.json, events.jsonl, weights.safetensors. Raises CompositionError if that cannot be."""
+        return save(self.outcome, directory)

@@ -3,19 +3,26 @@
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from statistics import median
 from types import MethodType
+from typing import Any
 
 import torch
-from torch import nn
+from torch import Tensor, nn
 
 from polyrhythm import systems
 from polyrhythm.errors import CompositionError, PolyrhythmError
-from polyrhythm.hardware.devices import Device, Profile
-from polyrhythm.hardware.fleet import Fleet, fleet
+from polyrhythm.hardware.devices import Device, Machine, Profile
+from polyrhythm.hardware.fleet import fleet
 from polyrhythm.kernel.events import AnyEvent, Computed, Stepped
+from polyrhythm.kernel.port import Port
+from polyrhythm.pieces.shuffle import Batch, Feed, Order, Perform, Source, Stream
+from polyrhythm.pieces.terms import Place
+from polyrhythm.shuffle import GlobalShuffle
 from polyrhythm.simulator import Instant, Simulator
+from polyrhythm.strategy.replica import Replica
 from polyrhythm.strategy.strategy import Strategy
 from polyrhythm.tensors import Layout
 from polyrhythm.training.result import Run
@@ -27,11 +34,57 @@ WATCHED_STEPS = 4
 
 @dataclass(frozen=True, slots=True)
 class Shape:
-    """What a training function asks of a worker at each step: its tensors, its floating-point operations, its samples."""
+    """What a training function asks of a worker at each step: its tensors, its floating-point operations, its samples; a batch of them.
+
+    `frozen` parameters and `buffers` are exchanged when a run begins and ends.
+    """
 
     layout: Layout
     flops: float
     samples: int
+    batch: Any = ()
+    frozen: tuple[Tensor, ...] = ()
+    buffers: tuple[Tensor, ...] = ()
+
+    def zeros(self, count: int) -> tuple[Tensor, ...]:
+        """Tensors of `count` samples of zeros like the batch's; none where samples are not tensors, or do not come from `batches`."""
+        parts = self.batch if isinstance(self.batch, (tuple, list)) and all(isinstance(part, Tensor) for part in self.batch) else ()
+        return tuple(part.new_zeros(()).expand(count, *part.shape[1:]) for part in parts)
+
+
+@dataclass(frozen=True, slots=True)
+class _Noting:
+    """Deals samples as usual, and keeps the first batch."""
+
+    batches: list[Any]
+    sends: bool = False
+
+    def feed(self, place: Place, port: Port, perform: Perform) -> Feed:
+        """One worker's feed of one data set."""
+        return _Noted(GlobalShuffle().feed(place, port, perform), self.batches)
+
+    def stream(self, stream: Stream, place: Place, number: int, batch_size: int) -> Iterator[Batch]:
+        """One worker's batches of one pass over a stream."""
+        return GlobalShuffle().stream(stream, place, number, batch_size)
+
+    def share(self, order: Order, place: Place, number: int) -> Sequence[int]:
+        """One worker's samples of epoch `number`."""
+        return GlobalShuffle().share(order, place, number)
+
+
+@dataclass(frozen=True, slots=True)
+class _Noted:
+    feed: Feed
+    batches: list[Any]
+
+    def count(self, source: Source, batch_size: int) -> int:
+        return self.feed.count(source, batch_size)
+
+    def epoch(self, source: Source, number: int, batch_size: int) -> Iterator[Batch]:
+        for samples, batch in self.feed.epoch(source, number, batch_size):
+            if not self.batches:
+                self.batches.append(batch)
+            yield samples, batch
 
 
 class _SeenEnoughError(PolyrhythmError):
@@ -41,9 +94,10 @@ class _SeenEnoughError(PolyrhythmError):
 def shape_of(train: Train, seed: int = 0) -> Shape:
     """Watch the first steps of `train` at one worker, in virtual time.
 
-    Raises CompositionError if it takes none.
+    Raises CompositionError if it takes none, or steps of several optimizers.
     """
     held: list[Worker] = []
+    batches: list[Any] = []
     flops, samples, pending = [], [], 0.0
 
     def watched(worker: Worker) -> None:
@@ -62,32 +116,56 @@ def shape_of(train: Train, seed: int = 0) -> Shape:
                 raise _SeenEnoughError
 
     on = Simulator(network=Instant(), devices=Device("one operation a second", 1.0))
-    tried = attempt(watched, workers=1, strategy=systems.find("single"), on=on, seed=seed, watch=watch)
+    alone = dataclasses.replace(systems.find("single"), shuffle=_Noting(batches))
+    tried = attempt(watched, workers=1, strategy=alone, on=on, seed=seed, watch=watch)
     if tried.error is not None and not isinstance(tried.error, _SeenEnoughError):
         raise tried.error
     if not flops:
         raise CompositionError("The training function took no step at one worker, so there is nothing to time: check its data and epochs.")
-    return Shape(held[0].layout, median(flops), samples[-1] // len(samples))
+    replica = _only(held[0].attached)
+    frozen = tuple(parameter.detach() for parameter in replica.model.parameters() if not parameter.requires_grad)
+    layout, count = replica.parameters.layout, samples[-1] // len(samples)
+    return Shape(layout, median(flops), count, batches[0] if batches else (), frozen, tuple(replica.model.buffers()))
+
+
+def _only(attached: tuple[Replica, ...]) -> Replica:
+    if len(attached) > 1:
+        raise CompositionError(
+            f"The training function attaches {len(attached)} optimizers, and a timing-only run replays the steps of one: time a full run."
+        )
+    return attached[0]
 
 
 @dataclass(frozen=True, slots=True)
 class Replay:
-    """A training function of a given shape: `steps` steps that exchange zeros and compute nothing."""
+    """A training function of a given shape: `steps` steps that exchange zeros and compute nothing.
+
+    `batches` are the samples of a step of all workers, where samples travel.
+    """
 
     shape: Shape
     steps: int
+    batches: tuple[Tensor, ...] = ()
 
     def __call__(self, worker: Worker) -> None:
         """Take the steps; time passes by the runtime's profile."""
-        model = _Tensors(self.shape.layout)
+        model = _Tensors(self.shape)
         optimizer = torch.optim.SGD(model.parameters(), lr=0.0)
         optimizer.step = MethodType(_stand_still, optimizer)  # type: ignore[method-assign]
         model, optimizer = worker.attach(model, optimizer)
         for _ in range(self.steps):
-            worker.skip(self.shape.samples)
-            if worker.overlaps:
-                _go_backward(model)
-            optimizer.step()
+            for _ in self._batch(worker):
+                if worker.overlaps:
+                    _go_backward(model)
+                optimizer.step()
+
+    def _batch(self, worker: Worker) -> Iterator[Any]:
+        """One batch."""
+        if self.batches:
+            yield from worker.batches(self.batches, batch_size=self.shape.samples)
+        else:
+            worker.count(self.shape.samples)
+            yield None
 
 
 def _go_backward(model: nn.Module) -> None:
@@ -102,12 +180,20 @@ def _stand_still(optimizer: torch.optim.Optimizer) -> None:
 
 
 class _Tensors(nn.Module):
-    """Parameters of the names and shapes of a layout, all zero."""
+    """Parameters and buffers of a shape, all zero."""
 
-    def __init__(self, layout: Layout) -> None:
+    def __init__(self, shape: Shape) -> None:
         super().__init__()
-        for name, size in zip(layout.names, layout.shapes, strict=True):
+        for name, size in zip(shape.layout.names, shape.layout.shapes, strict=True):
             self.register_parameter(name.replace(".", "_"), nn.Parameter(torch.zeros(size)))
+        self.frozen = nn.ParameterList(nn.Parameter(torch.zeros_like(each), requires_grad=False) for each in shape.frozen)
+        for place, each in enumerate(shape.buffers):
+            self.register_buffer(f"buffer_{place}", torch.zeros_like(each))
+
+
+def _charging(machine: Machine, flops: float) -> Machine:
+    """The same machine as one that counts nothing: its steps have `flops` operations."""
+    return machine if machine.measured else Profile(machine.name, (machine.step_seconds(flops, 0),))
 
 
 def time(
@@ -120,13 +206,14 @@ def time(
 ) -> Run:
     """Time `steps` steps of `train` at each of `workers` virtual workers, without computing gradients.
 
-    Costs, messages and waiting are as in a full run whose steps are all alike; codecs say zeros, so those whose packets depend on the
-    values (Threshold, Significant) send less than in training. `on.devices` must count operations.
+    Costs, messages and waiting are as in a full run whose steps are all alike and which computes nothing else, such as evaluations;
+    codecs say zeros, so those whose packets depend on the values (Threshold, Significant) send less than in training. Steps that were
+    measured are charged as they were, in rotation; buckets leave as in a measured step. Raises CompositionError for several optimizers.
     """
     shape = shape_of(train)
     machines = fleet(on.devices)
-    if any(machine.measured for machine in machines.machines):
-        raise CompositionError("A timing-only run needs devices that count operations, and a measured profile does not: name a device.")
-    profiles = tuple(Profile(machine.name, (machine.seconds(shape.flops, 0),)) for machine in machines.machines)
-    timed = dataclasses.replace(on, devices=Fleet(profiles, machines.paces, machines.server), separate_randomness=False)
-    return run(Replay(shape, steps), workers=workers, strategy=strategy, on=timed)
+    profiles = tuple(_charging(machine, shape.flops) for machine in machines.machines)
+    timed = dataclasses.replace(on, devices=dataclasses.replace(machines, machines=profiles), separate_randomness=False)
+    chosen = systems.resolve(strategy)
+    travelling = shape.zeros(chosen.topology.workers(workers) * shape.samples) if chosen.shuffle.sends else ()
+    return run(Replay(shape, steps, travelling), workers=workers, strategy=chosen, on=timed)

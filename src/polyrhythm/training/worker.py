@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterable, Sized
 from typing import Any, SupportsFloat, TypeVar
 
 import torch
@@ -13,15 +13,19 @@ from polyrhythm import rng
 from polyrhythm.errors import DivergedError, WorkloadError
 from polyrhythm.kernel.events import Reported, Stepped
 from polyrhythm.kernel.job import Stage
-from polyrhythm.pieces.shuffle import Feed
 from polyrhythm.pieces.terms import Place
 from polyrhythm.strategy.replica import Replica
 from polyrhythm.strategy.strategy import Strategy
-from polyrhythm.tensors import Layout
-from polyrhythm.training.source import parts_of, source_of
+from polyrhythm.training.data import Batches, Data, StreamBatches
+from polyrhythm.training.evaluation import Evaluate
+from polyrhythm.training.models import Models
+from polyrhythm.training.sampling import ShareSampler
+from polyrhythm.training.stream import Shard
+from polyrhythm.training.together import Together
 
 Model = TypeVar("Model", bound=nn.Module)
 Optimizer = TypeVar("Optimizer", bound=torch.optim.Optimizer)
+Value = TypeVar("Value")
 
 
 class Worker:
@@ -39,65 +43,73 @@ class Worker:
         self._stage = stage
         self._strategy = strategy
         self._place = place
-        self._replica: Replica | None = None
-        self._feeds: list[tuple[tuple[Any, ...], Feed]] = []
-        self._epochs = 0
+        self._models = Models(strategy, place, stage)
+        self._together = Together(stage.port, place, stage.perform)
+        self._data = Data(strategy.shuffle, place, self.count)
         self._samples = 0
         self._batch = 0
         self._finished = False
         self._metrics: dict[str, float] = {}
         rng.seed_everything(place.seed, "worker", place.rank)
 
-    def attach(self, model: Model, optimizer: Optimizer, *, clip_norm: float | None = None) -> tuple[Model, Optimizer]:
+    def attach(
+        self, model: Model, optimizer: Optimizer, *, clip_norm: float | None = None, name: str | None = None
+    ) -> tuple[Model, Optimizer]:
         """Put the strategy behind `optimizer.step()`; every worker then begins with the weights of worker 0.
 
         Returns the same two objects. `clip_norm` clips the gradient that the optimizer will see to that norm: the merged one where
         workers exchange gradients among themselves, each worker's own where it steps locally or where a server has the optimizer.
-        (clip_grad_norm_ before step() always clips the worker's own.) Frozen parameters and buffers, such as batch-norm statistics,
-        begin as those of worker 0 too; they are not exchanged after that, so buffers are each worker's own, and those of worker 0 are
-        saved. Where workers exchange gradients, a parameter that got none counts as zero. Raises CompositionError for a model or an
-        optimizer that the strategy cannot hold.
+        (clip_grad_norm_ before step() always clips the worker's own.) A parameter that nobody has a gradient for keeps none, where codecs
+        send gradients as they are; else it counts as zero. Frozen parameters and buffers begin as those of worker 0 too, and are
+        not exchanged in training; buffers are averaged when the run finishes, unless the strategy's `buffers` say otherwise.
+
+        May be called again before the first step, for another model, or for another optimizer of the same model: each has steps of its
+        own. `name` is what its weights' names begin with in the result of several models; the number of the call by default. Every
+        trainable parameter of the models must be in one of the optimizers. Raises CompositionError for a model or an optimizer that the
+        strategy cannot hold, WorkloadError when training has begun.
         """
-        if self._replica is not None:
-            raise WorkloadError("worker.attach was called twice: one run trains one model; put several networks into one nn.Module.")
-        replica = Replica(model, optimizer, self._strategy, self._place, self._stage)
-        replica.clip_norm = clip_norm
-        replica.establish(self._step)
-        self._replica = replica
+        if self._finished:
+            raise WorkloadError("worker.attach was called after worker.finish(): the run is over; attach every model at the beginning.")
+        self._models.attach(model, optimizer, clip_norm, name, self._step)
         return model, optimizer
 
-    def _step(self) -> None:
+    def _step(self, replica: Replica) -> None:
         """What stands behind `optimizer.step()`."""
         if self._finished:
             raise WorkloadError("optimizer.step() was called after worker.finish(): the run is over, and nobody answers any more.")
-        assert self._replica is not None
+        self._models.check()
+        self._data.warn_if_unused()
         self._stage.charge(self._batch)
-        self._replica.step()
+        self._models.evaluation.look()
+        replica.step()
         self._samples += self._batch
         self._batch = 0
         self._stage.record(Stepped(self._stage.port.now(), self._stage.port.name, self.clock, self._samples, self._stage.bytes_sent))
+        self._models.evaluation.stepped(self.clock)
 
-    def batches(self, dataset: Any, batch_size: int = 32) -> Iterator[Any]:
-        """This worker's batches of one epoch: a new order at each call, disjoint from the other workers', equally many for all.
+    def batches(self, dataset: Any, batch_size: int | None = None) -> Batches | StreamBatches:
+        """This worker's batches: an epoch each time they are iterated, disjoint from the other workers', equally many for all.
 
-        `dataset` is a map-style Dataset, a tuple of tensors, or a DataLoader (whose data set is used). `batch_size` counts samples
-        per worker and step. Raises DataError for data that cannot be shared out.
+        `dataset` is a map-style Dataset or a tuple of tensors, in a new order each epoch; a DataLoader, which is kept to: its sampler
+        says the order, its processes load; or a stream (an IterableDataset, an iterator), which every worker reads whole. `batch_size`
+        counts samples per worker and step: the loader's own if it is left out, else 32. `len()` is the number of batches, but for
+        streams. Raises DataError for data that cannot be shared out.
         """
-        epoch = self._epochs
-        self._epochs += 1
-        for batch in self._feed(dataset).epoch(epoch, batch_size):
-            self._batch += _length(batch)
-            yield batch
+        return self._data.batches(dataset, batch_size, self._stage.port, self._stage.perform)
 
-    def _feed(self, dataset: Any) -> Feed:
-        """The feed of `dataset`, which goes on where it was when the same data were given before."""
-        parts = parts_of(dataset)
-        for held, feed in self._feeds:
-            if len(held) == len(parts) and all(a is b for a, b in zip(held, parts, strict=True)):
-                return feed
-        feed = self._strategy.shuffle.feed(source_of(dataset), self._place, self._stage.port, self._stage.perform)
-        self._feeds = [*self._feeds[-_FEEDS + 1 :], (parts, feed)]
-        return feed
+    def sampler(self, dataset: Sized, shuffle: bool = True) -> ShareSampler:
+        """This worker's indices of `dataset`, for a DataLoader of one's own: equally many at every worker, a new order at each pass.
+
+        Each index that is drawn counts as a sample of the next step. Raises DataError for data that cannot be shared out.
+        """
+        return self._data.sampler(dataset, shuffle)
+
+    def shard(self, iterable: Iterable[Any]) -> Shard:
+        """This worker's elements of any iterable, files or batches or samples: rank, rank + workers, …, equally many for all.
+
+        It is an IterableDataset; every worker iterates the whole. Nothing is counted: say with `count` how many samples a step uses.
+        """
+        return self._data.shard(iterable)
 
     def report(self, **metrics: float | Tensor) -> None:
         """Put numbers, or tensors of one element, on record: `worker.report(loss=loss, accuracy=accuracy)`.
@@ -115,34 +127,81 @@ class Worker:
         self._metrics |= values
         self._stage.record(Reported(self._stage.port.now(), self._stage.port.name, self.clock, values, self._stage.bytes_sent))
 
+    def evaluate(self, function: Evaluate) -> None:
+        """Have `function(model)` say how good the result is, at the moments of a grid that is the same for every run.
+
+        It is given the attached models, in the order of attaching, and returns metrics by name: `{"accuracy": 0.97}`. It is called
+        without gradients when the training is over, at worker 0, on weights that were kept meanwhile: what servers held, the mean of
+        replicas that gossip, or what all had agreed on. That takes no virtual time, no bytes, and is not in the run's seconds. Moments are
+        1 ms after the beginning, and then 9 % later each; copies take 1 GB at most, or moments are left out. The metrics of the final
+        weights become the run's. Every worker must call it, before the first step.
+        """
+        if self.clock:
+            raise WorkloadError("worker.evaluate was called after the first step: call it before training begins.")
+        self._models.evaluation.ask(function)
+
+    @property
+    def seconds_aside(self) -> float:
+        """Real seconds that went into evaluating after the training."""
+        return self._models.evaluation.seconds
+
     def finish(self) -> None:
         """Merge what is outstanding: afterwards the model holds the run's final weights. Called for you when `train` returns."""
-        if self._replica is None:
+        if not self._models.replicas:
             raise WorkloadError("The training function never called worker.attach(model, optimizer), so nothing was trained together.")
         if not self._finished:
             self._finished = True
-            self._replica.finish()
+            self._metrics |= self._models.finish()
+
+    def close(self) -> None:
+        """End the processes that load for this worker and persist between epochs. Called for you when `train` ends, well or not."""
+        self._data.close()
+
+    @property
+    def finished(self) -> bool:
+        """Whether `finish` was called."""
+        return self._finished
 
     @property
     def clock(self) -> int:
-        """Steps that this worker has taken."""
-        return self._replica.clock if self._replica is not None else 0
+        """Steps that this worker has taken; of several models, those of the one that took most."""
+        return max((replica.clock for replica in self._models.replicas), default=0)
 
-    def skip(self, samples: int) -> None:
-        """Count `samples` samples as computed in this step, for training functions that do not use `batches`."""
+    def barrier(self) -> None:
+        """Wait until every worker has called it."""
+        self._together.any(False)
+
+    def mean(self, value: float | Tensor) -> Any:
+        """The mean of every worker's `value`, the same at all: a float of numbers, a tensor of tensors."""
+        return self._together.mean(value)
+
+    def any(self, value: object) -> bool:
+        """Whether `value` is true at one worker or more: `if worker.any(loss < 0.1): break` ends the loop at all of them."""
+        return self._together.any(value)
+
+    def broadcast(self, value: Value) -> Value:
+        """Worker 0's `value` at every worker: a tensor, or what JSON can say (numbers, text, None, lists and dicts of them)."""
+        return self._together.broadcast(value)
+
+    def print(self, *values: object) -> None:
+        """Print at worker 0 only."""
+        if self.rank == 0:
+            print(*values)
+
+    def count(self, samples: int) -> None:
+        """Count `samples` samples as used by the next step, for training functions that do not use `batches` or `sampler`."""
         self._batch += samples
+        self._data.used = True
 
     @property
     def overlaps(self) -> bool:
         """Whether gradients are exchanged from `backward()` on, and not in `optimizer.step()` alone."""
-        return self._replica is not None and self._replica.overlap is not None
+        return any(replica.overlap is not None for replica in self._models.replicas)
 
     @property
-    def layout(self) -> Layout:
-        """Names and shapes of the tensors that take part."""
-        if self._replica is None:
-            raise WorkloadError("The training function never called worker.attach(model, optimizer), so it has no tensors yet.")
-        return self._replica.parameters.layout
+    def attached(self) -> tuple[Replica, ...]:
+        """The replicas as they are, for those who watch a run."""
+        return tuple(self._models.replicas)
 
     @property
     def samples(self) -> int:
@@ -155,15 +214,15 @@ class Worker:
         return dict(self._metrics)
 
     @property
-    def replica(self) -> Replica:
-        """The attached replica, for those who build on Polyrhythm."""
+    def replicas(self) -> tuple[Replica, ...]:
+        """The attached replicas after `finish`, for those who build on Polyrhythm."""
         self.finish()
-        assert self._replica is not None
-        return self._replica
+        return tuple(self._models.replicas)
 
-
-_FEEDS = 8
-"""How many data sets go on where they were: a script that makes new ones all the time must not keep the old ones in memory."""
+    def weights(self) -> dict[str, Tensor]:
+        """The final parameters and buffers by name, on the CPU, each in memory of its own; calls `finish`."""
+        self.finish()
+        return self._models.weights()
 
 
 def _number(name: str, value: float | Tensor) -> float:
@@ -172,12 +231,3 @@ def _number(name: str, value: float | Tensor) -> float:
     if isinstance(value, Tensor) or not isinstance(value, SupportsFloat):
         raise WorkloadError(f"worker.report got {name} = {value!r}, which is not one number: report a float or a tensor of one element.")
     return float(value)
-
-
-def _length(batch: Any) -> int:
-    first = batch
-    while isinstance(first, (tuple, list)) and first:
-        first = first[0]
-    if isinstance(first, dict):
-        return _length(next(iter(first.values())))
-    return len(first) if hasattr(first, "__len__") else 1

@@ -20,7 +20,7 @@ from torch.utils.data import TensorDataset
 from polyrhythm.errors import WorkloadError
 from polyrhythm.workloads.gpt import Gpt, Shape
 from polyrhythm.workloads.worker import Worker
-from polyrhythm.workloads.workload import Metric, evaluation_interval, require_positive
+from polyrhythm.workloads.workload import Metric, require_positive
 
 VALIDATION_WINDOWS = 256
 
@@ -143,19 +143,11 @@ def train(worker: Worker, settings: CharsGpt | CharsGpt5m) -> None:
     model: nn.Module = Gpt(Shape(text.vocabulary, settings.context, settings.layers, settings.width, settings.heads)).to(worker.device)
     optimizer: torch.optim.Optimizer = torch.optim.AdamW(model.parameters(), lr=settings.learning_rate, weight_decay=0.01)
     model, optimizer = worker.attach(model, optimizer)
-    evaluate_every = evaluation_interval(settings.samples // (settings.batch_size * worker.workers))
-    loss = torch.tensor(0.0)
+    worker.evaluate(lambda model: {"bits": bits_per_character(model, text.validation, settings, worker.device)})
 
-    for step, (x, y) in enumerate(worker.batches(dataset, batch_size=settings.batch_size)):
+    for x, y in worker.batches(dataset, batch_size=settings.batch_size):
         optimizer.zero_grad()
         scores = model(x.to(worker.device))
         loss = F.cross_entropy(scores.flatten(0, 1), y.to(worker.device).flatten())
         loss.backward()  # type: ignore[no-untyped-call]
         optimizer.step()
-        if worker.rank == 0 and step % evaluate_every == 0:
-            bits = bits_per_character(model, text.validation, settings, worker.device)
-            worker.report(loss=loss.item(), bits=bits)
-
-    worker.finish()
-    if worker.rank == 0:
-        worker.report(loss=loss.item(), bits=bits_per_character(model, text.validation, settings, worker.device))

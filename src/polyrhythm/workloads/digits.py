@@ -21,7 +21,7 @@ from torch.utils.data import TensorDataset
 from polyrhythm import rng
 from polyrhythm.errors import WorkloadError
 from polyrhythm.workloads.worker import Worker
-from polyrhythm.workloads.workload import Metric, evaluation_interval, require_positive
+from polyrhythm.workloads.workload import Metric, require_positive
 
 TEST_SAMPLES = 360
 
@@ -101,6 +101,14 @@ def accuracy(model: nn.Module, dataset: TensorDataset, device: str) -> float:
     return (predicted == y).float().mean().item()
 
 
+def measured(model: nn.Module, dataset: TensorDataset, device: str) -> dict[str, float]:
+    """Mean cross-entropy and accuracy on `dataset`."""
+    x, y = (tensor.to(device) for tensor in dataset.tensors)
+    with torch.no_grad():
+        scores = model(x)
+    return {"loss": F.cross_entropy(scores, y).item(), "accuracy": (scores.argmax(dim=1) == y).float().mean().item()}
+
+
 @dataclass(frozen=True, slots=True)
 class DigitsCnn:
     """A convolutional network of 21,546 parameters; `batch_size` is each worker's own.
@@ -158,18 +166,11 @@ def train(worker: Worker, model: nn.Module, settings: DigitsCnn | DigitsMlp) -> 
     model = model.to(worker.device)
     optimizer: torch.optim.Optimizer = torch.optim.SGD(model.parameters(), lr=settings.learning_rate, momentum=settings.momentum)
     model, optimizer = worker.attach(model, optimizer)
-    evaluate_every = evaluation_interval(settings.epochs)
-    loss = torch.tensor(0.0)
+    worker.evaluate(lambda model: measured(model, test, worker.device))
 
-    for epoch in range(settings.epochs):
+    for _ in range(settings.epochs):
         for x, y in worker.batches(training, batch_size=settings.batch_size):
             optimizer.zero_grad()
             loss = F.cross_entropy(model(x.to(worker.device)), y.to(worker.device))
             loss.backward()  # type: ignore[no-untyped-call]
             optimizer.step()
-        if worker.rank == 0 and epoch % evaluate_every == 0:
-            worker.report(loss=loss.item(), accuracy=accuracy(model, test, worker.device))
-
-    worker.finish()
-    if worker.rank == 0:
-        worker.report(loss=loss.item(), accuracy=accuracy(model, test, worker.device))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Protocol
 
 from torch import Tensor, nn
@@ -34,6 +34,9 @@ class Worker(Protocol):
 
     def batches(self, dataset: Dataset[Any], batch_size: int = 32) -> Iterable[tuple[Tensor, ...]]:
         """This worker's batches of one epoch: shuffled together with the other workers', shared with none of them."""
+
+    def evaluate(self, function: Callable[..., Mapping[str, Any]]) -> None:
+        """Have `function(model)` say how good the result is, at the moments of a grid, at no charge."""
 
     def report(self, **metrics: float) -> None:
         """Record metrics as they are now."""

@@ -36,8 +36,3 @@ def require_positive(workload: str, **settings: float) -> None:
             raise WorkloadError(
                 f"{workload} was given {name}={value}, with which nothing can be trained: {name} must be a number above zero."
             )
-
-
-def evaluation_interval(rounds: int, evaluations: int = 8) -> int:
-    """Evaluate every so many of `rounds`, at most `evaluations` times in all: evaluating takes (virtual) time too."""
-    return max(1, math.ceil(rounds / evaluations))

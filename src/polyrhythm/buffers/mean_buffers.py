@@ -1,0 +1,27 @@
+"""The mean over workers."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from torch import nn
+
+from polyrhythm.pieces.buffers import Keeper, Unchanged
+
+
+@dataclass(frozen=True, slots=True)
+class MeanBuffers:
+    """Floating-point buffers are averaged over the workers when the run finishes; all others stay those of each worker.
+
+    Each worker has gathered its statistics on its own samples and, where workers take local steps, with its own weights; one worker's
+    fit the weights that all made together less well than the mean does.
+    """
+
+    @property
+    def averaged(self) -> bool:
+        """Yes."""
+        return True
+
+    def keeper(self, model: nn.Module) -> Keeper:
+        """Nothing is to be kept."""
+        return Unchanged()

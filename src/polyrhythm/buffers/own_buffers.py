@@ -1,0 +1,23 @@
+"""Every worker's own."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from torch import nn
+
+from polyrhythm.pieces.buffers import Keeper, Unchanged
+
+
+@dataclass(frozen=True, slots=True)
+class OwnBuffers:
+    """Every worker keeps its buffers as they are, and those of worker 0 are saved, as under DistributedDataParallel."""
+
+    @property
+    def averaged(self) -> bool:
+        """No."""
+        return False
+
+    def keeper(self, model: nn.Module) -> Keeper:
+        """Nothing is to be kept."""
+        return Unchanged()

@@ -1,0 +1,84 @@
+"""Batch-norm statistics gathered anew with the final weights."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Mapping
+from contextlib import ExitStack
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.nn.modules.batchnorm import _BatchNorm
+
+from polyrhythm.errors import CompositionError
+from polyrhythm.pieces.buffers import Keeper
+
+
+@dataclass(frozen=True, slots=True)
+class RecalibratedBuffers:
+    """Batch norm's statistics are those of the last `batches` batches of each worker under the final weights, averaged over the workers.
+
+    (As torch.optim.swa_utils.update_bn does for averaged weights; Izmailov et al., 2018, section 3.2.) Inputs of the model's last
+    training passes are kept for it, so it takes the memory of so many batches.
+    """
+
+    batches: int = 8
+
+    def __post_init__(self) -> None:
+        if self.batches < 1:
+            raise CompositionError(f"RecalibratedBuffers(batches={self.batches}) has nothing to gather statistics on: give 1 or more.")
+
+    @property
+    def averaged(self) -> bool:
+        """Yes."""
+        return True
+
+    def keeper(self, model: nn.Module) -> Keeper:
+        """Remember what goes into `model` from now on."""
+        return _Recent(model, self.batches)
+
+
+class _Recent:
+    """The arguments of the latest calls of a model in training."""
+
+    def __init__(self, model: nn.Module, most: int) -> None:
+        self.model = model
+        self.calls: deque[tuple[Any, Any]] = deque(maxlen=most)
+        self.layers = [layer for layer in model.modules() if isinstance(layer, _BatchNorm) and layer.running_mean is not None]
+        if self.layers:
+            model.register_forward_pre_hook(self._note, with_kwargs=True)
+
+    def _note(self, model: nn.Module, arguments: tuple[Any, ...], named: dict[str, Any]) -> None:
+        if model.training and torch.is_grad_enabled():
+            self.calls.append((_detached(arguments), _detached(named)))
+
+    def renew(self) -> None:
+        """Run the calls again in training mode, with statistics that count all of them alike."""
+        if not self.layers:
+            return
+        if not self.calls:
+            raise CompositionError(
+                f"RecalibratedBuffers saw no training pass of {type(self.model).__name__}, so it has no batches to gather statistics on: "
+                "call the attached module itself in the training loop, or take MeanBuffers."
+            )
+        with ExitStack() as stack, torch.no_grad():
+            for layer in self.layers:
+                stack.callback(setattr, layer, "momentum", layer.momentum)
+                layer.reset_running_stats()
+                layer.momentum = None  # a plain mean
+            stack.callback(self.model.train, self.model.training)
+            self.model.train()
+            for arguments, named in tuple(self.calls):
+                self.model(*arguments, **named)
+
+
+def _detached(value: Any) -> Any:
+    if isinstance(value, Tensor):
+        return value.detach()
+    if isinstance(value, Mapping):
+        return {name: _detached(part) for name, part in value.items()}
+    if type(value) in (tuple, list):
+        return type(value)(_detached(part) for part in value)
+    return value

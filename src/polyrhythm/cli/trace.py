@@ -1,0 +1,28 @@
+"""`polyrhythm trace`: a timeline from runs that were kept."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from polyrhythm.cli.failures import guarded
+from polyrhythm.cli.report import Directories
+
+File = Annotated[Path | None, typer.Option("--out", metavar="FILE", help="Where to write the trace; RUN_DIR/trace.json if not given.")]
+
+
+@guarded
+def trace(directories: Directories, out: File = None) -> None:
+    """Write who computed and who waited when, as JSON for ui.perfetto.dev and chrome://tracing; a process for each run."""
+    from polyrhythm.cli.record import read
+    from polyrhythm.errors import CompositionError
+    from polyrhythm.report.trace import write
+
+    _, outcomes, _ = read(directories)
+    file = out or directories[0] / "trace.json"
+    try:
+        typer.echo(write(outcomes, file))
+    except OSError as error:
+        raise CompositionError(f"{file} cannot be written: {error.strerror}. Give another place with --out.") from None

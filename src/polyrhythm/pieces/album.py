@@ -1,0 +1,80 @@
+"""Weights as they were at given moments, kept until they can be evaluated without disturbing the training."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+from torch import Tensor
+
+FIRST_SECONDS = 1e-3
+PER_DOUBLING = 8
+"""Moments of a grid that is the same for every run: 1 ms after the beginning, then 9 % later each."""
+
+
+def moment(index: int) -> float:
+    """Seconds since the run began."""
+    return FIRST_SECONDS * math.exp2(index / PER_DOUBLING)
+
+
+def index_at(time: float) -> int:
+    """The latest moment that is not after `time`; -1 before the first."""
+    if time < FIRST_SECONDS:
+        return -1
+    index = math.floor(PER_DOUBLING * math.log2(time / FIRST_SECONDS))
+    return index + 1 if moment(index + 1) <= time else index if moment(index) <= time else index - 1
+
+
+class Album:
+    """Keeps a copy of weights for each moment at which they were others than at the moment before.
+
+    `look` is called before they change. `kept` has them under the first moment at which they were so. Where copies take more
+    than `budget` bytes, only every second moment stays of interest, then every fourth; `stride` says how many there are from
+    one to the next, and `seen` is the latest moment that has passed. Nothing is kept of weights that are larger than that.
+    """
+
+    def __init__(self, budget: int) -> None:
+        self.wanted = False
+        self.kept: dict[int, Tensor] = {}
+        self.stride = 1
+        self.budget = budget
+        self.seen = -1
+
+    def look(self, now: float, weights: Tensor) -> None:
+        """`weights` (numel,) are about to change at `now`."""
+        nbytes = weights.numel() * weights.element_size()
+        if not self.wanted or nbytes > self.budget:
+            return
+        latest = index_at(now)
+        first = self._next(self.seen + 1)
+        if latest > self.seen:
+            self.seen = latest
+        if first > latest:
+            return
+        self.kept[first] = weights.detach().to("cpu", copy=True)
+        while len(self.kept) * nbytes > self.budget:
+            self._thin()
+
+    def at(self, index: int) -> Tensor | None:
+        """The weights at a moment; None where they were then as they are now."""
+        if index > self.seen:
+            return None
+        earlier = [first for first in self.kept if first <= index]
+        return self.kept[max(earlier)] if earlier else None
+
+    def _next(self, index: int) -> int:
+        return -(-index // self.stride) * self.stride
+
+    def _thin(self) -> None:
+        """What was so from an odd moment on, was so at the next even one too, unless something else was by then."""
+        self.stride *= 2
+        ordered, self.kept = sorted(self.kept.items()), {}
+        for first, weights in ordered:
+            if self._next(first) <= self.seen:
+                self.kept[self._next(first)] = weights  # the later one counts
+
+
+def together(albums: Sequence[Album]) -> list[int]:
+    """The moments at which one of them has something new, and all can tell what they had."""
+    stride = max(album.stride for album in albums)
+    return sorted({-(-first // stride) * stride for album in albums for first in album.kept})

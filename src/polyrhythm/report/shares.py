@@ -1,0 +1,39 @@
+"""Which part of their time workers computed, and which part they waited."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from statistics import fmean
+
+from polyrhythm.kernel.events import Computed, Waited
+from polyrhythm.report.outcome import Outcome
+from polyrhythm.report.series import Series
+
+
+@dataclass(frozen=True, slots=True)
+class Shares:
+    """The parts of all workers' time, from 0 to 1; the mean over the seeds of one system."""
+
+    series: Series
+    computing: float
+    waiting: float
+
+
+def shares_of(group: Sequence[Series]) -> list[Shares]:
+    """The shares by name, in the order of the runs; without those that recorded no time."""
+    measured: dict[str, list[tuple[Series, tuple[float, float]]]] = {}
+    for one in group:
+        parts = shares(one.outcome)
+        if parts is not None:
+            measured.setdefault(one.name, []).append((one, parts))
+    return [Shares(runs[0][0], fmean(parts[0] for _, parts in runs), fmean(parts[1] for _, parts in runs)) for runs in measured.values()]
+
+
+def shares(outcome: Outcome) -> tuple[float, float] | None:
+    """Which parts of all workers' time over the whole run went into computing and into waiting; None where no time was recorded."""
+    computed = sum(event.seconds for event in outcome.events if isinstance(event, Computed))
+    waited = sum(event.seconds for event in outcome.events if isinstance(event, Waited))
+    end = outcome.time or max((event.time for event in outcome.events), default=0.0)
+    whole = end * max(1, len({event.actor for event in outcome.events if isinstance(event, (Computed, Waited))}))
+    return (computed / whole, waited / whole) if whole > 0 and computed + waited > 0 else None

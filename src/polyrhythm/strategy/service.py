@@ -1,0 +1,78 @@
+"""A server's whole life: what the topology has it do, once for each model that the workers attach."""
+
+from __future__ import annotations
+
+from polyrhythm.kernel.events import Recorder
+from polyrhythm.kernel.message import ASIDE, Message
+from polyrhythm.kernel.port import Port, server
+from polyrhythm.pieces.album import Album
+from polyrhythm.pieces.terms import Place
+from polyrhythm.strategy.albums import new_album, show
+from polyrhythm.strategy.losses import Losses
+from polyrhythm.strategy.strategy import Strategy
+from polyrhythm.topology.losses import GONE
+
+_ATTACH, _SERVED, _EVALUATE = "attach", "served", ASIDE + "evaluate"
+
+
+async def announce(port: Port, scope: str, servers: int) -> None:
+    """Tell the servers of another model, whose topics begin with `scope`; worker 0 does, before it establishes it."""
+    for shard in range(servers):
+        await port.send(server(shard), Message(_ATTACH, text=scope))
+
+
+async def ask_for_albums(port: Port, servers: int) -> None:
+    """Have the servers keep albums from now on; worker 0 does."""
+    for shard in range(servers):
+        await port.send(server(shard), Message(_EVALUATE))
+
+
+class Service:
+    """Serves the first model from the beginning, and each that is announced, side by side; ends when all are done with."""
+
+    def __init__(self, strategy: Strategy, place: Place, port: Port, record: Recorder) -> None:
+        self.strategy = strategy
+        self.place = place
+        self.port = port
+        self.record = record
+        self.losses = Losses(port)
+        self.beside = 0
+        self.albums: list[Album] = []
+        self.wanted = False
+
+    async def live(self) -> None:
+        """Until all models are done with."""
+        await self.losses.begin()
+        await self.port.spawn("attachments", self._listen())
+        await self.port.spawn("evaluation", self._listen_for_evaluation())
+        await self._serve("")
+        while self.beside:  # announced before the workers could be done with the first
+            await self.port.receive(_SERVED)
+            self.beside -= 1
+
+    async def _listen(self) -> None:
+        while True:
+            delivery = await self.port.receive(_ATTACH)
+            assert delivery is not None
+            self.beside += 1
+            await self.port.spawn(f"model {delivery.message.text}", self._beside(delivery.message.text))
+
+    async def _listen_for_evaluation(self) -> None:
+        await self.port.receive(_EVALUATE)
+        self.wanted = True
+        for album in self.albums:
+            album.wanted = True
+
+    async def _beside(self, scope: str) -> None:
+        await self._serve(scope)
+        await self.port.send(self.port.name, Message(_SERVED))
+
+    async def _serve(self, scope: str) -> None:
+        album = new_album(self.strategy, self.place.workers)
+        album.wanted = self.wanted
+        self.albums.append(album)
+        await self.losses.tell(scope + GONE)
+        topology = self.strategy.topology
+        await topology.serve(self.strategy.terms, self.place, self.port.scoped(scope), self.record, album)
+        if album.wanted:
+            await show(self.port, scope, album)

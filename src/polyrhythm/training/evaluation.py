@@ -1,0 +1,197 @@
+"""How good the result was at the moments of a grid, found when the training is over."""
+
+from __future__ import annotations
+
+import math
+import time
+from bisect import bisect_right
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from polyrhythm.errors import DivergedError, WorkloadError
+from polyrhythm.kernel.events import Evaluated
+from polyrhythm.kernel.job import Stage
+from polyrhythm.kernel.port import server
+from polyrhythm.pieces.album import Album, index_at, moment, together
+from polyrhythm.pieces.terms import Place
+from polyrhythm.strategy.albums import collect, new_album, show
+from polyrhythm.strategy.replica import Replica
+from polyrhythm.strategy.service import ask_for_albums
+from polyrhythm.strategy.strategy import Strategy
+
+Evaluate = Callable[..., Mapping[str, Any]]
+
+
+@dataclass(slots=True)
+class Followed:
+    """A replica, the scope of its topics, and its model; `buffers` are the model's floating-point ones."""
+
+    replica: Replica
+    scope: str
+    model: nn.Module
+    buffers: list[Tensor]
+    album: Album
+
+    def look(self, now: float) -> None:
+        """Keep the weights and the buffers, if they have been so at a moment of the grid."""
+        self.replica.look()
+        if self.buffers and self.album.wanted:
+            self.album.look(now, _flat(self.buffers))
+
+
+@dataclass(slots=True)
+class Evaluation:
+    """What `worker.evaluate` asked for, at one worker. `seconds` is the real time that evaluating has taken."""
+
+    strategy: Strategy
+    place: Place
+    stage: Stage
+    function: Evaluate | None = None
+    seconds: float = 0.0
+    _followed: list[Followed] = field(default_factory=list)
+    _steps: list[tuple[float, int, int]] = field(default_factory=list)
+
+    def follow(self, replica: Replica, scope: str, model: nn.Module) -> None:
+        """Another model was attached."""
+        known = any(each.model is model for each in self._followed)
+        buffers = [] if known else [b for b in model.buffers() if b.is_floating_point() and b.numel()]
+        self._followed.append(Followed(replica, scope, model, buffers, Album(new_album(self.strategy, 1).budget // self.place.workers)))
+        self._want()
+
+    def ask(self, function: Evaluate) -> None:
+        """Evaluate by `function` from now on."""
+        if self.function is not None:
+            raise WorkloadError("worker.evaluate was called twice: give one function that returns all metrics.")
+        if not callable(function):
+            raise WorkloadError(f"worker.evaluate got {function!r}, which cannot be called: give a function of the model.")
+        self.function = function
+        if self.place.rank == 0:
+            servers = self.strategy.topology.servers(self.place.workers)
+            self.stage.perform(ask_for_albums(self.stage.port, servers))
+        self._want()
+
+    def look(self) -> None:
+        """At the beginning of a step."""
+        if self.function is not None:
+            now = self.stage.port.now()
+            for each in self._followed:
+                each.look(now)
+
+    def stepped(self, clock: int) -> None:
+        """At the end of a step."""
+        if self.function is not None and self.place.rank == 0:
+            self._steps.append((self.stage.port.now(), clock, self.stage.bytes_sent))
+
+    def finish(self) -> dict[str, float]:
+        """Evaluate what was kept, and the final weights, at worker 0: the metrics of the final weights."""
+        if self.function is None:
+            return {}
+        port, began = self.stage.port, time.monotonic()
+        ended = port.now()
+        if self.place.rank:
+            for scope, album in self._own():
+                self.stage.perform(show(port, scope, album))
+            return {}
+        own = {(port.name, scope): album for scope, album in self._own()}
+        albums = own | self.stage.perform(collect(port, self._expected() - own.keys()))
+        final = self.stage.free(lambda: self._evaluate_all(albums, ended))
+        self.seconds = time.monotonic() - began
+        return final
+
+    def _want(self) -> None:
+        witness = self.stage.port.name in self.strategy.topology.witnesses(self.place.workers)
+        for each in self._followed:
+            each.replica.album.wanted = witness and self.function is not None
+            each.album.wanted = bool(each.buffers) and self.function is not None
+
+    def _own(self) -> list[tuple[str, Album]]:
+        weights = [(each.scope, each.replica.album) for each in self._followed if each.replica.album.wanted]
+        return weights + [(f"{each.scope}buffers", each.album) for each in self._followed if each.album.wanted]
+
+    def _expected(self) -> set[tuple[str, str]]:
+        witnesses = self.strategy.topology.witnesses(self.place.workers)
+        weights = {(name, each.scope) for name in witnesses for each in self._followed}
+        workers = [f"worker/{rank}" for rank in range(self.place.workers)]
+        return weights | {(name, f"{each.scope}buffers") for name in workers for each in self._followed if each.buffers}
+
+    def _evaluate_all(self, albums: Mapping[tuple[str, str], Album], ended: float) -> dict[str, float]:
+        final = [(each.replica.parameters.flat.clone(), [b.clone() for b in each.buffers]) for each in self._followed]
+        kept = list(albums.values())
+        for index in together(kept):
+            if moment(index) >= ended:
+                break
+            for each, (weights, buffers) in zip(self._followed, final, strict=True):
+                self._put(each, self._at(each, index, albums, weights), _buffers_at(each, index, albums, buffers))
+            self._record(moment(index), _before(index, kept))
+        for each, (weights, buffers) in zip(self._followed, final, strict=True):
+            self._put(each, weights, buffers)
+        return self._record(ended, _before(index_at(ended) + 1, kept))
+
+    def _at(self, each: Followed, index: int, albums: Mapping[tuple[str, str], Album], final: Tensor) -> Tensor:
+        """The result at a moment; of a witness that has changed nothing since, its part of the final weights."""
+        topology, workers = self.strategy.topology, self.place.workers
+        names = [name for name in topology.witnesses(workers) if (name, each.scope) in albums]
+        layouts = each.replica.parameters.layout.split(len(names)) if names[0] == server(0) else []
+        parts = each.replica.parameters.layout.cut(final, layouts) if layouts else [final] * len(names)
+        found = [albums[name, each.scope].at(index) for name in names]
+        return topology.result([part.cpu() if kept is None else kept for kept, part in zip(found, parts, strict=True)])
+
+    @staticmethod
+    def _put(each: Followed, weights: Tensor, buffers: Sequence[Tensor]) -> None:
+        with torch.no_grad():
+            each.replica.parameters.flat.copy_(weights)
+            for buffer, value in zip(each.buffers, buffers, strict=True):
+                buffer.copy_(value)
+
+    def _record(self, moment: float, since: float) -> dict[str, float]:
+        assert self.function is not None
+        models = list({id(each.model): each.model for each in self._followed}.values())
+        training = [(module, module.training) for model in models for module in model.modules()]
+        with torch.no_grad():
+            metrics = _checked(self.function(*models), moment)
+        for module, was in training:
+            module.training = was
+        times = [each[0] for each in self._steps]
+        _, clock, nbytes = self._steps[place - 1] if (place := bisect_right(times, moment)) else (0.0, 0, 0)
+        self.stage.record(Evaluated(moment, self.stage.port.name, clock, metrics, nbytes, since))
+        return metrics
+
+
+def _before(index: int, albums: Sequence[Album]) -> float:
+    """The moment before `index`, of those that all albums can tell of; 0 where there is none."""
+    stride = max(album.stride for album in albums)
+    earlier = (index - 1) // stride * stride
+    return moment(earlier) if earlier >= 0 else 0.0
+
+
+def _checked(metrics: object, time: float) -> dict[str, float]:
+    if not isinstance(metrics, Mapping) or not metrics:
+        raise WorkloadError(
+            f"The function given to worker.evaluate returned {metrics!r}: return metrics by name, such as {{'loss': loss}}."
+        )
+    values = {str(name): float(value) for name, value in metrics.items()}
+    for name, value in values.items():
+        if not math.isfinite(value):
+            raise DivergedError(
+                f"{name} was {value} at {time:.3g} s of the run: the training diverged; lower the learning rate, clip gradients "
+                "(attach(..., clip_norm=1.0)), or check the data for NaN."
+            )
+    return values
+
+
+def _flat(buffers: Sequence[Tensor]) -> Tensor:
+    return torch.cat([buffer.detach().reshape(-1).to("cpu", torch.float64) for buffer in buffers])
+
+
+def _buffers_at(each: Followed, index: int, albums: Mapping[tuple[str, str], Album], final: Sequence[Tensor]) -> list[Tensor]:
+    """The mean of what the workers had at a moment; of those who have changed nothing since, what is final."""
+    if not each.buffers:
+        return []
+    mine = [album.at(index) for (_, scope), album in albums.items() if scope == f"{each.scope}buffers"]
+    flat = torch.stack([_flat(final) if kept is None else kept for kept in mine]).mean(dim=0)
+    parts = torch.split(flat, [buffer.numel() for buffer in final])
+    return [part.view(buffer.shape).to(buffer.dtype) for part, buffer in zip(parts, final, strict=True)]

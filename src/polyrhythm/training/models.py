@@ -1,0 +1,131 @@
+"""The models that a training function has attached, each with its optimizer and a replica of its own."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+
+import torch
+from torch import Tensor, nn
+
+from polyrhythm.errors import CompositionError, WorkloadError
+from polyrhythm.kernel.job import Stage
+from polyrhythm.pieces.buffers import Keeper
+from polyrhythm.pieces.terms import Place
+from polyrhythm.strategy.albums import ALBUM
+from polyrhythm.strategy.averaging import TOPIC, average
+from polyrhythm.strategy.losses import Losses
+from polyrhythm.strategy.replica import Replica, Seat
+from polyrhythm.strategy.service import announce
+from polyrhythm.strategy.strategy import Strategy
+from polyrhythm.topology.losses import GONE
+from polyrhythm.training.evaluation import Evaluation
+
+_SHOWN = 3
+
+
+class Models:
+    """`replicas` in the order of attaching; the first has no scope, so that one model alone says what it always said."""
+
+    def __init__(self, strategy: Strategy, place: Place, stage: Stage) -> None:
+        self.strategy = strategy
+        self.place = place
+        self.stage = stage
+        self.replicas: list[Replica] = []
+        self.names: dict[int, str] = {}
+        self.modules: dict[int, nn.Module] = {}
+        self.keepers: dict[int, Keeper] = {}
+        self.losses = Losses(stage.port)
+        self.checked = False
+        self.evaluation = Evaluation(strategy, place, stage)
+
+    def attach(
+        self,
+        model: nn.Module,
+        optimizer: torch.optim.Optimizer,
+        clip_norm: float | None,
+        name: str | None,
+        step: Callable[[Replica], None],
+    ) -> None:
+        """Establish a replica; `step` is what then stands behind the optimizer's."""
+        if any(replica.clock for replica in self.replicas):
+            raise WorkloadError("worker.attach was called after the first step: attach every model and optimizer before training begins.")
+        number = len(self.replicas)
+        scope = f"{number}/" if number else ""
+        self._refuse_again(model, optimizer, name)
+        port = self.stage.port.scoped(scope)
+        replica = Replica(model, optimizer, self.strategy, Seat(self.place, self.stage, port))
+        replica.clip_norm = clip_norm
+        self._hear_of_losses(scope)
+        if number and self.place.rank == 0:
+            self.stage.perform(announce(self.stage.port, scope, self.strategy.topology.servers(self.place.workers)))
+        replica.establish(partial(step, replica))
+        self.replicas.append(replica)
+        self.evaluation.follow(replica, scope, model)
+        if id(model) not in self.modules:
+            self.modules[id(model)] = model
+            self.names[id(model)] = name if name is not None else str(number)
+            self.keepers[id(model)] = self.strategy.buffers.keeper(model)
+
+    def _refuse_again(self, model: nn.Module, optimizer: torch.optim.Optimizer, name: str | None) -> None:
+        held = {id(parameter) for replica in self.replicas for parameter in replica.parameters.parameters}
+        twice = [each for group in optimizer.param_groups for each in group["params"] if id(each) in held]
+        if twice:
+            raise WorkloadError(
+                f"worker.attach was given {len(twice)} parameters a second time: each parameter belongs to one optimizer, "
+                "and each optimizer is attached once."
+            )
+        if name is not None and name in self.names.values() and self.names.get(id(model)) != name:
+            raise WorkloadError(f"worker.attach was given the name {name!r} twice: give each model a name of its own.")
+
+    def _hear_of_losses(self, scope: str) -> None:
+        if not self.strategy.consistency.tolerates_loss or self.place.workers == 1:
+            return
+        if not self.replicas:
+            self.stage.perform(self.losses.begin())
+            if self.strategy.buffers.averaged and self.place.rank == 0:
+                self.stage.perform(self.losses.tell(TOPIC))
+            if self.place.rank == 0:
+                self.stage.perform(self.losses.tell(ALBUM))
+        self.stage.perform(self.losses.tell(scope + GONE))
+
+    def check(self) -> None:
+        """At the first step: refuse a trainable parameter that would stay as it is, different at every worker."""
+        if self.checked:
+            return
+        self.checked = True
+        held = {id(each) for replica in self.replicas for group in replica.optimizer.param_groups for each in group["params"]}
+        left = [n for model in self.modules.values() for n, p in model.named_parameters() if p.requires_grad and id(p) not in held]
+        if left:
+            shown = ", ".join(left[:_SHOWN]) + (f" and {len(left) - _SHOWN} more" if len(left) > _SHOWN else "")
+            raise CompositionError(
+                f"No attached optimizer holds {shown}, so nobody would train or exchange {'it' if len(left) == 1 else 'them'}: attach the "
+                "optimizer that does too (worker.attach may be called once for each), or freeze with requires_grad_(False)."
+            )
+
+    def finish(self) -> dict[str, float]:
+        """Every replica's run ends; then the buffers are settled, and the evaluations made: those of the final weights."""
+        for replica in self.replicas:
+            replica.finish()
+        for keeper in self.keepers.values():
+            keeper.renew()
+        if self.strategy.buffers.averaged and self.place.workers > 1:
+            self._average_buffers()
+        return self.evaluation.finish()
+
+    def _average_buffers(self) -> None:
+        own = [b for model in self.modules.values() for b in model.buffers() if b.is_floating_point() and b.numel()]
+        if own:
+            told = [buffer.detach().cpu().contiguous().clone() for buffer in own]
+            for buffer, mean in zip(own, self.stage.perform(average(self.stage.port, self.place, told)), strict=True):
+                with torch.no_grad():
+                    buffer.copy_(mean)
+
+    def weights(self) -> dict[str, Tensor]:
+        """By name, on the CPU, each in memory of its own; with the model's name before it where there are several."""
+        several = len(self.modules) > 1
+        return {
+            f"{self.names[key]}.{name}" if several else name: tensor.detach().cpu().clone().contiguous()
+            for key, model in self.modules.items()
+            for name, tensor in model.state_dict().items()
+        }

@@ -1,0 +1,46 @@
+"""`polyrhythm trace`: timelines from runs that were kept."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+
+@pytest.fixture
+def kept(polyrhythm: Any, tiny: Path, tmp_path: Path) -> Path:
+    """A comparison that was kept."""
+    out = tmp_path / "kept"
+    assert polyrhythm("compare", tiny, "--systems", "ssp,allreduce", "--on", "simulator", "--out", out).code == 0
+    return out
+
+
+def test_a_comparison_becomes_one_file_with_a_process_for_each_run(polyrhythm: Any, kept: Path) -> None:
+    told = polyrhythm("trace", kept)
+    assert (told.code, told.out) == (0, f"{kept / 'trace.json'}\n")
+    events = json.loads((kept / "trace.json").read_text())["traceEvents"]
+    assert [event["args"]["name"] for event in events if event["name"] == "process_name"] == [
+        "ssp, virtual time",
+        "allreduce, virtual time",
+    ]
+    assert {"computing", "waiting", "step", "report"} <= {event["name"] for event in events}
+
+
+def test_a_single_run_goes_where_it_is_told(polyrhythm: Any, kept: Path, tmp_path: Path) -> None:
+    assert polyrhythm("trace", kept / "ssp", "--out", tmp_path / "mine.json").code == 0
+    assert json.loads((tmp_path / "mine.json").read_text())["traceEvents"]
+
+
+def test_what_is_no_run_directory_is_refused(polyrhythm: Any, tmp_path: Path) -> None:
+    told = polyrhythm("trace", tmp_path)
+    assert told.code == 2
+    assert "is not a run directory" in told.err
+
+
+def test_a_trace_that_cannot_be_written_is_said(polyrhythm: Any, kept: Path, tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    told = polyrhythm("trace", kept, "--out", tmp_path / "file" / "trace.json")
+    assert told.code == 2
+    assert "cannot be written" in told.err

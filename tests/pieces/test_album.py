@@ -1,0 +1,63 @@
+"""Weights as they were at the moments of a grid."""
+
+from __future__ import annotations
+
+from itertools import pairwise
+
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+
+from polyrhythm.pieces.album import Album, index_at, moment, together
+
+
+def test_moments_double_with_every_eighth() -> None:
+    assert moment(0) == 1e-3
+    assert moment(80) == pytest.approx(1.024)
+    assert max(later / earlier for earlier, later in pairwise(map(moment, range(100)))) < 1.091
+
+
+@given(st.floats(1e-4, 1e6))
+def test_the_latest_moment_is_not_after_a_time_and_the_next_one_is(time: float) -> None:
+    index = index_at(time)
+    assert index == -1 or moment(index) <= time
+    assert time < moment(max(index + 1, 0)) or index + 1 < 0
+
+
+@given(st.lists(st.floats(1e-3, 100.0), max_size=40).map(sorted), st.integers(1, 60))
+def test_an_album_has_what_was_there_at_every_moment_that_it_can_tell_of(changes: list[float], room: int) -> None:
+    """The weights are the number of changes so far; a copy takes four bytes."""
+    album = Album(4 * room)
+    album.wanted = True
+    for count, now in enumerate(changes):
+        album.look(now, torch.tensor([float(count)]))
+    assert len(album.kept) <= room
+    for index in range(0, index_at(changes[-1]) + 3 if changes else 3, album.stride):
+        found = album.at(index)
+        expected = sum(change <= moment(index) for change in changes)
+        alike = {sum(change < moment(index) for change in changes), expected}  # a change at that very moment
+        assert (expected == len(changes) or len(changes) in alike) if found is None else found.item() in alike
+
+
+def test_an_album_that_nobody_wants_stays_empty() -> None:
+    album = Album(1000)
+    album.look(1.0, torch.zeros(3))
+    assert not album.kept
+
+
+def test_what_is_larger_than_the_room_is_not_kept() -> None:
+    album = Album(8)
+    album.wanted = True
+    for now in (0.1, 0.2, 0.4, 100.0):
+        album.look(now, torch.zeros(3))
+    assert not album.kept
+
+
+def test_moments_of_several_are_those_at_which_one_has_something_new() -> None:
+    one, other = Album(1 << 20), Album(1 << 20)
+    one.wanted = other.wanted = True
+    one.look(moment(5), torch.zeros(1))
+    other.look(moment(9), torch.zeros(1))
+    one.look(moment(20), torch.ones(1))
+    assert together([one, other]) == [0, 6]

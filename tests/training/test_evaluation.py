@@ -1,0 +1,191 @@
+"""How good the result was, and when, for every system and in both runtimes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+from toy import SLOW, data, network
+
+from polyrhythm import systems
+from polyrhythm.errors import DivergedError, WorkloadError
+from polyrhythm.hardware.devices import Device, Profile
+from polyrhythm.hardware.faults import Crash
+from polyrhythm.kernel.events import Evaluated, Stepped
+from polyrhythm.pieces.album import index_at, moment
+from polyrhythm.processes import Processes
+from polyrhythm.simulator import Simulator
+from polyrhythm.training.run import run
+
+from .scenes import EVERY_SYSTEM, go
+
+each_system = pytest.mark.parametrize("system", EVERY_SYSTEM)
+
+
+def score(model: nn.Module) -> dict[str, float]:
+    x, y = data()
+    return {"loss": F.cross_entropy(model(x), y).item()}
+
+
+def trains(function: Callable[..., Any] | None = score, epochs: int = 4, report: bool = False) -> Callable[[Any], None]:
+    """The usual loop; `function` evaluates its result."""
+
+    def train(worker: Any) -> None:
+        model = network()
+        model, optimizer = worker.attach(model, torch.optim.SGD(model.parameters(), lr=0.1))
+        if function is not None:
+            worker.evaluate(function)
+        for _ in range(epochs):
+            for x, y in worker.batches(data(), batch_size=8):
+                optimizer.zero_grad()
+                F.cross_entropy(model(x), y).backward()
+                optimizer.step()
+                if report:
+                    worker.report(loss=score(model)["loss"])
+
+    return train
+
+
+def evaluations(outcome: Any) -> list[Evaluated]:
+    return [event for event in outcome.outcome.events if isinstance(event, Evaluated)]
+
+
+@each_system
+def test_evaluating_costs_no_time_and_no_bytes_and_changes_no_weight(system: str) -> None:
+    on = Simulator(network=SLOW, devices=Device("slow", 1e7, 0.01))
+    plain, evaluated = (run(trains(function), workers=3, strategy=system, on=on, seed=2) for function in (None, score))
+    for name in ("virtual_seconds", "bytes_sent", "messages_sent", "weights_sha256", "steps"):
+        assert getattr(plain.summary, name) == getattr(evaluated.summary, name)
+
+
+@each_system
+def test_evaluations_are_at_the_moments_of_the_grid_and_at_the_end(system: str) -> None:
+    outcome = run(trains(), workers=3, strategy=system, on=Simulator(network=SLOW), seed=2)
+    *during, last = evaluations(outcome)
+    assert all(event.time == moment(index_at(event.time)) for event in during)
+    assert all(event.since < event.time for event in (*during, last))
+    assert last.time == pytest.approx(outcome.outcome.time, rel=0.05)  # others may end a little later
+    assert outcome.final == last.metrics
+    model = network()
+    model.load_state_dict(outcome.weights)
+    assert score(model)["loss"] == pytest.approx(last.metrics["loss"], rel=1e-5)
+
+
+def test_the_result_at_a_moment_is_that_of_the_step_before_it() -> None:
+    """Steps of a second, without a network: moment and step tell which weights were there."""
+    on = Simulator(network=SLOW, devices=Profile("second", (1.0,)))
+    outcome = run(trains(report=True), workers=1, strategy="single", on=on, seed=2)
+    told = {event.clock: event.metrics["loss"] for event in outcome.outcome.events if type(event).__name__ == "Reported"}
+    seen = [event for event in evaluations(outcome) if event.time > 1.0]
+    assert len(seen) > 10
+    for event in seen:
+        assert event.clock == int(event.time)
+        assert event.metrics["loss"] == pytest.approx(told[event.clock], rel=1e-6)
+
+
+@pytest.mark.parametrize("system", ["sparknet", "easgd", "gossipgrad", "diloco"])
+def test_it_is_the_result_that_is_evaluated_and_not_the_replica_of_worker_0(system: str) -> None:
+    """At a moment between two rounds the servers, or the mean, are what counts."""
+    found: dict[str, list[Tensor]] = {"seen": []}
+
+    def spy(model: nn.Module) -> dict[str, float]:
+        found["seen"].append(torch.cat([p.detach().reshape(-1) for p in model.parameters()]))
+        return score(model)
+
+    strategy = systems.find(system, **({"tau": 4} if system != "gossipgrad" else {}))
+    on = Simulator(network=SLOW, devices=Profile("second", (1.0,)))
+    run(trains(spy), workers=2, strategy=strategy, on=on, seed=2)
+    changes = sum(not torch.equal(a, b) for a, b in zip(found["seen"], found["seen"][1:], strict=False))
+    steps = 24
+    assert changes <= (steps // 4 + 1 if system != "gossipgrad" else 2 * steps)
+
+
+@pytest.mark.parametrize("system", ["allreduce", "ssp", "easgd", "gossipgrad", "strom", "diloco"])
+def test_real_processes_are_evaluated_too(system: str) -> None:
+    outcome = run(trains(epochs=20), workers=2, strategy=system, on=Processes(), seed=2)
+    found = evaluations(outcome)
+    assert len(found) > 3
+    assert [event.time for event in found] == sorted(event.time for event in found)
+    assert found[-1].metrics["loss"] < found[0].metrics["loss"]
+    assert 0 < found[-1].bytes_sent <= outcome.summary.bytes_sent
+    assert outcome.final == found[-1].metrics
+
+
+@pytest.mark.parametrize("moment_of_crash", [0.01, 0.1, 0.3, 0.5])
+@pytest.mark.parametrize("system", ["easgd", "strom", "downpour", "softsync"])
+def test_a_lost_worker_holds_no_evaluation_up(system: str, moment_of_crash: float) -> None:
+    on = Simulator(network=SLOW, faults=(Crash("worker/2", at=moment_of_crash),))
+    assert evaluations(run(trains(), workers=4, strategy=system, on=on, seed=2))[-1].metrics["loss"] < 1.2
+
+
+@pytest.mark.parametrize("system", ["allreduce", "sparknet", "gossipgrad", "easgd"])
+def test_buffers_are_those_of_the_moment(system: str) -> None:
+    def train(worker: Any) -> None:
+        model = nn.Sequential(nn.Linear(10, 12), nn.BatchNorm1d(12), nn.Tanh(), nn.Linear(12, 3))
+        model, optimizer = worker.attach(model, torch.optim.SGD(model.parameters(), lr=0.1))
+        worker.evaluate(lambda model: {"tracked": model[1].running_var.mean().item(), "training": float(model.training)})
+        for x, y in worker.batches(data(), batch_size=4):
+            optimizer.zero_grad()
+            F.cross_entropy(model(10 * x), y).backward()
+            optimizer.step()
+
+    outcome = run(train, workers=3, strategy=system, on=Simulator(network=SLOW, devices=Profile("second", (1.0,))), seed=2)
+    tracked = [event.metrics["tracked"] for event in evaluations(outcome)]
+    assert tracked[0] <= tracked[len(tracked) // 2] <= tracked[-1]
+    assert tracked[0] < 0.9 * tracked[-1]
+
+
+def test_two_models_are_evaluated_together() -> None:
+    def train(worker: Any) -> None:
+        models = [network(), network()]
+        optimizers = [torch.optim.SGD(model.parameters(), lr=0.1) for model in models]
+        worker.evaluate(lambda one, other: {"one": score(one)["loss"], "other": score(other)["loss"]})
+        for model, optimizer in zip(models, optimizers, strict=True):
+            worker.attach(model, optimizer)
+        for x, y in worker.batches(data(), batch_size=8):
+            for model, optimizer in zip(models, optimizers, strict=True):
+                optimizer.zero_grad()
+                F.cross_entropy(model(x), y).backward()
+                optimizer.step()
+
+    for system in ("allreduce", "ssp", "gossipgrad"):
+        assert set(go(train, system).final) == {"one", "other"}
+
+
+@pytest.mark.parametrize(
+    ("function", "error", "said"),
+    [
+        (lambda model: 0.9, WorkloadError, r"returned 0.9: return metrics by name"),
+        (lambda model: {}, WorkloadError, r"returned \{\}: return metrics by name"),
+        (lambda model: {"loss": float("nan")}, DivergedError, r"loss was nan at .* s of the run: the training diverged"),
+        ("accuracy", WorkloadError, r"worker.evaluate got 'accuracy', which cannot be called"),
+    ],
+)
+def test_what_is_no_evaluation_is_refused(function: Any, error: type[Exception], said: str) -> None:
+    with pytest.raises(error, match=said):
+        go(trains(function))
+
+
+def test_evaluating_is_asked_for_before_training_and_once() -> None:
+    def late(worker: Any) -> None:
+        trains(None, epochs=1)(worker)
+        worker.evaluate(score)
+
+    def twice(worker: Any) -> None:
+        worker.evaluate(score)
+        worker.evaluate(score)
+
+    with pytest.raises(WorkloadError, match="after the first step: call it before training begins"):
+        go(late)
+    with pytest.raises(WorkloadError, match="called twice: give one function that returns all metrics"):
+        go(twice)
+
+
+def test_steps_are_counted_at_the_moments() -> None:
+    outcome = go(trains(), "allreduce", 2)
+    steps = [event for event in outcome.outcome.events if isinstance(event, Stepped) and event.actor == "worker/0"]
+    assert evaluations(outcome)[-1].clock == steps[-1].clock
