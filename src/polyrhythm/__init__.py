@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from polyrhythm.codec import Warmup as Warmup
     from polyrhythm.consistency import Bounded as Bounded
     from polyrhythm.consistency import Free as Free
+    from polyrhythm.consistency import Intervals as Intervals
     from polyrhythm.consistency import LocalSteps as LocalSteps
     from polyrhythm.consistency import Lockstep as Lockstep
     from polyrhythm.consistency import SoftSync as SoftSync
@@ -90,7 +91,7 @@ if TYPE_CHECKING:
 _PLACES = {
     "buffers": "MeanBuffers OwnBuffers RecalibratedBuffers",
     "codec": "Cast ErrorFeedback Identity LowRank OneBit PerTensor RandomK Significant Striped Threshold TopK Warmup",
-    "consistency": "Bounded Free LocalSteps Lockstep SoftSync",
+    "consistency": "Bounded Free Intervals LocalSteps Lockstep SoftSync",
     "errors": "PolyrhythmError RecordError RecordWarning UnshardedWarning",
     "hardware.devices": "Device Profile",
     "hardware.faults": "Crash Cut Drop RandomCrashes RandomCuts RandomStalls Stall",

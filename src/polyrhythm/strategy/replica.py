@@ -25,6 +25,7 @@ from polyrhythm.strategy.albums import new_album
 from polyrhythm.strategy.alike import begin_alike, end_alike
 from polyrhythm.strategy.gradients import Parameters
 from polyrhythm.strategy.overlap import Overlap
+from polyrhythm.strategy.rates import at, refuse_unscaled
 from polyrhythm.strategy.strategy import Strategy
 from polyrhythm.topology.broadcast import broadcast, tell
 
@@ -58,7 +59,7 @@ class Replica:
         self.takes_one_rate = gradients and self.terms.merge.rule is not None
         self.lent: list[dict[str, Any]] = []
         optimize = self._optimize if gradients else None
-        self.holder = Holder(self.parameters.flat, self.parameters.layout, self.terms.merge, place.workers, optimize, self._step_in_place)
+        self.holder = Holder(self.parameters.flat, self.parameters.layout, self.terms.merge, place.workers, optimize, self._step_scaled)
         if self.terms.subject is Subject.UPDATE:
             self.holder.drop_anchor()
         self.steps_locally = not gradients
@@ -76,6 +77,7 @@ class Replica:
     def establish(self, stepping: Callable[[], None]) -> None:
         """Begin with the weights of worker 0, and put `stepping`, which calls `step`, behind `optimizer.step()`."""
         _refuse_closures(self.optimizer)
+        refuse_unscaled(self.optimizer, self.terms, self.place.workers)
         begin_alike(self.stage, self.model, self.optimizer, self.parameters.names.keys())
         recipe = describe(self.optimizer, self.parameters.names) if self.hosted else ""
         self.lent = self._options()
@@ -185,16 +187,16 @@ class Replica:
 
     def _optimize(self, gradient: Tensor, rates: tuple[float, ...]) -> None:
         self.parameters.put_gradient(gradient)
-        self._take_step()
+        self._take_step(rates)
 
-    def _step_in_place(self) -> None:
-        self.parameters.drop_nothing()
-        self._take_step()
+    def _step_scaled(self, scale: float) -> None:
+        self._take_step(tuple(rate * scale for rate in self.rates()))
 
-    def _take_step(self) -> None:
+    def _take_step(self, rates: tuple[float, ...]) -> None:
         if not self.clips_own:
             self._clip()
-        self.plain_step()
+        with at(self.optimizer, rates):
+            self.plain_step()
 
     def _clip(self) -> None:
         if self.clip_norm is not None:
