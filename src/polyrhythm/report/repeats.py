@@ -6,7 +6,7 @@ import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from polyrhythm.report.metrics import Target
+from polyrhythm.report.metrics import Target, not_yet
 from polyrhythm.report.outcome import Outcome
 from polyrhythm.report.series import Series
 
@@ -80,6 +80,11 @@ class Repeats:
     def to(self, target: Target) -> Spread:
         """Seconds to `target`, infinite for runs that did not reach it or failed."""
         return spread([self._seconds_to(target, run) for run in self.runs])
+
+    def window(self, target: Target) -> tuple[float, float]:
+        """Between which moments `target` was reached, the medians of the runs that did; some must have."""
+        found = [event for run in self.runs if not run.failed and (event := target.first_reached(run.outcome)) is not None]
+        return spread([not_yet(event) for event in found]).median, spread([event.time for event in found]).median
 
     def reached(self, target: Target) -> int:
         """How many of the runs reached `target`."""

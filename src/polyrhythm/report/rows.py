@@ -10,7 +10,7 @@ from polyrhythm.report.metrics import Target, higher_is_better, metrics_of, show
 from polyrhythm.report.outcome import Outcome
 from polyrhythm.report.repeats import Repeats, repeats_of
 from polyrhythm.report.series import Series, crowds, is_virtual
-from polyrhythm.units import show_bytes, show_seconds
+from polyrhythm.units import show_bytes, show_seconds, show_window
 
 _SHOWN_METRICS = 2
 _SHORT = 200
@@ -72,8 +72,9 @@ def _cells(one: Repeats, metrics: list[str], mixed: bool, target: Target | None)
 
 def _to(one: Repeats, target: Target) -> str:
     reached = one.reached(target)
-    taken = one.to(target).shown(show_seconds) if reached else "not reached"
-    return f"{taken}, {reached} of {len(one.runs)}" if len(one.runs) > 1 else taken
+    if len(one.runs) > 1:
+        return f"{one.to(target).shown(show_seconds) if reached else 'not reached'}, {reached} of {len(one.runs)}"
+    return show_window(*one.window(target)).removeprefix("after ") if reached else "not reached"
 
 
 def _messages(outcome: Outcome) -> float:

@@ -10,7 +10,7 @@ from polyrhythm.report.outcome import Outcome
 from polyrhythm.report.repeats import Repeats, Spread, repeats_of, spread
 from polyrhythm.report.rows import ending
 from polyrhythm.report.series import by_runtime, heading, is_virtual, series_of
-from polyrhythm.units import show_bytes, show_seconds
+from polyrhythm.units import show_bytes, show_seconds, show_window
 
 _BASELINES = ("allreduce", "single")
 
@@ -76,7 +76,7 @@ def _race(ended: list[Repeats], target: Target) -> str:
     )
     if len(racers) == 1:
         return f"Only {racers[0].label} reached {target}, {_at(racers[0], target)}.{others}"
-    first = _first(racers, lambda one: one.to(target), f"reached {target}", f"times to {target}")
+    first = _first(racers, lambda one: one.to(target), f"reached {target}", f"times to {target}", lambda one: _when(one, target))
     sent = {one.label: one.bytes_to(target) for one in racers}
     return f"{first}{_bytes(racers, sent, 'up to there')}{others}"
 
@@ -100,7 +100,7 @@ def _bests(one: Repeats, metric: str) -> list[float]:
 
 
 def _finish(ended: list[Repeats]) -> str:
-    first = _first(ended, _time, "finished", "times")
+    first = _first(ended, _time, "finished", "times", lambda one: f"after {_seconds(one, _time(one).median)}")
     samples = {outcome.summary.samples for one in ended for outcome in one.known}
     caution = " They did not all use the same number of samples: see the table." if len(samples) > 1 else ""
     return f"{_best(ended)}{first}{_bytes(ended, {one.label: _sent(one) for one in ended}, 'in all')}{caution}"
@@ -123,17 +123,17 @@ def _best(ended: list[Repeats]) -> str:
     return f"{_names(winners)} ended with the {highest} {metric}, {top}{against}.{chance} "
 
 
-def _first(racers: list[Repeats], time: Callable[[Repeats], Spread], did: str, what: str) -> str:
+def _first(racers: list[Repeats], time: Callable[[Repeats], Spread], did: str, what: str, when: Callable[[Repeats], str]) -> str:
     soonest = min(time(one).median for one in racers)
     # What reads the same is called a tie: the digits beyond do not decide anything.
     winners = [one for one in racers if show_seconds(time(one).median) == show_seconds(soonest)]
-    taken = _seconds(winners[0], soonest)
+    taken = when(winners[0])
     if len(winners) == len(racers):
-        return f"{_names(winners)} {did} at the same time, after {taken}."
+        return f"{_names(winners)} {did} at the same time, {taken}."
     baseline = _baseline(racers, winners)
     ratio = _ratio(time(baseline).median, soonest) if baseline is not None else None
     against = f", {ratio} times as fast as {baseline.label}" if baseline is not None and ratio is not None else ""
-    return f"{_names(winners)} {did} first, after {taken}{against}.{_chance(winners, racers, time, what)}"
+    return f"{_names(winners)} {did} first, {taken}{against}.{_chance(winners, racers, time, what)}"
 
 
 def _chance(winners: list[Repeats], compared: list[Repeats], value: Callable[[Repeats], Spread], what: str) -> str:
@@ -168,7 +168,11 @@ def _at(one: Repeats, target: Target) -> str:
     nbytes = one.bytes_to(target)
     # A report of 0 bytes from a run that did send says only that the runtime had not counted yet.
     counted = nbytes > 0 or _sent(one) == 0
-    return f"after {_seconds(one, one.to(target).median)}" + (f", when {show_bytes(nbytes)} had been sent" if counted else "")
+    return _when(one, target) + (f", when {show_bytes(nbytes)} had been sent" if counted else "")
+
+
+def _when(one: Repeats, target: Target) -> str:
+    return show_window(*one.window(target)) + (" of virtual time" if is_virtual(one.first.outcome) else "")
 
 
 def _time(one: Repeats) -> Spread:
