@@ -170,12 +170,13 @@ def test_what_the_system_refuses_is_an_error_of_ours_and_in_the_record(tmp_path:
 
 
 @pytest.mark.parametrize("place", ["file/page.html", "a\0b", "x" * 300, "", 5])
-def test_a_page_and_a_directory_that_cannot_be_written_are_said(tmp_path: Path, place: Any) -> None:
+def test_a_page_a_trace_and_a_directory_that_cannot_be_written_are_said(tmp_path: Path, place: Any) -> None:
     (tmp_path / "file").touch()
     result = go(trains(sgd))
     place = str(tmp_path / place) if isinstance(place, str) else place
-    with pytest.raises(CompositionError):
-        result.report(place)
+    for write in (result.report, result.trace):
+        with pytest.raises(CompositionError):
+            write(place)
     if place != str(tmp_path):
         with pytest.raises(CompositionError):
             result.save(place)

@@ -64,7 +64,7 @@ class Record:
     def _try(self, name: str, deed: Callable[[], None]) -> str | None:
         try:
             deed()
-        except (OSError, CompositionError) as problem:
+        except (OSError, CompositionError, MemoryError) as problem:
             trouble = f"The record in {self._path} is not whole: {name} could not be written ({reason(problem)})."
             self._outcome.remarks.append(trouble)
             return trouble

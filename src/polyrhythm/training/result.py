@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -68,16 +69,22 @@ class Run:
         """Write a self-contained HTML page. Raises CompositionError if that cannot be."""
         from polyrhythm.report.page import write
 
-        file = path_of(path)
-        try:
-            return write([self.outcome], file, f"{self.summary.system} on {self.summary.workers} workers")
-        except OSError as problem:
-            raise CompositionError(f"No page can be written to {file}: {reason(problem)}. Give another path.") from None
+        title = f"{self.summary.system} on {self.summary.workers} workers"
+        return _written("page", path, lambda file: write([self.outcome], file, title))
 
     def trace(self, path: str | Path) -> Path:
-        """Write who did what when as JSON, for ui.perfetto.dev and chrome://tracing."""
-        return trace.write([self.outcome], path)
+        """Write who did what when as JSON, for ui.perfetto.dev and chrome://tracing. Raises CompositionError if that cannot be."""
+        return _written("trace", path, lambda file: trace.write([self.outcome], file))
 
     def save(self, directory: str | Path) -> Path:
         """Write the run directory: run.json, events.jsonl, weights.safetensors. Raises CompositionError if that cannot be."""
         return save(self.outcome, directory)
+
+
+def _written(what: str, path: str | Path, write: Callable[[Path], Path]) -> Path:
+    """What `write` does with `path`; raises CompositionError where the system refuses."""
+    file = path_of(path)
+    try:
+        return write(file)
+    except OSError as problem:
+        raise CompositionError(f"No {what} can be written to {file}: {reason(problem)}. Give another path.") from None
