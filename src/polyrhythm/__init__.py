@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from polyrhythm.consistency import Lockstep as Lockstep
     from polyrhythm.consistency import SoftSync as SoftSync
     from polyrhythm.errors import PolyrhythmError as PolyrhythmError
+    from polyrhythm.errors import RecordError as RecordError
     from polyrhythm.errors import RecordWarning as RecordWarning
     from polyrhythm.errors import UnshardedWarning as UnshardedWarning
     from polyrhythm.hardware.devices import Device as Device
@@ -90,7 +91,7 @@ _PLACES = {
     "buffers": "MeanBuffers OwnBuffers RecalibratedBuffers",
     "codec": "Cast ErrorFeedback Identity LowRank OneBit PerTensor RandomK Significant Striped Threshold TopK Warmup",
     "consistency": "Bounded Free LocalSteps Lockstep SoftSync",
-    "errors": "PolyrhythmError RecordWarning UnshardedWarning",
+    "errors": "PolyrhythmError RecordError RecordWarning UnshardedWarning",
     "hardware.devices": "Device Profile",
     "hardware.faults": "Crash Cut Drop RandomCrashes RandomCuts RandomStalls Stall",
     "hardware.fleet": "Fleet Jitter Mixed RandomStragglers Straggler",

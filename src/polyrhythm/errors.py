@@ -2,6 +2,7 @@
 
 PolyrhythmError
 ├── CompositionError     pieces, options or a model that do not fit together; raised before anything runs
+│   └── RecordError      a directory in which no record can be begun, such as on a full disk
 ├── UnknownNameError     a system, network, workload or option that does not exist; names the nearest that does
 ├── DataError            data that cannot be shared out among the workers
 ├── WorkloadError        a JOB that cannot be loaded, or a training function that broke its contract
@@ -28,6 +29,10 @@ class PolyrhythmError(Exception):
 
 class CompositionError(PolyrhythmError, ValueError):
     """Pieces, options or a model that cannot work together."""
+
+
+class RecordError(CompositionError):
+    """A directory in which no record can be begun."""
 
 
 class UnknownNameError(PolyrhythmError, LookupError):

@@ -6,6 +6,7 @@ import resource
 import signal
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -61,31 +62,46 @@ def test_a_run_is_drawn_while_it_is_under_way_and_after_it_was_killed(polyrhythm
     assert "The run did not end: " in (tmp_path / "kept" / "report.html").read_text()
 
 
+FILL = "import resource; resource.setrlimit(resource.RLIMIT_FSIZE, (2000, resource.getrlimit(resource.RLIMIT_FSIZE)[1]))"
+
+
 @pytest.fixture
-def full() -> Any:
-    """A disk on which no file may be longer than 2,000 bytes."""
+def disk() -> Iterator[None]:
+    """A disk that has room again after the test: filled, it takes no file of more than 2,000 bytes."""
     before = resource.getrlimit(resource.RLIMIT_FSIZE)
-    resource.setrlimit(resource.RLIMIT_FSIZE, (2000, before[1]))
     yield
     resource.setrlimit(resource.RLIMIT_FSIZE, before)
 
 
-@pytest.mark.usefixtures("full")
-def test_a_run_on_a_full_disk_shows_its_table_says_what_is_not_kept_and_exits_with_1(polyrhythm: Any, tiny: Path, tmp_path: Path) -> None:
-    told = polyrhythm("run", tiny, "--on", "simulator", "--out", tmp_path / "kept")
+@pytest.mark.usefixtures("disk")
+def test_a_run_on_a_disk_that_fills_up_shows_its_table_says_what_is_not_kept_and_exits_with_1(
+    polyrhythm: Any, job: Any, tmp_path: Path
+) -> None:
+    told = polyrhythm("run", job(LONG.replace("{deed}", FILL)), "--on", "simulator", "--out", tmp_path / "kept")
     assert told.code == 1
-    assert "allreduce" in told.out
+    assert "allreduce ended with epoch 7" in told.out
     assert "events.jsonl could not be written (File too large)" in told.err
     assert "the record of the run is in" not in told.err
+    kept = load(tmp_path / "kept")
+    assert (kept.state, kept.summary.steps, len(kept.remarks)) == ("ended", 64, 1)
 
 
-@pytest.mark.usefixtures("full")
-def test_a_comparison_on_a_full_disk_shows_its_table_and_exits_with_1(polyrhythm: Any, tiny: Path, tmp_path: Path) -> None:
-    told = polyrhythm("compare", tiny, "--systems", "ssp,allreduce", "--on", "simulator", "--out", tmp_path / "kept")
+@pytest.mark.usefixtures("disk")
+def test_a_comparison_on_a_disk_that_fills_up_goes_on_to_its_table_and_exits_with_1(polyrhythm: Any, job: Any, tmp_path: Path) -> None:
+    script = job(LONG.replace("{deed}", FILL))
+    told = polyrhythm("compare", script, "--systems", "ssp,allreduce", "--on", "simulator", "--out", tmp_path / "kept")
     assert told.code == 1
-    assert "allreduce ended" in told.out or "sent the fewest" in told.out or "first" in told.out
     assert "ssp: The record in" in told.err
-    assert "cannot be written: File too large" in told.err
+    assert "allreduce: No record can be begun in" in told.err
+    assert "allreduce" in told.out
+
+
+@pytest.mark.usefixtures("disk")
+def test_a_disk_that_is_full_already_is_refused_before_anything_runs(polyrhythm: Any, tiny: Path, tmp_path: Path) -> None:
+    exec(FILL)
+    told = polyrhythm("run", tiny, "--on", "simulator", "--out", tmp_path / "kept")
+    assert (told.code, told.out) == (2, "")
+    assert "cannot be written to: File too large" in told.err
 
 
 def test_a_comparison_whose_run_json_is_damaged_uses_its_own_numbers(polyrhythm: Any, tiny: Path, tmp_path: Path) -> None:

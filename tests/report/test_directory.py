@@ -12,7 +12,7 @@ from safetensors.torch import load_file
 from polyrhythm.errors import CompositionError
 from polyrhythm.kernel.events import Reported
 from polyrhythm.report import atomic, directory
-from polyrhythm.report.directory import EARLIER, EVENTS, RUN, WEIGHTS, save
+from polyrhythm.report.directory import EARLIER, EVENTS, RESERVE, RUN, WEIGHTS, save
 from polyrhythm.report.load import load
 from polyrhythm.report.outcome import Outcome
 from polyrhythm.report.record import Record
@@ -182,7 +182,7 @@ def test_an_earlier_record_stays_until_the_new_one_is_whole(tmp_path: Path) -> N
     running.state = "running"
     record = Record(running, tmp_path)
     record.follow()
-    assert names(tmp_path) == [EARLIER, EVENTS, RUN]  # the old weights are not beside the new events
+    assert names(tmp_path) == [EARLIER, RESERVE, EVENTS, RUN]  # the old weights are not beside the new events
     assert load(tmp_path / EARLIER).summary.system == "ssp"
     assert load(tmp_path).summary.system == "allreduce"
     running.state = "ended"

@@ -12,7 +12,7 @@ import pytest
 import torch
 
 from polyrhythm.report import record as records
-from polyrhythm.report.directory import EVENTS, RUN, WEIGHTS
+from polyrhythm.report.directory import EVENTS, RESERVE, RUN, WEIGHTS
 from polyrhythm.report.load import load
 from polyrhythm.report.outcome import Outcome
 from polyrhythm.report.record import Record
@@ -106,6 +106,16 @@ def test_a_disk_without_any_room_leaves_the_provisional_record(tmp_path: Path) -
         assert len(record.finish()) == 3
     again = load(tmp_path)
     assert (again.state, again.summary.error) == ("running", "The run did not end: 2 events until 0 µs.")
+
+
+def test_room_is_kept_for_the_numbers(tmp_path: Path) -> None:
+    run, record = begun(tmp_path)
+    size = (tmp_path / RESERVE).stat().st_size
+    follow(run, record)
+    run.weights = {}
+    assert record.finish() == []
+    assert not (tmp_path / RESERVE).exists()
+    assert (tmp_path / RUN).stat().st_size < size
 
 
 def test_the_error_of_a_full_disk_is_said_in_the_systems_words(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

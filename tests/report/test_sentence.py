@@ -59,7 +59,7 @@ def test_all_failed() -> None:
 
 
 def test_one_run_that_failed_says_why_without_its_traceback() -> None:
-    assert sentence([failed("ssp", "worker/1 failed: killed\n\nTraceback")]) == "ssp failed: worker/1 failed: killed."
+    assert sentence([failed("ssp", "worker/1 failed: killed\n\nTraceback")]) == "ssp: worker/1 failed: killed."
 
 
 def test_a_failed_run_is_not_compared_even_if_it_was_first() -> None:

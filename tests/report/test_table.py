@@ -31,7 +31,7 @@ def test_the_soonest_to_the_target_stands_first_and_failures_last() -> None:
 
 def test_a_failure_is_one_line_without_traceback_and_shortened() -> None:
     shown = text([failed("bagua", "worker/3 failed: " + "x " * 400 + "\n\nTraceback")])
-    assert "bagua failed: worker/3 failed:" in shown
+    assert "bagua: worker/3 failed:" in shown
     assert "Traceback" not in shown
     assert "…" in shown
 

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from polyrhythm.errors import RecordError
 from polyrhythm.kernel.job import Runtime
 from polyrhythm.report.progress import Watch
 from polyrhythm.strategy.strategy import Strategy
@@ -29,7 +30,16 @@ class Planned:
     notes: Mapping[str, str] = field(default_factory=dict)
 
     def attempt(self, directory: Path | None, watch: Watch) -> Attempt:
-        """Make the run, keeping its record in `directory`."""
+        """Make the run, keeping its record in `directory`; without, and with a trouble, if none can be begun there."""
+        try:
+            return self._attempt(directory, watch)
+        except RecordError as problem:  # the runs before it, and after, are not to be lost with it
+            tried = self._attempt(None, watch)
+            tried.troubles.append(str(problem))
+            tried.outcome.remarks.append(str(problem))
+            return tried
+
+    def _attempt(self, directory: Path | None, watch: Watch) -> Attempt:
         return attempt(
             self.train,
             workers=self.workers,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shlex
 import sys
 from collections.abc import Iterator, Mapping, Sequence
@@ -106,6 +107,10 @@ def _facts(asked: Typed) -> dict[str, str]:
     return facts | {f"{what} sha256": sha256(file.read_bytes()).hexdigest() for what, file in files.items() if file is not None}
 
 
+_PROBED_BYTES = 2**17
+"""A disk that is full takes an empty file, but not this."""
+
+
 def directory(out: Path | None) -> Path | None:
     """`--out`, made if it is missing, before hours are spent on what could not be written there."""
     if out is None:
@@ -113,8 +118,10 @@ def directory(out: Path | None) -> Path | None:
     try:
         out.mkdir(parents=True, exist_ok=True)
         probe = out / ".writable"
-        probe.touch()
-        probe.unlink()
+        try:
+            probe.write_bytes(os.urandom(_PROBED_BYTES))
+        finally:
+            probe.unlink(missing_ok=True)
     except OSError as error:
         raise CompositionError(f"--out {out} cannot be written to: {error.strerror}. Give a directory of your own.") from None
     return out

@@ -18,7 +18,7 @@ from polyrhythm.report.lock import is_held
 from polyrhythm.report.outcome import Outcome
 
 RUN, EVENTS, WEIGHTS = "run.json", "events.jsonl", "weights.safetensors"
-EARLIER = ".earlier-run"
+EARLIER, RESERVE = ".earlier-run", ".reserve"
 _FILES = (WEIGHTS, RUN, EVENTS)  # in the order in which they go, so that weights are never beside what they are not the result of
 
 
@@ -84,6 +84,7 @@ def claim(path: Path) -> None:
     for name in _FILES:
         for stale in path.glob(f".{name}.*.new"):
             stale.unlink()
+    (path / RESERVE).unlink(missing_ok=True)
     for stale in path.glob(".record.*.new"):
         shutil.rmtree(stale, ignore_errors=True)
 

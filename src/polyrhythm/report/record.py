@@ -8,17 +8,22 @@ from contextlib import ExitStack, suppress
 from io import FileIO
 from pathlib import Path
 
-from polyrhythm.errors import CompositionError
+from polyrhythm.errors import CompositionError, RecordError
 from polyrhythm.report import directory as directories
 from polyrhythm.report import document, lines, weights
 from polyrhythm.report.atomic import beside, write
-from polyrhythm.report.directory import EVENTS, RUN, WEIGHTS, reason
+from polyrhythm.report.directory import EVENTS, RESERVE, RUN, WEIGHTS, reason
 from polyrhythm.report.lock import hold
 from polyrhythm.report.outcome import Outcome
 
+_RESERVED_BYTES = 2**16
+"""Room that is given back when run.json is written for the last time: on a disk that was filled meanwhile, the numbers still fit."""
+
 
 class Record:
-    """Writes what becomes of `outcome` into `directory`. Raises CompositionError if that cannot be begun.
+    """Writes what becomes of `outcome` into `directory`.
+
+    Raises RecordError if that cannot be begun, CompositionError where it is no directory, or where another run is under way.
 
     Once the run has begun, nothing that goes wrong here ends it: a full disk is no reason to lose a training. What could not be written
     is tried again at the end, and then said in the outcome's `remarks`.
@@ -33,7 +38,7 @@ class Record:
         try:
             self._file = _begun(self._path, document.content(outcome))
         except OSError as problem:
-            raise CompositionError(f"No record can be begun in {directory}: {reason(problem)}. Give another directory.") from None
+            raise RecordError(f"No record can be begun in {directory}: {reason(problem)}. Give another directory.") from None
 
     def follow(self) -> None:
         """Write the events that have come since the last time."""
@@ -100,6 +105,8 @@ class Record:
                 weights.write(self._outcome.weights, fresh)
 
     def _write_run(self) -> None:
+        with suppress(OSError):
+            (self._path / RESERVE).unlink(missing_ok=True)
         write(self._path / RUN, document.content(self._outcome))
 
     def _write_anew(self) -> None:
@@ -116,5 +123,7 @@ def _begun(path: Path, provisional: bytes) -> FileIO:
         undo.callback((path / EVENTS).unlink)
         hold(file)
         write(path / RUN, provisional)
+        undo.callback((path / RESERVE).unlink, missing_ok=True)
+        (path / RESERVE).write_bytes(os.urandom(_RESERVED_BYTES))  # not zeros, of which some file systems keep none
         undo.pop_all()
     return file

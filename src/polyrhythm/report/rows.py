@@ -98,8 +98,12 @@ def _remarks(one: Series) -> list[str]:
 
 
 def ending(one: Series) -> str:
-    """Why a run did not end well, or that it is under way: "ssp failed: worker/3 ...", "ssp: The run did not end: ..."."""
-    return f"{one.label}{'' if one.unended else ' failed'}: {short_error(one.outcome.summary.error or '')}"
+    """Why a run did not end well, or that it is under way: "ssp failed: it diverged", "ssp: worker/3 failed: ...".
+
+    An error that says itself who failed is not told so twice.
+    """
+    said = short_error(one.outcome.summary.error or "")
+    return f"{one.label}{'' if one.unended or ' failed: ' in said else ' failed'}: {said}"
 
 
 def short_error(error: str) -> str:

@@ -22,6 +22,7 @@ from polyrhythm.pieces.hosting import describe
 from polyrhythm.pieces.terms import Manner, Place, Subject
 from polyrhythm.pieces.topology import Opening
 from polyrhythm.strategy.albums import new_album
+from polyrhythm.strategy.alike import begin_alike, end_alike
 from polyrhythm.strategy.gradients import Parameters
 from polyrhythm.strategy.overlap import Overlap
 from polyrhythm.strategy.strategy import Strategy
@@ -63,6 +64,7 @@ class Replica:
         self.steps_locally = not gradients
         self.says_last = self.terms.subject is Subject.UPDATE or (self.steps_locally and served)
         self.clips_own = self.steps_locally or served
+        self.ends_alike = strategy.ends_alike
         self.channel = strategy.topology.channel(self.terms, place, self.port)
         self.overlap: Overlap | None = None
         self.album = new_album(strategy, place.workers)
@@ -74,6 +76,7 @@ class Replica:
     def establish(self, stepping: Callable[[], None]) -> None:
         """Begin with the weights of worker 0, and put `stepping`, which calls `step`, behind `optimizer.step()`."""
         _refuse_closures(self.optimizer)
+        begin_alike(self.stage, self.model, self.optimizer, self.parameters.names.keys())
         recipe = describe(self.optimizer, self.parameters.names) if self.hosted else ""
         self.lent = self._options()
         self.rates()
@@ -197,6 +200,7 @@ class Replica:
 
     def finish(self) -> None:
         """Bring the run to its end: afterwards the model holds the final weights."""
+        self.stage.stopped(self.clock)
         if self.overlap is not None:
             self.overlap.close()
             if self.overlap.under_way:  # a backward() without a step: the others have begun it too, and nobody takes the answer
@@ -205,6 +209,8 @@ class Replica:
         if self.says_last and self.clock and not self.terms.consistency.speaks(self.clock):
             self._exchange(self._said())
         self._settle(self.stage.perform(self.channel.finish()))
+        if self.ends_alike:
+            end_alike(self.stage, self.parameters.layout, self.holder.weights)
 
 
 def _refuse_closures(optimizer: torch.optim.Optimizer) -> None:

@@ -158,6 +158,11 @@ class Worker:
         self._data.close()
 
     @property
+    def finished(self) -> bool:
+        """Whether `finish` was called."""
+        return self._finished
+
+    @property
     def clock(self) -> int:
         """Steps that this worker has taken; of several models, those of the one that took most."""
         return max((replica.clock for replica in self._models.replicas), default=0)
