@@ -111,27 +111,39 @@ LATE = PARSED.format(early="", late="args = parser.parse_args()")
 
 
 @pytest.mark.parametrize("text", [EARLY, LATE])
-def test_a_script_gets_its_own_arguments_in_both_runtimes(program: Any, job: Any, text: str) -> None:
+def test_a_script_gets_its_own_arguments(polyrhythm: Any, job: Any, text: str) -> None:
     path = job(text)
-    for on in ("simulator", "processes"):
-        told = program("run", f"{path}:fit", "--on", on, "--set", "momentum=0.5", "--", "--lr", "0.25", "--epochs", "2")
-        assert told.code == 0, told.err
-        assert told.out.count("told 0.25 2 0.5") == 2
-    assert "told 0.1 1 0.0" in program("run", f"{path}:fit", "--on", "simulator").out
+    told = polyrhythm("run", f"{path}:fit", "--on", "simulator", "--set", "momentum=0.5", "--", "--lr", "0.25", "--epochs", "2")
+    assert (told.code, told.err) == (0, "")
+    assert told.out.count("told 0.25 2 0.5") == 2
+    assert "told 0.1 1 0.0" in polyrhythm("run", f"{path}:fit", "--on", "simulator").out
 
 
-@pytest.mark.parametrize("on", ["simulator", "processes"])
-@pytest.mark.parametrize("text", [EARLY, LATE])
-def test_a_script_that_refuses_its_arguments_says_so_itself(program: Any, job: Any, text: str, on: str) -> None:
-    told = program("run", f"{job(text)}:fit", "--on", on, "--", "--lr", "high")
+def test_the_workers_of_real_processes_get_them_too(program: Any, job: Any) -> None:
+    told = program("run", f"{job(LATE)}:fit", "--on", "processes", "--set", "momentum=0.5", "--", "--lr", "0.25", "--epochs", "2")
+    assert told.code == 0, told.err
+    assert told.out.count("told 0.25 2 0.5") == 2
+
+
+def refuses_in_its_own_words(told: Any) -> None:
     assert told.code == 2
     assert "usage: job.py [-h] [--lr LR] [--epochs EPOCHS]" in told.err
     assert "argument --lr: invalid float value: 'high'" in told.err
     assert "polyrhythm" not in told.err
     assert "Traceback" not in told.err
-    shown = program("run", f"{job(text)}:fit", "--on", on, "--", "--help")
-    assert shown.code == 0
+
+
+@pytest.mark.parametrize("text", [EARLY, LATE])
+def test_a_script_that_refuses_its_arguments_says_so_itself(polyrhythm: Any, job: Any, text: str) -> None:
+    path = f"{job(text)}:fit"
+    refuses_in_its_own_words(polyrhythm("run", path, "--on", "simulator", "--", "--lr", "high"))
+    shown = polyrhythm("run", path, "--on", "simulator", "--", "--help")
+    assert (shown.code, shown.err) == (0, "")
     assert "usage: job.py" in shown.out
+
+
+def test_a_worker_that_refuses_its_arguments_says_so_itself(program: Any, job: Any) -> None:
+    refuses_in_its_own_words(program("run", f"{job(LATE)}:fit", "--on", "processes", "--", "--lr", "high"))
 
 
 def test_arguments_for_a_bundled_workload_are_refused(polyrhythm: Any) -> None:
