@@ -1,0 +1,93 @@
+"""What is built from the repository: wheels with and without the engine in C, and a source distribution that builds them."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+import tarfile
+import tomllib
+import zipfile
+from pathlib import Path
+
+import pytest
+from packaging.requirements import Requirement
+from packaging.utils import canonicalize_name
+
+ROOT = Path(__file__).resolve().parents[1]
+PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+BUILD_SDIST = "import sys; from setuptools import build_meta; build_meta.build_sdist(sys.argv[1])"
+ENGINE = "import polyrhythm.sharing.group as group; print(group.Native.__name__, group.__file__)"
+TRAINING = """
+import torch
+
+def train(worker):
+    x = torch.randn(32, 4, generator=torch.Generator().manual_seed(0))
+    model = torch.nn.Linear(4, 1)
+    model, optimizer = worker.attach(model, torch.optim.SGD(model.parameters(), lr=0.1))
+    worker.evaluate(lambda model: {"loss": model(x).square().mean().item()})
+    for (part,) in worker.batches((x,), batch_size=4):
+        optimizer.zero_grad()
+        model(part).square().mean().backward()
+        optimizer.step()
+"""
+
+
+def pins() -> dict[str, str]:
+    lines = (ROOT / "requirements.txt").read_text().splitlines()
+    return {canonicalize_name(name): version for name, _, version in (line.partition("==") for line in lines) if version}
+
+
+def test_every_requirement_is_a_range_that_holds_what_is_tested() -> None:
+    # those of the rivals are exact, and are pinned in a file of their own
+    extras = [text for extra, texts in PROJECT["optional-dependencies"].items() if extra != "bench" for text in texts]
+    for text in (*PROJECT["dependencies"], *extras):
+        wanted = Requirement(text)
+        assert wanted.specifier.contains(pins()[canonicalize_name(wanted.name)]), text
+        assert "==" not in text, text
+
+
+def run(*command: object, cwd: Path, **environment: str) -> str:
+    words = [str(word) for word in command]
+    done = subprocess.run(words, cwd=cwd, env=os.environ | environment, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
+    return done.stdout
+
+
+@pytest.fixture
+def sources(tmp_path: Path) -> Path:
+    """The repository as a source distribution holds it, unpacked."""
+    copy = tmp_path / "repository"
+    unwanted = shutil.ignore_patterns(".*", "*.so", "*.egg-info", "__pycache__", "build", "dist", "runs", "results")
+    shutil.copytree(ROOT, copy, ignore=unwanted)
+    run(sys.executable, "-c", BUILD_SDIST, tmp_path, cwd=copy)
+    (archive,) = tmp_path.glob("*.tar.gz")
+    with tarfile.open(archive) as whole:
+        whole.extractall(tmp_path / "unpacked", filter="data")
+    (folder,) = (tmp_path / "unpacked").iterdir()
+    return folder
+
+
+@pytest.mark.long
+@pytest.mark.parametrize(("compiler", "engine"), [({}, "Native"), ({"CC": "false"}, "Portable")], ids=["with C", "without C"])
+def test_a_wheel_built_from_the_source_distribution_works(sources: Path, tmp_path: Path, compiler: dict[str, str], engine: str) -> None:
+    pip = [sys.executable, "-m", "pip", "--disable-pip-version-check"]
+    run(*pip, "wheel", "--no-deps", "--no-build-isolation", "-w", tmp_path, ".", cwd=sources, **compiler)
+    (wheel,) = tmp_path.glob("*.whl")
+    with zipfile.ZipFile(wheel) as whole:
+        names = whole.namelist()
+    assert {"polyrhythm/py.typed", "polyrhythm/report/templates/page.html.jinja", "polyrhythm/sharing/_native.pyi"} <= set(names)
+    assert not [name for name in names if name.endswith(".c")]
+    site = tmp_path / "site"
+    run(*pip, "install", "--no-deps", "--target", site, wheel, cwd=tmp_path)
+
+    (tmp_path / "job.py").write_text(TRAINING)
+    here = {"PYTHONPATH": str(site)}
+    assert run(sys.executable, "-c", ENGINE, cwd=tmp_path, **here).startswith(f"{engine} {site}")
+    polyrhythm = [sys.executable, "-m", "polyrhythm"]
+    assert "direct" in run(*polyrhythm, "systems", cwd=tmp_path, **here)
+    assert "direct ended with loss" in run(*polyrhythm, "run", "job.py", "--system", "direct", "--workers", 2, cwd=tmp_path, **here)
+    pair = ["--systems", "single,ssp", "--workers", 2, "--on", "simulator", "--network", "slow", "--out", "pair"]
+    run(*polyrhythm, "compare", "job.py", *pair, cwd=tmp_path, **here)
+    assert (tmp_path / "pair" / "report.html").stat().st_size > 100_000
