@@ -107,7 +107,8 @@ def test_a_killed_process_is_named_soon_and_nothing_is_left(seeds: range, limit:
 
 
 PARENT = """
-import os, sys, time
+import os, signal, sys, time
+signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell has those in the background ignore it
 from polyrhythm.kernel.job import Job
 from polyrhythm.processes.launch import Processes
 def program(stage):
