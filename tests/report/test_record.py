@@ -16,6 +16,7 @@ from polyrhythm.report.directory import EVENTS, RESERVE, RUN, WEIGHTS
 from polyrhythm.report.load import load
 from polyrhythm.report.outcome import Outcome
 from polyrhythm.report.record import Record
+from polyrhythm.units import show_seconds
 
 from .scenes import outcome
 
@@ -55,13 +56,14 @@ def test_a_run_under_way_is_read_as_such_and_one_that_was_killed_too(tmp_path: P
     assert (begin.summary.error, begin.events) == ("The run is under way: 0 events so far.", [])
     record.follow()
     seen = load(tmp_path)
+    end = show_seconds(max(event.time for event in run.events))
     assert (seen.summary.steps, seen.events, seen.remarks) == (20, run.events, [])
-    assert seen.summary.error == f"The run is under way: {len(run.events)} events until 6.44 s so far."
+    assert seen.summary.error == f"The run is under way: {len(run.events)} events until {end} so far."
     with (tmp_path / EVENTS).open("ab") as file:
         file.write(b'{"type":"Stepped"')
     assert load(tmp_path).remarks == []  # a line that is being written is no damage
     killed = load(shutil.copytree(tmp_path, tmp_path / "copy"))  # nobody writes this one, as when the process was killed
-    assert killed.summary.error == f"The run did not end: {len(run.events)} events until 6.44 s."
+    assert killed.summary.error == f"The run did not end: {len(run.events)} events until {end}."
     assert len(killed.remarks) == 1
     assert record.finish() == []
     assert (killed.summary.samples, killed.summary.bytes_sent > 0, killed.time) == (1280, True, max(event.time for event in run.events))

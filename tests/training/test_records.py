@@ -251,12 +251,19 @@ def test_joined_runs_that_end_well_have_whole_records(tmp_path: Path) -> None:
         assert (kept.state, kept.summary.steps, kept.summary.error, kept.remarks) == ("ended", 40, None, [])
 
 
-def test_joined_runs_that_fail_keep_what_happened_and_why(tmp_path: Path) -> None:
-    codes = joined("raise KeyError('no such column')", tmp_path)
+@pytest.mark.parametrize(
+    ("deed", "why"),
+    [
+        ("raise KeyError('no such column')", "KeyError: 'no such column'"),
+        pytest.param("sys.exit(3)", "it called sys.exit(3)", marks=pytest.mark.long),
+    ],
+)
+def test_joined_runs_that_fail_keep_what_happened_and_why(tmp_path: Path, deed: str, why: str) -> None:
+    codes = joined(deed, tmp_path)
     assert codes[1] != 0
     failed = load(tmp_path / "worker-1")
     assert (failed.state, failed.summary.steps) == ("failed", 21)
-    assert failed.summary.error == "worker/1 failed: KeyError: 'no such column'"
+    assert failed.summary.error == f"worker/1 failed: {why}"
     assert load(tmp_path / "worker-0").state == "failed"
     assert "worker/1" in (load(tmp_path / "worker-0").summary.error or "")
 

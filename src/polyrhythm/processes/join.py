@@ -288,8 +288,9 @@ class JoinedStage:
             return None
         fault = self._script.fault(self._name, settled)
         if fault is not None:
+            why = self._node.failure or fault  # before it leaves, which is one more failure for the node
             self.abandon(fault)
-            on_failure(self._node.failure or fault)
+            on_failure(why)
             return None
         try:
             return self.leave(conclude())

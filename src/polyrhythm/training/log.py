@@ -59,5 +59,6 @@ def break_off(outcome: Outcome, problem: BaseException, name: str = worker(0)) -
         outcome.summary.error = f"The run was interrupted: {unfinished.extent(outcome)}."
         return
     outcome.state = "failed"
-    known = problem if isinstance(problem, PolyrhythmError) else WorkerFailed(name, f"{type(problem).__name__}: {problem}")
+    reason = f"it called sys.exit({problem.code!r})" if isinstance(problem, SystemExit) else f"{type(problem).__name__}: {problem}"
+    known = problem if isinstance(problem, PolyrhythmError) else WorkerFailed(name, reason)
     outcome.summary.error = sentence(known)
