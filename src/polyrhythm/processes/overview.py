@@ -35,17 +35,16 @@ class Overview:
         self._patience = patience
         self._record = record
         self._ballot = agreeing.Ballot()
-        self._stalls = Stalls(patience)
+        self._hosts: dict[str, str] = {}
+        self._stalls = Stalls(patience, lambda other: self._hosts.get(other) == self._hosts.get(name))
         node.on_word = self._hear
         node.accord.on_ask = self._agree
 
     def begin(self, table: Mapping[str, Address]) -> None:
         """All are connected: `table` says where they are."""
-        mine = table[self._name].host
-        patience = self._patience
-        if any(address.host != mine for address in table.values()):  # a network may be silent for a while, and yet bring something
-            patience = replace(patience, uneven=patience.deadlock)
-        self._stalls = Stalls(patience, lambda name: table[name].host == mine)
+        self._hosts = {name: address.host for name, address in table.items()}
+        if len(set(self._hosts.values())) > 1:  # a network may be silent for a while, and yet bring something
+            self._stalls.patience = replace(self._patience, uneven=self._patience.deadlock)
         self._stalls.begin(table, time.monotonic())
         Reporter(self._node, self._patience.thresholds, self._tell).look()
         self._look()

@@ -66,9 +66,10 @@ class Stalls:
     """The actors of a run that are not over. `near` tells whose processes can be looked at; times are of one clock."""
 
     def __init__(self, patience: Patience, near: Callable[[str], bool] = lambda name: True) -> None:
-        self._patience = patience
+        self.patience = patience
         self._near = near
         self._heard: dict[str, Heard] = {}
+        self._begun = False
         self._steps: dict[str, tuple[int, float]] = {}
         self._halted: dict[str, float] = {}
         self._due = patience.notice
@@ -79,12 +80,13 @@ class Stalls:
         return list(self._heard)
 
     def begin(self, names: Iterable[str], now: float) -> None:
-        """All of `names` go now."""
-        self._heard = dict.fromkeys(names, Heard(Condition(0), now))
+        """All of `names` go now; some may have been heard of before."""
+        self._begun = True
+        self._heard = {name: self._heard.get(name, Heard(Condition(0), now)) for name in names}
 
     def hear(self, name: str, condition: Condition, now: float) -> None:
         """The actor `name` has told its condition."""
-        if name in self._heard:
+        if name in self._heard or not self._begun:
             self._heard[name] = Heard(condition, now)
 
     def note_step(self, name: str, clock: int, now: float) -> None:
@@ -102,8 +104,8 @@ class Stalls:
         stopped = {name: condition.clock for name, condition in workers.items() if condition.stopped}
         going = [name for name in workers if name not in stopped]
         reason = uneven(stopped, going) if stopped else None
-        enough = self._patience.thresholds[0] if reason is not None else self._patience.deadlock
-        if not conditions or any(condition.quiet < enough for condition in conditions.values()) or self._halt(now):
+        enough = self.patience.thresholds[0] if reason is not None else self.patience.deadlock
+        if not self._begun or not conditions or any(condition.quiet < enough for condition in conditions.values()) or self._halt(now):
             return None
         waits = [wait for condition in conditions.values() for wait in condition.waits]
         more = f"; and {len(waits) - _MOST_WAITS} more wait" if len(waits) > _MOST_WAITS else ""
@@ -114,7 +116,7 @@ class Stalls:
         stall = self.stall(now)
         longest = max((heard.condition.longest for heard in self._heard.values()), default=0.0)
         if stall is None:
-            self._due = self._patience.notice
+            self._due = self.patience.notice
         elif stall.seconds >= max(self._due, _LONG_STEPS * longest):
             self._due = _GROWTH * stall.seconds
             return stall
@@ -123,10 +125,10 @@ class Stalls:
     def verdict(self, now: float) -> WorkerFailed | None:
         """The error for a run that has waited for longer than it may."""
         stall = self.stall(now)
-        if stall is None or self._patience.timeout is None or stall.seconds < self._patience.timeout:
+        if stall is None or self.patience.timeout is None or stall.seconds < self.patience.timeout:
             return None
         culprit = stall.culprits[0]
-        return WorkerFailed(culprit, f"it stands still, and timeout={self._patience.timeout:g} seconds are over: {stall.said}")
+        return WorkerFailed(culprit, f"it stands still, and timeout={self.patience.timeout:g} seconds are over: {stall.said}")
 
     def stall(self, now: float) -> Stall | None:
         """Who keeps whom waiting, if anybody does."""
