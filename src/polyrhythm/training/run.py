@@ -102,10 +102,14 @@ def attempt(
     job = make_job(train, strategy, workers, root)
     summary = Summary(str(strategy.name), job.workers, runtime.kind, runtime.network_name, root)
     outcome = Outcome(summary, settings=settings_told(train, strategy, runtime, notes or {}))
-    log = Log(outcome, directory, watch)
+    return _carry_out(job, runtime, Log(outcome, directory, watch))
+
+
+def _carry_out(job: Job, runtime: Runtime, log: Log) -> Attempt:
+    """Run `job` to whatever end; its record is completed in every case."""
     error: PolyrhythmError | None = None
     try:
-        conclude(outcome, runtime.execute(job, log.record))
+        conclude(log.outcome, runtime.execute(job, log.record))
     except PolyrhythmError as problem:
         error = problem
     except Exception as problem:  # of the system: no process, no memory, no file left
@@ -116,9 +120,9 @@ def attempt(
         log.warn()
         raise
     if error is not None:
-        break_off(outcome, error)
+        break_off(log.outcome, error)
     log.close()
-    return Attempt(outcome, error, log.troubles)
+    return Attempt(log.outcome, error, log.troubles)
 
 
 def settings_told(train: Train, strategy: Strategy, runtime: Runtime, notes: Mapping[str, str]) -> dict[str, str]:
