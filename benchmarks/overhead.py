@@ -39,6 +39,7 @@ def train(worker):
     model = torch.nn.Linear(2, 2)
     optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
     worker.attach(model, optimizer)
+    worker.count(1)
     model(torch.ones(1, 2)).sum().backward()
     optimizer.step()
     arrived = time.time()

@@ -36,9 +36,13 @@ SENT: dict[str, Sent] = {
     "allreduce": Sent("2 (P − 1) M in 2 P (P − 1) messages", lambda P, M, B, D: 2 * (P - 1) * M),
     "direct": Sent("2 (P − 1) M in 2 P (P − 1) messages", lambda P, M, B, D: 2 * (P - 1) * M),
     "tree": Sent("2 (P − 1) M in 2 (P − 1) messages", lambda P, M, B, D: 2 * (P - 1) * M),
-    "downpour": Sent("2 P M in 2 P S messages", lambda P, M, B, D: 2 * P * M),
+    "downpour": Sent(
+        "P M / push for the pushes and at most P M / fetch for weights: at most 2 P M in 2 P S messages", lambda P, M, B, D: 2 * P * M
+    ),
     "ssp": Sent("P M for the pushes, and M for each read: between P M and 2 P M"),
-    "softsync": Sent("2 P M in 2 P S messages", lambda P, M, B, D: 2 * P * M),
+    "softsync": Sent(
+        "P M for the pushes, and M for each answer with a newer version: at most 2 P M in 2 P S messages", lambda P, M, B, D: 2 * P * M
+    ),
     "sparknet": Sent("2 P M / τ in 2 P messages every τ steps", lambda P, M, B, D: 2 * P * M / 10),
     "easgd": Sent("2 P M / τ in 2 P S messages every τ steps", lambda P, M, B, D: 2 * P * M / 10),
     "onebit": Sent("2 (P − 1) B in 2 P (P − 1) messages; as `allreduce` while warming up", lambda P, M, B, D: 2 * (P - 1) * B),
@@ -53,12 +57,13 @@ HEAD = """# Systems
 
 P is the number of workers, S of server shards, M the bytes of the model's parameters, B their bytes in the codec's
 words, D the bytes of one worker's batch, τ the steps between exchanges. Sizes are payloads of all workers and servers
-together; headers come on top (24 bytes a message, its topic, 8 bytes a number, 4 and 8 a dimension for each tensor). At
+together; headers come on top (24 bytes a message, its topic, 8 bytes a number, 4 and 8 a dimension for each tensor). Sums that
+are made without messages, in shared memory or by NCCL, are charged as the messages that their schedule would have sent. At
 the beginning worker 0's weights go to all others, and systems with servers send the final weights at the
 end.
 
-**Buffers**, such as batch-norm statistics, and frozen parameters begin as those of worker 0. They are not exchanged after
-that: each worker keeps its own buffers, and those of worker 0 are saved.
+**Buffers**, such as batch-norm statistics, and frozen parameters begin as those of worker 0. They are not exchanged in
+training; when the run finishes, floating-point buffers are averaged over the workers, unless the strategy's `buffers` say otherwise.
 
 **Arrival order.** Where it does not matter, both runtimes give the same final weights for the same seed, bit for bit.
 

@@ -27,10 +27,14 @@ if TYPE_CHECKING:
     from polyrhythm.codec import Warmup as Warmup
     from polyrhythm.consistency import Bounded as Bounded
     from polyrhythm.consistency import Free as Free
+    from polyrhythm.consistency import Intervals as Intervals
     from polyrhythm.consistency import LocalSteps as LocalSteps
     from polyrhythm.consistency import Lockstep as Lockstep
     from polyrhythm.consistency import SoftSync as SoftSync
     from polyrhythm.errors import PolyrhythmError as PolyrhythmError
+    from polyrhythm.errors import RecordError as RecordError
+    from polyrhythm.errors import RecordWarning as RecordWarning
+    from polyrhythm.errors import UnshardedWarning as UnshardedWarning
     from polyrhythm.hardware.devices import Device as Device
     from polyrhythm.hardware.devices import Profile as Profile
     from polyrhythm.hardware.faults import Crash as Crash
@@ -87,8 +91,8 @@ if TYPE_CHECKING:
 _PLACES = {
     "buffers": "MeanBuffers OwnBuffers RecalibratedBuffers",
     "codec": "Cast ErrorFeedback Identity LowRank OneBit PerTensor RandomK Significant Striped Threshold TopK Warmup",
-    "consistency": "Bounded Free LocalSteps Lockstep SoftSync",
-    "errors": "PolyrhythmError",
+    "consistency": "Bounded Free Intervals LocalSteps Lockstep SoftSync",
+    "errors": "PolyrhythmError RecordError RecordWarning UnshardedWarning",
     "hardware.devices": "Device Profile",
     "hardware.faults": "Crash Cut Drop RandomCrashes RandomCuts RandomStalls Stall",
     "hardware.fleet": "Fleet Jitter Mixed RandomStragglers Straggler",

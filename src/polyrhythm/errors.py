@@ -2,14 +2,19 @@
 
 PolyrhythmError
 ├── CompositionError     pieces, options or a model that do not fit together; raised before anything runs
+│   └── RecordError      a directory in which no record can be begun, such as on a full disk
 ├── UnknownNameError     a system, network, workload or option that does not exist; names the nearest that does
 ├── DataError            data that cannot be shared out among the workers
 ├── WorkloadError        a JOB that cannot be loaded, or a training function that broke its contract
+│   └── ScriptEnded      a JOB file that refused its own command line, in its own words
 ├── DivergedError        a loss or an update that is not a number
 └── RunError             a run that started and could not end well
     ├── WorkerFailed     a worker or server raised, or its process died
     ├── DeadlockError    everyone waits; names who waits for whom
     └── WireError        malformed or unauthentic bytes from a peer
+
+RecordWarning and UnshardedWarning are no errors: a run went on whose record could not be written, or whose workers may all train on
+the same data.
 """
 
 from __future__ import annotations
@@ -26,6 +31,10 @@ class CompositionError(PolyrhythmError, ValueError):
     """Pieces, options or a model that cannot work together."""
 
 
+class RecordError(CompositionError):
+    """A directory in which no record can be begun."""
+
+
 class UnknownNameError(PolyrhythmError, LookupError):
     """A name that is not in the list it was looked up in."""
 
@@ -36,6 +45,17 @@ class DataError(PolyrhythmError, ValueError):
 
 class WorkloadError(PolyrhythmError):
     """A training function or a JOB file that cannot be used."""
+
+
+class ScriptEnded(WorkloadError):
+    """A JOB file whose argparse ended it while it was imported, after saying why; `code` is the exit code that it asked for."""
+
+    def __init__(self, text: str, code: int) -> None:
+        super().__init__(text)
+        self.code = code
+
+    def __reduce__(self) -> tuple[type[ScriptEnded], tuple[str, int]]:
+        return (ScriptEnded, (str(self), self.code))
 
 
 class DivergedError(PolyrhythmError, ArithmeticError):
@@ -65,6 +85,14 @@ class DeadlockError(RunError):
 
 class WireError(RunError):
     """Bytes from a peer that are malformed, too large, of another version or not signed with the job's secret."""
+
+
+class RecordWarning(UserWarning):
+    """A run's directory lacks something that could not be written, such as on a full disk; the run went on without."""
+
+
+class UnshardedWarning(UserWarning):
+    """Steps are taken, and no sample came through the worker: all workers may be training on the same data."""
 
 
 def sentence(error: PolyrhythmError) -> str:

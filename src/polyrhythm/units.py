@@ -58,3 +58,12 @@ def show_seconds(seconds: float) -> str:
     if seconds < 1:
         return f"{seconds * 1e3:.3g} ms"
     return f"{seconds:.3g} s" if seconds < 120 else f"{seconds / 60:.3g} min"
+
+
+def show_window(begin: float, end: float) -> str:
+    """The moments between which something happened: "between 310 and 338 ms"; one moment, "after 310 ms", where they read the same."""
+    first, last = show_seconds(begin), show_seconds(end)
+    if first == last:
+        return f"after {last}"
+    number, unit = first.split()
+    return f"between {number if not begin or unit == last.split()[1] else first} and {last}"

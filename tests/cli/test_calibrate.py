@@ -104,3 +104,8 @@ def test_a_rank_that_is_no_number_is_refused(polyrhythm: Any, monkeypatch: pytes
     told = polyrhythm("calibrate")
     assert (told.code, told.err.count("\n")) == (2, 1)
     assert "RANK" in told.err
+
+
+def test_a_script_gets_its_own_arguments(polyrhythm: Any, tiny: Path) -> None:
+    tiny.write_text("import sys\nassert sys.argv[1:] == ['--mine'], sys.argv\n" + tiny.read_text())
+    assert polyrhythm("calibrate", tiny, "--steps", 3, "--", "--mine").code == 0

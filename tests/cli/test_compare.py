@@ -30,7 +30,7 @@ def test_systems_are_put_beside_one_another(polyrhythm: Any, tiny: Path) -> None
 def test_json_has_the_job_the_target_and_the_runs_in_order(polyrhythm: Any, tiny: Path) -> None:
     told = polyrhythm("compare", tiny, "--systems", "ssp, allreduce", "--on", "simulator", "--to", "loss=0.5", "--json")
     compared = json.loads(told.out)
-    assert list(compared) == ["job", "target", "runs"]
+    assert list(compared) == ["job", "target", "runs", "seeds", "settings", "tuning", "command"]
     assert compared["job"] == str(tiny)
     assert compared["target"] == {"metric": "loss", "value": 0.5}
     assert [run["system"] for run in compared["runs"]] == ["ssp", "allreduce"]

@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import sys
 from importlib.metadata import version
+from pathlib import Path
 from typing import Any
 
+from polyrhythm.cli.complete import complete_devices, complete_networks, complete_systems, system_names, workload_names
+from polyrhythm.hardware.devices import DEVICES
 from polyrhythm.hardware.presets import PRESETS
+from polyrhythm.systems import SYSTEMS
 from polyrhythm.workloads import WORKLOADS
 
 
@@ -26,6 +31,43 @@ def test_networks_are_listed_without_waiting_for_torch() -> None:
     assert subprocess.run([sys.executable, "-c", code], capture_output=True, check=False).returncode == 0
 
 
+def test_devices_are_listed_with_their_sources(polyrhythm: Any) -> None:
+    told = polyrhythm("devices")
+    assert told.code == 0
+    assert "cpu-core: 24 GFLOPS sustained, and 500 µs for every step" in told.out
+    assert "A100 datasheet" in told.out
+    listed = json.loads(polyrhythm("devices", "--json").out)
+    assert [each["name"] for each in listed] == list(DEVICES)
+    assert all(each["source"] for each in listed)
+    assert listed[0]["flops"] == DEVICES["cpu-core"].flops
+
+
+def test_what_a_shell_completes_is_what_there_is() -> None:
+    assert set(system_names()) == set(SYSTEMS)
+    assert set(workload_names()) == set(WORKLOADS)
+    assert complete_systems("s") == sorted(name for name in SYSTEMS if name.startswith("s"))
+    assert "ssp,sparknet" in complete_systems("ssp,s")
+    assert "ssp,ssp" not in complete_systems("ssp,s")
+    assert complete_networks("wan") == ["wan-3", "wan-11"]
+    assert "cuda" in complete_devices("c")
+
+
+def test_a_shell_completes_names_and_files_without_waiting_for_torch(tmp_path: Path) -> None:
+    (tmp_path / "digits.py").touch()
+    for words, expected in (("run dig", "digits.py"), ("run dig", "digits-cnn"), ("compare x --systems ssp,tr", "ssp,tree")):
+        environment = {
+            **os.environ,
+            "_POLYRHYTHM_COMPLETE": "complete_bash",
+            "COMP_WORDS": f"polyrhythm {words}",
+            "COMP_CWORD": str(len(words.split())),
+        }
+        code = (
+            "import sys; from polyrhythm.cli.app import app\ntry: app(prog_name='polyrhythm')\nfinally: assert 'torch' not in sys.modules"
+        )
+        done = subprocess.run([sys.executable, "-c", code], env=environment, capture_output=True, text=True, cwd=tmp_path, check=False)
+        assert expected in done.stdout.split(), done
+
+
 def test_workloads_are_listed_with_their_settings(polyrhythm: Any) -> None:
     assert "--set epochs=" in polyrhythm("workloads").out
     listed = json.loads(polyrhythm("workloads", "--json").out)
@@ -40,7 +82,7 @@ def test_the_version_is_told(polyrhythm: Any) -> None:
 def test_help_names_every_command(polyrhythm: Any) -> None:
     told = polyrhythm("--help")
     assert told.code == 0
-    assert all(command in told.out for command in ("systems", "run", "compare", "report", "networks", "workloads"))
+    assert all(command in told.out for command in ("systems", "run", "compare", "report", "networks", "devices", "workloads"))
 
 
 def test_a_misspelt_command_is_answered_with_the_nearest(polyrhythm: Any) -> None:

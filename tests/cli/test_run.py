@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import html
 import json
+import shlex
 import signal
 import subprocess
 import sys
@@ -82,6 +84,97 @@ def test_out_keeps_the_run(polyrhythm: Any, tiny: Path, tmp_path: Path) -> None:
     told = polyrhythm("run", tiny, "--on", "simulator", "--out", out)
     assert (told.code, f"the record of the run is in {out}" in told.err) == (0, True)
     assert {path.name for path in out.iterdir()} == {"run.json", "events.jsonl", "weights.safetensors"}
+
+
+PARSED = """
+import argparse, sys, torch
+
+parser = argparse.ArgumentParser()
+parser.add_argument("--lr", type=float, default=0.1)
+parser.add_argument("--epochs", type=int, default=1)
+{early}
+
+x = torch.linspace(-1, 1, 64).view(-1, 1)
+
+def fit(worker, momentum=0.0):
+    {late}
+    sys.stdout.write("told %s %s %s\\n" % (args.lr, args.epochs, momentum))  # at once: all write to one pipe
+    model = torch.nn.Linear(1, 1)
+    model, optimizer = worker.attach(model, torch.optim.SGD(model.parameters(), lr=args.lr, momentum=momentum))
+    for _ in range(args.epochs):
+        for a, b in worker.batches((x, x), batch_size=4):
+            torch.nn.functional.mse_loss(model(a), b).backward()
+            optimizer.step()
+"""
+EARLY = PARSED.format(early="args = parser.parse_args()", late="pass")
+LATE = PARSED.format(early="", late="args = parser.parse_args()")
+
+
+@pytest.mark.parametrize("text", [EARLY, LATE])
+def test_a_script_gets_its_own_arguments(polyrhythm: Any, job: Any, text: str) -> None:
+    path = job(text)
+    told = polyrhythm("run", f"{path}:fit", "--on", "simulator", "--set", "momentum=0.5", "--", "--lr", "0.25", "--epochs", "2")
+    assert (told.code, told.err) == (0, "")
+    assert told.out.count("told 0.25 2 0.5") == 2
+    assert "told 0.1 1 0.0" in polyrhythm("run", f"{path}:fit", "--on", "simulator").out
+
+
+def test_the_workers_of_real_processes_get_them_too(program: Any, job: Any) -> None:
+    told = program("run", f"{job(LATE)}:fit", "--on", "processes", "--set", "momentum=0.5", "--", "--lr", "0.25", "--epochs", "2")
+    assert told.code == 0, told.err
+    assert told.out.count("told 0.25 2 0.5") == 2
+
+
+def refuses_in_its_own_words(told: Any) -> None:
+    assert told.code == 2
+    assert "usage: job.py [-h] [--lr LR] [--epochs EPOCHS]" in told.err
+    assert "argument --lr: invalid float value: 'high'" in told.err
+    assert "polyrhythm" not in told.err
+    assert "Traceback" not in told.err
+
+
+@pytest.mark.parametrize("text", [EARLY, LATE])
+def test_a_script_that_refuses_its_arguments_says_so_itself(polyrhythm: Any, job: Any, text: str) -> None:
+    path = f"{job(text)}:fit"
+    refuses_in_its_own_words(polyrhythm("run", path, "--on", "simulator", "--", "--lr", "high"))
+    shown = polyrhythm("run", path, "--on", "simulator", "--", "--help")
+    assert (shown.code, shown.err) == (0, "")
+    assert "usage: job.py" in shown.out
+
+
+def test_a_worker_that_refuses_its_arguments_says_so_itself(program: Any, job: Any) -> None:
+    refuses_in_its_own_words(program("run", f"{job(LATE)}:fit", "--on", "processes", "--", "--lr", "high"))
+
+
+def test_arguments_for_a_bundled_workload_are_refused(polyrhythm: Any) -> None:
+    told = polyrhythm("run", "digits-cnn", "--", "--lr", "0.1")
+    assert (told.code, told.err.count("\n")) == (2, 1)
+    assert "takes no arguments" in told.err
+
+
+def test_a_file_that_trains_while_it_is_imported_is_refused(polyrhythm: Any, tiny: Path) -> None:
+    tiny.write_text("import polyrhythm as pr\n" + tiny.read_text() + "pr.run(train, workers=2)\n")
+    told = polyrhythm("run", tiny, "--on", "simulator")
+    assert (told.code, told.out, told.err.count("\n")) == (2, "", 1)
+    assert "train twice" in told.err
+
+
+def test_the_simulator_is_meant_where_only_it_has_what_was_given(polyrhythm: Any, tiny: Path) -> None:
+    for words in (["--network", "slow"], ["--device", "a100"], ["--devices", "a100"], ["--network", "slow", "--device", "t4"]):
+        assert json.loads(polyrhythm("run", tiny, *words, "--json").out)["on"] == "simulator"
+    assert json.loads(polyrhythm("run", tiny, "--device", "cpu", "--json").out)["on"] == "processes"
+
+
+def test_the_record_tells_the_command_and_the_page_shows_it(polyrhythm: Any, tiny: Path, tmp_path: Path) -> None:
+    out = tmp_path / "a b"
+    polyrhythm("run", tiny, "--network", "slow", "--system", "ssp", "--option", "slack=2", "--set", "epochs=1", "--out", out)
+    command = json.loads((out / "run.json").read_text())["settings"]["command"]
+    words = shlex.split(command)
+    assert words[:3] == ["polyrhythm", "run", str(tiny)]
+    assert polyrhythm("report", out).code == 0
+    assert html.escape(command) in (out / "report.html").read_text()
+    again = json.loads(polyrhythm(*words[1:], "--json").out)
+    assert again == json.loads((out / "run.json").read_text())["summary"]
 
 
 def heed_interruptions() -> None:

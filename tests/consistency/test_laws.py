@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from polyrhythm.consistency import MEMBERS, Bounded, Free, LocalSteps, Lockstep, SoftSync
+from polyrhythm.consistency import MEMBERS, Bounded, Free, Intervals, LocalSteps, Lockstep, SoftSync
 from polyrhythm.errors import CompositionError
 from polyrhythm.pieces.consistency import Consistency
 
@@ -46,6 +46,33 @@ def test_everybody_speaks_again_and_again(rule: Consistency, start: int) -> None
     assert any(rule.speaks(clock) for clock in range(start, start + 10))
 
 
+@each
+@given(start=clocks)
+def test_everything_is_pushed_and_something_is_read_again_and_again(rule: Consistency, start: int) -> None:
+    spoken = [clock for clock in range(start, start + 60) if rule.speaks(clock)]
+    assert any(rule.pushes(clock) for clock in spoken)
+    assert any(rule.must_read(clock, 0) for clock in spoken)
+
+
+@each
+@given(mine=clocks, slowest=clocks)
+def test_who_does_not_wait_for_weights_waits_for_nobody_and_survives_a_loss(rule: Consistency, mine: int, slowest: int) -> None:
+    if not rule.waits:
+        assert rule.may_proceed(mine, slowest)
+        assert rule.tolerates_loss
+        assert rule.order_matters
+
+
+@given(mine=clocks, slowest=clocks)
+def test_a_bound_without_slack_answers_every_question_as_lockstep_does(mine: int, slowest: int) -> None:
+    bounded, locked = Bounded(0), Lockstep()
+    assert bounded.may_proceed(mine, slowest) == locked.may_proceed(mine, slowest)
+    assert bounded.must_read(mine, slowest) == locked.must_read(mine, slowest)
+    assert bounded.takes(slowest, mine) == locked.takes(slowest, mine)
+    assert bounded.group(mine) == locked.group(mine)
+    assert bounded.order_matters == locked.order_matters
+
+
 @given(slack=st.integers(0, 20), mine=clocks, slowest=clocks)
 def test_a_bound_holds_exactly(slack: int, mine: int, slowest: int) -> None:
     assert Bounded(slack).may_proceed(mine, slowest) == (mine - slowest <= slack)
@@ -58,7 +85,9 @@ def test_softsync_merges_the_papers_number_of_gradients(groups: int, workers: in
     assert SoftSync(groups).group(workers) == expected
 
 
-@pytest.mark.parametrize("make", [lambda: Bounded(-1), lambda: SoftSync(0), lambda: LocalSteps(0)])
+@pytest.mark.parametrize(
+    "make", [lambda: Bounded(-1), lambda: SoftSync(0), lambda: LocalSteps(0), lambda: Intervals(0), lambda: Intervals(1, 0)]
+)
 def test_settings_without_meaning_are_refused_with_a_remedy(make) -> None:  # type: ignore[no-untyped-def]
     with pytest.raises(CompositionError, match="give"):
         make()

@@ -17,7 +17,7 @@ from typing import Any
 import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
-PAGES = ("README.md", "docs/guide.md", "docs/networks.md")
+PAGES = ("README.md", "docs/guide.md", "docs/networks.md", "docs/commands.md")
 FENCE = re.compile(r"^```(?P<kind>\w+)(?: file=(?P<file>\S+))?(?P<alone> alone)?\n(?P<body>.*?)^```$", re.MULTILINE | re.DOTALL)
 
 
@@ -67,6 +67,7 @@ def directory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]
     """An empty one, to work in and to import from; what was imported from it is forgotten again."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.setattr(sys, "argv", list(sys.argv))
     before = set(sys.modules)
     yield tmp_path
     for path in tmp_path.glob("*.py"):

@@ -13,13 +13,14 @@ from polyrhythm.kernel.events import Merged
 from polyrhythm.kernel.message import Delivery, Message
 from polyrhythm.kernel.port import Port, server, worker
 from polyrhythm.merge import MEMBERS, Adagrad, Elastic, Mean, Nesterov, OuterOptimizer, StalenessScaled, Sum
+from polyrhythm.pieces.album import Album
 from polyrhythm.pieces.holder import Holder
 from polyrhythm.pieces.merge import Contribution, Merge, Rule
 from polyrhythm.pieces.terms import DIFFERENCES, Place, Subject
 from polyrhythm.strategy import Strategy
 from polyrhythm.tensors import Layout
 from polyrhythm.topology import Server
-from polyrhythm.topology.server_client import JOIN, PUSH
+from polyrhythm.topology.server_requests import JOIN, PUSH
 from polyrhythm.topology.server_shard import Shard
 
 LAYOUT = Layout(("w",), ((4,),))
@@ -27,9 +28,27 @@ A, B, C = torch.tensor([1.0, 2, 3, 4]), torch.tensor([3.0, -2, 1, 0]), torch.ten
 
 
 def test_mean_divides_the_sum_by_the_number_of_workers_of_the_run() -> None:
-    assert Mean().combine([Contribution(A), Contribution(B)], 2).tolist() == [2, 0, 2, 2]
-    assert Mean().combine([Contribution(A)], 4).tolist() == [0.25, 0.5, 0.75, 1]
-    assert Mean().combine([Contribution(A + B + C, 3)], 3).tolist() == [4, 2, 0, 2]
+    assert Mean().combine([Contribution(A), Contribution(B)], 2).move().tolist() == [2, 0, 2, 2]
+    assert Mean().combine([Contribution(A)], 4).move().tolist() == [0.25, 0.5, 0.75, 1]
+    assert Mean().combine([Contribution(A + B + C, 3)], 3).move().tolist() == [4, 2, 0, 2]
+
+
+def test_an_optimizer_is_given_the_average_of_a_group_and_how_much_it_counts() -> None:
+    late = [Contribution(A, staleness=2), Contribution(B)]
+    for merge, group, workers, average, scale in [
+        (Mean(), [Contribution(A), Contribution(B)], 2, (A + B) / 2, 1.0),
+        (Mean(), [Contribution(A)], 4, A, 1 / 4),
+        (Mean(), [Contribution(A + B + C, 3)], 3, (A + B + C) / 3, 1.0),
+        (Sum(), [Contribution(A)], 4, A, 1.0),
+        (Sum(), [Contribution(A + B, 2), Contribution(C)], 3, (A + B + C) / 3, 3.0),
+        (StalenessScaled(), late, 4, (A / 2 + B) / 1.5, 1.5 / 2),
+        (StalenessScaled(), [Contribution(C, staleness=4)], 4, C, 1 / 4),
+        (OuterOptimizer(Nesterov(), Sum()), [Contribution(A), Contribution(B)], 4, (A + B) / 2, 2.0),
+    ]:
+        direction = merge.combine(group, workers)
+        assert direction.scale == scale, merge
+        assert torch.equal(direction.average(), average), merge
+        torch.testing.assert_close(direction.move(), scale * average, msg=repr(merge))
 
 
 def test_mean_mixes_with_those_it_meets_oneself_included() -> None:
@@ -38,21 +57,45 @@ def test_mean_mixes_with_those_it_meets_oneself_included() -> None:
 
 
 def test_sum_adds() -> None:
-    assert Sum().combine([Contribution(A), Contribution(B), Contribution(C)], 8).tolist() == [12, 6, 0, 6]
+    assert Sum().combine([Contribution(A), Contribution(B), Contribution(C)], 8).move().tolist() == [12, 6, 0, 6]
 
 
 def test_each_contribution_counts_less_the_staler_it_is_and_the_group_is_one_step() -> None:
     group = [Contribution(A, staleness=0), Contribution(B, staleness=1), Contribution(C, staleness=4)]
-    assert StalenessScaled().combine(group, 30).tolist() == pytest.approx([(1 + 3 + 2) / 3, (2 - 2 + 1.5) / 3, (3 + 1 - 1) / 3, 4.5 / 3])
-    assert StalenessScaled().combine([Contribution(C, staleness=2)], 30).tolist() == [4, 3, -2, 1]
+    expected = [(1 + 3 + 2) / 3, (2 - 2 + 1.5) / 3, (3 + 1 - 1) / 3, 4.5 / 3]
+    assert StalenessScaled().combine(group, 30).move().tolist() == pytest.approx(expected)
+    assert StalenessScaled().combine([Contribution(C, staleness=2)], 30).move().tolist() == [4, 3, -2, 1]
 
 
 @pytest.mark.parametrize("merge", MEMBERS, ids=str)
-def test_a_merge_that_names_a_divisor_does_nothing_else_to_a_sum_of_all(merge: Merge) -> None:
-    divisor = merge.divisor(3)
-    if divisor is not None:
+def test_a_merge_that_names_its_scale_does_nothing_else_to_a_mean_of_all(merge: Merge) -> None:
+    scale = merge.scale(3)
+    if scale is not None:
         assert merge.rule is None
-        assert torch.equal(merge.combine([Contribution(A + B + C, 3)], 3), (A + B + C) / divisor)
+        direction = merge.combine([Contribution(A + B + C, 3)], 3)
+        assert direction.scale == scale
+        assert torch.equal(direction.average(), (A + B + C) / 3)
+
+
+def test_a_groups_learning_rates_are_the_mean_of_its_members() -> None:
+    seen: list[tuple[float, ...]] = []
+    holder = Holder(torch.zeros(4), LAYOUT, Mean(), 4, lambda _, rates: seen.append(rates))
+    holder.move([Contribution(A, rates=(0.1, 0.7)), Contribution(B, rates=(0.3, 0.1)), Contribution(C, 2, rates=(0.6, 0.2))])
+    assert seen[-1] == pytest.approx((0.4, 0.3))
+    holder.move([Contribution(A, count=4, rates=(0.1,))])
+    holder.move([Contribution(A, rates=(0.1,))] * 4)
+    assert seen[-2:] == [(0.1,), (0.1,)]
+
+
+@pytest.mark.parametrize("rule", [Nesterov(0.7, 0.9), Adagrad(0.3), Adagrad()], ids=repr)
+def test_the_step_of_a_rule_is_multiplied_and_not_its_direction(rule: Rule) -> None:
+    """Two of eight count a quarter: the first step is a quarter of that of all, whatever the rule does to a small direction."""
+    moved = []
+    for workers in (2, 8):
+        holder = Holder(torch.zeros(4), LAYOUT, OuterOptimizer(rule), workers, None)
+        holder.move([Contribution(A, rates=(0.1,)), Contribution(C, rates=(0.1,))])
+        moved.append(holder.weights)
+    torch.testing.assert_close(moved[1], moved[0] / 4)
 
 
 def test_elastic_pulls_by_a_share_of_the_distance() -> None:
@@ -73,7 +116,7 @@ def test_both_ends_of_a_spring_move_by_what_they_were_before() -> None:
 
 def test_a_server_answers_with_the_centre_from_before_the_exchange() -> None:
     strategy, events = Strategy(consistency=LocalSteps(1, Free()), topology=Server(), merge=Elastic(0.8)), []
-    shard = Shard(strategy.terms, Place(0, 4, 0), Port(server(0), 0, lambda: 0.0), events.append)
+    shard = Shard(strategy.terms, Place(0, 4, 0), Port(server(0), 0, lambda: 0.0), events.append, Album(0))
     founding = '{"names":["w"],"shapes":[[4]],"optimizer":""}'
 
     def answer(message: Message) -> Tensor:
@@ -131,9 +174,10 @@ def test_adagrad_without_a_rate_of_its_own_follows_the_workers_schedule() -> Non
 
 def test_an_outer_optimizer_combines_as_its_inner_merge_does() -> None:
     group = [Contribution(A, staleness=2), Contribution(B)]
-    assert OuterOptimizer(Nesterov(), Sum()).combine(group, 4).tolist() == (A + B).tolist()
-    assert OuterOptimizer(Nesterov()).combine(group, 4).tolist() == ((A + B) / 4).tolist()
-    assert OuterOptimizer(Nesterov(), StalenessScaled()).combine(group, 4).tolist() == ((A / 2 + B) / 2).tolist()
+    for inner in (Sum(), Mean(), StalenessScaled()):
+        outer, alone = OuterOptimizer(Nesterov(), inner).combine(group, 4), inner.combine(group, 4)
+        assert torch.equal(outer.average(), alone.average())
+        assert outer.scale == alone.scale
 
 
 @pytest.mark.parametrize("merge", MEMBERS, ids=repr)
@@ -150,7 +194,8 @@ def test_a_merge_writes_to_nothing_that_it_is_given(merge: Merge) -> None:
 def test_a_merge_keeps_the_type_of_the_weights(merge: Merge) -> None:
     given = [value.double() for value in (A, B, C)]
     if merge.accepts & DIFFERENCES:
-        assert merge.combine([Contribution(value) for value in given], 3).dtype == torch.float64
+        direction = merge.combine([Contribution(value) for value in given], 3)
+        assert direction.average().dtype == direction.move().dtype == torch.float64
     if Subject.WEIGHTS in merge.accepts:
         assert merge.mix(given[0], given[1:], 3).dtype == torch.float64
 

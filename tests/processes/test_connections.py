@@ -18,7 +18,8 @@ from polyrhythm.kernel.message import Message, wire_bytes
 from polyrhythm.kernel.port import Port
 from polyrhythm.processes.addresses import Address, listen_everywhere
 from polyrhythm.processes.links import Wiring
-from polyrhythm.processes.node import Node, Role
+from polyrhythm.processes.node import Node
+from polyrhythm.processes.role import Role
 from polyrhythm.processes.slots import Outgoing
 from polyrhythm.processes.wire import Limits, encode
 

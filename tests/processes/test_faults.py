@@ -7,12 +7,13 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
 import torch
+from leftovers import descendants, soon
 
 from polyrhythm.errors import RunError, WorkerFailed
 from polyrhythm.kernel.events import AnyEvent, Recorder, Reported
@@ -25,38 +26,10 @@ from polyrhythm.processes.launch import Processes
 WORKERS, SERVERS = 2, 2
 
 
-def descendants(root: int) -> set[int]:
-    """All processes below `root`."""
-    parents = {}
-    for entry in Path("/proc").iterdir():
-        if entry.name.isdigit():
-            try:
-                fields = (entry / "stat").read_text().rpartition(")")[2].split()
-            except OSError:
-                continue
-            if fields[0] != "Z":
-                parents[int(entry.name)] = int(fields[1])
-    found, edge = set(), {root}
-    while edge:
-        edge = {process for process, parent in parents.items() if parent in edge}
-        found |= edge
-    return found
-
-
 def orphaned_sockets() -> set[str]:
     """Abstract sockets of ours whose process is gone."""
     names = [line.split()[-1] for line in Path("/proc/net/unix").read_text().splitlines() if "@polyrhythm-" in line]
     return {name for name in names if not Path(f"/proc/{name.split('-')[1]}").exists()}
-
-
-def soon(condition: Callable[[], bool]) -> bool:
-    """Whether `condition` comes to hold within some seconds; others may be at work on this machine too."""
-    deadline = time.monotonic() + 15
-    while not condition():
-        if time.monotonic() > deadline:
-            return False
-        time.sleep(0.02)
-    return True
 
 
 @contextmanager
@@ -134,7 +107,8 @@ def test_a_killed_process_is_named_soon_and_nothing_is_left(seeds: range, limit:
 
 
 PARENT = """
-import os, sys, time
+import os, signal, sys, time
+signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell has those in the background ignore it
 from polyrhythm.kernel.job import Job
 from polyrhythm.processes.launch import Processes
 def program(stage):
@@ -183,7 +157,7 @@ def test_a_zygote_that_is_killed_takes_all_along_and_the_next_run_has_a_new_one(
         os.kill(os.getppid(), signal.SIGKILL)
         time.sleep(30)
 
-    with pytest.raises(RunError, match="The process that starts the workers ended"):
+    with pytest.raises(RunError, match=r"^The process that starts the workers was killed by signal 9 \(SIGKILL\)\.$"):
         Processes().execute(Job(1, 0, program, serve, lambda name: True), lambda event: None)
     # the thread that starts the new one may have blocked the signal that tells of deaths
     blocked = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGCHLD})

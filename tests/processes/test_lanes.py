@@ -20,7 +20,8 @@ from polyrhythm.processes.calls import Call, Station
 from polyrhythm.processes.handshake import Identity
 from polyrhythm.processes.lanes import LEAST
 from polyrhythm.processes.links import Link, Wiring
-from polyrhythm.processes.node import Node, Role
+from polyrhythm.processes.node import Node
+from polyrhythm.processes.role import Role
 from polyrhythm.processes.wire import Limits, Stripe, Tally, encode, encode_stripe
 
 SECRET = b"s" * 32

@@ -277,3 +277,42 @@ def test_gpus_that_were_asked_for_must_be_there_one_for_each_worker(monkeypatch:
         run(lambda stage: None, workers=2, on=Processes(cuda=True))
     for allowed in (None, False):  # too few for all: nobody gets one
         run(lambda stage: None, workers=2, on=Processes(cuda=allowed))
+
+
+async def nothing_comes(port: Port) -> None:
+    await port.receive("never", "worker/1")
+
+
+def stands_still(stage: Stage) -> None:
+    if rank_of(stage) == 1:
+        os.kill(os.getpid(), signal.SIGSTOP)
+    stage.perform(nothing_comes(stage.port))
+
+
+def test_a_process_that_is_stopped_is_told_of_and_ends_the_run_after_the_timeout(capfd: pytest.CaptureFixture[str]) -> None:
+    events: list[AnyEvent] = []
+    on = Processes(notice=2.0, timeout=6.0)
+    with pytest.raises(WorkerFailed, match=r"worker/1 failed: it stands still, and timeout=6 seconds are over") as caught:
+        on.execute(Job(2, 0, stands_still, no_service, lambda name: True), events.append)
+    assert caught.value.actor == "worker/1"
+    told = capfd.readouterr().err.splitlines()
+    assert 1 <= len(told) <= 2
+    assert "worker/1, of which no step is known yet; its process" in told[0]
+    assert "is stopped by a signal (kill -CONT" in told[0]
+    assert {event.actor for event in events if isinstance(event, Faulted)} == {"worker/1"}
+
+
+def test_a_worker_that_computes_for_long_is_told_of_and_not_ended(capfd: pytest.CaptureFixture[str]) -> None:
+    async def greet(port: Port) -> None:
+        await port.send("worker/0", Message("hello"))
+
+    async def wait(port: Port) -> None:
+        await port.receive("hello", "worker/1")
+
+    def program(stage: Stage) -> None:
+        if rank_of(stage) == 1:
+            time.sleep(5.0)
+        stage.perform(greet(stage.port) if rank_of(stage) else wait(stage.port))
+
+    assert run(program, on=Processes(notice=2.0))[0].lost == []
+    assert "polyrhythm: worker/0 has waited" in capfd.readouterr().err

@@ -9,7 +9,7 @@ from polyrhythm.errors import WireError
 from polyrhythm.kernel.message import DTYPES, Message, wire_bytes
 from polyrhythm.processes.decoder import Decoder
 from polyrhythm.processes.stripes import Assembly, cut
-from polyrhythm.processes.wire import CONTROL, STRIPE, STRIPED, Limits, Tally, encode, encode_striped
+from polyrhythm.processes.wire import CONTROL, STRIPE, STRIPED, VERSION, Limits, Tally, encode, encode_striped
 
 shapes = st.lists(st.integers(0, 4), max_size=4).map(tuple)
 tensors = st.builds(
@@ -116,7 +116,7 @@ def test_limits_may_change_between_two_frames_of_one_read() -> None:
 def test_another_version_says_what_to_do() -> None:
     data = bytearray(whole(Message("t")))
     data[2] = 9
-    with pytest.raises(WireError, match="speaks version 9"):
+    with pytest.raises(WireError, match=f"speaks wire version 9, and this is {VERSION}: install the same Polyrhythm everywhere"):
         list(Decoder().feed(bytes(data)))
 
 

@@ -41,7 +41,7 @@ def without_scripts(text: str) -> str:
 def test_it_names_every_system_the_failure_the_command_and_the_settings(written: str) -> None:
     for system in SYSTEMS:
         assert system in written
-    assert "bagua failed: worker/3 failed: RuntimeError: the loader is empty." in written
+    assert "bagua: worker/3 failed: RuntimeError: the loader is empty." in written
     assert "polyrhythm compare digits-cnn" in written
     assert "Strategy(topology=Ssp())" in written
     assert "torch" in written

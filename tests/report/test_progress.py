@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import io
 import sys
+import threading
 
 import pytest
 
 from polyrhythm.kernel.events import Stepped
-from polyrhythm.report.progress import progress
+from polyrhythm.report.progress import board, progress
 
 
 class Terminal(io.StringIO):
@@ -44,3 +45,28 @@ def test_nothing_is_shown_when_it_is_not_wanted_or_nobody_watches(monkeypatch: p
     monkeypatch.setattr(sys, "stderr", pipe)
     show(wanted=True)
     assert terminal.getvalue() + pipe.getvalue() == ""
+
+
+def test_runs_under_way_at_once_share_the_line_which_starts_no_thread(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys, "stderr", Terminal())
+    before = threading.active_count()
+    with board(3, wanted=True) as shown:
+        shown.begin("ssp")
+        shown.begin("tree")
+        shown.see("ssp", Stepped(1.5, "worker/0", 7, 28, 100))
+        shown.refresh()
+        assert threading.active_count() == before
+        shown.end("ssp")
+        shown.refresh()
+    written = sys.stderr.getvalue()  # type: ignore[attr-defined]
+    assert "ssp, tree" in written
+    assert "ssp: step 7" in written
+    assert "1/3" in written
+
+
+def test_nobody_watching_sees_nothing_of_runs_at_once(capsys: pytest.CaptureFixture[str]) -> None:
+    with board(2, wanted=False) as shown:
+        shown.begin("ssp")
+        shown.end("ssp")
+        shown.refresh()
+    assert capsys.readouterr().err == ""

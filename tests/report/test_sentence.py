@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import math
+
 from polyrhythm.report.metrics import Target
+from polyrhythm.report.outcome import Outcome
 from polyrhythm.report.sentence import sentence
 
 from .scenes import failed, outcome, plain
@@ -56,7 +59,7 @@ def test_all_failed() -> None:
 
 
 def test_one_run_that_failed_says_why_without_its_traceback() -> None:
-    assert sentence([failed("ssp", "worker/1 failed: killed\n\nTraceback")]) == "ssp failed: worker/1 failed: killed."
+    assert sentence([failed("ssp", "worker/1 failed: killed\n\nTraceback")]) == "ssp: worker/1 failed: killed."
 
 
 def test_a_failed_run_is_not_compared_even_if_it_was_first() -> None:
@@ -121,8 +124,43 @@ def test_real_and_virtual_runs_are_told_apart_and_never_compared() -> None:
 
 
 def test_the_same_system_twice_is_told_apart_by_what_differs() -> None:
-    said = sentence([outcome("ssp", seed=1, steps=5), outcome("ssp", seed=2, steps=5)])
-    assert "ssp (seed 1)" in said or "ssp (seed 2)" in said
+    said = sentence([outcome("ssp", workers=4, steps=5), outcome("ssp", workers=8, steps=5)])
+    assert "ssp (4 workers)" in said or "ssp (8 workers)" in said
+
+
+def seeds(system: str, *times: float, nbytes: int = 1000) -> list[Outcome]:
+    """Runs of one system that reach the goal after so many seconds each, the seeds 0, 1, ...; infinity is never."""
+    ends = [plain(system, 20.0, nbytes, [(min(time, 20.0), nbytes // 2, 0.95 if time < 20 else 0.5)]) for time in times]
+    for seed, end in enumerate(ends):
+        end.summary.seed = seed
+    return ends
+
+
+def test_of_several_seeds_it_tells_the_medians() -> None:
+    said = sentence(seeds("allreduce", 10.0, 8.0, 9.0) + seeds("ssp", 4.0, 3.0, 5.0, nbytes=500), GOAL)
+    assert said.startswith("By the medians of 3 seeds: ssp reached accuracy 0.9 first, after 4 s of virtual time, 2.2 times as fast as")
+    assert "overlap" not in said
+    assert "allreduce sent 2.0 times as many" in said
+
+
+def test_it_says_where_another_seed_could_change_the_order() -> None:
+    said = sentence(seeds("allreduce", 10.0, 4.5, 9.0) + seeds("ssp", 4.0, 3.0, 5.0) + seeds("tree", 12.0, 12.0, 12.0), GOAL)
+    assert "Over the seeds the times to accuracy 0.9 of ssp and allreduce overlap, so that their order may be chance." in said
+
+
+def test_a_target_that_few_seeds_reach_is_no_time_of_the_system() -> None:
+    said = sentence(seeds("allreduce", 10.0, 8.0, 9.0) + seeds("ssp", 4.0, math.inf, math.inf), GOAL)
+    assert "Only allreduce reached accuracy 0.9, after 9 s" in said
+    assert "ssp reached it with 1 of 3 seeds." in said
+    assert "No system reached accuracy 0.9, though ssp did with some of the seeds." in sentence(
+        seeds("ssp", 4.0, math.inf, math.inf) + seeds("tree", math.inf, math.inf), GOAL
+    )
+
+
+def test_a_seed_that_failed_is_left_out_and_said() -> None:
+    runs = seeds("ssp", 4.0, 3.0, 5.0) + seeds("tree", 12.0, 12.0, 12.0)
+    runs[1].summary.error = "worker/1 failed."
+    assert "1 of the 3 runs of ssp failed." in sentence(runs, GOAL)
 
 
 def test_there_may_be_nothing_to_compare() -> None:

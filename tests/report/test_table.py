@@ -31,7 +31,7 @@ def test_the_soonest_to_the_target_stands_first_and_failures_last() -> None:
 
 def test_a_failure_is_one_line_without_traceback_and_shortened() -> None:
     shown = text([failed("bagua", "worker/3 failed: " + "x " * 400 + "\n\nTraceback")])
-    assert "bagua failed: worker/3 failed:" in shown
+    assert "bagua: worker/3 failed:" in shown
     assert "Traceback" not in shown
     assert "…" in shown
 
@@ -55,6 +55,30 @@ def test_thirteen_systems_fit_80_columns_uncut() -> None:
     cut = [line for line in shown.splitlines() if "…" in line]
     assert not cut
     assert "gossipgrad" in shown
+
+
+def test_seeds_are_one_row_of_medians_with_the_least_and_the_greatest() -> None:
+    runs = [plain("ssp", 20.0 + seed, 10 * seed, [(time, 5, 0.95)], seed=seed) for seed, time in enumerate((3.0, 9.0, 4.0))]
+    never = [plain("tree", 20.0, 10, [(1.0, 5, value)], seed=seed) for seed, value in enumerate((0.2, 0.3, 0.95))]
+    lines = text(never + runs, GOAL).splitlines()
+    first = next(number for number, line in enumerate(lines) if line.startswith("ssp"))
+    assert "4 s" in lines[first]
+    assert "(3 s to 9 s), 3 of 3" in lines[first + 1]
+    assert "(20 s to 22 s)" in lines[first + 1]
+    assert "never" in lines[first + 2]
+    assert lines[first + 2].startswith("tree")
+    assert "(1 s to never), 1 of 3" in lines[first + 3]
+    assert sum(line.startswith(("ssp", "tree")) for line in lines) == 2
+
+
+def test_the_same_seed_twice_or_other_settings_stay_apart() -> None:
+    twice = text([plain("ssp", 1.0, 1, []), plain("ssp", 2.0, 1, [])])
+    assert "ssp #2" in twice
+    one, other = plain("ssp", 1.0, 1, [], seed=0), plain("ssp", 2.0, 1, [], seed=1)
+    one.settings, other.settings = {"train": "fit(lr=0.1)"}, {"train": "fit(lr=0.2)"}
+    assert "to 2 s" not in text([one, other])
+    other.settings = {"train": "fit(lr=0.1)"}
+    assert "(1 s to 2 s)" in text([one, other])
 
 
 def test_no_runs_give_no_table() -> None:

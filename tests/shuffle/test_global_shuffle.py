@@ -22,8 +22,11 @@ def perform(coroutine: Any) -> Any:
 def epoch(samples: int, workers: int, rank: int, batch_size: int, number: int = 0, seed: int = 3) -> list[list[int]]:
     """The samples in each batch of one worker; sample k of the data is the number k."""
     port = Port(worker(rank), seed, lambda: 0.0)
-    feed = GlobalShuffle().feed(source_of(range(samples)), Place(rank, workers, seed), port, perform)
-    return [batch.tolist() for batch in feed.epoch(number, batch_size)]
+    feed, source = GlobalShuffle().feed(Place(rank, workers, seed), port, perform), source_of(range(samples))
+    batches = [(length, batch.tolist()) for length, batch in feed.epoch(source, number, batch_size)]
+    assert [length for length, _ in batches] == [len(batch) for _, batch in batches]
+    assert feed.count(source, batch_size) == len(batches)
+    return [batch for _, batch in batches]
 
 
 @st.composite
@@ -82,6 +85,8 @@ def test_every_epoch_and_every_seed_has_an_order_of_its_own(seed: int) -> None:
     ],
 )
 def test_what_cannot_be_shared_out_is_refused(shuffle, samples: int, workers: int, size: int, said: str) -> None:  # type: ignore[no-untyped-def]
-    feed = shuffle.feed(source_of(range(samples)), Place(0, workers, 0), Port(worker(0), 0, lambda: 0.0), perform)
+    feed, source = shuffle.feed(Place(0, workers, 0), Port(worker(0), 0, lambda: 0.0), perform), source_of(range(samples))
     with pytest.raises(DataError, match=said):
-        next(iter(feed.epoch(0, size)))
+        next(iter(feed.epoch(source, 0, size)))
+    with pytest.raises(DataError, match=said):
+        feed.count(source, size)

@@ -3,16 +3,21 @@
 from __future__ import annotations
 
 import dataclasses
+from itertools import permutations
+from typing import Any
 
 import pytest
 import torch
 from torch.nn import functional as F
-from toy import SAMPLES, Toy, data, network, weights
+from toy import SAMPLES, SLOW, Toy, data, network, weights
 
 from polyrhythm import rng
 from polyrhythm.codec import ErrorFeedback, Identity, Striped, TopK
-from polyrhythm.consistency import Bounded, LocalSteps, Lockstep, SoftSync
+from polyrhythm.consistency import Bounded, Free, LocalSteps, Lockstep, SoftSync
+from polyrhythm.hardware.devices import Profile
+from polyrhythm.hardware.fleet import Fleet, Mixed
 from polyrhythm.merge import Elastic, Mean, Nesterov, OuterOptimizer, StalenessScaled, Sum
+from polyrhythm.simulator import Instant, Simulator
 from polyrhythm.strategy import Strategy
 from polyrhythm.topology import ALGORITHMS, AllReduce, AllToAll, Gossip, Server
 
@@ -24,6 +29,7 @@ OPTIMIZERS = {
     "adagrad": lambda p: torch.optim.Adagrad(p, lr=0.05),
     "rmsprop": lambda p: torch.optim.RMSprop(p, lr=0.005),
 }
+UNEVEN = Fleet((Profile("measured", (0.01,)),), (Mixed((1.0, 0.6, 0.2)),))
 each_optimizer = pytest.mark.parametrize("optimizer", OPTIMIZERS)
 
 
@@ -86,14 +92,26 @@ def test_the_number_of_shards_changes_no_bit_in_lockstep(workers: int) -> None:
     assert torch.equal(weights(toy, workers, Strategy(topology=Server(1))), weights(toy, workers, Strategy(topology=Server(4))))
 
 
-def test_all_to_all_in_lockstep_is_allreduce() -> None:
-    toy = Toy(OPTIMIZERS["momentum"])
-    torch.testing.assert_close(weights(toy, 3, Strategy(topology=AllToAll())), weights(toy, 3, "allreduce"), rtol=1e-5, atol=1e-6)
+@each_optimizer
+def test_all_to_all_in_lockstep_is_allreduce(optimizer: str) -> None:
+    toy = Toy(OPTIMIZERS[optimizer])
+    torch.testing.assert_close(weights(toy, 3, Strategy(topology=AllToAll())), weights(toy, 3, "allreduce"), rtol=1e-5, atol=1e-5)
 
 
-def test_bounded_without_slack_is_lockstep() -> None:
-    free, locked = (Strategy(consistency=LocalSteps(1, rule), topology=Server(2), merge=Sum()) for rule in (Bounded(0), Lockstep()))
-    torch.testing.assert_close(weights(Toy(), 4, free), weights(Toy(), 4, locked), rtol=1e-5, atol=1e-6)
+@each_optimizer
+@pytest.mark.parametrize("merge", [Mean(), Sum(), StalenessScaled()], ids=repr)
+@pytest.mark.parametrize("topology", [Server(2), AllToAll()], ids=repr)
+def test_bounded_without_slack_is_lockstep_bit_for_bit(topology: Any, merge: Any, optimizer: str) -> None:
+    bounded, locked = (Strategy(consistency=rule, topology=topology, merge=merge) for rule in (Bounded(0), Lockstep()))
+    for runtime in (Simulator(network=Instant()), Simulator(network=SLOW, devices=UNEVEN)):
+        toy = Toy(OPTIMIZERS[optimizer])
+        assert torch.equal(weights(toy, 4, bounded, runtime), weights(toy, 4, locked, runtime))
+
+
+@pytest.mark.parametrize("merge", [Mean(), Sum(), Elastic(), OuterOptimizer(Nesterov())], ids=repr)
+def test_bounded_without_slack_is_lockstep_after_local_steps_too(merge: Any) -> None:
+    bounded, locked = (Strategy(consistency=LocalSteps(2, rule), topology=Server(2), merge=merge) for rule in (Bounded(0), Lockstep()))
+    assert torch.equal(weights(Toy(), 4, bounded), weights(Toy(), 4, locked))
 
 
 def test_one_local_step_of_plain_sgd_is_allreduce() -> None:
@@ -101,9 +119,10 @@ def test_one_local_step_of_plain_sgd_is_allreduce() -> None:
     torch.testing.assert_close(weights(Toy(), 4, local), weights(Toy(), 4, "allreduce"), rtol=1e-5, atol=1e-6)
 
 
-def test_softsync_with_everyone_and_no_slack_is_synchronous() -> None:
-    soft = Strategy(consistency=SoftSync(1, Bounded(0)), topology=Server(1), merge=StalenessScaled())
-    assert torch.equal(weights(Toy(OPTIMIZERS["momentum"]), 4, soft), weights(Toy(OPTIMIZERS["momentum"]), 4, Strategy(topology=Server(1))))
+@each_optimizer
+def test_softsync_with_everyone_and_no_slack_is_synchronous(optimizer: str) -> None:
+    soft, toy = Strategy(consistency=SoftSync(1, Bounded(0)), topology=Server(1), merge=StalenessScaled()), Toy(OPTIMIZERS[optimizer])
+    assert torch.equal(weights(toy, 4, soft), weights(toy, 4, Strategy(topology=Server(1))))
 
 
 @pytest.mark.parametrize("codec", [TopK(1.0), ErrorFeedback(TopK(1.0)), Striped(Identity())], ids=repr)
@@ -121,7 +140,11 @@ def test_gossip_of_two_is_averaging_at_every_step() -> None:
     torch.testing.assert_close(weights(Toy(), 2, gossip), weights(Toy(), 2, Strategy(consistency=LocalSteps(1))), rtol=1e-5, atol=1e-6)
 
 
-def test_synchronous_elastic_averaging_keeps_the_order_of_workers_out_of_the_result() -> None:
-    strategy = Strategy(consistency=LocalSteps(2), topology=Server(2), merge=Elastic())
-    assert torch.equal(weights(Toy(), 3, strategy), weights(Toy(), 3, strategy))
-    assert not torch.equal(weights(Toy(), 3, strategy), weights(Toy(), 3, Strategy(consistency=LocalSteps(2), merge=Mean())))
+def test_synchronous_elastic_averaging_keeps_the_order_of_arrival_out_of_the_result() -> None:
+    strategy, toy = Strategy(consistency=LocalSteps(2), topology=Server(2), merge=Elastic()), Toy(batch_size=4)
+    plain = weights(toy, 3, strategy)
+    for speeds in permutations((1.0, 0.6, 0.2)):
+        devices = Fleet((Profile("measured", (0.01,)),), (Mixed(speeds),))
+        assert torch.equal(weights(toy, 3, strategy, Simulator(network=SLOW, devices=devices)), plain)
+    asynchronous = dataclasses.replace(strategy, consistency=LocalSteps(2, Free()))
+    assert not torch.equal(weights(toy, 3, asynchronous, Simulator(network=SLOW, devices=devices)), plain), "the speeds make no difference"

@@ -9,9 +9,10 @@ from schedules import Schedule
 from torch import Tensor
 
 from polyrhythm.codec import ErrorFeedback, Identity, Threshold, TopK
-from polyrhythm.consistency import Bounded, Free, LocalSteps, Lockstep
+from polyrhythm.consistency import Bounded, Free, Intervals, LocalSteps, Lockstep
 from polyrhythm.kernel.port import server, worker
 from polyrhythm.merge import Mean, Sum
+from polyrhythm.pieces.album import Album
 from polyrhythm.pieces.holder import Holder
 from polyrhythm.pieces.terms import Place
 from polyrhythm.pieces.topology import Opening
@@ -19,12 +20,13 @@ from polyrhythm.strategy import Strategy
 from polyrhythm.tensors import Layout
 from polyrhythm.topology import AllToAll, Server
 from polyrhythm.topology.all_to_all import _NEWS
-from polyrhythm.topology.server_client import PUSH, REQUESTS
+from polyrhythm.topology.server_requests import PUSH, REQUESTS
 from polyrhythm.topology.server_shard import Shard
 
 LAYOUT = Layout(("a", "b"), ((4, 3), (5,)))
 CODECS = (Identity(), ErrorFeedback(TopK(0.2)), ErrorFeedback(Threshold(2.0)))
 RULES = (Lockstep(), Bounded(0), Bounded(2), Free())
+SERVED = (*RULES, Intervals(), Intervals(push=2, fetch=3), Intervals(push=4))
 
 
 async def _live(channel, holder: Holder, values: list[Tensor], produced: list[Tensor]) -> None:  # type: ignore[no-untyped-def]
@@ -35,19 +37,30 @@ async def _live(channel, holder: Holder, values: list[Tensor], produced: list[Te
         (await channel.exchange(value, clock, (0.1,))).settle(holder)
 
 
+async def _live_on(channel, holder: Holder, values: list[Tensor], produced: list[Tensor]) -> None:  # type: ignore[no-untyped-def]
+    """As `_live`, to the end of the run."""
+    await _live(channel, holder, values, produced)
+    (await channel.finish()).settle(holder)
+
+
+def shard_of(strategy: Strategy, place: Place, schedule: Schedule) -> Shard:
+    """A server of the schedule, not begun yet."""
+    return Shard(strategy.terms, place, schedule.port(server(place.rank)), lambda _: None, Album(0))
+
+
 def _values(draw: np.random.Generator, steps: int) -> list[Tensor]:
     return [torch.from_numpy(draw.integers(-8, 9, LAYOUT.numel)).float() for _ in range(steps)]
 
 
 @pytest.mark.parametrize("codec", CODECS, ids=repr)
-@pytest.mark.parametrize("rule", RULES, ids=repr)
+@pytest.mark.parametrize("rule", SERVED, ids=repr)
 def test_servers_conserve_at_any_pause_of_a_thousand_schedules(codec, rule) -> None:  # type: ignore[no-untyped-def]
     for seed in range(100):
         draw = np.random.default_rng(seed)
         workers, shards, steps = int(draw.integers(1, 5)), int(draw.integers(1, 4)), int(draw.integers(1, 6))
         strategy = Strategy(consistency=LocalSteps(1, rule), topology=Server(shards), codec=codec, merge=Sum())
         schedule, produced = Schedule(seed), []
-        bodies = [Shard(strategy.terms, Place(k, workers, seed), schedule.port(server(k)), lambda _: None) for k in range(shards)]
+        bodies = [shard_of(strategy, Place(k, workers, seed), schedule) for k in range(shards)]
         for k, shard in enumerate(bodies):
             schedule.start(server(k), shard.live())
         channels = []
@@ -61,11 +74,36 @@ def test_servers_conserve_at_any_pause_of_a_thousand_schedules(codec, rule) -> N
             continue
         applied = torch.cat([-shard.holder.weights for shard in bodies])
         owed = sum(
-            (torch.cat([owed for _, owed in channel.states()]) for channel in channels if hasattr(channel, "coded")), torch.zeros(17)
+            (torch.cat([owed for _, owed in channel.states()]) for channel in channels if hasattr(channel.requests, "coded")),
+            torch.zeros(17),
         )
         parts = LAYOUT.split(shards)
         coming = torch.cat([_pushes(strategy, schedule, shard, part) for shard, part in zip(bodies, parts, strict=True)])
         assert torch.equal(applied + owed + coming, sum(produced, torch.zeros(17)))
+        schedule.close()
+
+
+@pytest.mark.parametrize("codec", CODECS, ids=repr)
+@pytest.mark.parametrize("rule", SERVED, ids=repr)
+def test_at_the_end_servers_have_all_that_was_produced_and_workers_have_the_servers_weights(codec, rule) -> None:  # type: ignore[no-untyped-def]
+    for seed in range(20):
+        draw = np.random.default_rng(seed)
+        workers, shards, steps = int(draw.integers(1, 5)), int(draw.integers(1, 4)), int(draw.integers(1, 6))
+        strategy = Strategy(consistency=LocalSteps(1, rule), topology=Server(shards), codec=codec, merge=Sum())
+        schedule, produced, holders, channels = Schedule(seed), [], [], []
+        bodies = [shard_of(strategy, Place(k, workers, seed), schedule) for k in range(shards)]
+        for k, shard in enumerate(bodies):
+            schedule.start(server(k), shard.live())
+        for rank in range(workers):
+            holders.append(Holder(torch.zeros(LAYOUT.numel), LAYOUT, Sum(), workers, None))
+            channels.append(strategy.topology.channel(strategy.terms, Place(rank, workers, seed), schedule.port(worker(rank))))
+            schedule.start(worker(rank), _live_on(channels[-1], holders[-1], _values(draw, steps), produced))
+        assert schedule.run()
+        weights = torch.cat([shard.holder.weights for shard in bodies])
+        owed = sum((torch.cat([owed for _, owed in channel.states()]) for channel in channels), torch.zeros(17))
+        assert torch.equal(owed - weights, sum(produced, torch.zeros(17)))
+        assert all(torch.equal(holder.weights, weights) for holder in holders)
+        assert not any(box for (actor, _), box in schedule.mail.items() if actor.startswith("worker/")), "an answer that nobody took"
         schedule.close()
 
 

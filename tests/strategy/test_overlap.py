@@ -266,6 +266,7 @@ def test_a_backward_without_a_step_at_the_end_is_exchanged_and_thrown_away() -> 
         model = network()
         model, optimizer = worker.attach(model, torch.optim.SGD(model.parameters(), lr=0.1))
         x, y = data()
+        worker.count(len(x))
         for _ in range(3):
             optimizer.zero_grad()
             backward(model, x, y)
@@ -280,6 +281,7 @@ def test_after_the_end_of_the_run_gradients_are_nobodys_business() -> None:
         model = network()
         model, optimizer = worker.attach(model, torch.optim.SGD(model.parameters(), lr=0.1))
         backward(model, *data())
+        worker.count(1)
         optimizer.step()
         worker.finish()
         for _ in range(2):
@@ -293,6 +295,7 @@ def test_gradients_that_are_not_finite_end_the_run_and_name_the_step() -> None:
         model = network()
         model, optimizer = worker.attach(model, torch.optim.SGD(model.parameters(), lr=0.1))
         for step in range(3):
+            worker.count(1)
             optimizer.zero_grad()
             (model(data()[0]).sum() * (math.nan if step == 1 and worker.rank == 1 else 1.0)).backward()
             optimizer.step()

@@ -21,7 +21,7 @@ from polyrhythm.pieces.hosting import describe
 from polyrhythm.strategy import Strategy
 from polyrhythm.tensors import Layout
 from polyrhythm.topology import Bucketed, Server
-from polyrhythm.topology.server_client import DONE, JOIN, PUSH, Founding
+from polyrhythm.topology.server_requests import DONE, JOIN, PUSH, Founding
 
 NUMEL = sum(parameter.numel() for parameter in network().parameters())
 WORKERS = (1, 2, 3, 4, 5)

@@ -19,7 +19,7 @@ from polyrhythm.pieces.terms import Place
 from polyrhythm.strategy import Strategy
 from polyrhythm.tensors import Layout
 from polyrhythm.topology import Server
-from polyrhythm.topology.server_client import DONE, PUSH
+from polyrhythm.topology.server_requests import DONE, PUSH
 from polyrhythm.topology.server_shard import Shard
 
 LAYOUT = Layout(("w",), ((2,),))

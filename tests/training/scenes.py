@@ -60,3 +60,24 @@ def trains(make: Callable[[nn.Module], torch.optim.Optimizer], build: Callable[[
 def sgd(model: nn.Module) -> torch.optim.Optimizer:
     """Plain SGD."""
     return torch.optim.SGD(model.parameters(), lr=0.1)
+
+
+def seen(make: Callable[[], Any], epochs: int = 1, workers: int = 1, strategy: Any = "allreduce", size: int | None = 8) -> list[list[Any]]:
+    """The batches of worker 0 by epoch, of `make()` anew in every epoch."""
+    return dealt(make, epochs, workers, strategy, size)[0]
+
+
+def dealt(
+    make: Callable[[], Any], epochs: int = 1, workers: int = 1, strategy: Any = "allreduce", size: int | None = 8
+) -> list[list[list[Any]]]:
+    """By worker and epoch: the batches."""
+    batches: list[list[list[Any]]] = [[] for _ in range(workers)]
+
+    def train(worker: Any) -> None:
+        model = network()
+        worker.attach(model, sgd(model))
+        for _ in range(epochs):
+            batches[worker.rank].append(list(worker.batches(make(), batch_size=size)))
+
+    go(train, strategy, workers)
+    return batches

@@ -314,5 +314,5 @@ def test_models_that_differ_in_their_buffers_are_refused() -> None:
         model.register_buffer("own", torch.zeros(1 + worker.rank))
         worker.attach(model, sgd(model))
 
-    with pytest.raises(CompositionError, match=r"every worker must build the same model"):
+    with pytest.raises(CompositionError, match=r"attach the same model and optimizer at every worker"):
         go(train)

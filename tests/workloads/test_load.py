@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pickle
 import re
 import sys
 from pathlib import Path
@@ -9,8 +10,9 @@ from pathlib import Path
 import cloudpickle
 import pytest
 
-from polyrhythm.errors import UnknownNameError, WorkloadError
+from polyrhythm.errors import ScriptEnded, UnknownNameError, WorkloadError
 from polyrhythm.workloads import CharsGpt, DigitsCnn, load
+from polyrhythm.workloads.script import arguments
 
 
 def job(folder: Path, text: str, name: str = "job.py") -> str:
@@ -121,8 +123,96 @@ def test_what_a_file_defines_can_travel_to_another_process(tmp_path: Path) -> No
     assert cloudpickle.loads(packed)(None) == (9, "a", False)
 
 
-def test_a_plain_function_takes_no_settings(tmp_path: Path) -> None:
-    refused(job(tmp_path, "def train(worker):\n    pass\n"), "takes no settings", "epochs", settings={"epochs": "1"})
+def test_a_function_without_keyword_parameters_takes_no_settings(tmp_path: Path) -> None:
+    refused(job(tmp_path, "def train(worker):\n    pass\n"), "takes no settings", "epochs", "lr=0.1", settings={"epochs": "1"})
+
+
+FUNCTION_JOB = """
+def train(worker, lr=0.1, epochs: int = 3, clip: "float | None" = None, fast=False, label="a", free=None, table=(1,)):
+    return (lr, epochs, clip, fast, label, free)
+"""
+
+
+def test_keyword_parameters_with_defaults_are_settings(tmp_path: Path) -> None:
+    path = job(tmp_path, FUNCTION_JOB)
+    assert load(path)(None) == (0.1, 3, None, False, "a", None)  # type: ignore[arg-type]
+    given = {"lr": "1", "epochs": "5", "clip": "0.5", "fast": "yes", "label": "7", "free": "2"}
+    changed = load(path, given)(None)  # type: ignore[arg-type]
+    assert changed == (1.0, 5, 0.5, True, "7", 2)
+    assert [type(value) for value in changed] == [float, int, float, bool, str, int]  # type: ignore[attr-defined]
+    assert load(path, {"clip": "none", "free": "text"})(None)[2::3] == (None, "text")  # type: ignore[arg-type, index]
+
+
+def test_settings_of_a_function_are_refused_as_those_of_a_dataclass_are(tmp_path: Path) -> None:
+    path = job(tmp_path, FUNCTION_JOB)
+    with pytest.raises(UnknownNameError, match="Did you mean 'epochs'"):
+        load(path, {"epoch": "5"})
+    with pytest.raises(UnknownNameError, match="There are"):  # the worker is given by us
+        load(path, {"worker": "5"})
+    refused(path, "epochs must be a whole number", settings={"epochs": "2.5"})
+    refused(path, "clip must be a number or none", settings={"clip": "much"})
+    refused(path, "fast must be true or false", settings={"fast": "maybe"})
+    refused(path, "cannot be given as text", settings={"table": "1"})
+
+
+def test_annotations_that_cannot_be_looked_up_leave_the_types_of_the_defaults(tmp_path: Path) -> None:
+    path = job(tmp_path, "def train(worker: 'NoSuchType', epochs: int = 3):\n    return epochs\n")
+    assert load(path, {"epochs": "4"})(None) == 4  # type: ignore[arg-type]
+
+
+def test_values_of_their_own_types_are_taken_as_they_are(tmp_path: Path) -> None:
+    assert load("digits-cnn", {"epochs": 5}) == DigitsCnn(epochs=5)
+    assert load(job(tmp_path, FUNCTION_JOB), {"lr": 0.5})(None)[0] == 0.5  # type: ignore[arg-type, index]
+
+
+def test_a_function_with_settings_is_told_apart_by_them_and_travels(tmp_path: Path) -> None:
+    train = load(job(tmp_path, FUNCTION_JOB), {"lr": "0.5", "epochs": "7"})
+    assert repr(train) == "train(epochs=7, lr=0.5)"
+    packed = cloudpickle.dumps(train)
+    del sys.modules["polyrhythm_job_job"]
+    assert cloudpickle.loads(packed)(None)[:2] == (0.5, 7)
+
+
+def test_another_function_is_named_after_a_colon(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = job(tmp_path, "def fit(worker, lr=0.1):\n    return lr\n")
+    assert load(f"{path}:fit", {"lr": "0.5"})(None) == 0.5  # type: ignore[arg-type]
+    refused(f"{path}:fti", "defines no fti", f"{path}:fit")
+    refused(path, "defines no train", ":NAME")
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "path", list(sys.path))
+    (tmp_path / "package_of_the_user").mkdir()
+    (tmp_path / "package_of_the_user" / "module.py").write_text("def fit(worker):\n    return 3\n")
+    assert load("package_of_the_user.module:fit")(None) == 3  # type: ignore[arg-type]
+    refused("package_of_the_user.modul:fit", "no module 'package_of_the_user.modul'")
+    (tmp_path / "package_of_the_user" / "broken.py").write_text("\n1 / 0\n")
+    refused("package_of_the_user.broken:fit", "package_of_the_user.broken, line 2", "ZeroDivisionError")
+    refused("digits-cnn:fit", "bundled workload", "write digits-cnn alone")
+
+
+def test_a_file_that_parses_arguments_finds_its_own(tmp_path: Path) -> None:
+    text = "import argparse\np = argparse.ArgumentParser()\np.add_argument('--lr', type=float, default=0.1)\nlr = p.parse_args().lr\n"
+    path = job(tmp_path, text + "def train(worker):\n    return lr\n")
+    before = sys.argv
+    with arguments(path, ["--lr", "0.5"]):
+        assert load(path)(None) == 0.5  # type: ignore[arg-type]
+    assert sys.argv is before
+
+
+def test_a_file_that_refuses_its_arguments_has_said_why(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = job(tmp_path, "import argparse\nargparse.ArgumentParser().parse_args()\ndef train(worker):\n    pass\n")
+    for word, code in (("--lr", 2), ("--help", 0)):
+        with arguments(path, [word]), pytest.raises(ScriptEnded) as caught:
+            load(path)
+        assert caught.value.code == code
+        assert "usage: job.py" in "".join(capsys.readouterr())
+        assert pickle.loads(pickle.dumps(caught.value)).code == code
+
+
+@pytest.mark.parametrize("call", ["pr.run(train, workers=2)", "pr.join()"])
+def test_a_call_that_would_train_while_the_file_is_imported_is_refused(tmp_path: Path, call: str) -> None:
+    text = "import polyrhythm as pr\ndef train(worker):\n    pass\ndef main():\n    {}\n{}\n"
+    refused(job(tmp_path, text.format(call, "main()")), "line 5", call[:6], "train twice", "__main__")
+    load(job(tmp_path, text.format(call, 'if __name__ == "__main__":\n    main()')))
 
 
 def test_a_missing_file_is_answered_with_the_nearest(tmp_path: Path) -> None:

@@ -8,6 +8,7 @@ import typer
 
 from polyrhythm.cli.calibrate import calibrate
 from polyrhythm.cli.compare import compare
+from polyrhythm.cli.devices import devices
 from polyrhythm.cli.lab import lab
 from polyrhythm.cli.networks import networks
 from polyrhythm.cli.report import report
@@ -20,12 +21,11 @@ app = typer.Typer(
     name="polyrhythm",
     help="Train one PyTorch model with many workers that do not keep the same time: on real processes, or in virtual time.",
     no_args_is_help=True,
-    add_completion=False,
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 
-for command in (systems, run, compare, report, trace, networks, workloads, calibrate):
+for command in (systems, run, compare, report, trace, networks, devices, workloads, calibrate):
     app.command()(command)
 # what follows the command of the lab's hosts is theirs, also where it looks like an option of ours
 app.command(context_settings={"allow_interspersed_args": False})(lab)

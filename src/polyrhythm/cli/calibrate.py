@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from polyrhythm.cli.failures import guarded, say
-from polyrhythm.cli.options import Json, Options, Seed, Settings
+from polyrhythm.cli.options import Arguments, Json, Options, Seed, Settings
 
 if TYPE_CHECKING:
     from polyrhythm.hardware.devices import Profile
@@ -18,7 +19,7 @@ if TYPE_CHECKING:
     from polyrhythm.processes.place import Place
 
 Job = Annotated[
-    str | None, typer.Argument(metavar="[JOB]", help="A Python file with train(worker), or a bundled workload; without one, links only.")
+    str | None, typer.Argument(metavar="[JOB]", help="train.py, train.py:function or a bundled workload; without one, links only.")
 ]
 Workers = Annotated[int, typer.Option("--workers", metavar="N", help="How many train on this host at once, and so share its cores.")]
 Steps = Annotated[int, typer.Option("--steps", metavar="N", help="How many steps of each to time, after ten to warm up.")]
@@ -33,6 +34,7 @@ _BITS = 8
 @guarded
 def calibrate(
     job: Job = None,
+    arguments: Arguments = None,
     workers: Workers = 1,
     steps: Steps = 30,
     system: System = None,
@@ -44,13 +46,16 @@ def calibrate(
 ) -> None:
     """Measure steps of JOB on this host, and, where RANK and WORLD_SIZE are set, the network between the hosts."""
     from polyrhythm.cli.output import print_json, reserved
-    from polyrhythm.cli.prepare import directory
+    from polyrhythm.cli.prepare import directory, own_arguments
     from polyrhythm.processes.place import find_place
     from polyrhythm.training.links import local_between
 
-    prepared = None if job is None else _timed(job, (workers, steps, seed), system, settings or [], options or [])
     place = find_place()
-    with reserved(as_json):
+    with ExitStack() as held:
+        held.enter_context(reserved(as_json))
+        if job is not None:
+            held.enter_context(own_arguments(job, arguments or []))
+        prepared = None if job is None else _timed(job, (workers, steps, seed), system, settings or [], options or [])
         kept = directory(out) if place.rank == 0 else None
 
         def measure() -> tuple[Profile | None, Local]:

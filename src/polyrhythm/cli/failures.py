@@ -8,18 +8,21 @@
 
 from __future__ import annotations
 
+import argparse
+import re
 from collections.abc import Callable
 from functools import wraps
 from typing import ParamSpec, TypeVar
 
 import typer
 
-from polyrhythm.errors import DivergedError, PolyrhythmError, RunError, WorkerFailed, sentence
+from polyrhythm.errors import DivergedError, PolyrhythmError, RunError, ScriptEnded, WorkerFailed, sentence
 
 Given = ParamSpec("Given")
 Result = TypeVar("Result")
 
 INTERRUPTED = 130
+_EXIT = re.compile(r"sys\.exit\((\d+)\)")
 
 
 def guarded(command: Callable[Given, Result]) -> Callable[Given, Result]:
@@ -40,7 +43,12 @@ def guarded(command: Callable[Given, Result]) -> Callable[Given, Result]:
 
 
 def tell(error: PolyrhythmError, about: str = "") -> None:
-    """Say on stderr what went wrong (with the run `about`), and show the traceback of the user's own code, if it raised."""
+    """Say on stderr what went wrong (with the run `about`), and show the traceback of the user's own code, if it raised.
+
+    Nothing is said of a script that refused its own arguments: it has said so itself.
+    """
+    if _own_exit(error) is not None:
+        return
     say(f"{about}: {sentence(error)}" if about else sentence(error))
     if isinstance(error, WorkerFailed) and error.trace:
         typer.echo(f"\n{error.trace.rstrip()}", err=True)
@@ -52,5 +60,17 @@ def say(text: str) -> None:
 
 
 def exit_code(error: PolyrhythmError) -> int:
-    """1 for a run that failed, 2 for something that could not be run."""
+    """1 for a run that failed, 2 for something that could not be run; a script that refused its own arguments chooses itself."""
+    chosen = _own_exit(error)
+    if chosen is not None:
+        return chosen
     return 1 if isinstance(error, RunError | DivergedError) else 2
+
+
+def _own_exit(error: PolyrhythmError) -> int | None:
+    """The code with which the JOB's argparse ended it, at the top of the file or in a worker."""
+    if isinstance(error, ScriptEnded):
+        return error.code
+    if isinstance(error, WorkerFailed) and argparse.__file__ in error.trace and (found := _EXIT.search(error.reason)):
+        return int(found[1])
+    return None

@@ -7,21 +7,44 @@ from typing import Annotated
 
 import typer
 
-Job = Annotated[str, typer.Argument(metavar="JOB", help="A Python file with train(worker), or a bundled workload such as digits-cnn.")]
+from polyrhythm.cli.complete import complete_devices, complete_jobs, complete_networks, complete_runtimes
+
+Job = Annotated[
+    str,
+    typer.Argument(
+        metavar="JOB",
+        help="train.py with train(worker), train.py:function, package.module:function, or a bundled workload such as digits-cnn.",
+        autocompletion=complete_jobs,
+    ),
+]
+Arguments = Annotated[list[str] | None, typer.Argument(metavar="[-- ARGUMENT ...]", help="What JOB finds in its own sys.argv.")]
 Workers = Annotated[int, typer.Option("--workers", metavar="N", help="How many workers train together.")]
-On = Annotated[str, typer.Option("--on", metavar="RUNTIME", help="processes (real) or simulator (virtual time).")]
+On = Annotated[
+    str | None,
+    typer.Option(
+        "--on",
+        metavar="RUNTIME",
+        help="processes (real) or simulator (virtual time); if not given, simulator with --network or one of its devices, else processes.",
+        autocompletion=complete_runtimes,
+    ),
+]
 NetworkName = Annotated[
     str | None,
     typer.Option(
-        "--network", metavar="NAME|PATH", help="Simulator only: a preset, a JSON file, or a directory of calibrate's; lan if not given."
+        "--network",
+        metavar="NAME|PATH",
+        help="Simulator: a preset, a JSON file, or a directory of calibrate's; lan if not given.",
+        autocompletion=complete_networks,
     ),
 ]
 DeviceName = Annotated[
     str | None,
     typer.Option(
         "--device",
+        "--devices",
         metavar="NAME|PATH",
         help="Simulator: a preset such as a100, a JSON file, or a directory of calibrate's. Processes: cpu or cuda.",
+        autocompletion=complete_devices,
     ),
 ]
 Seed = Annotated[int, typer.Option("--seed", metavar="S", help="The root of every random stream.")]
@@ -34,3 +57,8 @@ Options = Annotated[
 Out = Annotated[Path | None, typer.Option("--out", metavar="DIR", help="Keep the record of the run in this directory.")]
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON object on stdout, and nothing else.")]
 Quiet = Annotated[bool, typer.Option("--quiet", help="Show no progress.")]
+
+
+def repeated(flag: str, values: list[str] | None) -> list[str]:
+    """The words of an option that was given so often."""
+    return [word for value in values or [] for word in (flag, value)]

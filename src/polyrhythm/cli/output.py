@@ -13,6 +13,7 @@ import typer
 from rich.console import Console
 
 if TYPE_CHECKING:
+    from polyrhythm.report.grid import Grid
     from polyrhythm.report.metrics import Target
     from polyrhythm.report.outcome import Outcome
 
@@ -40,6 +41,19 @@ def print_outcomes(outcomes: Sequence[Outcome], target: Target | None = None) ->
     out = console()
     out.print(table(outcomes, target))
     out.print(sentence(outcomes, target))
+
+
+def print_grid(grid: Grid) -> None:
+    """What was tried with each system, what it came to, and what was chosen."""
+    from rich.table import Table
+
+    out = console()
+    out.print(grid.heading, style="bold")
+    table = Table(*grid.columns, box=None, pad_edge=False, header_style="bold")
+    for row in grid.rows:
+        table.add_row(*row)
+    out.print(table)
+    out.print(f"{grid.remark}\n" if grid.remark else "")
 
 
 @contextmanager

@@ -1,15 +1,12 @@
-"""KEY=VALUE as a person types it, and the values that it stands for."""
+"""KEY=VALUE as a person types it, and the values that options of systems stand for."""
 
 from __future__ import annotations
 
-import types
 from collections.abc import Sequence
-from typing import Any, Union, get_args, get_origin
+from typing import Any
 
 from polyrhythm.errors import CompositionError
-
-_TRUTH = {"true": True, "yes": True, "1": True, "false": False, "no": False, "0": False}
-_WANTED = {int: "a whole number", float: "a number", bool: "true or false", str: "text", type(None): "none"}
+from polyrhythm.workloads.values import read, wanted
 
 
 def pairs(texts: Sequence[str], flag: str) -> dict[str, str]:
@@ -25,23 +22,10 @@ def pairs(texts: Sequence[str], flag: str) -> dict[str, str]:
 
 def convert(owner: str, name: str, text: str, kind: Any) -> Any:
     """`text` as a value of the annotation `kind`: a number, text, true or false, none, or a union of those."""
-    kinds = get_args(kind) if get_origin(kind) in (Union, types.UnionType) else (kind,)
-    for each in sorted(kinds, key=list(_WANTED).index if all(one in _WANTED for one in kinds) else lambda _: 0):
-        try:
-            return _as(each, text)
-        except (ValueError, KeyError):
-            continue
-    if not any(each in _WANTED for each in kinds):
+    words = wanted(kind)
+    if words is None:
         raise CompositionError(f"{owner} has the option {name}, but it cannot be given as text: compose it in Python instead.")
-    wanted = " or ".join(_WANTED[each] for each in kinds if each in _WANTED)
-    raise CompositionError(f"{owner} cannot take {name}={text}: {name} must be {wanted}.")
-
-
-def _as(kind: Any, text: str) -> Any:
-    if kind is bool:
-        return _TRUTH[text.lower()]
-    if kind is type(None):
-        return {"none": None}[text.lower()]
-    if kind in (int, float, str):
-        return kind(text)
-    raise ValueError(kind)
+    try:
+        return read(text, kind)
+    except ValueError:
+        raise CompositionError(f"{owner} cannot take {name}={text}: {name} must be {words}.") from None

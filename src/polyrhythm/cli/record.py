@@ -3,68 +3,108 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
 import msgspec
 
+from polyrhythm.cli.planned import COMMAND
+from polyrhythm.cli.tuning import Tuning, grid_of
 from polyrhythm.errors import CompositionError
+from polyrhythm.report.atomic import write
+from polyrhythm.report.directory import reason
+from polyrhythm.report.grid import Grid
+from polyrhythm.report.lines import UNREADABLE, encoded
+from polyrhythm.report.load import load
 from polyrhythm.report.metrics import Target
-from polyrhythm.report.outcome import Outcome, Summary, load
+from polyrhythm.report.outcome import Outcome, Summary
 
 _NAME = "compare.json"
 
 
 class Comparison(msgspec.Struct):
-    """What `polyrhythm compare --json` prints. `target` is the metric and value of `--to`, or null."""
+    """What `polyrhythm compare --json` prints. `target` is the metric and value of `--to`, or null.
+
+    `settings` are those of each system, as text, where any were given or tuned; `tuning` is what `--tune` tried, or null; `command` makes
+    the comparison again.
+    """
 
     job: str
     target: Target | None
     runs: list[Summary]
+    seeds: list[int] = []
+    settings: dict[str, dict[str, str]] = {}
+    tuning: Tuning | None = None
+    command: str | None = None
 
 
-def keep(comparison: Comparison, outcomes: Sequence[Outcome], directory: Path, command: str) -> Path:
+def place(system: str, seed: int, seeds: Sequence[int]) -> str:
+    """Where a comparison keeps a run, below its own directory."""
+    return f"{system}/seed-{seed}" if len(seeds) > 1 else system
+
+
+def keep(comparison: Comparison, outcomes: Sequence[Outcome], directory: Path) -> Path:
     """Write compare.json and report.html into `directory`; the runs have written their own directories there."""
-    (directory / _NAME).write_bytes(msgspec.json.format(msgspec.json.encode(comparison), indent=2) + b"\n")
-    return write_page(comparison.job, outcomes, directory / "report.html", comparison.target, command)
+    path = directory / _NAME
+    try:
+        directory.mkdir(parents=True, exist_ok=True)
+        write(path, msgspec.json.format(encoded(comparison), indent=2) + b"\n")
+    except OSError as error:
+        raise CompositionError(f"{path} cannot be written: {reason(error)}. Give another place with --out.") from None
+    tried = grid_of(comparison.tuning) if comparison.tuning is not None else None
+    return write_page(Kept(comparison.job, list(outcomes), comparison.target, comparison.command, tried), directory / "report.html")
 
 
-def read(directories: Sequence[Path]) -> tuple[str, list[Outcome], Target | None]:
-    """The title, outcomes and target of run directories, and of comparisons, whose runs come in their own order."""
-    title, outcomes, target = "", [], None
+@dataclass(frozen=True, slots=True)
+class Kept:
+    """What directories hold: a title, outcomes, target and tuning of the first comparison, and the commands that made them, one a line."""
+
+    title: str
+    outcomes: list[Outcome]
+    target: Target | None
+    command: str | None
+    tried: Grid | None = None
+
+
+def read(directories: Sequence[Path]) -> Kept:
+    """What is in run directories, and in those of comparisons, whose runs come in their own order."""
+    title, outcomes, target, tuning = "", [], None, None
+    commands: dict[str, None] = {}
     for directory in directories:
-        if (directory / _NAME).is_file():
+        if (directory / _NAME).exists():
             comparison = _parsed(directory / _NAME)
-            title, target = title or comparison.job, target or comparison.target
-            outcomes += [_run(directory / summary.system, summary) for summary in comparison.runs]
+            title, target, tuning = title or comparison.job, target or comparison.target, tuning or comparison.tuning
+            runs = [_run(directory / place(each.system, each.seed, comparison.seeds), each) for each in comparison.runs]
+            commands |= {comparison.command: None} if comparison.command is not None else {}
         else:
-            outcomes.append(_run(directory))
-    return title or ", ".join(str(directory) for directory in directories), outcomes, target
+            runs = [load(directory)]
+            commands |= {run.settings[COMMAND]: None for run in runs if COMMAND in run.settings}
+        for run in runs:
+            run.settings.pop(COMMAND, None)  # it is told once, and sets nothing
+        outcomes += runs
+    title = title or ", ".join(str(directory) for directory in directories)
+    return Kept(title, outcomes, target, "\n".join(commands) or None, grid_of(tuning) if tuning is not None else None)
 
 
 def _parsed(path: Path) -> Comparison:
     try:
         return msgspec.json.decode(path.read_bytes(), type=Comparison)
-    except msgspec.MsgspecError as error:
-        raise CompositionError(f"{path} is not what polyrhythm compare writes: {error}.") from None
+    except (OSError, *UNREADABLE) as error:
+        raise CompositionError(f"{path} is not what polyrhythm compare writes: {reason(error)}.") from None
 
 
-def _run(directory: Path, summary: Summary | None = None) -> Outcome:
-    """The run in `directory`; a run that failed before it wrote anything is its `summary` alone."""
-    if summary is not None and summary.error is not None and not (directory / "run.json").is_file():
-        return Outcome(summary)
-    if not (directory / "run.json").is_file():
-        raise CompositionError(f"{directory} is not a run directory: give one that run --out or compare --out has written.")
-    try:
-        return load(directory)
-    except (OSError, KeyError, msgspec.MsgspecError) as error:
-        raise CompositionError(f"The record in {directory} cannot be read: {error}. Run it again.") from None
+def _run(directory: Path, summary: Summary) -> Outcome:
+    """A run of a comparison; one that failed before it wrote anything is its `summary` alone."""
+    if summary.error is not None and not directory.is_dir():
+        return Outcome(summary, state="failed")
+    return load(directory, summary)
 
 
-def write_page(title: str, outcomes: Sequence[Outcome], path: Path, target: Target | None, command: str | None = None) -> Path:
-    """The page about `outcomes`, written to `path`; `command` is the line that would make it again."""
+def write_page(kept: Kept, path: Path) -> Path:
+    """The page about what was kept, written to `path`."""
     from polyrhythm.report import page  # here, because it loads the plotting library
 
     try:
-        return page.write(outcomes, path, title, target, command)
+        return page.write(kept.outcomes, path, kept.title, kept.target, kept.command, kept.tried)
     except OSError as error:
-        raise CompositionError(f"{path} cannot be written: {error.strerror}. Give another place with --out.") from None
+        raise CompositionError(f"{path} cannot be written: {reason(error)}. Give another place with --out.") from None

@@ -20,5 +20,4 @@ def report(directories: Directories, out: File = None) -> None:
     """Write a self-contained HTML page about one run, several, or a comparison."""
     from polyrhythm.cli.record import read, write_page
 
-    title, outcomes, target = read(directories)
-    typer.echo(write_page(title, outcomes, out or directories[0] / "report.html", target))
+    typer.echo(write_page(read(directories), out or directories[0] / "report.html"))

@@ -7,18 +7,23 @@ from typing import Annotated
 
 import typer
 
+from polyrhythm.cli.complete import complete_systems
 from polyrhythm.cli.failures import exit_code, guarded, say, tell
-from polyrhythm.cli.options import DeviceName, Job, Json, NetworkName, On, Options, Out, Quiet, Seed, Settings, Workers
+from polyrhythm.cli.options import Arguments, DeviceName, Job, Json, NetworkName, On, Options, Out, Quiet, Seed, Settings, Workers, repeated
 
-System = Annotated[str, typer.Option("--system", metavar="NAME", help="A published system; `polyrhythm systems` lists them.")]
+System = Annotated[
+    str,
+    typer.Option("--system", metavar="NAME", help="A published system; `polyrhythm systems` lists them.", autocompletion=complete_systems),
+]
 
 
 @guarded
 def run(
     job: Job,
+    arguments: Arguments = None,
     system: System = "allreduce",
     workers: Workers = 2,
-    on: On = "processes",
+    on: On = None,
     network: NetworkName = None,
     device: DeviceName = None,
     seed: Seed = 0,
@@ -31,16 +36,21 @@ def run(
     """Train JOB with one system, on real processes or in virtual time."""
     from polyrhythm.cli.output import print_json, print_outcomes, reserved
     from polyrhythm.cli.pairs import pairs
-    from polyrhythm.cli.prepare import Typed, directory, experiment
+    from polyrhythm.cli.prepare import directory, prepared, typed
     from polyrhythm.cli.presets import compose
     from polyrhythm.report.progress import progress
 
     strategy = compose(system, pairs(options or [], "--option"))
-    with reserved(as_json):
-        prepared = experiment(Typed(job, workers, on, network, device, seed, settings or []))
+    asked = typed(job, arguments, workers, on, (network, device))
+    changes = [*repeated("--set", settings), *repeated("--option", options)]
+    again = asked.command("run", "--system", system, "--seed", str(seed), *changes)
+    with reserved(as_json), prepared(asked) as loaded:
+        plan = loaded.plan(system, "", strategy, pairs(settings or [], "--set"), seed, again)
         kept = directory(out)
         with progress(1, not (as_json or quiet)) as begin:
-            attempt = prepared.attempt(strategy, kept, begin(system))
+            attempt = plan.attempt(kept, begin(system))
+    for trouble in attempt.troubles:
+        say(trouble)
     if attempt.error is not None:
         code = exit_code(attempt.error)
         if as_json and code == 1:
@@ -51,5 +61,7 @@ def run(
         print_json(attempt.outcome.summary)
     else:
         print_outcomes([attempt.outcome])
+    if attempt.troubles:
+        raise typer.Exit(1)
     if kept is not None:
         say(f"the record of the run is in {kept}; `polyrhythm report {quote(str(kept))}` draws it")

@@ -15,6 +15,26 @@ from polyrhythm.simulator.simulator import Simulator
 _CUDA = {"cpu": False, "cuda": True}
 
 
+def choose(on: str | None, network: str | None, device: str | None) -> str:
+    """The runtime that is meant: the simulator where nobody says `on`, but a network or a device that only it has."""
+    if on is not None:
+        return on
+    if network is not None or (device is not None and device not in _CUDA and _simulated(device)):
+        return "simulator"
+    return "processes"
+
+
+def _simulated(device: str) -> bool:
+    """Whether `device` is one of the simulator's; a file counts, whatever is in it."""
+    try:
+        devices.load(device)
+    except UnknownNameError:
+        return False
+    except CompositionError:
+        return True
+    return True
+
+
 def runtime(on: str, network: str | None, device: str | None, seed: int) -> Runtime:
     """The runtime called `on`; raises UnknownNameError for names that do not exist, and CompositionError for options it has no use for."""
     if on not in RUNTIMES:
@@ -31,7 +51,8 @@ def _simulator(network: str | None, device: str | None, seed: int) -> Runtime:
 def _processes(network: str | None, device: str | None, seed: int) -> Runtime:
     if network is not None:
         raise CompositionError(
-            f"--network {network} is for --on simulator: real processes have the network there is. Leave it out, or add --on simulator."
+            f"--network {network} is for --on simulator: real processes have the network there is. "
+            "Leave out --network, or give --on simulator."
         )
     if device is None:
         return Processes()
@@ -41,9 +62,9 @@ def _processes(network: str | None, device: str | None, seed: int) -> Runtime:
         try:
             devices.load(device)
         except UnknownNameError:
-            raise unknown("device of real processes", device, _CUDA) from None
+            raise unknown("device", device, [*_CUDA, *devices.DEVICES]) from None
     raise CompositionError(
-        f"--device {device} is for --on simulator: real processes compute on what is there. Give cpu or cuda, or add --on simulator."
+        f"--device {device} is for --on simulator: real processes compute on what is there. Give cpu or cuda, or --on simulator."
     )
 
 

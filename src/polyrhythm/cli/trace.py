@@ -20,7 +20,7 @@ def trace(directories: Directories, out: File = None) -> None:
     from polyrhythm.errors import CompositionError
     from polyrhythm.report.trace import write
 
-    _, outcomes, _ = read(directories)
+    outcomes = read(directories).outcomes
     file = out or directories[0] / "trace.json"
     try:
         typer.echo(write(outcomes, file))

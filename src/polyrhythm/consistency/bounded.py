@@ -12,8 +12,9 @@ from polyrhythm.pieces.terms import Manner, Subject
 class Bounded:
     """Let a worker run at most `slack` steps ahead of the slowest (Ho et al., 2013; SSP of Petuum, Xing et al., 2015).
 
-    A worker reads fresh weights only when those it last read could be older than the bound allows; in between it sees
-    its own contributions on top of them.
+    With updates that are added up, a worker reads fresh weights only when those it last read could be older than the bound allows; in
+    between it sees its own contributions on top of them. Where an optimizer stands between contributions and weights, it reads at every
+    step. Bounded(0) is Lockstep: all wait for all, so a group is everybody.
     """
 
     slack: int
@@ -34,30 +35,39 @@ class Bounded:
 
     @property
     def order_matters(self) -> bool:
-        """Yes: contributions are merged as they arrive."""
-        return True
+        """Yes: contributions are merged as they arrive; without slack, all at once."""
+        return self.slack > 0
 
     @property
     def tolerates_loss(self) -> bool:
         """No: the bound is to the slowest, and the one that is gone is slower than any."""
         return False
 
+    @property
+    def waits(self) -> bool:
+        """Yes."""
+        return True
+
     def speaks(self, clock: int) -> bool:
         """Always."""
         return True
 
+    def pushes(self, clock: int) -> bool:
+        """Always."""
+        return True
+
     def group(self, workers: int) -> int:
-        """Each by itself."""
-        return 1
+        """Each by itself; without slack, everybody."""
+        return 1 if self.slack else workers
 
     def may_proceed(self, mine: int, slowest: float) -> bool:
         """While no more than `slack` ahead of the slowest."""
         return mine - slowest <= self.slack
 
     def must_read(self, mine: int, known: float) -> bool:
-        """When what was last read may be staler than the bound."""
-        return not self.may_proceed(mine, known)
+        """When what was last read may be staler than the bound; without slack, always."""
+        return not (self.slack and self.may_proceed(mine, known))
 
     def takes(self, clock: float, mine: float) -> bool:
-        """Whatever has come."""
-        return True
+        """Whatever has come; without slack, nothing from a step that I have not reached."""
+        return self.slack > 0 or clock <= mine

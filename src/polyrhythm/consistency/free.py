@@ -9,7 +9,10 @@ from polyrhythm.pieces.terms import Manner, Subject
 
 @dataclass(frozen=True, slots=True)
 class Free:
-    """Every worker speaks at every step and waits for no other worker (Downpour SGD; Dean et al., 2012)."""
+    """Asynchronous SGD: every worker speaks at every step and waits for no other worker, but for the answer of a server it asks.
+
+    Intervals does not wait for that either.
+    """
 
     @property
     def offers(self) -> frozenset[Subject]:
@@ -31,7 +34,16 @@ class Free:
         """Yes: nobody waits for the one that is gone."""
         return True
 
+    @property
+    def waits(self) -> bool:
+        """Yes."""
+        return True
+
     def speaks(self, clock: int) -> bool:
+        """Always."""
+        return True
+
+    def pushes(self, clock: int) -> bool:
         """Always."""
         return True
 

@@ -44,9 +44,18 @@ class LocalSteps:
         """As the waiting rule."""
         return self.then.tolerates_loss
 
+    @property
+    def waits(self) -> bool:
+        """As the waiting rule."""
+        return self.then.waits
+
     def speaks(self, clock: int) -> bool:
         """At every multiple of tau."""
         return clock % self.tau == 0
+
+    def pushes(self, clock: int) -> bool:
+        """As the waiting rule."""
+        return self.then.pushes(clock)
 
     def group(self, workers: int) -> int:
         """As the waiting rule."""

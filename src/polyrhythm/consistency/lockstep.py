@@ -31,7 +31,16 @@ class Lockstep:
         """No: all wait for the one that is gone."""
         return False
 
+    @property
+    def waits(self) -> bool:
+        """Yes."""
+        return True
+
     def speaks(self, clock: int) -> bool:
+        """Always."""
+        return True
+
+    def pushes(self, clock: int) -> bool:
         """Always."""
         return True
 

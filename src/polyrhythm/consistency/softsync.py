@@ -37,17 +37,26 @@ class SoftSync:
 
     @property
     def order_matters(self) -> bool:
-        """Yes: who is in which group depends on arrival."""
-        return True
+        """Yes: who is in which group depends on arrival; not where a group is everybody and all wait for it."""
+        return self.groups > 1 or self.then.order_matters
 
     @property
     def tolerates_loss(self) -> bool:
         """As the waiting rule."""
         return self.then.tolerates_loss
 
+    @property
+    def waits(self) -> bool:
+        """As the waiting rule."""
+        return self.then.waits
+
     def speaks(self, clock: int) -> bool:
         """As the waiting rule."""
         return self.then.speaks(clock)
+
+    def pushes(self, clock: int) -> bool:
+        """As the waiting rule."""
+        return self.then.pushes(clock)
 
     def group(self, workers: int) -> int:
         """c = max(1, ⌊P / n⌋)."""

@@ -6,6 +6,7 @@ from collections.abc import Callable, Coroutine
 from dataclasses import dataclass, field
 from typing import Any, Protocol, TypeVar, runtime_checkable
 
+from polyrhythm.kernel.agreement import Facts
 from polyrhythm.kernel.effects import Effect
 from polyrhythm.kernel.events import Recorder
 from polyrhythm.kernel.message import Message
@@ -54,6 +55,16 @@ class Stage(Protocol):
         What a program has begun runs one after the other, in that order, and ends with the program. `done` is the part of this
         backward pass that lies behind, from 0 to 1, for a runtime whose steps are measured as a whole.
         """
+
+    def agree(self, facts: Facts, remedy: str) -> None:
+        """Say what all workers must say alike; where they differ, every one of them raises the same CompositionError.
+
+        It names the first difference and the ranks, and ends in `remedy`. All agree on the same things in the same order; the simulator
+        compares with those who have spoken, real processes wait for all. It is no traffic of the run and takes no virtual time.
+        """
+
+    def stopped(self, steps: int) -> None:
+        """The program has taken the last of its `steps`: what others still want of it in vain is then explained."""
 
 
 @dataclass(frozen=True, slots=True)

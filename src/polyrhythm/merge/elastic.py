@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from torch import Tensor
 
 from polyrhythm.errors import CompositionError
-from polyrhythm.pieces.merge import Part, Rule
+from polyrhythm.pieces.merge import Direction, Part, Rule
 from polyrhythm.pieces.terms import Subject
 
 
@@ -38,11 +38,11 @@ class Elastic:
         """None: the step is left to the optimizer."""
         return None
 
-    def divisor(self, workers: int) -> None:
+    def scale(self, workers: int) -> None:
         """It takes weights only."""
         return
 
-    def combine(self, contributions: Sequence[Part], workers: int) -> Tensor:
+    def combine(self, contributions: Sequence[Part], workers: int) -> Direction:
         """Never asked for: Elastic accepts weights only."""
         raise NotImplementedError("Elastic accepts weights only")
 

@@ -7,14 +7,14 @@ from dataclasses import dataclass
 
 from torch import Tensor
 
-from polyrhythm.merge.total import total
-from polyrhythm.pieces.merge import Part, Rule
+from polyrhythm.merge.total import count, total
+from polyrhythm.pieces.merge import Direction, Part, Rule
 from polyrhythm.pieces.terms import EVERY_SUBJECT, Subject
 
 
 @dataclass(frozen=True, slots=True)
 class Mean:
-    """Every worker's contribution counts 1 / P, so that a round of all of them moves the weights by their mean.
+    """Every worker's contribution counts 1 / P, so that a round of all of them moves the weights as far as one step on their mean.
 
     Weights are averaged with those of whoever one meets, oneself included.
     """
@@ -29,13 +29,13 @@ class Mean:
         """None: the step is left to the optimizer."""
         return None
 
-    def divisor(self, workers: int) -> float:
-        """The number of workers."""
-        return workers
+    def scale(self, workers: int) -> float:
+        """Everybody's mean is one full step."""
+        return 1.0
 
-    def combine(self, contributions: Sequence[Part], workers: int) -> Tensor:
-        """Σ value / P."""
-        return total(contribution.value for contribution in contributions) / workers
+    def combine(self, contributions: Sequence[Part], workers: int) -> Direction:
+        """The mean of a group of c, with the learning rate times c / P; Σ value / P without one."""
+        return Direction(total(contribution.value for contribution in contributions), count(contributions), workers)
 
     def mix(self, mine: Tensor, theirs: Sequence[Tensor], workers: int) -> Tensor:
         """(mine + Σ theirs) / (1 + n)."""

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from torch import Tensor
 
 from polyrhythm.merge.mean import Mean
-from polyrhythm.pieces.merge import Merge, Part, Rule
+from polyrhythm.pieces.merge import Direction, Merge, Part, Rule
 from polyrhythm.pieces.terms import DIFFERENCES, Subject
 
 
@@ -28,11 +28,11 @@ class OuterOptimizer:
         """Differences."""
         return DIFFERENCES
 
-    def divisor(self, workers: int) -> None:
+    def scale(self, workers: int) -> None:
         """Another optimizer steps."""
         return
 
-    def combine(self, contributions: Sequence[Part], workers: int) -> Tensor:
+    def combine(self, contributions: Sequence[Part], workers: int) -> Direction:
         """As the inner merge."""
         return self.inner.combine(contributions, workers)
 

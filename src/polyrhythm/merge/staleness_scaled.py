@@ -7,17 +7,18 @@ from dataclasses import dataclass
 
 from torch import Tensor
 
-from polyrhythm.merge.total import total
-from polyrhythm.pieces.merge import Part, Rule
+from polyrhythm.merge.total import count, total
+from polyrhythm.pieces.merge import Direction, Part, Rule
 from polyrhythm.pieces.terms import DIFFERENCES, Subject
 
 
 @dataclass(frozen=True, slots=True)
 class StalenessScaled:
-    """The mean of a group, each contribution divided by max(1, its staleness) (Zhang, Gupta, Lian, Liu, 2016, eq. 5).
+    """The mean of a group, the learning rate of each contribution divided by max(1, its staleness) (Zhang, Gupta, Lian, Liu, 2016, eq. 5).
 
     Staleness counts the merges between the reading of the weights and the merging of what was computed on them. The mean
-    is over the group, not over all workers: a group is one step.
+    is over the group, not over all workers: a group is one step. It is the rate that is scaled, as in the paper; under plain SGD that
+    is the same as scaling gradients, under an adaptive optimizer it is not.
     """
 
     @property
@@ -30,14 +31,18 @@ class StalenessScaled:
         """None: the step is left to the optimizer."""
         return None
 
-    def divisor(self, workers: int) -> float:
+    def scale(self, workers: int) -> float:
         """The group is all workers, and nobody is late."""
-        return workers
+        return 1.0
 
-    def combine(self, contributions: Sequence[Part], workers: int) -> Tensor:
-        """Σ value / max(1, staleness), over the size of the group."""
+    def combine(self, contributions: Sequence[Part], workers: int) -> Direction:
+        """The mean with weights 1 / max(1, staleness), and the learning rate times the mean weight.
+
+        Without a learning rate: Σ value / max(1, staleness), over the size of the group.
+        """
         scaled = (contribution.value / max(1, contribution.staleness) for contribution in contributions)
-        return total(scaled) / sum(contribution.count for contribution in contributions)
+        weight = sum(contribution.count / max(1, contribution.staleness) for contribution in contributions)
+        return Direction(total(scaled), weight, count(contributions))
 
     def mix(self, mine: Tensor, theirs: Sequence[Tensor], workers: int) -> Tensor:
         """Never asked for: weights have no staleness."""

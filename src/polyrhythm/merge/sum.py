@@ -7,8 +7,8 @@ from dataclasses import dataclass
 
 from torch import Tensor
 
-from polyrhythm.merge.total import total
-from polyrhythm.pieces.merge import Part, Rule
+from polyrhythm.merge.total import count, total
+from polyrhythm.pieces.merge import Direction, Part, Rule
 from polyrhythm.pieces.terms import DIFFERENCES, Subject
 
 
@@ -16,7 +16,8 @@ from polyrhythm.pieces.terms import DIFFERENCES, Subject
 class Sum:
     """Every contribution counts in full: P workers move the weights P times as far (Petuum; Xing et al., 2015).
 
-    Choose the learning rate for the sum, or use Mean.
+    Where an optimizer steps it is the learning rate that is multiplied, so that Adam moves P times as far too. Choose the rate for the
+    sum, or use Mean.
     """
 
     @property
@@ -29,14 +30,13 @@ class Sum:
         """None: the step is left to the optimizer."""
         return None
 
-    def divisor(self, workers: int) -> float:
-        """Nothing is divided."""
-        return 1.0
+    def scale(self, workers: int) -> float:
+        """Everybody's mean counts once for each."""
+        return workers
 
-    def combine(self, contributions: Sequence[Part], workers: int) -> Tensor:
-        """Σ value."""
-        result = total(contribution.value for contribution in contributions)
-        return result if len(contributions) > 1 else result.clone()
+    def combine(self, contributions: Sequence[Part], workers: int) -> Direction:
+        """The mean of a group of c, with the learning rate times c; Σ value without one."""
+        return Direction(total(contribution.value for contribution in contributions), count(contributions), 1.0)
 
     def mix(self, mine: Tensor, theirs: Sequence[Tensor], workers: int) -> Tensor:
         """Never asked for: Sum does not accept weights."""

@@ -1,10 +1,12 @@
-"""The sum of a group of contributions, in the order given."""
+"""The sum of a group of contributions, in the order given, and how many workers said them."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 from torch import Tensor
+
+from polyrhythm.pieces.merge import Part
 
 
 def total(values: Iterable[Tensor]) -> Tensor:
@@ -14,3 +16,8 @@ def total(values: Iterable[Tensor]) -> Tensor:
         result = value if result is None else result + value
     assert result is not None, "a merge has something to merge"
     return result
+
+
+def count(contributions: Sequence[Part]) -> int:
+    """How many workers said what is to be merged."""
+    return sum(contribution.count for contribution in contributions)

@@ -37,7 +37,9 @@ class Move:
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """The merged gradient lies where the worker's own was."""
+    """The merged gradient lies where the worker's own was; `scale` multiplies the learning rates."""
+
+    scale: float
 
     @property
     def contributions(self) -> Sequence[Part]:
@@ -46,7 +48,7 @@ class Step:
 
     def settle(self, holder: Holder) -> None:
         """Step on it."""
-        holder.step()
+        holder.step(self.scale)
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,6 +65,44 @@ class Adopt:
     def settle(self, holder: Holder) -> None:
         """Take them over."""
         holder.adopt(self.weights)
+
+
+@dataclass(frozen=True, slots=True)
+class OwnStep:
+    """Nobody is waited for: the worker's optimizer steps on its own gradient, on top of weights that may have come meanwhile."""
+
+    fresh: Tensor | None
+
+    @property
+    def contributions(self) -> Sequence[Part]:
+        """None: what others said was merged elsewhere."""
+        return ()
+
+    def settle(self, holder: Holder) -> None:
+        """Take over what has come, and step."""
+        if self.fresh is not None:
+            holder.adopt(self.fresh)
+        holder.step(1.0)
+
+
+@dataclass(frozen=True, slots=True)
+class OwnUpdate:
+    """As `OwnStep`, where the worker's optimizer has stepped already: `update` is what it did, with the sign of a gradient."""
+
+    fresh: Tensor | None
+    update: Tensor
+
+    @property
+    def contributions(self) -> Sequence[Part]:
+        """None: what others said was merged elsewhere."""
+        return ()
+
+    def settle(self, holder: Holder) -> None:
+        """Take over what has come with the update on top; the next update counts from here."""
+        if self.fresh is None:
+            holder.drop_anchor()
+        else:
+            holder.adopt(self.fresh - self.update)
 
 
 @dataclass(frozen=True, slots=True)

@@ -29,8 +29,15 @@ class Consistency(Protocol):
     def tolerates_loss(self) -> bool:
         """Whether the others can go on when a worker is gone."""
 
+    @property
+    def waits(self) -> bool:
+        """Whether a worker that reads goes on only when the answer has come; else it takes it over at the first step after that."""
+
     def speaks(self, clock: int) -> bool:
         """Whether a worker that has just taken step `clock` says something."""
+
+    def pushes(self, clock: int) -> bool:
+        """Whether what it says goes to the servers at once; else it is added to what it says next. Asked only where it does not wait."""
 
     def group(self, workers: int) -> int:
         """How many contributions a holder of weights takes in at once."""
@@ -39,7 +46,10 @@ class Consistency(Protocol):
         """Whether a worker that has said its step `mine` may go on."""
 
     def must_read(self, mine: int, known: float) -> bool:
-        """Whether a worker at `mine` that last heard of `known` as the slowest must ask for fresh weights."""
+        """Whether a worker at `mine` that last heard of `known` as the slowest must ask for fresh weights.
+
+        It asks more often where it cannot tell what its own contributions did (`Terms.previews`).
+        """
 
     def takes(self, clock: float, mine: float) -> bool:
         """Whether a worker at `mine` may already take in what a peer said at `clock`."""

@@ -6,11 +6,11 @@ from collections.abc import Callable, Sequence
 
 from torch import Tensor
 
-from polyrhythm.pieces.merge import Merge, Part
+from polyrhythm.pieces.merge import Merge, Part, rates_of
 from polyrhythm.tensors import Layout, State
 
 Optimize = Callable[[Tensor, tuple[float, ...]], None]
-"""Takes an optimizer's step on a gradient (numel,), with the learning rates of its groups."""
+"""Takes an optimizer's step on a gradient (numel,), with these learning rates of its groups."""
 
 
 class Holder:
@@ -18,7 +18,7 @@ class Holder:
 
     `optimize` runs an optimizer on a gradient; without one, directions are subtracted. `anchor` is where subtraction starts:
     a worker that takes local steps has moved away from the weights it last agreed on, and those are the anchor. `own_step` runs the
-    optimizer on the gradient that the parameters have.
+    optimizer on the gradient that the parameters have, with its learning rates multiplied.
     """
 
     __slots__ = ("anchor", "layout", "merge", "optimize", "own_step", "state", "version", "weights", "workers")
@@ -30,7 +30,7 @@ class Holder:
         merge: Merge,
         workers: int,
         optimize: Optimize | None,
-        own_step: Callable[[], None] | None = None,
+        own_step: Callable[[float], None] | None = None,
     ) -> None:
         self.weights = weights
         self.anchor = weights
@@ -52,21 +52,20 @@ class Holder:
 
     def move(self, contributions: Sequence[Part]) -> None:
         """Merge gradients or updates. They come from the wire, and so from the CPU; my weights may be elsewhere."""
-        direction = self.merge.combine(contributions, self.workers).to(self.weights.device)
-        rates = contributions[-1].rates
+        direction, device, rates = self.merge.combine(contributions, self.workers), self.weights.device, rates_of(contributions)
         if self.merge.rule is not None:
-            step, self.state = self.merge.rule.step(direction, self.state, rates[0] if rates else 0.0)
-            self.adopt(self.anchor - step)
+            step, self.state = self.merge.rule.step(direction.average().to(device), self.state, rates[0] if rates else 0.0)
+            self.adopt(self.anchor - direction.scale * step)
         elif self.optimize is not None:
-            self.optimize(direction, rates)
+            self.optimize(direction.average().to(device), tuple(rate * direction.scale for rate in rates))
         else:
-            self.adopt(self.anchor - direction)
+            self.adopt(self.anchor - direction.move().to(device))
         self.version += 1
 
-    def step(self) -> None:
-        """Step on a gradient that was merged where it lies."""
+    def step(self, scale: float) -> None:
+        """Step on the gradient that the parameters have, with the optimizer's learning rates times `scale`."""
         assert self.own_step is not None, "only a worker's gradient lies where its optimizer takes it from"
-        self.own_step()
+        self.own_step(scale)
         self.version += 1
 
     def mix(self, theirs: Sequence[Tensor]) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from operator import mul
 from typing import Protocol
 
 from torch import Tensor
@@ -65,6 +66,41 @@ class Unread:
         return self.codec.decode(self.packet, self.layout)
 
 
+@dataclass(frozen=True, slots=True)
+class Direction:
+    """What a group of contributions says: `total` (numel,) is their sum, each with its weight, and `weight` the sum of the weights.
+
+    An optimizer takes their average and has its learning rate multiplied by `scale`: under Adam and its kin a gradient that is twice as
+    large moves the weights no further, a rate that is twice as large does. Without a learning rate, weights move by total / divisor.
+    """
+
+    total: Tensor
+    weight: float
+    divisor: float
+
+    def average(self) -> Tensor:
+        """The weighted mean (numel,), a new tensor."""
+        return self.total / self.weight
+
+    def move(self) -> Tensor:
+        """What plain subtraction takes (numel,), a new tensor: the average times `scale`, but rounded once."""
+        return self.total / self.divisor
+
+    @property
+    def scale(self) -> float:
+        """By what learning rates are multiplied."""
+        return self.weight / self.divisor
+
+
+def rates_of(contributions: Sequence[Part]) -> tuple[float, ...]:
+    """The learning rates of a group: the mean over contributions, and exactly the common ones where all have the same."""
+    rates = [contribution.rates for contribution in contributions]
+    if all(each == rates[0] for each in rates):
+        return rates[0]
+    counts = [contribution.count for contribution in contributions]
+    return tuple(sum(map(mul, counts, each)) / sum(counts) for each in zip(*rates, strict=True))
+
+
 class Rule(Protocol):
     """An optimizer that a holder of weights runs itself: turns a direction (numel,) into a step to subtract."""
 
@@ -72,7 +108,10 @@ class Rule(Protocol):
         """The state before the first step."""
 
     def step(self, direction: Tensor, state: State, rate: float) -> tuple[Tensor, State]:
-        """The step (numel,) and the next state; `rate` is the learning rate of the sender's first parameter group."""
+        """The step (numel,) and the next state; `rate` is the learning rate of the senders' first parameter group.
+
+        The holder multiplies the step by the direction's scale, so it must be linear in the rule's learning rate.
+        """
 
 
 class Merge(Protocol):
@@ -86,11 +125,14 @@ class Merge(Protocol):
     def rule(self) -> Rule | None:
         """Its own optimizer; None leaves the step to the user's (gradients) or to plain subtraction (updates)."""
 
-    def divisor(self, workers: int) -> float | None:
-        """What the sum of all workers' gradients, none of them late, is divided by, if `combine` does nothing else; None if it does."""
+    def scale(self, workers: int) -> float | None:
+        """By what learning rates are multiplied when all workers' gradients, none of them late, are averaged.
 
-    def combine(self, contributions: Sequence[Part], workers: int) -> Tensor:
-        """One direction (numel,) from the contributions of one group, of a run with `workers` workers; a new tensor."""
+        None where `combine` is not such an average, or another optimizer than the user's steps.
+        """
+
+    def combine(self, contributions: Sequence[Part], workers: int) -> Direction:
+        """One direction from the contributions of one group, of a run with `workers` workers."""
 
     def mix(self, mine: Tensor, theirs: Sequence[Tensor], workers: int) -> Tensor:
         """My weights after meeting those of others; a new tensor."""

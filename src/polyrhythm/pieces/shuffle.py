@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, Protocol
 
 from polyrhythm.kernel.port import Port
@@ -11,22 +11,61 @@ from polyrhythm.pieces.terms import Place
 Perform = Callable[[Any], Any]
 """Runs a coroutine of the worker's communication side and gives its result (`kernel.job.Stage.perform`)."""
 
+Batch = tuple[int, Any]
+"""How many samples, and what the training function gets of them."""
+
+
+class Order(Protocol):
+    """Which samples of a data set all workers together see in an epoch, and in which order."""
+
+    @property
+    def redraws(self) -> bool:
+        """Whether every epoch has samples of its own, and not the same ones in another order."""
+
+    def __len__(self) -> int:
+        """How many samples an epoch has."""
+
+    def indices(self, seed: int, epoch: int) -> Sequence[int]:
+        """The samples of `epoch` (from 0) of a run seeded with `seed`: the same at all workers."""
+
 
 class Source(Protocol):
     """A data set as a shuffle sees it."""
 
-    def __len__(self) -> int:
-        """How many samples there are."""
+    @property
+    def order(self) -> Order:
+        """Which samples an epoch has."""
 
-    def batch(self, indices: list[int]) -> Any:
-        """The samples of `indices` as one batch."""
+    @property
+    def drop_last(self) -> bool:
+        """Whether a last batch that is smaller than the others is left out."""
+
+    def load(self, parts: Sequence[Sequence[int]], seed: int) -> Iterator[Batch]:
+        """One batch of the samples of each of `parts`; what is drawn at random in other processes comes from `seed`."""
+
+
+class Stream(Protocol):
+    """Samples that come one after the other, nobody knows how many: the same at every worker."""
+
+    @property
+    def drop_last(self) -> bool:
+        """Whether a last batch that is smaller than the others is left out."""
+
+    def elements(self, seed: int) -> Iterator[Any]:
+        """One pass over the samples; what is drawn at random in other processes comes from `seed`."""
+
+    def batch(self, samples: Sequence[Any]) -> Batch:
+        """`samples` as one batch."""
 
 
 class Feed(Protocol):
-    """One worker's stream of batches of one data set."""
+    """One worker's batches of one data set, epoch by epoch: equally many at every worker."""
 
-    def epoch(self, number: int, batch_size: int) -> Iterator[Any]:
-        """The batches of epoch `number` (from 0): equally many at every worker."""
+    def count(self, source: Source, batch_size: int) -> int:
+        """How many batches an epoch has. Raises DataError for what cannot be shared out."""
+
+    def epoch(self, source: Source, number: int, batch_size: int) -> Iterator[Batch]:
+        """The batches of epoch `number` (from 0)."""
 
 
 class Shuffle(Protocol):
@@ -36,5 +75,11 @@ class Shuffle(Protocol):
     def sends(self) -> bool:
         """Whether samples travel between workers."""
 
-    def feed(self, source: Source, place: Place, port: Port, perform: Perform) -> Feed:
-        """One worker's feed."""
+    def feed(self, place: Place, port: Port, perform: Perform) -> Feed:
+        """One worker's feed of one data set."""
+
+    def stream(self, stream: Stream, place: Place, number: int, batch_size: int) -> Iterator[Batch]:
+        """One worker's batches of one pass over a stream: equally many at every worker. Raises DataError where samples cannot stream."""
+
+    def share(self, order: Order, place: Place, number: int) -> Sequence[int]:
+        """One worker's samples of epoch `number`, for a loop with a loader of its own: equally many at every worker."""

@@ -30,6 +30,14 @@ class Terms:
     codec: Codec
     merge: Merge
 
+    @property
+    def previews(self) -> bool:
+        """Whether a worker can see what its own contribution does before it reads: where weights move by sums of updates alone.
+
+        An optimizer between contributions and weights has a state at the holder of the weights, and a second one would not agree with it.
+        """
+        return self.subject is Subject.UPDATE and self.merge.rule is None
+
 
 @dataclass(frozen=True, slots=True)
 class Opening:

@@ -1,8 +1,8 @@
 """A worker's or a server's own process, from the fork to its end.
 
 It speaks with its launcher over a control link. To the launcher: `address`, `events`, the result (a plain frame),
-`ended`, `failed`, `stuck`, `moving`. From the launcher: `table`, `lost`, `ended` (of others), `release`. The end of that
-link is the end of the launcher, and so of this process.
+`ended`, `failed`, `condition`, `agree`. From the launcher: `table`, `lost`, `ended` (of others), `agreed`, `release`. The end of
+that link is the end of the launcher, and so of this process.
 """
 
 from __future__ import annotations
@@ -27,13 +27,16 @@ from polyrhythm.kernel.events import AnyEvent, Ended, Recorder, Started
 from polyrhythm.kernel.job import Stage
 from polyrhythm.kernel.message import Message
 from polyrhythm.kernel.port import Port
-from polyrhythm.processes import failure
+from polyrhythm.processes import agreeing, failure
 from polyrhythm.processes.addresses import Address, listen_everywhere, listen_locally
 from polyrhythm.processes.allocator import keep_memory
+from polyrhythm.processes.condition import Condition
 from polyrhythm.processes.links import Link, Wiring
 from polyrhythm.processes.nccl import Nccl
-from polyrhythm.processes.node import Node, Role
+from polyrhythm.processes.node import Node
 from polyrhythm.processes.parcel import Orders, unpack
+from polyrhythm.processes.reporter import Reporter
+from polyrhythm.processes.role import Role
 from polyrhythm.processes.shared import SharedMemory
 from polyrhythm.processes.ticket import Ticket
 from polyrhythm.processes.wire import CONTROL, Frame, Tally, packed
@@ -84,6 +87,7 @@ class Child:
         self._node = Node(role, orders.wiring, listeners, self._record)
         self._node.on_failure = self._fail
         self._node.on_break = self._break
+        self._node.on_word = self._hear_peer
         self._events: deque[AnyEvent] = deque()
         self._flushing = False
         self._encoder = msgspec.msgpack.Encoder()
@@ -91,7 +95,7 @@ class Child:
         self._launcher.on_frame = self._hear
         self._launcher.on_close = lambda *_: os.killpg(0, signal.SIGKILL)
         self._begun, self._released = Ticket(), Ticket()
-        self._quiet, self._moved, self._stuck = 0.0, 0, False
+        self._node.accord.on_ask = lambda facts, remedy: self._launcher.control(agreeing.tell(facts, remedy))
 
     def live(self, work: Callable[[], Work]) -> int:
         """Run the actor from its start to its end; the process's exit code."""
@@ -102,7 +106,7 @@ class Child:
             self._begun.wait()
             self._record(Started(self._node.port.now(), self._name))
             works = self._name.startswith("worker/")
-            result = program(self._node) if works else self._node.complete(service(self._node.port, self._record))
+            result = program(self._node) if works else self._node.complete(service(self._node.port, self._node.record))
             ended = self._node.port.now()
         except BaseException as problem:
             self._in_loop(partial(self._fail, problem))
@@ -174,6 +178,8 @@ class Child:
                 self._node.lose(message.text)
             case "ended":
                 self._node.part(message.text)
+            case "agreed":
+                self._node.accord.settle(message.text)
             case "release":
                 self._released.finish(None, None)
 
@@ -190,18 +196,17 @@ class Child:
                 self._node.collective = SharedMemory(group, self._node.peers.charge)
         if self._orders.ip:  # without a launcher, a connection is how the others learn of an end
             self._node.peers.connect(other for other in table if other != self._name)
-        else:
-            self._look()
+        Reporter(self._node, self._orders.thresholds, self._tell_condition).look()
         self._begun.finish(None, None)
 
-    def _look(self) -> None:
-        """Tell the launcher when everything here has waited for messages or a sum for long, and when that is over."""
-        interval = self._orders.patience / 4
-        waits, moved = self._node.standstill(), self._node.moved
-        self._quiet = self._quiet + interval if waits and moved == self._moved else 0.0
-        self._moved = moved
-        stuck = self._quiet >= self._orders.patience
-        if stuck != self._stuck:
-            self._stuck = stuck
-            self._say("stuck" if stuck else "moving", text="; ".join(waits)[:8000])
-        self._node.loop.after(interval, self._look)
+    def _tell_condition(self, condition: Condition) -> None:
+        message = condition.message()
+        if self._orders.ip:
+            for name in self._node.peers.reached:
+                self._node.peers.tell(name, message)
+        else:
+            self._launcher.control(message)
+
+    def _hear_peer(self, name: str, message: Message) -> None:
+        if message.topic == "failed":
+            self._node.fail(failure.rebuild(message))

@@ -164,9 +164,7 @@ class Decoder:
         if magic != MAGIC or zero:
             raise WireError("These bytes are not a frame of Polyrhythm's.")
         if version != VERSION:
-            raise WireError(
-                f"The peer speaks version {version} of the wire format and this process version {VERSION}: install the same one."
-            )
+            raise WireError(f"The peer speaks wire version {version}, and this is {VERSION}: install the same Polyrhythm everywhere.")
         allowed = CONTROL | (SHARED if self._fetch else 0) | (STRIPED | STRIPE if self.board else 0)
         if flags & ~allowed or (flags & ~CONTROL).bit_count() > 1:
             raise WireError(f"A frame has flags {flags:#x}; here one of {allowed:#x} is known.")

@@ -51,9 +51,18 @@ def rebuild(message: Message) -> PolyrhythmError:
 def death(status: int) -> str:
     """What a wait status says, as the reason in WorkerFailed."""
     if status < 0:
-        known = {member.value: f" ({member.name})" for member in signal.Signals}  # most real-time signals have no name
-        return f"killed by signal {-status}{known.get(-status, '')}"
+        return f"killed by {_signal(-status)}"
     return f"its process ended early with exit code {status}"
+
+
+def fate(status: int) -> str:
+    """What a wait status says of a process that should have lived on: "was killed by signal 9 (SIGKILL)"."""
+    return f"was killed by {_signal(-status)}" if status < 0 else f"ended with exit code {status}; what it wrote before should say why"
+
+
+def _signal(number: int) -> str:
+    known = {member.value: f" ({member.name})" for member in signal.Signals}  # most real-time signals have no name
+    return f"signal {number}{known.get(number, '')}"
 
 
 def _name(kind: type) -> str:
@@ -80,6 +89,8 @@ def _sayable(text: str) -> str:
 
 
 def _trace(error: BaseException) -> str:
+    if error.__traceback__ is None:  # never raised here: there is nothing to see
+        return ""
     return "".join(traceback.format_exception(type(error), error, _users_part(error.__traceback__)))
 
 

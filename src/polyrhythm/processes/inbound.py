@@ -36,8 +36,8 @@ class Inbound:
 
     @property
     def moved(self) -> int:
-        """Bytes that went or came, over all of the connections."""
-        return sum(link.moved for link in self._links.values())
+        """As `Link.carried`, over all of the connections."""
+        return sum(link.carried for link in self._links.values())
 
     def join(self, number: int, link: Link) -> None:
         """`link` has been proved to be lane `number` (0: the connection itself). Raises WireError if there can be none such."""

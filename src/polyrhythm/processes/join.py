@@ -9,54 +9,62 @@ Each such process is one worker. Server shard k runs as a child of rank k modulo
 from __future__ import annotations
 
 import atexit
+import math
 import os
-import socket
-import sys
 import threading
 import time
 from collections.abc import Callable, Coroutine
-from contextlib import ExitStack
 from dataclasses import dataclass, field
 from types import TracebackType
 from typing import Any, TypeVar
 
-import torch
-
-from polyrhythm.errors import CompositionError, RunError, WorkerFailed
+from polyrhythm.errors import CompositionError, RunError
+from polyrhythm.kernel.agreement import Facts
 from polyrhythm.kernel.effects import Effect
-from polyrhythm.kernel.events import AnyEvent, Ended, Faulted, Recorder, Started
+from polyrhythm.kernel.events import AnyEvent, Ended, Recorder, Started
 from polyrhythm.kernel.job import Ending, Job
 from polyrhythm.kernel.message import Message
 from polyrhythm.kernel.port import Port, server, worker
 from polyrhythm.processes import parcel
-from polyrhythm.processes.addresses import Address, listen_everywhere
+from polyrhythm.processes.addresses import listen_everywhere
 from polyrhythm.processes.allocator import keep_memory
+from polyrhythm.processes.arrival import by_nccl, compare, device_of, everyone, share_memory
 from polyrhythm.processes.collective import Collective
 from polyrhythm.processes.descriptors import allow_many
+from polyrhythm.processes.ending import Script, end_badly
 from polyrhythm.processes.links import Wiring
+from polyrhythm.processes.losses import Losses
 from polyrhythm.processes.meeting import Meeting
-from polyrhythm.processes.nccl import Nccl
-from polyrhythm.processes.node import Node, Role
+from polyrhythm.processes.node import Node
+from polyrhythm.processes.overview import Overview
 from polyrhythm.processes.parcel import Orders
 from polyrhythm.processes.place import Place, find_place, own_ip
-from polyrhythm.processes.shared import SharedMemory
+from polyrhythm.processes.role import Role
+from polyrhythm.processes.stalls import Patience
 from polyrhythm.processes.ticket import Ticket
 from polyrhythm.processes.wards import Wards
-from polyrhythm.sharing import Group, Segment, can_share
 
 T = TypeVar("T")
 
 _LOOK_SECONDS = 0.002
-_TOGETHER_SECONDS = 0.2
-"""Actors of one host fall together; so long is waited for all to be known before one is named."""
+_TELLING_SECONDS = 2.0
 
 
 @dataclass(frozen=True, slots=True)
 class Joining:
-    """How to join: how many seconds to wait for the others, and the wiring."""
+    """How to join: how many seconds to wait for the others, the wiring, and how long to bear with who stands still.
+
+    `facts` are what all must have been started with.
+    """
 
     startup: float = 300.0
     wiring: Wiring = field(default_factory=Wiring)
+    patience: Patience = field(default_factory=Patience)
+    facts: Facts = field(default_factory=dict)
+
+
+def _say_nothing(problem: BaseException) -> None:
+    return None
 
 
 class JoinedStage:
@@ -69,19 +77,21 @@ class JoinedStage:
         self._name = worker(place.rank)
         self._recorder = record
         self._recording = threading.Lock()
-        self._broken: dict[str, Exception | None] = {}
-        self._lost: list[str] = []
         self._left = False
+        self._script = Script()
         keep_memory()
         allow_many()
         meeting = Meeting(place, joining.startup)
+        compare(meeting, {**joining.facts, "seed": str(job.seed)}, self._name)
         # where one has none, all do without: what goes between devices must find everybody there
-        mine = _device(place)
+        mine = device_of(place)
         device = mine if meeting.all_can("use a device", mine != "cpu") else "cpu"
         secret, ip, host = meeting.secret(), own_ip(place), os.environ.get("POLYRHYTHM_HOST_ID", "")
         self._listeners = listen_everywhere(ip, host)
         self._node = Node(Role(self._name, secret, job.seed, device), joining.wiring, self._listeners, self._record)
-        self._node.on_break = self._break
+        self._losses = Losses(self._node, job.essential, self._record)
+        self._overview = Overview(self._node, self._name, job.workers, joining.patience, self._record)
+        self._losses.on_loss = self._overview.lose
         self._wards = Wards(self._node.loop, self._record, self._node.fail)
         atexit.register(self._at_exit)
         orders = Orders(
@@ -90,10 +100,10 @@ class JoinedStage:
             job.seed,
             joining.wiring,
             threads=1,
-            patience=0.0,
+            thresholds=joining.patience.thresholds,
             ip=ip,
             host=host,
-            expendable=[name for name in _everyone(job) if not job.essential(name)],
+            expendable=[name for name in everyone(job) if not job.essential(name)],
         )
         try:
             self._come_in(meeting, orders)
@@ -109,7 +119,7 @@ class JoinedStage:
     @property
     def record(self) -> Recorder:
         """Where this worker's events go, and those of the servers that run beside it."""
-        return self._record
+        return self._node.record
 
     @property
     def bytes_sent(self) -> int:
@@ -144,10 +154,22 @@ class JoinedStage:
         """Run `coroutine` beside the program; the next `perform` comes after it, and raises its error."""
         self._node.begin(coroutine, done)
 
+    def agree(self, facts: Facts, remedy: str) -> None:
+        """Wait until all workers have said theirs. Raises CompositionError where they differ."""
+        self._node.agree(facts, remedy)
+
+    def stopped(self, steps: int) -> None:
+        """No step follows."""
+        self._node.stopped(steps)
+
     def leave(self, result: Message | None = None) -> Ending:
-        """End well: all that was sent has been taken in by the others, and the servers beside this worker have ended."""
+        """End well, when all others do: what was sent has been taken in, and the servers beside this worker have ended.
+
+        Raises WorkerFailed if another worker fails before it has ended.
+        """
         if self._left:
             raise RunError(f"{self._name} has left this run already.")
+        self._node.accord.leaving = True
         seconds = self.port.now()
         taken = threading.Event()
         try:
@@ -160,12 +182,20 @@ class JoinedStage:
             self._node.loop.call(self._wards.release)
             self._await(lambda: self._wards.gone)
             totals.extend(self._wards.totals.values())
-        finally:
-            self._close()
-        return Ending({self._name: result}, sum(t[0] for t in totals), sum(t[1] for t in totals), seconds, self._lost)
+            others = [worker(rank) for rank in range(self._place.workers) if rank != self._place.rank]
+            self._await(lambda: all(self._node.knows_end(name) for name in others))
+        except BaseException as problem:
+            self.abandon(problem)
+            raise
+        self._close()
+        return Ending({self._name: result}, sum(t[0] for t in totals), sum(t[1] for t in totals), seconds, self._losses.lost)
 
-    def abandon(self) -> None:
-        """End without a word: for the others, this worker has failed. Its servers are killed."""
+    def abandon(self, why: BaseException | None = None) -> None:
+        """End as one that has failed, and tell the others why, where that is known. Its servers are killed."""
+        if why is not None and not self._left:
+            told = Ticket()
+            self._node.loop.call(lambda: self._tell_failure(why, lambda: told.finish(None, None)))
+            told.wait()
         self._close()
 
     def __enter__(self) -> JoinedStage:
@@ -173,7 +203,7 @@ class JoinedStage:
 
     def __exit__(self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None) -> None:
         if value is not None:
-            self.abandon()
+            self.abandon(value)
         elif not self._left:
             self.leave()
 
@@ -184,10 +214,10 @@ class JoinedStage:
         if mine:
             self._wards.start(mine, parcel.pack(orders, work))
         self._node.start()
-        self._await(lambda: self._wards.up)
+        self._await(lambda: self._wards.up, self._joining.startup)
         for name, address in {self._name: self._listeners.address, **self._wards.addresses}.items():
             meeting.publish(name, address)
-        table = meeting.table(_everyone(self._job))
+        table = meeting.table(everyone(self._job))
         origin = time.monotonic()
         others = [name for name in table if name != self._name]
 
@@ -197,34 +227,16 @@ class JoinedStage:
             self._node.peers.connect(others)
 
         self._node.loop.call(connect)
-        self._await(lambda: self._node.peers.connected(others))
+        self._await(lambda: self._node.peers.connected(others), self._joining.startup)
+        self._node.loop.call(lambda: self._overview.begin(table))
+        together: Collective | None
         if self.device == "cpu":
-            self._share_memory(meeting, table)
+            together = share_memory(meeting, self._place, table, self._node.peers.charge)
         else:
-            with socket.create_server((orders.ip, 0)) as free:
-                proposal = f"{orders.ip}:{free.getsockname()[1]}"
-            where, charge = meeting.agree("nccl", proposal), self._node.peers.charge
-            self._add_by(Nccl(self._place.rank, self._place.workers, where, self.device, charge))
+            together = by_nccl(meeting, self._place, orders.ip, self.device, self._node.peers.charge)
+        if together is not None:
+            self._add_by(together)
         self._record(Started(self.port.now(), self._name))
-
-    def _share_memory(self, meeting: Meeting, table: dict[str, Address]) -> None:
-        """Have sums go through shared memory, if all workers are on one host and every one can open it."""
-        rank, workers = self._place.rank, self._place.workers
-        if workers < 2 or len({table[worker(each)].host for each in range(workers)}) > 1:
-            return
-        with ExitStack() as stack:
-            made = ""
-            if rank == 0:
-                segment = Segment.create(workers)
-                stack.callback(segment.close)
-                made = segment.path
-            path = meeting.agree("memory", made)
-            try:
-                mine: Segment | None = Segment.open(path, workers)
-            except RunError:
-                mine = None
-            if meeting.all_can("share memory", mine is not None and can_share()) and mine is not None:
-                self._add_by(SharedMemory(Group(mine, rank), self._node.peers.charge))
 
     def _add_by(self, collective: Collective) -> None:
         def use() -> None:
@@ -233,13 +245,15 @@ class JoinedStage:
         self._node.loop.call(use)
         self._await(lambda: self._node.collective is not None)
 
-    def _await(self, reached: Callable[[], bool]) -> None:
-        """Block until `reached` holds in the loop's thread. Raises why the node failed, if it does before that."""
-        ticket = Ticket()
+    def _await(self, reached: Callable[[], bool], seconds: float = math.inf) -> None:
+        """Block until `reached` holds in the loop's thread. Raises why the node failed, if it does before; RunError after `seconds`."""
+        ticket, deadline = Ticket(), time.monotonic() + seconds
 
         def look() -> None:
             if reached() or self._node.failure is not None:
                 ticket.finish(None, None if reached() else self._node.failure)
+            elif time.monotonic() > deadline:
+                ticket.finish(None, RunError(f"{self._name} has met the others, and not all have answered within {seconds:g} seconds."))
             else:
                 self._node.loop.after(_LOOK_SECONDS, look)
 
@@ -250,23 +264,10 @@ class JoinedStage:
         with self._recording:  # the servers' events come in the loop's thread, ours in the program's
             self._recorder(event)
 
-    def _break(self, name: str, why: Exception | None) -> None:
-        if not self._job.essential(name):
-            self._lost.append(name)
-            self._record(Faulted(self.port.now(), name, "its connection broke off"))
-            self._node.lose(name)
-            return
-        if not self._broken:
-            self._node.loop.after(_TOGETHER_SECONDS, self._name_broken)
-        self._broken.setdefault(name, why)
-
-    def _name_broken(self) -> None:
-        """Fail, naming a worker rather than the servers that fell with it."""
-        broken = sorted((name for name in self._broken if not self._node.knows_end(name)), key=lambda name: name.startswith("server/"))
-        if broken:
-            first, *rest = broken
-            why, also = self._broken[first], f", and with it those of {', '.join(rest)}" if rest else ""
-            self._node.fail(WorkerFailed(first, f"its connections broke off without a good-bye{f' ({why})' if why else ''}{also}"))
+    def _tell_failure(self, why: BaseException, done: Callable[[], None]) -> None:
+        self._node.loop.after(_TELLING_SECONDS, done)  # somebody may take nothing in any more
+        self._overview.tell_failure(why)
+        self._node.peers.when_drained(done)
 
     def _close(self) -> None:
         if self._left:
@@ -275,12 +276,31 @@ class JoinedStage:
         atexit.unregister(self._at_exit)
         self._node.stop(self._wards.close)
 
+    def end(
+        self, settled: bool, conclude: Callable[[], Message | None], on_failure: Callable[[BaseException], None] = _say_nothing
+    ) -> Ending | None:
+        """For exit handlers: leave with what `conclude` gives, or, if the script has failed, let the others know; None then.
+
+        `settled` is whether this worker's part of the run is done. `on_failure` is called with why the run did not end well here, if it
+        did not; where that is not the script's own doing, this process then ends with exit code 1.
+        """
+        if self._left or not self._script.here:
+            return None
+        fault = self._script.fault(self._name, settled)
+        if fault is not None:
+            why = self._node.failure or fault  # before it leaves, which is one more failure for the node
+            self.abandon(fault)
+            on_failure(why)
+            return None
+        try:
+            return self.leave(conclude())
+        except Exception as problem:
+            self.abandon(problem)
+            on_failure(problem)
+            end_badly(problem)
+
     def _at_exit(self) -> None:
-        """The script ended without a word to us: well, unless by an exception."""
-        if getattr(sys, "last_value", None) is None:
-            self.leave()
-        else:
-            self.abandon()
+        self.end(settled=False, conclude=lambda: None)
 
 
 def enter(job: Job, record: Recorder, place: Place | None = None, joining: Joining | None = None) -> JoinedStage:
@@ -292,11 +312,3 @@ def enter(job: Job, record: Recorder, place: Place | None = None, joining: Joini
     if job.workers != place.workers:
         raise CompositionError(f"The job is for {job.workers} workers, and {place.workers} processes were started: start as many.")
     return JoinedStage(job, record, place, joining or Joining())
-
-
-def _everyone(job: Job) -> list[str]:
-    return [*(worker(rank) for rank in range(job.workers)), *(server(shard) for shard in range(job.servers))]
-
-
-def _device(place: Place) -> str:
-    return f"cuda:{place.local_rank}" if torch.cuda.is_available() and place.local_rank < torch.cuda.device_count() else "cpu"

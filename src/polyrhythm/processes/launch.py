@@ -13,11 +13,12 @@ from polyrhythm.errors import CompositionError
 from polyrhythm.kernel.events import Recorder
 from polyrhythm.kernel.job import Ending, Job
 from polyrhythm.kernel.port import server, worker
-from polyrhythm.processes import nursery, parcel
+from polyrhythm.processes import capacity, nursery, parcel
 from polyrhythm.processes.links import Wiring
 from polyrhythm.processes.linux import require_linux
 from polyrhythm.processes.parcel import Orders
 from polyrhythm.processes.run import Run
+from polyrhythm.processes.stalls import Patience
 from polyrhythm.sharing import Segment, can_share
 
 
@@ -27,14 +28,17 @@ class Processes:
 
     `threads` is how many threads torch may use in each; `cuda` whether each worker must have a CUDA device (True), may not
     (False), or has one where there is one for each (None); `patience` after how many seconds without a byte, with everyone waiting,
-    the run counts as stuck; `startup` how many seconds all may take to come up; `preload` names modules to import once instead of in
-    every process; `seed` is a run's where it names none.
+    the run counts as stuck; `startup` how many seconds all may take to come up; `notice` after how many seconds of waiting for one that
+    stands still, or computes for long, that is said on stderr; `timeout` after how many the run ends with its name (None: never);
+    `preload` names modules to import once instead of in every process; `seed` is a run's where it names none.
     """
 
     threads: int = 1
     cuda: bool | None = None
     patience: float = 20.0
     startup: float = 120.0
+    notice: float = 30.0
+    timeout: float | None = None
     preload: tuple[str, ...] = ()
     seed: int = 0
     wiring: Wiring = field(default_factory=Wiring)
@@ -48,13 +52,18 @@ class Processes:
                 f"Workers were to compute on CUDA devices, and torch {torch.__version__} finds none here: let them compute on the "
                 "CPU, with Processes(cuda=False) or --device cpu."
             )
-        if self.patience <= 0 or self.startup <= 0:
-            raise CompositionError("Processes(patience=..., startup=...) are times to wait: give more than 0 seconds.")
+        if self.startup <= 0:
+            raise CompositionError(f"Processes(startup={self.startup:g}) is a time to wait: give more than 0 seconds.")
+        assert self._patience  # refuses the others
 
     @property
     def kind(self) -> str:
         """How `--on` and the JSON call this runtime."""
         return "processes"
+
+    @property
+    def _patience(self) -> Patience:
+        return Patience(deadlock=self.patience, notice=self.notice, timeout=self.timeout)
 
     @property
     def network_name(self) -> None:
@@ -63,9 +72,11 @@ class Processes:
     def execute(self, job: Job, record: Recorder) -> Ending:
         """Run `job` to its end.
 
-        Raises WorkerFailed naming an actor that raised or died, with its own traceback; the actor's own error if that is a
-        PolyrhythmError; DeadlockError if nobody can go on. No process is left, however it ends.
+        Raises CompositionError for more processes than this host can hold; WorkerFailed naming an actor that raised or died, with its
+        own traceback; the actor's own error if that is a PolyrhythmError; DeadlockError if nobody can go on. No process is left, however
+        it ends.
         """
+        capacity.check(job.workers + job.servers)
         devices = self._devices(job)
         with ExitStack() as stack:
             memory = ""
@@ -79,7 +90,7 @@ class Processes:
                 job.seed,
                 self.wiring,
                 self.threads,
-                self.patience,
+                self._patience.thresholds,
                 memory,
                 _meeting(devices),
             )
@@ -88,7 +99,7 @@ class Processes:
     def _launch(self, job: Job, record: Recorder, orders: Orders, devices: dict[str, str]) -> Ending:
         with nursery.borrow() as zygote:  # first, so that it imports while the job is packed
             packed = parcel.pack(orders, (job.program, job.service))
-            return Run(job, record, zygote, self.startup).execute(packed, devices, list(self.preload))
+            return Run(job, record, zygote, self.startup, self._patience).execute(packed, devices, list(self.preload))
 
     def _devices(self, job: Job) -> dict[str, str]:
         """The device of each actor: one CUDA device for each worker if there are enough and they may be used, else the CPU."""

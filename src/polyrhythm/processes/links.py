@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 
 from polyrhythm.errors import CompositionError, WireError
-from polyrhythm.kernel.message import Message
+from polyrhythm.kernel.message import Message, wire_bytes
 from polyrhythm.processes import slots, wire
 from polyrhythm.processes.decoder import Decoder
 from polyrhythm.processes.loop import READ, WRITE, Loop
@@ -69,6 +69,7 @@ class Link:
         self.on_close: Callable[[Link, Exception | None], None] = _ignore_close
         self.closed = False
         self.moved = 0
+        self._words = 0
         self._loop = loop
         self._wiring = wiring
         self._socket = connection
@@ -106,6 +107,11 @@ class Link:
             self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NOTSENT_LOWAT, nbytes)
 
     @property
+    def carried(self) -> int:
+        """Bytes that went or came, but for the runtime's own frames: whoever only says that it waits does not get on."""
+        return self.moved - self._words
+
+    @property
     def busy(self) -> bool:
         """Whether something waits to go to the system."""
         return bool(self._pending)
@@ -124,6 +130,8 @@ class Link:
 
     def control(self, message: Message) -> None:
         """Send a frame of the runtime's own."""
+        if not self.closed:
+            self._words += wire_bytes(message)
         self.push(wire.encode(message, CONTROL))
 
     def announce(self, message: Message, number: int) -> None:
@@ -265,6 +273,8 @@ class Link:
         """The next frame that is not the link's own affair."""
         try:
             for frame in frames:
+                if frame.flags & CONTROL:
+                    self._words += wire_bytes(frame.message)
                 if not (frame.flags & CONTROL and frame.message.topic == "free" and self._outgoing):
                     return frame
                 self._outgoing.release(frame.message.numbers[0] if frame.message.numbers else -1)

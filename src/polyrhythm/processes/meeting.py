@@ -15,12 +15,14 @@ from datetime import timedelta
 import msgspec
 from torch.distributed import DistError, Store, TCPStore  # type: ignore[attr-defined]
 
-from polyrhythm.errors import RunError
+from polyrhythm.errors import CompositionError, RunError
+from polyrhythm.kernel.agreement import Facts, difference
 from polyrhythm.kernel.port import worker
 from polyrhythm.processes.addresses import Address
 from polyrhythm.processes.place import Place
 
 _OPENING_SECONDS = 30.0
+_WORKERS = "number of workers"
 
 # a process may join several times, one after another: the store stays, each time has its own keys
 _stores: dict[tuple[str, int], Store] = {}
@@ -63,6 +65,22 @@ class Meeting:
         if self._place.rank == 0:
             self._store.set(self._prefix + key, proposal)
         return self._get(key, "rank 0").decode()
+
+    def gather(self, key: str, facts: Facts) -> dict[str, Facts]:
+        """What each rank says under `key`, by worker."""
+        self._store.set(f"{self._prefix}{key}/{self._place.rank}", msgspec.json.encode(facts).decode())
+        said: dict[str, Facts] = {}
+        for rank in range(self._place.workers):
+            said[worker(rank)] = msgspec.json.decode(self._get(f"{key}/{rank}", worker(rank)), type=dict[str, str])
+            if said[worker(0)].get(_WORKERS) != facts.get(_WORKERS):  # the others that this rank looks for may not exist
+                return {worker(0): said[worker(0)], worker(self._place.rank): facts}
+        return said
+
+    def alike(self, facts: Facts) -> None:
+        """Raise CompositionError, at all ranks, if they were started with something else."""
+        said = self.gather("facts", {_WORKERS: str(self._place.workers), **facts})
+        if (found := difference(said)) is not None:
+            raise CompositionError(f"{found}: start all with the same.")
 
     def all_can(self, what: str, mine: bool) -> bool:
         """Whether every rank says that it can."""

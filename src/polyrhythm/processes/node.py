@@ -6,21 +6,24 @@ import threading
 import time
 from collections.abc import Callable, Coroutine
 from contextlib import ExitStack
-from dataclasses import dataclass
 from typing import Any, TypeVar
 
 from polyrhythm.errors import RunError
+from polyrhythm.kernel.agreement import Facts
 from polyrhythm.kernel.effects import Effect, Reduction
-from polyrhythm.kernel.events import Computed, Recorder, Waited
+from polyrhythm.kernel.events import AnyEvent, Computed, Recorder, Waited
 from polyrhythm.kernel.message import Delivery, Message
 from polyrhythm.kernel.port import Port, rank_of
+from polyrhythm.processes.accord import Accord
 from polyrhythm.processes.actor import Actor, Done
 from polyrhythm.processes.addresses import Address, Listeners
 from polyrhythm.processes.collective import Collective
+from polyrhythm.processes.condition import Steps
 from polyrhythm.processes.handshake import Identity
 from polyrhythm.processes.links import Wiring
 from polyrhythm.processes.loop import Loop
 from polyrhythm.processes.peers import Peers
+from polyrhythm.processes.role import Role
 from polyrhythm.processes.sums import Sums
 from polyrhythm.processes.ticket import Ticket
 from polyrhythm.processes.turns import Turn, Turns
@@ -28,26 +31,20 @@ from polyrhythm.processes.turns import Turn, Turns
 T = TypeVar("T")
 
 
-@dataclass(frozen=True, slots=True)
-class Role:
-    """What an actor is in its run: its name, the run's secret and seed, its device."""
-
-    name: str
-    secret: bytes
-    seed: int = 0
-    device: str = "cpu"
-
-
 class Node:
     """A `kernel.job.Stage` over real connections.
 
     `on_failure` is called once, in the loop's thread, when something failed outside of `perform`: a spawned coroutine, a
-    peer, the loop. From then on `perform` raises that error. `on_break` is called when a peer is gone without a good-bye.
+    peer, the loop. From then on `perform` raises that error. `on_break` is called when a peer is gone without a good-bye, `on_word`
+    with what a peer's runtime says to this one's.
     """
 
     def __init__(self, role: Role, wiring: Wiring, listeners: Listeners, record: Recorder) -> None:
-        self.on_failure: Callable[[BaseException], None] = _nothing
-        self.on_break: Callable[[str, Exception | None], None] = _nothing_breaks
+        self.on_failure: Callable[[BaseException], None] = _ignore
+        self.on_break: Callable[[str, Exception | None], None] = _ignore
+        self.on_word: Callable[[str, Message], None] = _ignore
+        self.steps = Steps()
+        self.accord = Accord(role.name)
         self.origin = time.monotonic()
         self.loop = Loop()
         self._role = role
@@ -71,7 +68,7 @@ class Node:
     @property
     def record(self) -> Recorder:
         """Where events go."""
-        return self._record
+        return self._note
 
     @property
     def bytes_sent(self) -> int:
@@ -105,9 +102,9 @@ class Node:
 
     def standstill(self) -> list[str]:
         """What this actor's coroutines wait for, if its program is in `perform` and they all wait for messages or a sum alone."""
-        if not self._tickets:
+        if not (self._tickets or self.accord.leaving):
             return []
-        return self.actor.standstill(self._sums.waits)
+        return self.actor.standstill(self._sums.waits or self.accord.waits)
 
     @property
     def moved(self) -> int:
@@ -129,14 +126,28 @@ class Node:
 
         What it did before the first time is not: it loaded its data and built its model.
         """
-        began = self._port.now()
-        if self._returned:
-            self._record(Computed(began, self._role.name, began - self._returned))
+        began = self._stop_computing()
         try:
             return self.complete(coroutine)
         finally:
-            self._returned = self._port.now()
-            self._record(Waited(self._returned, self._role.name, self._returned - began))
+            self._compute_again(began)
+
+    def agree(self, facts: Facts, remedy: str) -> None:
+        """Wait until all workers have said theirs. Raises CompositionError where they differ."""
+        began, ticket = self._stop_computing(), Ticket()
+        self._tickets[ticket] = None  # entered before the failure is looked at
+        try:
+            if self._failure is not None:
+                raise self._failure
+            self.loop.call(lambda: self.accord.ask(ticket, facts, remedy))
+            ticket.wait()
+        finally:
+            del self._tickets[ticket]
+            self._compute_again(began)
+
+    def stopped(self, steps: int) -> None:
+        """No step follows."""
+        self.steps.stopped = True
 
     def begin(self, coroutine: Coroutine[Effect[Any], Any, None], done: float) -> None:
         """Have the loop run `coroutine` while the program goes on; its error is raised by the next `perform`."""
@@ -200,6 +211,10 @@ class Node:
         self._parted.add(name)
         self._say_gone(name, "has ended")
 
+    def hear(self, name: str, message: Message) -> None:
+        """The runtime of the actor `name` says something to this one."""
+        self.on_word(name, message)
+
     def break_off(self, name: str, why: Exception | None) -> None:
         """A connection with `name` is over, which is news only if it had not said so."""
         if not self.knows_end(name):
@@ -234,6 +249,20 @@ class Node:
             stack.callback(self.actor.close)
             stack.callback(self._turns.close)
             stack.callback(self._sums.stop)
+
+    def _stop_computing(self) -> float:
+        began = self._port.now()
+        if self._returned:
+            self._record(Computed(began, self._role.name, began - self._returned))
+        return began
+
+    def _compute_again(self, began: float) -> None:
+        self._returned = self._port.now()
+        self._record(Waited(self._returned, self._role.name, self._returned - began))
+
+    def _note(self, event: AnyEvent) -> None:
+        self.steps.note(event)
+        self._record(event)
 
     def _say_gone(self, name: str, how: str) -> None:
         self.actor.part(name, how)
@@ -271,9 +300,5 @@ class Node:
                 self.fail(problem)
 
 
-def _nothing(error: BaseException) -> None:
-    return None
-
-
-def _nothing_breaks(name: str, why: Exception | None) -> None:
+def _ignore(*told: object) -> None:
     return None

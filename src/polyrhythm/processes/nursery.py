@@ -14,11 +14,13 @@ from contextlib import contextmanager, suppress
 import msgspec
 
 from polyrhythm.errors import RunError
+from polyrhythm.processes import failure
 from polyrhythm.processes.parcel import module_path
 from polyrhythm.processes.zygote import MOST_BYTES, Died, Fork, Kill, Reply, Request
 
 _START = "import sys; sys.path[:] = {path!r}; from polyrhythm.processes.zygote import main; main({descriptor}, {parent}, {bound})"
 _END_SECONDS = 5.0
+_FATE_SECONDS = 1.0
 
 # one thread, also in the libraries that make a pool when they are loaded: a process with more cannot be forked safely
 _ONE_THREAD = dict.fromkeys(("OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "OMP_NUM_THREADS"), "1")
@@ -65,7 +67,7 @@ class Nursery:
         if not data:
             self._alive.clear()
             self._ended = True  # its socket tells sooner than the system
-            raise RunError("The process that starts the workers ended; what it wrote before should say why.")
+            raise RunError(f"The process that starts the workers {self._fate()}.")
         reply = self._decoder.decode(data)
         self._alive.discard(reply.name)
         if isinstance(reply, Died):
@@ -91,11 +93,24 @@ class Nursery:
             self._process.kill()
             self._process.wait()
 
+    def disown(self) -> None:
+        """In a fork of this process, leave the zygote to its parent: nothing is waited for, and nothing warned of."""
+        self.socket.close()
+        self._process.returncode = 0
+
     def _ask(self, request: Request, descriptors: list[int]) -> None:
         try:
             socket.send_fds(self.socket, [self._encoder.encode(request)], descriptors)
         except OSError as problem:
-            raise RunError(f"The process that starts the workers cannot be reached: {problem}.") from problem
+            raise RunError(f"The process that starts the workers {self._fate()}.") from problem
+
+    def _fate(self) -> str:
+        """How it ended, if it has."""
+        try:
+            status = self._process.wait(_FATE_SECONDS)
+        except subprocess.TimeoutExpired:
+            return "does not answer any more"
+        return failure.fate(status)
 
 
 _idle: list[Nursery] = []
@@ -156,7 +171,7 @@ def _occupy_standard_streams() -> None:
 def _forget() -> None:
     """In a fork of this process: the zygote is its parent's."""
     for nursery in _idle:
-        nursery.socket.close()
+        nursery.disown()
     _idle.clear()
 
 

@@ -38,8 +38,8 @@ class Outbound:
 
     @property
     def moved(self) -> int:
-        """Bytes that went or came, over all of the connections."""
-        return sum(call.link.moved for call in self._calls if call.link is not None)
+        """As `Link.carried`, over all of the connections."""
+        return sum(call.link.carried for call in self._calls if call.link is not None)
 
     @property
     def lanes(self) -> int:
@@ -60,6 +60,11 @@ class Outbound:
             self._backlog.append(message)
         elif not self._lanes.send(message, self._link):
             self._link.send(message)
+
+    def tell(self, message: Message) -> None:
+        """Send a frame of the runtime's own, after all that was sent before; nothing while there is no connection."""
+        if self.ready and not self._over and self._link is not None:
+            self._link.control(message)
 
     def when_drained(self, call: Callback) -> None:
         """Make `call` when all has gone to the system, or the connection is over."""

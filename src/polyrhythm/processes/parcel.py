@@ -40,8 +40,8 @@ class Orders(msgspec.Struct, frozen=True):
     seed: int
     wiring: Wiring
     threads: int
-    patience: float
-    """Seconds without a byte after which actors that all wait are said to be stuck, where a launcher asks."""
+    thresholds: tuple[float, float]
+    """Seconds of waiting that an actor tells at once."""
     memory: str = ""
     """Where the workers find the memory that they share, if all are on this host."""
     meeting: str = ""

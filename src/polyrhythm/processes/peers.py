@@ -35,6 +35,9 @@ class Observer(Protocol):
     def part(self, name: str) -> None:
         """The actor `name` has ended well, and all that it sent here has come."""
 
+    def hear(self, name: str, message: Message) -> None:
+        """The runtime of the actor `name` says something to this one."""
+
     def break_off(self, name: str, why: Exception | None) -> None:
         """A connection with the actor `name` ended, and it had not said that it would."""
 
@@ -64,6 +67,11 @@ class Peers:
         """A number that grows whenever bytes come or go."""
         connections: list[Outbound | Inbound] = [*self._outbound.values(), *self._inbound.values()]
         return sum(connection.moved for connection in connections) + self.messages_sent
+
+    @property
+    def reached(self) -> list[str]:
+        """The actors to whom a connection was opened."""
+        return list(self._outbound)
 
     @property
     def address(self) -> Address:
@@ -103,6 +111,11 @@ class Peers:
             self._observer.deliver(Delivery(to, message))
         else:
             self._reach(to).send(message)
+
+    def tell(self, name: str, message: Message) -> None:
+        """Say something to the runtime of the actor `name`, if there is a connection with it; that is no traffic, and not counted."""
+        if name in self._outbound:
+            self._outbound[name].tell(message)
 
     def charge(self, nbytes: int, messages: int) -> None:
         """Count what would have been sent, had it not gone another way."""
@@ -226,3 +239,5 @@ class Peers:
         elif frame.message.topic == "closing":
             link.control(_CLOSED)
             self._observer.part(name)
+        else:
+            self._observer.hear(name, frame.message)

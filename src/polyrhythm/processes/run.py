@@ -11,18 +11,24 @@ from dataclasses import dataclass, field
 
 import msgspec
 
-from polyrhythm.errors import DeadlockError, PolyrhythmError, RunError, WireError, WorkerFailed
-from polyrhythm.kernel.events import AnyEvent, Evaluated, Faulted, Recorder, Reported
+from polyrhythm.errors import PolyrhythmError, RunError, WireError, WorkerFailed
+from polyrhythm.kernel.events import AnyEvent, Evaluated, Faulted, Recorder, Reported, Stepped
 from polyrhythm.kernel.job import Ending, Job
 from polyrhythm.kernel.message import Message
 from polyrhythm.processes import failure
 from polyrhythm.processes.addresses import Address
+from polyrhythm.processes.agreeing import Ballot
+from polyrhythm.processes.condition import Condition
 from polyrhythm.processes.links import Link, Wiring
 from polyrhythm.processes.loop import READ, Loop
 from polyrhythm.processes.nursery import Nursery
+from polyrhythm.processes.stalls import Patience, Stalls, report
 from polyrhythm.processes.wire import CONTROL, Frame, Tally, packed
 
 _CUT_OFF_SECONDS = 1.0
+_LOOK_SECONDS = 1.0
+_RELEASE_SECONDS = 10.0
+"""So long the processes of a run that is over may take to go."""
 
 
 @dataclass(slots=True)
@@ -35,7 +41,6 @@ class Member:
     ended: float | None = None
     lost: bool = False
     dead: bool = False
-    stuck: str = ""
     bytes_sent: int = 0
     messages_sent: int = 0
     result: Message | None = None
@@ -54,13 +59,19 @@ class Run:
     record: Recorder
     zygote: Nursery
     startup: float
+    patience: Patience
     _members: dict[str, Member] = field(default_factory=dict)
     _loop: Loop = field(default_factory=Loop)
     _origin: float = 0.0
     _begun: bool = False
     _verdict: PolyrhythmError | None = None
     _lost: list[str] = field(default_factory=list)
+    _ballot: Ballot = field(default_factory=Ballot)
+    _stalls: Stalls = field(init=False)
     _decoder: msgspec.msgpack.Decoder[list[AnyEvent]] = field(default_factory=lambda: msgspec.msgpack.Decoder(list[AnyEvent]))
+
+    def __post_init__(self) -> None:
+        self._stalls = Stalls(self.patience)
 
     def execute(self, parcel: int, devices: dict[str, str], preload: list[str]) -> Ending:
         """Start an actor for each of `devices` and see the run to its end. Closes `parcel`."""
@@ -107,8 +118,11 @@ class Run:
                 self._begin()
             case "events":
                 self._take_events(member, message)
-            case "stuck" | "moving":
-                member.stuck = message.text if message.topic == "stuck" else ""
+            case "agree":
+                self._ballot.hear(member.name, message)
+                self._check_agreement()
+            case "condition":
+                self._stalls.hear(member.name, msgspec.json.decode(message.text, type=Condition), time.monotonic())
                 self._check_standstill()
             case "ended":
                 self._end(member, message)
@@ -120,13 +134,17 @@ class Run:
         table = {member.name: member.address for member in self._members.values() if member.address is not None}
         if len(table) == len(self._members):
             self._begun, self._origin = True, time.monotonic()
+            self._stalls.begin(self._members, self._origin)
+            self._look()
             self._tell_all(Message("table", (self._origin,), tensors=packed(msgspec.json.encode(table))))
 
     def _take_events(self, member: Member, message: Message) -> None:
         member.bytes_sent, member.messages_sent = map(int, message.numbers)
         total = sum(other.bytes_sent for other in self._members.values())
         for event in self._decoder.decode(message.tensors[0].numpy().data):
-            if isinstance(event, Reported):
+            if isinstance(event, Stepped):
+                self._stalls.note_step(event.actor, event.clock, time.monotonic())
+            elif isinstance(event, Reported):
                 event = msgspec.structs.replace(event, bytes_sent=total)
             elif isinstance(event, Evaluated):  # of the past, when its worker had sent a part of what it has sent now
                 event = msgspec.structs.replace(event, bytes_sent=round(event.bytes_sent / max(member.bytes_sent, 1) * total))
@@ -135,7 +153,7 @@ class Run:
     def _end(self, member: Member, message: Message) -> None:
         member.bytes_sent, member.messages_sent = map(int, message.numbers[:2])
         member.ended = message.numbers[2]
-        member.stuck = ""
+        self._stalls.forget(member.name)
         self._tell_all(Message("ended", text=member.name))
         self._check_end()
         self._check_standstill()
@@ -172,11 +190,13 @@ class Run:
             self._judge(WorkerFailed(member.name, why))
             return
         self._lost.append(member.name)
+        self._stalls.forget(member.name)
         self.record(Faulted(time.monotonic() - self._origin, member.name, why))
         if not any(other.name.startswith("worker/") and not other.lost for other in self._members.values()):
             self._judge(WorkerFailed(member.name, f"{why}, and no worker is left"))
             return
         self._tell_all(Message("lost", text=member.name))
+        self._check_agreement()
         self._check_end()
 
     def _judge(self, verdict: PolyrhythmError) -> None:
@@ -190,11 +210,28 @@ class Run:
     def _check_end(self) -> None:
         if self._over():
             self._tell_all(Message("release"))
+            self._loop.after(_RELEASE_SECONDS, self._loop.stop)  # who does not go, or of whose end nobody tells, is killed
+
+    def _check_agreement(self) -> None:
+        workers = [member.name for member in self._members.values() if member.name.startswith("worker/") and not member.lost]
+        if (difference := self._ballot.settle(workers)) is not None:
+            self._tell_all(Message("agreed", text=difference))
 
     def _check_standstill(self) -> None:
-        left = [member for member in self._members.values() if not member.over]
-        if left and all(member.stuck for member in left):
-            self._judge(DeadlockError(f"Nobody can go on: {'; '.join(member.stuck for member in left)}."))
+        deadlock = self._stalls.deadlock(time.monotonic())
+        if deadlock is not None:
+            self._judge(deadlock)
+
+    def _look(self) -> None:
+        """See whether somebody stands still while others wait for it."""
+        now = time.monotonic()
+        stall, verdict = self._stalls.look(now), self._stalls.verdict(now)
+        if stall is not None:
+            report(stall)
+            self.record(Faulted(now - self._origin, stall.culprits[0], f"stands still: {stall.said}"))
+        if verdict is not None:
+            self._judge(verdict)
+        self._loop.after(min(_LOOK_SECONDS, self.patience.notice / 4), self._look)
 
     def _check_startup(self) -> None:
         if not self._begun:

@@ -65,6 +65,11 @@ def show_metric(value: float | None) -> str:
     return "–" if value is None else f"{value:.4g}"
 
 
+def not_yet(measured: Measured) -> float:
+    """The latest moment known to be before what was measured came about: a report tells of its own moment alone."""
+    return measured.since if isinstance(measured, Evaluated) else measured.time
+
+
 @dataclass(frozen=True, slots=True)
 class Target:
     """A value of a metric that a run is to reach."""

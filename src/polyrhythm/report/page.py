@@ -12,8 +12,9 @@ from pathlib import Path
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
 
-from polyrhythm.report import panels
+from polyrhythm.report import atomic, panels
 from polyrhythm.report.chart import over_bytes, over_time
+from polyrhythm.report.grid import Grid
 from polyrhythm.report.metrics import Target, metrics_of
 from polyrhythm.report.outcome import Outcome, versions
 from polyrhythm.report.panels import Panel
@@ -42,18 +43,27 @@ class Section:
     runs: list[tuple[str, dict[str, str]]]
 
 
-def write(outcomes: Sequence[Outcome], path: str | Path, title: str, target: Target | None = None, command: str | None = None) -> Path:
-    """Write the page that compares `outcomes` to `path`; `command` is the line that would make it again.
+def write(
+    outcomes: Sequence[Outcome],
+    path: str | Path,
+    title: str,
+    target: Target | None = None,
+    command: str | None = None,
+    tried: Grid | None = None,
+) -> Path:
+    """Write the page that compares `outcomes` to `path`; `command` is the line that would make it again, `tried` what came before.
 
-    The same outcomes give the same bytes: the page carries no date.
+    The same outcomes give the same bytes: the page carries no date. Raises OSError; a page that was there is then as it was.
     """
     file = Path(path)
     file.parent.mkdir(parents=True, exist_ok=True)
-    file.write_text(page(outcomes, title, target, command), encoding="utf-8", newline="\n")
+    atomic.write(file, page(outcomes, title, target, command, tried).encode("utf-8", "backslashreplace"))
     return file
 
 
-def page(outcomes: Sequence[Outcome], title: str, target: Target | None = None, command: str | None = None) -> str:
+def page(
+    outcomes: Sequence[Outcome], title: str, target: Target | None = None, command: str | None = None, tried: Grid | None = None
+) -> str:
     """The whole page as text."""
     groups = by_runtime(series_of(outcomes))
     most = _points(groups)
@@ -66,6 +76,7 @@ def page(outcomes: Sequence[Outcome], title: str, target: Target | None = None, 
             runs=len(outcomes),
             target=target,
             command=command,
+            tried=tried,
             nothing=sentence(outcomes, target),
             sections=[_section(group, target, most) for group in groups],
             versions=versions(),

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, SpinnerColumn, TaskID, TextColumn, TimeElapsedColumn
 
 from polyrhythm.kernel.events import AnyEvent, Stepped
 from polyrhythm.kernel.port import worker
@@ -24,17 +24,7 @@ def progress(runs: int, wanted: bool) -> Iterator[Begin]:
     if not (wanted and sys.stderr.isatty()):
         yield lambda _: ignore
         return
-    columns = (SpinnerColumn(), TextColumn("{task.description}"), *((BarColumn(), MofNCompleteColumn()) if runs > 1 else ()))
-    shown = Progress(
-        *columns,
-        TextColumn("{task.fields[steps]}"),
-        TimeElapsedColumn(),
-        console=Console(stderr=True),
-        refresh_per_second=4,
-        transient=True,
-        redirect_stdout=False,  # what the user's code prints stays on stdout
-    )
-    with shown:
+    with _line(runs, refreshed=True) as shown:
         task = shown.add_task("", total=runs, steps="")
         begun = 0
 
@@ -45,6 +35,68 @@ def progress(runs: int, wanted: bool) -> Iterator[Begin]:
             return lambda event: _see(event, lambda steps: shown.update(task, steps=steps))
 
         yield begin
+
+
+def _line(runs: int, refreshed: bool) -> Progress:
+    """The line; `refreshed` by a thread of its own, or by whoever shows it."""
+    columns = (SpinnerColumn(), TextColumn("{task.description}"), *((BarColumn(), MofNCompleteColumn()) if runs > 1 else ()))
+    return Progress(
+        *columns,
+        TextColumn("{task.fields[steps]}"),
+        TimeElapsedColumn(),
+        console=Console(stderr=True),
+        auto_refresh=refreshed,
+        refresh_per_second=4,
+        transient=True,
+        redirect_stdout=False,  # what the user's code prints stays on stdout
+    )
+
+
+class Board:
+    """The line of runs that are under way at once; it starts no thread, so that the process may be copied meanwhile."""
+
+    def __init__(self, shown: Progress | None, runs: int) -> None:
+        self._shown = shown
+        self._task = TaskID(0) if shown is None else shown.add_task("", total=runs, steps="")
+        self._names: list[str] = []
+
+    @staticmethod
+    def follows(event: AnyEvent) -> bool:
+        """Whether `event` moves the line."""
+        return isinstance(event, Stepped) and event.actor == _FOLLOWED
+
+    def begin(self, name: str) -> None:
+        """The run of that name is under way."""
+        self._names.append(name)
+        self._update(steps="")
+
+    def see(self, name: str, event: AnyEvent) -> None:
+        """One of the events of that run that the line `follows`."""
+        _see(event, lambda steps: self._update(steps=f"{name}: {steps}"))
+
+    def end(self, name: str) -> None:
+        """That run has ended."""
+        self._names.remove(name)
+        self._update(advance=1, steps="")
+
+    def refresh(self) -> None:
+        """Draw the line anew."""
+        if self._shown is not None:
+            self._shown.refresh()
+
+    def _update(self, steps: str, advance: float = 0) -> None:
+        if self._shown is not None:
+            self._shown.update(self._task, description=", ".join(self._names), advance=advance, steps=steps)
+
+
+@contextmanager
+def board(runs: int, wanted: bool) -> Iterator[Board]:
+    """A line about `runs`, several at once, where stderr is a terminal and it is `wanted`."""
+    if not (wanted and sys.stderr.isatty()):
+        yield Board(None, runs)
+        return
+    with _line(runs, refreshed=False) as shown:
+        yield Board(shown, runs)
 
 
 def _see(event: AnyEvent, show: Callable[[str], None]) -> None:

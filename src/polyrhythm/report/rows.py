@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
 from polyrhythm.report.metrics import Target, higher_is_better, metrics_of, show_metric
+from polyrhythm.report.outcome import Outcome
+from polyrhythm.report.repeats import Repeats, repeats_of
 from polyrhythm.report.series import Series, crowds, is_virtual
-from polyrhythm.units import show_bytes, show_seconds
+from polyrhythm.units import show_bytes, show_seconds, show_window
 
 _SHOWN_METRICS = 2
 _SHORT = 200
@@ -15,7 +18,7 @@ _SHORT = 200
 
 @dataclass(frozen=True, slots=True)
 class Sheet:
-    """Column titles, one row of cells for each run (the label first), and a remark for each that failed or lost workers."""
+    """Column titles, one row of cells for each system (the label first), and a remark for each that failed or lost workers."""
 
     columns: list[str]
     rows: list[list[str]]
@@ -24,49 +27,84 @@ class Sheet:
 
 
 def sheet(group: Sequence[Series], target: Target | None) -> Sheet:
-    """The cells of runs in one runtime: soonest to the target first, or soonest to end; those that failed last."""
+    """The cells of runs in one runtime: soonest to the target first, or soonest to end; those that failed last.
+
+    Runs that differ in their seed alone are one row of medians, each with the least and the greatest value where they differ.
+    """
     metrics = metrics_of(one.outcome for one in group)[:_SHOWN_METRICS]
     mixed = len(crowds(group)) > 1
     # What decides stands first: on a phone the rest is a swipe away.
     columns = ["system", *(["workers"] if mixed else []), *([f"to {target}"] if target is not None else [])]
     columns += ["virtual time" if is_virtual(group[0].outcome) else "time", *metrics, "bytes sent", "messages", "steps", "samples"]
-    order = sorted(group, key=lambda one: _rank(one, target))
-    return Sheet(columns, [_cells(one, metrics, mixed, target) for one in order], order, [text for one in order for text in _remarks(one)])
+    order = sorted(repeats_of(group), key=lambda one: _rank(one, target))
+    rows = [_cells(one, metrics, mixed, target) for one in order]
+    return Sheet(columns, rows, [one.first for one in order], [text for one in order for run in one.runs for text in _remarks(run)])
 
 
-def _rank(one: Series, target: Target | None) -> tuple[bool, bool, float, float]:
-    outcome = one.outcome
+def _rank(one: Repeats, target: Target | None) -> tuple[bool, bool, float, float]:
+    time = one.of(lambda outcome: outcome.time).median
     if target is None:
-        return one.failed, False, outcome.time, 0.0
-    reached = target.first_reached(outcome)
-    if reached is not None:
-        return one.failed, False, reached.time, outcome.time
-    last = outcome.summary.final.get(target.metric)
-    missing = float("inf") if last is None else -last if higher_is_better(target.metric) else last
-    return one.failed, True, missing, outcome.time
+        return one.failed, False, time, 0.0
+    reached = one.to(target).median
+    if math.isfinite(reached):
+        return one.failed, False, reached, time
+    last = one.final(target.metric)
+    missing = math.inf if last is None else -last.median if higher_is_better(target.metric) else last.median
+    return one.failed, True, missing, time
 
 
-def _cells(one: Series, metrics: list[str], mixed: bool, target: Target | None) -> list[str]:
-    summary, outcome = one.outcome.summary, one.outcome
-    measured = summary.seconds is not None or summary.virtual_seconds is not None
-    cells = [one.label, *([str(summary.workers)] if mixed else [])]
+def _cells(one: Repeats, metrics: list[str], mixed: bool, target: Target | None) -> list[str]:
+    summaries = [outcome.summary for outcome in one.known]
+    measured = any(summary.seconds is not None or summary.virtual_seconds is not None for summary in summaries)
+    cells = [one.label, *([str(summaries[0].workers)] if mixed else [])]
     if target is not None:
-        reached = target.first_reached(outcome)
-        cells.append("not reached" if reached is None else show_seconds(reached.time))
-    cells.append(show_seconds(outcome.time) if measured else "failed" if one.failed else "–")
-    cells += [show_metric(summary.final.get(name)) for name in metrics]
-    samples = "–" if summary.steps and not summary.samples else f"{summary.samples:,}"  # a loop over batches of its own counts none
-    counts = [show_bytes(summary.bytes_sent), f"{summary.messages_sent:,}", f"{summary.steps:,}", samples]
+        cells.append(_to(one, target))
+    cells.append(one.of(lambda outcome: outcome.time).shown(show_seconds) if measured else "failed" if one.failed else "–")
+    finals = [one.final(name) for name in metrics]
+    cells += [show_metric(None) if final is None else final.shown(show_metric) for final in finals]
+    counts = [one.of(lambda outcome: outcome.summary.bytes_sent).shown(show_bytes)]
+    counts += [one.of(count).shown(_whole) for count in (_messages, _steps)]
+    uncounted = any(summary.steps and not summary.samples for summary in summaries)  # a loop over batches of its own counts none
+    counts.append("–" if uncounted else one.of(lambda outcome: outcome.summary.samples).shown(_whole))
     # A run that failed before it was measured sent an unknown amount, not nothing.
     return [*cells, *(counts if measured else ["–"] * len(counts))]
 
 
+def _to(one: Repeats, target: Target) -> str:
+    reached = one.reached(target)
+    if len(one.runs) > 1:
+        return f"{one.to(target).shown(show_seconds) if reached else 'not reached'}, {reached} of {len(one.runs)}"
+    return show_window(*one.window(target)).removeprefix("after ") if reached else "not reached"
+
+
+def _messages(outcome: Outcome) -> float:
+    return outcome.summary.messages_sent
+
+
+def _steps(outcome: Outcome) -> float:
+    return outcome.summary.steps
+
+
+def _whole(number: float) -> str:
+    return f"{number:,.0f}"
+
+
 def _remarks(one: Series) -> list[str]:
     summary = one.outcome.summary
-    remarks = [f"{one.label} failed: {short_error(summary.error)}"] if summary.error is not None else []
+    remarks = [ending(one)] if summary.error is not None else []
+    remarks += [f"{one.label}: {remark}" for remark in one.outcome.remarks]
     if summary.lost:
         remarks.append(f"{one.label} went on without {', '.join(summary.lost[:8])}{' …' * (len(summary.lost) > 8)}.")
     return remarks
+
+
+def ending(one: Series) -> str:
+    """Why a run did not end well, or that it is under way: "ssp failed: it diverged", "ssp: worker/3 failed: ...".
+
+    An error that says itself who failed is not told so twice.
+    """
+    said = short_error(one.outcome.summary.error or "")
+    return f"{one.label}{'' if one.unended or ' failed: ' in said else ' failed'}: {said}"
 
 
 def short_error(error: str) -> str:

@@ -2,146 +2,195 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 
-from polyrhythm.report.metrics import Measured, Target, better, higher_is_better, primary_metric, reports_of, show_metric
+from polyrhythm.report.metrics import Target, better, higher_is_better, primary_metric, reports_of, show_metric
 from polyrhythm.report.outcome import Outcome
-from polyrhythm.report.rows import short_error
-from polyrhythm.report.series import Series, by_runtime, heading, is_virtual, series_of
-from polyrhythm.units import show_bytes, show_seconds
+from polyrhythm.report.repeats import Repeats, Spread, repeats_of, spread
+from polyrhythm.report.rows import ending
+from polyrhythm.report.series import by_runtime, heading, is_virtual, series_of
+from polyrhythm.units import show_bytes, show_seconds, show_window
 
 _BASELINES = ("allreduce", "single")
 
 
 def sentence(outcomes: Sequence[Outcome], target: Target | None = None) -> str:
-    """Who was first at the target (or ended best and soonest), who sent the fewest bytes, by what factor, and who failed."""
+    """Who was first at the target (or ended best and soonest), who sent the fewest bytes, by what factor, and who failed.
+
+    Of runs that differ in their seed alone it tells the medians, and where their ranges overlap that the order may be chance.
+    """
     groups = by_runtime(series_of(outcomes))
     if not groups:
         return "There are no runs to compare."
     if len(groups) == 1:
-        return _about(groups[0], target)
-    return " ".join(f"{heading(group)}: {_about(group, target)}" for group in groups)
+        return _about(repeats_of(groups[0]), target)
+    return " ".join(f"{heading(group)}: {_about(repeats_of(group), target)}" for group in groups)
 
 
-def _about(group: list[Series], target: Target | None) -> str:
+def _about(group: list[Repeats], target: Target | None) -> str:
     ended = [one for one in group if not one.failed]
     failed = [one for one in group if one.failed]
-    if not ended and len(failed) == 1:
-        return f"{failed[0].label} failed: {_stopped(short_error(failed[0].outcome.summary.error or ''))}"
+    if not ended and len(failed) == 1 and len(failed[0].runs) == 1:
+        return _stopped(ending(failed[0].first))
+    what = "did not end" if any(run.unended for one in failed for run in one.runs) else "failed"
     if not ended:
-        return f"All {len(failed)} runs failed: {_names(failed)}."
-    return _told(ended, target) + (f" {_names(failed)} failed and {'is' if len(failed) == 1 else 'are'} not compared." if failed else "")
+        return f"All {_runs(failed)} runs {what}: {_names(failed)}."
+    seeds = max(len(one.runs) for one in ended)
+    medians = f"By the medians of {seeds} seeds: " if seeds > 1 else ""
+    losses = "".join(
+        f" {len(one.runs) - len(one.ended)} of the {len(one.runs)} runs of {one.label} failed."
+        for one in ended
+        if len(one.ended) < len(one.runs)
+    )
+    without = f" {_names(failed)} {what} and {'is' if len(failed) == 1 else 'are'} not compared." if failed else ""
+    return medians + _told(ended, target) + losses + without
 
 
-def _told(ended: list[Series], target: Target | None) -> str:
+def _told(ended: list[Repeats], target: Target | None) -> str:
     if len(ended) == 1:
         return _alone(ended[0], target)
     return _finish(ended) if target is None else _race(ended, target)
 
 
-def _alone(one: Series, target: Target | None) -> str:
-    summary = one.outcome.summary
-    reached = target.first_reached(one.outcome) if target is not None else None
-    if reached is not None:
-        return f"{one.label} reached {target} {_at(one, reached)}."
-    metric = target.metric if target is not None else primary_metric([one.outcome])
-    value = summary.final.get(metric) if metric is not None else None
+def _alone(one: Repeats, target: Target | None) -> str:
+    if target is not None and math.isfinite(one.to(target).median):
+        return f"{one.label} reached {target} {_at(one, target)}."
+    metric = target.metric if target is not None else primary_metric(one.known)
+    value = one.final(metric) if metric is not None else None
     missed = f"did not reach {target}; it " if target is not None else ""
-    ending = f"ended with {metric} {show_metric(value)}" if value is not None else "ended"
-    return f"{one.label} {missed}{ending} after {_seconds(one, one.outcome.time)} and {show_bytes(summary.bytes_sent)} sent."
+    ending = f"ended with {metric} {show_metric(value.median)}" if value is not None else "ended"
+    return f"{one.label} {missed}{ending} after {_seconds(one, _time(one).median)} and {show_bytes(_sent(one))} sent."
 
 
-def _race(ended: list[Series], target: Target) -> str:
-    reached = [(one, report) for one in ended if (report := target.first_reached(one.outcome)) is not None]
-    if not reached:
+def _race(ended: list[Repeats], target: Target) -> str:
+    racers = [one for one in ended if math.isfinite(one.to(target).median)]
+    if not racers:
         return _nobody(ended, target)
-    missed = [one for one in ended if one not in [racer for racer, _ in reached]]
-    others = f" {_names(missed)} did not reach it." if missed else ""
-    if len(reached) == 1:
-        one, report = reached[0]
-        return f"Only {one.label} reached {target}, {_at(one, report)}.{others}"
-    racers = [one for one, _ in reached]
-    reports: dict[int, Measured] = {id(one): report for one, report in reached}
-    first = _first(racers, lambda one: reports[id(one)].time, f"reached {target}")
-    senders = [one for one in racers if reports[id(one)].bytes_sent > 0]
-    return f"{first}.{_bytes(racers, senders, lambda one: reports[id(one)].bytes_sent, 'up to there')}{others}"
-
-
-def _nobody(ended: list[Series], target: Target) -> str:
-    best = {
-        id(one): better(target.metric, values)
+    never = [one for one in ended if not one.reached(target)]
+    others = f" {_names(never)} did not reach it." if never else ""
+    others += "".join(
+        f" {one.label} reached it with {one.reached(target)} of {len(one.runs)} seeds."
         for one in ended
-        if (values := [report.metrics[target.metric] for report in reports_of(one.outcome) if target.metric in report.metrics])
-    }
+        if 0 < one.reached(target) < len(one.runs)
+    )
+    if len(racers) == 1:
+        return f"Only {racers[0].label} reached {target}, {_at(racers[0], target)}.{others}"
+    first = _first(racers, lambda one: one.to(target), f"reached {target}", f"times to {target}", lambda one: _when(one, target))
+    sent = {one.label: one.bytes_to(target) for one in racers}
+    return f"{first}{_bytes(racers, sent, 'up to there')}{others}"
+
+
+def _nobody(ended: list[Repeats], target: Target) -> str:
+    best = {one.label: spread(values).median for one in ended if (values := _bests(one, target.metric))}
     if not best:
-        return f"None of the {len(ended)} runs reported {target.metric}, so none reached {target}."
+        return f"None of the {_runs(ended)} runs reported {target.metric}, so none reached {target}."
+    partly = [one for one in ended if one.reached(target)]
+    if partly:
+        return f"No system reached {target}, though {_names(partly)} did with some of the seeds."
     nearest = show_metric(better(target.metric, best.values()))
-    closest = [one for one in ended if id(one) in best and show_metric(best[id(one)]) == nearest]
-    return f"None of the {len(ended)} runs reached {target}; {_names(closest)} came closest, with {nearest}."
+    closest = [one for one in ended if one.label in best and show_metric(best[one.label]) == nearest]
+    return f"None of the {_runs(ended)} runs reached {target}; {_names(closest)} came closest, with {nearest}."
 
 
-def _finish(ended: list[Series]) -> str:
-    first = _first(ended, lambda one: one.outcome.time, "finished")
-    senders = [one for one in ended if one.outcome.summary.bytes_sent > 0]
-    uneven = len({one.outcome.summary.samples for one in ended}) > 1
-    caution = " They did not all use the same number of samples: see the table." if uneven else ""
-    return f"{_best(ended)}{first}.{_bytes(ended, senders, lambda one: one.outcome.summary.bytes_sent, 'in all')}{caution}"
+def _bests(one: Repeats, metric: str) -> list[float]:
+    """The best that each run reported."""
+    reported = [[report.metrics[metric] for report in reports_of(outcome) if metric in report.metrics] for outcome in one.known]
+    return [better(metric, values) for values in reported if values]
 
 
-def _best(ended: list[Series]) -> str:
-    metric = primary_metric(one.outcome for one in ended)
-    values = {id(one): one.outcome.summary.final[metric] for one in ended if metric is not None and metric in one.outcome.summary.final}
+def _finish(ended: list[Repeats]) -> str:
+    first = _first(ended, _time, "finished", "times", lambda one: f"after {_seconds(one, _time(one).median)}")
+    samples = {outcome.summary.samples for one in ended for outcome in one.known}
+    caution = " They did not all use the same number of samples: see the table." if len(samples) > 1 else ""
+    return f"{_best(ended)}{first}{_bytes(ended, {one.label: _sent(one) for one in ended}, 'in all')}{caution}"
+
+
+def _best(ended: list[Repeats]) -> str:
+    metric = primary_metric(outcome for one in ended for outcome in one.known)
+    values = {one.label: value for one in ended if metric is not None and (value := one.final(metric)) is not None}
     if metric is None or not values:
         return ""
-    top = show_metric(better(metric, values.values()))
-    winners = [one for one in ended if id(one) in values and show_metric(values[id(one)]) == top]
+    top = show_metric(better(metric, [value.median for value in values.values()]))
+    winners = [one for one in ended if one.label in values and show_metric(values[one.label].median) == top]
     if len(winners) == len(ended):
-        return f"All {len(ended)} runs ended with {metric} {top}. "
-    baseline = _baseline([one for one in ended if id(one) in values], winners)
-    against = f" ({baseline.label}: {show_metric(values[id(baseline)])})" if baseline is not None else ""
-    return f"{_names(winners)} ended with the {'highest' if higher_is_better(metric) else 'lowest'} {metric}, {top}{against}. "
+        return f"All {len(ended)} {'runs' if _runs(ended) == len(ended) else 'systems'} ended with {metric} {top}. "
+    compared = [one for one in ended if one.label in values]
+    baseline = _baseline(compared, winners)
+    against = f" ({baseline.label}: {show_metric(values[baseline.label].median)})" if baseline is not None else ""
+    highest = "highest" if higher_is_better(metric) else "lowest"
+    chance = _chance(winners, compared, lambda one: values[one.label], f"values of {metric}")
+    return f"{_names(winners)} ended with the {highest} {metric}, {top}{against}.{chance} "
 
 
-def _first(racers: list[Series], time: Callable[[Series], float], did: str) -> str:
-    soonest = min(time(one) for one in racers)
+def _first(racers: list[Repeats], time: Callable[[Repeats], Spread], did: str, what: str, when: Callable[[Repeats], str]) -> str:
+    soonest = min(time(one).median for one in racers)
     # What reads the same is called a tie: the digits beyond do not decide anything.
-    winners = [one for one in racers if show_seconds(time(one)) == show_seconds(soonest)]
-    taken = _seconds(winners[0], soonest)
+    winners = [one for one in racers if show_seconds(time(one).median) == show_seconds(soonest)]
+    taken = when(winners[0])
     if len(winners) == len(racers):
-        return f"{_names(winners)} {did} at the same time, after {taken}"
+        return f"{_names(winners)} {did} at the same time, {taken}."
     baseline = _baseline(racers, winners)
-    ratio = _ratio(time(baseline), soonest) if baseline is not None else None
+    ratio = _ratio(time(baseline).median, soonest) if baseline is not None else None
     against = f", {ratio} times as fast as {baseline.label}" if baseline is not None and ratio is not None else ""
-    return f"{_names(winners)} {did} first, after {taken}{against}"
+    return f"{_names(winners)} {did} first, {taken}{against}.{_chance(winners, racers, time, what)}"
 
 
-def _bytes(racers: list[Series], senders: list[Series], nbytes: Callable[[Series], float], when: str) -> str:
-    silent = [one for one in racers if one.outcome.summary.bytes_sent == 0]
+def _chance(winners: list[Repeats], compared: list[Repeats], value: Callable[[Repeats], Spread], what: str) -> str:
+    """A caution where another seed could have made somebody else the first."""
+    rivals = [
+        one
+        for one in compared
+        if one not in winners and any(len(one.runs) + len(best.runs) > 2 and value(one).overlaps(value(best)) for best in winners)
+    ]
+    return f" Over the seeds the {what} of {_names(winners + rivals)} overlap, so that their order may be chance." if rivals else ""
+
+
+def _bytes(racers: list[Repeats], sent: dict[str, float], when: str) -> str:
+    silent = [one for one in racers if not any(outcome.summary.bytes_sent for outcome in one.known)]
+    senders = [one for one in racers if sent[one.label] > 0]
     if len(silent) == len(racers):
         return " None of them sent anything."
     if len(senders) < 2 or len(senders) + len(silent) < len(racers):
         return ""
-    fewest = min(nbytes(one) for one in senders)
-    winners = [one for one in senders if show_bytes(nbytes(one)) == show_bytes(fewest)]
+    fewest = min(sent[one.label] for one in senders)
+    winners = [one for one in senders if show_bytes(sent[one.label]) == show_bytes(fewest)]
     among = f"{_names(silent)} sent nothing; of the others, " if silent else ""
     if len(winners) == len(senders):
         return f" {among}{_names(winners)} sent the same, {show_bytes(fewest)} {when}."
     baseline = _baseline(senders, winners)
-    ratio = _ratio(nbytes(baseline), fewest) if baseline is not None else None
+    ratio = _ratio(sent[baseline.label], fewest) if baseline is not None else None
     against = f"; {baseline.label} sent {ratio} times as many" if baseline is not None and ratio is not None else ""
     return f" {among}{_names(winners)} sent the fewest bytes, {show_bytes(fewest)} {when}{against}."
 
 
-def _at(one: Series, report: Measured) -> str:
+def _at(one: Repeats, target: Target) -> str:
+    nbytes = one.bytes_to(target)
     # A report of 0 bytes from a run that did send says only that the runtime had not counted yet.
-    counted = report.bytes_sent > 0 or one.outcome.summary.bytes_sent == 0
-    return f"after {_seconds(one, report.time)}" + (f", when {show_bytes(report.bytes_sent)} had been sent" if counted else "")
+    counted = nbytes > 0 or _sent(one) == 0
+    return _when(one, target) + (f", when {show_bytes(nbytes)} had been sent" if counted else "")
 
 
-def _baseline(candidates: list[Series], winners: list[Series]) -> Series | None:
+def _when(one: Repeats, target: Target) -> str:
+    return show_window(*one.window(target)) + (" of virtual time" if is_virtual(one.first.outcome) else "")
+
+
+def _time(one: Repeats) -> Spread:
+    return one.of(lambda outcome: outcome.time)
+
+
+def _sent(one: Repeats) -> float:
+    return one.of(lambda outcome: outcome.summary.bytes_sent).median
+
+
+def _runs(several: Sequence[Repeats]) -> int:
+    return sum(len(one.runs) for one in several)
+
+
+def _baseline(candidates: list[Repeats], winners: list[Repeats]) -> Repeats | None:
     """The one run of allreduce, else of single, that has not won itself; none where it is ambiguous."""
     for system in _BASELINES:
-        found = [one for one in candidates if one.outcome.summary.system == system]
+        found = [one for one in candidates if one.system == system]
         if found:
             return found[0] if len(found) == 1 and found[0] not in winners else None
     return None
@@ -154,12 +203,12 @@ def _ratio(larger: float, smaller: float) -> str | None:
     return f"{ratio:,.0f}" if ratio >= 10 else f"{ratio:.1f}"
 
 
-def _seconds(one: Series, seconds: float) -> str:
-    return show_seconds(seconds) + (" of virtual time" if is_virtual(one.outcome) else "")
+def _seconds(one: Repeats, seconds: float) -> str:
+    return show_seconds(seconds) + (" of virtual time" if is_virtual(one.first.outcome) else "")
 
 
-def _names(series: Sequence[Series]) -> str:
-    labels = [one.label for one in series]
+def _names(several: Sequence[Repeats]) -> str:
+    labels = [one.label for one in several]
     return labels[0] if len(labels) == 1 else f"{', '.join(labels[:-1])} and {labels[-1]}"
 
 

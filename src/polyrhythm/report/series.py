@@ -59,8 +59,13 @@ class Series:
 
     @property
     def failed(self) -> bool:
-        """Whether the run ended in an error."""
+        """Whether the run ended in an error, or has not ended."""
         return self.outcome.summary.error is not None
+
+    @property
+    def unended(self) -> bool:
+        """Whether the run was interrupted or killed, or is under way."""
+        return self.outcome.state in ("running", "interrupted")
 
 
 def series_of(outcomes: Sequence[Outcome]) -> list[Series]:

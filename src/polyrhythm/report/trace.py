@@ -14,6 +14,7 @@ from typing import Any
 import msgspec
 
 from polyrhythm.kernel.events import AnyEvent, Computed, Ended, Evaluated, Faulted, Merged, Reported, Sent, Started, Stepped, Waited
+from polyrhythm.report.atomic import beside
 from polyrhythm.report.outcome import Outcome
 from polyrhythm.report.series import is_virtual, series_of
 
@@ -21,11 +22,11 @@ Record = dict[str, Any]
 
 
 def write(outcomes: Sequence[Outcome], path: str | Path) -> Path:
-    """Write the trace of all `outcomes` to `path`, one process for each; the directory is made if it is missing."""
+    """Write the trace of all `outcomes` to `path`, one process for each; the directory is made if it is missing. Raises OSError."""
     file = Path(path)
     file.parent.mkdir(parents=True, exist_ok=True)
     encoder = msgspec.json.Encoder()
-    with file.open("wb") as out:
+    with beside(file) as fresh, fresh.open("wb") as out:
         out.write(b'{"displayTimeUnit":"ms","traceEvents":[')
         for index, record in enumerate(records(outcomes)):
             out.write((b",\n" if index else b"\n") + encoder.encode(record))

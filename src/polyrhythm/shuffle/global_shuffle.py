@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any
+from itertools import islice
 
-from polyrhythm import rng
 from polyrhythm.errors import DataError
 from polyrhythm.kernel.port import Port
-from polyrhythm.pieces.shuffle import Feed, Perform, Source
+from polyrhythm.pieces.shuffle import Batch, Feed, Order, Perform, Source, Stream
 from polyrhythm.pieces.terms import Place
+from polyrhythm.shuffle.dealing import check_size, count, loading, parts
 
 
 @dataclass(frozen=True, slots=True)
@@ -18,7 +18,8 @@ class GlobalShuffle:
     """One permutation an epoch, the same at all workers; batch t of worker r is the r-th part of the t-th P · b samples.
 
     So P workers together see in step t what one worker with a batch of P · b would see (Goyal et al., 2017, section 2.3). The
-    tail is dealt out evenly; fewer than P samples an epoch are left out.
+    tail is dealt out evenly; fewer than P samples an epoch are left out. Data that have an order of their own (a loader without
+    shuffling, a stream) are dealt out in that order.
     """
 
     @property
@@ -26,41 +27,50 @@ class GlobalShuffle:
         """No."""
         return False
 
-    def feed(self, source: Source, place: Place, port: Port, perform: Perform) -> Feed:
-        """One worker's feed."""
-        return _Dealt(source, place)
+    def feed(self, place: Place, port: Port, perform: Perform) -> Feed:
+        """One worker's feed of one data set."""
+        return _Dealt(place)
 
+    def stream(self, stream: Stream, place: Place, number: int, batch_size: int) -> Iterator[Batch]:
+        """One worker's batches of one pass: every worker reads the whole stream, and takes its part of each P · b samples."""
+        check_size(batch_size)
+        elements = stream.elements(loading(place, number))
+        read = dealt = 0
+        while samples := list(islice(elements, place.workers * batch_size)):
+            read += len(samples)
+            size = len(samples) // place.workers
+            if size == 0 or (size < batch_size and stream.drop_last):
+                break
+            dealt += size
+            yield stream.batch(samples[place.rank * size : (place.rank + 1) * size])
+        if dealt == 0:
+            raise DataError(_too_short(read, place, batch_size, stream.drop_last))
 
-def deal(count: int, batch_size: int, place: Place) -> Iterator[slice]:
-    """The places in a permutation of `count` samples that make up each of a worker's batches."""
-    round_size = place.workers * batch_size
-    for start in range(0, count - count % round_size, round_size):
-        begin = start + place.rank * batch_size
-        yield slice(begin, begin + batch_size)
-    if tail := (count % round_size) // place.workers:
-        begin = count - count % round_size + place.rank * tail
-        yield slice(begin, begin + tail)
-
-
-def check(source: Source, place: Place, batch_size: int) -> None:
-    """Refuse what cannot be shared out."""
-    if batch_size < 1:
-        raise DataError(f"batch_size={batch_size} is no batch: give the number of samples that each worker takes per step, 1 or more.")
-    if len(source) == 0:
-        raise DataError("The data set is empty (its length is 0), so there is nothing to train on: check how it was loaded.")
-    if len(source) < place.workers:
-        raise DataError(
-            f"{len(source)} samples cannot be shared out among {place.workers} workers: use at most {len(source)} workers, or more data."
-        )
+    def share(self, order: Order, place: Place, number: int) -> Sequence[int]:
+        """Every P-th sample, so that batch t of all workers together is the t-th P · b samples, whatever the b."""
+        return order.indices(place.seed, number)[place.rank : len(order) - len(order) % place.workers : place.workers]
 
 
 class _Dealt:
-    def __init__(self, source: Source, place: Place) -> None:
-        self.source = source
+    def __init__(self, place: Place) -> None:
         self.place = place
 
-    def epoch(self, number: int, batch_size: int) -> Iterator[Any]:
-        check(self.source, self.place, batch_size)
-        order = rng.stream(self.place.seed, "shuffle", number).permutation(len(self.source)).tolist()
-        for part in deal(len(order), batch_size, self.place):
-            yield self.source.batch(order[part])
+    def count(self, source: Source, batch_size: int) -> int:
+        return count(source, self.place, batch_size)
+
+    def epoch(self, source: Source, number: int, batch_size: int) -> Iterator[Batch]:
+        yield from source.load(parts(source, self.place, number, batch_size), loading(self.place, number))
+
+
+def _too_short(read: int, place: Place, batch_size: int, drop_last: bool) -> str:
+    if read == 0:
+        return (
+            "The stream is empty, so there is nothing to train on: check how it was opened. An iterator or a generator can be read only "
+            "once: give an IterableDataset, or make it anew for each epoch."
+        )
+    if drop_last and read >= place.workers:
+        return (
+            f"drop_last leaves no batch of a stream of {read} samples, which are fewer than {batch_size} for each of {place.workers} "
+            f"workers: take a smaller batch_size, or leave drop_last out."
+        )
+    return f"A stream of {read} samples cannot be shared out among {place.workers} workers: use at most {read} workers, or more data."

@@ -3,21 +3,20 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NoReturn
 
 from torch import Tensor
 
-from polyrhythm import rng
 from polyrhythm.errors import DataError
 from polyrhythm.kernel.message import Message
 from polyrhythm.kernel.port import Port, worker
-from polyrhythm.pieces.shuffle import Feed, Perform, Source
+from polyrhythm.pieces.shuffle import Batch, Feed, Order, Perform, Source, Stream
 from polyrhythm.pieces.terms import Place
-from polyrhythm.shuffle.global_shuffle import check, deal
+from polyrhythm.shuffle.dealing import count, loading, parts
 
-Batch = tuple[Tensor, ...]
+Samples = tuple[Tensor, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,26 +32,41 @@ class RingShuffle:
         """Yes, after each batch."""
         return True
 
-    def feed(self, source: Source, place: Place, port: Port, perform: Perform) -> Feed:
-        """One worker's feed."""
-        return _Travelling(source, place, port, perform)
+    def feed(self, place: Place, port: Port, perform: Perform) -> Feed:
+        """One worker's feed of one data set."""
+        return _Travelling(place, port, perform)
+
+    def stream(self, stream: Stream, place: Place, number: int, batch_size: int) -> NoReturn:
+        """Refused: a stream has no samples that stay."""
+        raise DataError(
+            "RingShuffle deals samples out once and then sends them around, which a stream without an end or a length does not allow: "
+            "give a data set with a length, or compose the strategy with shuffle=GlobalShuffle()."
+        )
+
+    def share(self, order: Order, place: Place, number: int) -> Sequence[int]:
+        """What the worker before on the ring had in the epoch before. The loop loads them itself, so nothing is sent."""
+        _refuse_redrawing(order)
+        first = (place.rank - number) % place.workers
+        return order.indices(place.seed, 0)[first : len(order) - len(order) % place.workers : place.workers]
 
 
 class _Travelling:
     """`held` is the queue of batches at this worker. All workers have equally many, of equal sizes at equal places."""
 
-    def __init__(self, source: Source, place: Place, port: Port, perform: Perform) -> None:
-        self.source = source
+    def __init__(self, place: Place, port: Port, perform: Perform) -> None:
         self.place = place
         self.port = port
         self.perform = perform
-        self.held: deque[Batch] = deque()
+        self.held: deque[Samples] = deque()
         self.batch_size = 0
         self.passed = 0
 
-    def epoch(self, number: int, batch_size: int) -> Iterator[Any]:
+    def count(self, source: Source, batch_size: int) -> int:
+        return count(source, self.place, batch_size)
+
+    def epoch(self, source: Source, number: int, batch_size: int) -> Iterator[Batch]:
         if not self.held:
-            self._deal(number, batch_size)
+            self._deal(source, number, batch_size)
         if batch_size != self.batch_size:
             raise DataError(
                 f"batch_size={batch_size} after {self.batch_size}: RingShuffle deals samples out once, in batches that then travel as they "
@@ -60,16 +74,17 @@ class _Travelling:
             )
         for _ in range(len(self.held)):
             self.held.rotate(-1)  # a batch whose epoch is left early has had its turn, but stays
-            yield tuple(part.clone() for part in self.held[-1])  # copies, because the training function may write to them
+            turn = self.held[-1]
+            yield _samples(turn), tuple(part.clone() for part in turn)  # copies, because the training function may write to them
             self.held.append(self.perform(self._pass_on(self.held.pop())))
 
-    def _deal(self, number: int, batch_size: int) -> None:
-        check(self.source, self.place, batch_size)
-        order = rng.stream(self.place.seed, "shuffle", number).permutation(len(self.source)).tolist()
-        self.held.extend(_tensors(self.source.batch(order[part])) for part in deal(len(order), batch_size, self.place))
+    def _deal(self, source: Source, number: int, batch_size: int) -> None:
+        _refuse_redrawing(source.order)
+        dealt = parts(source, self.place, number, batch_size)
+        self.held.extend(_tensors(batch) for _, batch in source.load(dealt, loading(self.place, number)))
         self.batch_size = batch_size
 
-    async def _pass_on(self, batch: Batch) -> Batch:
+    async def _pass_on(self, batch: Samples) -> Samples:
         if self.place.workers == 1:
             return batch
         topic, rank, workers = f"data/{self.passed}", self.place.rank, self.place.workers
@@ -80,7 +95,19 @@ class _Travelling:
         return delivery.message.tensors
 
 
-def _tensors(batch: Any) -> Batch:
+def _samples(batch: Samples) -> int:
+    return len(batch[0]) if batch and batch[0].dim() else 1
+
+
+def _tensors(batch: Any) -> Samples:
     if isinstance(batch, (list, tuple)) and all(isinstance(part, Tensor) for part in batch):
         return tuple(batch)
     raise DataError("RingShuffle sends samples between workers, so a batch must be a tuple of tensors; use GlobalShuffle for other data.")
+
+
+def _refuse_redrawing(order: Order) -> None:
+    if order.redraws:
+        raise DataError(
+            "RingShuffle deals samples out once and then sends them around, so a sampler that draws others in every epoch would be lost: "
+            "leave the sampler out, or compose the strategy with shuffle=GlobalShuffle()."
+        )

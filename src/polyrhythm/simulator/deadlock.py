@@ -6,13 +6,21 @@ from typing import Any
 
 from polyrhythm.errors import DeadlockError
 from polyrhythm.kernel.effects import Effect, Flush, Receive, Reduce
+from polyrhythm.kernel.uneven import uneven
 from polyrhythm.simulator.actors import Actor, Task
 
 _SHOWN = 16
 
 
-def deadlock(now: float, actors: dict[str, Actor], asked: dict[str, int]) -> DeadlockError:
-    """The error for a run in which nothing will happen any more; `asked` counts who has come to each reduction."""
+def deadlock(now: float, actors: dict[str, Actor], asked: dict[str, int], stopped: dict[str, int]) -> DeadlockError:
+    """The error for a run in which nothing will happen any more.
+
+    `asked` counts who has come to each reduction, `stopped` the steps of programs that take no more.
+    """
+    going = [actor.name for actor in actors.values() if actor.program is not None and not actor.ended and actor.name not in stopped]
+    reason = uneven(stopped, going)
+    if reason is not None:
+        return DeadlockError(reason)
     waits = [_wait(actor, task, actors, asked) for actor in actors.values() for task in actor.tasks if task.waiting is not None]
     more = f"; and {len(waits) - _SHOWN} more wait" if len(waits) > _SHOWN else ""
     return DeadlockError(f"Nobody can go on at {now:.9g} s of virtual time: {'; '.join(waits[:_SHOWN])}{more}.")

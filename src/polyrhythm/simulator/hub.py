@@ -28,7 +28,7 @@ _PENDING = object()
 
 @dataclass(eq=False)
 class Hub:
-    """Runs until every program has ended. `reductions` is None where collectives travel as messages."""
+    """Runs until every program has ended. `reductions` is None where collectives travel as messages, `stopped` as in `Shared`."""
 
     agenda: Agenda
     actors: dict[str, Actor]
@@ -37,6 +37,7 @@ class Hub:
     record: Recorder
     sends: Recorder | None = None
     ending: Ending = field(default_factory=Ending)
+    stopped: dict[str, int] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         self.wake = self._wake
@@ -73,7 +74,7 @@ class Hub:
             flow = math.inf if carrier is None else carrier.next_time()
             time = agenda.advance(flow)
             if time == math.inf:
-                raise deadlock(agenda.now, self.actors, {} if self.reductions is None else self.reductions.asked())
+                raise deadlock(agenda.now, self.actors, {} if self.reductions is None else self.reductions.asked(), self.stopped)
             if carrier is not None and flow <= time:
                 for channel in carrier.advance(time):
                     ready.append((arrive, channel, None))

@@ -8,11 +8,13 @@ from __future__ import annotations
 from collections.abc import Callable, Coroutine
 from contextlib import suppress
 from copy import copy
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
 import greenlet  # type: ignore[import-untyped]
 
+from polyrhythm.errors import CompositionError
+from polyrhythm.kernel.agreement import Agreements, Facts
 from polyrhythm.kernel.effects import Effect
 from polyrhythm.kernel.events import Recorder
 from polyrhythm.kernel.job import Stage
@@ -35,12 +37,15 @@ _FORWARD = 1 / 3
 class Shared:
     """What all programs of a run have in common.
 
-    `drawing` is the states of the program that ran last, or None where programs do not keep theirs apart.
+    `drawing` is the states of the program that ran last, or None where programs do not keep theirs apart; `stopped` the steps of the
+    programs that take no more.
     """
 
     record: Recorder
     post: Post
     drawing: Randomness | None
+    agreements: Agreements = field(default_factory=Agreements)
+    stopped: dict[str, int] = field(default_factory=dict)
 
 
 class Program:
@@ -129,6 +134,17 @@ class Program:
         finally:
             if self._counter is not None:
                 self._counter.flops = counted
+
+    def agree(self, facts: Facts, remedy: str) -> None:
+        """Compare with what others have said; who comes later finds the difference."""
+        agreements = self._shared.agreements
+        number = agreements.say(self.actor.name, facts)
+        if agreements.differs(number, self.actor.name):
+            raise CompositionError(f"{agreements.difference(number)}: {remedy}")
+
+    def stopped(self, steps: int) -> None:
+        """Note that no step follows."""
+        self._shared.stopped[self.actor.name] = steps
 
     @property
     def ended(self) -> bool:

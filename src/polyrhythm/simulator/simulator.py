@@ -135,7 +135,7 @@ class Simulator:
 
     def _staff(self, hub: Hub, job: Job, machines: Fleet) -> Shared:
         """Give servers their services and workers their programs."""
-        shared = Shared(hub.record, hub.post, Randomness() if self.separate_randomness else None)
+        shared = Shared(hub.record, hub.post, Randomness() if self.separate_randomness else None, stopped=hub.stopped)
         counter = OperationCounter()
         for shard in range(job.servers):
             actor = hub.actors[server(shard)]

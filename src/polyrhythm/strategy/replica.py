@@ -22,8 +22,10 @@ from polyrhythm.pieces.hosting import describe
 from polyrhythm.pieces.terms import Manner, Place, Subject
 from polyrhythm.pieces.topology import Opening
 from polyrhythm.strategy.albums import new_album
+from polyrhythm.strategy.alike import begin_alike, end_alike
 from polyrhythm.strategy.gradients import Parameters
 from polyrhythm.strategy.overlap import Overlap
+from polyrhythm.strategy.rates import at, refuse_unscaled
 from polyrhythm.strategy.strategy import Strategy
 from polyrhythm.topology.broadcast import broadcast, tell
 
@@ -57,12 +59,13 @@ class Replica:
         self.takes_one_rate = gradients and self.terms.merge.rule is not None
         self.lent: list[dict[str, Any]] = []
         optimize = self._optimize if gradients else None
-        self.holder = Holder(self.parameters.flat, self.parameters.layout, self.terms.merge, place.workers, optimize, self._step_in_place)
+        self.holder = Holder(self.parameters.flat, self.parameters.layout, self.terms.merge, place.workers, optimize, self._step_scaled)
         if self.terms.subject is Subject.UPDATE:
             self.holder.drop_anchor()
         self.steps_locally = not gradients
         self.says_last = self.terms.subject is Subject.UPDATE or (self.steps_locally and served)
         self.clips_own = self.steps_locally or served
+        self.ends_alike = strategy.ends_alike
         self.channel = strategy.topology.channel(self.terms, place, self.port)
         self.overlap: Overlap | None = None
         self.album = new_album(strategy, place.workers)
@@ -74,6 +77,8 @@ class Replica:
     def establish(self, stepping: Callable[[], None]) -> None:
         """Begin with the weights of worker 0, and put `stepping`, which calls `step`, behind `optimizer.step()`."""
         _refuse_closures(self.optimizer)
+        refuse_unscaled(self.optimizer, self.terms, self.place.workers)
+        begin_alike(self.stage, self.model, self.optimizer, self.parameters.names.keys())
         recipe = describe(self.optimizer, self.parameters.names) if self.hosted else ""
         self.lent = self._options()
         self.rates()
@@ -144,7 +149,9 @@ class Replica:
         else:
             parts = self.parameters.parts()
             self._refuse_infinite(parts, self.clock)
-            self._settle(self.stage.perform(self.channel.in_place.exchange_parts(parts)))
+            answer = self.stage.perform(self.channel.in_place.exchange_parts(parts))
+            self.parameters.drop_nothing()
+            self._settle(answer)
 
     def _exchange(self, value: Tensor) -> None:
         self._refuse_infinite([value], self.clock)
@@ -180,16 +187,16 @@ class Replica:
 
     def _optimize(self, gradient: Tensor, rates: tuple[float, ...]) -> None:
         self.parameters.put_gradient(gradient)
-        self._take_step()
+        self._take_step(rates)
 
-    def _step_in_place(self) -> None:
-        self.parameters.drop_nothing()
-        self._take_step()
+    def _step_scaled(self, scale: float) -> None:
+        self._take_step(tuple(rate * scale for rate in self.rates()))
 
-    def _take_step(self) -> None:
+    def _take_step(self, rates: tuple[float, ...]) -> None:
         if not self.clips_own:
             self._clip()
-        self.plain_step()
+        with at(self.optimizer, rates):
+            self.plain_step()
 
     def _clip(self) -> None:
         if self.clip_norm is not None:
@@ -197,6 +204,7 @@ class Replica:
 
     def finish(self) -> None:
         """Bring the run to its end: afterwards the model holds the final weights."""
+        self.stage.stopped(self.clock)
         if self.overlap is not None:
             self.overlap.close()
             if self.overlap.under_way:  # a backward() without a step: the others have begun it too, and nobody takes the answer
@@ -205,6 +213,8 @@ class Replica:
         if self.says_last and self.clock and not self.terms.consistency.speaks(self.clock):
             self._exchange(self._said())
         self._settle(self.stage.perform(self.channel.finish()))
+        if self.ends_alike:
+            end_alike(self.stage, self.parameters.layout, self.holder.weights)
 
 
 def _refuse_closures(optimizer: torch.optim.Optimizer) -> None:

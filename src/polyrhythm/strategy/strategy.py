@@ -17,6 +17,7 @@ from polyrhythm.pieces.codec import Codec
 from polyrhythm.pieces.consistency import Consistency
 from polyrhythm.pieces.merge import Merge
 from polyrhythm.pieces.shuffle import Shuffle
+from polyrhythm.pieces.terms import Manner
 from polyrhythm.pieces.topology import Terms, Topology
 from polyrhythm.shuffle import GlobalShuffle
 from polyrhythm.strategy.fit import CHOICES, conflict, remedy, subject
@@ -61,6 +62,11 @@ class Strategy:
     def _pieces(self) -> dict[str, Any]:
         return {"consistency": self.consistency, "topology": self.topology, "codec": self.codec, "merge": self.merge}
 
+    @property
+    def pieces(self) -> dict[str, Any]:
+        """All of them, by axis."""
+        return {**self._pieces, "partition": self.partition, "shuffle": self.shuffle}
+
     def check(self, workers: int) -> None:
         """Refuse a number of workers with which all would come to wait for a group that never fills."""
         group = self.consistency.group(workers)
@@ -82,6 +88,11 @@ class Strategy:
     def order_matters(self) -> bool:
         """Whether the result depends on the order in which messages arrive."""
         return self.consistency.order_matters
+
+    @property
+    def ends_alike(self) -> bool:
+        """Whether all replicas end with the same bits: not where each takes in the others' contributions in an order of its own."""
+        return not (self.order_matters and self.topology.manner is Manner.PEERS)
 
     def essential(self, actor: str) -> bool:
         """Whether a run cannot go on without `actor`: servers, worker 0 (it holds the result), and everybody others wait for."""

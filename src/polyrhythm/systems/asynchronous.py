@@ -3,30 +3,31 @@
 from __future__ import annotations
 
 from polyrhythm.codec import ErrorFeedback, Threshold
-from polyrhythm.consistency import Bounded, Free, LocalSteps, SoftSync
+from polyrhythm.consistency import Bounded, Free, Intervals, LocalSteps, SoftSync
 from polyrhythm.merge import Adagrad, Elastic, Mean, OuterOptimizer, StalenessScaled, Sum
 from polyrhythm.strategy.strategy import Strategy
 from polyrhythm.topology import AllToAll, Server
 
 
-def downpour(shards: int = 1, learning_rate: float | None = None, initial_sum: float = 0.1) -> Strategy:
+def downpour(shards: int = 1, learning_rate: float | None = None, initial_sum: float = 1e-6, push: int = 1, fetch: int = 1) -> Strategy:
     """Asynchronous SGD with Adagrad at the servers (DistBelief; Dean et al., NIPS 2012, section 4.1).
 
-    Workers push every gradient and fetch fresh weights at every step (n_push = n_fetch = 1, as in the paper's runs), and wait for
-    nobody. The worker's optimizer only lends its learning rate, unless `learning_rate` is given: steps are taken at the servers,
-    whose shards may be at different versions. `initial_sum` starts Adagrad's accumulator, as a warm-up.
+    Workers push what has accrued every `push` steps and ask for weights every `fetch` steps (n_push and n_fetch; 1 in the paper's runs), in
+    the background: until they come, a worker goes on with its own optimizer (appendix, algorithm 7.1). The servers' shards may be at
+    different versions. Adagrad there takes the worker's learning rate, unless `learning_rate` is given: its first step is of that size
+    in every coordinate, and a rate for it is another than one for SGD or Adam. `initial_sum` starts its accumulator: large ones make
+    its first steps smaller, and one above what gradients come to makes it SGD (0.1 does on chars-gpt).
     """
-    return Strategy(
-        name="downpour", consistency=Free(), topology=Server(shards), merge=OuterOptimizer(Adagrad(learning_rate, initial_sum), Sum())
-    )
+    adagrad = OuterOptimizer(Adagrad(learning_rate, initial_sum), Sum())
+    return Strategy(name="downpour", consistency=Intervals(push, fetch), topology=Server(shards), merge=adagrad)
 
 
 def ssp(slack: int = 3, shards: int = 1) -> Strategy:
     """Stale-synchronous parallel (Ho et al., NIPS 2013; Petuum, Xing et al., KDD 2015).
 
     A worker's optimizer makes the update, the servers add it up; a worker may run `slack` steps ahead of the slowest and reads
-    the servers only when what it has could be older. Updates count 1 / P each, so that the learning rate needs no retuning
-    (the theory divides it by √(2 (s + 1) P)); compose with Sum() for the bare sum. Optimizer state stays with each worker.
+    the servers only when what it has could be older. Updates count 1 / P each, so that P workers move about as far as one at its
+    learning rate (the theory divides it by √(2 (s + 1) P)); compose with Sum() for the bare sum. Optimizer state stays with each worker.
     """
     return Strategy(name="ssp", consistency=LocalSteps(1, Bounded(slack)), topology=Server(shards), merge=Mean())
 
@@ -34,8 +35,8 @@ def ssp(slack: int = 3, shards: int = 1) -> Strategy:
 def softsync(groups: int = 1, shards: int = 1) -> Strategy:
     """n-softsync with staleness-dependent learning rates (Rudra; Gupta, Zhang, Wang, ICDM 2016; Zhang et al., IJCAI 2016).
 
-    The servers merge ⌊P / groups⌋ gradients at a time, each scaled by 1 / max(1, staleness), and run the worker's own optimizer on
-    the mean, once a group; nobody waits.
+    The servers merge ⌊P / groups⌋ gradients at a time and run the worker's own optimizer on their mean, once a group, with the
+    learning rate of each divided by max(1, staleness). Nobody waits for others, and who has the newest weights is not sent them again.
     """
     return Strategy(name="softsync", consistency=SoftSync(groups), topology=Server(shards), merge=StalenessScaled())
 
@@ -53,7 +54,7 @@ def strom(tau: float = 4e-3) -> Strategy:
     """Thresholded updates from everyone to everyone, asynchronously (Strom, Interspeech 2015).
 
     A worker adds its optimizer's update to a residual; where that exceeds `tau` in size it tells all peers so in 32 bits (31 for the
-    place, one for the sign), and everyone, itself included, moves that weight by tau / P (the paper: by tau; with 1 / P the learning
-    rate needs no retuning). Nobody waits. Optimizer state stays with each worker.
+    place, one for the sign), and everyone, itself included, moves that weight by tau / P, so that P workers move about as far as one
+    (the paper: by tau). Nobody waits. Optimizer state stays with each worker.
     """
     return Strategy(name="strom", consistency=LocalSteps(1, Free()), topology=AllToAll(), codec=ErrorFeedback(Threshold(tau)), merge=Mean())

@@ -75,11 +75,11 @@ class _Equal:
         self.place = place
         self.port = port
         # one worker alone has none: what gets no gradient from anyone keeps none, and its optimizer passes over it
-        self.divisor = terms.merge.divisor(place.workers) if terms.codec.verbatim and place.workers > 1 else None
+        self.scale = terms.merge.scale(place.workers) if terms.codec.verbatim and place.workers > 1 else None
 
     @property
     def in_place(self) -> InPlace | None:
-        return None if self.divisor is None else self
+        return None if self.scale is None else self
 
     async def establish(self, opening: Opening) -> Answer:
         self.circle.open(opening.holder.layout)
@@ -89,12 +89,12 @@ class _Equal:
         return Move([Contribution(await self.circle.sum(value), self.place.workers, rates=rates)])
 
     async def exchange_parts(self, parts: Sequence[Tensor]) -> Answer:
-        assert self.divisor is not None, "asked for through `in_place`"
-        if not await self.circle.reduce_in_place(parts, self.divisor):
+        assert self.scale is not None, "asked for through `in_place`"
+        if not await self.circle.reduce_in_place(parts, self.place.workers):
             total = await self.circle.sum(torch.cat(list(parts)).cpu())
             for part, summed in zip(parts, torch.split(total, [part.numel() for part in parts]), strict=True):
-                torch.div(summed.to(part.device), self.divisor, out=part)
-        return Step()
+                torch.div(summed.to(part.device), self.place.workers, out=part)
+        return Step(self.scale)
 
     async def finish(self) -> Answer:
         return Move([])

@@ -16,6 +16,7 @@ from polyrhythm.kernel.port import Port, server
 from polyrhythm.pieces.album import Album
 from polyrhythm.pieces.terms import EVERY_SUBJECT, Manner, Place, Subject
 from polyrhythm.pieces.topology import Channel, Terms
+from polyrhythm.topology.background_client import BackgroundClient
 from polyrhythm.topology.server_client import Client
 from polyrhythm.topology.server_shard import Shard
 
@@ -54,7 +55,8 @@ class Server:
 
     def channel(self, terms: Terms, place: Place, port: Port) -> Channel:
         """A worker's side."""
-        return Client(self.shards, terms, place, port)
+        client = Client if terms.consistency.waits else BackgroundClient
+        return client(self.shards, terms, place, port)
 
     def serve(self, terms: Terms, place: Place, port: Port, record: Recorder, album: Album) -> Coroutine[Effect[Any], Any, None]:
         """A server's whole life; `place.rank` is the shard."""

@@ -18,7 +18,7 @@ from polyrhythm.pieces.terms import Place, Subject
 from polyrhythm.pieces.topology import Terms
 from polyrhythm.tensors import Layout
 from polyrhythm.topology.losses import GONE
-from polyrhythm.topology.server_client import DONE, JOIN, PUSH, REQUESTS, WAKE, Founding
+from polyrhythm.topology.server_requests import DONE, JOIN, NEWER, NOTHING, PUSH, REQUESTS, WAKE, Founding
 
 
 class Shard:
@@ -26,7 +26,7 @@ class Shard:
 
     Contributions wait in `group` until there are enough of them; then they are merged in rank order, so that a group that is
     everybody gives the same bits whatever the order of arrival. A last group that stays short is merged when all are done.
-    Answers wait in `waiting` until their worker may go on.
+    Answers wait in `waiting` until their worker may go on, with its clock and the version that it need not be sent again (-1: none).
     """
 
     def __init__(self, terms: Terms, place: Place, port: Port, record: Recorder, album: Album) -> None:
@@ -39,7 +39,7 @@ class Shard:
         self.clocks = {worker(rank): 0.0 for rank in range(place.workers)}
         self.joining: list[str] = []
         self.group: list[Delivery] = []
-        self.waiting: dict[str, int] = {}
+        self.waiting: dict[str, tuple[int, int]] = {}
         self.ending: list[str] = []
         self.before: dict[str, Tensor] = {}
         self.snapshot: Tensor | None = None
@@ -77,14 +77,18 @@ class Shard:
         elif kind == DONE:
             self.clocks[sender] = math.inf
             self.ending.append(sender)
-        elif kind == PUSH:
-            _, clock, _, reads, *_ = delivery.message.numbers
-            if reads:
-                self.waiting[sender] = int(clock)
-            self.group.append(delivery)
-            if len(self.group) >= self.terms.consistency.group(self.place.workers):
-                await self._merge()
+        elif kind != WAKE:
+            _, clock, version, asks, *_ = delivery.message.numbers
+            if asks != NOTHING:
+                self.waiting[sender] = (int(clock), int(version) if asks == NEWER else -1)
+            if kind == PUSH:
+                await self._gather(delivery)
         await self._release()
+
+    async def _gather(self, delivery: Delivery) -> None:
+        self.group.append(delivery)
+        if len(self.group) >= self.terms.consistency.group(self.place.workers):
+            await self._merge()
 
     async def _join(self, delivery: Delivery) -> None:
         if delivery.message.text:
@@ -128,15 +132,15 @@ class Shard:
     async def _release(self) -> None:
         """Answer all who may go on, in the order in which they asked."""
         slowest = min(self.clocks.values(), default=math.inf)
-        for name, clock in list(self.waiting.items()):
+        for name, (clock, known) in list(self.waiting.items()):
             if self.terms.consistency.may_proceed(clock, slowest):
                 del self.waiting[name]
-                await self._answer(name, self.before.pop(name, None))
+                weights = self.before.pop(name, None)
+                await self._answer(name, *(() if known == self.holder.version else (self._weights() if weights is None else weights,)))
 
-    async def _answer(self, name: str, weights: Tensor | None) -> None:
+    async def _answer(self, name: str, *weights: Tensor) -> None:
         numbers = (float(self.holder.version), min(self.clocks.values(), default=math.inf))
-        tensors = (self._weights() if weights is None else weights,)
-        await self.port.send(name, Message(f"w{self.place.rank}", numbers, tensors=tensors))
+        await self.port.send(name, Message(f"w{self.place.rank}", numbers, tensors=weights))
 
     def _weights(self) -> Tensor:
         """The weights as they are now, safe to be sent: one copy a version."""

@@ -3,41 +3,57 @@
 from __future__ import annotations
 
 import atexit
-import sys
+import re
+from functools import partial
 from pathlib import Path
 
 from polyrhythm import systems
 from polyrhythm.errors import CompositionError
-from polyrhythm.kernel.events import AnyEvent
-from polyrhythm.kernel.message import Message
+from polyrhythm.kernel.port import worker as name_of
 from polyrhythm.pieces.terms import Place
-from polyrhythm.processes.join import JoinedStage, enter
+from polyrhythm.processes.join import JoinedStage, Joining, enter
 from polyrhythm.processes.linux import require_linux
 from polyrhythm.processes.place import find_place
+from polyrhythm.processes.stalls import Patience
+from polyrhythm.report.directory import make
 from polyrhythm.report.outcome import Outcome, Summary
+from polyrhythm.report.progress import ignore
 from polyrhythm.strategy.strategy import Strategy
-from polyrhythm.training.run import conclude, conclusion, make_job
+from polyrhythm.training.log import Log
+from polyrhythm.training.run import conclude, conclusion, make_job, whole_number
 from polyrhythm.training.worker import Worker
+from polyrhythm.workloads.script import refuse_while_imported
 
 
-def join(strategy: str | Strategy = "allreduce", *, seed: int = 0, directory: str | Path | None = None) -> Worker:
+def join(
+    strategy: str | Strategy = "allreduce", *, seed: int = 0, directory: str | Path | None = None, timeout: float | None = None
+) -> Worker:
     """The worker that this process is: rank and number come from torchrun's or SLURM's variables.
 
     Returns when all have come. The script then trains as a training function does, and leaves the run when it ends; call
-    `worker.finish()` before you use the final weights. With a `directory`, this worker's record is saved in `directory`/worker-RANK.
-    Raises CompositionError where fewer or more processes were started than the strategy uses, RunError if the others do not come.
+    `worker.finish()` before you use the final weights. With a `directory`, this worker's record is written to `directory`/worker-RANK
+    from the beginning, as that of `run` is.
+    A script ends well by reaching its end or by `sys.exit(0)`, and then waits for the others to end; else all others fail too, naming it.
+    After `timeout` seconds of waiting for a worker that stands still the run ends with its name; without one this is only said on stderr.
+    Raises CompositionError where fewer or more processes were started than the strategy uses, or with other settings; RunError if the
+    others do not come.
     """
     require_linux("join(), which makes a worker of this process,")
-    chosen = systems.resolve(strategy)
+    refuse_while_imported("pr.join")
+    chosen, seed = systems.resolve(strategy), whole_number("seed", seed, "the same at all ranks")
     place = find_place()
     job = make_job(_elsewhere, chosen, place.workers, seed)
     if job.workers != place.workers:
         raise CompositionError(f"{chosen.name} uses {job.workers} of {place.workers} workers: start as many processes as it uses.")
-    events: list[AnyEvent] = []
-    stage = enter(job, events.append, place)
+    outcome = Outcome(Summary(chosen.name, job.workers, "processes", None, seed), settings={"strategy": repr(chosen)})
+    log = Log(outcome, None if directory is None else make(directory) / f"worker-{place.rank}", ignore)
+    try:
+        stage = enter(job, log.record, place, Joining(patience=Patience(timeout=timeout), facts=_facts(chosen)))
+    except BaseException as problem:
+        log.fail(problem, name_of(place.rank))
+        raise
     worker = Worker(stage, chosen, Place(place.rank, place.workers, seed))
-    outcome = Outcome(Summary(chosen.name, job.workers, "processes", None, seed), events, settings={"strategy": repr(chosen)})
-    atexit.register(_leave, worker, stage, outcome, None if directory is None else Path(directory))
+    atexit.register(_leave, worker, stage, log)
     return worker
 
 
@@ -45,13 +61,16 @@ def _elsewhere(worker: Worker) -> None:
     raise NotImplementedError("the script itself is the program")
 
 
-def _leave(worker: Worker, stage: JoinedStage, outcome: Outcome, directory: Path | None) -> None:
-    """At the script's end: nothing after an exception, for then the others must learn that this worker failed."""
-    if getattr(sys, "last_value", None) is not None or stage.failure is not None:
-        stage.abandon()
-        return
-    result: Message = conclusion(worker)
-    ending = stage.leave(result)
-    if directory is not None:
-        conclude(outcome, ending, stage.port.name)
-        outcome.save(directory / f"worker-{worker.rank}")
+def _leave(worker: Worker, stage: JoinedStage, log: Log) -> None:
+    """At the script's end; after a failure there is nothing to conclude, and the others learn of it."""
+    name = stage.port.name
+    ending = stage.end(worker.finished, partial(conclusion, worker), lambda problem: log.fail(problem, name))
+    if ending is not None:
+        conclude(log.outcome, ending, name)
+        log.close()
+        log.warn()
+
+
+def _facts(strategy: Strategy) -> dict[str, str]:
+    """The pieces, without the addresses by which Python tells objects apart."""
+    return {axis: re.sub(r" at 0x[0-9a-f]+", "", repr(piece)) for axis, piece in strategy.pieces.items()}

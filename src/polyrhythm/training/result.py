@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from torch import Tensor
 
+from polyrhythm.errors import CompositionError
 from polyrhythm.report import history, trace
+from polyrhythm.report.directory import path_of, reason, save
 from polyrhythm.report.outcome import Outcome, Summary
 from polyrhythm.report.table import text
 
@@ -63,15 +66,25 @@ class Run:
         return metric_over_time(self.outcome, metric)
 
     def report(self, path: str | Path) -> Path:
-        """Write a self-contained HTML page."""
+        """Write a self-contained HTML page. Raises CompositionError if that cannot be."""
         from polyrhythm.report.page import write
 
-        return write([self.outcome], path, f"{self.summary.system} on {self.summary.workers} workers")
+        title = f"{self.summary.system} on {self.summary.workers} workers"
+        return _written("page", path, lambda file: write([self.outcome], file, title))
 
     def trace(self, path: str | Path) -> Path:
-        """Write who did what when as JSON, for ui.perfetto.dev and chrome://tracing."""
-        return trace.write([self.outcome], path)
+        """Write who did what when as JSON, for ui.perfetto.dev and chrome://tracing. Raises CompositionError if that cannot be."""
+        return _written("trace", path, lambda file: trace.write([self.outcome], file))
 
     def save(self, directory: str | Path) -> Path:
-        """Write the run directory: run.json, events.jsonl, weights.safetensors."""
-        return self.outcome.save(directory)
+        """Write the run directory: run.json, events.jsonl, weights.safetensors. Raises CompositionError if that cannot be."""
+        return save(self.outcome, directory)
+
+
+def _written(what: str, path: str | Path, write: Callable[[Path], Path]) -> Path:
+    """What `write` does with `path`; raises CompositionError where the system refuses."""
+    file = path_of(path)
+    try:
+        return write(file)
+    except OSError as problem:
+        raise CompositionError(f"No {what} can be written to {file}: {reason(problem)}. Give another path.") from None

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import json
-from collections.abc import Callable
-from dataclasses import dataclass
+import warnings
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 from operator import index
 from pathlib import Path
 from typing import Any, SupportsIndex
@@ -12,30 +12,37 @@ from typing import Any, SupportsIndex
 import msgspec
 
 from polyrhythm import systems
-from polyrhythm.errors import CompositionError, PolyrhythmError, WorkloadError, sentence
-from polyrhythm.kernel.events import AnyEvent, Stepped
+from polyrhythm.errors import CompositionError, PolyrhythmError, RecordWarning, RunError, WorkloadError
 from polyrhythm.kernel.job import Ending, Job, Runtime, Stage
 from polyrhythm.kernel.message import Message
 from polyrhythm.kernel.port import rank_of, worker
 from polyrhythm.pieces.terms import Place
 from polyrhythm.processes import Processes
+from polyrhythm.report.lines import encoded
 from polyrhythm.report.outcome import Outcome, Summary
 from polyrhythm.report.progress import Watch, ignore, progress
+from polyrhythm.report.unfinished import passed
 from polyrhythm.strategy.service import Service
 from polyrhythm.strategy.strategy import Strategy
 from polyrhythm.tensors import digest
+from polyrhythm.training.log import Log, break_off
 from polyrhythm.training.result import Run
 from polyrhythm.training.worker import Worker
+from polyrhythm.workloads.script import refuse_while_imported
 
 Train = Callable[[Worker], object]
+
+_MOST_WORKERS = 10_000_000
+"""A virtual worker takes some kilobytes before it has a model."""
 
 
 @dataclass(frozen=True, slots=True)
 class Attempt:
-    """What came of a run: its outcome, as far as it got, and the error that ended it, if one did."""
+    """What came of a run: its outcome, as far as it got, the error that ended it, if one did, and what of its record is not written."""
 
     outcome: Outcome
     error: PolyrhythmError | None = None
+    troubles: list[str] = field(default_factory=list)
 
 
 def run(
@@ -50,12 +57,16 @@ def run(
     """Run `train(worker)` once in every worker, and return what came of it.
 
     `strategy` is a published system's name or a composition of your own; `on` the runtime, `Processes()` by default; `seed` the root
-    of all random streams, the runtime's own by default. With a `directory`, events are written there as they happen, and the
-    rest when the run has ended, well or not. Where stderr is a terminal, a line shows how far the run is. Raises PolyrhythmErrors only.
+    of all random streams, the runtime's own by default. With a `directory`, a record is begun there at once and events are written as
+    they happen; what cannot be written ends no run, but is said in a RecordWarning. Where stderr is a terminal, a line shows how far
+    the run is. Raises PolyrhythmErrors only, and KeyboardInterrupt.
     """
+    refuse_while_imported("pr.run")
     chosen = systems.resolve(strategy)
     with progress(1, wanted=True) as begin:
         tried = attempt(train, workers=workers, strategy=chosen, on=on, seed=seed, directory=directory, watch=begin(chosen.name))
+    for trouble in tried.troubles:
+        warnings.warn(trouble, RecordWarning, stacklevel=2)
     if tried.error is not None:
         raise tried.error
     return Run(tried.outcome)
@@ -70,33 +81,54 @@ def attempt(
     seed: int | None = None,
     directory: str | Path | None = None,
     watch: Watch = ignore,
+    notes: Mapping[str, str] | None = None,
 ) -> Attempt:
-    """As `run`, but a run that fails comes back too, with what is known of it; `watch` is shown each event as it happens.
+    """As `run`, but a run that fails comes back too, with what is known of it; `watch` is shown each event as it happens, and the
+    record tells `notes` among its settings.
 
     Raises PolyrhythmErrors for what cannot be begun.
     """
-    if isinstance(workers, bool) or not isinstance(workers, SupportsIndex):
-        raise CompositionError(f"workers={workers!r} is not a whole number: give 1 or more.")
-    workers = index(workers)  # of numpy's kinds, a plain one
+    workers = whole_number("workers", workers, "1 or more")
     if workers < 1:
         raise CompositionError(f"workers={workers} trains nothing: give 1 or more.")
+    if workers > _MOST_WORKERS:
+        raise CompositionError(f"workers={workers} is more than a machine can hold, also in virtual time: give at most {_MOST_WORKERS:,}.")
     if not callable(train):
         raise WorkloadError(f"{train!r} cannot be called: give a function train(worker), or use load_workload for a bundled one.")
     if on is not None and (isinstance(on, type) or not isinstance(on, Runtime)):
         raise CompositionError(f"on={on!r} is not a runtime: give one, pr.Processes() or pr.Simulator(network=...).")
     runtime = on if on is not None else Processes()
-    root = runtime.seed if seed is None else seed
+    root = whole_number("seed", runtime.seed if seed is None else seed, "0 or another of 64 bits")
     job = make_job(train, strategy, workers, root)
-    summary = Summary(strategy.name, job.workers, runtime.kind, runtime.network_name, root)
-    told = {"strategy": repr(strategy), "runtime": repr(runtime), "train": getattr(train, "__qualname__", repr(train))}
-    outcome = Outcome(summary, settings=told)
-    with _Log(outcome, directory, watch) as log:
-        try:
-            conclude(outcome, runtime.execute(job, log.record))
-        except PolyrhythmError as error:
-            break_off(outcome, error)
-            return Attempt(outcome, error)
-    return Attempt(outcome)
+    summary = Summary(str(strategy.name), job.workers, runtime.kind, runtime.network_name, root)
+    outcome = Outcome(summary, settings=settings_told(train, strategy, runtime, notes or {}))
+    return _carry_out(job, runtime, Log(outcome, directory, watch))
+
+
+def _carry_out(job: Job, runtime: Runtime, log: Log) -> Attempt:
+    """Run `job` to whatever end; its record is completed in every case."""
+    error: PolyrhythmError | None = None
+    try:
+        conclude(log.outcome, runtime.execute(job, log.record))
+    except PolyrhythmError as problem:
+        error = problem
+    except Exception as problem:  # of the system: no process, no memory, no file left
+        error = RunError(f"The run could not go on: {type(problem).__name__}: {problem}".rstrip(": "))
+        error.__cause__ = problem
+    except BaseException as interruption:
+        log.fail(interruption)
+        log.warn()
+        raise
+    if error is not None:
+        break_off(log.outcome, error)
+    log.close()
+    return Attempt(log.outcome, error, log.troubles)
+
+
+def settings_told(train: Train, strategy: Strategy, runtime: Runtime, notes: Mapping[str, str]) -> dict[str, str]:
+    """What the record of a run says of how it was set."""
+    name = getattr(train, "__qualname__", "") or _shown(train)
+    return {"strategy": _shown(strategy), "runtime": _shown(runtime), "train": name, **notes}
 
 
 _TRANSLATED = {
@@ -107,6 +139,25 @@ _TRANSLATED = {
     ),
 }
 """torch's own words, said before anything comes to us, and ours."""
+
+
+def whole_number(name: str, given: object, wanted: str) -> int:
+    """`given` as a plain int, also where it is one of numpy's. Raises CompositionError for what is none, or has more than 64 bits."""
+    if isinstance(given, bool) or not isinstance(given, SupportsIndex):
+        raise CompositionError(f"{name}={given!r} is not a whole number: give {wanted}.")
+    if not -(2**63) <= index(given) < 2**63:
+        raise CompositionError(f"{name}={given!r} has more than 64 bits: give {wanted}.")
+    return index(given)
+
+
+def _shown(value: object) -> str:
+    """`value` as the record tells it."""
+    try:
+        return repr(value)
+    except Exception as problem:
+        raise WorkloadError(
+            f"{type(value).__name__} cannot be shown in the run's record, because its repr() raises {problem!r}."
+        ) from problem
 
 
 def make_job(train: Train, strategy: Strategy, workers: int, seed: int) -> Job:
@@ -124,6 +175,8 @@ def make_job(train: Train, strategy: Strategy, workers: int, seed: int) -> Job:
                 if torchs in str(error):
                     raise CompositionError(ours) from error
             raise
+        finally:
+            own.close()
         return conclusion(own)
 
     def service(port: Any, record: Any) -> Any:
@@ -136,7 +189,7 @@ def conclusion(own: Worker) -> Message:
     """A worker's result: its counts and metrics, and from worker 0 the final weights."""
     own.finish()
     weights = own.weights() if own.rank == 0 else {}
-    text = json.dumps({"names": list(weights), "metrics": own.metrics})
+    text = encoded({"names": list(weights), "metrics": own.metrics}).decode()
     return Message("result", (float(own.clock), float(own.samples), own.seconds_aside), text, tuple(weights.values()))
 
 
@@ -151,52 +204,5 @@ def conclude(outcome: Outcome, ending: Ending, teller: str = worker(0)) -> None:
     summary.steps = int(max(result.numbers[0] for result in results.values()))
     summary.samples = int(sum(result.numbers[1] for result in results.values()))
     summary.bytes_sent, summary.messages_sent, summary.lost = ending.bytes_sent, ending.messages_sent, ending.lost
-    _passed(summary, ending.seconds if summary.on == "simulator" else max(0.0, ending.seconds - first.numbers[2]))
-
-
-def break_off(outcome: Outcome, error: PolyrhythmError) -> None:
-    """Complete `outcome` of a run that `error` ended, from its events."""
-    summary = outcome.summary
-    summary.error = sentence(error)
-    stepped = {event.actor: event for event in outcome.events if isinstance(event, Stepped)}
-    summary.steps = max((event.clock for event in stepped.values()), default=0)
-    summary.samples = sum(event.samples for event in stepped.values())
-    known = [event.bytes_sent for event in stepped.values()]  # in virtual time each knows of all, in real processes of itself
-    summary.bytes_sent = max(known, default=0) if summary.on == "simulator" else sum(known)
-    _passed(summary, max((event.time for event in outcome.events), default=0.0))
-
-
-def _passed(summary: Summary, seconds: float) -> None:
-    if summary.on == "simulator":
-        summary.virtual_seconds = seconds
-    else:
-        summary.seconds = seconds
-
-
-class _Log:
-    """Keeps events, and writes them to `directory` as they come, so that a run that fails keeps its record; shows them to `watch`."""
-
-    def __init__(self, outcome: Outcome, directory: str | Path | None, watch: Watch) -> None:
-        self.outcome = outcome
-        self.watch = watch
-        self.directory = Path(directory) if directory is not None else None
-        self.encoder = msgspec.json.Encoder()
-
-    def __enter__(self) -> _Log:
-        if self.directory is not None:
-            self.directory.mkdir(parents=True, exist_ok=True)
-            for name in ("run.json", "weights.safetensors"):  # of an earlier run: they must not outlive its events
-                (self.directory / name).unlink(missing_ok=True)
-            self.file = (self.directory / "events.jsonl").open("wb", buffering=0)
-        return self
-
-    def record(self, event: AnyEvent) -> None:
-        self.outcome.events.append(event)
-        if self.directory is not None:
-            self.file.write(self.encoder.encode(event) + b"\n")
-        self.watch(event)
-
-    def __exit__(self, *error: object) -> None:
-        if self.directory is not None:
-            self.file.close()
-            self.outcome.save(self.directory)
+    outcome.state = "ended"
+    passed(outcome, ending.seconds if summary.on == "simulator" else max(0.0, ending.seconds - first.numbers[2]))

@@ -1,29 +1,29 @@
-"""The user's data set as a shuffle sees it."""
+"""The user's data as a shuffle sees them."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence, Sized
+from collections.abc import Iterable, Iterator, Sequence, Set
 from typing import Any
 
 import numpy as np
 import torch
 from torch import Tensor
-from torch.utils.data import (
-    BatchSampler,
-    DataLoader,
-    DistributedSampler,
-    IterableDataset,
-    RandomSampler,
-    SequentialSampler,
-    TensorDataset,
-    default_collate,
-)
+from torch.utils.data import BatchSampler, DataLoader, IterableDataset, TensorDataset, default_collate
 
 from polyrhythm.errors import DataError
+from polyrhythm.pieces.shuffle import Batch
+from polyrhythm.training import sampling
+from polyrhythm.training.loader import LoaderSource, indexed
+from polyrhythm.training.sampling import Permuted
+from polyrhythm.training.stream import DEFAULT_BATCH_SIZE, LoaderStream, PlainStream
 
 
 class TensorSource:
     """Tensors of equal length, by name or by place: a batch is one indexing of each."""
+
+    batch_size = DEFAULT_BATCH_SIZE
+    drop_last = False
+    whole = False
 
     def __init__(self, tensors: Sequence[Tensor], names: Sequence[str] | None = None) -> None:
         lengths = [len(tensor) if tensor.dim() else 0 for tensor in tensors]
@@ -31,36 +31,40 @@ class TensorSource:
             raise DataError(f"The tensors have lengths {lengths}: give tensors with one entry per sample each.")
         self.tensors = tensors
         self.names = names
-        self.length = lengths[0]
+        self.order = Permuted(lengths[0])
 
-    def __len__(self) -> int:
-        return self.length
-
-    def batch(self, indices: list[int]) -> tuple[Tensor, ...] | dict[str, Tensor]:
-        """The samples of `indices`, stacked."""
-        parts = tuple(tensor[indices] for tensor in self.tensors)
-        return parts if self.names is None else dict(zip(self.names, parts, strict=True))
+    def load(self, parts: Sequence[Sequence[int]], seed: int) -> Iterator[Batch]:
+        """The samples of each of `parts`, stacked."""
+        for part in parts:
+            batch = tuple(tensor[part] for tensor in self.tensors)
+            yield len(part), batch if self.names is None else dict(zip(self.names, batch, strict=True))
 
 
 class MapSource:
     """Any map-style data set: samples are fetched one by one and collated."""
 
-    def __init__(self, dataset: Any, collate: Callable[[list[Any]], Any]) -> None:
+    batch_size = DEFAULT_BATCH_SIZE
+    drop_last = False
+    whole = False
+
+    def __init__(self, dataset: Any) -> None:
         self.dataset = dataset
-        self.collate = collate
+        self.order = Permuted(len(dataset))
 
-    def __len__(self) -> int:
-        return len(self.dataset)
-
-    def batch(self, indices: list[int]) -> Any:
-        """The samples of `indices`, collated."""
-        return self.collate([self.dataset[index] for index in indices])
+    def load(self, parts: Sequence[Sequence[int]], seed: int) -> Iterator[Batch]:
+        """The samples of each of `parts`, collated."""
+        for part in parts:
+            yield len(part), default_collate([self.dataset[index] for index in part])
 
 
-def source_of(data: Any) -> TensorSource | MapSource:
-    """The source for a Dataset, tensors or arrays in a tuple or a dict, or a DataLoader (its data set and collate function).
+Sources = TensorSource | MapSource | LoaderSource
+Streams = PlainStream | LoaderStream
 
-    Raises DataError for what has no length or no index, and for a DataLoader whose choice of samples would be lost.
+
+def source_of(data: Any) -> Sources:
+    """The source for a data set with a length: a Dataset, tensors or arrays in a tuple or a dict, or a DataLoader.
+
+    Raises DataError for what has no length or no index, and for a DataLoader that says something that cannot be kept.
     """
     if isinstance(data, TensorDataset):
         return TensorSource(data.tensors)
@@ -68,36 +72,20 @@ def source_of(data: Any) -> TensorSource | MapSource:
         return TensorSource(tuple(torch.as_tensor(part) for part in data))
     if isinstance(data, dict) and data and all(isinstance(part, _ARRAYS) for part in data.values()):
         return TensorSource([torch.as_tensor(part) for part in data.values()], list(data))
+    return LoaderSource(data) if isinstance(data, DataLoader) else MapSource(indexed(data))
+
+
+def stream_of(data: Any) -> Streams | None:
+    """The stream for data that are only iterated: an IterableDataset, a DataLoader over one, an iterator; None for other data."""
     if isinstance(data, DataLoader):
-        return MapSource(_indexed(data.dataset), _collate(data))
-    return MapSource(_indexed(data), default_collate)
+        return LoaderStream(data) if isinstance(data.dataset, IterableDataset) else None
+    if isinstance(data, IterableDataset):
+        return PlainStream(data)
+    ordered = isinstance(data, Iterable) and not isinstance(data, Set)
+    return PlainStream(data) if ordered and not hasattr(data, "__getitem__") else None
 
 
 _ARRAYS = (Tensor, np.ndarray)
-
-
-def _indexed(data: Any) -> Any:
-    if isinstance(data, (IterableDataset, dict)) or not isinstance(data, Sized) or not hasattr(data, "__getitem__"):
-        raise DataError(
-            f"{type(data).__name__} has no length or no index, so it cannot be shared out: give a map-style Dataset or tensors."
-        )
-    return data
-
-
-def _collate(loader: DataLoader[Any]) -> Callable[[list[Any]], Any]:
-    """How the loader makes a batch of samples. Which samples, and in which order, is the shuffle's to say."""
-    if loader.batch_sampler is None:
-        raise DataError("This DataLoader makes no batches (batch_size=None), so samples cannot be shared out: give it a batch_size.")
-    usual = isinstance(loader.sampler, (SequentialSampler, DistributedSampler)) or (
-        isinstance(loader.sampler, RandomSampler) and not loader.sampler.replacement
-    )
-    if not usual or type(loader.batch_sampler) is not BatchSampler:
-        chosen = loader.sampler if not usual else loader.batch_sampler
-        raise DataError(
-            f"{type(chosen).__name__} chooses samples in its own way, which would be lost, because worker.batches shares them out anew: "
-            f"give the Dataset that you want to train on, for example a torch.utils.data.Subset."
-        )
-    return loader.collate_fn
 
 
 def parts_of(data: Any) -> tuple[Any, ...]:
@@ -105,7 +93,8 @@ def parts_of(data: Any) -> tuple[Any, ...]:
     if isinstance(data, TensorDataset):
         return tuple(data.tensors)
     if isinstance(data, DataLoader):
-        return (data.dataset, data.collate_fn)
+        sampler = data.batch_sampler.sampler if isinstance(data.batch_sampler, BatchSampler) else data.sampler
+        return (data.dataset, data.collate_fn, data.drop_last, *sampling.parts_of(sampler))
     if isinstance(data, dict):
         return (*data, *data.values())
     return tuple(data) if isinstance(data, (tuple, list)) and len(data) <= _FEW else (data,)

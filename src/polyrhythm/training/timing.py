@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from statistics import median
 from types import MethodType
@@ -18,7 +18,7 @@ from polyrhythm.hardware.devices import Device, Machine, Profile
 from polyrhythm.hardware.fleet import fleet
 from polyrhythm.kernel.events import AnyEvent, Computed, Stepped
 from polyrhythm.kernel.port import Port
-from polyrhythm.pieces.shuffle import Feed, Perform, Source
+from polyrhythm.pieces.shuffle import Batch, Feed, Order, Perform, Source, Stream
 from polyrhythm.pieces.terms import Place
 from polyrhythm.shuffle import GlobalShuffle
 from polyrhythm.simulator import Instant, Simulator
@@ -34,7 +34,7 @@ WATCHED_STEPS = 4
 
 @dataclass(frozen=True, slots=True)
 class Shape:
-    """What a training function asks of a worker at each step: its tensors, its floating-point operations, its samples and their source.
+    """What a training function asks of a worker at each step: its tensors, its floating-point operations, its samples; a batch of them.
 
     `frozen` parameters and `buffers` are exchanged when a run begins and ends.
     """
@@ -42,28 +42,49 @@ class Shape:
     layout: Layout
     flops: float
     samples: int
-    source: Source | None = None
+    batch: Any = ()
     frozen: tuple[Tensor, ...] = ()
     buffers: tuple[Tensor, ...] = ()
 
     def zeros(self, count: int) -> tuple[Tensor, ...]:
-        """Tensors of `count` samples of zeros like the source's; none where samples are not tensors, or do not come from `batches`."""
-        sample = () if self.source is None else self.source.batch([0])
-        parts = sample if isinstance(sample, (tuple, list)) and all(isinstance(part, Tensor) for part in sample) else ()
+        """Tensors of `count` samples of zeros like the batch's; none where samples are not tensors, or do not come from `batches`."""
+        parts = self.batch if isinstance(self.batch, (tuple, list)) and all(isinstance(part, Tensor) for part in self.batch) else ()
         return tuple(part.new_zeros(()).expand(count, *part.shape[1:]) for part in parts)
 
 
 @dataclass(frozen=True, slots=True)
 class _Noting:
-    """Deals samples as usual, and keeps where they come from."""
+    """Deals samples as usual, and keeps the first batch."""
 
-    sources: list[Source]
+    batches: list[Any]
     sends: bool = False
 
-    def feed(self, source: Source, place: Place, port: Port, perform: Perform) -> Feed:
-        """One worker's feed."""
-        self.sources.append(source)
-        return GlobalShuffle().feed(source, place, port, perform)
+    def feed(self, place: Place, port: Port, perform: Perform) -> Feed:
+        """One worker's feed of one data set."""
+        return _Noted(GlobalShuffle().feed(place, port, perform), self.batches)
+
+    def stream(self, stream: Stream, place: Place, number: int, batch_size: int) -> Iterator[Batch]:
+        """One worker's batches of one pass over a stream."""
+        return GlobalShuffle().stream(stream, place, number, batch_size)
+
+    def share(self, order: Order, place: Place, number: int) -> Sequence[int]:
+        """One worker's samples of epoch `number`."""
+        return GlobalShuffle().share(order, place, number)
+
+
+@dataclass(frozen=True, slots=True)
+class _Noted:
+    feed: Feed
+    batches: list[Any]
+
+    def count(self, source: Source, batch_size: int) -> int:
+        return self.feed.count(source, batch_size)
+
+    def epoch(self, source: Source, number: int, batch_size: int) -> Iterator[Batch]:
+        for samples, batch in self.feed.epoch(source, number, batch_size):
+            if not self.batches:
+                self.batches.append(batch)
+            yield samples, batch
 
 
 class _SeenEnoughError(PolyrhythmError):
@@ -76,7 +97,7 @@ def shape_of(train: Train, seed: int = 0) -> Shape:
     Raises CompositionError if it takes none, or steps of several optimizers.
     """
     held: list[Worker] = []
-    sources: list[Source] = []
+    batches: list[Any] = []
     flops, samples, pending = [], [], 0.0
 
     def watched(worker: Worker) -> None:
@@ -95,7 +116,7 @@ def shape_of(train: Train, seed: int = 0) -> Shape:
                 raise _SeenEnoughError
 
     on = Simulator(network=Instant(), devices=Device("one operation a second", 1.0))
-    alone = dataclasses.replace(systems.find("single"), shuffle=_Noting(sources))
+    alone = dataclasses.replace(systems.find("single"), shuffle=_Noting(batches))
     tried = attempt(watched, workers=1, strategy=alone, on=on, seed=seed, watch=watch)
     if tried.error is not None and not isinstance(tried.error, _SeenEnoughError):
         raise tried.error
@@ -103,9 +124,8 @@ def shape_of(train: Train, seed: int = 0) -> Shape:
         raise CompositionError("The training function took no step at one worker, so there is nothing to time: check its data and epochs.")
     replica = _only(held[0].attached)
     frozen = tuple(parameter.detach() for parameter in replica.model.parameters() if not parameter.requires_grad)
-    source = sources[0] if sources else None
     layout, count = replica.parameters.layout, samples[-1] // len(samples)
-    return Shape(layout, median(flops), count, source, frozen, tuple(replica.model.buffers()))
+    return Shape(layout, median(flops), count, batches[0] if batches else (), frozen, tuple(replica.model.buffers()))
 
 
 def _only(attached: tuple[Replica, ...]) -> Replica:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterable, Sized
 from typing import Any, SupportsFloat, TypeVar
 
 import torch
@@ -13,13 +13,14 @@ from polyrhythm import rng
 from polyrhythm.errors import DivergedError, WorkloadError
 from polyrhythm.kernel.events import Reported, Stepped
 from polyrhythm.kernel.job import Stage
-from polyrhythm.pieces.shuffle import Feed
 from polyrhythm.pieces.terms import Place
 from polyrhythm.strategy.replica import Replica
 from polyrhythm.strategy.strategy import Strategy
+from polyrhythm.training.data import Batches, Data, StreamBatches
 from polyrhythm.training.evaluation import Evaluate
 from polyrhythm.training.models import Models
-from polyrhythm.training.source import parts_of, source_of
+from polyrhythm.training.sampling import ShareSampler
+from polyrhythm.training.stream import Shard
 from polyrhythm.training.together import Together
 
 Model = TypeVar("Model", bound=nn.Module)
@@ -44,8 +45,7 @@ class Worker:
         self._place = place
         self._models = Models(strategy, place, stage)
         self._together = Together(stage.port, place, stage.perform)
-        self._feeds: list[tuple[tuple[Any, ...], Feed]] = []
-        self._epochs = 0
+        self._data = Data(strategy.shuffle, place, self.count)
         self._samples = 0
         self._batch = 0
         self._finished = False
@@ -78,6 +78,7 @@ class Worker:
         if self._finished:
             raise WorkloadError("optimizer.step() was called after worker.finish(): the run is over, and nobody answers any more.")
         self._models.check()
+        self._data.warn_if_unused()
         self._stage.charge(self._batch)
         self._models.evaluation.look()
         replica.step()
@@ -86,27 +87,29 @@ class Worker:
         self._stage.record(Stepped(self._stage.port.now(), self._stage.port.name, self.clock, self._samples, self._stage.bytes_sent))
         self._models.evaluation.stepped(self.clock)
 
-    def batches(self, dataset: Any, batch_size: int = 32) -> Iterator[Any]:
-        """This worker's batches of one epoch: a new order at each call, disjoint from the other workers', equally many for all.
+    def batches(self, dataset: Any, batch_size: int | None = None) -> Batches | StreamBatches:
+        """This worker's batches: an epoch each time they are iterated, disjoint from the other workers', equally many for all.
 
-        `dataset` is a map-style Dataset, a tuple of tensors, or a DataLoader (whose data set is used). `batch_size` counts samples
-        per worker and step. Raises DataError for data that cannot be shared out.
+        `dataset` is a map-style Dataset or a tuple of tensors, in a new order each epoch; a DataLoader, which is kept to: its sampler
+        says the order, its processes load; or a stream (an IterableDataset, an iterator), which every worker reads whole. `batch_size`
+        counts samples per worker and step: the loader's own if it is left out, else 32. `len()` is the number of batches, but for
+        streams. Raises DataError for data that cannot be shared out.
         """
-        epoch = self._epochs
-        self._epochs += 1
-        for batch in self._feed(dataset).epoch(epoch, batch_size):
-            self._batch += _length(batch)
-            yield batch
+        return self._data.batches(dataset, batch_size, self._stage.port, self._stage.perform)
 
-    def _feed(self, dataset: Any) -> Feed:
-        """The feed of `dataset`, which goes on where it was when the same data were given before."""
-        parts = parts_of(dataset)
-        for held, feed in self._feeds:
-            if len(held) == len(parts) and all(a is b for a, b in zip(held, parts, strict=True)):
-                return feed
-        feed = self._strategy.shuffle.feed(source_of(dataset), self._place, self._stage.port, self._stage.perform)
-        self._feeds = [*self._feeds[-_FEEDS + 1 :], (parts, feed)]
-        return feed
+    def sampler(self, dataset: Sized, shuffle: bool = True) -> ShareSampler:
+        """This worker's indices of `dataset`, for a DataLoader of one's own: equally many at every worker, a new order at each pass.
+
+        Each index that is drawn counts as a sample of the next step. Raises DataError for data that cannot be shared out.
+        """
+        return self._data.sampler(dataset, shuffle)
+
+    def shard(self, iterable: Iterable[Any]) -> Shard:
+        """This worker's elements of any iterable, files or batches or samples: rank, rank + workers, …, equally many for all.
+
+        It is an IterableDataset; every worker iterates the whole. Nothing is counted: say with `count` how many samples a step uses.
+        """
+        return self._data.shard(iterable)
 
     def report(self, **metrics: float | Tensor) -> None:
         """Put numbers, or tensors of one element, on record: `worker.report(loss=loss, accuracy=accuracy)`.
@@ -150,6 +153,15 @@ class Worker:
             self._finished = True
             self._metrics |= self._models.finish()
 
+    def close(self) -> None:
+        """End the processes that load for this worker and persist between epochs. Called for you when `train` ends, well or not."""
+        self._data.close()
+
+    @property
+    def finished(self) -> bool:
+        """Whether `finish` was called."""
+        return self._finished
+
     @property
     def clock(self) -> int:
         """Steps that this worker has taken; of several models, those of the one that took most."""
@@ -177,8 +189,9 @@ class Worker:
             print(*values)
 
     def count(self, samples: int) -> None:
-        """Count `samples` samples as computed in this step, for training functions that do not use `batches`."""
+        """Count `samples` samples as used by the next step, for training functions that do not use `batches` or `sampler`."""
         self._batch += samples
+        self._data.used = True
 
     @property
     def overlaps(self) -> bool:
@@ -212,22 +225,9 @@ class Worker:
         return self._models.weights()
 
 
-_FEEDS = 8
-"""How many data sets go on where they were: a script that makes new ones all the time must not keep the old ones in memory."""
-
-
 def _number(name: str, value: float | Tensor) -> float:
     if isinstance(value, Tensor) and value.numel() == 1:
         return float(value.detach())
     if isinstance(value, Tensor) or not isinstance(value, SupportsFloat):
         raise WorkloadError(f"worker.report got {name} = {value!r}, which is not one number: report a float or a tensor of one element.")
     return float(value)
-
-
-def _length(batch: Any) -> int:
-    first = batch
-    while isinstance(first, (tuple, list)) and first:
-        first = first[0]
-    if isinstance(first, dict):
-        return _length(next(iter(first.values())))
-    return len(first) if hasattr(first, "__len__") else 1

@@ -1,0 +1,77 @@
+"""Pushes and fetches at intervals of their own, in the background."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from polyrhythm.errors import CompositionError
+from polyrhythm.pieces.terms import Manner, Subject
+
+
+@dataclass(frozen=True, slots=True)
+class Intervals:
+    """Push what has accrued every `push` steps, fetch weights every `fetch` steps, and wait for neither (Dean et al., 2012, algorithm 7.1).
+
+    A worker goes on while its fetch is under way, each step on its own gradient and with its own optimizer, and takes the weights over
+    at the first step after they have come: what its own steps did to the weights meanwhile is dropped, what they computed has accrued
+    and is pushed. There is at most one fetch from each server at a time. What accrues is one contribution, as gradients are that
+    several backward() add up.
+    """
+
+    push: int = 1
+    fetch: int = 1
+
+    def __post_init__(self) -> None:
+        if self.push < 1 or self.fetch < 1:
+            raise CompositionError(
+                f"Intervals(push={self.push}, fetch={self.fetch}) would never speak: both count steps, so give 1 (at every step) or more."
+            )
+
+    @property
+    def offers(self) -> frozenset[Subject]:
+        """Gradients; updates within LocalSteps."""
+        return frozenset({Subject.GRADIENT})
+
+    @property
+    def manners(self) -> frozenset[Manner]:
+        """With a server: there must be something to fetch."""
+        return frozenset({Manner.SERVED})
+
+    @property
+    def order_matters(self) -> bool:
+        """Yes: contributions are merged as they arrive, and weights are taken over when they have come."""
+        return True
+
+    @property
+    def tolerates_loss(self) -> bool:
+        """Yes: nobody waits for the one that is gone."""
+        return True
+
+    @property
+    def waits(self) -> bool:
+        """No."""
+        return False
+
+    def speaks(self, clock: int) -> bool:
+        """Always: what is not pushed accrues."""
+        return True
+
+    def pushes(self, clock: int) -> bool:
+        """At every multiple of `push`."""
+        return clock % self.push == 0
+
+    def group(self, workers: int) -> int:
+        """Each by itself."""
+        return 1
+
+    def may_proceed(self, mine: int, slowest: float) -> bool:
+        """Always."""
+        return True
+
+    def must_read(self, mine: int, known: float) -> bool:
+        """At every multiple of `fetch`."""
+        return mine % self.fetch == 0
+
+    def takes(self, clock: float, mine: float) -> bool:
+        """Whatever has come."""
+        return True

@@ -1,0 +1,41 @@
+"""How a program waits for all other workers: until they have said what must be alike, or have ended."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from polyrhythm.errors import CompositionError
+from polyrhythm.kernel.agreement import Facts
+from polyrhythm.processes.ticket import Ticket
+
+
+class Accord:
+    """One question at a time, of the actor `name`; in the loop's thread. `on_ask` is given what the program says."""
+
+    def __init__(self, name: str) -> None:
+        self.on_ask: Callable[[Facts, str], None] = _ignore
+        self.leaving = False
+        self._name = name
+        self._ticket: Ticket | None = None
+
+    @property
+    def waits(self) -> str:
+        """What the program waits for; empty if it does not."""
+        if self.leaving:
+            return f"{self._name} waits for the others to end"
+        return f"{self._name} waits for the others to say what all must say alike" if self._ticket is not None else ""
+
+    def ask(self, ticket: Ticket, facts: Facts, remedy: str) -> None:
+        """The program has said its `facts`, and waits with `ticket`."""
+        self._ticket = ticket
+        self.on_ask(facts, remedy)
+
+    def settle(self, difference: str) -> None:
+        """All have spoken; `difference` is the sentence on where they differ, or empty."""
+        ticket, self._ticket = self._ticket, None
+        if ticket is not None:
+            ticket.finish(None, CompositionError(difference) if difference else None)
+
+
+def _ignore(facts: Facts, remedy: str) -> None:
+    return None

@@ -1,0 +1,116 @@
+"""What a joined worker knows of the others, where no launcher does: what they must say alike, who waits for whom, who has failed."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping
+from dataclasses import replace
+
+import msgspec
+
+from polyrhythm.kernel.agreement import Facts
+from polyrhythm.kernel.events import Faulted, Recorder
+from polyrhythm.kernel.message import Message
+from polyrhythm.kernel.port import worker
+from polyrhythm.processes import agreeing, failure
+from polyrhythm.processes.addresses import Address
+from polyrhythm.processes.condition import Condition
+from polyrhythm.processes.node import Node
+from polyrhythm.processes.reporter import Reporter
+from polyrhythm.processes.stalls import Patience, Stall, Stalls, report
+
+_LOOK_SECONDS = 1.0
+
+
+class Overview:
+    """Of the worker `name` of a run with `workers`; all in the loop's thread.
+
+    Every worker tells every other the same things, and each judges by itself; so all come to the same sentence.
+    """
+
+    def __init__(self, node: Node, name: str, workers: int, patience: Patience, record: Recorder) -> None:
+        self._node = node
+        self._name = name
+        self._workers = [worker(rank) for rank in range(workers)]
+        self._patience = patience
+        self._record = record
+        self._ballot = agreeing.Ballot()
+        self._hosts: dict[str, str] = {}
+        self._stalls = Stalls(patience, lambda other: self._hosts.get(other) == self._hosts.get(name))
+        node.on_word = self._hear
+        node.accord.on_ask = self._agree
+
+    def begin(self, table: Mapping[str, Address]) -> None:
+        """All are connected: `table` says where they are."""
+        self._hosts = {name: address.host for name, address in table.items()}
+        if len(set(self._hosts.values())) > 1:  # a network may be silent for a while, and yet bring something
+            self._stalls.patience = replace(self._patience, uneven=self._patience.deadlock)
+        self._stalls.begin(table, time.monotonic())
+        Reporter(self._node, self._patience.thresholds, self._tell).look()
+        self._look()
+
+    def lose(self, name: str) -> None:
+        """The run goes on without the actor `name`."""
+        self._stalls.forget(name)
+        if name in self._workers:
+            self._workers.remove(name)
+        self._settle()
+
+    def tell_failure(self, error: BaseException) -> None:
+        """Tell all that `error` has ended this worker."""
+        self._tell_all(failure.tell(self._name, error))
+
+    def _tell_all(self, message: Message) -> None:
+        for name in self._node.peers.reached:
+            self._node.peers.tell(name, message)
+
+    def _tell(self, condition: Condition) -> None:
+        self._stalls.hear(self._name, condition, time.monotonic())
+        self._tell_all(condition.message())
+        self._check()
+
+    def _agree(self, facts: Facts, remedy: str) -> None:
+        message = agreeing.tell(facts, remedy)
+        self._ballot.hear(self._name, message)
+        self._tell_all(message)
+        self._settle()
+
+    def _settle(self) -> None:
+        if (difference := self._ballot.settle(self._workers)) is not None:
+            self._node.accord.settle(difference)
+
+    def _hear(self, name: str, message: Message) -> None:
+        match message.topic:
+            case "agree":
+                self._ballot.hear(name, message)
+                self._settle()
+            case "condition":
+                self._stalls.hear(name, msgspec.json.decode(message.text, type=Condition), time.monotonic())
+                self._check()
+            case "failed":
+                self._node.fail(failure.rebuild(message))
+
+    def _check(self) -> None:
+        self._forget_the_ended()
+        deadlock = self._stalls.deadlock(time.monotonic())
+        if deadlock is not None:
+            self._node.fail(deadlock)
+
+    def _look(self) -> None:
+        self._forget_the_ended()
+        now = time.monotonic()
+        stall, verdict = self._stalls.look(now), self._stalls.verdict(now)
+        if stall is not None and self._speaks(stall):
+            report(stall)
+            self._record(Faulted(self._node.port.now(), stall.culprits[0], f"stands still: {stall.said}"))
+        if verdict is not None:
+            self._node.fail(verdict)
+        self._node.loop.after(min(_LOOK_SECONDS, self._patience.notice / 4), self._look)
+
+    def _forget_the_ended(self) -> None:
+        for name in filter(self._node.knows_end, self._stalls.names):
+            self._stalls.forget(name)
+
+    def _speaks(self, stall: Stall) -> bool:
+        """Whether it is this worker's to say: the first of those who wait, so that it is said once."""
+        return self._name == next(iter(stall.waiters or [name for name in self._workers if name not in stall.culprits]), "")

@@ -1,0 +1,45 @@
+"""Files that are whole or as they were: written beside under a hidden name, flushed to the disk, then renamed."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+
+
+@contextmanager
+def beside(path: Path) -> Iterator[Path]:
+    """A hidden name next to `path` to write to; if the block ends well, what was written takes the place of `path`.
+
+    If it does not, `path` is as it was and nothing is left. Raises OSError. What is no file, such as /dev/stdout, is written to as it is.
+    """
+    target = Path(os.path.realpath(path))  # a link stays a link
+    if target.exists() and not target.is_file():
+        yield target
+        return
+    fresh = target.with_name(f".{target.name}.{os.getpid()}.new")
+    try:
+        yield fresh
+        flush(fresh)
+        os.replace(fresh, target)
+        with suppress(OSError):  # not every system lets a directory be flushed; the file is whole without it
+            flush(target.parent)
+    finally:
+        with suppress(OSError):
+            fresh.unlink(missing_ok=True)
+
+
+def write(path: Path, content: bytes) -> None:
+    """Write `content` to `path`: all of it, or nothing. Raises OSError."""
+    with beside(path) as fresh:
+        fresh.write_bytes(content)
+
+
+def flush(path: Path) -> None:
+    """Have what was written to `path` reach the disk. Raises OSError."""
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)

@@ -1,0 +1,15 @@
+"""What was tried before a comparison, for the terminal and for the page."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class Grid:
+    """A heading, a table with a row for each try (the system first), and what to say below it, if anything."""
+
+    heading: str
+    columns: list[str]
+    rows: list[list[str]]
+    remark: str = ""

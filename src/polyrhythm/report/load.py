@@ -1,0 +1,86 @@
+"""Reading a run directory again, whatever became of the run and of its files."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from safetensors import SafetensorError
+
+from polyrhythm.errors import CompositionError
+from polyrhythm.report import document, lines, unfinished, weights
+from polyrhythm.report.directory import EARLIER, EVENTS, RUN, WEIGHTS, path_of, reason
+from polyrhythm.report.lines import UNREADABLE, Lines
+from polyrhythm.report.lock import is_held
+from polyrhythm.report.outcome import Outcome, Summary
+
+_DAMAGED = 120
+
+
+def load(directory: str | Path, summary: Summary | None = None) -> Outcome:
+    """Read a run directory (without its weights): of a run that has ended, was killed, or is under way.
+
+    What is missing or damaged and can be done without is named in the outcome's `remarks`. `summary` is what is known of the run from
+    elsewhere, for where run.json is missing or damaged. Raises CompositionError for what is no run directory, or cannot be read.
+    """
+    path = path_of(directory)
+    try:
+        return _load(path, summary)
+    except OSError as problem:
+        raise CompositionError(f"The record in {path} cannot be read: {reason(problem)}.") from None
+
+
+def _load(path: Path, summary: Summary | None) -> Outcome:
+    if not any((path / name).is_file() for name in (RUN, EVENTS)):
+        earlier = f" (The record of an earlier run is in {path / EARLIER}.)" if (path / EARLIER / RUN).is_file() else ""
+        raise CompositionError(f"{path} is not a run directory: give one that run --out or compare --out has written.{earlier}")
+    going_on = is_held(path / EVENTS)  # first: a run that ends now has written its last before it lets go
+    outcome = _outcome(path, summary)
+    told = _lines(path, going_on)
+    outcome.events = told.events
+    outcome.remarks = [*outcome.remarks, *(remark for remark in told.remarks if remark not in outcome.remarks)]
+    if outcome.state == "running":
+        unfinished.count(outcome)
+        outcome.summary.error = (
+            f"The run is under way: {unfinished.extent(outcome)} so far."
+            if going_on
+            else f"The run did not end: {unfinished.extent(outcome)}."
+        )
+    elif outcome.summary.weights_sha256 is not None:
+        outcome.remarks += _amiss(path / WEIGHTS)
+    return outcome
+
+
+def _outcome(path: Path, summary: Summary | None) -> Outcome:
+    """What run.json says, or `summary` where it says nothing."""
+    try:
+        return document.read(path / RUN)
+    except FileNotFoundError:
+        trouble = f"{RUN} is missing"
+    except UNREADABLE as problem:
+        trouble = f"{RUN} is damaged ({str(problem)[:_DAMAGED].rstrip('.')})"
+    if summary is None:
+        events = Outcome(Summary("", 1, "processes", None, 0), _lines(path, False).events)
+        left = f" Its {EVENTS} holds {unfinished.extent(events)}." if events.events else ""
+        raise CompositionError(f"The record in {path} cannot be read: {trouble}. Run it again.{left}")
+    return Outcome(
+        summary, state="failed" if summary.error is not None else "ended", remarks=[f"{trouble}, so its settings are not known."]
+    )
+
+
+def _lines(path: Path, going_on: bool) -> Lines:
+    if not (path / EVENTS).is_file():
+        return Lines([], [f"{EVENTS} is missing."])
+    try:
+        return lines.read(path / EVENTS, going_on)
+    except OSError as problem:
+        return Lines([], [f"{EVENTS} cannot be read: {reason(problem)}."])
+
+
+def _amiss(path: Path) -> list[str]:
+    try:
+        weights.check(path)
+    except FileNotFoundError:
+        return [f"{path.name} is missing."]
+    except (OSError, SafetensorError) as problem:
+        return [f"{path.name} is damaged: {reason(problem)}."]
+    return []

@@ -1,0 +1,109 @@
+"""Runs that differ in their seed alone, as one row: medians, and the least and the greatest."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from polyrhythm.report.metrics import Target, not_yet
+from polyrhythm.report.outcome import Outcome
+from polyrhythm.report.series import Series
+
+
+@dataclass(frozen=True, slots=True)
+class Spread:
+    """The median of some values, the least and the greatest of them; infinite where that is a target nobody reached."""
+
+    median: float
+    least: float
+    greatest: float
+
+    def shown(self, show: Callable[[float], str], never: str = "never") -> str:
+        """The median, and behind it the range, where that reads differently."""
+        words = [show(value) if math.isfinite(value) else never for value in (self.median, self.least, self.greatest)]
+        return words[0] if words[1] == words[2] else f"{words[0]}\n({words[1]} to {words[2]})"
+
+    def overlaps(self, other: Spread) -> bool:
+        """Whether some value of the one is as small as some of the other, both ways."""
+        return self.least <= other.greatest and other.least <= self.greatest
+
+
+def spread(values: Sequence[float]) -> Spread:
+    """The median is that of two in the middle where their number is even; `values` are not empty."""
+    ranked = sorted(values)
+    middle = ranked[(len(ranked) - 1) // 2], ranked[len(ranked) // 2]
+    return Spread(middle[0] if middle[0] == middle[1] else (middle[0] + middle[1]) / 2, ranked[0], ranked[-1])
+
+
+@dataclass(frozen=True, slots=True)
+class Repeats:
+    """One system under one or several seeds; it has the look of its first run."""
+
+    label: str
+    runs: tuple[Series, ...]
+
+    @property
+    def first(self) -> Series:
+        """The run whose look and circumstances stand for all: one that ended well, if any did."""
+        return next((run for run in self.runs if not run.failed), self.runs[0])
+
+    @property
+    def system(self) -> str:
+        """The system's name."""
+        return self.first.outcome.summary.system
+
+    @property
+    def ended(self) -> list[Outcome]:
+        """The outcomes of the runs that ended well."""
+        return [run.outcome for run in self.runs if not run.failed]
+
+    @property
+    def failed(self) -> bool:
+        """Whether none of the runs ended well."""
+        return not self.ended
+
+    @property
+    def known(self) -> list[Outcome]:
+        """The runs to take numbers from: those that ended well, or all where none did."""
+        return self.ended or [run.outcome for run in self.runs]
+
+    def of(self, value: Callable[[Outcome], float]) -> Spread:
+        """What `value` says of the runs."""
+        return spread([value(outcome) for outcome in self.known])
+
+    def final(self, metric: str) -> Spread | None:
+        """How the runs ended in `metric`; None if none of them reported it."""
+        values = [outcome.summary.final[metric] for outcome in self.known if metric in outcome.summary.final]
+        return spread(values) if values else None
+
+    def to(self, target: Target) -> Spread:
+        """Seconds to `target`, infinite for runs that did not reach it or failed."""
+        return spread([self._seconds_to(target, run) for run in self.runs])
+
+    def window(self, target: Target) -> tuple[float, float]:
+        """Between which moments `target` was reached, the medians of the runs that did; some must have."""
+        found = [event for run in self.runs if not run.failed and (event := target.first_reached(run.outcome)) is not None]
+        return spread([not_yet(event) for event in found]).median, spread([event.time for event in found]).median
+
+    def reached(self, target: Target) -> int:
+        """How many of the runs reached `target`."""
+        return sum(math.isfinite(self._seconds_to(target, run)) for run in self.runs)
+
+    def bytes_to(self, target: Target) -> float:
+        """Bytes that all had sent at `target`, the median of the runs that reached it; some must have."""
+        reports = [report for run in self.runs if not run.failed and (report := target.first_reached(run.outcome)) is not None]
+        return spread([report.bytes_sent for report in reports]).median
+
+    @staticmethod
+    def _seconds_to(target: Target, run: Series) -> float:
+        report = target.first_reached(run.outcome) if not run.failed else None
+        return math.inf if report is None else report.time
+
+
+def repeats_of(group: Sequence[Series]) -> list[Repeats]:
+    """The runs of `group`, those of one name together: they differ in their seed alone."""
+    found: dict[str, list[Series]] = {}
+    for one in group:
+        found.setdefault(one.name, []).append(one)
+    return [Repeats(name if len(runs) > 1 else runs[0].label, tuple(runs)) for name, runs in found.items()]

@@ -1,0 +1,38 @@
+"""The numbers of a run that did not end, or has not yet: what its events say."""
+
+from __future__ import annotations
+
+from polyrhythm.kernel.events import Stepped
+from polyrhythm.report.outcome import Outcome
+from polyrhythm.units import show_seconds
+
+
+def count(outcome: Outcome) -> None:
+    """Complete the summary's steps, samples, bytes and time from the events."""
+    summary = outcome.summary
+    stepped = {event.actor: event for event in outcome.events if isinstance(event, Stepped)}
+    summary.steps = max((event.clock for event in stepped.values()), default=0)
+    summary.samples = sum(event.samples for event in stepped.values())
+    known = [event.bytes_sent for event in stepped.values()]  # in virtual time each knows of all, in real processes of itself
+    summary.bytes_sent = max(known, default=0) if summary.on == "simulator" else sum(known)
+    passed(outcome, latest(outcome))
+
+
+def passed(outcome: Outcome, seconds: float) -> None:
+    """Put down that `seconds` passed, virtual or real."""
+    summary = outcome.summary
+    if summary.on == "simulator":
+        summary.virtual_seconds = seconds
+    else:
+        summary.seconds = seconds
+
+
+def latest(outcome: Outcome) -> float:
+    """The time of the last event."""
+    return max((event.time for event in outcome.events), default=0.0)
+
+
+def extent(outcome: Outcome) -> str:
+    """ "5,545 events until 12.3 s"."""
+    many = len(outcome.events)
+    return f"{many:,} event{'s' * (many != 1)}" + (f" until {show_seconds(latest(outcome))}" if many else "")

@@ -1,0 +1,62 @@
+"""How samples are dealt out: in rounds of equal batches, and what is left over evenly."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from polyrhythm import rng
+from polyrhythm.errors import DataError
+from polyrhythm.pieces.shuffle import Source
+from polyrhythm.pieces.terms import Place
+
+
+def deal(count: int, batch_size: int, place: Place, drop_last: bool = False) -> Iterator[slice]:
+    """The places in an order of `count` samples that make up each of a worker's batches; `drop_last` leaves out the uneven rest."""
+    round_size = place.workers * batch_size
+    for start in range(0, count - count % round_size, round_size):
+        begin = start + place.rank * batch_size
+        yield slice(begin, begin + batch_size)
+    tail = (count % round_size) // place.workers
+    if tail and not drop_last:
+        begin = count - count % round_size + place.rank * tail
+        yield slice(begin, begin + tail)
+
+
+def parts(source: Source, place: Place, number: int, batch_size: int) -> list[list[int]]:
+    """The samples in each of a worker's batches of epoch `number`. Raises DataError for what cannot be shared out."""
+    check(source, place, batch_size)
+    order = source.order.indices(place.seed, number)
+    return [list(order[part]) for part in deal(len(order), batch_size, place, source.drop_last)]
+
+
+def count(source: Source, place: Place, batch_size: int) -> int:
+    """How many batches each worker has in an epoch. Raises DataError for what cannot be shared out."""
+    check(source, place, batch_size)
+    rounds, rest = divmod(len(source.order), place.workers * batch_size)
+    return rounds + (rest >= place.workers and not source.drop_last)
+
+
+def loading(place: Place, number: int) -> int:
+    """The seed of what a worker's loading processes draw in epoch `number`."""
+    return rng.derive(place.seed, "loading", place.rank, number)
+
+
+def check(source: Source, place: Place, batch_size: int) -> None:
+    """Refuse what cannot be shared out."""
+    check_size(batch_size)
+    samples, workers = len(source.order), place.workers
+    if samples == 0:
+        raise DataError("The data set is empty (its length is 0), so there is nothing to train on: check how it was loaded.")
+    if samples < workers:
+        raise DataError(f"{samples} samples cannot be shared out among {workers} workers: use at most {samples} workers, or more data.")
+    if source.drop_last and samples < workers * batch_size:
+        raise DataError(
+            f"drop_last leaves no batch of {samples} samples, which are fewer than {batch_size} for each of {workers} workers: take a "
+            f"smaller batch_size, or leave drop_last out."
+        )
+
+
+def check_size(batch_size: int) -> None:
+    """Refuse a size that is none."""
+    if batch_size < 1:
+        raise DataError(f"batch_size={batch_size} is no batch: give the number of samples that each worker takes per step, 1 or more.")

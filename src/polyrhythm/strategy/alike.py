@@ -1,0 +1,38 @@
+"""What must be alike at all workers: their models when they begin, their weights when they end."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+
+import torch
+from torch import nn
+
+from polyrhythm.kernel.agreement import Facts
+from polyrhythm.kernel.job import Stage
+from polyrhythm.tensors import Layout, digest
+
+_DIGITS = 12
+
+
+def begin_alike(stage: Stage, model: nn.Module, optimizer: torch.optim.Optimizer, trained: Collection[int]) -> None:
+    """Raise CompositionError at all workers if their models or the kinds of their optimizers differ; `trained` are ids of parameters."""
+    facts = {"optimizer": type(optimizer).__name__}
+    for name, parameter in model.named_parameters():
+        facts[f"parameter {name}"] = f"{_kind(parameter)}{'' if id(parameter) in trained else ', not trained'}"
+    for name, buffer in model.named_buffers():
+        facts[f"buffer {name}"] = _kind(buffer)
+    stage.agree(facts, "attach the same model and optimizer at every worker.")
+
+
+def end_alike(stage: Stage, layout: Layout, weights: torch.Tensor) -> None:
+    """Raise CompositionError at all workers if their final `weights` (numel,) differ in a bit."""
+    facts: Facts = {"final weights": digest(layout.named(weights).items())[:_DIGITS]}
+    stage.agree(
+        facts,
+        "the replicas have drifted apart, and none of them is the result; look for what one worker does between steps and others do not, "
+        "such as a learning rate of its own, random numbers in the optimizer, or weights that are written by hand.",
+    )
+
+
+def _kind(tensor: torch.Tensor) -> str:
+    return f"{str(tensor.dtype).removeprefix('torch.')} {tuple(tensor.shape)}"

@@ -1,0 +1,42 @@
+"""The learning rates with which the user's optimizer takes a step that others share."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import torch
+from torch import Tensor
+
+from polyrhythm.errors import CompositionError
+from polyrhythm.pieces.terms import Subject
+from polyrhythm.pieces.topology import Terms
+
+UNSCALED = (torch.optim.Rprop, torch.optim.Adafactor)
+"""Optimizers whose steps are not proportional to the learning rate: Rprop begins with it, Adafactor takes it for an upper bound."""
+
+
+@contextmanager
+def at(optimizer: torch.optim.Optimizer, rates: tuple[float, ...]) -> Iterator[None]:
+    """Give the groups of `optimizer` these learning rates for a while; a rate that is another comes back as it was, number or tensor."""
+    changed = []
+    for group, rate in zip(optimizer.param_groups, rates, strict=True):
+        own = group["lr"]
+        if float(own) != rate:
+            changed.append((group, own))
+            group["lr"] = torch.full_like(own, rate) if isinstance(own, Tensor) else rate
+    try:
+        yield
+    finally:
+        for group, own in changed:
+            group["lr"] = own
+
+
+def refuse_unscaled(optimizer: torch.optim.Optimizer, terms: Terms, workers: int) -> None:
+    """Raise CompositionError where learning rates will be multiplied, and `optimizer` would take no notice."""
+    together = terms.consistency.group(workers) == workers and not terms.consistency.order_matters and terms.merge.scale(workers) == 1
+    if isinstance(optimizer, UNSCALED) and terms.subject is Subject.GRADIENT and terms.merge.rule is None and workers > 1 and not together:
+        raise CompositionError(
+            f"{type(optimizer).__name__}'s steps are not proportional to its learning rate, by which {terms.merge!r} with "
+            f"{terms.consistency!r} says how much a gradient counts: use another optimizer, or Lockstep with Mean."
+        )

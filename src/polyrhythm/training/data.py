@@ -1,0 +1,139 @@
+"""Where a worker takes its samples: whole batches, a sampler for a loader of one's own, or a share of any iterable."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any
+from weakref import WeakKeyDictionary
+
+from torch.utils.data import DataLoader
+
+from polyrhythm.errors import DataError, UnshardedWarning
+from polyrhythm.kernel.port import Port
+from polyrhythm.pieces.shuffle import Batch, Feed, Perform, Shuffle
+from polyrhythm.pieces.terms import Place
+from polyrhythm.training.loader import LoaderSource
+from polyrhythm.training.sampling import Listed, Permuted, ShareSampler
+from polyrhythm.training.source import Sources, Streams, parts_of, source_of, stream_of
+from polyrhythm.training.stream import Shard
+
+
+class StreamBatches:
+    """A worker's batches of data without a length: an epoch each time it is iterated."""
+
+    def __init__(self, epoch: Callable[[], Iterator[Any]]) -> None:
+        self._epoch = epoch
+
+    def __iter__(self) -> Iterator[Any]:
+        return self._epoch()
+
+
+class Batches:
+    """A worker's batches of a data set: an epoch each time it is iterated, `len()` batches long at every worker."""
+
+    def __init__(self, epoch: Callable[[], Iterator[Any]], length: int) -> None:
+        self._epoch = epoch
+        self._length = length
+
+    def __len__(self) -> int:
+        return self._length
+
+    def __iter__(self) -> Iterator[Any]:
+        return self._epoch()
+
+
+class Data:
+    """One worker's ways to samples. `count` is told how many the next step uses; `used` is whether any way was gone."""
+
+    def __init__(self, shuffle: Shuffle, place: Place, count: Callable[[int], None]) -> None:
+        self.used = False
+        self._shuffle = shuffle
+        self._place = place
+        self._count = count
+        self._epochs = 0
+        self._feeds: list[tuple[tuple[Any, ...], Feed]] = []
+        self._sources: WeakKeyDictionary[DataLoader[Any], LoaderSource] = WeakKeyDictionary()
+
+    def batches(self, data: Any, batch_size: int | None, port: Port, perform: Perform) -> Batches | StreamBatches:
+        """As `Worker.batches`."""
+        stream = stream_of(data)
+        if stream is not None:
+            size = _size(stream, batch_size)
+            return StreamBatches(lambda: self._told(lambda number: self._shuffle.stream(stream, self._place, number, size)))
+        source = self._source(data)
+        size = _size(source, batch_size)
+        feed = self._feed(data, port, perform)
+        return Batches(lambda: self._told(lambda number: feed.epoch(source, number, size)), feed.count(source, size))
+
+    def sampler(self, dataset: Any, shuffle: bool) -> ShareSampler:
+        """As `Worker.sampler`."""
+        length, workers = len(dataset), self._place.workers
+        if length < workers:
+            raise DataError(f"{length} samples cannot be shared out among {workers} workers: use fewer workers, or more data.")
+        order = Permuted(length) if shuffle else Listed(range(length))
+        return ShareSampler(lambda number: self._shuffle.share(order, self._place, number), length // workers, self._count)
+
+    def shard(self, iterable: Iterable[Any]) -> Shard:
+        """As `Worker.shard`."""
+        self.used = True
+        return Shard(iterable, self._place)
+
+    def warn_if_unused(self) -> None:
+        """Warn, at worker 0, if a step comes and no sample has."""
+        if self.used or self._place.workers == 1:
+            return
+        self.used = True
+        if self._place.rank == 0:
+            warnings.warn(
+                f"optimizer.step() was called, but no sample came through the worker, so that all {self._place.workers} workers may be "
+                f"training on the same data: iterate worker.batches(loader), or give your own DataLoader sampler=worker.sampler(dataset); "
+                f"if each worker has data of its own, say how many samples a step uses with worker.count(n).",
+                UnshardedWarning,
+                stacklevel=4,
+            )
+
+    def close(self) -> None:
+        """End the processes that persist between epochs."""
+        for source in self._sources.values():
+            source.close()
+
+    def _told(self, begin: Callable[[int], Iterator[Batch]]) -> Iterator[Any]:
+        """The batches of the next epoch, which is the next when the first of them is asked for."""
+        number = self._epochs
+        self._epochs += 1
+        for samples, batch in begin(number):
+            self._count(samples)
+            yield batch
+
+    def _source(self, data: Any) -> Sources:
+        """The source of `data`; a loader's is kept as long as the loader, for the processes that it may keep (persistent_workers)."""
+        if not isinstance(data, DataLoader):
+            return source_of(data)
+        source = self._sources.get(data)
+        if source is None:
+            source = self._sources[data] = LoaderSource(data)
+        return source
+
+    def _feed(self, data: Any, port: Port, perform: Perform) -> Feed:
+        """The feed of `data`, which goes on where it was when the same data were given before."""
+        parts = parts_of(data)
+        for held, feed in self._feeds:
+            if len(held) == len(parts) and all(a is b for a, b in zip(held, parts, strict=True)):
+                return feed
+        feed = self._shuffle.feed(self._place, port, perform)
+        self._feeds = [*self._feeds[-_FEEDS + 1 :], (parts, feed)]
+        return feed
+
+
+def _size(source: Sources | Streams, given: int | None) -> int:
+    if given is not None and source.whole:
+        raise DataError(
+            f"batch_size={given} was given with a DataLoader that has batch_size=None, whose data set makes its own batches: leave it out, "
+            f"or give the DataLoader a batch_size."
+        )
+    return source.batch_size if given is None else given
+
+
+_FEEDS = 8
+"""How many data sets go on where they were: a script that makes new ones all the time must not keep the old ones in memory."""

@@ -1,0 +1,64 @@
+"""What is kept of a run while it is under way: its events, in memory and in a directory; and how it ended."""
+
+from __future__ import annotations
+
+import warnings
+from pathlib import Path
+
+from polyrhythm.errors import PolyrhythmError, RecordWarning, WorkerFailed, sentence
+from polyrhythm.kernel.events import AnyEvent
+from polyrhythm.kernel.port import worker
+from polyrhythm.report import unfinished
+from polyrhythm.report.outcome import Outcome
+from polyrhythm.report.progress import Watch
+from polyrhythm.report.record import Record
+
+
+class Log:
+    """Keeps events in `outcome`, and as they come in `directory` too, if there is one; shows them to `watch`.
+
+    Raises CompositionError if `directory` can hold no record; what cannot be written later is in `troubles` when the log is closed.
+    """
+
+    def __init__(self, outcome: Outcome, directory: str | Path | None, watch: Watch) -> None:
+        outcome.state = "running"
+        self.outcome = outcome
+        self.troubles: list[str] = []
+        self._watch = watch
+        self._record = Record(outcome, directory) if directory is not None else None
+
+    def record(self, event: AnyEvent) -> None:
+        """Take in an event."""
+        self.outcome.events.append(event)
+        if self._record is not None:
+            self._record.follow()
+        self._watch(event)
+
+    def fail(self, problem: BaseException, name: str = worker(0)) -> None:
+        """Close the record of a run that `problem` ended at the actor `name`."""
+        break_off(self.outcome, problem, name)
+        self.close()
+
+    def close(self) -> None:
+        """Complete the record by what the outcome is now."""
+        if self._record is not None:
+            self.troubles = self._record.finish()
+            self._record = None
+
+    def warn(self) -> None:
+        """Say as Python warnings what could not be written, to the caller's caller."""
+        for trouble in self.troubles:
+            warnings.warn(trouble, RecordWarning, stacklevel=3)
+
+
+def break_off(outcome: Outcome, problem: BaseException, name: str = worker(0)) -> None:
+    """Complete `outcome` of a run that `problem` ended at the actor `name`, from its events."""
+    unfinished.count(outcome)
+    if isinstance(problem, KeyboardInterrupt):
+        outcome.state = "interrupted"
+        outcome.summary.error = f"The run was interrupted: {unfinished.extent(outcome)}."
+        return
+    outcome.state = "failed"
+    reason = f"it called sys.exit({problem.code!r})" if isinstance(problem, SystemExit) else f"{type(problem).__name__}: {problem}"
+    known = problem if isinstance(problem, PolyrhythmError) else WorkerFailed(name, reason)
+    outcome.summary.error = sentence(known)

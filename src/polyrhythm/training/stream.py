@@ -1,0 +1,109 @@
+"""Data without a length, read once an epoch by every worker; and one worker's share of anything that can be iterated."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from itertools import islice
+from typing import Any
+
+from torch.utils.data import DataLoader, IterableDataset, default_collate
+from torch.utils.data._utils.pin_memory import pin_memory
+
+from polyrhythm.errors import DataError
+from polyrhythm.pieces.shuffle import Batch
+from polyrhythm.pieces.terms import Place
+from polyrhythm.training.loader import Loads, length, refuse_own_ways
+
+DEFAULT_BATCH_SIZE = 32
+"""Of data that say nothing of batches."""
+
+
+class PlainStream:
+    """An iterable, iterated anew each epoch; an iterator has one epoch only."""
+
+    batch_size = DEFAULT_BATCH_SIZE
+    drop_last = False
+    whole = False
+
+    def __init__(self, data: Iterable[Any]) -> None:
+        self.data = data
+
+    def elements(self, seed: int) -> Iterator[Any]:
+        """One pass."""
+        return alone(self.data)
+
+    def batch(self, samples: Sequence[Any]) -> Batch:
+        """`samples`, stacked."""
+        return len(samples), default_collate(list(samples))
+
+
+class LoaderStream:
+    """The elements of a DataLoader over an IterableDataset, in the order in which the loader's processes give them."""
+
+    def __init__(self, loader: DataLoader[Any]) -> None:
+        refuse_own_ways(loader)
+        self.loads = Loads(loader)
+        self.drop_last = loader.drop_last
+        self.batch_size, self.whole = loader.batch_size or 1, loader.batch_size is None
+        self.collate = loader.collate_fn
+        collate = self.collate if self.whole else _as_they_are
+        self.copy = self.loads.copy(loader.dataset, batch_size=loader.batch_size, collate_fn=collate)
+
+    def elements(self, seed: int) -> Iterator[Any]:
+        """One pass: elements travel from the loader's processes in its batches, and are collated when they have been dealt out."""
+        with self.loads.one_pass(self.copy, seed) as chunks:
+            for chunk in chunks:
+                yield from [chunk] if self.whole else chunk
+
+    def batch(self, samples: Sequence[Any]) -> Batch:
+        """`samples`, collated as the loader would; one that is a batch already stays as it is."""
+        if self.whole:
+            return length(samples[0]), samples[0]
+        batch = self.collate(list(samples))
+        return len(samples), pin_memory(batch) if self.loads.options["pin_memory"] else batch  # type: ignore[no-untyped-call]
+
+
+class Shard(IterableDataset[Any]):
+    """One worker's elements of an iterable: of each round of as many as there are workers, one. What is left over is dropped."""
+
+    def __init__(self, data: Iterable[Any], place: Place) -> None:
+        self.data = data
+        self.place = place
+
+    def __iter__(self) -> Iterator[Any]:
+        elements = alone(self.data)
+        while len(dealt := list(islice(elements, self.place.workers))) == self.place.workers:
+            yield dealt[self.place.rank]
+
+
+def alone(data: Iterable[Any]) -> Iterator[Any]:
+    """The elements of `data`. Raises DataError if it is an iterator that somebody else is reading, who would take elements away."""
+    elements = iter(data)
+    if elements is not data:
+        yield from elements
+        return
+    with _reading(elements):
+        yield from elements
+
+
+@contextmanager
+def _reading(elements: Iterator[Any]) -> Iterator[None]:
+    if id(elements) in _READ:
+        raise DataError(
+            f"Two workers read the same {type(elements).__name__}, so that each would miss what the other takes: make it inside the "
+            f"training function, where every worker gets its own, or give an IterableDataset."
+        )
+    _READ.add(id(elements))
+    try:
+        yield
+    finally:
+        _READ.discard(id(elements))
+
+
+_READ: set[int] = set()
+"""Iterators that are being read in this process, where the simulator has all workers."""
+
+
+def _as_they_are(samples: list[Any]) -> list[Any]:
+    return samples

@@ -1,0 +1,44 @@
+"""Values as a person types them: numbers, text, true or false, none."""
+
+from __future__ import annotations
+
+import types
+from typing import Any, Union, get_args, get_origin
+
+_TRUTH = {"true": True, "yes": True, "1": True, "false": False, "no": False, "0": False}
+# In the order in which a union is tried: text takes everything, so it comes last.
+_WANTED = {type(None): "none", int: "a whole number", float: "a number", bool: "true or false", str: "text"}
+ANYTHING = int | float | str | None
+"""The kind of a value of which nothing is known."""
+
+
+def wanted(kind: Any) -> str | None:
+    """In words, what can be typed for a value of the annotation `kind`; None where nothing can."""
+    known = [_WANTED[each] for each in _kinds(kind) if each in _WANTED]
+    return " or ".join(known) if known else None
+
+
+def read(text: str, kind: Any) -> Any:
+    """`text` as a value of the annotation `kind`: a number, text, true or false, none, or a union of those.
+
+    Raises ValueError for what is none of them.
+    """
+    kinds = _kinds(kind)
+    for each in (known for known in _WANTED if known in kinds):
+        try:
+            return _as(each, text)
+        except (ValueError, KeyError):
+            continue
+    raise ValueError(text)
+
+
+def _kinds(kind: Any) -> tuple[Any, ...]:
+    return get_args(kind) if get_origin(kind) in (Union, types.UnionType) else (kind,)
+
+
+def _as(kind: Any, text: str) -> Any:
+    if kind is bool:
+        return _TRUTH[text.strip().lower()]
+    if kind is type(None):
+        return {"none": None}[text.strip().lower()]
+    return kind(text)

@@ -1,0 +1,136 @@
+"""`polyrhythm compare` with several runs at once, and with runs that are there already."""
+
+from __future__ import annotations
+
+import json
+import signal
+import subprocess
+import sys
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from polyrhythm.systems import SYSTEMS
+
+from .test_run import heed_interruptions
+
+DEADLY = """
+import os, signal, torch
+
+x = torch.linspace(-1, 1, 64).view(-1, 1)
+
+def train(worker, lr=0.1):
+    model = torch.nn.Linear(1, 1)
+    model, optimizer = worker.attach(model, torch.optim.SGD(model.parameters(), lr=lr))
+    for a, b in worker.batches((x, x), batch_size=4):
+        loss = torch.nn.functional.mse_loss(model(a), b)
+        loss.backward()
+        optimizer.step()
+        if worker.seed == 1:
+            os.kill(os.getpid(), signal.SIGKILL)
+    if worker.seed == 2:
+        raise ValueError("two")
+    worker.report(loss=loss.item())
+"""
+ENDLESS = """
+import signal, sys, torch
+
+x = torch.linspace(-1, 1, 64).view(-1, 1)
+
+def train(worker):
+    model = torch.nn.Linear(1, 1)
+    model, optimizer = worker.attach(model, torch.optim.SGD(model.parameters(), lr=0.01))
+    for a, b in worker.batches((x, x), batch_size=4):
+        torch.nn.functional.mse_loss(model(a), b).backward()
+        optimizer.step()
+    if worker.rank == 0:
+        print("seed", worker.seed, file=sys.stderr, flush=True)
+    while worker.seed and worker.rank == 0:
+        signal.pause()
+"""
+
+
+def contents(folder: Path) -> dict[str, bytes]:
+    return {str(path.relative_to(folder)): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+
+
+def test_runs_at_once_leave_the_same_bytes(polyrhythm: Any, tiny: Path, tmp_path: Path) -> None:
+    words = ("compare", tiny, "--workers", 4, "--network", "wan-3", "--json")
+    alone = polyrhythm(*words, "--out", tmp_path / "one")
+    together = polyrhythm(*words, "--out", tmp_path / "two", "--jobs", 3)
+    assert (alone.code, together.code) == (0, 0), together.err
+    assert alone.out == together.out
+    assert len(json.loads(alone.out)["runs"]) == len(SYSTEMS)
+    assert contents(tmp_path / "one") == contents(tmp_path / "two")
+
+
+def test_a_run_that_fails_or_dies_takes_no_other_along(polyrhythm: Any, job: Any) -> None:
+    told = polyrhythm("compare", job(DEADLY), "--systems", "allreduce,ssp", "--on", "simulator", "--seeds", "0..3", "--jobs", 2, "--json")
+    assert told.code == 0, told.err
+    errors = [run["error"] for run in json.loads(told.out)["runs"]]
+    assert [error is None for error in errors] == [True, False, False, True] * 2
+    assert "SIGKILL" in errors[1]
+    assert "ValueError: two" in errors[2]
+    assert "polyrhythm: ssp (seed 1): The process of this run was lost" in told.err
+
+
+def running_with(word: str) -> list[str]:
+    """The processes that have `word` in their command line."""
+    found = []
+    for path in Path("/proc").glob("[0-9]*/cmdline"):
+        with suppress(OSError):
+            found += [path.parent.name] * (word.encode() in path.read_bytes())
+    return found
+
+
+@pytest.mark.parametrize("jobs", [pytest.param(1, marks=pytest.mark.long), 2])
+def test_an_interruption_ends_all_and_the_same_command_goes_on_from_there(job: Any, tmp_path: Path, jobs: int) -> None:
+    out = tmp_path / "kept"
+    command = [sys.executable, "-m", "polyrhythm", "compare", str(job(ENDLESS)), "--systems", "ssp", "--seeds", "0..2"]
+    command += ["--on", "simulator", "--jobs", str(jobs), "--out", str(out), "--quiet"]
+    last = f"seed {jobs}\n"
+    for again in (False, True):
+        with subprocess.Popen(command, stderr=subprocess.PIPE, text=True, preexec_fn=heed_interruptions) as running:
+            assert running.stderr is not None
+            heard = [running.stderr.readline()]
+            while heard[-1] not in (last, ""):
+                heard.append(running.stderr.readline())
+            running.send_signal(signal.SIGINT)
+            _, err = running.communicate(timeout=30)
+        assert running.returncode == 130, heard
+        assert err == "polyrhythm: interrupted\n"
+        assert ("seed 0\n" in heard) is not again
+        assert (f"polyrhythm: 1 of 3 runs are taken from {out}, where they ended well with the same settings\n" in heard) is again
+        assert not running_with(str(out))
+
+
+def test_the_same_command_takes_what_is_there_and_other_settings_are_run_again(polyrhythm: Any, tiny: Path, tmp_path: Path) -> None:
+    out = tmp_path / "kept"
+    words = ("compare", tiny, "--on", "simulator", "--out", out, "--systems")
+    first = polyrhythm(*words, "allreduce,ssp")
+    second = polyrhythm(*words, "allreduce,ssp")
+    assert first.out.count("the user prints") == 4
+    assert "the user prints" not in second.out
+    assert first.out.partition("In virtual")[2] == second.out.partition("In virtual")[2]
+    assert f"2 of 2 runs are taken from {out}" in second.err
+    more = polyrhythm(*words, "allreduce,ssp,tree")
+    assert more.out.count("the user prints") == 2
+    assert "2 of 3 runs are taken" in more.err
+    other = polyrhythm(*words, "allreduce,ssp", "--set", "ssp.epochs=1")
+    assert "1 of 2 runs are taken" in other.err
+    assert "polyrhythm: ssp is run again, though" in other.err
+    assert "train was Tiny(epochs=2" in other.err
+    tiny.write_text(tiny.read_text() + "\n# changed\n")
+    changed = polyrhythm(*words, "allreduce")
+    assert "job sha256 was" in changed.err
+    assert "are taken" not in changed.err
+
+
+def test_a_run_that_failed_is_run_again(polyrhythm: Any, job: Any, tmp_path: Path) -> None:
+    path = job(DEADLY)
+    words = ("compare", path, "--systems", "ssp", "--on", "simulator", "--seeds", "0,2", "--out", tmp_path / "kept")
+    polyrhythm(*words)
+    assert "1 of 2 runs are taken" in (again := polyrhythm(*words)).err
+    assert "ValueError: two" in again.err

@@ -1,0 +1,34 @@
+"""What all must say alike, and the sentence where they do not; and the one about uneven numbers of steps."""
+
+from polyrhythm.kernel.agreement import Agreements, difference
+from polyrhythm.kernel.uneven import uneven
+
+
+def test_the_first_difference_is_named_with_who_says_what() -> None:
+    said = {f"worker/{rank}": {"seed": "1" if rank % 4 else "2", "system": str(rank)} for rank in range(8)}
+    assert difference(said) == "worker/0 and worker/4 have seed 2, worker/1 and 5 others have seed 1"
+    assert difference({"worker/0": {"seed": "1"}, "worker/1": {}}) == "worker/0 has seed 1, worker/1 has no seed"
+    assert difference({"worker/0": {"seed": "1"}, "worker/1": {"seed": "1"}}) is None
+
+
+def test_rounds_follow_each_other_for_each_worker_by_itself() -> None:
+    agreements = Agreements()
+    assert [agreements.say("worker/0", {"a": "1"}), agreements.say("worker/0", {"b": "1"})] == [0, 1]
+    assert not agreements.complete(0, ["worker/0", "worker/1"])
+    assert agreements.say("worker/1", {"a": "1"}) == 0
+    assert agreements.complete(0, ["worker/0", "worker/1"])
+    assert agreements.difference(0) is None
+    agreements.say("worker/1", {"b": "2"})
+    assert agreements.differs(1, "worker/1")
+    assert agreements.difference(1) == "worker/0 has b 1, worker/1 has b 2"
+
+
+def test_who_left_and_who_wants_more_is_said_with_the_remedy() -> None:
+    remedy = "every worker must take equally many steps; stop together with worker.any(...), or take equally many batches."
+    assert uneven({"worker/0": 21}, ["worker/1"]) == f"worker/0 left after 21 steps, and worker/1 wants another: {remedy}"
+    assert uneven({"worker/0": 1, "worker/2": 1}, ["worker/1", "worker/3", "worker/4"]) == (
+        f"worker/0 and worker/2 left after 1 step, and worker/1 and 2 others want another: {remedy}"
+    )
+    assert uneven({"worker/0": 20, "worker/1": 21}, []) == f"worker/0 left after 20 steps and worker/1 after 21 steps: {remedy}"
+    assert uneven({"worker/0": 20, "worker/1": 20}, []) is None
+    assert uneven({}, ["worker/0"]) is None

@@ -1,0 +1,72 @@
+"""When a target was reached, of runs whose result was evaluated at the moments of a grid."""
+
+from __future__ import annotations
+
+import pytest
+
+from polyrhythm.kernel.events import Evaluated, Reported
+from polyrhythm.report.metrics import Target, reports_of
+from polyrhythm.report.outcome import Outcome, Summary
+from polyrhythm.report.rows import sheet
+from polyrhythm.report.sentence import sentence
+from polyrhythm.report.series import series_of
+from polyrhythm.units import show_window
+
+GOAL = Target("accuracy", 0.9)
+
+
+def evaluated(system: str, *curve: tuple[float, float, float], on: str = "simulator", seed: int = 0) -> Outcome:
+    """A run of which (time, since, accuracy) is known."""
+    end = curve[-1][0]
+    summary = Summary(system, 2, on, "slow", seed, 10, 100, None, end, 1000, 10, {"accuracy": curve[-1][2]})
+    if on == "processes":
+        summary.seconds, summary.virtual_seconds, summary.network = end, None, None
+    events = [Evaluated(time, "worker/0", k, {"accuracy": value}, 100 * k, since) for k, (time, since, value) in enumerate(curve)]
+    misleading = Reported(0.001, "worker/0", 1, {"accuracy": 0.99}, 0)
+    return Outcome(summary, [misleading, *events])
+
+
+SLOW = evaluated("allreduce", (1.0, 0.92, 0.5), (2.0, 1.83, 0.95))
+FAST = evaluated("sparknet", (0.31, 0.284, 0.5), (0.338, 0.31, 0.92), (0.7, 0.65, 0.91))
+
+
+def test_a_run_with_evaluations_is_judged_by_them_alone() -> None:
+    assert [event.metrics["accuracy"] for event in reports_of(FAST)] == [0.5, 0.92, 0.91]
+    reached = GOAL.first_reached(FAST)
+    assert reached is not None
+    assert reached.time == 0.338
+
+
+def test_the_table_tells_between_which_moments() -> None:
+    cells = sheet(series_of([SLOW, FAST]), GOAL)
+    assert [row[:2] for row in cells.rows] == [["sparknet", "between 310 and 338 ms"], ["allreduce", "between 1.83 and 2 s"]]
+
+
+def test_the_sentence_tells_it_too() -> None:
+    said = sentence([SLOW, FAST], GOAL)
+    assert said.startswith("sparknet reached accuracy 0.9 first, between 310 and 338 ms of virtual time, 5.9 times as fast as allreduce.")
+
+
+def test_two_that_came_between_the_same_moments_are_a_tie() -> None:
+    other = evaluated("tree", (0.338, 0.31, 0.93))
+    assert sentence([other, FAST], GOAL).startswith("tree and sparknet reached accuracy 0.9 at the same time, between 310 and 338 ms")
+
+
+def test_several_seeds_tell_their_medians() -> None:
+    runs = [
+        evaluated("sparknet", (end, since, 0.92), seed=seed) for seed, (end, since) in enumerate([(0.3, 0.28), (0.4, 0.36), (0.5, 0.46)])
+    ]
+    assert "between 360 and 400 ms" in sentence(runs, GOAL)
+
+
+@pytest.mark.parametrize(
+    ("begin", "end", "said"),
+    [
+        (0.31, 0.338, "between 310 and 338 ms"),
+        (0.95, 1.04, "between 950 ms and 1.04 s"),
+        (2.0, 2.0001, "after 2 s"),
+        (0.0, 0.001, "between 0 and 1 ms"),
+    ],
+)
+def test_a_window_is_written_with_one_unit_where_one_will_do(begin: float, end: float, said: str) -> None:
+    assert show_window(begin, end) == said

@@ -1,0 +1,112 @@
+"""All workers of a run have the same model when they begin, take equally many steps, and end with the same weights, in both runtimes."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import torch
+from torch import nn
+from toy import Toy, network, trained
+
+from polyrhythm import systems
+from polyrhythm.consistency import Bounded, Free, Lockstep
+from polyrhythm.errors import CompositionError, DeadlockError
+from polyrhythm.kernel.job import Runtime
+from polyrhythm.processes import Processes
+from polyrhythm.simulator import Instant, Simulator
+from polyrhythm.strategy import Strategy
+from polyrhythm.topology import AllToAll
+from polyrhythm.training.run import run
+
+from .scenes import EVERY_SYSTEM, go, loop, sgd
+
+RUNTIMES = {"simulator": Simulator(network=Instant()), "processes": Processes()}
+runtimes = pytest.mark.parametrize("on", RUNTIMES.values(), ids=RUNTIMES)
+
+
+def other_model(worker: Any) -> None:
+    model = network() if worker.rank != 1 else nn.Sequential(nn.Linear(10, 7), nn.Linear(7, 3))
+    worker.attach(model, sgd(model))
+
+
+def other_optimizer(worker: Any) -> None:
+    model = network()
+    worker.attach(model, sgd(model) if worker.rank != 1 else torch.optim.Adam(model.parameters()))
+
+
+def other_precision(worker: Any) -> None:
+    model = network() if worker.rank != 1 else network().double()
+    worker.attach(model, sgd(model))
+
+
+@runtimes
+@pytest.mark.parametrize(
+    ("train", "said"),
+    [
+        (
+            other_model,
+            "worker/0 has parameter 0.weight float32 (12, 10), worker/1 has parameter 0.weight float32 (7, 10): attach the same model",
+        ),
+        (other_optimizer, "worker/0 has optimizer SGD, worker/1 has optimizer Adam: attach the same model and optimizer at every worker."),
+        (other_precision, "worker/0 has parameter 0.weight float32 (12, 10), worker/1 has parameter 0.weight float64 (12, 10)"),
+    ],
+    ids=["model", "optimizer", "precision"],
+)
+def test_models_that_differ_are_refused_with_the_first_difference(train: Any, said: str, on: Runtime) -> None:
+    for system in ("allreduce", "strom"):
+        with pytest.raises(CompositionError) as caught:
+            run(train, workers=2, strategy=system, on=on)
+        assert said in str(caught.value)
+
+
+def drifts(worker: Any) -> None:
+    """Worker 1 has a learning rate of its own."""
+    model = network()
+    model, optimizer = worker.attach(model, torch.optim.SGD(model.parameters(), lr=0.1 + 0.1 * (worker.rank == 1)))
+    loop(worker, model, optimizer)
+
+
+@runtimes
+def test_replicas_that_drift_apart_are_no_result(on: Runtime) -> None:
+    with pytest.raises(CompositionError, match=r"worker/0 has final weights [0-9a-f]{12}, worker/1 has final weights .*drifted apart"):
+        run(drifts, workers=2, strategy="allreduce", on=on)
+
+
+@pytest.mark.parametrize("system", EVERY_SYSTEM)
+@pytest.mark.parametrize("workers", [1, 2, 3, 5])
+def test_every_system_ends_alike_or_says_that_it_does_not(system: str, workers: int) -> None:
+    trained(Toy(epochs=2), workers, system)
+    assert systems.find(system).ends_alike == (system != "strom")
+
+
+def test_only_where_each_takes_in_others_in_its_own_order_do_replicas_end_apart() -> None:
+    assert [Strategy(consistency=each, topology=AllToAll()).ends_alike for each in (Lockstep(), Bounded(2), Free())] == [True, False, False]
+
+
+def leaves_early(worker: Any) -> None:
+    model = network()
+    model, optimizer = worker.attach(model, sgd(model))
+    for _ in range(5 if worker.rank else 3):
+        worker.count(1)
+        optimizer.zero_grad()
+        model(torch.ones(1, 10)).sum().backward()
+        optimizer.step()
+
+
+@runtimes
+@pytest.mark.parametrize("system", ["allreduce", "gossipgrad"])
+def test_who_leaves_before_the_others_is_named_with_its_steps_and_the_remedy(system: str, on: Runtime) -> None:
+    with pytest.raises(DeadlockError) as caught:
+        run(leaves_early, workers=2, strategy=system, on=on)
+    assert str(caught.value) == (
+        "worker/0 left after 3 steps, and worker/1 wants another: every worker must take equally many steps; stop together with "
+        "worker.any(...), or take equally many batches."
+    )
+
+
+def test_agreeing_is_no_traffic_and_takes_no_time() -> None:
+    """What is sent and when, to the byte and the nanosecond, is what the strategy sends: the weights to begin with, a gradient a step."""
+    summary = go(lambda worker: worker.attach(model := network(), sgd(model)), "allreduce", 2).summary
+    assert summary.messages_sent == 1
+    assert summary.virtual_seconds == 0.0

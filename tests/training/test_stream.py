@@ -1,0 +1,191 @@
+"""Data without a length: every worker takes its part, and all end together."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from torch.utils import data as tools
+from toy import network
+
+from polyrhythm.errors import DataError
+from polyrhythm.pieces.terms import Place
+from polyrhythm.processes import Processes
+from polyrhythm.shuffle import GlobalShuffle
+from polyrhythm.simulator import Instant, Simulator
+from polyrhythm.training.run import run
+from polyrhythm.training.source import stream_of
+from polyrhythm.training.stream import Shard
+
+from .scenes import dealt, go, seen, sgd
+
+
+class Counting(tools.IterableDataset[Any]):
+    """The numbers below `length`; in several loading processes each takes its part, as torch recommends."""
+
+    def __init__(self, length: int) -> None:
+        self.length = length
+
+    def __iter__(self) -> Iterator[int]:
+        here = tools.get_worker_info()
+        return iter(range(self.length) if here is None else range(here.id, self.length, here.num_workers))
+
+
+def shares(data: Any, workers: int, size: int) -> list[list[list[int]]]:
+    """By worker: the samples of its batches."""
+    stream = stream_of(data)
+    assert stream is not None
+    deals = [list(GlobalShuffle().stream(stream, Place(rank, workers, 3), 0, size)) for rank in range(workers)]
+    assert all(samples == len(batch) for deal in deals for samples, batch in deal)
+    return [[batch.tolist() for _, batch in deal] for deal in deals]
+
+
+LENGTHS = st.tuples(st.sampled_from([1, 2, 3, 5]), st.integers(0, 60), st.integers(1, 9)).filter(lambda drawn: drawn[0] <= drawn[1])
+
+
+@settings(deadline=None)
+@given(LENGTHS)
+def test_all_workers_end_together_whatever_the_length_and_leave_out_fewer_samples_than_workers(drawn: tuple[int, int, int]) -> None:
+    workers, length, size = drawn
+    parts = shares(Counting(length), workers, size)
+    assert len({str([len(batch) for batch in part]) for part in parts}) == 1
+    seen = [k for part in parts for batch in part for k in batch]
+    assert len(set(seen)) == len(seen) > length - workers
+
+
+@settings(deadline=None)
+@given(LENGTHS)
+def test_a_step_of_all_workers_is_the_next_part_of_the_stream(drawn: tuple[int, int, int]) -> None:
+    workers, length, size = drawn
+    together = [k for step in zip(*shares(Counting(length), workers, size), strict=True) for batch in step for k in batch]
+    assert together == list(range(len(together)))
+
+
+@settings(deadline=None)
+@given(LENGTHS)
+def test_a_loader_that_drops_its_last_batch_gives_full_ones_only(drawn: tuple[int, int, int]) -> None:
+    workers, length, size = drawn
+    loader = tools.DataLoader(Counting(length), batch_size=size, drop_last=True)
+    if length < workers * size:
+        with pytest.raises(DataError, match=r"drop_last leaves no batch of a stream.*smaller batch_size"):
+            shares(loader, workers, size)
+    else:
+        assert all(len(batch) == size for part in shares(loader, workers, size) for batch in part)
+
+
+def test_loading_processes_that_share_a_stream_lose_nothing_and_double_nothing() -> None:
+    loader = tools.DataLoader(Counting(60), batch_size=4, num_workers=2)
+    parts = dealt(lambda: loader, workers=3, size=None)
+    assert sorted(k for part in parts for batch in part[0] for k in batch.tolist()) == list(range(60))
+
+
+def test_a_loaders_size_and_collate_function_are_kept() -> None:
+    make = lambda: tools.DataLoader(Counting(20), batch_size=3, collate_fn=lambda samples: -torch.tensor(samples))  # noqa: E731
+    [epoch] = seen(make, workers=2, size=None)
+    assert [batch.tolist() for batch in epoch] == [[0, -1, -2], [-6, -7, -8], [-12, -13, -14], [-18]]
+
+
+def test_a_stream_of_batches_is_dealt_out_batch_by_batch() -> None:
+    whole = [torch.arange(k) for k in range(1, 8)]
+
+    class Batches(tools.IterableDataset[Any]):
+        def __iter__(self) -> Iterator[Any]:
+            return iter(whole)
+
+    first, second = dealt(lambda: tools.DataLoader(Batches(), batch_size=None), workers=2, size=None)
+    assert [len(batch) for batch in first[0]] == [1, 3, 5]
+    assert [len(batch) for batch in second[0]] == [2, 4, 6]
+
+
+def training(worker: Any) -> None:
+    """Two epochs of a stream."""
+    model = torch.nn.Linear(1, 1)
+    model, optimizer = worker.attach(model, sgd(model))
+    for _ in range(2):
+        for batch in worker.batches(Counting(41), batch_size=4):
+            optimizer.zero_grad()
+            model(batch[:, None] / 41).square().mean().backward()
+            optimizer.step()
+
+
+@pytest.mark.parametrize("workers", [1, 2, 3, 5])
+def test_a_training_on_a_stream_ends_at_all_workers(workers: int) -> None:
+    assert go(training, workers=workers).summary.samples == 2 * (41 - 41 % workers)
+
+
+def test_a_stream_trains_the_same_bits_in_both_runtimes() -> None:
+    real = run(training, workers=2, on=Processes(), seed=5).summary
+    assert real.weights_sha256 == go(training, workers=2).summary.weights_sha256
+
+
+def test_a_stream_has_no_length_and_is_read_anew_in_each_epoch() -> None:
+    def train(worker: Any) -> None:
+        model = network()
+        worker.attach(model, sgd(model))
+        batches = worker.batches(Counting(20), batch_size=4)
+        with pytest.raises(TypeError, match="no len"):
+            len(batches)
+        assert len(list(batches)) == len(list(batches)) == 3
+
+    go(train, workers=2)
+
+
+@pytest.mark.parametrize(
+    ("make", "said"),
+    [
+        (lambda: Counting(0), r"The stream is empty.*can be read only once: give an IterableDataset, or make it anew for each epoch"),
+        (lambda: Counting(2), r"A stream of 2 samples cannot be shared out among 3 workers: use at most 2 workers"),
+    ],
+)
+def test_a_stream_that_is_too_short_is_refused(make: Any, said: str) -> None:
+    with pytest.raises(DataError, match=said):
+        seen(make, workers=3)
+
+
+def test_an_iterator_that_workers_of_one_process_take_from_each_other_is_refused() -> None:
+    shared = iter(range(100))
+
+    def train(worker: Any) -> None:
+        model = torch.nn.Linear(1, 1)
+        model, optimizer = worker.attach(model, sgd(model))
+        for _batch in worker.batches(shared, batch_size=4):
+            optimizer.step()
+
+    with pytest.raises(DataError, match=r"Two workers read the same range_iterator.*make it inside the training function"):
+        go(train, workers=2)
+
+
+def test_an_iterator_that_was_read_already_is_refused() -> None:
+    once = (k for k in range(12))
+    with pytest.raises(DataError, match=r"The stream is empty.*can be read only once"):
+        seen(lambda: once, epochs=2)
+
+
+def test_samples_that_travel_cannot_stream() -> None:
+    with pytest.raises(DataError, match=r"RingShuffle.*give a data set with a length, or compose the strategy with shuffle=GlobalShuffle"):
+        seen(lambda: Counting(60), workers=2, strategy="gossipgrad")
+
+
+@given(workers=st.sampled_from([1, 2, 3, 5]), length=st.integers(0, 40))
+def test_shards_are_disjoint_and_equally_long(workers: int, length: int) -> None:
+    parts = [list(Shard(range(length), Place(rank, workers, 0))) for rank in range(workers)]
+    assert parts == [list(range(rank, length - length % workers, workers)) for rank in range(workers)]
+
+
+def test_a_shard_is_a_data_set_for_a_loader_of_ones_own() -> None:
+    def train(worker: Any) -> None:
+        model = network()
+        _, optimizer = worker.attach(model, sgd(model))
+        for batch in tools.DataLoader(worker.shard(Counting(30)), batch_size=5):
+            got[worker.rank] = [*got.get(worker.rank, []), *batch.tolist()]
+            worker.count(len(batch))
+            optimizer.step()
+
+    got: dict[int, list[int]] = {}
+    summary = run(train, workers=2, on=Simulator(network=Instant())).summary
+    assert got == {0: list(range(0, 30, 2)), 1: list(range(1, 30, 2))}
+    assert (summary.steps, summary.samples) == (3, 30)
