@@ -11,11 +11,11 @@ from pathlib import Path
 import msgspec
 
 from polyrhythm.kernel.events import AnyEvent, Evaluated
+from polyrhythm.report.load import load
 from polyrhythm.report.metrics import Target
-from polyrhythm.report.outcome import Outcome, load
+from polyrhythm.report.outcome import Outcome
 from polyrhythm.report.plot import metric_over_time
 
-RUNS = Path("runs/demo")
 TARGET = Target("bits", 3.4)
 SHOWN_BITS = 4.6
 """Above are the first steps, which all have in common."""
@@ -29,13 +29,13 @@ def drawn(outcome: Outcome) -> Outcome:
     return replace(outcome, summary=msgspec.structs.replace(summary, system=name), events=events)
 
 
-def main() -> None:
+def draw(runs: Path, picture: Path) -> None:
     """One line for each virtual run of the demo."""
-    folders = sorted(path.parent for path in RUNS.glob("simulator-*/*/run.json"))
+    folders = sorted(path.parent for path in runs.glob("simulator-*/*/run.json"))
     chart = metric_over_time([drawn(load(folder)) for folder in folders], target=TARGET)
     chart.title.text = "Sixteen Raspberry Pis on two networks, and one alone: bits per character"
-    chart.save(Path(__file__).parent / "demo.svg")
+    chart.save(picture)
 
 
 if __name__ == "__main__":
-    main()
+    draw(Path("runs/demo"), Path(__file__).parent / "demo.svg")

@@ -14,11 +14,11 @@ from pathlib import Path
 
 import polyrhythm as pr
 from polyrhythm.kernel.job import Runtime
-from polyrhythm.report.metrics import Target
+from polyrhythm.report.metrics import Target, not_yet
 from polyrhythm.report.outcome import Outcome
 from polyrhythm.report.page import write
 from polyrhythm.report.table import text
-from polyrhythm.units import show_seconds
+from polyrhythm.units import show_window
 
 OUT = Path("runs/demo")
 TARGET = Target("bits", 3.4)
@@ -65,14 +65,15 @@ def virtual() -> list[Outcome]:
 
 def message(alone: Outcome, joined: Sequence[Outcome]) -> str:
     """What the runs say together: on each network who was how many times as fast as one machine, and who was slower."""
-    one = seconds(alone)
-    if one == math.inf:
+    one, reached = seconds(alone), TARGET.first_reached(alone)
+    if reached is None:
         return f"One machine did not reach {TARGET}, so there is nothing to compare with."
     parts = []
     for network in dict.fromkeys(outcome.summary.network for outcome in joined):
         gains = {outcome.summary.system: one / seconds(outcome) for outcome in joined if outcome.summary.network == network}
         parts.append(f"over {network} {', '.join(told(name, gains[name]) for name in sorted(gains, key=lambda name: -gains[name]))}")
-    return f"One machine takes {show_seconds(one)} of virtual time to {TARGET}. Of {WORKERS}, {'; '.join(parts)}."
+    when = show_window(not_yet(reached), reached.time)
+    return f"One machine reaches {TARGET} {when} of virtual time. Of {WORKERS}, {'; '.join(parts)}."
 
 
 def told(name: str, gain: float) -> str:
