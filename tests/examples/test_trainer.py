@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import socket
 import subprocess
 import sys
@@ -15,6 +16,7 @@ from polyrhythm.errors import UnshardedWarning
 from .scenes import EXAMPLES, HF_TRAINER, REAL, SYSTEMS, VIRTUAL, check, trained
 
 SCRIPT = EXAMPLES / "hf_trainer.py"
+GUIDE = EXAMPLES.parent / "docs" / "guide.md"
 SHARING = "    trainer._get_train_sampler = worker.sampler\n"
 
 
@@ -54,6 +56,12 @@ def test_both_runtimes_keep_to_its_options_and_give_the_same_weights(tmp_path: P
 def test_a_trainer_whose_data_are_not_shared_out_is_warned_of(tmp_path: Path) -> None:
     with pytest.warns(UnshardedWarning, match="all 2 workers may be training on the same data"):
         trained(variant(tmp_path, SHARING, "    trainer.args.max_steps = 4\n"), "allreduce", VIRTUAL, tmp_path)
+
+
+def test_the_guide_quotes_the_script() -> None:
+    [quoted] = re.findall(r"^```diff\n(.*?)^```$", GUIDE.read_text(encoding="utf-8"), re.MULTILINE | re.DOTALL)
+    script = SCRIPT.read_text(encoding="utf-8").splitlines()
+    assert all(line[1:] in script for line in quoted.splitlines() if line[0] in "+ ")
 
 
 JOINED = """
