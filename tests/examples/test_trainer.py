@@ -21,7 +21,8 @@ SHARING = "    trainer._get_train_sampler = worker.sampler\n"
 
 
 @pytest.fixture(autouse=True)
-def _one_epoch_without_the_hub(monkeypatch: pytest.MonkeyPatch) -> None:
+def _one_epoch_without_the_hub(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.chdir(tmp_path)  # a Trainer makes its output_dir, whether it saves or not
     monkeypatch.setenv("HF_HUB_OFFLINE", "1")
     monkeypatch.setattr("sys.argv", ["hf_trainer.py", "--epochs", "1"])
 
