@@ -120,7 +120,7 @@ def test_real_processes_are_evaluated_too(system: str) -> None:
 @pytest.mark.parametrize("system", ["easgd", "strom", systems.find("downpour", learning_rate=0.02), "softsync"], ids=str)
 def test_a_lost_worker_holds_no_evaluation_up(system: str | Strategy, moment_of_crash: float) -> None:
     on = Simulator(network=SLOW, faults=(Crash("worker/2", at=moment_of_crash),))
-    assert evaluations(run(trains(), workers=4, strategy=system, on=on, seed=2))[-1].metrics["loss"] < 1.2
+    assert evaluations(run(trains(), workers=4, strategy=system, on=on, seed=2))[-1].metrics["loss"] < 3.0
 
 
 @pytest.mark.parametrize("system", ["allreduce", "sparknet", "gossipgrad", "easgd"])

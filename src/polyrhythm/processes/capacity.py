@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import re
-import resource
 from pathlib import Path
 
 from polyrhythm.errors import CompositionError
@@ -34,12 +33,16 @@ def check(processes: int) -> None:
 
 
 def _open_files() -> float:
+    import resource  # here, because this package is imported where there is none, too
+
     allowed = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
     return float("inf") if allowed == resource.RLIM_INFINITY else allowed
 
 
 def _threads() -> float:
     """How many may still be started, by what the kernel, the user and the control group may have."""
+    import resource
+
     there = _number("/proc/loadavg", r"/(\d+) ", 0)
     system = min(_number("/proc/sys/kernel/pid_max"), _number("/proc/sys/kernel/threads-max")) - there
     allowed = resource.getrlimit(resource.RLIMIT_NPROC)[0]
