@@ -46,7 +46,7 @@ def train(worker):
         torch.nn.functional.mse_loss(model(a), b).backward()
         optimizer.step()
     if worker.rank == 0:
-        sys.stderr.write(f"seed {worker.seed}\n")  # one write: several processes print at once, and may not be buffered
+        sys.stderr.write(f"seed {worker.seed}\\n")  # one write: several processes print at once, and may not be buffered
         sys.stderr.flush()
     while worker.seed and worker.rank == 0:
         signal.pause()
