@@ -1,4 +1,4 @@
-"""The comparison on a terminal; twelve systems with usual names fit 80 columns."""
+"""The comparison on a terminal; thirteen systems with usual names fit 80 columns."""
 
 from __future__ import annotations
 
