@@ -7,10 +7,9 @@ import signal
 import subprocess
 import sys
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
-
-import pytest
 
 from polyrhythm.report.load import load
 
@@ -65,19 +64,21 @@ def test_a_run_is_drawn_while_it_is_under_way_and_after_it_was_killed(polyrhythm
 FILL = "import resource; resource.setrlimit(resource.RLIMIT_FSIZE, (2000, resource.getrlimit(resource.RLIMIT_FSIZE)[1]))"
 
 
-@pytest.fixture
+@contextmanager
 def disk() -> Iterator[None]:
-    """A disk that has room again after the test: filled, it takes no file of more than 2,000 bytes."""
+    """A disk that has room again afterwards: filled, it takes no file of more than 2,000 bytes, be it the one with what pytest says."""
     before = resource.getrlimit(resource.RLIMIT_FSIZE)
-    yield
-    resource.setrlimit(resource.RLIMIT_FSIZE, before)
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, before)
 
 
-@pytest.mark.usefixtures("disk")
 def test_a_run_on_a_disk_that_fills_up_shows_its_table_says_what_is_not_kept_and_exits_with_1(
     polyrhythm: Any, job: Any, tmp_path: Path
 ) -> None:
-    told = polyrhythm("run", job(LONG.replace("{deed}", FILL)), "--on", "simulator", "--out", tmp_path / "kept")
+    with disk():
+        told = polyrhythm("run", job(LONG.replace("{deed}", FILL)), "--on", "simulator", "--out", tmp_path / "kept")
     assert told.code == 1
     assert "allreduce ended with epoch 7" in told.out
     assert "events.jsonl could not be written (File too large)" in told.err
@@ -86,20 +87,20 @@ def test_a_run_on_a_disk_that_fills_up_shows_its_table_says_what_is_not_kept_and
     assert (kept.state, kept.summary.steps, len(kept.remarks)) == ("ended", 64, 1)
 
 
-@pytest.mark.usefixtures("disk")
 def test_a_comparison_on_a_disk_that_fills_up_goes_on_to_its_table_and_exits_with_1(polyrhythm: Any, job: Any, tmp_path: Path) -> None:
     script = job(LONG.replace("{deed}", FILL))
-    told = polyrhythm("compare", script, "--systems", "ssp,allreduce", "--on", "simulator", "--out", tmp_path / "kept")
+    with disk():
+        told = polyrhythm("compare", script, "--systems", "ssp,allreduce", "--on", "simulator", "--out", tmp_path / "kept")
     assert told.code == 1
     assert "ssp: The record in" in told.err
     assert "allreduce: No record can be begun in" in told.err
     assert "allreduce" in told.out
 
 
-@pytest.mark.usefixtures("disk")
 def test_a_disk_that_is_full_already_is_refused_before_anything_runs(polyrhythm: Any, tiny: Path, tmp_path: Path) -> None:
-    exec(FILL)
-    told = polyrhythm("run", tiny, "--on", "simulator", "--out", tmp_path / "kept")
+    with disk():
+        exec(FILL)
+        told = polyrhythm("run", tiny, "--on", "simulator", "--out", tmp_path / "kept")
     assert (told.code, told.out) == (2, "")
     assert "cannot be written to: File too large" in told.err
 
