@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from torch import Tensor
 
 from polyrhythm.kernel.message import Message
@@ -15,12 +17,18 @@ async def broadcast(port: Port, place: Place, value: Tensor, topic: str) -> Tens
     Worker r hears from r without its lowest set bit and tells those above it, the largest subtree first and one at a time, so
     that P workers take ⌈log2 P⌉ (latency + nbytes / bandwidth). In all P - 1 messages.
     """
+    return (await spread(port, place, Message(topic, tensors=(value,)))).tensors[0]
+
+
+async def spread(port: Port, place: Place, message: Message) -> Message:
+    """As `broadcast`, of a whole message; only its topic counts at the other workers."""
+    topic = message.topic
     if place.rank:
         delivery = await port.receive(topic, worker(place.rank & (place.rank - 1)))
         assert delivery is not None
-        value = delivery.message.tensors[0]
-    await pass_on(port, place, Message(topic, tensors=(value,)))
-    return value
+        message = replace(delivery.message, topic=topic)  # a scoped port puts its scope before it again
+    await pass_on(port, place, message)
+    return message
 
 
 async def tell(port: Port, place: Place, value: Tensor, topic: str) -> Tensor:

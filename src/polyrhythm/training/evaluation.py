@@ -15,7 +15,7 @@ from torch import Tensor, nn
 from polyrhythm.errors import DivergedError, WorkloadError
 from polyrhythm.kernel.events import Evaluated
 from polyrhythm.kernel.job import Stage
-from polyrhythm.kernel.port import server
+from polyrhythm.kernel.port import server, worker
 from polyrhythm.pieces.album import Album, index_at, moment, together
 from polyrhythm.pieces.terms import Place
 from polyrhythm.strategy.albums import collect, new_album, show
@@ -115,7 +115,7 @@ class Evaluation:
     def _expected(self) -> set[tuple[str, str]]:
         witnesses = self.strategy.topology.witnesses(self.place.workers)
         weights = {(name, each.scope) for name in witnesses for each in self._followed}
-        workers = [f"worker/{rank}" for rank in range(self.place.workers)]
+        workers = [worker(rank) for rank in range(self.place.workers)]
         return weights | {(name, f"{each.scope}buffers") for name in workers for each in self._followed if each.buffers}
 
     def _evaluate_all(self, albums: Mapping[tuple[str, str], Album], ended: float) -> dict[str, float]:

@@ -14,7 +14,7 @@ from polyrhythm.kernel.message import Message
 from polyrhythm.kernel.port import Port
 from polyrhythm.pieces.terms import Place
 from polyrhythm.topology.algorithm import Algorithm
-from polyrhythm.topology.broadcast import pass_on
+from polyrhythm.topology.broadcast import spread
 from polyrhythm.topology.tree import Tree
 
 Value = TypeVar("Value")
@@ -58,8 +58,9 @@ class Together:
 
     def broadcast(self, value: Value) -> Value:
         """Worker 0's value: a tensor, or what JSON can say (numbers, text, None, lists and dicts of them)."""
-        message = self._told(value) if self.place.rank == 0 else Message("")
-        heard: Message = self.perform(_spread(self.port, self.place, message, self._topic()))
+        topic = self._topic()
+        message = self._told(topic, value) if self.place.rank == 0 else Message(topic)
+        heard: Message = self.perform(spread(self.port, self.place, message))
         if heard.tensors:
             device = value.device if isinstance(value, Tensor) else "cpu"
             return heard.tensors[0].clone().to(device)  # type: ignore[return-value]
@@ -67,23 +68,12 @@ class Together:
         return told
 
     @staticmethod
-    def _told(value: object) -> Message:
+    def _told(topic: str, value: object) -> Message:
         if isinstance(value, Tensor):
-            return Message("", tensors=(value.detach().cpu().contiguous(),))
+            return Message(topic, tensors=(value.detach().cpu().contiguous(),))
         try:
-            return Message("", text=msgspec.json.encode(value).decode())
+            return Message(topic, text=msgspec.json.encode(value).decode())
         except (TypeError, msgspec.MsgspecError, OverflowError) as problem:
             raise WorkloadError(
                 f"worker.broadcast got a {type(value).__name__}, which cannot be sent: give a tensor, or numbers, text, lists and dicts."
             ) from problem
-
-
-async def _spread(port: Port, place: Place, message: Message, topic: str) -> Message:
-    """Worker 0's message at every worker, over a binomial tree."""
-    if place.rank:
-        from_whom = place.rank & (place.rank - 1)
-        delivery = await port.receive(topic, f"worker/{from_whom}")
-        assert delivery is not None
-        message = delivery.message
-    await pass_on(port, place, Message(topic, message.numbers, message.text, message.tensors))
-    return message
