@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import argparse
 import pickle
 import re
 import sys
@@ -198,7 +199,11 @@ def test_a_file_that_parses_arguments_finds_its_own(tmp_path: Path) -> None:
     assert sys.argv is before
 
 
-def test_a_file_that_refuses_its_arguments_has_said_why(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+@pytest.mark.parametrize("found_by", [argparse.__file__, "/usr/lib/another/argparse.py"])
+def test_a_file_that_refuses_its_arguments_has_said_why(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, found_by: str
+) -> None:
+    monkeypatch.setattr(argparse, "__file__", found_by)  # a file's frames carry the path that it was compiled with
     path = job(tmp_path, "import argparse\nargparse.ArgumentParser().parse_args()\ndef train(worker):\n    pass\n")
     for word, code in (("--lr", 2), ("--help", 0)):
         with arguments(path, [word]), pytest.raises(ScriptEnded) as caught:

@@ -1,14 +1,13 @@
 """How errors leave the command line: one sentence on stderr, and an exit code that says whose turn it is.
 
 0      all went well
-1      a run that was started failed
+1      a run that was started failed, or what it found could not be kept
 2      what was given cannot be run: names, options, the JOB, its data
 130    interrupted
 """
 
 from __future__ import annotations
 
-import argparse
 import re
 from collections.abc import Callable
 from functools import wraps
@@ -23,6 +22,8 @@ Result = TypeVar("Result")
 
 INTERRUPTED = 130
 _EXIT = re.compile(r"sys\.exit\((\d+)\)")
+# argparse by the end of its path: the one that a compiled file carries need not be the one that it was found by.
+_BY_ARGPARSE = re.compile(r'[/\\]argparse\.py", line \d+, in exit\b')
 
 
 def guarded(command: Callable[Given, Result]) -> Callable[Given, Result]:
@@ -71,6 +72,6 @@ def _own_exit(error: PolyrhythmError) -> int | None:
     """The code with which the JOB's argparse ended it, at the top of the file or in a worker."""
     if isinstance(error, ScriptEnded):
         return error.code
-    if isinstance(error, WorkerFailed) and argparse.__file__ in error.trace and (found := _EXIT.search(error.reason)):
+    if isinstance(error, WorkerFailed) and _BY_ARGPARSE.search(error.trace) and (found := _EXIT.search(error.reason)):
         return int(found[1])
     return None
