@@ -114,16 +114,15 @@ def _file_of(name: str) -> str:
     return os.path.join(os.getcwd(), *name.split(".")) + ".py"
 
 
-def _raised_in(error: BaseException) -> str:
-    """The module that raised it, by name: the path that a compiled file carries need not be the one that it was found by."""
-    *_, (frame, _line) = traceback.walk_tb(error.__traceback__)
-    return str(frame.f_globals.get("__name__"))
+def _within_argparse(error: BaseException) -> bool:
+    """Whether argparse ended the script: by the names of modules, as the path in a compiled file need not be the one it was found by."""
+    return any(frame.f_globals.get("__name__") == argparse.__name__ for frame, _ in traceback.walk_tb(error.__traceback__))
 
 
 def _refusal(error: BaseException, file: str, shown: str) -> PolyrhythmError:
     """What went wrong in the user's file, with the last of their own lines that was running."""
     frames = traceback.extract_tb(error.__traceback__)
-    if isinstance(error, SystemExit) and isinstance(error.code, int) and _raised_in(error) == argparse.__name__:
+    if isinstance(error, SystemExit) and isinstance(error.code, int) and _within_argparse(error):
         return ScriptEnded(f"{shown} ended with code {error.code} at its arguments, and has said why.", error.code)
     said = " ".join(traceback.format_exception_only(error)[-1].split())
     if isinstance(error, SyntaxError) and error.lineno is not None:
