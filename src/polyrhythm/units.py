@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 
 from polyrhythm.errors import CompositionError
@@ -44,20 +45,26 @@ def speed(given: str | float) -> float:
 
 def show_bytes(nbytes: float) -> str:
     """A size as a person reads it: "4.4 MB"."""
-    for unit in ("B", "kB", "MB", "GB"):
-        if abs(nbytes) < 1000:
-            return f"{nbytes:.0f} B" if unit == "B" else f"{nbytes:.3g} {unit}"
-        nbytes /= 1000
-    return f"{nbytes:.3g} TB"
+    return f"{nbytes:.0f} B" if abs(nbytes) < 999.5 else _shown(nbytes, _SIZES)
 
 
 def show_seconds(seconds: float) -> str:
-    """A duration as a person reads it: "320 ms", "4.1 s", "12 min"."""
-    if seconds < 1e-3:
-        return f"{seconds * 1e6:.3g} µs"
-    if seconds < 1:
-        return f"{seconds * 1e3:.3g} ms"
-    return f"{seconds:.3g} s" if seconds < 120 else f"{seconds / 60:.3g} min"
+    """A duration as a person reads it: "320 ms", "4.1 s", "12 min", "3.5 h", "12 days"."""
+    return _shown(seconds, _DURATIONS)
+
+
+# From which number on the next unit is taken.
+_SIZES = [("kB", 1e3, 1000), ("MB", 1e6, 1000), ("GB", 1e9, 1000), ("TB", 1e12, 1000), ("PB", 1e15, math.inf)]
+_DURATIONS = [("µs", 1e-6, 1000), ("ms", 1e-3, 1000), ("s", 1, 120), ("min", 60, 120), ("h", 3600, 48), ("days", 86400, math.inf)]
+
+
+def _shown(value: float, units: list[tuple[str, float, float]]) -> str:
+    """Three digits and the first unit in which they are not too many, judged as they are shown."""
+    for unit, scale, limit in units:
+        digits = f"{value / scale:.3g}"
+        if abs(float(digits)) < limit:
+            return f"{float(digits):,.0f} {unit}" if "e+" in digits else f"{digits} {unit}"
+    raise AssertionError("the last unit has no limit")
 
 
 def show_window(begin: float, end: float) -> str:
