@@ -51,7 +51,7 @@ def train(worker):
     worker.attach(model, trainer.create_optimizer())
     trainer.train()
     loss = trainer.evaluate()["eval_loss"]
-    worker.report(test=loss / math.log(2))
+    worker.report(bits=loss / math.log(2))
 
 
 if __name__ == "__main__":

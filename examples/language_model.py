@@ -75,7 +75,7 @@ def train(worker):
             optimizer.step()
         with torch.no_grad():
             held_out, _ = bits(model, test[None, :-1], test[None, 1:], None)
-        worker.report(epoch=epoch, training=loss, test=held_out)
+        worker.report(epoch=epoch, training_bits=loss, test_bits=held_out)
 
 
 if __name__ == "__main__":

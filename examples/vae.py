@@ -55,7 +55,7 @@ def train(worker):
             total += loss.item()
         with torch.no_grad():
             test = bound(model, images[1500:]).item()
-        worker.report(epoch=epoch, training=total / len(loader), test=test)
+        worker.report(epoch=epoch, training_loss=total / len(loader), test_loss=test)
 
 
 if __name__ == "__main__":

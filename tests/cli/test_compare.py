@@ -32,7 +32,7 @@ def test_json_has_the_job_the_target_and_the_runs_in_order(polyrhythm: Any, tiny
     compared = json.loads(told.out)
     assert list(compared) == ["job", "target", "runs", "seeds", "settings", "tuning", "command"]
     assert compared["job"] == str(tiny)
-    assert compared["target"] == {"metric": "loss", "value": 0.5}
+    assert compared["target"] == {"metric": "loss", "value": 0.5, "higher": None}
     assert [run["system"] for run in compared["runs"]] == ["ssp", "allreduce"]
 
 
@@ -88,6 +88,6 @@ def test_a_target_that_is_none_is_refused(polyrhythm: Any, tiny: Path) -> None:
 
 
 def test_a_target_that_nobody_reports_is_refused_after_the_first_run(polyrhythm: Any, tiny: Path) -> None:
-    told = polyrhythm("compare", tiny, "--systems", "single,allreduce", "--on", "simulator", "--to", "los=0.9")
+    told = polyrhythm("compare", tiny, "--systems", "single,allreduce", "--on", "simulator", "--to", "losss=0.9")
     assert told.code == 2
-    assert "No metric that is reported is called 'los'. Did you mean 'loss'?" in told.err
+    assert "No metric that is reported is called 'losss'. Did you mean 'loss'?" in told.err

@@ -35,11 +35,11 @@ class Script:
 
 SCRIPTS = {
     "image_classifier": Script(1437, "accuracy", least=0.5),
-    "vae": Script(1500, "test", most=32.0),
-    "language_model": Script(40000 // 32, "test", most=5.5),
+    "vae": Script(1500, "test_loss", most=32.0),
+    "language_model": Script(40000 // 32, "test_bits", most=5.5),
     "gan": Script(1797, "distance", most=0.4),
 }
-HF_TRAINER = Script(40000 // 64, "test", most=5.5)
+HF_TRAINER = Script(40000 // 64, "bits", most=5.5)
 WORKERS = 2
 
 

@@ -74,7 +74,7 @@ worker = pr.join("allreduce", seed=1)
 for name in ("RANK", "LOCAL_RANK", "WORLD_SIZE"):
     del os.environ[name]
 train(worker)
-print("the test:", worker.samples, worker.metrics["test"])
+print("the test:", worker.samples, worker.metrics["bits"])
 """
 
 
@@ -101,4 +101,4 @@ def test_a_trainer_joins_where_accelerate_is_not_told_of_the_others(tmp_path: Pa
     said = [rank.communicate(timeout=120)[0].splitlines()[-1] for rank in ranks]
     assert said[0] == said[1]
     virtual = trained(SCRIPT, "allreduce", VIRTUAL, tmp_path)
-    assert said[0] == f"the test: {virtual.summary.samples // 2} {virtual.final['test']}"
+    assert said[0] == f"the test: {virtual.summary.samples // 2} {virtual.final['bits']}"

@@ -9,15 +9,23 @@ from polyrhythm.report.metrics import Target, higher_is_better, metrics_of, pars
 
 from .scenes import outcome, plain
 
-
-@pytest.mark.parametrize("metric", ["loss", "test_loss", "bits", "bits_per_character", "perplexity", "Error"])
-def test_losses_errors_bits_and_perplexity_are_better_when_lower(metric: str) -> None:
-    assert not higher_is_better(metric)
+LOWER = ["loss", "test_loss", "valloss", "bits", "bits_per_character", "perplexity", "Error", "mse", "val/rmse", "nll", "fid", "distance"]
+LOWER += ["cross_entropy", "negative_log_likelihood"]
 
 
-@pytest.mark.parametrize("metric", ["accuracy", "f1", "reward"])
-def test_any_other_metric_is_better_when_higher(metric: str) -> None:
-    assert higher_is_better(metric)
+@pytest.mark.parametrize("metric", LOWER)
+def test_losses_errors_bits_and_distances_are_better_when_lower(metric: str) -> None:
+    assert higher_is_better(metric) is False
+
+
+@pytest.mark.parametrize("metric", ["accuracy", "test_acc", "f1", "reward", "log_likelihood"])
+def test_accuracies_scores_and_likelihoods_are_better_when_higher(metric: str) -> None:
+    assert higher_is_better(metric) is True
+
+
+@pytest.mark.parametrize("metric", ["test", "gap", "generator", "epoch", "mseries"])
+def test_what_the_name_does_not_say_is_not_guessed(metric: str) -> None:
+    assert higher_is_better(metric) is None
 
 
 @pytest.mark.parametrize(
@@ -28,10 +36,16 @@ def test_any_other_metric_is_better_when_higher(metric: str) -> None:
         ({"reward": 3.0, "loss": 1.0}, "loss"),
         ({"reward": 3.0, "length": 1.0}, "reward"),
         ({"loss": 1.0, "test_accuracy": 0.5}, "test_accuracy"),
+        ({"epoch": 3.0, "training_loss": 1.0, "test_loss": 0.5}, "test_loss"),
+        ({"epoch": 3.0, "generator": 1.0, "distance": 0.5}, "distance"),
+        ({"step": 3.0, "generator": 1.0}, "generator"),
+        ({"epoch": 3.0}, None),
         ({}, None),
     ],
 )
-def test_the_primary_metric_is_accuracy_then_bits_then_loss_then_the_first(final: dict[str, float], primary: str | None) -> None:
+def test_the_primary_metric_is_accuracy_then_bits_then_loss_then_one_that_has_a_direction_and_never_a_counter(
+    final: dict[str, float], primary: str | None
+) -> None:
     assert primary_metric([plain("ssp", 1.0, 1, [], final=final)]) == primary
 
 
@@ -64,3 +78,12 @@ def test_a_target_is_read_from_text() -> None:
 def test_what_is_no_target_is_refused_with_an_example(text: str) -> None:
     with pytest.raises(CompositionError, match=r"accuracy=0\.96"):
         parse_target(text)
+
+
+def test_a_sign_says_which_way_is_better_where_the_name_does_not() -> None:
+    most, least = parse_target("gap <= 0.1"), parse_target("gap>=0.1")
+    assert (str(most), most.higher_is_better, least.higher_is_better) == ("gap 0.1", False, True)
+    assert (most.met_by(0.05), least.met_by(0.05)) == (True, False)
+    assert parse_target("accuracy>=0.96") == Target("accuracy", 0.96)
+    with pytest.raises(CompositionError, match="does not say whether more or less"):
+        parse_target("gap=0.1")

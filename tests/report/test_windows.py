@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import pytest
 
 from polyrhythm.kernel.events import Evaluated, Reported
@@ -10,7 +12,7 @@ from polyrhythm.report.outcome import Outcome, Summary
 from polyrhythm.report.rows import sheet
 from polyrhythm.report.sentence import sentence
 from polyrhythm.report.series import series_of
-from polyrhythm.units import show_window
+from polyrhythm.units import show_bytes, show_seconds, show_window
 
 GOAL = Target("accuracy", 0.9)
 
@@ -57,6 +59,39 @@ def test_several_seeds_tell_their_medians() -> None:
         evaluated("sparknet", (end, since, 0.92), seed=seed) for seed, (end, since) in enumerate([(0.3, 0.28), (0.4, 0.36), (0.5, 0.46)])
     ]
     assert "between 360 and 400 ms" in sentence(runs, GOAL)
+
+
+def test_the_table_and_the_sentence_tell_of_the_same_seeds_also_where_one_never_got_there() -> None:
+    a = [evaluated("easgd", (end, since, 0.92), seed=seed) for seed, (end, since) in enumerate([(10.0, 9.0), (20.0, 18.0)])]
+    a.append(evaluated("easgd", (30.0, 28.0, 0.5), seed=2))
+    b = [evaluated("sparknet", (40.0, 37.0, 0.95), seed=seed) for seed in range(3)]
+    assert sheet(series_of([*a, *b]), GOAL).rows[0][1] == "20 s\n(10 s to never), 2 of 3"
+    assert "easgd reached accuracy 0.9 first, between 18 and 20 s" in sentence([*a, *b], GOAL)
+
+
+def test_windows_that_overlap_have_no_order() -> None:
+    a, b, late = evaluated("ssp", (20.0, 18.0, 0.92)), evaluated("allreduce", (21.9, 19.0, 0.92)), evaluated("tree", (40.0, 37.0, 0.92))
+    assert sentence([a, b], GOAL).startswith("ssp and allreduce reached accuracy 0.9 at the same time, between 18 and 21.9 s")
+    assert sentence([a, b, late], GOAL).startswith("ssp and allreduce reached accuracy 0.9 first, between 18 and 21.9 s of virtual time.")
+
+
+@pytest.mark.parametrize(
+    ("show", "value", "said"),
+    [
+        (show_seconds, 0.9996, "1 s"),
+        (show_seconds, 0.0009999, "1 ms"),
+        (show_seconds, 119.7, "2 min"),
+        (show_seconds, 3 * 3600, "3 h"),
+        (show_seconds, 86400, "24 h"),
+        (show_seconds, 86400 * 2000.4, "2,000 days"),
+        (show_bytes, 999_600, "1 MB"),
+        (show_bytes, 999.6, "1 kB"),
+        (show_bytes, 12, "12 B"),
+        (show_bytes, 3.2e18, "3,200 PB"),
+    ],
+)
+def test_a_unit_is_chosen_by_what_is_shown(show: Callable[[float], str], value: float, said: str) -> None:
+    assert show(value) == said
 
 
 @pytest.mark.parametrize(

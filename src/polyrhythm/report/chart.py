@@ -75,10 +75,13 @@ def _finished(raw: Chart, target: Target | None, most: int) -> Chart:
     drawn = [kept for line in raw.lines if (kept := _positive(line) if raw.log else line).x]
     missing = [line for line in raw.lines if line.series not in [kept.series for kept in drawn]]
     notes = _silent(missing) if raw.in_bytes else []
-    goal = target.value if target is not None and target.metric == raw.metric else None
-    direction = f"{'Higher' if higher_is_better(raw.metric) else 'Lower'} is better"
-    subtitle = f"{direction}{f'; the dotted line is the target, {goal:g}' if goal is not None else ''}{'; logarithmic scale' * raw.log}"
-    return replace(raw, subtitle=subtitle, lines=drawn, goal=goal, notes=notes).thinned(most)
+    aim = target if target is not None and target.metric == raw.metric else None
+    higher = higher_is_better(raw.metric) if aim is None else aim.higher_is_better
+    words = [] if higher is None else [f"{'higher' if higher else 'lower'} is better"]
+    words += [f"the dotted line is the target, {aim.value:g}"] if aim is not None else []
+    words += ["logarithmic scale"] if raw.log else []
+    goal = aim.value if aim is not None else None
+    return replace(raw, subtitle=_capital("; ".join(words)), lines=drawn, goal=goal, notes=notes).thinned(most)
 
 
 def _silent(missing: list[Line]) -> list[str]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
@@ -12,36 +13,68 @@ from polyrhythm.kernel.port import worker
 from polyrhythm.report.outcome import Outcome
 
 _PREFERRED = ("accuracy", "bits", "loss")
-_LOWER_IS_BETTER = ("loss", "error", "bits", "perplexity")
+_LOWER = {
+    "loss", "error", "err", "bits", "bpc", "perplexity", "ppl", "entropy", "nll", "negative", "mse", "rmse", "mae", "mape",
+    "distance", "divergence", "kl", "fid", "wer", "cer", "regret",
+}  # fmt: skip
+_HIGHER = {
+    "accuracy", "acc", "correct", "precision", "recall", "f1", "auc", "iou", "map", "bleu", "rouge", "r2", "score", "reward", "return",
+    "likelihood", "elbo", "psnr", "ssim",
+}  # fmt: skip
+_COUNTERS = {"epoch", "epochs", "step", "steps", "iteration", "iterations", "samples", "lr", "rate", "time", "seconds", "progress"}
 
 
-def higher_is_better(metric: str) -> bool:
-    """Whether more is better: not for names with loss, error, bits or perplexity in them, for all others yes."""
-    return not any(word in metric.lower() for word in _LOWER_IS_BETTER)
+def higher_is_better(metric: str) -> bool | None:
+    """Whether more is better, as words in the name say: not for losses, errors, bits, distances; None if no word is known."""
+    if _says(metric, _LOWER):
+        return False
+    return True if _says(metric, _HIGHER) else None
+
+
+def _says(metric: str, known: set[str]) -> bool:
+    """Whether a known word is in the name: a short one ("mse", "f1") as a whole word, a longer one anywhere ("valloss")."""
+    name = metric.lower()
+    return bool(known & set(_words(name))) or any(len(word) > 3 and word in name for word in known)
+
+
+def _words(name: str) -> list[str]:
+    return re.split(r"[^a-z0-9]+", name.lower())
 
 
 def metrics_of(outcomes: Iterable[Outcome]) -> list[str]:
-    """The names of all metrics, the primary one first, then loss, then the others as they came."""
+    """The names of all metrics: the primary one first, then losses, the others as they came, and counters (epoch, step, lr) last."""
+    names = _names(outcomes)
+    first = _primary(names)
+    return sorted(names, key=lambda name: (name != first, _counts(name), "loss" not in name.lower()))
+
+
+def primary_metric(outcomes: Iterable[Outcome]) -> str | None:
+    """What runs are judged by: accuracy, else bits, else loss (or a name with such a word in it, of held-out data rather than training),
+    else the first whose name says which way is better, else the first that is no counter; None without any.
+    """
+    return _primary(_names(outcomes))
+
+
+def _names(outcomes: Iterable[Outcome]) -> list[str]:
     names: dict[str, None] = {}
     for outcome in outcomes:
         for report in reports_of(outcome):
             names |= dict.fromkeys(report.metrics)
         names |= dict.fromkeys(outcome.summary.final)
-    first = _primary(list(names))
-    return sorted(names, key=lambda name: (name != first, "loss" not in name.lower()))
-
-
-def primary_metric(outcomes: Iterable[Outcome]) -> str | None:
-    """What runs are judged by: accuracy, else bits, else loss (or a name with such a word in it), else the first; None without any."""
-    return next(iter(metrics_of(outcomes)), None)
+    return list(names)
 
 
 def _primary(names: list[str]) -> str | None:
+    candidates = sorted((name for name in names if not _counts(name)), key=lambda name: "train" in name.lower())
     for word in _PREFERRED:
-        found = [name for name in names if name == word] or [name for name in names if word in name.lower()]
+        found = [name for name in candidates if name == word] or [name for name in candidates if word in name.lower()]
         if found:
             return found[0]
-    return names[0] if names else None
+    return next((name for name in candidates if higher_is_better(name) is not None), candidates[0] if candidates else None)
+
+
+def _counts(name: str) -> bool:
+    return not _COUNTERS.isdisjoint(_words(name))
 
 
 Measured = Evaluated | Reported
@@ -53,11 +86,6 @@ def reports_of(outcome: Outcome) -> Sequence[Measured]:
     evaluated = [event for event in outcome.events if isinstance(event, Evaluated)]
     first = worker(0)
     return evaluated or [event for event in outcome.events if isinstance(event, Reported) and event.actor == first]
-
-
-def better(metric: str, values: Iterable[float]) -> float:
-    """The best of `values`."""
-    return max(values) if higher_is_better(metric) else min(values)
 
 
 def show_metric(value: float | None) -> str:
@@ -72,17 +100,27 @@ def not_yet(measured: Measured) -> float:
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """A value of a metric that a run is to reach."""
+    """A value of a metric that a run is to reach; `higher` says whether more is better where the name does not."""
 
     metric: str
     value: float
+    higher: bool | None = None
 
     def __str__(self) -> str:
         return f"{self.metric} {self.value:g}"
 
+    @property
+    def higher_is_better(self) -> bool:
+        """Whether more is better, as was said or as the metric's name says."""
+        return higher_is_better(self.metric) is not False if self.higher is None else self.higher
+
     def met_by(self, value: float) -> bool:
         """Whether `value` is as good as the target."""
-        return value >= self.value if higher_is_better(self.metric) else value <= self.value
+        return value >= self.value if self.higher_is_better else value <= self.value
+
+    def best(self, values: Iterable[float]) -> float:
+        """The best of `values`."""
+        return max(values) if self.higher_is_better else min(values)
 
     def first_reached(self, outcome: Outcome) -> Measured | None:
         """The first measurement that reaches the target."""
@@ -91,13 +129,26 @@ class Target:
         )
 
 
+_TARGET = re.compile(r"\s*(.*?\S)\s*(>=|<=|=)\s*(\S+)\s*")
+
+
 def parse_target(text: str) -> Target:
-    """The target that "accuracy=0.96" names. Raises CompositionError for anything else."""
-    metric, _, number = text.partition("=")
+    """The target that "accuracy=0.96", "reward>=200" or "gap<=0.1" names.
+
+    Raises CompositionError for anything else, and for = where the name does not say which way is better.
+    """
+    found = _TARGET.fullmatch(text)
     try:
-        value = float(number)
+        value = float(found[3]) if found else math.nan
     except ValueError:
         value = math.nan
-    if not metric.strip() or not math.isfinite(value):
-        raise CompositionError(f"{text!r} is not a target: write a metric and a number, for example accuracy=0.96.")
-    return Target(metric.strip(), value)
+    if found is None or not math.isfinite(value):
+        raise CompositionError(f"{text!r} is not a target: write a metric and a number, for example accuracy=0.96 or 'gap<=0.1'.")
+    metric, sign = found[1], found[2]
+    known = higher_is_better(metric)
+    if sign == "=" and known is None:
+        raise CompositionError(
+            f"{text!r}: the name {metric!r} does not say whether more or less of it is better: write '{metric}>={found[3]}' or "
+            f"'{metric}<={found[3]}', in quotes."
+        )
+    return Target(metric, value) if sign == "=" or known is (sign == ">=") else Target(metric, value, higher=sign == ">=")

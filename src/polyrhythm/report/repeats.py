@@ -5,8 +5,9 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from statistics import mean
 
-from polyrhythm.report.metrics import Target, not_yet
+from polyrhythm.report.metrics import Measured, Target, not_yet
 from polyrhythm.report.outcome import Outcome
 from polyrhythm.report.series import Series
 
@@ -82,18 +83,22 @@ class Repeats:
         return spread([self._seconds_to(target, run) for run in self.runs])
 
     def window(self, target: Target) -> tuple[float, float]:
-        """Between which moments `target` was reached, the medians of the runs that did; some must have."""
-        found = [event for run in self.runs if not run.failed and (event := target.first_reached(run.outcome)) is not None]
-        return spread([not_yet(event) for event in found]).median, spread([event.time for event in found]).median
+        """Between which moments `target` was reached in the run (the two runs) whose time to it is the median, which must be finite."""
+        found = self._middle(target)
+        return mean(not_yet(event) for event in found), mean(event.time for event in found)
 
     def reached(self, target: Target) -> int:
         """How many of the runs reached `target`."""
         return sum(math.isfinite(self._seconds_to(target, run)) for run in self.runs)
 
     def bytes_to(self, target: Target) -> float:
-        """Bytes that all had sent at `target`, the median of the runs that reached it; some must have."""
-        reports = [report for run in self.runs if not run.failed and (report := target.first_reached(run.outcome)) is not None]
-        return spread([report.bytes_sent for report in reports]).median
+        """Bytes that all had sent at `target` in the run (the two runs) whose time to it is the median, which must be finite."""
+        return mean(event.bytes_sent for event in self._middle(target))
+
+    def _middle(self, target: Target) -> list[Measured]:
+        ranked = sorted(self.runs, key=lambda run: self._seconds_to(target, run))
+        middle = (ranked[(len(ranked) - 1) // 2], ranked[len(ranked) // 2])
+        return [event for run in middle if (event := target.first_reached(run.outcome)) is not None]
 
     @staticmethod
     def _seconds_to(target: Target, run: Series) -> float:

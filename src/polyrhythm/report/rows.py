@@ -6,7 +6,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from polyrhythm.report.metrics import Target, higher_is_better, metrics_of, show_metric
+from polyrhythm.report.metrics import Target, metrics_of, show_metric
 from polyrhythm.report.outcome import Outcome
 from polyrhythm.report.repeats import Repeats, repeats_of
 from polyrhythm.report.series import Series, crowds, is_virtual
@@ -49,7 +49,7 @@ def _rank(one: Repeats, target: Target | None) -> tuple[bool, bool, float, float
     if math.isfinite(reached):
         return one.failed, False, reached, time
     last = one.final(target.metric)
-    missing = math.inf if last is None else -last.median if higher_is_better(target.metric) else last.median
+    missing = math.inf if last is None else -last.median if target.higher_is_better else last.median
     return one.failed, True, missing, time
 
 

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 
-from polyrhythm.report.metrics import Target, better, higher_is_better, primary_metric, reports_of, show_metric
+from polyrhythm.report.metrics import Target, higher_is_better, primary_metric, reports_of, show_metric
 from polyrhythm.report.outcome import Outcome
 from polyrhythm.report.repeats import Repeats, Spread, repeats_of, spread
 from polyrhythm.report.rows import ending
@@ -76,31 +77,35 @@ def _race(ended: list[Repeats], target: Target) -> str:
     )
     if len(racers) == 1:
         return f"Only {racers[0].label} reached {target}, {_at(racers[0], target)}.{others}"
-    first = _first(racers, lambda one: one.to(target), f"reached {target}", f"times to {target}", lambda one: _when(one, target))
+    first = _first(racers, _soonest(racers, target), lambda one: one.to(target), f"reached {target}", f"times to {target}")
     sent = {one.label: one.bytes_to(target) for one in racers}
     return f"{first}{_bytes(racers, sent, 'up to there')}{others}"
 
 
 def _nobody(ended: list[Repeats], target: Target) -> str:
-    best = {one.label: spread(values).median for one in ended if (values := _bests(one, target.metric))}
+    best = {one.label: spread(values).median for one in ended if (values := _bests(one, target))}
     if not best:
         return f"None of the {_runs(ended)} runs reported {target.metric}, so none reached {target}."
     partly = [one for one in ended if one.reached(target)]
     if partly:
         return f"No system reached {target}, though {_names(partly)} did with some of the seeds."
-    nearest = show_metric(better(target.metric, best.values()))
+    nearest = show_metric(target.best(best.values()))
     closest = [one for one in ended if one.label in best and show_metric(best[one.label]) == nearest]
     return f"None of the {_runs(ended)} runs reached {target}; {_names(closest)} came closest, with {nearest}."
 
 
-def _bests(one: Repeats, metric: str) -> list[float]:
-    """The best that each run reported."""
+def _bests(one: Repeats, target: Target) -> list[float]:
+    """The best that each run reported of the target's metric."""
+    metric = target.metric
     reported = [[report.metrics[metric] for report in reports_of(outcome) if metric in report.metrics] for outcome in one.known]
-    return [better(metric, values) for values in reported if values]
+    return [target.best(values) for values in reported if values]
 
 
 def _finish(ended: list[Repeats]) -> str:
-    first = _first(ended, _time, "finished", "times", lambda one: f"after {_seconds(one, _time(one).median)}")
+    soonest = min(_time(one).median for one in ended)
+    # What reads the same is called a tie: the digits beyond do not decide anything.
+    winners = [one for one in ended if show_seconds(_time(one).median) == show_seconds(soonest)]
+    first = _first(ended, Winners(winners, f"after {_seconds(winners[0], soonest)}"), _time, "finished", "times")
     samples = {outcome.summary.samples for one in ended for outcome in one.known}
     caution = " They did not all use the same number of samples: see the table." if len(samples) > 1 else ""
     return f"{_best(ended)}{first}{_bytes(ended, {one.label: _sent(one) for one in ended}, 'in all')}{caution}"
@@ -111,29 +116,47 @@ def _best(ended: list[Repeats]) -> str:
     values = {one.label: value for one in ended if metric is not None and (value := one.final(metric)) is not None}
     if metric is None or not values:
         return ""
-    top = show_metric(better(metric, [value.median for value in values.values()]))
+    higher = higher_is_better(metric)
+    if higher is None:
+        return ""  # who ended best is not to be known
+    top = show_metric((max if higher else min)(value.median for value in values.values()))
     winners = [one for one in ended if one.label in values and show_metric(values[one.label].median) == top]
     if len(winners) == len(ended):
         return f"All {len(ended)} {'runs' if _runs(ended) == len(ended) else 'systems'} ended with {metric} {top}. "
     compared = [one for one in ended if one.label in values]
     baseline = _baseline(compared, winners)
     against = f" ({baseline.label}: {show_metric(values[baseline.label].median)})" if baseline is not None else ""
-    highest = "highest" if higher_is_better(metric) else "lowest"
+    highest = "highest" if higher else "lowest"
     chance = _chance(winners, compared, lambda one: values[one.label], f"values of {metric}")
     return f"{_names(winners)} ended with the {highest} {metric}, {top}{against}.{chance} "
 
 
-def _first(racers: list[Repeats], time: Callable[[Repeats], Spread], did: str, what: str, when: Callable[[Repeats], str]) -> str:
+@dataclass(frozen=True, slots=True)
+class Winners:
+    """Who was first, all of whom no measurement tells apart, and when: "after 4.1 s"."""
+
+    names: list[Repeats]
+    when: str
+
+
+def _soonest(racers: list[Repeats], target: Target) -> Winners:
+    """Who was first at the target: evaluations show only between which moments it was reached, and windows that overlap have no order."""
+    windows = {one.label: one.window(target) for one in racers}
+    first = min(racers, key=lambda one: windows[one.label][1])
+    shown = show_window(*windows[first.label])
+    tied = [one for one in racers if windows[one.label][0] < windows[first.label][1] or show_window(*windows[one.label]) == shown]
+    begin, end = min(windows[one.label][0] for one in tied), max(windows[one.label][1] for one in tied)
+    return Winners(tied, show_window(begin, end) + (" of virtual time" if is_virtual(first.first.outcome) else ""))
+
+
+def _first(racers: list[Repeats], winners: Winners, time: Callable[[Repeats], Spread], did: str, what: str) -> str:
+    if len(winners.names) == len(racers):
+        return f"{_names(winners.names)} {did} at the same time, {winners.when}."
+    baseline = _baseline(racers, winners.names)
     soonest = min(time(one).median for one in racers)
-    # What reads the same is called a tie: the digits beyond do not decide anything.
-    winners = [one for one in racers if show_seconds(time(one).median) == show_seconds(soonest)]
-    taken = when(winners[0])
-    if len(winners) == len(racers):
-        return f"{_names(winners)} {did} at the same time, {taken}."
-    baseline = _baseline(racers, winners)
     ratio = _ratio(time(baseline).median, soonest) if baseline is not None else None
     against = f", {ratio} times as fast as {baseline.label}" if baseline is not None and ratio is not None else ""
-    return f"{_names(winners)} {did} first, {taken}{against}.{_chance(winners, racers, time, what)}"
+    return f"{_names(winners.names)} {did} first, {winners.when}{against}.{_chance(winners.names, racers, time, what)}"
 
 
 def _chance(winners: list[Repeats], compared: list[Repeats], value: Callable[[Repeats], Spread], what: str) -> str:
