@@ -24,6 +24,7 @@ from polyrhythm.report.table import text
 from .scenes import outcome
 
 SEVERAL = settings(max_examples=30, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+FEW = settings(SEVERAL, max_examples=10)  # each draws a page
 
 
 @pytest.fixture(scope="module")
@@ -102,6 +103,11 @@ def test_a_run_json_that_is_damaged_is_refused_with_what_the_events_say(kept: Pa
         load(kept)
 
 
+def test_a_directory_of_run_directories_is_refused_with_the_first_of_them(kept: Path) -> None:
+    with pytest.raises(CompositionError, match=r"is not a run directory: .* \(There is one in .*run\.\)$"):
+        load(kept.parent)
+
+
 def test_a_comparison_that_knows_the_numbers_needs_no_run_json(kept: Path) -> None:
     before = load(kept)
     (kept / RUN).write_bytes(b"{")
@@ -159,7 +165,7 @@ def test_a_record_that_is_cut_anywhere_is_read_or_refused_and_loses_its_tail_alo
     assert len(after.events) >= (copy / EVENTS).read_bytes().count(b"\n")
 
 
-@SEVERAL
+@FEW
 @given(data=st.data(), name=st.sampled_from([EVENTS, EVENTS, RUN, WEIGHTS]), times=st.sampled_from([1, 2, 20]))
 def test_a_record_whose_bytes_are_flipped_is_read_and_drawn_or_refused(
     whole: Path, tmp_path: Path, data: st.DataObject, name: str, times: int

@@ -31,8 +31,7 @@ def load(directory: str | Path, summary: Summary | None = None) -> Outcome:
 
 def _load(path: Path, summary: Summary | None) -> Outcome:
     if not any((path / name).is_file() for name in (RUN, EVENTS)):
-        earlier = f" (The record of an earlier run is in {path / EARLIER}.)" if (path / EARLIER / RUN).is_file() else ""
-        raise CompositionError(f"{path} is not a run directory: give one that run --out or compare --out has written.{earlier}")
+        raise CompositionError(f"{path} is not a run directory: give one that run --out or compare --out has written.{_others(path)}")
     going_on = is_held(path / EVENTS)  # first: a run that ends now has written its last before it lets go
     outcome = _outcome(path, summary)
     told = _lines(path, going_on)
@@ -48,6 +47,14 @@ def _load(path: Path, summary: Summary | None) -> Outcome:
     elif outcome.summary.weights_sha256 is not None:
         outcome.remarks += _amiss(path / WEIGHTS)
     return outcome
+
+
+def _others(path: Path) -> str:
+    """A sentence about records that are near: of an earlier run, or of the workers of a run that was joined."""
+    if (path / EARLIER / RUN).is_file():
+        return f" (The record of an earlier run is in {path / EARLIER}.)"
+    first = min((found.parent for found in path.glob(f"*/{RUN}")), default=None)
+    return f" (There is one in {first}.)" if first is not None else ""
 
 
 def _outcome(path: Path, summary: Summary | None) -> Outcome:
