@@ -17,7 +17,7 @@ demo: install
 	$(BIN)/python examples/demo.py
 
 test: install
-	$(BIN)/python -m pytest -m "not long"
+	$(BIN)/python -m pytest -m "not long" --numprocesses 2 --dist loadfile
 
 test-all: install
 	$(BIN)/python -m pytest
