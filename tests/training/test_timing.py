@@ -66,6 +66,39 @@ def test_frozen_parameters_and_buffers_are_told_in_the_same_time(system: str) ->
     assert timed.summary.bytes_sent == full.summary.bytes_sent
 
 
+class Named(torch.nn.Module):
+    """Its tensors have names that differ by a dot, and names that a replay might take for its own."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.a = torch.nn.Linear(10, 3)
+        self.a_weight = torch.nn.Parameter(torch.zeros(500))
+        self.frozen = torch.nn.Parameter(torch.zeros(30))
+        self.buffer_0 = torch.nn.Parameter(torch.zeros(7), requires_grad=False)
+        self.register_buffer("a_bias", torch.zeros(20))
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        scores: torch.Tensor = self.a(x) + self.a_weight.sum() + self.frozen.sum()
+        return scores
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+@pytest.mark.parametrize("system", ["allreduce", "softsync", "gossipgrad"])
+def test_what_is_sent_does_not_depend_on_how_tensors_are_named(system: str, dtype: torch.dtype) -> None:
+    def train(worker: Any) -> None:
+        model = Named().to(dtype)
+        model, optimizer = worker.attach(model, torch.optim.SGD(model.parameters(), lr=0.1))
+        for x, y in worker.batches(data(), batch_size=8):
+            optimizer.zero_grad()
+            F.cross_entropy(model(x.to(dtype)), y).backward()
+            optimizer.step()
+
+    on = pr.Simulator(network=SLOW, devices=COUNTED)
+    full, timed = pr.run(train, workers=3, strategy=system, on=on), pr.time(train, workers=3, strategy=system, steps=4, on=on)
+    assert timed.summary.bytes_sent == full.summary.bytes_sent
+    assert timed.summary.virtual_seconds == pytest.approx(full.summary.virtual_seconds, rel=1e-9)
+
+
 def test_several_optimizers_are_refused_with_the_remedy() -> None:
     def train(worker: Any) -> None:
         pairs = []

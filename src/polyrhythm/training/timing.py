@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from statistics import median
 from types import MethodType
 from typing import Any
@@ -36,15 +36,16 @@ WATCHED_STEPS = 4
 class Shape:
     """What a training function asks of a worker at each step: its tensors, its floating-point operations, its samples; a batch of them.
 
-    `frozen` parameters and `buffers` are exchanged when a run begins and ends.
+    `frozen` parameters and `buffers`, by name, are exchanged when a run begins and ends.
     """
 
     layout: Layout
     flops: float
     samples: int
     batch: Any = ()
-    frozen: tuple[Tensor, ...] = ()
-    buffers: tuple[Tensor, ...] = ()
+    frozen: Mapping[str, Tensor] = field(default_factory=dict)
+    buffers: Mapping[str, Tensor] = field(default_factory=dict)
+    dtype: torch.dtype = torch.float32
 
     def zeros(self, count: int) -> tuple[Tensor, ...]:
         """Tensors of `count` samples of zeros like the batch's; none where samples are not tensors, or do not come from `batches`."""
@@ -123,9 +124,10 @@ def shape_of(train: Train, seed: int = 0) -> Shape:
     if not flops:
         raise CompositionError("The training function took no step at one worker, so there is nothing to time: check its data and epochs.")
     replica = _only(held[0].attached)
-    frozen = tuple(parameter.detach() for parameter in replica.model.parameters() if not parameter.requires_grad)
-    layout, count = replica.parameters.layout, samples[-1] // len(samples)
-    return Shape(layout, median(flops), count, batches[0] if batches else (), frozen, tuple(replica.model.buffers()))
+    model, flat, layout = replica.model, replica.parameters.flat, replica.parameters.layout
+    frozen = {name: parameter.detach() for name, parameter in model.named_parameters() if not parameter.requires_grad}
+    count, batch = samples[-1] // len(samples), batches[0] if batches else ()
+    return Shape(layout, median(flops), count, batch, frozen, dict(model.named_buffers()), flat.dtype)
 
 
 def _only(attached: tuple[Replica, ...]) -> Replica:
@@ -149,7 +151,7 @@ class Replay:
 
     def __call__(self, worker: Worker) -> None:
         """Take the steps; time passes by the runtime's profile."""
-        model = _Tensors(self.shape)
+        model = _zeros(self.shape)
         optimizer = torch.optim.SGD(model.parameters(), lr=0.0)
         optimizer.step = MethodType(_stand_still, optimizer)  # type: ignore[method-assign]
         model, optimizer = worker.attach(model, optimizer)
@@ -179,16 +181,29 @@ def _stand_still(optimizer: torch.optim.Optimizer) -> None:
     """A step from zeros by zeros."""
 
 
-class _Tensors(nn.Module):
-    """Parameters and buffers of a shape, all zero."""
+def _zeros(shape: Shape) -> nn.Module:
+    """A model of `shape`, all zero, in which everything has its own name: a server is told of names, and two must not become one."""
+    model = nn.Module()
+    for name, size in zip(shape.layout.names, shape.layout.shapes, strict=True):
+        owner, last = _owner(model, name)
+        owner.register_parameter(last, nn.Parameter(torch.zeros(size, dtype=shape.dtype)))
+    for name, each in shape.frozen.items():
+        owner, last = _owner(model, name)
+        owner.register_parameter(last, nn.Parameter(torch.zeros_like(each), requires_grad=False))
+    for name, each in shape.buffers.items():
+        owner, last = _owner(model, name)
+        owner.register_buffer(last, torch.zeros_like(each))
+    return model
 
-    def __init__(self, shape: Shape) -> None:
-        super().__init__()
-        for name, size in zip(shape.layout.names, shape.layout.shapes, strict=True):
-            self.register_parameter(name.replace(".", "_"), nn.Parameter(torch.zeros(size)))
-        self.frozen = nn.ParameterList(nn.Parameter(torch.zeros_like(each), requires_grad=False) for each in shape.frozen)
-        for place, each in enumerate(shape.buffers):
-            self.register_buffer(f"buffer_{place}", torch.zeros_like(each))
+
+def _owner(model: nn.Module, name: str) -> tuple[nn.Module, str]:
+    """The module within `model` that has the tensor `name`, made if it is not there, and the last part of the name."""
+    *path, last = name.split(".")
+    for part in path:
+        if part not in model._modules:
+            model.add_module(part, nn.Module())
+        model = model.get_submodule(part)
+    return model, last
 
 
 def _charging(machine: Machine, flops: float) -> Machine:
