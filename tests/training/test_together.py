@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
+import os
+import signal
 from typing import Any
 
 import pytest
 import torch
 from toy import network
 
-from polyrhythm.errors import CompositionError, WorkloadError
+from polyrhythm.errors import CompositionError, WorkerFailed, WorkloadError
+from polyrhythm.hardware.devices import Profile
+from polyrhythm.hardware.faults import Crash
 from polyrhythm.processes import Processes
 from polyrhythm.simulator import Simulator
 from polyrhythm.training.run import run
 
-from .scenes import go, sgd
+from .scenes import go, loop, sgd
 
 RUNTIMES = {"simulator": Simulator(network="slow"), "processes": Processes()}
 each_runtime = pytest.mark.parametrize("on", RUNTIMES.values(), ids=RUNTIMES)
@@ -30,6 +34,8 @@ def speaks(worker: Any) -> None:
     assert worker.any(rank == worker.workers - 1) is True
     assert worker.any(False) is False
     assert worker.broadcast({"lr": 0.1 + rank, "names": ["a", None, rank]}) == {"lr": 0.1, "names": ["a", None, 0]}
+    told = worker.broadcast((1, 2.5, {1: [b"raw", True]}, float("inf")) if rank == 0 else None)
+    assert repr(told) == repr((1, 2.5, {1: [b"raw", True]}, float("inf")))
     assert torch.equal(worker.broadcast(torch.arange(3) + rank), torch.arange(3))
     assert worker.broadcast("text" * (rank + 1)) == "text"
     worker.print("only", rank)
@@ -76,7 +82,10 @@ def test_workers_stop_together() -> None:
     [
         (lambda worker: worker.mean(torch.arange(3)), r"tensor of torch.int64, which has no mean: convert it with .float\(\)"),
         (lambda worker: worker.mean("loss"), r"worker.mean got 'loss': give a number or a tensor"),
-        (lambda worker: worker.broadcast(object()), r"worker.broadcast got a object, which cannot be sent: give a tensor, or numbers"),
+        (
+            lambda worker: worker.broadcast(object()),
+            r"worker.broadcast got a object that would not come to the other workers as it is: give a tensor, or",
+        ),
     ],
 )
 def test_what_cannot_be_said_is_refused(call: Any, said: str) -> None:
@@ -87,6 +96,74 @@ def test_what_cannot_be_said_is_refused(call: Any, said: str) -> None:
 
     with pytest.raises(WorkloadError, match=said):
         go(train)
+
+
+SURVIVORS = ("downpour", "strom", "softsync")
+CALLS = {
+    "mean": lambda worker: worker.mean(float(worker.rank)),
+    "any": lambda worker: worker.any(worker.rank == 1),
+    "barrier": lambda worker: worker.barrier(),
+    "broadcast": lambda worker: worker.broadcast(("epoch", worker.rank)),
+}
+
+
+def epochs(call: Any, said: dict[int, list[Any]]) -> Any:
+    """Trains for three epochs, and makes `call` after each."""
+
+    def train(worker: Any) -> None:
+        model = network()
+        model, optimizer = worker.attach(model, sgd(model))
+        for _ in range(3):
+            loop(worker, model, optimizer)
+            said.setdefault(worker.rank, []).append(call(worker))
+
+    return train
+
+
+@pytest.mark.parametrize("moment", [0.0, 0.03, 0.075])
+@pytest.mark.parametrize("call", CALLS)
+@pytest.mark.parametrize("system", SURVIVORS)
+def test_a_run_that_survives_a_loss_survives_it_in_what_workers_say_together(system: str, call: str, moment: float) -> None:
+    said: dict[int, list[Any]] = {}
+    on = Simulator(network="slow", devices=Profile("steps", (0.01,)), faults=(Crash("worker/3", moment),))
+    assert run(epochs(CALLS[call], said), workers=4, strategy=system, on=on).summary.lost == ["worker/3"]
+    assert said[0] == said[1] == said[2]
+    assert said[0][-1] == {"mean": 1.0, "any": True, "barrier": None, "broadcast": ("epoch", 0)}[call]
+
+
+@pytest.mark.parametrize("moment", [0.0, 0.005, 0.01, 0.015, 0.02, 0.03, 0.05, 0.1])
+def test_who_is_lost_while_workers_speak_counts_at_all_or_at_none(moment: float) -> None:
+    said: dict[int, list[float]] = {}
+
+    def train(worker: Any) -> None:
+        model = network()
+        worker.attach(model, sgd(model))
+        said[worker.rank] = [worker.mean(float(worker.rank)) for _ in range(8)]
+
+    run(train, workers=4, strategy="softsync", on=Simulator(network="slow", faults=(Crash("worker/3", moment),)))
+    assert said[0] == said[1] == said[2]
+    assert said[0] == sorted(said[0], reverse=True)
+    assert set(said[0]) <= {1.5, 1.0}
+
+
+def test_a_worker_that_is_killed_is_not_waited_for() -> None:
+    def train(worker: Any) -> None:
+        model = network()
+        worker.attach(model, sgd(model))
+        assert worker.mean(worker.rank) == 1.0
+        if worker.rank == 2:
+            os.kill(os.getpid(), signal.SIGKILL)
+        assert worker.mean(worker.rank) == 0.5
+        assert worker.broadcast(worker.rank) == 0
+        worker.barrier()
+
+    assert run(train, workers=3, strategy="softsync", on=Processes()).summary.lost == ["worker/2"]
+
+
+def test_the_loss_of_worker_0_is_named() -> None:
+    on = Simulator(network="slow", faults=(Crash("worker/0", 0.1),))
+    with pytest.raises(WorkerFailed, match=r"worker/0 failed: it crashed at 0\.1 s.*the run cannot go on without it"):
+        run(epochs(CALLS["mean"], {}), workers=4, strategy="softsync", on=on)
 
 
 @each_runtime

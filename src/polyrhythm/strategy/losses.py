@@ -14,12 +14,15 @@ class Losses:
 
     def __init__(self, port: Port) -> None:
         self.port = port
+        self.begun = False
         self.gone: list[str] = []
         self.topics: list[str] = []
 
     async def begin(self) -> None:
-        """Listen from now on."""
-        await self.port.spawn("losses", self._listen())
+        """Listen from now on, if nobody has asked for it yet."""
+        if not self.begun:
+            self.begun = True
+            await self.port.spawn("losses", self._listen())
 
     async def tell(self, topic: str) -> None:
         """Send the names under `topic` too."""

@@ -33,13 +33,18 @@ async def spread(port: Port, place: Place, message: Message) -> Message:
 
 async def tell(port: Port, place: Place, value: Tensor, topic: str) -> Tensor:
     """As `broadcast`, but worker 0 tells everyone itself, so that nobody depends on one who may be lost."""
+    return (await tell_all(port, place, Message(topic, tensors=(value,)))).tensors[0]
+
+
+async def tell_all(port: Port, place: Place, message: Message) -> Message:
+    """As `tell`, of a whole message; only its topic counts at the other workers."""
     if place.rank:
-        delivery = await port.receive(topic, worker(0))
+        delivery = await port.receive(message.topic, worker(0))
         assert delivery is not None
-        return delivery.message.tensors[0]
+        return delivery.message
     for rank in range(1, place.workers):
-        await port.send(worker(rank), Message(topic, tensors=(value,)))
-    return value
+        await port.send(worker(rank), message)
+    return message
 
 
 async def pass_on(port: Port, place: Place, message: Message) -> None:

@@ -5,41 +5,34 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, TypeVar
 
-import msgspec
 import torch
 from torch import Tensor
 
 from polyrhythm.errors import WorkloadError
 from polyrhythm.kernel.message import Message
-from polyrhythm.kernel.port import Port
 from polyrhythm.pieces.terms import Place
-from polyrhythm.topology.algorithm import Algorithm
-from polyrhythm.topology.broadcast import spread
-from polyrhythm.topology.tree import Tree
+from polyrhythm.training.collective import Collective
+from polyrhythm.training.plain import decoded, encoded
 
 Value = TypeVar("Value")
 
+_PLAIN = "plain"
+"""The text of a message whose tensor is a value's bytes."""
+
 
 class Together:
-    """One worker's side. Every worker makes the same calls in the same order; calls are counted, and the number is the topic.
+    """One worker's side. Every worker makes the same calls in the same order; calls are counted."""
 
-    Sums go over a tree: 2 (P - 1) messages and 2 ⌈log2 P⌉ latencies.
-    """
-
-    def __init__(self, port: Port, place: Place, perform: Callable[[Any], Any]) -> None:
-        self.port = port
+    def __init__(self, collective: Collective, place: Place, perform: Callable[[Any], Any]) -> None:
+        self.collective = collective
         self.place = place
         self.perform = perform
-        self.algorithm: Algorithm = Tree()
         self.calls = 0
 
-    def _topic(self) -> str:
+    def total(self, value: Tensor) -> tuple[Tensor, int]:
+        """The sum over the workers that are left, the same bits for all, on the CPU; and how many they are."""
         self.calls += 1
-        return f"user/{self.calls}"
-
-    def total(self, value: Tensor) -> Tensor:
-        """The sum over workers, the same bits for all, on the CPU."""
-        summed: Tensor = self.perform(self.algorithm.reduce(self.port, self.place, value.detach().cpu().contiguous(), self._topic()))
+        summed: tuple[Tensor, int] = self.perform(self.collective.total(value.detach().cpu().contiguous(), self.calls))
         return summed
 
     def mean(self, value: float | Tensor) -> Any:
@@ -47,33 +40,31 @@ class Together:
         if isinstance(value, Tensor):
             if not value.is_floating_point():
                 raise WorkloadError(f"worker.mean got a tensor of {value.dtype}, which has no mean: convert it with .float().")
-            return (self.total(value) / self.place.workers).to(value.device)
+            total, workers = self.total(value)
+            return (total / workers).to(value.device)
         if not isinstance(value, (int, float)):
             raise WorkloadError(f"worker.mean got {value!r}: give a number or a tensor of floating-point numbers.")
-        return self.total(torch.tensor([float(value)], dtype=torch.float64)).item() / self.place.workers
+        total, workers = self.total(torch.tensor([float(value)], dtype=torch.float64))
+        return total.item() / workers
 
     def any(self, value: object) -> bool:
         """Whether it holds at one worker or more."""
-        return self.total(torch.tensor([float(bool(value))])).item() > 0
+        return self.total(torch.tensor([float(bool(value))]))[0].item() > 0
 
     def broadcast(self, value: Value) -> Value:
-        """Worker 0's value: a tensor, or what JSON can say (numbers, text, None, lists and dicts of them)."""
-        topic = self._topic()
-        message = self._told(topic, value) if self.place.rank == 0 else Message(topic)
-        heard: Message = self.perform(spread(self.port, self.place, message))
-        if heard.tensors:
+        """Worker 0's value: a tensor, or a plain value, of the same types at every worker."""
+        self.calls += 1
+        message = _told(value) if self.place.rank == 0 else Message("")
+        heard: Message = self.perform(self.collective.spread(message, self.calls))
+        [tensor] = heard.tensors
+        if heard.text != _PLAIN:
             device = value.device if isinstance(value, Tensor) else "cpu"
-            return heard.tensors[0].clone().to(device)  # type: ignore[return-value]
-        told: Value = msgspec.json.decode(heard.text)
+            return tensor.clone().to(device)  # type: ignore[return-value]
+        told: Value = decoded(tensor.numpy().tobytes())
         return told
 
-    @staticmethod
-    def _told(topic: str, value: object) -> Message:
-        if isinstance(value, Tensor):
-            return Message(topic, tensors=(value.detach().cpu().contiguous(),))
-        try:
-            return Message(topic, text=msgspec.json.encode(value).decode())
-        except (TypeError, msgspec.MsgspecError, OverflowError) as problem:
-            raise WorkloadError(
-                f"worker.broadcast got a {type(value).__name__}, which cannot be sent: give a tensor, or numbers, text, lists and dicts."
-            ) from problem
+
+def _told(value: object) -> Message:
+    if isinstance(value, Tensor):
+        return Message("", tensors=(value.detach().cpu().contiguous(),))
+    return Message("", text=_PLAIN, tensors=(torch.frombuffer(bytearray(encoded(value)), dtype=torch.uint8),))

@@ -16,6 +16,7 @@ from polyrhythm.kernel.job import Stage
 from polyrhythm.pieces.terms import Place
 from polyrhythm.strategy.replica import Replica
 from polyrhythm.strategy.strategy import Strategy
+from polyrhythm.training.collective import Everyone, ThoseLeft
 from polyrhythm.training.data import Batches, Data, StreamBatches
 from polyrhythm.training.evaluation import Evaluate
 from polyrhythm.training.models import Models
@@ -44,7 +45,9 @@ class Worker:
         self._strategy = strategy
         self._place = place
         self._models = Models(strategy, place, stage)
-        self._together = Together(stage.port, place, stage.perform)
+        survives = strategy.consistency.tolerates_loss
+        collective = ThoseLeft(stage.port, place, self._models.losses) if survives else Everyone(stage.port, place)
+        self._together = Together(collective, place, stage.perform)
         self._data = Data(strategy.shuffle, place, self.count)
         self._samples = 0
         self._batch = 0
@@ -168,7 +171,7 @@ class Worker:
         return max((replica.clock for replica in self._models.replicas), default=0)
 
     def barrier(self) -> None:
-        """Wait until every worker has called it."""
+        """Wait until every worker has called it; here and below, of those that the run has not lost."""
         self._together.any(False)
 
     def mean(self, value: float | Tensor) -> Any:
@@ -180,7 +183,10 @@ class Worker:
         return self._together.any(value)
 
     def broadcast(self, value: Value) -> Value:
-        """Worker 0's `value` at every worker: a tensor, or what JSON can say (numbers, text, None, lists and dicts of them)."""
+        """Worker 0's `value` at every worker: a tensor, or numbers, text, bytes, None, and lists, tuples and dicts of them.
+
+        Raises WorkloadError for what would not come out as it is.
+        """
         return self._together.broadcast(value)
 
     def print(self, *values: object) -> None:

@@ -1,0 +1,95 @@
+"""How the user's own numbers and words get round: over a tree, or through worker 0 where a worker may be lost."""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+import torch
+from torch import Tensor
+
+from polyrhythm.kernel.message import Message
+from polyrhythm.kernel.port import Port, worker
+from polyrhythm.pieces.terms import Place
+from polyrhythm.strategy.losses import Losses
+from polyrhythm.topology.broadcast import spread, tell_all
+from polyrhythm.topology.tree import Tree
+
+_SAID = "user"
+"""What worker 0 is told, and the news of losses; answers and broadcasts come under `_SAID/CALL`."""
+
+
+class Collective(Protocol):
+    """One worker's side. All workers make the same calls, which are numbered."""
+
+    async def total(self, value: Tensor, call: int) -> tuple[Tensor, int]:
+        """The sum over the workers, the same bits for all, and how many they were."""
+
+    async def spread(self, message: Message, call: int) -> Message:
+        """Worker 0's message; its topic is not looked at."""
+
+
+class Everyone:
+    """For runs that end with the first worker that is lost: 2 (P - 1) messages and 2 ⌈log2 P⌉ latencies for a sum."""
+
+    def __init__(self, port: Port, place: Place) -> None:
+        self.port = port
+        self.place = place
+
+    async def total(self, value: Tensor, call: int) -> tuple[Tensor, int]:
+        """As the protocol says."""
+        return await Tree().reduce(self.port, self.place, value, f"{_SAID}/{call}"), self.place.workers
+
+    async def spread(self, message: Message, call: int) -> Message:
+        """As the protocol says."""
+        message.topic = f"{_SAID}/{call}"
+        return await spread(self.port, self.place, message)
+
+
+class ThoseLeft:
+    """For runs that go on without a lost worker: all tell worker 0, without which none goes on, and worker 0 tells all.
+
+    2 (P - 1) messages and two latencies for a sum. A worker that is lost counts if worker 0 has heard it before the news.
+    """
+
+    def __init__(self, port: Port, place: Place, losses: Losses) -> None:
+        self.port = port
+        self.place = place
+        self.losses = losses
+        self.left = {worker(rank) for rank in range(1, place.workers)}
+        self.listens = False
+
+    async def total(self, value: Tensor, call: int) -> tuple[Tensor, int]:
+        """As the protocol says; worker 0 adds up in the order of ranks."""
+        if self.place.rank:
+            await self.port.send(worker(0), Message(_SAID, (float(call),), tensors=(value,)))
+            answer = await self.spread(Message(""), call)
+        else:
+            values = await self._hear(call)
+            summed = torch.stack([value, *values]).sum(dim=0)
+            answer = await self.spread(Message("", (float(len(values) + 1),), tensors=(summed,)), call)
+        return answer.tensors[0], int(answer.numbers[0])
+
+    async def spread(self, message: Message, call: int) -> Message:
+        """As the protocol says."""
+        message.topic = f"{_SAID}/{call}"
+        return await tell_all(self.port, self.place, message)
+
+    async def _hear(self, call: int) -> list[Tensor]:
+        """What the others say, by rank."""
+        await self._listen()
+        said: dict[str, Tensor] = {}
+        while self.left - said.keys():
+            delivery = await self.port.receive(_SAID)
+            assert delivery is not None
+            message = delivery.message
+            if message.text:
+                self.left.discard(message.text)
+            elif message.numbers == (float(call),):  # one that was lost may have spoken in an earlier call, and its words were slower
+                said[delivery.sender] = message.tensors[0]
+        return [said[name] for name in map(worker, range(1, self.place.workers)) if name in said]
+
+    async def _listen(self) -> None:
+        if not self.listens:
+            self.listens = True
+            await self.losses.begin()
+            await self.losses.tell(_SAID)
