@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import random
+from typing import Any
 
 import numpy as np
 import torch
@@ -31,3 +32,38 @@ def seed_everything(seed: int, *path: str | int) -> None:
     torch.manual_seed(value)
     np.random.seed(value % 2**32)
     random.seed(value)
+
+
+class Apart:
+    """`with apart:` gives code that draws from the global generators of torch, numpy and `random` states of its own.
+
+    They are the stream's of `seed`, and go on where they were from one time to the next; afterwards all is as it was before.
+    """
+
+    def __init__(self, seed: int) -> None:
+        self._seed = seed
+        self._inner: tuple[Any, ...] | None = None
+        self._outer: tuple[Any, ...] = ()
+
+    def __enter__(self) -> None:
+        self._outer = _states()
+        if self._inner is None:
+            torch.default_generator.manual_seed(self._seed)
+            np.random.seed(self._seed % 2**32)
+            random.seed(self._seed)
+        else:
+            _set_states(self._inner)
+
+    def __exit__(self, *problem: object) -> None:
+        self._inner = _states()
+        _set_states(self._outer)
+
+
+def _states() -> tuple[Any, ...]:
+    return torch.default_generator.get_state(), np.random.get_state(legacy=False), random.getstate()
+
+
+def _set_states(states: tuple[Any, ...]) -> None:
+    torch.default_generator.set_state(states[0])
+    np.random.set_state(states[1])
+    random.setstate(states[2])

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import random
 from collections.abc import Iterator
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 from hypothesis import given, settings
@@ -12,6 +14,7 @@ from hypothesis import strategies as st
 from torch.utils import data as tools
 from toy import network
 
+from polyrhythm import rng
 from polyrhythm.errors import DataError
 from polyrhythm.pieces.terms import Place
 from polyrhythm.processes import Processes
@@ -81,6 +84,61 @@ def test_loading_processes_that_share_a_stream_lose_nothing_and_double_nothing()
     loader = tools.DataLoader(Counting(60), batch_size=4, num_workers=2)
     parts = dealt(lambda: loader, workers=3, size=None)
     assert sorted(k for part in parts for batch in part[0] for k in batch.tolist()) == list(range(60))
+
+
+class Drawing(tools.IterableDataset[Any]):
+    """The numbers below 48 in an order that one of the global generators gives."""
+
+    def __init__(self, draw: str) -> None:
+        self.draw = draw
+
+    def __iter__(self) -> Iterator[int]:
+        match self.draw:
+            case "torch":
+                yield from torch.randperm(48).tolist()
+            case "numpy":
+                yield from map(int, np.random.permutation(48))
+            case "random":
+                yield from random.sample(range(48), 48)
+            case "late":  # a shuffle buffer draws while it is read
+                rest = list(range(48))
+                while rest:
+                    yield rest.pop(int(torch.randint(len(rest), ()).item()))
+
+
+FORMS = {
+    "by itself": lambda stream: stream,
+    "in a loader": lambda stream: tools.DataLoader(stream, batch_size=4),
+    "in a process": lambda stream: tools.DataLoader(stream, batch_size=4, num_workers=1),
+    "in one that persists": lambda stream: tools.DataLoader(stream, batch_size=4, num_workers=1, persistent_workers=True),
+}
+
+
+@pytest.mark.parametrize("form", FORMS)
+@pytest.mark.parametrize("draw", ["torch", "numpy", "random", "late"])
+def test_a_stream_that_shuffles_itself_does_so_alike_at_every_worker_and_anew_in_every_epoch(draw: str, form: str) -> None:
+    data = FORMS[form](Drawing(draw))
+    parts = dealt(lambda: data, epochs=2, workers=3, size=4)
+    orders = []
+    for epoch in range(2):
+        orders.append([k for step in zip(*(part[epoch] for part in parts), strict=True) for batch in step for k in batch.tolist()])
+        assert sorted(orders[-1]) == list(range(48))
+    assert orders[0] != orders[1]
+
+
+def test_what_a_stream_draws_moves_no_draw_of_the_training() -> None:
+    drawn: list[list[Any]] = []
+
+    def train(worker: Any) -> None:
+        model = network()
+        worker.attach(model, sgd(model))
+        for stream in (Drawing("late"), Drawing("numpy"), Drawing("random"), Counting(48)):
+            rng.seed_everything(7)
+            batches = iter(worker.batches(stream, batch_size=4))
+            drawn.append([(next(batches), torch.rand(()).item(), np.random.rand(), random.random())[1:] for _ in range(5)])
+
+    go(train, workers=2)
+    assert all(each == drawn[0] for each in drawn)
 
 
 def test_a_loaders_size_and_collate_function_are_kept() -> None:

@@ -52,7 +52,7 @@ class Stream(Protocol):
         """Whether a last batch that is smaller than the others is left out."""
 
     def elements(self, seed: int) -> Iterator[Any]:
-        """One pass over the samples; what is drawn at random in other processes comes from `seed`."""
+        """One pass over the samples; what is drawn at random in other processes comes from `seed`, and the shuffle sees to this one."""
 
     def batch(self, samples: Sequence[Any]) -> Batch:
         """`samples` as one batch."""

@@ -41,6 +41,11 @@ def loading(place: Place, number: int) -> int:
     return rng.derive(place.seed, "loading", place.rank, number)
 
 
+def reading(place: Place, number: int) -> int:
+    """The seed of what a stream draws in epoch `number`: the same at every worker, since all read the same stream."""
+    return rng.derive(place.seed, "stream", number)
+
+
 def check(source: Source, place: Place, batch_size: int) -> None:
     """Refuse what cannot be shared out."""
     check_size(batch_size)

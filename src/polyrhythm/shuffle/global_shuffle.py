@@ -5,12 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import islice
+from typing import Any
 
+from polyrhythm import rng
 from polyrhythm.errors import DataError
 from polyrhythm.kernel.port import Port
 from polyrhythm.pieces.shuffle import Batch, Feed, Order, Perform, Source, Stream
 from polyrhythm.pieces.terms import Place
-from polyrhythm.shuffle.dealing import check_size, count, loading, parts
+from polyrhythm.shuffle.dealing import check_size, count, loading, parts, reading
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,11 +34,15 @@ class GlobalShuffle:
         return _Dealt(place)
 
     def stream(self, stream: Stream, place: Place, number: int, batch_size: int) -> Iterator[Batch]:
-        """One worker's batches of one pass: every worker reads the whole stream, and takes its part of each P · b samples."""
+        """One worker's batches of one pass: every worker reads the whole stream, and takes its part of each P · b samples.
+
+        What the stream draws from global generators is the same at every worker; the training's own draws go on as without it.
+        """
         check_size(batch_size)
-        elements = stream.elements(loading(place, number))
+        seed = reading(place, number)
+        rounds = _rounds(stream.elements(seed), place.workers * batch_size, rng.Apart(seed))
         read = dealt = 0
-        while samples := list(islice(elements, place.workers * batch_size)):
+        for samples in rounds:
             read += len(samples)
             size = len(samples) // place.workers
             if size == 0 or (size < batch_size and stream.drop_last):
@@ -49,6 +55,16 @@ class GlobalShuffle:
     def share(self, order: Order, place: Place, number: int) -> Sequence[int]:
         """Every P-th sample, so that batch t of all workers together is the t-th P · b samples, whatever the b."""
         return order.indices(place.seed, number)[place.rank : len(order) - len(order) % place.workers : place.workers]
+
+
+def _rounds(elements: Iterator[Any], size: int, drawing: rng.Apart) -> Iterator[list[Any]]:
+    """`size` elements at a time, read while `drawing`."""
+    while True:
+        with drawing:
+            samples = list(islice(elements, size))
+        if not samples:
+            return
+        yield samples
 
 
 class _Dealt:
