@@ -234,6 +234,15 @@ def test_shards_are_disjoint_and_equally_long(workers: int, length: int) -> None
     assert parts == [list(range(rank, length - length % workers, workers)) for rank in range(workers)]
 
 
+@pytest.mark.parametrize("processes", [1, 2])
+@pytest.mark.parametrize("make", [lambda: list(range(41)), lambda: Counting(41)], ids=["a list", "a stream that shares itself out"])
+def test_the_processes_of_a_loader_share_a_shard(make: Any, processes: int) -> None:
+    loaders = [tools.DataLoader(Shard(make(), Place(rank, 3, 0)), batch_size=4, num_workers=processes) for rank in range(3)]
+    parts = [[batch.tolist() for batch in loader] for loader in loaders]
+    assert sorted(k for part in parts for batch in part for k in batch) == list(range(39))
+    assert len({str([len(batch) for batch in part]) for part in parts}) == 1
+
+
 def test_a_shard_is_a_data_set_for_a_loader_of_ones_own() -> None:
     def train(worker: Any) -> None:
         model = network()

@@ -7,7 +7,8 @@ from contextlib import contextmanager
 from itertools import islice
 from typing import Any
 
-from torch.utils.data import DataLoader, IterableDataset, default_collate
+from torch.utils.data import DataLoader, IterableDataset, default_collate, get_worker_info
+from torch.utils.data._utils import worker as process_of_a_loader
 from torch.utils.data._utils.pin_memory import pin_memory
 
 from polyrhythm.errors import DataError
@@ -65,16 +66,41 @@ class LoaderStream:
 
 
 class Shard(IterableDataset[Any]):
-    """One worker's elements of an iterable: of each round of as many as there are workers, one. What is left over is dropped."""
+    """One worker's elements of an iterable: of each round of as many as there are workers, one. What is left over is dropped.
+
+    In the processes of a DataLoader the rounds are dealt out among these. Each then reads the whole iterable, as if it were alone:
+    one that shares itself out among a loader's processes, as torch recommends, must not do so a second time.
+    """
 
     def __init__(self, data: Iterable[Any], place: Place) -> None:
         self.data = data
         self.place = place
 
     def __iter__(self) -> Iterator[Any]:
-        elements = alone(self.data)
-        while len(dealt := list(islice(elements, self.place.workers))) == self.place.workers:
-            yield dealt[self.place.rank]
+        here = get_worker_info()
+        process, processes = (0, 1) if here is None else (here.id, here.num_workers)
+        for number, dealt in enumerate(self._rounds()):
+            if number % processes == process:
+                yield dealt[self.place.rank]
+
+    def _rounds(self) -> Iterator[list[Any]]:
+        elements, size = alone(self.data), self.place.workers
+        while True:
+            with _no_loader():
+                dealt = list(islice(elements, size))
+            if len(dealt) < size:
+                return
+            yield dealt
+
+
+@contextmanager
+def _no_loader() -> Iterator[None]:
+    """Have torch's `get_worker_info()` say that this is no process of a loader."""
+    kept, process_of_a_loader._worker_info = process_of_a_loader._worker_info, None
+    try:
+        yield
+    finally:
+        process_of_a_loader._worker_info = kept
 
 
 def alone(data: Iterable[Any]) -> Iterator[Any]:

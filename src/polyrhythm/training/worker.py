@@ -110,7 +110,8 @@ class Worker:
     def shard(self, iterable: Iterable[Any]) -> Shard:
         """This worker's elements of any iterable, files or batches or samples: rank, rank + workers, …, equally many for all.
 
-        It is an IterableDataset; every worker iterates the whole. Nothing is counted: say with `count` how many samples a step uses.
+        It is an IterableDataset, which the processes of a DataLoader share. Every worker iterates the whole, which must be the same at
+        all: seed what it draws with `seed`. Nothing is counted: say with `count` how many samples a step uses.
         """
         return self._data.shard(iterable)
 
