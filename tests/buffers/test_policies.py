@@ -98,6 +98,48 @@ def test_recalibrated_statistics_are_those_of_the_last_batches_under_the_final_w
     run(train, workers=1, strategy=Strategy(buffers=RecalibratedBuffers(4)), on=Simulator(network=Instant()))
 
 
+class Branches(nn.Module):
+    """One layer trains, one is frozen, and one is not used; dropout is off."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.trains, self.frozen, self.unused = (nn.BatchNorm1d(10) for _ in range(3))
+        self.dropout, self.last = nn.Dropout(0.5), nn.Linear(10, 3)
+        for layer in (self.frozen, self.unused):
+            nn.init.constant_(layer.running_mean, 5.0)  # type: ignore[arg-type]
+
+    def forward(self, x: Tensor) -> Tensor:
+        scores: Tensor = self.last(self.dropout(self.frozen(self.trains(x))))
+        return scores
+
+
+@pytest.mark.parametrize("all_in_training_at_the_end", [False, True])
+def test_layers_that_do_not_train_keep_their_statistics_and_every_module_its_mode(all_in_training_at_the_end: bool) -> None:
+    def train(worker: Any) -> None:
+        model = Branches()
+        model, optimizer = worker.attach(model, torch.optim.SGD(model.parameters(), lr=0.05))
+        calls = []
+        for x, y in worker.batches(data(), batch_size=8):
+            model.train()
+            model.frozen.eval()
+            model.dropout.eval()
+            optimizer.zero_grad()
+            F.cross_entropy(model(x), y).backward()
+            optimizer.step()
+            calls.append(x)
+        model.train(all_in_training_at_the_end)
+        model.dropout.eval()
+        before = {name: module.training for name, module in model.named_modules()}
+        worker.finish()
+        torch.testing.assert_close(model.trains.running_mean, torch.stack([x.mean(dim=0) for x in calls[-4:]]).mean(dim=0))
+        for layer in (model.frozen, model.unused):
+            assert torch.equal(layer.running_mean, torch.full((10,), 5.0))
+            assert layer.num_batches_tracked == 0
+        assert {name: module.training for name, module in model.named_modules()} == before
+
+    run(train, workers=1, strategy=Strategy(buffers=RecalibratedBuffers(4)), on=Simulator(network=Instant()))
+
+
 def test_recalibrating_what_never_ran_is_refused() -> None:
     def train(worker: Any) -> None:
         parts = nn.ModuleDict({"a": normalized()})

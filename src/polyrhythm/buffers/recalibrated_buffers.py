@@ -14,6 +14,7 @@ from torch.nn.modules.batchnorm import _BatchNorm
 
 from polyrhythm.errors import CompositionError
 from polyrhythm.pieces.buffers import Keeper
+from polyrhythm.pieces.modes import Modes, modes, set_modes
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,7 +22,8 @@ class RecalibratedBuffers:
     """Batch norm's statistics are those of the last `batches` batches of each worker under the final weights, averaged over the workers.
 
     (As torch.optim.swa_utils.update_bn does for averaged weights; Izmailov et al., 2018, section 3.2.) Inputs of the model's last
-    training passes are kept for it, so it takes the memory of so many batches.
+    training passes are kept for it, so it takes the memory of so many batches. Each is run again with every module in the mode that it
+    was in: a layer that did not train keeps its statistics.
     """
 
     batches: int = 8
@@ -40,22 +42,29 @@ class RecalibratedBuffers:
         return _Recent(model, self.batches)
 
 
+@dataclass(frozen=True, slots=True)
+class _Call:
+    arguments: tuple[Any, ...]
+    named: dict[str, Any]
+    modes: Modes
+
+
 class _Recent:
-    """The arguments of the latest calls of a model in training."""
+    """The latest calls of a model in training."""
 
     def __init__(self, model: nn.Module, most: int) -> None:
         self.model = model
-        self.calls: deque[tuple[Any, Any]] = deque(maxlen=most)
+        self.calls: deque[_Call] = deque(maxlen=most)
         self.layers = [layer for layer in model.modules() if isinstance(layer, _BatchNorm) and layer.running_mean is not None]
         if self.layers:
             model.register_forward_pre_hook(self._note, with_kwargs=True)
 
     def _note(self, model: nn.Module, arguments: tuple[Any, ...], named: dict[str, Any]) -> None:
         if model.training and torch.is_grad_enabled():
-            self.calls.append((_detached(arguments), _detached(named)))
+            self.calls.append(_Call(_detached(arguments), _detached(named), modes([model])))
 
     def renew(self) -> None:
-        """Run the calls again in training mode, with statistics that count all of them alike."""
+        """Run the calls again, each in its modes, with statistics that count all of them alike."""
         if not self.layers:
             return
         if not self.calls:
@@ -63,15 +72,26 @@ class _Recent:
                 f"RecalibratedBuffers saw no training pass of {type(self.model).__name__}, so it has no batches to gather statistics on: "
                 "call the attached module itself in the training loop, or take MeanBuffers."
             )
+        trained = {id(module) for call in self.calls for module, training in call.modes if training}
         with ExitStack() as stack, torch.no_grad():
+            stack.callback(set_modes, modes([self.model]))
             for layer in self.layers:
-                stack.callback(setattr, layer, "momentum", layer.momentum)
-                layer.reset_running_stats()
-                layer.momentum = None  # a plain mean
-            stack.callback(self.model.train, self.model.training)
-            self.model.train()
-            for arguments, named in tuple(self.calls):
-                self.model(*arguments, **named)
+                if id(layer) in trained:
+                    stack.callback(_end, layer, layer.momentum, [buffer.clone() for buffer in layer.buffers()])
+                    layer.reset_running_stats()
+                    layer.momentum = None  # a plain mean
+            for call in self.calls:  # which notes nothing without gradients
+                set_modes(call.modes)
+                self.model(*call.arguments, **call.named)
+
+
+def _end(layer: _BatchNorm, momentum: float | None, before: list[Tensor]) -> None:
+    """Give `layer` its momentum back, and its statistics too if nothing came through it."""
+    layer.momentum = momentum
+    assert layer.num_batches_tracked is not None
+    if layer.num_batches_tracked == 0:
+        for buffer, value in zip(layer.buffers(), before, strict=True):
+            buffer.copy_(value)
 
 
 def _detached(value: Any) -> Any:
