@@ -80,6 +80,20 @@ def test_a_bound_holds_exactly(slack: int, mine: int, slowest: int) -> None:
     assert Free().may_proceed(mine, slowest)
 
 
+@given(tau=st.integers(1, 12), push=st.integers(1, 12), fetch=st.integers(1, 12), rounds=st.integers(1, 30))
+def test_local_steps_push_and_fetch_as_often_as_the_intervals_say_and_exchanges_allow(tau: int, push: int, fetch: int, rounds: int) -> None:
+    rule, steps = LocalSteps(tau, Intervals(push, fetch)), rounds * tau
+    spoken = [clock for clock in range(1, steps + 1) if rule.speaks(clock)]
+    assert sum(rule.pushes(clock) for clock in spoken) == (steps // push if push >= tau else rounds)
+    assert sum(rule.must_read(clock, 0) for clock in spoken) == (steps // fetch if fetch >= tau else rounds)
+
+
+@given(tau=st.integers(1, 12), slack=st.integers(0, 20), mine=clocks, known=clocks)
+def test_a_bound_counts_steps_whatever_tau_is(tau: int, slack: int, mine: int, known: int) -> None:
+    assert LocalSteps(tau, Bounded(slack)).must_read(mine, known) == Bounded(slack).must_read(mine, known)
+    assert LocalSteps(tau, Bounded(slack)).may_proceed(mine, known) == Bounded(slack).may_proceed(mine, known)
+
+
 @pytest.mark.parametrize(("groups", "workers", "expected"), [(1, 30, 30), (4, 30, 7), (30, 30, 1), (50, 30, 1)])
 def test_softsync_merges_the_papers_number_of_gradients(groups: int, workers: int, expected: int) -> None:
     assert SoftSync(groups).group(workers) == expected

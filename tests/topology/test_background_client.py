@@ -183,6 +183,14 @@ def test_every_gradient_reaches_the_server_in_both_runtimes(on: Any, push: int, 
     assert run.summary.samples == 192
 
 
+@pytest.mark.parametrize(("tau", "push", "pushes"), [(1, 3, 8), (5, 3, 5), (5, 4, 5), (4, 6, 4), (7, 5, 4), (2, 8, 3), (7, 100, 1)])
+def test_local_steps_push_what_is_due_at_their_next_exchange(tau: int, push: int, pushes: int) -> None:
+    """24 steps each; what is left is pushed at the end."""
+    strategy = Strategy(consistency=LocalSteps(tau, Intervals(push)), topology=Server())
+    run = trained(Toy(batch_size=4), 2, strategy, Simulator(network=FAR, devices=MEASURED))
+    assert sum(isinstance(event, Merged) and event.actor == server(0) for event in run.outcome.events) == 2 * pushes
+
+
 @pytest.mark.parametrize("moment", [2.0, 4.01, 4.05, 4.1, 6.0])
 def test_a_worker_that_is_lost_while_its_fetch_is_under_way_holds_nobody_up(moment: float) -> None:
     on = Simulator(network=FAR, devices=MEASURED, faults=(Crash("worker/1", at=moment),))

@@ -14,7 +14,8 @@ from polyrhythm.pieces.terms import Manner, Subject
 class LocalSteps:
     """Speak after every `tau` steps of one's own optimizer, about what they did, and wait by the rule `then`.
 
-    (SparkNet; Moritz et al., 2015. With `then=Free()`: asynchronous periodic exchange, as in DeepSpark, Kim et al., 2016.)
+    (SparkNet; Moritz et al., 2015. With `then=Free()`: asynchronous periodic exchange, as in DeepSpark, Kim et al., 2016.) The rule
+    counts steps, whatever tau is: what it wants between two exchanges, as Intervals may, is done at the second.
     """
 
     tau: int
@@ -54,21 +55,25 @@ class LocalSteps:
         return clock % self.tau == 0
 
     def pushes(self, clock: int) -> bool:
-        """As the waiting rule."""
-        return self.then.pushes(clock)
+        """If the waiting rule does at one of the steps since the last exchange."""
+        return any(self.then.pushes(step) for step in self._since(clock))
 
     def group(self, workers: int) -> int:
         """As the waiting rule."""
         return self.then.group(workers)
 
     def may_proceed(self, mine: int, slowest: float) -> bool:
-        """As the waiting rule; a bound counts steps, whatever tau is."""
+        """As the waiting rule."""
         return self.then.may_proceed(mine, slowest)
 
     def must_read(self, mine: int, known: float) -> bool:
-        """As the waiting rule."""
-        return self.then.must_read(mine, known)
+        """If the waiting rule must at one of the steps since the last exchange."""
+        return any(self.then.must_read(step, known) for step in self._since(mine))
 
     def takes(self, clock: float, mine: float) -> bool:
         """As the waiting rule."""
         return self.then.takes(clock, mine)
+
+    def _since(self, clock: int) -> range:
+        """The steps since the exchange before `clock`, the last first, which settles it for most rules."""
+        return range(clock, (clock - 1) // self.tau * self.tau, -1)
