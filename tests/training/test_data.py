@@ -237,6 +237,24 @@ def test_data_that_are_made_anew_every_epoch_do_not_pile_up(strategy: str) -> No
     go(train, strategy, 1)
 
 
+def test_samples_travel_on_whatever_else_is_made_anew_in_every_epoch() -> None:
+    epochs: list[set[tuple[float, ...]]] = []
+
+    def train(worker: Any) -> None:
+        model = network()
+        worker.attach(model, sgd(model))
+        for _ in range(24):
+            mine = rows(worker.batches(data(), batch_size=8))
+            if worker.rank == 0:
+                epochs.append(mine)
+            for _batch in worker.batches(anew(), batch_size=8):
+                pass
+
+    go(train, "gossipgrad", 2)
+    assert all(epoch == epochs[k % 2] for k, epoch in enumerate(epochs))
+    assert not epochs[0] & epochs[1]
+
+
 def test_two_data_sets_may_be_used_in_turn() -> None:
     def train(worker: Any) -> None:
         model = network()

@@ -118,8 +118,9 @@ class Data:
     def _feed(self, data: Any, port: Port, perform: Perform) -> Feed:
         """The feed of `data`, which goes on where it was when the same data were given before."""
         parts = parts_of(data)
-        for held, feed in self._feeds:
+        for place, (held, feed) in enumerate(self._feeds):
             if len(held) == len(parts) and all(a is b for a, b in zip(held, parts, strict=True)):
+                self._feeds.append(self._feeds.pop(place))  # the last to be used is the last to be forgotten
                 return feed
         feed = self._shuffle.feed(self._place, port, perform)
         self._feeds = [*self._feeds[-_FEEDS + 1 :], (parts, feed)]
