@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import re
 import shlex
-import socket
 import subprocess
 import sys
 import tomllib
@@ -15,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from ports import reserved_port
 
 ROOT = Path(__file__).resolve().parents[2]
 PAGES = ("README.md", "docs/guide.md", "docs/networks.md", "docs/commands.md")
@@ -43,15 +43,14 @@ def run_python(block: Block, page: str, names: dict[str, Any]) -> None:
 
 
 def run_process(*words: str) -> None:
-    with socket.create_server(("127.0.0.1", 0)) as free:
-        port = free.getsockname()[1]
-    done = subprocess.run(
-        [sys.executable, *words],
-        capture_output=True,
-        text=True,
-        timeout=60,
-        env={**os.environ, "MASTER_PORT": str(port), "OMP_NUM_THREADS": "1"},
-    )
+    with reserved_port() as port:
+        done = subprocess.run(
+            [sys.executable, *words],
+            capture_output=True,
+            text=True,
+            timeout=60,
+            env={**os.environ, "MASTER_PORT": str(port), "OMP_NUM_THREADS": "1"},
+        )
     assert done.returncode == 0, f"{words}\n{done.stdout}\n{done.stderr}"
 
 

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import os
 import re
-import socket
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
+from ports import reserved_port
 
 from polyrhythm.errors import UnshardedWarning
 
@@ -80,25 +80,19 @@ print("the test:", worker.samples, worker.metrics["bits"])
 
 @pytest.mark.long
 def test_a_trainer_joins_where_accelerate_is_not_told_of_the_others(tmp_path: Path) -> None:
-    with socket.create_server(("127.0.0.1", 0)) as free:
-        port = free.getsockname()[1]
-    place = {
-        "WORLD_SIZE": "2",
-        "MASTER_ADDR": "127.0.0.1",
-        "MASTER_PORT": str(port),
-        "PYTHONPATH": os.pathsep.join([str(EXAMPLES), *sys.path]),
-    }
-    ranks = [
-        subprocess.Popen(
-            [sys.executable, "-c", JOINED, "--epochs", "1"],
-            env={**os.environ, **place, "RANK": str(rank), "LOCAL_RANK": str(rank)},
-            cwd=tmp_path,
-            stdout=subprocess.PIPE,
-            text=True,
-        )
-        for rank in range(2)
-    ]
-    said = [rank.communicate(timeout=120)[0].splitlines()[-1] for rank in ranks]
+    place = {"WORLD_SIZE": "2", "MASTER_ADDR": "127.0.0.1", "PYTHONPATH": os.pathsep.join([str(EXAMPLES), *sys.path])}
+    with reserved_port() as port:
+        ranks = [
+            subprocess.Popen(
+                [sys.executable, "-c", JOINED, "--epochs", "1"],
+                env={**os.environ, **place, "MASTER_PORT": str(port), "RANK": str(rank), "LOCAL_RANK": str(rank)},
+                cwd=tmp_path,
+                stdout=subprocess.PIPE,
+                text=True,
+            )
+            for rank in range(2)
+        ]
+        said = [rank.communicate(timeout=120)[0].splitlines()[-1] for rank in ranks]
     assert said[0] == said[1]
     virtual = trained(SCRIPT, "allreduce", VIRTUAL, tmp_path)
     assert said[0] == f"the test: {virtual.summary.samples // 2} {virtual.final['bits']}"
