@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import multiprocessing
+import os
 import random
+import subprocess
+import sys
 from collections.abc import Iterator
 from typing import Any
 
@@ -11,6 +15,7 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from ports import reserved_port
 from torch.utils import data as tools
 from toy import network
 
@@ -139,6 +144,60 @@ def test_what_a_stream_draws_moves_no_draw_of_the_training() -> None:
 
     go(train, workers=2)
     assert all(each == drawn[0] for each in drawn)
+
+
+class Placed(Counting):
+    """Tells with each number which process it comes from."""
+
+    def __iter__(self) -> Iterator[Any]:
+        return ((k, os.getpid()) for k in super().__iter__())
+
+
+@pytest.mark.parametrize("left_early", [False, True])
+def test_processes_that_persist_serve_every_epoch_of_a_stream_and_end_with_the_training(left_early: bool) -> None:
+    ours = tools.DataLoader(Placed(24), batch_size=4, num_workers=1, persistent_workers=True)
+    kept, pids = [], set()
+
+    def train(worker: Any) -> None:
+        model = network()
+        worker.attach(model, sgd(model))
+        for _ in range(3):
+            kept.append(worker.batches(ours))
+            for _numbers, processes in kept[-1]:
+                pids.update(processes.tolist())
+                if left_early:
+                    break
+
+    go(train, workers=2)
+    assert len(pids) == 2
+    assert not multiprocessing.active_children()
+
+
+JOINED = """
+import atexit, multiprocessing, torch
+atexit.register(lambda: print(len(multiprocessing.active_children())))  # what is registered first is called last
+import polyrhythm as pr
+from torch.utils.data import DataLoader, TensorDataset
+
+worker = pr.join("allreduce")
+model = torch.nn.Linear(1, 1)
+model, optimizer = worker.attach(model, torch.optim.SGD(model.parameters(), lr=0.1))
+loader = DataLoader(TensorDataset(torch.ones(4, 1)), batch_size=4, num_workers=1, persistent_workers=True)
+for (x,) in worker.batches(loader):
+    model(x).sum().backward()
+    optimizer.step()
+print(len(multiprocessing.active_children()))
+"""
+
+
+def test_a_joined_script_does_not_keep_its_loading_processes_while_it_waits_for_the_others() -> None:
+    with reserved_port() as port:
+        place = {"RANK": "0", "WORLD_SIZE": "1", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port), "OMP_NUM_THREADS": "1"}
+        path = os.pathsep.join(filter(None, sys.path))
+        done = subprocess.run(
+            [sys.executable, "-c", JOINED], capture_output=True, text=True, timeout=60, env={**os.environ, **place, "PYTHONPATH": path}
+        )
+    assert (done.returncode, done.stdout.split()) == (0, ["1", "0"]), done.stderr
 
 
 def test_a_loaders_size_and_collate_function_are_kept() -> None:

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 from weakref import WeakKeyDictionary
 
-from torch.utils.data import DataLoader
+from torch.utils.data import DataLoader, IterableDataset
 
 from polyrhythm.errors import DataError, UnshardedWarning
 from polyrhythm.kernel.port import Port
@@ -16,7 +16,7 @@ from polyrhythm.pieces.terms import Place
 from polyrhythm.training.loader import LoaderSource
 from polyrhythm.training.sampling import Listed, Permuted, ShareSampler
 from polyrhythm.training.source import Sources, Streams, parts_of, source_of, stream_of
-from polyrhythm.training.stream import Shard
+from polyrhythm.training.stream import LoaderStream, PlainStream, Shard
 
 
 class StreamBatches:
@@ -53,16 +53,14 @@ class Data:
         self._count = count
         self._epochs = 0
         self._feeds: list[tuple[tuple[Any, ...], Feed]] = []
-        self._sources: WeakKeyDictionary[DataLoader[Any], LoaderSource] = WeakKeyDictionary()
+        self._sources: WeakKeyDictionary[DataLoader[Any], LoaderSource | LoaderStream] = WeakKeyDictionary()
 
     def batches(self, data: Any, batch_size: int | None, port: Port, perform: Perform) -> Batches | StreamBatches:
         """As `Worker.batches`."""
-        stream = stream_of(data)
-        if stream is not None:
-            size = _size(stream, batch_size)
-            return StreamBatches(lambda: self._told(lambda number: self._shuffle.stream(stream, self._place, number, size)))
         source = self._source(data)
         size = _size(source, batch_size)
+        if isinstance(source, (PlainStream, LoaderStream)):
+            return StreamBatches(lambda: self._told(lambda number: self._shuffle.stream(source, self._place, number, size)))
         feed = self._feed(data, port, perform)
         return Batches(lambda: self._told(lambda number: feed.epoch(source, number, size)), feed.count(source, size))
 
@@ -106,13 +104,13 @@ class Data:
             self._count(samples)
             yield batch
 
-    def _source(self, data: Any) -> Sources:
-        """The source of `data`; a loader's is kept as long as the loader, for the processes that it may keep (persistent_workers)."""
+    def _source(self, data: Any) -> Sources | Streams:
+        """What `data` are; of a loader it is kept as long as the loader, for the processes that it may keep (persistent_workers)."""
         if not isinstance(data, DataLoader):
-            return source_of(data)
+            return stream_of(data) or source_of(data)
         source = self._sources.get(data)
         if source is None:
-            source = self._sources[data] = LoaderSource(data)
+            source = self._sources[data] = LoaderStream(data) if isinstance(data.dataset, IterableDataset) else LoaderSource(data)
         return source
 
     def _feed(self, data: Any, port: Port, perform: Perform) -> Feed:

@@ -63,6 +63,7 @@ def _elsewhere(worker: Worker) -> None:
 
 def _leave(worker: Worker, stage: JoinedStage, log: Log) -> None:
     """At the script's end; after a failure there is nothing to conclude, and the others learn of it."""
+    worker.close()
     name = stage.port.name
     ending = stage.end(worker.finished, partial(conclusion, worker), lambda problem: log.fail(problem, name))
     if ending is not None:

@@ -57,6 +57,10 @@ class LoaderStream:
             for chunk in chunks:
                 yield from [chunk] if self.whole else chunk
 
+    def close(self) -> None:
+        """End the processes that persist between epochs."""
+        self.loads.end(self.copy)
+
     def batch(self, samples: Sequence[Any]) -> Batch:
         """`samples`, collated as the loader would; one that is a batch already stays as it is."""
         if self.whole:
