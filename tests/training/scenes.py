@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
+from torch.utils import data as tools
 from toy import data, network
 
 from polyrhythm import systems
@@ -22,6 +23,17 @@ LOCKSTEP_SERVER = Strategy(topology=Server(2))
 """The user's optimizer is built again at two servers, and the result must be that of all-reduce."""
 
 Train = Callable[[Any], object]
+
+
+class Counting(tools.IterableDataset[Any]):
+    """The numbers below `length`; in several loading processes each takes its part, as torch recommends."""
+
+    def __init__(self, length: int) -> None:
+        self.length = length
+
+    def __iter__(self) -> Iterator[int]:
+        here = tools.get_worker_info()
+        return iter(range(self.length) if here is None else range(here.id, self.length, here.num_workers))
 
 
 def go(train: Train, strategy: str | Strategy = "allreduce", workers: int = 2, seed: int = 5, **options: Any) -> Run:

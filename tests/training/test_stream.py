@@ -24,23 +24,10 @@ from polyrhythm.errors import DataError
 from polyrhythm.pieces.terms import Place
 from polyrhythm.processes import Processes
 from polyrhythm.shuffle import GlobalShuffle
-from polyrhythm.simulator import Instant, Simulator
 from polyrhythm.training.run import run
 from polyrhythm.training.source import stream_of
-from polyrhythm.training.stream import Shard
 
-from .scenes import dealt, go, seen, sgd
-
-
-class Counting(tools.IterableDataset[Any]):
-    """The numbers below `length`; in several loading processes each takes its part, as torch recommends."""
-
-    def __init__(self, length: int) -> None:
-        self.length = length
-
-    def __iter__(self) -> Iterator[int]:
-        here = tools.get_worker_info()
-        return iter(range(self.length) if here is None else range(here.id, self.length, here.num_workers))
+from .scenes import Counting, dealt, go, seen, sgd
 
 
 def shares(data: Any, workers: int, size: int) -> list[list[list[int]]]:
@@ -285,33 +272,3 @@ def test_an_iterator_that_was_read_already_is_refused() -> None:
 def test_samples_that_travel_cannot_stream() -> None:
     with pytest.raises(DataError, match=r"RingShuffle.*give a data set with a length, or compose the strategy with shuffle=GlobalShuffle"):
         seen(lambda: Counting(60), workers=2, strategy="gossipgrad")
-
-
-@given(workers=st.sampled_from([1, 2, 3, 5]), length=st.integers(0, 40))
-def test_shards_are_disjoint_and_equally_long(workers: int, length: int) -> None:
-    parts = [list(Shard(range(length), Place(rank, workers, 0))) for rank in range(workers)]
-    assert parts == [list(range(rank, length - length % workers, workers)) for rank in range(workers)]
-
-
-@pytest.mark.parametrize("processes", [1, 2])
-@pytest.mark.parametrize("make", [lambda: list(range(41)), lambda: Counting(41)], ids=["a list", "a stream that shares itself out"])
-def test_the_processes_of_a_loader_share_a_shard(make: Any, processes: int) -> None:
-    loaders = [tools.DataLoader(Shard(make(), Place(rank, 3, 0)), batch_size=4, num_workers=processes) for rank in range(3)]
-    parts = [[batch.tolist() for batch in loader] for loader in loaders]
-    assert sorted(k for part in parts for batch in part for k in batch) == list(range(39))
-    assert len({str([len(batch) for batch in part]) for part in parts}) == 1
-
-
-def test_a_shard_is_a_data_set_for_a_loader_of_ones_own() -> None:
-    def train(worker: Any) -> None:
-        model = network()
-        _, optimizer = worker.attach(model, sgd(model))
-        for batch in tools.DataLoader(worker.shard(Counting(30)), batch_size=5):
-            got[worker.rank] = [*got.get(worker.rank, []), *batch.tolist()]
-            worker.count(len(batch))
-            optimizer.step()
-
-    got: dict[int, list[int]] = {}
-    summary = run(train, workers=2, on=Simulator(network=Instant())).summary
-    assert got == {0: list(range(0, 30, 2)), 1: list(range(1, 30, 2))}
-    assert (summary.steps, summary.samples) == (3, 30)

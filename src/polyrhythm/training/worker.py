@@ -172,7 +172,7 @@ class Worker:
         return max((replica.clock for replica in self._models.replicas), default=0)
 
     def barrier(self) -> None:
-        """Wait until every worker has called it; here and below, of those that the run has not lost."""
+        """Wait until every worker has called it. In this and the following, a worker that the run goes on without is left out."""
         self._together.any(False)
 
     def mean(self, value: float | Tensor) -> Any:
