@@ -100,6 +100,13 @@ def sentence(error: PolyrhythmError) -> str:
     return f"{error.actor} failed: {error.reason}" if isinstance(error, WorkerFailed) else str(error)
 
 
+def diverged(what: str) -> DivergedError:
+    """The error for something that is not finite; `what` says which, where and when."""
+    return DivergedError(
+        f"{what}: the training diverged; lower the learning rate, clip gradients (attach(..., clip_norm=1.0)), or check the data for NaN."
+    )
+
+
 def unknown(kind: str, given: str, known: Iterable[str]) -> UnknownNameError:
     """The error for a name that is not among `known`, with the nearest one that is."""
     names = sorted(known)

@@ -133,7 +133,7 @@ def test_reports_take_tensors_of_one_element_and_refuse_the_rest() -> None:
         worker.attach(model, sgd(model))
         worker.report(a=torch.tensor(1.5, requires_grad=True), b=torch.tensor([2]), c=np.float32(0.5), d=True)
         for wrong in (torch.zeros(2), "0.5", None):
-            with pytest.raises(WorkloadError, match=r"got loss = .*, which is not one number: report a float or a tensor"):
+            with pytest.raises(WorkloadError, match=r"got loss = .*, which is not one number: give a float or a tensor"):
                 worker.report(loss=wrong)
 
     assert go(train).final == {"a": 1.5, "b": 2.0, "c": 0.5, "d": 1.0}

@@ -12,7 +12,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from polyrhythm.errors import CompositionError, DivergedError
+from polyrhythm.errors import CompositionError, diverged
 from polyrhythm.kernel.events import Merged
 from polyrhythm.kernel.job import Stage
 from polyrhythm.kernel.port import Port
@@ -134,10 +134,7 @@ class Replica:
 
     def _refuse_infinite(self, parts: Sequence[Tensor], step: int) -> None:
         if not math.isfinite(torch.stack([part.sum() for part in parts]).sum().item()):
-            raise DivergedError(
-                f"The {self.terms.subject.value} of {self.port.name} are not finite at step {step}: the training diverged; "
-                f"lower the learning rate, clip gradients (attach(..., clip_norm=1.0)), or check the data for NaN."
-            )
+            raise diverged(f"The {self.terms.subject.value} of {self.port.name} are not finite at step {step}")
 
     def _refuse_early(self, value: Tensor) -> None:
         """Of the step that `backward()` prepares."""

@@ -12,7 +12,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from polyrhythm.errors import DivergedError, WorkloadError
+from polyrhythm.errors import WorkloadError, diverged
 from polyrhythm.kernel.events import Evaluated
 from polyrhythm.kernel.job import Stage
 from polyrhythm.kernel.port import server, worker
@@ -22,6 +22,7 @@ from polyrhythm.strategy.albums import collect, new_album, show
 from polyrhythm.strategy.replica import Replica
 from polyrhythm.strategy.service import ask_for_albums
 from polyrhythm.strategy.strategy import Strategy
+from polyrhythm.training.numbers import number
 
 Evaluate = Callable[..., Mapping[str, Any]]
 
@@ -173,13 +174,10 @@ def _checked(metrics: object, time: float) -> dict[str, float]:
         raise WorkloadError(
             f"The function given to worker.evaluate returned {metrics!r}: return metrics by name, such as {{'loss': loss}}."
         )
-    values = {str(name): float(value) for name, value in metrics.items()}
+    values = {str(name): number(f"The function given to worker.evaluate returned {name} =", value) for name, value in metrics.items()}
     for name, value in values.items():
         if not math.isfinite(value):
-            raise DivergedError(
-                f"{name} was {value} at {time:.3g} s of the run: the training diverged; lower the learning rate, clip gradients "
-                "(attach(..., clip_norm=1.0)), or check the data for NaN."
-            )
+            raise diverged(f"{name} was {value} at {time:.3g} s of the run")
     return values
 
 

@@ -12,6 +12,7 @@ from polyrhythm.errors import WorkloadError
 from polyrhythm.kernel.message import Message
 from polyrhythm.pieces.terms import Place
 from polyrhythm.training.collective import Collective
+from polyrhythm.training.numbers import number
 from polyrhythm.training.plain import decoded, encoded
 
 Value = TypeVar("Value")
@@ -42,9 +43,8 @@ class Together:
                 raise WorkloadError(f"worker.mean got a tensor of {value.dtype}, which has no mean: convert it with .float().")
             total, workers = self.total(value)
             return (total / workers).to(value.device)
-        if not isinstance(value, (int, float)):
-            raise WorkloadError(f"worker.mean got {value!r}: give a number or a tensor of floating-point numbers.")
-        total, workers = self.total(torch.tensor([float(value)], dtype=torch.float64))
+        single = number("worker.mean got", value, "a number or a tensor of floating-point numbers")
+        total, workers = self.total(torch.tensor([single], dtype=torch.float64))
         return total.item() / workers
 
     def any(self, value: object) -> bool:

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Sized
-from typing import Any, SupportsFloat, TypeVar
+from typing import Any, TypeVar
 
 import torch
 from torch import Tensor, nn
 
 from polyrhythm import rng
-from polyrhythm.errors import DivergedError, WorkloadError
+from polyrhythm.errors import WorkloadError, diverged
 from polyrhythm.kernel.events import Reported, Stepped
 from polyrhythm.kernel.job import Stage
 from polyrhythm.pieces.terms import Place
@@ -20,6 +20,7 @@ from polyrhythm.training.collective import Everyone, ThoseLeft
 from polyrhythm.training.data import Batches, Data, StreamBatches
 from polyrhythm.training.evaluation import Evaluate
 from polyrhythm.training.models import Models
+from polyrhythm.training.numbers import number
 from polyrhythm.training.sampling import ShareSampler
 from polyrhythm.training.stream import Shard
 from polyrhythm.training.together import Together
@@ -121,13 +122,10 @@ class Worker:
         The last ones are the run's final metrics. Raises DivergedError for a metric that is not finite, WorkloadError for what is
         no number.
         """
-        values = {name: _number(name, value) for name, value in metrics.items()}
+        values = {name: number(f"worker.report got {name} =", value) for name, value in metrics.items()}
         for name, value in values.items():
             if not math.isfinite(value):
-                raise DivergedError(
-                    f"{self._stage.port.name} reports {name} = {value} after step {self.clock}: the training diverged; lower the learning "
-                    f"rate, clip gradients (attach(..., clip_norm=1.0)), or check the data for NaN."
-                )
+                raise diverged(f"{self._stage.port.name} reports {name} = {value} after step {self.clock}")
         self._metrics |= values
         self._stage.record(Reported(self._stage.port.now(), self._stage.port.name, self.clock, values, self._stage.bytes_sent))
 
@@ -230,11 +228,3 @@ class Worker:
         """The final parameters and buffers by name, on the CPU, each in memory of its own; calls `finish`."""
         self.finish()
         return self._models.weights()
-
-
-def _number(name: str, value: float | Tensor) -> float:
-    if isinstance(value, Tensor) and value.numel() == 1:
-        return float(value.detach())
-    if isinstance(value, Tensor) or not isinstance(value, SupportsFloat):
-        raise WorkloadError(f"worker.report got {name} = {value!r}, which is not one number: report a float or a tensor of one element.")
-    return float(value)
