@@ -9,7 +9,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from polyrhythm.pieces.album import Album, index_at, moment, together
+from polyrhythm.pieces.album import Album, before, index_at, moment, together
 
 
 def test_moments_double_with_every_eighth() -> None:
@@ -52,6 +52,40 @@ def test_what_is_larger_than_the_room_is_not_kept() -> None:
     for now in (0.1, 0.2, 0.4, 100.0):
         album.look(now, torch.zeros(3))
     assert not album.kept
+    assert album.too_large
+
+
+def test_beside_weights_that_are_larger_than_the_room_nothing_can_be_told_of_a_moment() -> None:
+    large, small = Album(8), Album(1000)
+    large.wanted = small.wanted = True
+    for count, now in enumerate((0.1, 0.2, 0.4, 100.0)):
+        for album in (large, small):
+            album.look(now, torch.full((3,), float(count)))
+    assert together([small])
+    assert together([small, large]) == []
+    assert before(index_at(100.0), [small]) > 80.0
+    assert before(index_at(100.0), [small, large]) == 0.0
+
+
+@given(st.lists(st.floats(1e-3, 100.0), max_size=40).map(sorted), st.integers(1, 60))
+def test_looking_only_when_it_is_due_changes_nothing(changes: list[float], room: int) -> None:
+    always, due = Album(4 * room), Album(4 * room)
+    always.wanted = due.wanted = True
+    for count, now in enumerate(changes):
+        always.look(now, torch.tensor([float(count)]))
+        if due.due(now):
+            due.look(now, torch.tensor([float(count)]))
+    assert (always.kept, always.stride) == (due.kept, due.stride)
+
+
+def test_what_does_not_change_takes_one_copy() -> None:
+    album = Album(40)
+    album.wanted = True
+    for step in range(1, 1000):
+        album.look(step * 0.01, torch.zeros(10))
+    assert list(album.kept) == [0]
+    assert album.stride == 1
+    assert album.at(20) is not None
 
 
 def test_moments_of_several_are_those_at_which_one_has_something_new() -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
+import torch
 from torch import Tensor
 
 FIRST_SECONDS = 1e-3
@@ -30,7 +31,8 @@ class Album:
 
     `look` is called before they change. `kept` has them under the first moment at which they were so. Where copies take more
     than `budget` bytes, only every second moment stays of interest, then every fourth; `stride` says how many there are from
-    one to the next, and `seen` is the latest moment that has passed. Nothing is kept of weights that are larger than that.
+    one to the next, and `seen` is the latest moment that has passed. Of weights that are larger than that nothing is kept: they are
+    `too_large`, and the album can tell of the end alone.
     """
 
     def __init__(self, budget: int) -> None:
@@ -39,19 +41,26 @@ class Album:
         self.stride = 1
         self.budget = budget
         self.seen = -1
+        self.too_large = False
+
+    def due(self, now: float) -> bool:
+        """Whether a moment of interest has passed at `now` that was not looked at yet: until then `look` would keep nothing."""
+        return self.wanted and not self.too_large and self._next(self.seen + 1) <= index_at(now)
 
     def look(self, now: float, weights: Tensor) -> None:
         """`weights` (numel,) are about to change at `now`."""
+        if not self.due(now):
+            return
         nbytes = weights.numel() * weights.element_size()
-        if not self.wanted or nbytes > self.budget:
+        if nbytes > self.budget:
+            self.too_large = True
             return
-        latest = index_at(now)
         first = self._next(self.seen + 1)
-        if latest > self.seen:
-            self.seen = latest
-        if first > latest:
-            return
-        self.kept[first] = weights.detach().to("cpu", copy=True)
+        self.seen = index_at(now)
+        copy = weights.detach().to("cpu", copy=True)
+        if self.kept and torch.equal(copy, self.kept[max(self.kept)]):
+            return  # they are still as they were
+        self.kept[first] = copy
         while len(self.kept) * nbytes > self.budget:
             self._thin()
 
@@ -75,6 +84,17 @@ class Album:
 
 
 def together(albums: Sequence[Album]) -> list[int]:
-    """The moments at which one of them has something new, and all can tell what they had."""
+    """The moments at which one of them has something new, and all can tell what they had; none where one can tell of the end alone."""
+    if any(album.too_large for album in albums):
+        return []
     stride = max(album.stride for album in albums)
     return sorted({-(-first // stride) * stride for album in albums for first in album.kept})
+
+
+def before(index: int, albums: Sequence[Album]) -> float:
+    """The moment before `index`, of those that all of them can tell of, in seconds; 0 where there is none."""
+    if any(album.too_large for album in albums):
+        return 0.0
+    stride = max(album.stride for album in albums)
+    earlier = (index - 1) // stride * stride
+    return moment(earlier) if earlier >= 0 else 0.0

@@ -9,7 +9,7 @@ from polyrhythm.strategy.strategy import Strategy
 
 ALBUM = ASIDE + "album"
 _BUDGET = 1 << 30
-"""Bytes that the copies of all who keep some may take together."""
+"""Bytes that the copies of all who keep some of one model may take together."""
 _PICTURE, _END = 0.0, 1.0
 
 
@@ -22,13 +22,13 @@ async def show(port: Port, scope: str, album: Album) -> None:
     """Send what `album` holds to worker 0."""
     for first, weights in album.kept.items():
         await port.send(worker(0), Message(ALBUM, (_PICTURE, float(first)), scope, (weights,)))
-    await port.send(worker(0), Message(ALBUM, (_END, float(album.stride), float(album.seen)), scope))
+    await port.send(worker(0), Message(ALBUM, (_END, float(album.stride), float(album.seen), float(album.too_large)), scope))
 
 
 async def collect(port: Port, expected: set[tuple[str, str]]) -> dict[tuple[str, str], Album]:
-    """The albums by sender and scope; a sender that was lost (a message with its name as text) has none."""
+    """The albums by sender and scope; a sender that was lost (a message with its name as text) before it had shown a whole one has none."""
     albums: dict[tuple[str, str], Album] = {}
-    missing = set(expected)
+    missing, whole = set(expected), set[tuple[str, str]]()
     while missing:
         delivery = await port.receive(ALBUM)
         assert delivery is not None
@@ -41,6 +41,7 @@ async def collect(port: Port, expected: set[tuple[str, str]]) -> dict[tuple[str,
         if message.numbers[0] == _PICTURE:
             album.kept[int(message.numbers[1])] = message.tensors[0]
         else:
-            album.stride, album.seen = int(message.numbers[1]), int(message.numbers[2])
+            album.stride, album.seen, album.too_large = int(message.numbers[1]), int(message.numbers[2]), bool(message.numbers[3])
+            whole.add(key)
             missing.discard(key)
-    return {key: album for key, album in albums.items() if key in expected}
+    return {key: album for key, album in albums.items() if key in whole & expected}

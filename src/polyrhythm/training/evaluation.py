@@ -16,7 +16,7 @@ from polyrhythm.errors import WorkloadError, diverged
 from polyrhythm.kernel.events import Evaluated
 from polyrhythm.kernel.job import Stage
 from polyrhythm.kernel.port import server, worker
-from polyrhythm.pieces.album import Album, index_at, moment, together
+from polyrhythm.pieces.album import Album, before, index_at, moment, together
 from polyrhythm.pieces.terms import Place
 from polyrhythm.strategy.albums import collect, new_album, show
 from polyrhythm.strategy.replica import Replica
@@ -127,10 +127,10 @@ class Evaluation:
                 break
             for each, (weights, buffers) in zip(self._followed, final, strict=True):
                 self._put(each, self._at(each, index, albums, weights), _buffers_at(each, index, albums, buffers))
-            self._record(moment(index), _before(index, kept))
+            self._record(moment(index), before(index, kept))
         for each, (weights, buffers) in zip(self._followed, final, strict=True):
             self._put(each, weights, buffers)
-        return self._record(ended, _before(index_at(ended) + 1, kept))
+        return self._record(ended, before(index_at(ended) + 1, kept))
 
     def _at(self, each: Followed, index: int, albums: Mapping[tuple[str, str], Album], final: Tensor) -> Tensor:
         """The result at a moment; of a witness that has changed nothing since, its part of the final weights."""
@@ -160,13 +160,6 @@ class Evaluation:
         _, clock, nbytes = self._steps[place - 1] if (place := bisect_right(times, moment)) else (0.0, 0, 0)
         self.stage.record(Evaluated(moment, self.stage.port.name, clock, metrics, nbytes, since))
         return metrics
-
-
-def _before(index: int, albums: Sequence[Album]) -> float:
-    """The moment before `index`, of those that all albums can tell of; 0 where there is none."""
-    stride = max(album.stride for album in albums)
-    earlier = (index - 1) // stride * stride
-    return moment(earlier) if earlier >= 0 else 0.0
 
 
 def _checked(metrics: object, time: float) -> dict[str, float]:
