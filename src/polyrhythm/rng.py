@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import hashlib
 import random
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
@@ -32,6 +34,19 @@ def seed_everything(seed: int, *path: str | int) -> None:
     torch.manual_seed(value)
     np.random.seed(value % 2**32)
     random.seed(value)
+
+
+@contextmanager
+def unmoved() -> Iterator[None]:
+    """Whatever is drawn within, the global generators of torch (on every device in use), numpy and `random` are afterwards as before."""
+    states = _states()
+    devices = torch.cuda.get_rng_state_all() if torch.cuda.is_initialized() else []  # type: ignore[no-untyped-call]
+    try:
+        yield
+    finally:
+        _set_states(states)
+        if devices:
+            torch.cuda.set_rng_state_all(devices)
 
 
 class Apart:

@@ -23,6 +23,7 @@ from polyrhythm.strategy.replica import Replica
 from polyrhythm.strategy.service import ask_for_albums
 from polyrhythm.strategy.strategy import Strategy
 from polyrhythm.training.numbers import number
+from polyrhythm.training.untouched import untouched
 
 Evaluate = Callable[..., Mapping[str, Any]]
 
@@ -122,14 +123,16 @@ class Evaluation:
     def _evaluate_all(self, albums: Mapping[tuple[str, str], Album], ended: float) -> dict[str, float]:
         final = [(each.replica.parameters.flat.clone(), [b.clone() for b in each.buffers]) for each in self._followed]
         kept = list(albums.values())
-        for index in together(kept):
-            if moment(index) >= ended:
-                break
+        try:
+            for index in together(kept):
+                if moment(index) >= ended:
+                    break
+                for each, (weights, buffers) in zip(self._followed, final, strict=True):
+                    self._put(each, self._at(each, index, albums, weights), _buffers_at(each, index, albums, buffers))
+                self._record(moment(index), before(index, kept))
+        finally:
             for each, (weights, buffers) in zip(self._followed, final, strict=True):
-                self._put(each, self._at(each, index, albums, weights), _buffers_at(each, index, albums, buffers))
-            self._record(moment(index), before(index, kept))
-        for each, (weights, buffers) in zip(self._followed, final, strict=True):
-            self._put(each, weights, buffers)
+                self._put(each, weights, buffers)
         return self._record(ended, before(index_at(ended) + 1, kept))
 
     def _at(self, each: Followed, index: int, albums: Mapping[tuple[str, str], Album], final: Tensor) -> Tensor:
@@ -151,11 +154,8 @@ class Evaluation:
     def _record(self, moment: float, since: float) -> dict[str, float]:
         assert self.function is not None
         models = list({id(each.model): each.model for each in self._followed}.values())
-        training = [(module, module.training) for model in models for module in model.modules()]
-        with torch.no_grad():
+        with untouched(models):
             metrics = _checked(self.function(*models), moment)
-        for module, was in training:
-            module.training = was
         times = [each[0] for each in self._steps]
         _, clock, nbytes = self._steps[place - 1] if (place := bisect_right(times, moment)) else (0.0, 0, 0)
         self.stage.record(Evaluated(moment, self.stage.port.name, clock, metrics, nbytes, since))

@@ -1,0 +1,35 @@
+"""Calling a model without leaving a trace in it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+
+import torch
+from torch import nn
+
+from polyrhythm import rng
+
+
+@contextmanager
+def untouched(models: Sequence[nn.Module]) -> Iterator[None]:
+    """Within it `models` are in evaluation mode, and nothing is differentiated.
+
+    Afterwards every buffer, also one that is no floating-point number or was put in another's place, every module's own mode and the
+    global random generators are as they were.
+    """
+    modules = list(dict.fromkeys(module for model in models for module in model.modules()))
+    modes = [(module, module.training) for module in modules]
+    buffers = [(module, name, buffer, buffer.clone()) for module in modules for name, buffer in module.named_buffers(recurse=False)]
+    for model in models:
+        model.eval()
+    try:
+        with torch.no_grad(), rng.unmoved():
+            yield
+    finally:
+        for module, training in modes:
+            module.training = training
+        with torch.no_grad():
+            for module, name, buffer, value in buffers:
+                buffer.copy_(value)
+                setattr(module, name, buffer)
