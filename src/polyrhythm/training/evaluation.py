@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import time
 from bisect import bisect_right
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -47,7 +46,7 @@ class Followed:
 
 @dataclass(slots=True)
 class Evaluation:
-    """What `worker.evaluate` asked for, at one worker. `seconds` is the real time that evaluating has taken."""
+    """What `worker.evaluate` asked for, at one worker. `seconds` of the run's clock went into evaluating."""
 
     strategy: Strategy
     place: Place
@@ -92,8 +91,7 @@ class Evaluation:
         """Evaluate what was kept, and the final weights, at worker 0: the metrics of the final weights."""
         if self.function is None:
             return {}
-        port, began = self.stage.port, time.monotonic()
-        ended = port.now()
+        port, ended = self.stage.port, self.stage.port.now()
         if self.place.rank:
             for scope, album in self._own():
                 self.stage.perform(show(port, scope, album))
@@ -101,7 +99,7 @@ class Evaluation:
         own = {(port.name, scope): album for scope, album in self._own()}
         albums = own | self.stage.perform(collect(port, self._expected() - own.keys()))
         final = self.stage.free(lambda: self._evaluate_all(albums, ended))
-        self.seconds = time.monotonic() - began
+        self.seconds = port.now() - ended
         return final
 
     def _want(self) -> None:

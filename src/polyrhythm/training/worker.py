@@ -144,7 +144,7 @@ class Worker:
 
     @property
     def seconds_aside(self) -> float:
-        """Real seconds that went into evaluating after the training."""
+        """Seconds of the run's clock that went into evaluating after the training."""
         return self._models.evaluation.seconds
 
     def finish(self) -> None:
@@ -205,7 +205,7 @@ class Worker:
 
     @property
     def attached(self) -> tuple[Replica, ...]:
-        """The replicas as they are, for those who watch a run."""
+        """The replicas as they are, for those who watch a run or build on it; after `finish` they hold the final weights."""
         return tuple(self._models.replicas)
 
     @property
@@ -217,12 +217,6 @@ class Worker:
     def metrics(self) -> dict[str, float]:
         """The latest reported value of each metric."""
         return dict(self._metrics)
-
-    @property
-    def replicas(self) -> tuple[Replica, ...]:
-        """The attached replicas after `finish`, for those who build on Polyrhythm."""
-        self.finish()
-        return tuple(self._models.replicas)
 
     def weights(self) -> dict[str, Tensor]:
         """The final parameters and buffers by name, on the CPU, each in memory of its own; calls `finish`."""
