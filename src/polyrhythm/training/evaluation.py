@@ -29,7 +29,11 @@ Evaluate = Callable[..., Mapping[str, Any]]
 
 @dataclass(slots=True)
 class Followed:
-    """A replica, the scope of its topics, and its model; `buffers` are the model's floating-point ones."""
+    """A replica, the scope of its topics, and its model; `buffers` are the model's floating-point ones.
+
+    `album` has those of the step that was under way at a moment, as its forward pass left them. A copy is taken when a moment has passed;
+    what they were before that pass is then gone, and keeping it would take a copy at every step.
+    """
 
     replica: Replica
     scope: str
@@ -38,9 +42,8 @@ class Followed:
     album: Album
 
     def look(self, now: float) -> None:
-        """Keep the weights and the buffers, if they have been so at a moment of the grid."""
-        self.replica.look()
-        if self.buffers and self.album.wanted:
+        """Keep the buffers, if a moment of the grid has passed since they were looked at."""
+        if self.album.due(now):
             self.album.look(now, _flat(self.buffers))
 
 
@@ -55,6 +58,7 @@ class Evaluation:
     seconds: float = 0.0
     _followed: list[Followed] = field(default_factory=list)
     _steps: list[tuple[float, int, int]] = field(default_factory=list)
+    _agreed: bool = False
 
     def follow(self, replica: Replica, scope: str, model: nn.Module) -> None:
         """Another model was attached."""
@@ -75,17 +79,31 @@ class Evaluation:
             self.stage.perform(ask_for_albums(self.stage.port, servers))
         self._want()
 
+    def agree(self) -> None:
+        """At the first step, or before a run without steps ends: raise CompositionError at all workers if only some evaluate."""
+        if not self._agreed:
+            self._agreed = True
+            asked = {} if self.function is None else {"evaluations": "to make"}
+            self.stage.agree(
+                asked, "call worker.evaluate at every worker, not at worker 0 alone, which makes them when the training is over."
+            )
+
     def look(self) -> None:
-        """At the beginning of a step."""
+        """At the beginning of an exchange: the buffers are those of the step that was under way since the last one ended."""
+        if self.function is not None:
+            now = self.stage.port.now()
+            for each in self._followed:
+                each.replica.look()
+                each.look(now)
+
+    def stepped(self, clock: int) -> None:
+        """At the end of a step: the buffers are as they were when its exchange began."""
         if self.function is not None:
             now = self.stage.port.now()
             for each in self._followed:
                 each.look(now)
-
-    def stepped(self, clock: int) -> None:
-        """At the end of a step."""
-        if self.function is not None and self.place.rank == 0:
-            self._steps.append((self.stage.port.now(), clock, self.stage.bytes_sent))
+            if self.place.rank == 0:
+                self._steps.append((now, clock, self.stage.bytes_sent))
 
     def finish(self) -> dict[str, float]:
         """Evaluate what was kept, and the final weights, at worker 0: the metrics of the final weights."""
@@ -106,7 +124,12 @@ class Evaluation:
         witness = self.stage.port.name in self.strategy.topology.witnesses(self.place.workers)
         for each in self._followed:
             each.replica.album.wanted = witness and self.function is not None
-            each.album.wanted = bool(each.buffers) and self.function is not None
+            each.album.wanted = bool(each.buffers) and self.function is not None and self.stage.port.name in self._holders()
+            each.look(self.stage.port.now())  # what is there before the first forward pass
+
+    def _holders(self) -> list[str]:
+        """Those whose buffers count in the end."""
+        return [worker(rank) for rank in range(self.place.workers if self.strategy.buffers.averaged else 1)]
 
     def _own(self) -> list[tuple[str, Album]]:
         weights = [(each.scope, each.replica.album) for each in self._followed if each.replica.album.wanted]
@@ -115,8 +138,7 @@ class Evaluation:
     def _expected(self) -> set[tuple[str, str]]:
         witnesses = self.strategy.topology.witnesses(self.place.workers)
         weights = {(name, each.scope) for name in witnesses for each in self._followed}
-        workers = [worker(rank) for rank in range(self.place.workers)]
-        return weights | {(name, f"{each.scope}buffers") for name in workers for each in self._followed if each.buffers}
+        return weights | {(name, f"{each.scope}buffers") for name in self._holders() for each in self._followed if each.buffers}
 
     def _evaluate_all(self, albums: Mapping[tuple[str, str], Album], ended: float) -> dict[str, float]:
         final = [(each.replica.parameters.flat.clone(), [b.clone() for b in each.buffers]) for each in self._followed]

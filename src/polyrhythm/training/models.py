@@ -94,6 +94,7 @@ class Models:
         if self.checked:
             return
         self.checked = True
+        self.evaluation.agree()
         held = {id(each) for replica in self.replicas for group in replica.optimizer.param_groups for each in group["params"]}
         left = [n for model in self.modules.values() for n, p in model.named_parameters() if p.requires_grad and id(p) not in held]
         if left:
@@ -105,8 +106,10 @@ class Models:
 
     def finish(self) -> dict[str, float]:
         """Every replica's run ends; then the buffers are settled, and the evaluations made: those of the final weights."""
+        self.evaluation.agree()  # who took no step has not yet, and the others wait for it in theirs
         for replica in self.replicas:
             replica.finish()
+        self.evaluation.look()  # before the buffers are settled
         for keeper in self.keepers.values():
             keeper.renew()
         if self.strategy.buffers.averaged and self.place.workers > 1:

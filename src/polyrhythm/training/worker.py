@@ -132,11 +132,19 @@ class Worker:
     def evaluate(self, function: Evaluate) -> None:
         """Have `function(model)` say how good the result is, at the moments of a grid that is the same for every run.
 
-        It is given the attached models, in the order of attaching, and returns metrics by name: `{"accuracy": 0.97}`. It is called
-        without gradients when the training is over, at worker 0, on weights that were kept meanwhile: what servers held, the mean of
-        replicas that gossip, or what all had agreed on. That takes no virtual time, no bytes, and is not in the run's seconds. Moments are
-        1 ms after the beginning, and then 9 % later each; copies take 1 GB at most, or moments are left out. The metrics of the final
-        weights become the run's. Every worker must call it, before the first step.
+        It is given the attached models, in the order of attaching, and returns metrics by name: `{"accuracy": 0.97}`, each a float or a
+        tensor of one element. It is called at worker 0 when the training is over, without gradients and with the models in evaluation
+        mode, on weights that were kept meanwhile: what servers held, the mean of replicas that gossip, or what all had agreed on.
+        Afterwards weights, buffers, modes and random streams are as if it had not been called. That takes no virtual time, no bytes, and
+        is not in the run's seconds. The metrics of the final weights become the run's.
+
+        Moments are 1 ms after the beginning, and then 9 % later each. Floating-point buffers, such as batch norm's statistics, are those
+        of the step that was under way at the moment, as its forward pass left them: their mean over workers, or worker 0's where buffers
+        are not averaged; all others are the final ones. Copies of the weights take 1 GB at most for each call of `attach`, over all who
+        keep some, and those of buffers as much again: moments are left out for that, and of what is larger only the end is evaluated.
+
+        Every worker must call it, before the first step. Raises WorkloadError if that is over, and at the first step CompositionError at
+        all workers if only some called it.
         """
         if self.clock:
             raise WorkloadError("worker.evaluate was called after the first step: call it before training begins.")
