@@ -65,6 +65,7 @@ def test_beside_weights_that_are_larger_than_the_room_nothing_can_be_told_of_a_m
     assert together([small, large]) == []
     assert before(index_at(100.0), [small]) > 80.0
     assert before(index_at(100.0), [small, large]) == 0.0
+    assert together([]) == []
 
 
 @given(st.lists(st.floats(1e-3, 100.0), max_size=40).map(sorted), st.integers(1, 60))

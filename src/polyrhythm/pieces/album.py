@@ -87,7 +87,7 @@ def together(albums: Sequence[Album]) -> list[int]:
     """The moments at which one of them has something new, and all can tell what they had; none where one can tell of the end alone."""
     if any(album.too_large for album in albums):
         return []
-    stride = max(album.stride for album in albums)
+    stride = max((album.stride for album in albums), default=1)
     return sorted({-(-first // stride) * stride for album in albums for first in album.kept})
 
 
@@ -95,6 +95,6 @@ def before(index: int, albums: Sequence[Album]) -> float:
     """The moment before `index`, of those that all of them can tell of, in seconds; 0 where there is none."""
     if any(album.too_large for album in albums):
         return 0.0
-    stride = max(album.stride for album in albums)
+    stride = max((album.stride for album in albums), default=1)
     earlier = (index - 1) // stride * stride
     return moment(earlier) if earlier >= 0 else 0.0
