@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-import random
-from collections.abc import Callable
 from typing import Any
 
-import numpy as np
 import pytest
 import torch
 from torch import Tensor, nn
@@ -14,124 +11,21 @@ from torch.nn import functional as F
 from toy import SLOW, data, network
 
 from polyrhythm import systems
-from polyrhythm.buffers import OwnBuffers
 from polyrhythm.errors import CompositionError, DivergedError, WorkloadError
-from polyrhythm.hardware.devices import Device, Profile
+from polyrhythm.hardware.devices import Profile
 from polyrhythm.hardware.faults import Crash
-from polyrhythm.kernel.events import Evaluated, Stepped
+from polyrhythm.kernel.events import Stepped
 from polyrhythm.kernel.job import Runtime
 from polyrhythm.pieces.album import index_at, moment
 from polyrhythm.processes import Processes
 from polyrhythm.simulator import Simulator
 from polyrhythm.strategy import Strategy, albums
-from polyrhythm.training import evaluation
-from polyrhythm.training.result import Run
 from polyrhythm.training.run import run
 
+from .evaluations import evaluations, fickle, score, trains
 from .scenes import EVERY_SYSTEM, go
 
 each_system = pytest.mark.parametrize("system", EVERY_SYSTEM)
-
-
-def score(model: nn.Module) -> dict[str, float]:
-    x, y = data()
-    return {"loss": F.cross_entropy(model(x), y).item()}
-
-
-def fickle() -> nn.Module:
-    """A model with statistics that change in training, one that is frozen, a counter, and a layer that draws random numbers."""
-    return nn.Sequential(nn.Linear(10, 12), nn.BatchNorm1d(12), nn.Dropout(0.2), nn.Linear(12, 3), nn.BatchNorm1d(3, affine=False).eval())
-
-
-def trains(
-    function: Callable[..., Any] | None = score, epochs: int = 4, report: bool = False, build: Callable[[], nn.Module] = network
-) -> Callable[[Any], None]:
-    """The usual loop; `function` evaluates its result."""
-
-    def train(worker: Any) -> None:
-        model = build()
-        model, optimizer = worker.attach(model, torch.optim.SGD(model.parameters(), lr=0.1))
-        if function is not None:
-            worker.evaluate(function)
-        for _ in range(epochs):
-            for x, y in worker.batches(data(), batch_size=8):
-                optimizer.zero_grad()
-                F.cross_entropy(model(x), y).backward()
-                optimizer.step()
-                if report:
-                    worker.report(loss=score(model)["loss"])
-
-    return train
-
-
-def evaluations(outcome: Run) -> list[Evaluated]:
-    return [event for event in outcome.outcome.events if isinstance(event, Evaluated)]
-
-
-def careless(model: nn.Module) -> dict[str, float]:
-    """Leaves every trace that an evaluation can leave: statistics, a mode, numbers drawn, a buffer in another's place."""
-    model.train()
-    loss = score(model)["loss"] + 0 * (random.random() + np.random.rand())
-    model[1].running_mean = torch.zeros(12)  # type: ignore[union-attr,operator,index]
-    return {"loss": loss}
-
-
-@each_system
-def test_evaluating_costs_no_time_and_no_bytes_and_changes_nothing(system: str) -> None:
-    """No weight, no buffer, no module's mode, and no number that is drawn afterwards."""
-    on = Simulator(network=SLOW, devices=Device("slow", 1e7, 0.01))
-    left: dict[object, list[Any]] = {None: [], careless: []}
-
-    def train(worker: Any, function: Any) -> None:
-        model = fickle()
-        trains(function, build=lambda: model)(worker)
-        worker.finish()
-        drawn = [torch.rand(1).item(), float(np.random.rand()), random.random()]
-        left[function].append((worker.rank, drawn, [module.training for module in model.modules()]))
-
-    plain, evaluated = (
-        run(lambda worker, function=function: train(worker, function), workers=3, strategy=system, on=on, seed=2) for function in left
-    )
-    for name in ("virtual_seconds", "bytes_sent", "messages_sent", "weights_sha256", "steps"):
-        assert getattr(plain.summary, name) == getattr(evaluated.summary, name)
-    assert sorted(left[None]) == sorted(left[careless])
-    assert len(evaluations(evaluated)) > 1
-    assert evaluated.weights["1.num_batches_tracked"] > 0
-
-
-@pytest.mark.parametrize("system", ["allreduce", "gossipgrad"])
-def test_a_result_is_evaluated_in_evaluation_mode_and_by_itself(system: str) -> None:
-    """Not as a batch that is normalized by its own statistics, and not after what an evaluation before it has left."""
-    on = Simulator(network=SLOW)
-    modest, bold = (
-        run(trains(function, build=fickle), workers=2, strategy=system, on=on, seed=2)
-        for function in (score, lambda model: score(model) | {"careless": careless(model)["loss"]})
-    )
-    assert [event.metrics["loss"] for event in evaluations(modest)] == [event.metrics["loss"] for event in evaluations(bold)]
-    model = fickle()
-    model.load_state_dict(modest.weights)
-    assert modest.final["loss"] == pytest.approx(score(model.eval())["loss"], rel=1e-6)
-
-
-def test_an_evaluation_that_fails_leaves_the_final_weights() -> None:
-    models: dict[int, nn.Module] = {}
-    calls: list[int] = []
-
-    def third(model: nn.Module) -> dict[str, float]:
-        calls.append(0)
-        if len(calls) == 3:
-            raise KeyError("no such label")
-        return score(model)
-
-    def train(worker: Any) -> None:
-        trains(third, build=lambda: models.setdefault(worker.rank, fickle()))(worker)
-        with pytest.raises(KeyError):
-            worker.finish()
-
-    on = Simulator(network=SLOW)
-    run(train, workers=1, strategy="single", on=on, seed=2)
-    plain = run(trains(None, build=fickle), workers=1, strategy="single", on=on, seed=2)
-    assert all(torch.equal(value, plain.weights[name]) for name, value in models[0].state_dict().items())
 
 
 @each_system
@@ -192,58 +86,6 @@ def test_real_processes_are_evaluated_too(system: str) -> None:
 def test_a_lost_worker_holds_no_evaluation_up(system: str | Strategy, moment_of_crash: float) -> None:
     on = Simulator(network=SLOW, faults=(Crash("worker/2", at=moment_of_crash),))
     assert evaluations(run(trains(), workers=4, strategy=system, on=on, seed=2))[-1].metrics["loss"] < 3.0
-
-
-def tracks(seen: dict[int, list[tuple[float, float]]]) -> Callable[[Any], None]:
-    """Notes by rank when a step began, at the end of the one before it, and what statistics its forward pass has left."""
-
-    def train(worker: Any) -> None:
-        model = nn.Sequential(nn.Linear(10, 12), nn.BatchNorm1d(12), nn.Tanh(), nn.Linear(12, 3))
-        model, optimizer = worker.attach(model, torch.optim.SGD(model.parameters(), lr=0.1))
-        worker.evaluate(lambda model: {"tracked": model[1].running_var.mean().item()})
-        noted, began = seen.setdefault(worker.rank, [(-1.0, 1.0)]), worker._stage.port.now()
-        for _ in range(2):
-            for x, y in worker.batches(data(), batch_size=4):
-                optimizer.zero_grad()
-                loss = F.cross_entropy(model(10 * x), y)
-                noted.append((began, model[1].running_var.mean().item()))
-                loss.backward()
-                optimizer.step()
-                began = worker._stage.port.now()
-
-    return train
-
-
-@pytest.mark.parametrize("seconds", [1.0, 0.001], ids=["computing", "exchanging"])
-@pytest.mark.parametrize("system", ["allreduce", "sparknet", "gossipgrad", "easgd", "ssp"])
-def test_buffers_are_those_of_the_step_that_was_under_way(system: str, seconds: float) -> None:
-    """Whether most of the time passes in computing or in exchanging."""
-    seen: dict[int, list[tuple[float, float]]] = {}
-    on = Simulator(network=SLOW, devices=Profile("steady", (seconds,)))
-    *during, _ = evaluations(run(tracks(seen), workers=3, strategy=system, on=on, seed=2))
-    assert len(during) > 8
-    for event in during:
-        latest = [[value for began, value in noted if began < event.time][-1] for noted in seen.values()]
-        assert event.metrics["tracked"] == pytest.approx(sum(latest) / 3, rel=1e-5)
-
-
-def test_of_buffers_that_each_keeps_those_of_worker_0_are_the_results() -> None:
-    seen: dict[int, list[tuple[float, float]]] = {}
-    on = Simulator(network=SLOW, devices=Profile("second", (1.0,)))
-    for event in evaluations(run(tracks(seen), workers=3, strategy=Strategy(buffers=OwnBuffers()), on=on, seed=2)):
-        latest = [value for began, value in seen[0] if began < event.time][-1]
-        assert event.metrics["tracked"] == pytest.approx(latest, rel=1e-6)
-
-
-def test_buffers_are_copied_when_a_moment_has_passed_and_not_at_every_step(monkeypatch: pytest.MonkeyPatch) -> None:
-    copies: list[int] = []
-    flatten = evaluation._flat
-    monkeypatch.setattr(evaluation, "_flat", lambda buffers: (copies.append(0), flatten(buffers))[1])
-    monkeypatch.setattr(evaluation.Evaluation, "finish", lambda self: {})
-    on = Simulator(network=SLOW, devices=Profile("quick", (1e-4,)))
-    outcome = run(trains(epochs=10, build=fickle), workers=1, strategy="single", on=on)
-    assert outcome.summary.steps == 120
-    assert 10 < len(copies) <= index_at(outcome.outcome.time) + 1 < 40
 
 
 @pytest.mark.parametrize("workers", [1, 2])
