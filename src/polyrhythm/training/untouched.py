@@ -9,6 +9,7 @@ import torch
 from torch import nn
 
 from polyrhythm import rng
+from polyrhythm.pieces.modes import modes, set_modes
 
 
 @contextmanager
@@ -18,8 +19,8 @@ def untouched(models: Sequence[nn.Module]) -> Iterator[None]:
     Afterwards every buffer, also one that is no floating-point number or was put in another's place, every module's own mode and the
     global random generators are as they were.
     """
-    modules = list(dict.fromkeys(module for model in models for module in model.modules()))
-    modes = [(module, module.training) for module in modules]
+    before = modes(models)
+    modules = dict.fromkeys(module for module, _ in before)
     buffers = [(module, name, buffer, buffer.clone()) for module in modules for name, buffer in module.named_buffers(recurse=False)]
     for model in models:
         model.eval()
@@ -27,8 +28,7 @@ def untouched(models: Sequence[nn.Module]) -> Iterator[None]:
         with torch.no_grad(), rng.unmoved():
             yield
     finally:
-        for module, training in modes:
-            module.training = training
+        set_modes(before)
         with torch.no_grad():
             for module, name, buffer, value in buffers:
                 buffer.copy_(value)
