@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from polyrhythm.errors import WorkloadError
-from polyrhythm.kernel.message import Message
+from polyrhythm.kernel.message import DTYPES, Message
 from polyrhythm.pieces.terms import Place
 from polyrhythm.training.collective import Collective
 from polyrhythm.training.numbers import number
@@ -66,5 +66,9 @@ class Together:
 
 def _told(value: object) -> Message:
     if isinstance(value, Tensor):
+        if value.dtype not in DTYPES:
+            raise WorkloadError(
+                f"worker.broadcast got a tensor of {value.dtype}, which cannot be sent: convert it, or take a view of another type."
+            )
         return Message("", tensors=(value.detach().cpu().contiguous(),))
     return Message("", text=_PLAIN, tensors=(torch.frombuffer(bytearray(encoded(value)), dtype=torch.uint8),))
