@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 ELSEWHERE = """
-import ctypes, importlib.abc, os, signal, socket, sys
+import ctypes, importlib.abc, multiprocessing.context, os, signal, socket, sys
 import altair, cloudpickle, greenlet, jinja2, msgspec, networkx, numpy, rich.progress, rich.table, safetensors.torch, typer, vl_convert
 import torch, torch.utils.data
 
@@ -31,6 +31,9 @@ for name in "SIGKILL SIGCHLD SIGHUP SIGPIPE pthread_sigmask SIG_SETMASK".split()
     delattr(signal, name)
 for name in "AF_UNIX CMSG_SPACE SCM_RIGHTS MSG_CMSG_CLOEXEC TCP_INFO TCP_CONGESTION TCP_USER_TIMEOUT send_fds recv_fds".split():
     delattr(socket, name)
+
+del multiprocessing.context.ForkProcess
+del multiprocessing.context._concrete_contexts["fork"]
 
 def refuse(*_, **__):
     raise OSError("there is no C library to load")
@@ -89,6 +92,17 @@ for line in ("systems", "networks", "compare chars-gpt --systems single,ssp --wo
     done = elsewhere(code, tmp_path)
     assert done.returncode == 0, done.stderr + done.stdout
     assert (tmp_path / "here" / "report.html").exists()
+
+
+def test_runs_at_once_say_that_they_need_linux(tmp_path: Path) -> None:
+    code = """
+from polyrhythm.cli import main
+sys.argv = "polyrhythm compare chars-gpt --systems single --network slow --jobs 2".split()
+main()
+"""
+    done = elsewhere(code, tmp_path)
+    assert (done.returncode, done.stderr.count("\n")) == (2, 1), done.stderr
+    assert "--jobs 2 needs Linux, and this is elsewhere: leave it out" in done.stderr
 
 
 @pytest.mark.parametrize("asked", ["pr.Processes()", "pr.run(train, workers=2)", "pr.join()"])

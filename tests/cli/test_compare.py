@@ -3,8 +3,16 @@
 from __future__ import annotations
 
 import json
+import shlex
 from pathlib import Path
 from typing import Any
+
+import pytest
+
+from polyrhythm.cli.compare import exit_code
+from polyrhythm.cli.contest import Held
+from polyrhythm.cli.record import Comparison
+from polyrhythm.report.outcome import Outcome, Summary
 
 FRAGILE = """
 import math, torch
@@ -48,7 +56,7 @@ def test_the_same_arguments_give_the_same_bytes_in_another_process(program: Any,
 def test_a_system_that_fails_gets_a_row_and_the_others_go_on(polyrhythm: Any, job: Any) -> None:
     path = job(FRAGILE)
     told = polyrhythm("compare", path, "--systems", "allreduce,single", "--on", "simulator", "--json")
-    assert told.code == 0
+    assert told.code == 1
     failed, ended = json.loads(told.out)["runs"]
     assert "loss" in failed["error"]
     assert failed["steps"] > 0
@@ -56,12 +64,31 @@ def test_a_system_that_fails_gets_a_row_and_the_others_go_on(polyrhythm: Any, jo
     assert told.err.startswith("polyrhythm: allreduce: ")
     assert "Traceback" not in told.err
     shown = polyrhythm("compare", path, "--systems", "allreduce,single", "--on", "simulator")
-    assert shown.code == 0
+    assert shown.code == 1
     assert "allreduce failed" in shown.out
 
 
-def test_when_all_fail_the_exit_code_says_so(polyrhythm: Any, job: Any) -> None:
-    assert polyrhythm("compare", job(FRAGILE), "--systems", "allreduce,ssp", "--on", "simulator").code == 1
+def outcome(error: str | None = None, remarks: list[str] | None = None) -> Outcome:
+    return Outcome(Summary("ssp", 2, "simulator", "slow", 0, error=error), remarks=remarks or [])
+
+
+@pytest.mark.parametrize(
+    ("outcomes", "tried", "kept", "code"),
+    [
+        ([outcome(), outcome()], [], True, 0),
+        ([outcome(), outcome()], [outcome("The loss is not a number."), outcome()], True, 0),
+        ([outcome(), outcome("worker/1 failed")], [], True, 1),
+        ([outcome("worker/1 failed")], [], True, 1),
+        ([outcome(remarks=["The record is not whole."])], [], True, 1),
+        ([outcome()], [outcome(remarks=["The record is not whole."])], True, 1),
+        ([outcome()], [], False, 1),
+    ],
+)
+def test_the_exit_code_is_1_where_any_run_failed_or_any_record_is_not_whole(
+    outcomes: list[Outcome], tried: list[Outcome], kept: bool, code: int
+) -> None:
+    held = Held(Comparison("job.py", None, [each.summary for each in outcomes]), outcomes, tried)
+    assert exit_code(held, kept) == code
 
 
 def test_out_keeps_every_run_the_comparison_and_the_page(polyrhythm: Any, tiny: Path, tmp_path: Path) -> None:
@@ -74,8 +101,9 @@ def test_out_keeps_every_run_the_comparison_and_the_page(polyrhythm: Any, tiny: 
 
 
 def test_options_go_to_the_systems_that_have_them(polyrhythm: Any, tiny: Path) -> None:
-    told = polyrhythm("compare", tiny, "--systems", "allreduce,ssp", "--on", "simulator", "--option", "slack=1", "--json")
+    told = polyrhythm("compare", tiny, "--systems", "allreduce,ssp", "--on", "simulator", "--option", "ssp.slack=1", "--json")
     assert told.code == 0
+    assert shlex.split(json.loads(told.out)["command"])[-2:] == ["--option", "ssp.slack=1"]
     refused = polyrhythm("compare", tiny, "--systems", "allreduce,ssp", "--on", "simulator", "--option", "slak=1", "--json")
     assert (refused.code, refused.out) == (2, "")
     assert "Did you mean 'slack'" in refused.err
@@ -87,7 +115,11 @@ def test_a_target_that_is_none_is_refused(polyrhythm: Any, tiny: Path) -> None:
     assert "accuracy=0.96" in told.err
 
 
-def test_a_target_that_nobody_reports_is_refused_after_the_first_run(polyrhythm: Any, tiny: Path) -> None:
-    told = polyrhythm("compare", tiny, "--systems", "single,allreduce", "--on", "simulator", "--to", "losss=0.9")
-    assert told.code == 2
-    assert "No metric that is reported is called 'losss'. Did you mean 'loss'?" in told.err
+def test_a_target_that_nobody_reports_is_refused_after_the_first_run_and_when_all_are_there(
+    polyrhythm: Any, tiny: Path, tmp_path: Path
+) -> None:
+    words = ("compare", tiny, "--systems", "single,allreduce", "--on", "simulator", "--out", tmp_path / "kept", "--to")
+    for target, code in (("losss=0.9", 2), ("losss=0.9", 2), ("loss=0.9", 0), ("losss=0.9", 2)):
+        told = polyrhythm(*words, target)
+        assert told.code == code
+        assert ("No metric that is reported is called 'losss'. Did you mean 'loss'?" in told.err) == (code == 2)

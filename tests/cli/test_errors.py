@@ -57,6 +57,8 @@ def check(told: Any, code: int, *words: str) -> None:
         (["--device", "cdua"], ["No device is called 'cdua'", "Did you mean 'cuda'"]),
         (["--device", "none.json"], ["The device file 'none.json' cannot be read"]),
         (["--workers", "0"], ["--workers 0", "give 1 or more"]),
+        (["--network", "slow", "--timeout", "5"], ["--timeout 5 is for real processes", "--on processes"]),
+        (["--on", "processes", "--timeout", "-1"], ["timeout=-1"]),
         (["--on", "simulator", "--set", "epoch=1"], ["'epoch'", "Did you mean 'epochs'"]),
         (["--on", "simulator", "--set", "epochs=soon"], ["epochs must be a whole number"]),
     ],

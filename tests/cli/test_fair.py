@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from polyrhythm.cli.fairness import parse_seeds
+from polyrhythm.cli.record import tuning_place
 from polyrhythm.cli.tuning import choices, parse_grid
 from polyrhythm.errors import CompositionError
 
@@ -48,10 +49,10 @@ def test_seeds_are_ranges_and_lists() -> None:
 
 def test_each_system_runs_under_each_seed_and_is_one_row(compare: Any, tmp_path: Path) -> None:
     out = tmp_path / "kept"
-    told = compare("allreduce,ssp", "--seeds", "0..2", "--out", out, "--to", "loss=0.5")
+    told = compare("allreduce,ssp", "--seeds", "0..2", "--out", out, "--to", "loss=0.9")
     assert (told.code, told.err) == (0, f"polyrhythm: the report is in {out / 'report.html'}\n")
     assert "By the medians of 3 seeds: " in told.out
-    assert " of 3" in told.out
+    assert ", 3 of 3" in told.out
     record = json.loads((out / "compare.json").read_text())
     assert record["seeds"] == [0, 1, 2]
     assert [(run["system"], run["seed"]) for run in record["runs"]] == [(name, seed) for name in ("allreduce", "ssp") for seed in range(3)]
@@ -102,11 +103,69 @@ def test_every_system_is_tuned_with_the_same_grid_on_a_seed_apart(compare: Any, 
     best = {each["system"]: each["settings"] for each in tuning["tried"] if each["chosen"]}
     assert best == record["settings"]
     assert {settings["lr"] for settings in best.values()} == {"0.1"}
-    assert (out / "tuning" / "ssp" / "3" / "run.json").is_file()
+    assert (out / "tuning" / "ssp" / "batch_size=8,lr=0.1" / "run.json").is_file()
     page = (out / "report.html").read_bytes()
     assert b"Tuned on seed 1003" in page
     assert polyrhythm("report", out, "--out", tmp_path / "again.html").code == 0
     assert (tmp_path / "again.html").read_bytes() == page
+
+
+def test_a_grid_may_be_made_wider_and_what_was_tried_is_taken(compare: Any, tmp_path: Path) -> None:
+    words = ("--out", tmp_path / "kept", "--tune")
+    compare("ssp", *words, "lr=0.01,0.1")
+    told = compare("ssp", *words, "lr=0.001,0.01,0.1,0.5")
+    assert "2 of 4 runs are taken" in told.err
+    assert "is run again" not in told.err.partition("2 of 4")[0]
+    assert "4 of 4 runs are taken" in compare("ssp", *words, "lr=0.5,0.1,0.01,0.001").err
+
+
+def test_a_choice_is_kept_by_a_name_that_every_file_system_takes() -> None:
+    assert tuning_place("ssp", {"b": "x", "a": "1"}) == "tuning/ssp/a=1,b=x"
+    assert tuning_place("ssp", {"file": "../a b:c"}).rpartition("/")[2] == "file=..%2Fa%20b%3Ac"
+    assert tuning_place("ssp", {"a": "1,b=2"}) != tuning_place("ssp", {"a": "1", "b": "2"})
+    long = {tuning_place("ssp", {"a": "x" * 300 + end}) for end in "12"}
+    assert len(long) == 2
+    assert max(map(len, long)) < 200
+
+
+FRAGILE = (
+    JOB
+    + """
+    if lr > 0.04 and worker.workers > 1:
+        raise ValueError("too high")
+"""
+)
+
+
+def test_a_system_that_no_choice_suits_is_named_and_not_run(polyrhythm: Any, job: Any, tmp_path: Path) -> None:
+    words = ("compare", job(FRAGILE), "--systems", "ssp,single", "--network", "slow", "--out", tmp_path / "kept")
+    assert polyrhythm(*words, "--set", "lr=0.01").code == 0
+    told = polyrhythm(*words, "--tune", "lr=0.05,0.1")
+    assert told.code == 1
+    assert "polyrhythm: ssp: It was not run, because no choice of --tune ended well: widen the grid." in told.err
+    assert "\nsingle did best at an end of the grid" in told.out
+    record = json.loads((tmp_path / "kept" / "compare.json").read_text())
+    assert [(each["system"], each["chosen"]) for each in record["tuning"]["tried"] if each["chosen"]] == [("single", True)]
+    assert ["not run" in (run["error"] or "") for run in record["runs"]] == [True, False]
+    page = (tmp_path / "kept" / "report.html").read_bytes()
+    assert polyrhythm("report", tmp_path / "kept").code == 0
+    assert (tmp_path / "kept" / "report.html").read_bytes() == page
+
+
+def test_where_nothing_ends_well_nothing_is_chosen(polyrhythm: Any, job: Any) -> None:
+    told = polyrhythm("compare", job(JOB.replace("worker.report", "raise ValueError").replace("loss=loss", "loss")),
+                      "--systems", "ssp", "--network", "slow", "--tune", "lr=0.1,0.2")  # fmt: skip
+    assert told.code == 1
+    assert "by nothing, because no run ended well" in told.out
+    assert "None" not in told.out.replace("told 2 0.1 4 None", "").replace("told 2 0.2 4 None", "")
+    assert "end of the grid" not in told.out
+
+
+def test_a_job_that_reports_nothing_cannot_be_tuned(polyrhythm: Any, job: Any) -> None:
+    path = job(JOB.replace("worker.report(loss=loss.item())", "pass"))
+    told = polyrhythm("compare", path, "--systems", "ssp", "--network", "slow", "--tune", "lr=0.1,0.2")
+    assert told.code == 2
+    assert "nothing to choose by" in told.err
 
 
 def test_a_grid_is_every_combination() -> None:

@@ -108,11 +108,11 @@ def test_a_disk_that_is_full_already_is_refused_before_anything_runs(polyrhythm:
 def test_a_comparison_whose_run_json_is_damaged_uses_its_own_numbers(polyrhythm: Any, tiny: Path, tmp_path: Path) -> None:
     kept = tmp_path / "kept"
     assert polyrhythm("compare", tiny, "--systems", "ssp,allreduce", "--on", "simulator", "--out", kept).code == 0
-    (kept / "ssp" / "run.json").write_bytes(b'{"x":' + b"[" * 200_000)
-    (kept / "allreduce" / "run.json").unlink()
+    (kept / "ssp" / "seed-0" / "run.json").write_bytes(b'{"x":' + b"[" * 200_000)
+    (kept / "allreduce" / "seed-0" / "run.json").unlink()
     assert polyrhythm("report", kept).code == 0
     assert "run.json is damaged" in (kept / "report.html").read_text()
-    told = polyrhythm("report", kept / "ssp")
+    told = polyrhythm("report", kept / "ssp" / "seed-0")
     assert told.code == 2
     assert "run.json is damaged (maximum recursion depth exceeded" in told.err
     assert "Its events.jsonl holds " in told.err

@@ -27,7 +27,7 @@ def test_a_comparison_becomes_a_page(polyrhythm: Any, kept: Path) -> None:
 
 def test_single_runs_become_one_page(polyrhythm: Any, kept: Path, tmp_path: Path) -> None:
     page = tmp_path / "page.html"
-    assert polyrhythm("report", kept / "ssp", kept / "allreduce", "--out", page).code == 0
+    assert polyrhythm("report", kept / "ssp" / "seed-0", kept / "allreduce" / "seed-0", "--out", page).code == 0
     assert "allreduce" in page.read_text()
 
 
@@ -35,8 +35,8 @@ def test_what_is_no_run_directory_is_refused(polyrhythm: Any, kept: Path, tmp_pa
     told = polyrhythm("report", tmp_path)
     assert (told.code, told.out) == (2, "")
     assert "is not a run directory" in told.err
-    (kept / "ssp" / "run.json").write_text("{}")
-    assert polyrhythm("report", kept / "ssp").err.startswith("polyrhythm: The record in ")
+    (kept / "ssp" / "seed-0" / "run.json").write_text("{}")
+    assert polyrhythm("report", kept / "ssp" / "seed-0").err.startswith("polyrhythm: The record in ")
     (kept / "compare.json").write_text("[]")
     assert "is not what polyrhythm compare writes" in polyrhythm("report", kept).err
 

@@ -86,6 +86,26 @@ def test_out_keeps_the_run(polyrhythm: Any, tiny: Path, tmp_path: Path) -> None:
     assert {path.name for path in out.iterdir()} == {"run.json", "events.jsonl", "weights.safetensors"}
 
 
+def test_a_directory_holds_a_run_or_a_comparison_and_not_both(polyrhythm: Any, tiny: Path, tmp_path: Path) -> None:
+    one, several = tmp_path / "one", tmp_path / "several"
+    assert polyrhythm("run", tiny, "--on", "simulator", "--out", one).code == 0
+    assert polyrhythm("compare", tiny, "--systems", "ssp", "--on", "simulator", "--out", several).code == 0
+    for command, out, file in (("run", several, "compare.json"), ("compare", one, "run.json")):
+        told = polyrhythm(command, tiny, "--on", "simulator", "--out", out)
+        assert (told.code, told.out, told.err.count("\n")) == (2, "", 1)
+        assert f"--out {out} holds {file}" in told.err
+        assert "give another directory" in told.err
+
+
+def test_a_worker_that_stands_still_ends_the_run_after_the_timeout(polyrhythm: Any, job: Any) -> None:
+    path = job(FOREVER.replace("    while True:", "    import time\n    time.sleep(100 * worker.rank)\n    while True:"))
+    told = polyrhythm("run", path, "--timeout", 1, "--json")
+    assert told.code == 1
+    assert "worker/1" in told.err
+    assert "timeout=1 seconds are over" in told.err
+    assert json.loads(told.out)["on"] == "processes"
+
+
 PARSED = """
 import argparse, sys, torch
 

@@ -29,7 +29,7 @@ def test_a_comparison_becomes_one_file_with_a_process_for_each_run(polyrhythm: A
 
 
 def test_a_single_run_goes_where_it_is_told(polyrhythm: Any, kept: Path, tmp_path: Path) -> None:
-    assert polyrhythm("trace", kept / "ssp", "--out", tmp_path / "mine.json").code == 0
+    assert polyrhythm("trace", kept / "ssp" / "seed-0", "--out", tmp_path / "mine.json").code == 0
     assert json.loads((tmp_path / "mine.json").read_text())["traceEvents"]
 
 

@@ -2,19 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from polyrhythm.cli.complete import complete_systems
 from polyrhythm.cli.failures import guarded, say, tell
-from polyrhythm.cli.options import Arguments, DeviceName, Job, Json, NetworkName, On, Options, Out, Quiet, Workers, repeated
+from polyrhythm.cli.options import Arguments, DeviceName, Job, Json, NetworkName, On, Options, Out, Quiet, Timeout, Workers
 
 if TYPE_CHECKING:
-    from polyrhythm.cli.prepare import Prepared
-    from polyrhythm.strategy.strategy import Strategy
+    from polyrhythm.cli.contest import Held
 
 Systems = Annotated[
     str,
@@ -57,6 +55,7 @@ def compare(
     on: On = None,
     network: NetworkName = None,
     device: DeviceName = None,
+    timeout: Timeout = None,
     seed: OneSeed = None,
     seeds: Seeds = None,
     global_batch: Batch = None,
@@ -72,124 +71,48 @@ def compare(
 ) -> None:
     """Train JOB with each of several systems, with the same seeds and settings, and put them beside one another."""
     from polyrhythm.cli.contest import Contest
-    from polyrhythm.cli.output import print_grid, print_json, print_outcomes, reserved
-    from polyrhythm.cli.pairs import pairs
+    from polyrhythm.cli.output import reserved
     from polyrhythm.cli.prepare import directory, prepared, typed
-    from polyrhythm.cli.record import Comparison, keep
-    from polyrhythm.cli.tuning import chosen, grid_of
-    from polyrhythm.errors import CompositionError
-    from polyrhythm.report.metrics import parse_target
+    from polyrhythm.cli.request import Given, requested
+    from polyrhythm.cli.runtimes import Where
+    from polyrhythm.report.directory import RUN
 
-    strategies = _strategies(systems, pairs(options or [], "--option"))
-    goal = parse_target(target) if target is not None else None
-    asked = typed(job, arguments, workers, on, (network, device))
-    rules = _rules(seed, seeds, tune, tune_seed)
-    _check_jobs(jobs, asked.on)
-    named = [("--seed", seed), ("--seeds", seeds), ("--global-batch", global_batch), ("--tune-seed", tune_seed), ("--to", target)]
-    words = [word for flag, value in named if value is not None for word in (flag, str(value))]
-    words += [*repeated("--set", settings), *repeated("--option", options), *repeated("--tune", tune)]
-    command = asked.command("compare", "--systems", systems, *words)
-    with reserved(as_json), prepared(asked) as loaded:
-        own = _settings(loaded, strategies, pairs(settings or [], "--set"), global_batch, rules)
-        contest = Contest(loaded, strategies, command, directory(out), jobs, goal, not (as_json or quiet))
-        tuning = contest.tune(rules.grid, rules.tune_seed, own) if rules.grid else None
-        if tuning is not None:
-            own = {name: {**own[name], **best} for name, best in chosen(tuning).items()}
-        outcomes = contest.race(rules.seeds, own)
-    comparison = Comparison(
-        job, goal, [outcome.summary for outcome in outcomes], rules.seeds, own if any(own.values()) else {}, tuning, command
-    )
+    given = Given(systems, seed, seeds, global_batch, settings or (), options or (), tune or (), tune_seed, target, jobs)
+    request = requested(typed(job, arguments, workers, Where(on, network, device, timeout)), given)
+    with reserved(as_json), prepared(request.typed) as loaded:
+        own = request.settings(loaded)
+        held = Contest(request, loaded, directory(out, RUN), watched=not (as_json or quiet)).hold(own)
+    _show(held, as_json)
+    raise typer.Exit(exit_code(held, kept=out is None or _keep(held, out)))
+
+
+def _show(held: Held, as_json: bool) -> None:
+    from polyrhythm.cli.output import print_grid, print_json, print_outcomes
+    from polyrhythm.cli.tuning import grid_of
+
     if as_json:
-        print_json(comparison)
-    else:
-        if tuning is not None:
-            print_grid(grid_of(tuning))
-        print_outcomes(outcomes, goal)
-    if out is not None:
-        try:
-            say(f"the report is in {keep(comparison, outcomes, out)}")
-        except CompositionError as error:  # after the runs: they are not lost with it
-            tell(error)
-            raise typer.Exit(1) from None
-    if all(outcome.summary.error is not None for outcome in outcomes) or any(outcome.remarks for outcome in outcomes):
-        raise typer.Exit(1)
+        print_json(held.comparison)
+        return
+    if held.comparison.tuning is not None:
+        print_grid(grid_of(held.comparison.tuning))
+    print_outcomes(held.outcomes, held.comparison.target)
 
 
-@dataclass(frozen=True, slots=True)
-class _Rules:
-    """The seeds of the comparison, the grid to tune, and the seed to tune it on."""
-
-    seeds: list[int]
-    grid: dict[str, list[str]]
-    tune_seed: int
-
-
-def _rules(seed: int | None, seeds: str | None, tune: Sequence[str] | None, tune_seed: int | None) -> _Rules:
-    from polyrhythm.cli.fairness import parse_seeds
-    from polyrhythm.cli.tuning import APART, parse_grid
+def _keep(held: Held, out: Path) -> bool:
+    """Write the record and the page, if that can be: after the runs, which are not to be lost with it."""
+    from polyrhythm.cli.record import keep
     from polyrhythm.errors import CompositionError
 
-    if seed is not None and seeds is not None:
-        raise CompositionError(f"--seed {seed} and --seeds {seeds} were both given: leave one of them out.")
-    listed = parse_seeds(seeds) if seeds is not None else [seed or 0]
-    grid = parse_grid(tune or [])
-    if tune_seed is not None and not grid:
-        raise CompositionError(
-            f"--tune-seed {tune_seed} is for --tune, and nothing is to be tuned: leave it out, or give --tune lr=0.01,0.02."
-        )
-    apart = tune_seed if tune_seed is not None else listed[0] + APART
-    if grid and apart in listed:
-        raise CompositionError(f"The tuning seed {apart} is one of the comparison's, and is not to be: give another --tune-seed.")
-    return _Rules(listed, grid, apart)
+    try:
+        say(f"the report is in {keep(held.comparison, held.outcomes, out)}")
+    except CompositionError as error:
+        tell(error)
+        return False
+    return True
 
 
-def _check_jobs(jobs: int, on: str) -> None:
-    from polyrhythm.errors import CompositionError
-
-    if jobs < 1:
-        raise CompositionError(f"--jobs {jobs} runs nothing: give 1 or more.")
-    if jobs > 1 and on == "processes":
-        raise CompositionError(
-            f"--jobs {jobs} is for the simulator: real processes share the cores of this machine, so that runs at once would slow each "
-            "other down and their times mean nothing. Leave it out, or give --on simulator."
-        )
-
-
-def _settings(
-    loaded: Prepared, strategies: Mapping[str, Strategy], given: Mapping[str, str], global_batch: int | None, rules: _Rules
-) -> dict[str, dict[str, str]]:
-    """The settings of each system; those that contradict one another are refused, and those that the JOB does not have."""
-    from polyrhythm.cli.fairness import BATCH, deal_settings, share_batch
-    from polyrhythm.cli.tuning import choices
-    from polyrhythm.errors import CompositionError
-    from polyrhythm.workloads.settings import with_settings
-
-    own = deal_settings(given, list(strategies))
-    for name, settings in own.items():
-        if twice := settings.keys() & rules.grid.keys():
-            raise CompositionError(f"--set and --tune both give {min(twice)} to {name}: leave one of them out.")
-        if global_batch is not None and BATCH in settings.keys() | rules.grid.keys():
-            raise CompositionError(f"--global-batch {global_batch} decides {BATCH}, which {name} was given too: leave one of them out.")
-    if global_batch is not None:
-        shares = share_batch(global_batch, loaded.train, strategies, loaded.typed.workers)
-        own = {name: settings | shares[name] for name, settings in own.items()}
-    for settings in own.values():
-        for choice in choices(rules.grid):
-            with_settings(loaded.train, loaded.typed.job, settings | choice)
-    return own
-
-
-def _strategies(systems: str, options: dict[str, str]) -> dict[str, Strategy]:
-    """The strategies by the names in `systems`, each with those of `options` that it has."""
-    from polyrhythm.cli.presets import compose, deal
-    from polyrhythm.errors import CompositionError, unknown
-    from polyrhythm.systems import SYSTEMS
-
-    names = list(SYSTEMS) if systems == "all" else list(dict.fromkeys(name.strip() for name in systems.split(",") if name.strip()))
-    if not names:
-        raise CompositionError(f"--systems {systems!r} names no system: write names with commas between, or all.")
-    for name in names:
-        if name not in SYSTEMS:
-            raise unknown("system", name, SYSTEMS)
-    dealt = deal(options, names)
-    return {name: compose(name, dealt[name]) for name in names}
+def exit_code(held: Held, kept: bool) -> int:
+    """The exit code: 1 where any run of the comparison failed, or any record is not whole; that a choice of --tune fails is no failure."""
+    failed = any(outcome.summary.error is not None for outcome in held.outcomes)
+    torn = any(outcome.remarks for outcome in (*held.tried, *held.outcomes))
+    return 1 if failed or torn or not kept else 0

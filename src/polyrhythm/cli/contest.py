@@ -7,63 +7,94 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from polyrhythm.cli import resume
-from polyrhythm.cli.crew import Crew
 from polyrhythm.cli.failures import say, tell
 from polyrhythm.cli.planned import COMMAND, Planned
 from polyrhythm.cli.prepare import Prepared
-from polyrhythm.cli.record import place
-from polyrhythm.cli.tuning import Tuning, choices, judge
-from polyrhythm.errors import unknown
+from polyrhythm.cli.record import Comparison, place, tuning_place
+from polyrhythm.cli.request import Request
+from polyrhythm.cli.tuning import Tuning, choices, chosen, judge
+from polyrhythm.errors import RunError, unknown
 from polyrhythm.report.metrics import Target, metrics_of
 from polyrhythm.report.outcome import Outcome
 from polyrhythm.report.progress import board, progress
-from polyrhythm.strategy.strategy import Strategy
 from polyrhythm.training.run import Attempt
 
 Settings = Mapping[str, Mapping[str, str]]
 
 
 @dataclass(frozen=True, slots=True)
-class Contest:
-    """Several systems on one JOB: what they are, where their runs are kept, how many run at once, and the command that says so."""
+class Held:
+    """A comparison that was held, the outcomes of its runs, and those of the runs that tuned it."""
 
+    comparison: Comparison
+    outcomes: list[Outcome]
+    tried: list[Outcome]
+
+
+@dataclass(frozen=True, slots=True)
+class Contest:
+    """Several systems on one JOB: what was requested, the JOB, where the runs are kept, and whether somebody watches."""
+
+    request: Request
     loaded: Prepared
-    strategies: Mapping[str, Strategy]
-    command: str
     out: Path | None = None
-    jobs: int = 1
-    goal: Target | None = None
     watched: bool = False
 
-    def race(self, seeds: Sequence[int], settings: Settings) -> list[Outcome]:
-        """Every system under every seed, with its own settings; those of one system come together, in the order of the seeds."""
-        return self._make([self._plan(name, seed, seeds, settings[name]) for name in self.strategies for seed in seeds])
+    def hold(self, settings: Settings) -> Held:
+        """Tune what is to be tuned, and run every system under every seed with its own `settings` and the best that were found."""
+        tuning, tried = self._tune(settings) if self.request.rules.grid else (None, [])
+        best = {name: {} for name in settings} if tuning is None else chosen(tuning)
+        own = {name: {**settings[name], **best.get(name, {})} for name in settings}
+        outcomes = self._race(own, {name for name in settings if name not in best})
+        told = own if any(own.values()) else {}
+        summaries = [outcome.summary for outcome in outcomes]
+        request = self.request
+        comparison = Comparison(request.typed.job, request.goal, summaries, request.rules.seeds, told, tuning, request.command())
+        return Held(comparison, outcomes, tried)
 
-    def tune(self, grid: dict[str, list[str]], seed: int, settings: Settings) -> Tuning:
-        """Every system with every combination of `grid`, on one seed."""
-        tries = [(name, number, choice) for name in self.strategies for number, choice in enumerate(choices(grid))]
+    def _tune(self, settings: Settings) -> tuple[Tuning, list[Outcome]]:
+        """Every system with every combination of the grid, on one seed."""
+        rules = self.request.rules
+        tries = [(name, choice) for name in settings for choice in choices(rules.grid)]
         plans = []
-        for name, number, choice in tries:
+        for name, choice in tries:
             shown = f"{name} ({', '.join(f'{key}={value}' for key, value in choice.items())})"
-            own = {**settings[name], **choice}
-            plans.append(self.loaded.plan(shown, f"tuning/{name}/{number}", self.strategies[name], own, seed, self.command))
+            plans.append(self._plan(name, shown, tuning_place(name, choice), {**settings[name], **choice}, rules.tune_seed))
         outcomes = self._make(plans)
-        return judge(grid, seed, [(name, outcome) for (name, _, _), outcome in zip(tries, outcomes, strict=True)], self.goal)
+        named = [(name, outcome) for (name, _), outcome in zip(tries, outcomes, strict=True)]
+        return judge(rules.grid, rules.tune_seed, named, self.request.goal), outcomes
 
-    def _plan(self, name: str, seed: int, seeds: Sequence[int], settings: Mapping[str, str]) -> Planned:
-        shown = f"{name} (seed {seed})" if len(seeds) > 1 else name
-        return self.loaded.plan(shown, place(name, seed, seeds), self.strategies[name], settings, seed, self.command)
+    def _race(self, settings: Settings, unfit: set[str]) -> list[Outcome]:
+        """Every system under every seed; those of one system come together, in the order of the seeds. No run is made of the `unfit`."""
+        seeds = self.request.rules.seeds
+        plans = []
+        for name in settings:
+            for seed in seeds:
+                shown = f"{name} (seed {seed})" if len(seeds) > 1 else name
+                plans.append((name, self._plan(name, shown, place(name, seed), settings[name], seed)))
+        made = iter(self._make([plan for name, plan in plans if name not in unfit]))
+        untried = RunError("It was not run, because no choice of --tune ended well: widen the grid.")
+        for name in sorted(unfit):
+            tell(untried, name)
+        return [next(made) if name not in unfit else plan.failed(untried).outcome for name, plan in plans]
+
+    def _plan(self, system: str, shown: str, where: str, settings: Mapping[str, str], seed: int) -> Planned:
+        strategy, command = self.request.strategies[system], self.request.command()
+        return self.loaded.plan(shown, where, strategy, settings, seed, command)
 
     def _make(self, plans: Sequence[Planned]) -> list[Outcome]:
-        made = _Made(plans, self.out, self.goal)
+        made = _Made(plans, self.out, self.request.goal)
         made.take_kept()
-        if self.jobs == 1:
+        jobs = self.request.given.jobs
+        if jobs == 1:
             with progress(len(made.missing), self.watched) as begin:
                 for number, plan, directory in made.missing:
                     made.add(number, plan.attempt(directory, begin(plan.name)))
         else:
+            from polyrhythm.cli.crew import Crew  # needs Linux
+
             with board(len(made.missing), self.watched) as shown:
-                Crew(self.jobs, shown, made.add).work(made.missing)
+                Crew(jobs, shown, made.add).work(made.missing)
         return [made.outcomes[number] for number in range(len(plans))]
 
 
@@ -83,7 +114,10 @@ class _Made:
         return [(number, plan, self._directory(plan)) for number, plan in each if number not in self.outcomes]
 
     def take_kept(self) -> None:
-        """Take the runs that are in the directory already, and say so; say too which will be written over, and why."""
+        """Take the runs that are in the directory already, and say so; say too which will be written over, and why.
+
+        Raises UnknownNameError as `add` does.
+        """
         for number, plan, directory in self.missing:
             if directory is None:
                 continue
@@ -100,15 +134,15 @@ class _Made:
 
         Raises UnknownNameError after a run that ended well, if that reported other metrics than the one of the goal.
         """
-        self._put(number, attempt.outcome)
         for trouble in attempt.troubles:
             say(f"{self.plans[number].name}: {trouble}")
         if attempt.error is not None:
             tell(attempt.error, self.plans[number].name)
-        elif self.goal is not None and self.goal.metric not in metrics_of([attempt.outcome]):
-            raise unknown("metric that is reported", self.goal.metric, metrics_of([attempt.outcome]))
+        self._put(number, attempt.outcome)
 
     def _put(self, number: int, outcome: Outcome) -> None:
+        if self.goal is not None and outcome.summary.error is None and self.goal.metric not in (there := metrics_of([outcome])):
+            raise unknown("metric that is reported", self.goal.metric, there)
         outcome.settings.pop(COMMAND, None)  # the record has it; a page tells it once, and it sets nothing
         self.outcomes[number] = outcome
 

@@ -1,7 +1,7 @@
 """How errors leave the command line: one sentence on stderr, and an exit code that says whose turn it is.
 
 0      all went well
-1      a run that was started failed, or what it found could not be kept
+1      a run that was started failed, be it one of several, or what it found could not be kept
 2      what was given cannot be run: names, options, the JOB, its data
 130    interrupted
 """

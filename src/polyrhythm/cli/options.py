@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated
 
@@ -47,6 +48,10 @@ DeviceName = Annotated[
         autocompletion=complete_devices,
     ),
 ]
+Timeout = Annotated[
+    float | None,
+    typer.Option("--timeout", metavar="SECONDS", help="Processes: end the run after waiting so long for a worker that stands still."),
+]
 Seed = Annotated[int, typer.Option("--seed", metavar="S", help="The root of every random stream.")]
 Settings = Annotated[
     list[str] | None, typer.Option("--set", metavar="KEY=VALUE", help="A setting of the JOB, such as epochs=5; may be repeated.")
@@ -59,6 +64,6 @@ Json = Annotated[bool, typer.Option("--json", help="Print one JSON object on std
 Quiet = Annotated[bool, typer.Option("--quiet", help="Show no progress.")]
 
 
-def repeated(flag: str, values: list[str] | None) -> list[str]:
+def repeated(flag: str, values: Sequence[str] | None) -> list[str]:
     """The words of an option that was given so often."""
     return [word for value in values or [] for word in (flag, value)]

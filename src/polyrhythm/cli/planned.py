@@ -6,8 +6,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from polyrhythm.errors import RecordError
+from polyrhythm.errors import PolyrhythmError, RecordError
 from polyrhythm.kernel.job import Runtime
+from polyrhythm.report.outcome import Outcome, Summary
 from polyrhythm.report.progress import Watch
 from polyrhythm.strategy.strategy import Strategy
 from polyrhythm.training.run import Attempt, Train, attempt
@@ -38,6 +39,12 @@ class Planned:
             tried.troubles.append(str(problem))
             tried.outcome.remarks.append(str(problem))
             return tried
+
+    def failed(self, error: PolyrhythmError) -> Attempt:
+        """What there is to tell of the run where `error` left nothing else of it."""
+        workers = self.strategy.topology.workers(self.workers)
+        summary = Summary(self.strategy.name, workers, self.on.kind, self.on.network_name, self.seed, error=str(error))
+        return Attempt(Outcome(summary, state="failed"), error)
 
     def _attempt(self, directory: Path | None, watch: Watch) -> Attempt:
         return attempt(

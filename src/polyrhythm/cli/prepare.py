@@ -13,12 +13,14 @@ from pathlib import Path
 from typing import Any
 
 from polyrhythm.cli.planned import COMMAND, Planned
-from polyrhythm.cli.runtimes import choose, runtime
+from polyrhythm.cli.record import COMPARISON
+from polyrhythm.cli.runtimes import Where, runtime
 from polyrhythm.errors import CompositionError, WorkloadError
 from polyrhythm.hardware import devices
 from polyrhythm.hardware import network as networks
 from polyrhythm.hardware.files import located
 from polyrhythm.hardware.presets import PRESETS
+from polyrhythm.report.directory import RUN
 from polyrhythm.strategy.strategy import Strategy
 from polyrhythm.workloads.load import file_of, is_bundled, load
 from polyrhythm.workloads.script import arguments
@@ -27,32 +29,25 @@ from polyrhythm.workloads.settings import Train, with_settings
 
 @dataclass(frozen=True, slots=True)
 class Typed:
-    """The options that commands share, as they were typed; `on` is the runtime that was meant."""
+    """The arguments and options that commands share, as they were typed."""
 
     job: str
     arguments: Sequence[str]
     workers: int
-    on: str
-    network: str | None
-    device: str | None
+    where: Where
 
-    def words(self) -> list[str]:
-        """The shared options as words of a command that would do the same again."""
-        named = [("--workers", self.workers), ("--on", self.on), ("--network", self.network), ("--device", self.device)]
-        return [word for flag, value in named if value is not None for word in (flag, str(value))]
-
-    def command(self, verb: str, *words: str) -> str:
-        """The whole command line, with `words` besides."""
-        tail = ["--", *self.arguments] if self.arguments else []
-        return shlex.join(["polyrhythm", verb, self.job, *words[:2], *self.words(), *words[2:], *tail])
+    def command(self, verb: str, *, before: Sequence[str], after: Sequence[str]) -> str:
+        """The whole command line, with the words `before` the shared options and `after` them."""
+        shared = ["--workers", str(self.workers), *self.where.words()]
+        own = ["--", *self.arguments] if self.arguments else []
+        return shlex.join(["polyrhythm", verb, self.job, *before, *shared, *after, *own])
 
 
-def typed(job: str, given: Sequence[str] | None, workers: int, on: str | None, hardware: tuple[str | None, str | None]) -> Typed:
-    """What was typed, its runtime chosen; `hardware` is the network and the device."""
-    network, device = hardware
+def typed(job: str, given: Sequence[str] | None, workers: int, where: Where) -> Typed:
+    """What was typed, its runtime chosen."""
     if workers < 1:
         raise CompositionError(f"--workers {workers} trains nothing: give 1 or more.")
-    return Typed(job, tuple(given or ()), workers, choose(on, network, device), network, device)
+    return Typed(job, tuple(given or ()), workers, where.settled())
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,7 +60,7 @@ class Prepared:
 
     def plan(self, name: str, place: str, strategy: Strategy, settings: Mapping[str, Any], seed: int, command: str) -> Planned:
         """One run of it. Raises PolyrhythmErrors for settings that the JOB does not have."""
-        on = runtime(self.typed.on, self.typed.network, self.typed.device, seed)
+        on = runtime(self.typed.where, seed)
         train = with_settings(self.train, self.typed.job, settings)
         return Planned(name, place, strategy, train, on, self.typed.workers, seed, {**self.facts, COMMAND: command})
 
@@ -76,7 +71,7 @@ def prepared(asked: Typed) -> Iterator[Prepared]:
 
     Raises PolyrhythmErrors for what cannot be used.
     """
-    runtime(asked.on, asked.network, asked.device, 0)
+    runtime(asked.where, 0)
     with own_arguments(asked.job, asked.arguments):
         yield Prepared(asked, load(asked.job), _facts(asked))
 
@@ -95,26 +90,36 @@ def own_arguments(job: str, given: Sequence[str]) -> Iterator[None]:
 
 def _facts(asked: Typed) -> dict[str, str]:
     """The JOB and the contents of all files that were named."""
-    facts = {"job": asked.job}
+    where, facts = asked.where, {"job": asked.job}
     if asked.arguments:
         facts["arguments"] = shlex.join(asked.arguments)
     module = sys.modules.get(asked.job.rpartition(":")[0])
     files = {
         "job": file_of(asked.job) or (Path(module.__file__) if module is not None and module.__file__ else None),
-        "network": None if asked.network in (None, *PRESETS) else located(str(asked.network), networks.FILE),
-        "device": None if asked.device in (None, *devices.DEVICES) else located(str(asked.device), devices.FILE),
+        "network": None if where.network in (None, *PRESETS) else located(str(where.network), networks.FILE),
+        "device": None if where.device in (None, *devices.DEVICES) else located(str(where.device), devices.FILE),
     }
     return facts | {f"{what} sha256": sha256(file.read_bytes()).hexdigest() for what, file in files.items() if file is not None}
 
+
+_WRITER = {COMPARISON: "compare", RUN: "run"}
 
 _PROBED_BYTES = 2**17
 """A disk that is full takes an empty file, but not this."""
 
 
-def directory(out: Path | None) -> Path | None:
-    """`--out`, made if it is missing, before hours are spent on what could not be written there."""
+def directory(out: Path | None, other: str = "") -> Path | None:
+    """`--out`, made if it is missing, before hours are spent on what could not be written there.
+
+    Raises CompositionError too where the file `other` is there, the record of something else: of two, only one would be drawn.
+    """
     if out is None:
         return None
+    if other and (out / other).is_file():
+        raise CompositionError(
+            f"--out {out} holds {other}, which `polyrhythm {_WRITER[other]}` has written, and reports would mix the two up: "
+            "give another directory, or remove that one."
+        )
     try:
         out.mkdir(parents=True, exist_ok=True)
         probe = out / ".writable"

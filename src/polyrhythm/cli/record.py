@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from hashlib import sha256
 from pathlib import Path
+from urllib.parse import quote
 
 import msgspec
 
@@ -19,7 +21,9 @@ from polyrhythm.report.load import load
 from polyrhythm.report.metrics import Target
 from polyrhythm.report.outcome import Outcome, Summary
 
-_NAME = "compare.json"
+COMPARISON = "compare.json"
+_LONGEST = 200
+"""Characters; most file systems take 255 bytes."""
 
 
 class Comparison(msgspec.Struct):
@@ -38,14 +42,20 @@ class Comparison(msgspec.Struct):
     command: str | None = None
 
 
-def place(system: str, seed: int, seeds: Sequence[int]) -> str:
-    """Where a comparison keeps a run, below its own directory."""
-    return f"{system}/seed-{seed}" if len(seeds) > 1 else system
+def place(system: str, seed: int) -> str:
+    """Where a comparison keeps a run, below its own directory: the same wherever it stands in it, so that seeds may be added."""
+    return f"{system}/seed-{seed}"
+
+
+def tuning_place(system: str, choice: Mapping[str, str]) -> str:
+    """Where it keeps a run of `--tune`: by what was chosen and not by its number, so that a grid may be made wider."""
+    name = ",".join(f"{quote(key, safe='')}={quote(value, safe='')}" for key, value in sorted(choice.items()))
+    return f"tuning/{system}/{name if len(name) <= _LONGEST else sha256(name.encode()).hexdigest()}"
 
 
 def keep(comparison: Comparison, outcomes: Sequence[Outcome], directory: Path) -> Path:
     """Write compare.json and report.html into `directory`; the runs have written their own directories there."""
-    path = directory / _NAME
+    path = directory / COMPARISON
     try:
         directory.mkdir(parents=True, exist_ok=True)
         write(path, msgspec.json.format(encoded(comparison), indent=2) + b"\n")
@@ -71,10 +81,10 @@ def read(directories: Sequence[Path]) -> Kept:
     title, outcomes, target, tuning = "", [], None, None
     commands: dict[str, None] = {}
     for directory in directories:
-        if (directory / _NAME).exists():
-            comparison = _parsed(directory / _NAME)
+        if (directory / COMPARISON).exists():
+            comparison = _parsed(directory / COMPARISON)
             title, target, tuning = title or comparison.job, target or comparison.target, tuning or comparison.tuning
-            runs = [_run(directory / place(each.system, each.seed, comparison.seeds), each) for each in comparison.runs]
+            runs = [_run(directory / place(each.system, each.seed), each) for each in comparison.runs]
             commands |= {comparison.command: None} if comparison.command is not None else {}
         else:
             runs = [load(directory)]
@@ -94,10 +104,14 @@ def _parsed(path: Path) -> Comparison:
 
 
 def _run(directory: Path, summary: Summary) -> Outcome:
-    """A run of a comparison; one that failed before it wrote anything is its `summary` alone."""
-    if summary.error is not None and not directory.is_dir():
-        return Outcome(summary, state="failed")
-    return load(directory, summary)
+    """A run of a comparison; one that failed before it wrote anything is its `summary` alone, also beside what an earlier one left."""
+    alone = Outcome(summary, state="failed")
+    if summary.error is None:
+        return load(directory, summary)
+    if not directory.is_dir():
+        return alone
+    found = load(directory, summary)
+    return alone if found.state == "ended" else found
 
 
 def write_page(kept: Kept, path: Path) -> Path:

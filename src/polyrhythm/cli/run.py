@@ -2,14 +2,33 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from shlex import quote
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from polyrhythm.cli.complete import complete_systems
 from polyrhythm.cli.failures import exit_code, guarded, say, tell
-from polyrhythm.cli.options import Arguments, DeviceName, Job, Json, NetworkName, On, Options, Out, Quiet, Seed, Settings, Workers, repeated
+from polyrhythm.cli.options import (
+    Arguments,
+    DeviceName,
+    Job,
+    Json,
+    NetworkName,
+    On,
+    Options,
+    Out,
+    Quiet,
+    Seed,
+    Settings,
+    Timeout,
+    Workers,
+    repeated,
+)
+
+if TYPE_CHECKING:
+    from polyrhythm.training.run import Attempt
 
 System = Annotated[
     str,
@@ -26,6 +45,7 @@ def run(
     on: On = None,
     network: NetworkName = None,
     device: DeviceName = None,
+    timeout: Timeout = None,
     seed: Seed = 0,
     settings: Settings = None,
     options: Options = None,
@@ -34,21 +54,30 @@ def run(
     quiet: Quiet = False,
 ) -> None:
     """Train JOB with one system, on real processes or in virtual time."""
-    from polyrhythm.cli.output import print_json, print_outcomes, reserved
+    from polyrhythm.cli.output import reserved
     from polyrhythm.cli.pairs import pairs
     from polyrhythm.cli.prepare import directory, prepared, typed
     from polyrhythm.cli.presets import compose
+    from polyrhythm.cli.record import COMPARISON
+    from polyrhythm.cli.runtimes import Where
     from polyrhythm.report.progress import progress
 
     strategy = compose(system, pairs(options or [], "--option"))
-    asked = typed(job, arguments, workers, on, (network, device))
+    asked = typed(job, arguments, workers, Where(on, network, device, timeout))
     changes = [*repeated("--set", settings), *repeated("--option", options)]
-    again = asked.command("run", "--system", system, "--seed", str(seed), *changes)
+    again = asked.command("run", before=["--system", system], after=["--seed", str(seed), *changes])
     with reserved(as_json), prepared(asked) as loaded:
         plan = loaded.plan(system, "", strategy, pairs(settings or [], "--set"), seed, again)
-        kept = directory(out)
+        kept = directory(out, COMPARISON)
         with progress(1, not (as_json or quiet)) as begin:
             attempt = plan.attempt(kept, begin(system))
+    raise typer.Exit(_report(attempt, as_json, kept))
+
+
+def _report(attempt: Attempt, as_json: bool, kept: Path | None) -> int:
+    """Say what came of the run; gives the exit code."""
+    from polyrhythm.cli.output import print_json, print_outcomes
+
     for trouble in attempt.troubles:
         say(trouble)
     if attempt.error is not None:
@@ -56,12 +85,13 @@ def run(
         if as_json and code == 1:
             print_json(attempt.outcome.summary)
         tell(attempt.error)
-        raise typer.Exit(code)
+        return code
     if as_json:
         print_json(attempt.outcome.summary)
     else:
         print_outcomes([attempt.outcome])
     if attempt.troubles:
-        raise typer.Exit(1)
+        return 1
     if kept is not None:
         say(f"the record of the run is in {kept}; `polyrhythm report {quote(str(kept))}` draws it")
+    return 0

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from contextlib import suppress
+from dataclasses import dataclass, replace
 
 from polyrhythm.errors import CompositionError, UnknownNameError, unknown
 from polyrhythm.hardware import devices
@@ -15,13 +16,27 @@ from polyrhythm.simulator.simulator import Simulator
 _CUDA = {"cpu": False, "cuda": True}
 
 
-def choose(on: str | None, network: str | None, device: str | None) -> str:
-    """The runtime that is meant: the simulator where nobody says `on`, but a network or a device that only it has."""
-    if on is not None:
-        return on
-    if network is not None or (device is not None and device not in _CUDA and _simulated(device)):
-        return "simulator"
-    return "processes"
+@dataclass(frozen=True, slots=True)
+class Where:
+    """Where runs are to happen, as it was typed: the runtime, what only one of the two has use for, and None for what was not said."""
+
+    on: str | None = None
+    network: str | None = None
+    device: str | None = None
+    timeout: float | None = None
+
+    def words(self) -> list[str]:
+        """The same as words of a command."""
+        named = [("--on", self.on), ("--network", self.network), ("--device", self.device)]
+        named += [("--timeout", None if self.timeout is None else f"{self.timeout:g}")]
+        return [word for flag, value in named if value is not None for word in (flag, value)]
+
+    def settled(self) -> Where:
+        """With the runtime that is meant: the simulator where nobody says, but a network or a device was given that only it has."""
+        if self.on is not None:
+            return self
+        virtual = self.network is not None or (self.device is not None and self.device not in _CUDA and _simulated(self.device))
+        return replace(self, on="simulator" if virtual else "processes")
 
 
 def _simulated(device: str) -> bool:
@@ -35,29 +50,39 @@ def _simulated(device: str) -> bool:
     return True
 
 
-def runtime(on: str, network: str | None, device: str | None, seed: int) -> Runtime:
-    """The runtime called `on`; raises UnknownNameError for names that do not exist, and CompositionError for options it has no use for."""
+def runtime(where: Where, seed: int) -> Runtime:
+    """The runtime that is meant. Raises UnknownNameError for names that do not exist, CompositionError for options it has no use for."""
+    on = where.settled().on
+    assert on is not None
     if on not in RUNTIMES:
         raise unknown("runtime", on, RUNTIMES)
-    return RUNTIMES[on](network, device, seed)
+    return RUNTIMES[on](where, seed)
 
 
-def _simulator(network: str | None, device: str | None, seed: int) -> Runtime:
-    chosen = Simulator(network=network or "lan", devices=device or "cpu-core", seed=seed)
-    networks.load(network or "lan")  # refused now, not when the first run begins
+def _simulator(where: Where, seed: int) -> Runtime:
+    if where.timeout is not None:
+        raise CompositionError(
+            f"--timeout {where.timeout:g} is for real processes: in virtual time a worker that nobody can wait for is an error at once. "
+            "Leave out --timeout, or give --on processes."
+        )
+    chosen = Simulator(network=where.network or "lan", devices=where.device or "cpu-core", seed=seed)
+    networks.load(where.network or "lan")  # refused now, not when the first run begins
     return chosen
 
 
-def _processes(network: str | None, device: str | None, seed: int) -> Runtime:
-    if network is not None:
+def _processes(where: Where, seed: int) -> Runtime:
+    if where.network is not None:
         raise CompositionError(
-            f"--network {network} is for --on simulator: real processes have the network there is. "
+            f"--network {where.network} is for --on simulator: real processes have the network there is. "
             "Leave out --network, or give --on simulator."
         )
-    if device is None:
-        return Processes()
-    if device in _CUDA:
-        return Processes(cuda=_CUDA[device])
+    return Processes(cuda=_cuda(where.device), timeout=where.timeout)
+
+
+def _cuda(device: str | None) -> bool | None:
+    """Whether real processes are to compute on CUDA devices; None where nobody says."""
+    if device is None or device in _CUDA:
+        return None if device is None else _CUDA[device]
     with suppress(CompositionError):  # a file that is not there is no matter of ours
         try:
             devices.load(device)
@@ -68,4 +93,4 @@ def _processes(network: str | None, device: str | None, seed: int) -> Runtime:
     )
 
 
-RUNTIMES: dict[str, Callable[[str | None, str | None, int], Runtime]] = {"processes": _processes, "simulator": _simulator}
+RUNTIMES: dict[str, Callable[[Where, int], Runtime]] = {"processes": _processes, "simulator": _simulator}

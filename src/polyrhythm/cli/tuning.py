@@ -64,18 +64,25 @@ def choices(grid: Mapping[str, Sequence[str]]) -> list[dict[str, str]]:
 
 
 def judge(grid: dict[str, list[str]], seed: int, tried: Sequence[tuple[str, Outcome]], target: Target | None) -> Tuning:
-    """Choose for each system among its outcomes, which come in the order of `choices`: the first of those that did best."""
+    """Choose for each system among its outcomes, which come in the order of `choices`: the first of those that did best.
+
+    Nothing is chosen for a system of which no run ended well. Raises CompositionError where nothing was measured to choose by.
+    """
     metric = target.metric if target is not None else primary_metric(outcome for _, outcome in tried)
+    ended = any(outcome.summary.error is None for _, outcome in tried)
+    if ended and metric is None:
+        raise CompositionError("--tune has nothing to choose by: the JOB reports no metric. Let it call worker.report or worker.evaluate.")
     combinations = choices(grid)
     entries = []
     for system in dict.fromkeys(name for name, _ in tried):
         outcomes = [outcome for name, outcome in tried if name == system]
         ranks = [_rank(outcome, metric, target) for outcome in outcomes]
-        best = ranks.index(min(ranks))
+        best = None if all(outcome.summary.error is not None for outcome in outcomes) else ranks.index(min(ranks))
         for place, (settings, outcome) in enumerate(zip(combinations, outcomes, strict=True)):
             reached = target.first_reached(outcome) if target is not None else None
             entries.append(Tried(system, settings, place == best, None if reached is None else reached.time, outcome.summary))
-    return Tuning(seed, grid, f"{_TIME}{target}" if target is not None else f"final {metric}", entries)
+    by = f"{_TIME}{target}" if target is not None else f"final {metric}" if ended else "nothing, because no run ended well"
+    return Tuning(seed, grid, by, entries)
 
 
 def _rank(outcome: Outcome, metric: str | None, target: Target | None) -> tuple[bool, float, float]:
@@ -87,7 +94,7 @@ def _rank(outcome: Outcome, metric: str | None, target: Target | None) -> tuple[
 
 
 def chosen(tuning: Tuning) -> dict[str, dict[str, str]]:
-    """The settings that each system did best with."""
+    """The settings that each system did best with; a system of which no run ended well has none."""
     return {each.system: each.settings for each in tuning.tried if each.chosen}
 
 

@@ -7,10 +7,7 @@ import sys
 from polyrhythm.errors import CompositionError
 
 
-def require_linux(what: str) -> None:
+def require_linux(what: str, remedy: str = "use virtual time, with on=pr.Simulator(...) or --on simulator,") -> None:
     """Raise CompositionError where `what` cannot work."""
     if sys.platform != "linux":
-        raise CompositionError(
-            f"{what} needs Linux, and this is {sys.platform}: use virtual time, with on=pr.Simulator(...) or --on simulator, "
-            "or a Linux machine."
-        )
+        raise CompositionError(f"{what} needs Linux, and this is {sys.platform}: {remedy} or a Linux machine.")
