@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 
+from polyrhythm.report.lock import hold
 from polyrhythm.systems import SYSTEMS
 
 from .test_run import heed_interruptions
@@ -53,6 +54,24 @@ def train(worker):
 """
 
 
+THREADED = """
+import torch
+
+torch.randn(400, 400) @ torch.randn(400, 400)
+x = torch.randn(1024, 64, generator=torch.Generator().manual_seed(0))
+
+def train(worker):
+    torch.set_num_threads(2)
+    model = torch.nn.Sequential(torch.nn.Linear(64, 512), torch.nn.ReLU(), torch.nn.Linear(512, 1))
+    model, optimizer = worker.attach(model, torch.optim.SGD(model.parameters(), lr=0.01))
+    for (a,) in worker.batches((x,), batch_size=256):
+        optimizer.zero_grad()
+        model(a).square().mean().backward()
+        optimizer.step()
+    worker.report(loss=model(x).square().mean().item())
+"""
+
+
 def contents(folder: Path) -> dict[str, bytes]:
     return {str(path.relative_to(folder)): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
 
@@ -69,12 +88,34 @@ def test_runs_at_once_leave_the_same_bytes(polyrhythm: Any, tiny: Path, tmp_path
 
 def test_a_run_that_fails_or_dies_takes_no_other_along(polyrhythm: Any, job: Any) -> None:
     told = polyrhythm("compare", job(DEADLY), "--systems", "allreduce,ssp", "--on", "simulator", "--seeds", "0..3", "--jobs", 2, "--json")
-    assert told.code == 0, told.err
+    assert told.code == 1
     errors = [run["error"] for run in json.loads(told.out)["runs"]]
     assert [error is None for error in errors] == [True, False, False, True] * 2
     assert "SIGKILL" in errors[1]
     assert "ValueError: two" in errors[2]
     assert "polyrhythm: ssp (seed 1): The process of this run was lost" in told.err
+
+
+def test_a_job_that_has_used_several_threads_of_torch_does_not_hang_the_copies(
+    program: Any, job: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("OMP_NUM_THREADS", "2")
+    words = ("compare", job(THREADED), "--systems", "single,allreduce", "--network", "slow", "--json")
+    together, alone = program(*words, "--jobs", 2), program(*words)
+    assert together.code == 0, together.err
+    assert together.out == alone.out
+
+
+def test_a_run_that_cannot_be_begun_ends_a_comparison_of_several_at_once_with_its_sentence(
+    polyrhythm: Any, tiny: Path, tmp_path: Path
+) -> None:
+    (tmp_path / "kept" / "ssp" / "seed-0").mkdir(parents=True)
+    with (tmp_path / "kept" / "ssp" / "seed-0" / "events.jsonl").open("wb") as file:
+        hold(file)
+        for jobs in (1, 2):
+            told = polyrhythm("compare", tiny, "--systems", "ssp", "--network", "slow", "--out", tmp_path / "kept", "--jobs", jobs)
+            assert (told.code, told.err.count("\n")) == (2, 1)
+            assert "A run that is under way" in told.err
 
 
 def running_with(word: str) -> list[str]:
@@ -123,6 +164,9 @@ def test_the_same_command_takes_what_is_there_and_other_settings_are_run_again(p
     assert "1 of 2 runs are taken" in other.err
     assert "polyrhythm: ssp is run again, though" in other.err
     assert "train was Tiny(epochs=2" in other.err
+    seeds = polyrhythm(*words, "ssp,tree", "--seeds", "0..1", "--set", "ssp.epochs=1")
+    assert seeds.out.count("the user prints") == 4
+    assert "2 of 4 runs are taken" in seeds.err
     tiny.write_text(tiny.read_text() + "\n# changed\n")
     changed = polyrhythm(*words, "allreduce")
     assert "job sha256 was" in changed.err
