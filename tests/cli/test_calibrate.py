@@ -88,6 +88,13 @@ def test_a_profile_is_kept_when_the_network_cannot_be_measured(
         (["digits-cnn", "--workers", "0"], ["--workers 0", "1 or more"]),
         (["digits-cnn", "--system", "alreduce"], ["alreduce", "allreduce"]),
         (["digits-cnn", "--option", "tau=2"], ["--option", "--system"]),
+        (["--system", "nosuch"], ["--system is about the steps of a JOB", "name a JOB"]),
+        (["--workers", "0"], ["--workers is about the steps of a JOB"]),
+        (["--steps", "0"], ["--steps is about the steps of a JOB"]),
+        (["--seed", "3"], ["--seed is about the steps of a JOB"]),
+        (["--set", "a=b"], ["--set is about the steps of a JOB"]),
+        (["--option", "c=d"], ["--option is about the steps of a JOB"]),
+        (["digits-cnn", "--steps", "0"], ["--steps 0", "1 or more"]),
         (["--out", "/proc/none"], ["/proc/none", "cannot be written"]),
     ],
 )
