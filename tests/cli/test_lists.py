@@ -10,7 +10,11 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
-from polyrhythm.cli.complete import complete_devices, complete_networks, complete_systems, system_names, workload_names
+import pytest
+
+from polyrhythm import cli
+from polyrhythm.cli.app import app
+from polyrhythm.cli.complete import complete_devices, complete_jobs, complete_networks, complete_systems, system_names, workload_names
 from polyrhythm.hardware.devices import DEVICES
 from polyrhythm.hardware.presets import PRESETS
 from polyrhythm.systems import SYSTEMS
@@ -48,8 +52,30 @@ def test_what_a_shell_completes_is_what_there_is() -> None:
     assert complete_systems("s") == sorted(name for name in SYSTEMS if name.startswith("s"))
     assert "ssp,sparknet" in complete_systems("ssp,s")
     assert "ssp,ssp" not in complete_systems("ssp,s")
+    assert complete_jobs("dig") == [name for name in WORKLOADS if name.startswith("dig")]
     assert complete_networks("wan") == ["wan-3", "wan-11"]
     assert "cuda" in complete_devices("c")
+
+
+@pytest.mark.parametrize(
+    ("typed", "completed"),
+    [
+        ("tra", ["train.py", "training/"]),
+        ("./", ["./train.py", "./training/"]),
+        ("./tra", ["./train.py", "./training/"]),
+        ("training/", ["training/job.py"]),
+        (".//training/j", [".//training/job.py"]),
+        ("training/../tr", ["training/../train.py", "training/../training/"]),
+        ("none/", []),
+    ],
+)
+def test_what_was_typed_of_a_path_stays(typed: str, completed: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "training").mkdir()
+    for name in ("train.py", "training/job.py", "notes.txt"):
+        (tmp_path / name).touch()
+    assert complete_jobs(typed) == completed
+    assert complete_jobs(f"{tmp_path}/{typed}") == [f"{tmp_path}/{each}" for each in completed]
 
 
 def test_a_shell_completes_names_and_files_without_waiting_for_torch(tmp_path: Path) -> None:
@@ -79,10 +105,14 @@ def test_the_version_is_told(polyrhythm: Any) -> None:
     assert polyrhythm("--version").out == f"polyrhythm {version('polyrhythm')}\n"
 
 
-def test_help_names_every_command(polyrhythm: Any) -> None:
+def test_help_and_the_package_name_every_command(polyrhythm: Any) -> None:
     told = polyrhythm("--help")
     assert told.code == 0
-    assert all(command in told.out for command in ("systems", "run", "compare", "report", "networks", "devices", "workloads"))
+    names = [command.callback.__name__ for command in app.registered_commands if command.callback is not None]
+    assert len(names) > 9
+    for name in names:
+        assert f"│ {name} " in told.out
+        assert f"`{name}`" in (cli.__doc__ or "").replace("polyrhythm ", "")
 
 
 def test_a_misspelt_command_is_answered_with_the_nearest(polyrhythm: Any) -> None:

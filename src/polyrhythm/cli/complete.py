@@ -42,10 +42,10 @@ def complete_systems(incomplete: str) -> list[str]:
 
 def complete_jobs(incomplete: str) -> list[str]:
     """Bundled workloads, and the Python files and folders that begin so."""
-    start = Path(incomplete or ".")
-    folder = start if incomplete.endswith("/") or not incomplete else start.parent
+    before, slash, _ = incomplete.rpartition("/")
+    folder = Path(before + slash)  # its text stays as it was typed: a path would lose the ./ by which the shell compares
     there = sorted(folder.iterdir()) if folder.is_dir() else []
-    files = [f"{path}/" if path.is_dir() else str(path) for path in there if path.suffix == ".py" or path.is_dir()]
+    files = [f"{before}{slash}{path.name}{'/' * path.is_dir()}" for path in there if path.suffix == ".py" or path.is_dir()]
     return [name for name in (*workload_names(), *files) if name.startswith(incomplete)]
 
 
