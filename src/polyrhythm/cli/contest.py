@@ -74,8 +74,9 @@ class Contest:
                 plans.append((name, self._plan(name, shown, place(name, seed), settings[name], seed)))
         made = iter(self._make([plan for name, plan in plans if name not in unfit]))
         untried = RunError("It was not run, because no choice of --tune ended well: widen the grid.")
-        for name in sorted(unfit):
-            tell(untried, name)
+        for name in settings:
+            if name in unfit:
+                tell(untried, name)
         return [next(made) if name not in unfit else plan.failed(untried).outcome for name, plan in plans]
 
     def _plan(self, system: str, shown: str, where: str, settings: Mapping[str, str], seed: int) -> Planned:
