@@ -161,11 +161,22 @@ def test_where_nothing_ends_well_nothing_is_chosen(polyrhythm: Any, job: Any) ->
     assert "end of the grid" not in told.out
 
 
-def test_a_job_that_reports_nothing_cannot_be_tuned(polyrhythm: Any, job: Any) -> None:
-    path = job(JOB.replace("worker.report(loss=loss.item())", "pass"))
-    told = polyrhythm("compare", path, "--systems", "ssp", "--network", "slow", "--tune", "lr=0.1,0.2")
+@pytest.mark.parametrize(
+    ("reported", "said"), [("pass", "nothing to choose by"), ("worker.report(gap=loss.item())", "--to 'gap>=VALUE' or --to 'gap<=VALUE'")]
+)
+def test_a_job_that_does_not_say_what_is_better_cannot_be_tuned(polyrhythm: Any, job: Any, reported: str, said: str) -> None:
+    words = ("--systems", "ssp", "--network", "slow", "--tune", "lr=0.0001,0.1")
+    path = job(JOB.replace("worker.report(loss=loss.item())", reported))
+    told = polyrhythm("compare", path, *words)
     assert told.code == 2
-    assert "nothing to choose by" in told.err
+    assert said in told.err
+
+
+@pytest.mark.parametrize(("target", "best"), [("gap<=0", "0.1"), ("gap>=99", "0.0001")])
+def test_where_no_choice_reaches_the_target_the_metric_decides_in_its_direction(polyrhythm: Any, job: Any, target: str, best: str) -> None:
+    path = job(JOB.replace("report(loss", "report(gap"))
+    told = polyrhythm("compare", path, "--systems", "ssp", "--network", "slow", "--tune", "lr=0.0001,0.1", "--to", target, "--json")
+    assert json.loads(told.out)["settings"] == {"ssp": {"lr": best}}
 
 
 def test_a_grid_is_every_combination() -> None:

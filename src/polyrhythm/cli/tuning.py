@@ -66,17 +66,17 @@ def choices(grid: Mapping[str, Sequence[str]]) -> list[dict[str, str]]:
 def judge(grid: dict[str, list[str]], seed: int, tried: Sequence[tuple[str, Outcome]], target: Target | None) -> Tuning:
     """Choose for each system among its outcomes, which come in the order of `choices`: the first of those that did best.
 
-    Nothing is chosen for a system of which no run ended well. Raises CompositionError where nothing was measured to choose by.
+    Nothing is chosen for a system of which no run ended well. Raises CompositionError where nothing was measured to choose by, and where
+    nobody has said which way it is better.
     """
     metric = target.metric if target is not None else primary_metric(outcome for _, outcome in tried)
     ended = any(outcome.summary.error is None for _, outcome in tried)
-    if ended and metric is None:
-        raise CompositionError("--tune has nothing to choose by: the JOB reports no metric. Let it call worker.report or worker.evaluate.")
+    higher = _higher(metric, target) if ended else False
     combinations = choices(grid)
     entries = []
     for system in dict.fromkeys(name for name, _ in tried):
         outcomes = [outcome for name, outcome in tried if name == system]
-        ranks = [_rank(outcome, metric, target) for outcome in outcomes]
+        ranks = [_rank(outcome, metric, target, higher) for outcome in outcomes]
         best = None if all(outcome.summary.error is not None for outcome in outcomes) else ranks.index(min(ranks))
         for place, (settings, outcome) in enumerate(zip(combinations, outcomes, strict=True)):
             reached = target.first_reached(outcome) if target is not None else None
@@ -85,11 +85,26 @@ def judge(grid: dict[str, list[str]], seed: int, tried: Sequence[tuple[str, Outc
     return Tuning(seed, grid, by, entries)
 
 
-def _rank(outcome: Outcome, metric: str | None, target: Target | None) -> tuple[bool, float, float]:
+def _higher(metric: str | None, target: Target | None) -> bool:
+    """Whether more of the metric is better."""
+    if target is not None:
+        return target.higher_is_better
+    if metric is None:
+        raise CompositionError("--tune has nothing to choose by: the JOB reports no metric. Let it call worker.report or worker.evaluate.")
+    known = higher_is_better(metric)
+    if known is None:
+        raise CompositionError(
+            f"--tune cannot choose by {metric}, whose name does not say whether more or less of it is better: "
+            f"give --to '{metric}>=VALUE' or --to '{metric}<=VALUE'."
+        )
+    return known
+
+
+def _rank(outcome: Outcome, metric: str | None, target: Target | None, higher: bool) -> tuple[bool, float, float]:
     """The less the better: those that ended well, by the time to the target or, where nobody reached it or none is given, by the metric."""
     reached = target.first_reached(outcome) if target is not None else None
     value = outcome.summary.final.get(metric, math.nan) if metric is not None else math.nan
-    last = math.inf if math.isnan(value) else -value if metric is not None and higher_is_better(metric) else value
+    last = math.inf if math.isnan(value) else -value if higher else value
     return outcome.summary.error is not None, math.inf if reached is None else reached.time, last
 
 
