@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from polyrhythm.consistency import LocalSteps as LocalSteps
     from polyrhythm.consistency import Lockstep as Lockstep
     from polyrhythm.consistency import SoftSync as SoftSync
+    from polyrhythm.errors import DriftWarning as DriftWarning
     from polyrhythm.errors import PolyrhythmError as PolyrhythmError
     from polyrhythm.errors import RecordError as RecordError
     from polyrhythm.errors import RecordWarning as RecordWarning
@@ -92,7 +93,7 @@ _PLACES = {
     "buffers": "MeanBuffers OwnBuffers RecalibratedBuffers",
     "codec": "Cast ErrorFeedback Identity LowRank OneBit PerTensor RandomK Significant Striped Threshold TopK Warmup",
     "consistency": "Bounded Free Intervals LocalSteps Lockstep SoftSync",
-    "errors": "PolyrhythmError RecordError RecordWarning UnshardedWarning",
+    "errors": "DriftWarning PolyrhythmError RecordError RecordWarning UnshardedWarning",
     "hardware.devices": "Device Profile",
     "hardware.faults": "Crash Cut Drop RandomCrashes RandomCuts RandomStalls Stall",
     "hardware.fleet": "Fleet Jitter Mixed RandomStragglers Straggler",

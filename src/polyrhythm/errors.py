@@ -13,8 +13,8 @@ PolyrhythmError
     ├── DeadlockError    everyone waits; names who waits for whom
     └── WireError        malformed or unauthentic bytes from a peer
 
-RecordWarning and UnshardedWarning are no errors: a run went on whose record could not be written, or whose workers may all train on
-the same data.
+DriftWarning, RecordWarning and UnshardedWarning are no errors: a run went on whose replicas had come apart by rounding, whose record could
+not be written, or whose workers may all train on the same data.
 """
 
 from __future__ import annotations
@@ -85,6 +85,10 @@ class DeadlockError(RunError):
 
 class WireError(RunError):
     """Bytes from a peer that are malformed, too large, of another version or not signed with the job's secret."""
+
+
+class DriftWarning(UserWarning):
+    """Replicas that should be equal differ by no more than rounding explains, and all take the weights of worker 0."""
 
 
 class RecordWarning(UserWarning):

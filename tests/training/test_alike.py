@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 import pytest
@@ -11,7 +12,7 @@ from toy import Toy, network, trained
 
 from polyrhythm import systems
 from polyrhythm.consistency import Bounded, Free, Lockstep
-from polyrhythm.errors import CompositionError, DeadlockError
+from polyrhythm.errors import CompositionError, DeadlockError, DriftWarning
 from polyrhythm.kernel.job import Runtime
 from polyrhythm.processes import Processes
 from polyrhythm.simulator import Instant, Simulator
@@ -67,10 +68,60 @@ def drifts(worker: Any) -> None:
     loop(worker, model, optimizer)
 
 
+def touches(worker: Any, part: float) -> None:
+    """The last worker changes its weights by hand, by a part of each."""
+    model = network()
+    model, optimizer = worker.attach(model, sgd(model))
+    loop(worker, model, optimizer)
+    if worker.rank == worker.workers - 1:
+        with torch.no_grad():
+            for parameter in model.parameters():
+                parameter.mul_(1 + part)
+    worker.finish()
+
+
+def touches_visibly(worker: Any) -> None:
+    touches(worker, 1e-3)
+
+
+def touches_as_rounding_does(worker: Any) -> None:
+    touches(worker, 2e-7)
+
+
+def as_if_on_another_processor(worker: Any) -> None:
+    if worker.rank == worker.workers - 1:
+        torch.backends.cpu.get_cpu_capability = lambda: "OTHER"
+    touches_visibly(worker)
+
+
 @runtimes
-def test_replicas_that_drift_apart_are_no_result(on: Runtime) -> None:
-    with pytest.raises(CompositionError, match=r"worker/0 has final weights [0-9a-f]{12}, worker/1 has final weights .*drifted apart"):
-        run(drifts, workers=2, strategy="allreduce", on=on)
+@pytest.mark.parametrize("train", [drifts, touches_visibly])
+def test_replicas_that_drift_apart_are_no_result(train: Any, on: Runtime) -> None:
+    said = r"worker/0 has final weights those of .*, worker/1 has final weights [0-9.]+e-[0-9]+ of their norm away .*drifted apart"
+    with pytest.raises(CompositionError, match=said):
+        run(train, workers=2, strategy="allreduce", on=on)
+
+
+@pytest.mark.parametrize("workers", [2, 3])
+def test_up_to_rounding_all_end_with_the_weights_of_worker_0_and_say_so(workers: int, capfd: pytest.CaptureFixture[str]) -> None:
+    found = run(touches_as_rounding_does, workers=workers, strategy="allreduce", on=Processes())
+    untouched = run(lambda worker: touches(worker, 0.0), workers=workers, strategy="allreduce", on=Processes())
+    assert found.summary.weights_sha256 == untouched.summary.weights_sha256
+    told = [line for line in capfd.readouterr().err.splitlines() if "DriftWarning" in line]
+    assert len(told) == 1
+    assert re.search(rf"worker/{workers - 1} ended 2\.\de-07 of the weights' norm away from worker/0 \(as rounding explains\)", told[0])
+    assert found.summary.messages_sent == untouched.summary.messages_sent
+
+
+def test_virtual_workers_are_judged_alike() -> None:
+    with pytest.warns(DriftWarning, match=r"worker/1 ended 2\.\de-07 of the weights' norm away from worker/0"):
+        run(touches_as_rounding_does, workers=2, strategy="allreduce", on=Simulator(network=Instant()))
+
+
+def test_on_another_kind_of_processor_any_distance_is_only_told(capfd: pytest.CaptureFixture[str]) -> None:
+    found = run(as_if_on_another_processor, workers=2, strategy="allreduce", on=Processes())
+    assert found.summary.weights_sha256 == run(lambda worker: touches(worker, 0.0), workers=2, on=Processes()).summary.weights_sha256
+    assert "away from worker/0 (worker/1 has a CPU with OTHER instructions, worker/0 has a CPU with " in capfd.readouterr().err
 
 
 @pytest.mark.parametrize("system", EVERY_SYSTEM)

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any, Protocol, TypeVar, runtime_checkable
 
 from polyrhythm.kernel.agreement import Facts
+from polyrhythm.kernel.claim import Claim
 from polyrhythm.kernel.effects import Effect
 from polyrhythm.kernel.events import Recorder
 from polyrhythm.kernel.message import Message
@@ -61,6 +62,13 @@ class Stage(Protocol):
 
         It names the first difference and the ranks, and ends in `remedy`. All agree on the same things in the same order; the simulator
         compares with those who have spoken, real processes wait for all. It is no traffic of the run and takes no virtual time.
+        """
+
+    def align(self, claim: Claim) -> Message | None:
+        """None where all workers claim the same, without further cost; else what worker 0 holds, where `claim` judges that near enough.
+
+        Raises CompositionError at all workers if one of them is further away. The simulator, where nobody waits, compares with who spoke
+        first, and says its differences as they are found. Rounds and costs are those of `agree`.
         """
 
     def stopped(self, steps: int) -> None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from polyrhythm.errors import CompositionError
 from polyrhythm.kernel.agreement import Facts
 from polyrhythm.processes.ticket import Ticket
 
@@ -31,10 +30,10 @@ class Accord:
         self.on_ask(facts, remedy)
 
     def settle(self, difference: str) -> None:
-        """All have spoken; `difference` is the sentence on where they differ, or empty."""
+        """All have spoken; the program is given `difference`, the sentence on where they differ, or empty."""
         ticket, self._ticket = self._ticket, None
         if ticket is not None:
-            ticket.finish(None, CompositionError(difference) if difference else None)
+            ticket.finish(difference, None)
 
 
 def _ignore(facts: Facts, remedy: str) -> None:

@@ -20,6 +20,7 @@ from typing import Any, TypeVar
 
 from polyrhythm.errors import CompositionError, RunError
 from polyrhythm.kernel.agreement import Facts
+from polyrhythm.kernel.claim import Claim
 from polyrhythm.kernel.effects import Effect
 from polyrhythm.kernel.events import AnyEvent, Ended, Recorder, Started
 from polyrhythm.kernel.job import Ending, Job
@@ -157,6 +158,10 @@ class JoinedStage:
     def agree(self, facts: Facts, remedy: str) -> None:
         """Wait until all workers have said theirs. Raises CompositionError where they differ."""
         self._node.agree(facts, remedy)
+
+    def align(self, claim: Claim) -> Message | None:
+        """Wait until all workers have claimed the same; else what worker 0 holds. Raises CompositionError if one is too far from that."""
+        return self._node.align(claim)
 
     def stopped(self, steps: int) -> None:
         """No step follows."""

@@ -8,8 +8,9 @@ from collections.abc import Callable, Coroutine
 from contextlib import ExitStack
 from typing import Any, TypeVar
 
-from polyrhythm.errors import RunError
+from polyrhythm.errors import CompositionError, RunError
 from polyrhythm.kernel.agreement import Facts
+from polyrhythm.kernel.claim import Claim
 from polyrhythm.kernel.effects import Effect, Reduction
 from polyrhythm.kernel.events import AnyEvent, Computed, Recorder, Waited
 from polyrhythm.kernel.message import Delivery, Message
@@ -134,13 +135,27 @@ class Node:
 
     def agree(self, facts: Facts, remedy: str) -> None:
         """Wait until all workers have said theirs. Raises CompositionError where they differ."""
+        if difference := self._consult(facts, remedy):
+            raise CompositionError(difference)
+
+    def align(self, claim: Claim) -> Message | None:
+        """Wait until all workers have claimed the same; else what worker 0 holds. Raises CompositionError if one is too far from that."""
+        if not self._consult(claim.facts, claim.remedy):
+            return None
+        shown = self.perform(claim.show())
+        self.agree(claim.judge(shown), claim.remedy)
+        return shown
+
+    def _consult(self, facts: Facts, remedy: str) -> str:
+        """The sentence on where workers differ, once all have spoken; empty if they do not."""
         began, ticket = self._stop_computing(), Ticket()
         self._tickets[ticket] = None  # entered before the failure is looked at
         try:
             if self._failure is not None:
                 raise self._failure
             self.loop.call(lambda: self.accord.ask(ticket, facts, remedy))
-            ticket.wait()
+            difference: str = ticket.wait()
+            return difference
         finally:
             del self._tickets[ticket]
             self._compute_again(began)

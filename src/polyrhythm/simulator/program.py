@@ -14,7 +14,8 @@ from typing import Any, TypeVar
 import greenlet  # type: ignore[import-untyped]
 
 from polyrhythm.errors import CompositionError
-from polyrhythm.kernel.agreement import Agreements, Facts
+from polyrhythm.kernel.agreement import Agreements, Facts, difference
+from polyrhythm.kernel.claim import Claim
 from polyrhythm.kernel.effects import Effect
 from polyrhythm.kernel.events import Recorder
 from polyrhythm.kernel.job import Stage
@@ -37,14 +38,15 @@ _FORWARD = 1 / 3
 class Shared:
     """What all programs of a run have in common.
 
-    `drawing` is the states of the program that ran last, or None where programs do not keep theirs apart; `stopped` the steps of the
-    programs that take no more.
+    `drawing` is the states of the program that ran last, or None where programs do not keep theirs apart; `first` who spoke first
+    in a round of claims, and `stopped` the steps of the programs that take no more.
     """
 
     record: Recorder
     post: Post
     drawing: Randomness | None
     agreements: Agreements = field(default_factory=Agreements)
+    first: dict[int, tuple[str, Claim]] = field(default_factory=dict)
     stopped: dict[str, int] = field(default_factory=dict)
 
 
@@ -141,6 +143,19 @@ class Program:
         number = agreements.say(self.actor.name, facts)
         if agreements.differs(number, self.actor.name):
             raise CompositionError(f"{agreements.difference(number)}: {remedy}")
+
+    def align(self, claim: Claim) -> Message | None:
+        """Compare with who spoke first, whose claim others follow."""
+        agreements, first = self._shared.agreements, self._shared.first
+        number = agreements.say(self.actor.name, claim.facts)
+        if not agreements.differs(number, self.actor.name):
+            first.setdefault(number, (self.actor.name, claim))
+            return None
+        name, other = first[number]
+        found = difference({name: other.judge(other.held), self.actor.name: claim.judge(other.held)})
+        if found is not None:
+            raise CompositionError(f"{found}: {claim.remedy}")
+        return other.held
 
     def stopped(self, steps: int) -> None:
         """Note that no step follows."""

@@ -1,4 +1,4 @@
-"""What must be alike at all workers: their models when they begin, their weights when they end."""
+"""What must be alike at all workers: their models when they begin."""
 
 from __future__ import annotations
 
@@ -7,11 +7,7 @@ from collections.abc import Collection
 import torch
 from torch import nn
 
-from polyrhythm.kernel.agreement import Facts
 from polyrhythm.kernel.job import Stage
-from polyrhythm.tensors import Layout, digest
-
-_DIGITS = 12
 
 
 def begin_alike(stage: Stage, model: nn.Module, optimizer: torch.optim.Optimizer, trained: Collection[int]) -> None:
@@ -22,16 +18,6 @@ def begin_alike(stage: Stage, model: nn.Module, optimizer: torch.optim.Optimizer
     for name, buffer in model.named_buffers():
         facts[f"buffer {name}"] = _kind(buffer)
     stage.agree(facts, "attach the same model and optimizer at every worker.")
-
-
-def end_alike(stage: Stage, layout: Layout, weights: torch.Tensor) -> None:
-    """Raise CompositionError at all workers if their final `weights` (numel,) differ in a bit."""
-    facts: Facts = {"final weights": digest(layout.named(weights).items())[:_DIGITS]}
-    stage.agree(
-        facts,
-        "the replicas have drifted apart, and none of them is the result; look for what one worker does between steps and others do not, "
-        "such as a learning rate of its own, random numbers in the optimizer, or weights that are written by hand.",
-    )
 
 
 def _kind(tensor: torch.Tensor) -> str:

@@ -22,7 +22,8 @@ from polyrhythm.pieces.hosting import describe
 from polyrhythm.pieces.terms import Manner, Place, Subject
 from polyrhythm.pieces.topology import Opening
 from polyrhythm.strategy.albums import new_album
-from polyrhythm.strategy.alike import begin_alike, end_alike
+from polyrhythm.strategy.alike import begin_alike
+from polyrhythm.strategy.drift import end_alike
 from polyrhythm.strategy.gradients import Parameters
 from polyrhythm.strategy.overlap import Overlap
 from polyrhythm.strategy.rates import at, refuse_unscaled
@@ -211,7 +212,7 @@ class Replica:
             self._exchange(self._said())
         self._settle(self.stage.perform(self.channel.finish()))
         if self.ends_alike:
-            end_alike(self.stage, self.parameters.layout, self.holder.weights)
+            end_alike(self.stage, self.place, self.parameters.layout, self.holder.weights, self.clock)
 
 
 def _refuse_closures(optimizer: torch.optim.Optimizer) -> None:
