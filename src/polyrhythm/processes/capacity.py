@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+from dataclasses import dataclass
 from pathlib import Path
 
 from polyrhythm.errors import CompositionError
@@ -17,17 +18,18 @@ _DESCRIPTORS = 32
 """What a launcher has open beside one connection to each process."""
 
 
-def check(processes: int) -> None:
-    """Raise CompositionError if this host cannot hold `processes` of them, whatever they compute."""
+def check(processes: int, root: Path = Path("/")) -> None:
+    """Raise CompositionError if this host cannot hold `processes` of them, whatever they compute; the kernel's files are below `root`."""
     many = f"{processes:,} processes need at least"
     fewer = "start fewer workers, or let so many run in virtual time, with pr.Simulator()"
+    host = Host(root)
     needed, left = processes + _DESCRIPTORS, _open_files()
     if needed > left:
         raise CompositionError(f"{many} {needed:,} open files, and {left:,.0f} are allowed: {fewer}; `ulimit -n` allows more.")
-    needed, left = processes * _THREADS, _threads()
+    needed, left = processes * _THREADS, host.threads()
     if needed > left:
         raise CompositionError(f"{many} {needed:,} threads, and this host allows {left:,.0f} more: {fewer}.")
-    needed, left = processes * _NBYTES, _memory()
+    needed, left = processes * _NBYTES, host.memory()
     if needed > left:
         raise CompositionError(f"{many} {show_bytes(needed)} of memory, and this host has {show_bytes(left)} left: {fewer}.")
 
@@ -39,36 +41,45 @@ def _open_files() -> float:
     return float("inf") if allowed == resource.RLIM_INFINITY else allowed
 
 
-def _threads() -> float:
-    """How many may still be started, by what the kernel, the user and the control group may have."""
-    import resource
+@dataclass(frozen=True, slots=True)
+class Host:
+    """What the kernel says of itself in files below `root`; what it does not say is no limit."""
 
-    there = _number("/proc/loadavg", r"/(\d+) ", 0)
-    system = min(_number("/proc/sys/kernel/pid_max"), _number("/proc/sys/kernel/threads-max")) - there
-    allowed = resource.getrlimit(resource.RLIMIT_NPROC)[0]
-    own = float("inf") if allowed == resource.RLIM_INFINITY or os.geteuid() == 0 else allowed  # root may have more
-    return max(0.0, min(system, own, _left_in_group("pids.max", "pids.current")))
+    root: Path
+
+    def threads(self) -> float:
+        """How many may still be started, by what the kernel, the user and the control group may have."""
+        import resource
+
+        there = self._number("proc/loadavg", r"/(\d+) ", 0)
+        system = min(self._number("proc/sys/kernel/pid_max"), self._number("proc/sys/kernel/threads-max")) - there
+        allowed = resource.getrlimit(resource.RLIMIT_NPROC)[0]
+        own = float("inf") if allowed == resource.RLIM_INFINITY or os.geteuid() == 0 else allowed  # root may have more
+        group = self._group()
+        return max(0.0, min(system, own, self._number(group / "pids.max") - self._number(group / "pids.current", default=0)))
+
+    def memory(self) -> float:
+        """Bytes that may still be had, swap included, by the kernel and the control group."""
+        free = sum(self._number("proc/meminfo", rf"{kind}: +(\d+)", default) for kind, default in _FREE.items()) * 1024
+        group = self._group()
+        # what files have left in memory counts as used there, and is given up when somebody asks for more
+        cached = sum(self._number(group / "memory.stat", rf"(?m)^{kind} (\d+)", 0) for kind in ("inactive_file", "active_file"))
+        used = max(0.0, self._number(group / "memory.current", default=0) - cached)
+        return max(0.0, min(free, self._number(group / "memory.max") - used))
+
+    def _group(self) -> Path:
+        """The control group of this process, as a folder."""
+        return Path("sys/fs/cgroup") / self._text("proc/self/cgroup").partition("0::/")[2].partition("\n")[0]
+
+    def _number(self, path: str | Path, pattern: str = r"^(\d+)", default: float = float("inf")) -> float:
+        found = re.search(pattern, self._text(path))
+        return float(found[1]) if found else default
+
+    def _text(self, path: str | Path) -> str:
+        try:
+            return (self.root / path).read_text()
+        except OSError:
+            return ""
 
 
-def _memory() -> float:
-    free = _number("/proc/meminfo", r"MemAvailable: +(\d+)") * 1024 + _number("/proc/meminfo", r"SwapFree: +(\d+)", 0) * 1024
-    return max(0.0, min(free, _left_in_group("memory.max", "memory.current")))
-
-
-def _left_in_group(most: str, current: str) -> float:
-    """What the control group of this process may still have; without one, as much as there is."""
-    path = Path("/sys/fs/cgroup") / _text("/proc/self/cgroup").partition("0::/")[2].strip()
-    return _number(path / most) - _number(path / current, default=0)
-
-
-def _number(path: str | Path, pattern: str = r"^(\d+)", default: float = float("inf")) -> float:
-    """The number that `pattern` finds in a file of the kernel's; `default` where there is none."""
-    found = re.search(pattern, _text(path))
-    return float(found[1]) if found else default
-
-
-def _text(path: str | Path) -> str:
-    try:
-        return Path(path).read_text()
-    except OSError:
-        return ""
+_FREE = {"MemAvailable": float("inf"), "SwapFree": 0.0}
