@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from dataclasses import fields
 from itertools import product
 from typing import Any
 
@@ -183,3 +184,7 @@ def test_essential_actors_are_servers_worker_0_and_whoever_others_wait_for() -> 
     free, bound = systems.find("downpour"), systems.find("ssp")
     assert [free.essential(name) for name in ("worker/0", "worker/1", "server/0")] == [True, False, True]
     assert [bound.essential(name) for name in ("worker/0", "worker/1", "server/0")] == [True, True, True]
+
+
+def test_every_field_is_among_the_pieces_that_ranks_compare_when_they_meet() -> None:
+    assert list(Strategy().pieces) == [field.name for field in fields(Strategy) if field.name != "name"]

@@ -65,7 +65,7 @@ class Strategy:
     @property
     def pieces(self) -> dict[str, Any]:
         """All of them, by axis."""
-        return {**self._pieces, "partition": self.partition, "shuffle": self.shuffle}
+        return {**self._pieces, "partition": self.partition, "shuffle": self.shuffle, "buffers": self.buffers}
 
     def check(self, workers: int) -> None:
         """Refuse a number of workers with which all would come to wait for a group that never fills."""
