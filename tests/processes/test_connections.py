@@ -54,8 +54,8 @@ def test_messages_of_all_sizes_come_in_order_and_are_counted_alike(started: Star
     one, other = started(["worker/0", "worker/1"], hosts=hosts, wiring=Wiring(shared=shared))
     sizes = [1, 300_000, 0, 20_000, 700_000, 3]
     messages = [Message("t", (place,), "x", (torch.full((size,), float(place)), torch.ones(2, 3))) for place, size in enumerate(sizes)]
-    one.perform(send(one.port, "worker/1", *messages))
-    received = other.perform(take(other.port, "t", len(sizes)))
+    one.complete(send(one.port, "worker/1", *messages))
+    received = other.complete(take(other.port, "t", len(sizes)))
     for sent, got in zip(messages, received, strict=True):
         assert got.numbers == sent.numbers
         assert all(torch.equal(a, b) for a, b in zip(sent.tensors, got.tensors, strict=True))
@@ -67,8 +67,8 @@ def test_shared_memory_is_used_again_and_what_was_received_stays_as_it_was(start
     one, other = started(["worker/0", "worker/1"], wiring=Wiring(shared=1 << 19))
     kept = []
     for round_ in range(20):
-        one.perform(send(one.port, "worker/1", Message("t", tensors=(torch.full((60_000,), float(round_)),))))
-        (message,) = other.perform(take(other.port, "t", 1))
+        one.complete(send(one.port, "worker/1", Message("t", tensors=(torch.full((60_000,), float(round_)),))))
+        (message,) = other.complete(take(other.port, "t", 1))
         assert bool((message.tensors[0] == round_).all())
         if round_ % 5 == 0:
             kept.append(message.tensors[0])
@@ -79,13 +79,13 @@ def test_messages_that_pile_up_at_a_slow_reader_take_no_descriptors(started: Sta
     one, other = started(["worker/0", "worker/1"])
     count = 1500  # more than there are slots for one peer
     message = Message("t", tensors=(torch.ones(17_000),))
-    one.perform(send(one.port, "worker/1", message))
-    other.perform(take(other.port, "t", 1))
+    one.complete(send(one.port, "worker/1", message))
+    other.complete(take(other.port, "t", 1))
     before = len(os.listdir("/proc/self/fd"))
-    one.perform(send(one.port, "worker/1", *[message] * count))
-    one.perform(flush(one.port))
+    one.complete(send(one.port, "worker/1", *[message] * count))
+    one.complete(flush(one.port))
     assert len(os.listdir("/proc/self/fd")) < before + 100
-    assert all(bool((got.tensors[0] == 1).all()) for got in other.perform(take(other.port, "t", count)))
+    assert all(bool((got.tensors[0] == 1).all()) for got in other.complete(take(other.port, "t", count)))
 
 
 def test_a_slot_that_is_given_back_twice_is_malformed() -> None:
@@ -106,8 +106,8 @@ def test_a_closed_connection_gives_its_shared_memory_back(started: Start) -> Non
 
     before = mapped()
     one, other = started(["worker/0", "worker/1"])
-    one.perform(send(one.port, "worker/1", Message("t", tensors=(torch.ones(60_000),))))
-    (message,) = other.perform(take(other.port, "t", 1))
+    one.complete(send(one.port, "worker/1", Message("t", tensors=(torch.ones(60_000),))))
+    (message,) = other.complete(take(other.port, "t", 1))
     assert mapped() > before
     for node, peer in ((one, "worker/1"), (other, "worker/0")):
         within_loop(node, lambda node=node, peer=peer: node.lose(peer))
@@ -129,7 +129,7 @@ def test_everybody_may_call_everybody_at_once(started: Start) -> None:
         return sum(message.numbers[0] for message in await take(port, "x", len(names)))
 
     sums: dict[str, float] = {}
-    threads = [threading.Thread(target=lambda it=node: sums.update({it.port.name: it.perform(exchange(it.port))})) for node in nodes]  # type: ignore[misc]
+    threads = [threading.Thread(target=lambda it=node: sums.update({it.port.name: it.complete(exchange(it.port))})) for node in nodes]  # type: ignore[misc]
     for thread in threads:
         thread.start()
     for thread in threads:
@@ -141,11 +141,11 @@ def test_who_does_not_know_the_secret_is_counted_and_hears_nothing(started: Star
     one, stranger = started(["worker/0", "worker/1"], secrets=(SECRET, b"another"))
     broken = threading.Event()
     stranger.on_break = lambda name, why: broken.set()
-    stranger.perform(send(stranger.port, "worker/0", Message("t")))
+    stranger.complete(send(stranger.port, "worker/0", Message("t")))
     assert broken.wait(60)
     # the caller finds out first: the listener could not prove itself either
     assert within_loop(stranger, lambda: stranger.peers.tally.rejected) == 1
-    assert one.perform(one_look(one.port)) is None
+    assert one.complete(one_look(one.port)) is None
 
 
 async def one_look(port: Port) -> Any:
@@ -180,8 +180,8 @@ def test_a_listener_that_cannot_take_a_caller_in_goes_on_later(started: Start, c
 
     monkeypatch.setattr(socket.socket, "accept", fails_at_first)
     one, other = started(["worker/0", "worker/1"])
-    one.perform(send(one.port, "worker/1", Message("t")))
-    assert len(other.perform(take(other.port, "t", 1))) == 1
+    one.complete(send(one.port, "worker/1", Message("t")))
+    assert len(other.complete(take(other.port, "t", 1))) == 1
     assert asked == 3
 
 
@@ -209,10 +209,10 @@ def test_a_peer_that_proved_itself_and_then_says_too_much_is_reported_by_name(st
         done.set()
 
     other.on_break = note
-    one.perform(send(one.port, "worker/1", Message("t")))
-    other.perform(take(other.port, "t", 1))
+    one.complete(send(one.port, "worker/1", Message("t")))
+    other.complete(take(other.port, "t", 1))
     within_loop(other, lambda: other.peers.restrict("worker/0", Limits(payload=100)))
-    one.perform(send(one.port, "worker/1", Message("t", tensors=(torch.ones(26),))))
+    one.complete(send(one.port, "worker/1", Message("t", tensors=(torch.ones(26),))))
     assert done.wait(60)
     assert heard[0][0] == "worker/0"
     assert isinstance(heard[0][1], WireError)
@@ -221,28 +221,28 @@ def test_a_peer_that_proved_itself_and_then_says_too_much_is_reported_by_name(st
 def test_farewell_comes_after_all_that_was_sent(started: Start) -> None:
     one, other = started(["worker/0", "worker/1"])
     messages = [Message("t", (float(place),), tensors=(torch.ones(50_000),)) for place in range(10)]
-    one.perform(send(one.port, "worker/1", *messages))
+    one.complete(send(one.port, "worker/1", *messages))
     gone = threading.Event()
     one.loop.call(lambda: one.finish(gone.set))
     assert gone.wait(60)
-    assert len(other.perform(take(other.port, "t", 10, "worker/0"))) == 10
+    assert len(other.complete(take(other.port, "t", 10, "worker/0"))) == 10
     with pytest.raises(DeadlockError, match="worker/1 waits for 't' from worker/0, which has ended"):
-        other.perform(take(other.port, "t", 1, "worker/0"))
+        other.complete(take(other.port, "t", 1, "worker/0"))
 
 
 def test_a_lost_actor_is_announced_and_messages_to_it_are_dropped(started: Start) -> None:
     one, _ = started(["worker/0", "worker/1"])
     within_loop(one, lambda: one.lose("worker/1"))
-    (notice,) = one.perform(take(one.port, "lost", 1))
+    (notice,) = one.complete(take(one.port, "lost", 1))
     assert notice.text == "worker/1"
-    one.perform(send(one.port, "worker/1", Message("t")))
+    one.complete(send(one.port, "worker/1", Message("t")))
     assert one.bytes_sent == 0
 
 
 def test_a_message_to_nobody_is_an_error_that_lists_who_there_is(started: Start) -> None:
     (one,) = started(["worker/0"])
     with pytest.raises(RunError, match="worker/0 sends to 'worker/7'; in this run there are worker/0"):
-        one.perform(send(one.port, "worker/7", Message("t")))
+        one.complete(send(one.port, "worker/7", Message("t")))
 
 
 def test_a_failure_ends_what_is_performed_and_all_that_will_be(started: Start) -> None:
@@ -250,14 +250,14 @@ def test_a_failure_ends_what_is_performed_and_all_that_will_be(started: Start) -
     one.loop.call(lambda: one.loop.after(0.01, lambda: one.fail(RunError("over"))) and None)
     for _ in range(2):
         with pytest.raises(RunError, match="over"):
-            one.perform(take(one.port, "t", 1))
+            one.complete(take(one.port, "t", 1))
 
 
 def test_who_has_stopped_says_so_in_place_of_waiting_for_ever(started: Start) -> None:
     one = started(["worker/0"]).pop()  # not the fixture's to stop
     one.stop()
     with pytest.raises(RunError, match="worker/0 has left its run"):
-        one.perform(take(one.port, "t", 1))
+        one.complete(take(one.port, "t", 1))
 
 
 def test_a_loop_whose_callback_failed_still_answers_and_closes(started: Start) -> None:
@@ -270,4 +270,4 @@ def test_a_loop_whose_callback_failed_still_answers_and_closes(started: Start) -
     assert within_loop(one, lambda: str(one.failure)) == "in the loop"
     one.stop()
     with pytest.raises(ArithmeticError, match="in the loop"):
-        one.perform(take(one.port, "t", 1))
+        one.complete(take(one.port, "t", 1))

@@ -24,6 +24,7 @@ from polyrhythm.processes.launch import Processes
 from polyrhythm.processes.links import Wiring
 from polyrhythm.processes.node import Node
 from polyrhythm.processes.place import Place
+from polyrhythm.processes.stalls import Patience
 from polyrhythm.sharing import Group
 from polyrhythm.topology import Ring
 from polyrhythm.training.run import make_job
@@ -95,7 +96,7 @@ def test_joined_processes_exchange_messages_and_leave_well(hosts: str) -> None:
     each = wire_bytes(Message("x", tensors=(torch.zeros(50_000),)))
     for message in everywhere(inner, 3, hosts).results.values():
         assert message is not None
-        assert message.numbers == (150_000.0, 3 * each, 3)
+        assert message.numbers == (150_000.0, 9 * each, 9)
 
 
 async def add(port: Port, workers: int) -> torch.Tensor | None:
@@ -250,6 +251,80 @@ def test_a_worker_that_is_killed_is_named_by_those_who_have_begun_a_sum_with_it(
         Processes().execute(Job(3, 0, program, no_service, lambda name: False), lambda event: None)
 
 
+IMPATIENT = Joining(patience=Patience(uneven=0.1, notice=0.2, timeout=0.3))
+
+
+def test_who_leaves_bears_with_another_that_is_still_busy() -> None:
+    def inner(place: Place, rank: int) -> Message:
+        with enter(job(2), lambda event: None, place, IMPATIENT):
+            time.sleep(0.0 if rank else 1.5)
+        return Message("end")
+
+    assert list(everywhere(inner, 2).results.values()) == [Message("end")] * 2
+
+
+def test_a_failure_after_a_good_bye_is_everybodys() -> None:
+    """Worker 1 has parted from worker 0, which computes, and then fails for a reason of its own."""
+
+    def inner(place: Place, rank: int) -> Message:
+        stage = enter(job(2), lambda event: None, place)
+        if rank == 1:
+            node, finish = stage._node, stage._node.finish
+
+            def fail() -> None:
+                node.fail(RunError("The last word was none."))
+
+            node.finish = lambda done: finish(lambda: (done(), node.loop.after(0.2, fail)))  # type: ignore[method-assign]
+        else:
+            time.sleep(1.0)
+        with pytest.raises(RunError, match=r"The last word was none\."):
+            stage.leave()
+        return Message("end")
+
+    assert list(everywhere(inner, 2).results.values()) == [Message("end")] * 2
+
+
+def test_who_dies_between_its_good_bye_and_its_end_has_failed() -> None:
+    def inner(place: Place, rank: int) -> Message:
+        stage = enter(job(3), lambda event: None, place)
+        if rank == 1:
+            stage._overview.tell_farewell = lambda totals: os.kill(os.getpid(), signal.SIGKILL)  # type: ignore[method-assign]
+        with pytest.raises(WorkerFailed, match="worker/1 failed: its connections broke off without a good-bye"):
+            stage.leave()
+        return Message("end")
+
+    port = free_port()
+    ending = Processes().execute(
+        Job(3, 0, lambda stage: inner(Place(rank := int(stage.port.name[-1]), 3, port=port), rank), no_service, lambda name: False),
+        lambda event: None,
+    )
+    assert (ending.lost, list(ending.results.values())) == (["worker/1"], [Message("end")] * 2)
+
+
+@pytest.mark.parametrize("servers", [0, 3])
+def test_every_worker_learns_the_totals_of_the_whole_run(servers: int) -> None:
+    async def ask(port: Port, rank: int) -> None:
+        for shard in range(servers):
+            await port.send(f"server/{shard}", Message("push", tensors=(torch.full((30_000,), rank + 1.0),)))
+        for _ in range(servers):
+            await port.receive("sum")
+        await port.send(f"worker/{1 - rank}", Message("hello", text="!" * rank))
+
+    def inner(place: Place, rank: int) -> Message:
+        stage = enter(job(2, servers), lambda event: None, place)
+        stage.perform(ask(stage.port, rank))
+        ending = stage.leave(Message("result", (10.0 + rank, 100.0 * rank, 0.0), "mine"))
+        told = {name: result and (result.numbers, result.text) for name, result in ending.results.items()}
+        assert told == {f"worker/{each}": ((10.0 + each, 100.0 * each, 0.0), "mine" if each == rank else "") for each in range(2)}
+        return Message("end", (ending.bytes_sent, ending.messages_sent))
+
+    pushed = wire_bytes(Message("push", tensors=(torch.zeros(30_000),))) + wire_bytes(Message("sum", tensors=(torch.zeros(30_000),)))
+    hellos = wire_bytes(Message("hello")) + wire_bytes(Message("hello", text="!"))
+    for message in everywhere(inner, 2, "ab").results.values():
+        assert message is not None
+        assert message.numbers == (2 * servers * pushed + hellos, 4 * servers + 2)
+
+
 def test_the_run_goes_on_without_a_worker_that_is_not_essential() -> None:
     def inner(place: Place, rank: int) -> Message | None:
         stage = enter(job(3, essential=lambda name: name != "worker/1"), lambda event: None, place)
@@ -325,5 +400,4 @@ def test_gradients_are_merged_where_they_lie_or_by_messages_with_the_same_bits(h
     ends = [end for end in everywhere(inner, 2, hosts).results.values() if end is not None]
     weights = next(end.tensors for end in ends if end.tensors)
     assert all(torch.equal(mine, other) for mine, other in zip(weights, virtual.outcome.weights.values(), strict=True))
-    assert sum(end.numbers[0] for end in ends) == virtual.summary.bytes_sent
-    assert sum(end.numbers[1] for end in ends) == virtual.summary.messages_sent
+    assert [end.numbers for end in ends] == [(virtual.summary.bytes_sent, virtual.summary.messages_sent)] * 2

@@ -52,8 +52,8 @@ def spread(one: Node, other: Node) -> None:
     """Send until the lanes are open: they are opened behind the first large message."""
     large = Message("warm", tensors=(torch.ones(LEAST),))
     while within_loop(one, lambda: one.peers.lanes("worker/1")) < LANES:
-        one.perform(send(one.port, "worker/1", large))
-        other.perform(take(other.port, "warm", 1))
+        one.complete(send(one.port, "worker/1", large))
+        other.complete(take(other.port, "warm", 1))
     while within_loop(other, lambda: len(other.peers._inbound["worker/0"]._links)) <= LANES:  # it hears of a lane later than who opened it
         pass
 
@@ -65,8 +65,8 @@ def test_messages_of_all_sizes_come_in_order_and_are_counted_as_without_lanes(pa
     sizes = [1, 300_000, 0, 20_000, 700_000, 3, 100_000, LEAST // 4, LEAST // 4 - 1]
     messages = [Message("t", (place,), "x", (torch.full((size,), float(place)), torch.ones(2, 3))) for place, size in enumerate(sizes)]
     askew = Message("t", (9.0,), tensors=(torch.ones(LEAST + 1, dtype=torch.uint8), torch.arange(5.0)))
-    one.perform(send(one.port, "worker/1", *messages, askew))
-    received = other.perform(take(other.port, "t", len(sizes) + 1))
+    one.complete(send(one.port, "worker/1", *messages, askew))
+    received = other.complete(take(other.port, "t", len(sizes) + 1))
     for sent, got in zip([*messages, askew], received, strict=True):
         assert got.numbers == sent.numbers
         assert all(torch.equal(a, b) for a, b in zip(sent.tensors, got.tensors, strict=True))
@@ -89,7 +89,7 @@ def test_both_directions_may_be_spread_at_once(pair: Pair) -> None:
 
     sums: list[float] = []
     threads = [
-        threading.Thread(target=lambda node=node, to=to: sums.append(node.perform(exchange(node.port, to))))  # type: ignore[misc]
+        threading.Thread(target=lambda node=node, to=to: sums.append(node.complete(exchange(node.port, to))))  # type: ignore[misc]
         for node, to in ((one, "worker/1"), (other, "worker/0"))
     ]
     for thread in threads:
@@ -108,8 +108,8 @@ def test_both_directions_may_be_spread_at_once(pair: Pair) -> None:
 def test_there_are_no_lanes_where_they_are_of_no_use(pair: Pair, wiring: Wiring, hosts: tuple[str, str]) -> None:
     one, other = pair(wiring, hosts)
     for _ in range(20):
-        one.perform(send(one.port, "worker/1", Message("t", tensors=(torch.ones(100_000),))))
-        other.perform(take(other.port, "t", 1))
+        one.complete(send(one.port, "worker/1", Message("t", tensors=(torch.ones(100_000),))))
+        other.complete(take(other.port, "t", 1))
     assert within_loop(one, lambda: one.peers.lanes("worker/1")) == 0
 
 
@@ -122,13 +122,13 @@ def test_a_flush_waits_for_the_lanes_and_farewell_for_all_that_was_sent(pair: Pa
         await send(one.port, "worker/1", *messages)
         await one.port.flush()
 
-    one.perform(send_and_flush())
+    one.complete(send_and_flush())
     gone = threading.Event()
     one.loop.call(lambda: one.finish(gone.set))
     assert gone.wait(60)
-    assert [message.numbers[0] for message in other.perform(take(other.port, "t", 20, "worker/0"))] == list(range(20))
+    assert [message.numbers[0] for message in other.complete(take(other.port, "t", 20, "worker/0"))] == list(range(20))
     with pytest.raises(DeadlockError, match="worker/1 waits for 't' from worker/0, which has ended"):
-        other.perform(take(other.port, "t", 1, "worker/0"))
+        other.complete(take(other.port, "t", 1, "worker/0"))
 
 
 def noting(node: Node) -> tuple[list[tuple[str, Exception | None]], threading.Event]:
@@ -154,8 +154,8 @@ def calling(caller: Node, lane: int, name: str = "worker/0", secret: bytes = SEC
 def test_a_lane_that_cannot_be_opened_is_done_without(pair: Pair, refuses: str, monkeypatch: pytest.MonkeyPatch) -> None:
     one, other = pair()
     heard, _ = noting(one)
-    one.perform(send(one.port, "worker/1", Message("t")))
-    other.perform(take(other.port, "t", 1))
+    one.complete(send(one.port, "worker/1", Message("t")))
+    other.complete(take(other.port, "t", 1))
     dialled: list[str] = []
 
     def refuse(address: Address, host: str) -> Any:
@@ -168,8 +168,8 @@ def test_a_lane_that_cannot_be_opened_is_done_without(pair: Pair, refuses: str, 
     with socket.create_server(("127.0.0.1", 0)) as server:
         closed = Address("nowhere", "", "127.0.0.1", server.getsockname()[1])
     for _ in range(3):
-        one.perform(send(one.port, "worker/1", Message("t", tensors=(torch.ones(100_000),))))
-        (got,) = other.perform(take(other.port, "t", 1))
+        one.complete(send(one.port, "worker/1", Message("t", tensors=(torch.ones(100_000),))))
+        (got,) = other.complete(take(other.port, "t", 1))
         assert float(got.tensors[0].sum()) == 100_000
     assert heard == []
     assert within_loop(one, lambda: one.peers.lanes("worker/1")) == 0
@@ -187,8 +187,8 @@ def test_a_lane_that_dies_ends_the_connection_for_both_once(pair: Pair) -> None:
     assert done_there.wait(60)
     assert [name for name, _ in heard] == ["worker/1"]
     assert [(name, str(why)) for name, why in heard_there] == [("worker/0", "cut")]
-    one.perform(send(one.port, "worker/1", Message("t", tensors=(torch.ones(LEAST),))))  # goes nowhere, and does no harm
-    one.perform(flush(one.port))
+    one.complete(send(one.port, "worker/1", Message("t", tensors=(torch.ones(LEAST),))))  # goes nowhere, and does no harm
+    one.complete(flush(one.port))
 
 
 def test_a_lost_actor_takes_its_lanes_with_it(pair: Pair) -> None:
@@ -242,8 +242,8 @@ def test_the_same_lane_twice_is_refused_and_the_first_goes_on(pair: Pair) -> Non
     call.on_over = lambda why: over.set()
     one.loop.call(call.dial)
     assert over.wait(60)
-    one.perform(send(one.port, "worker/1", Message("t", tensors=(torch.ones(200_000),))))
-    assert float(other.perform(take(other.port, "t", 1))[0].tensors[0].sum()) == 200_000
+    one.complete(send(one.port, "worker/1", Message("t", tensors=(torch.ones(200_000),))))
+    assert float(other.complete(take(other.port, "t", 1))[0].tensors[0].sum()) == 200_000
 
 
 def test_a_lane_may_be_proved_before_its_connection(pair: Pair) -> None:
@@ -271,7 +271,7 @@ def test_a_lane_may_be_proved_before_its_connection(pair: Pair) -> None:
     while not within_loop(one, lambda: one.peers._reach("worker/1").ready):
         pass
     within_loop(one, speak)
-    (got,) = other.perform(take(other.port, "t", 1))
+    (got,) = other.complete(take(other.port, "t", 1))
     assert got.numbers == (7.0,)
     assert torch.equal(got.tensors[0], message.tensors[0])
     within_loop(one, call.hang_up)
@@ -282,7 +282,7 @@ def test_limits_hold_for_lanes_too(pair: Pair) -> None:
     spread(one, other)
     heard, done = noting(other)
     within_loop(other, lambda: other.peers.restrict("worker/0", Limits(payload=100_000)))
-    one.perform(send(one.port, "worker/1", Message("t", tensors=(torch.ones(25_001),))))
+    one.complete(send(one.port, "worker/1", Message("t", tensors=(torch.ones(25_001),))))
     assert done.wait(60)
     assert isinstance(heard[0][1], WireError)
     assert "100004 bytes" in str(heard[0][1])

@@ -4,6 +4,7 @@ import os
 import signal
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -75,21 +76,27 @@ def test_after_the_timeout_the_run_ends_with_the_name_and_not_before() -> None:
     assert "nothing has been heard of it for" in str(verdict)
 
 
-def test_a_process_that_is_stopped_is_seen_as_such_and_makes_no_deadlock() -> None:
+@pytest.fixture
+def stopped() -> Iterator[int]:
+    """The id of a process that is stopped by a signal."""
     with subprocess.Popen([sys.executable, "-c", "import time; time.sleep(60)"]) as process:
         try:
             os.kill(process.pid, signal.SIGSTOP)
             while Path(f"/proc/{process.pid}/stat").read_text().rpartition(")")[2].split()[0] != "T":
                 pass
-            seen = stalls(servers=0, workers=2)
-            seen.hear("worker/0", waiting(50.0), 50.0)
-            seen.hear("worker/1", Condition(process.pid, 17, 50.0, 0.1, False, 50.0, WAITS), 50.0)
-            assert seen.deadlock(50.0) is None
-            stall = seen.look(51.0)
-            assert stall is not None
-            assert stall.said.endswith(f"its process {process.pid} is stopped by a signal (kill -CONT {process.pid} lets it go on).")
+            yield process.pid
         finally:
             process.kill()
+
+
+def test_a_process_that_is_stopped_is_seen_as_such_and_makes_no_deadlock(stopped: int) -> None:
+    seen = stalls(servers=0, workers=2)
+    seen.hear("worker/0", waiting(50.0), 50.0)
+    seen.hear("worker/1", Condition(stopped, 17, 50.0, 0.1, False, 50.0, WAITS), 50.0)
+    assert seen.deadlock(50.0) is None
+    stall = seen.look(51.0)
+    assert stall is not None
+    assert stall.said.endswith(f"its process {stopped} is stopped by a signal (kill -CONT {stopped} lets it go on).")
 
 
 def test_a_deadlock_is_found_sooner_where_some_take_no_more_steps() -> None:
@@ -113,6 +120,44 @@ def test_who_has_ended_is_not_waited_for() -> None:
     seen.forget("worker/2")
     assert seen.stall(100.0) is None
     assert "Nobody can go on: waits for something; waits for something." in str(seen.deadlock(100.0))
+
+
+def leaving(seconds: float) -> Condition:
+    return Condition(0, 17, seconds, 0.1, True, seconds, WAITS, leaving=True)
+
+
+def test_who_leaves_does_not_wait_for_what_worker_0_still_computes() -> None:
+    seen = stalls(Patience(notice=5.0, timeout=8.0), servers=0)
+    for second in range(2, 600):
+        seen.hear("worker/0", computing(), second)
+        for name in ("worker/1", "worker/2"):
+            seen.hear(name, leaving(float(second)), second)
+        assert seen.look(second) is None
+        assert seen.verdict(second) is None
+        assert seen.deadlock(second) is None
+
+
+def test_one_that_is_not_heard_of_keeps_nobody_from_leaving_for_ever() -> None:
+    seen = stalls(Patience(timeout=4.0), servers=0)
+    seen.hear("worker/0", computing(), 10.0)
+    for second in range(10, 26):
+        for name in ("worker/1", "worker/2"):
+            seen.hear(name, leaving(float(second)), second)
+        assert seen.verdict(second) is None
+    verdict = seen.verdict(25.5)
+    assert verdict is not None
+    assert verdict.actor == "worker/0"
+    assert "nothing has been heard of it for 16 s, so it is stopped or cut off" in str(verdict)
+
+
+def test_who_is_stopped_keeps_nobody_from_leaving_for_ever(stopped: int) -> None:
+    seen = stalls(Patience(timeout=4.0), servers=0, workers=2)
+    seen.hear("worker/0", computing(pid=stopped), 10.0)
+    seen.hear("worker/1", leaving(2.0), 10.0)
+    assert seen.verdict(10.0) is None
+    verdict = seen.verdict(14.0)
+    assert verdict is not None
+    assert f"worker/0 has stood still for 4 s, which last took step 17, 4 s ago; its process {stopped} is stopped" in str(verdict)
 
 
 @pytest.mark.parametrize("wrong", [{"timeout": 0.0}, {"notice": -1.0}, {"deadlock": 0.0}, {"timeout": float("nan")}], ids=str)

@@ -1,4 +1,4 @@
-"""How a program waits for all other workers: until they have said what must be alike, or have ended."""
+"""How a program waits for all other workers: until they have said what must be alike."""
 
 from __future__ import annotations
 
@@ -13,15 +13,12 @@ class Accord:
 
     def __init__(self, name: str) -> None:
         self.on_ask: Callable[[Facts, str], None] = _ignore
-        self.leaving = False
         self._name = name
         self._ticket: Ticket | None = None
 
     @property
     def waits(self) -> str:
         """What the program waits for; empty if it does not."""
-        if self.leaving:
-            return f"{self._name} waits for the others to end"
         return f"{self._name} waits for the others to say what all must say alike" if self._ticket is not None else ""
 
     def ask(self, ticket: Ticket, facts: Facts, remedy: str) -> None:

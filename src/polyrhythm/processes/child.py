@@ -38,6 +38,7 @@ from polyrhythm.processes.parcel import Orders, unpack
 from polyrhythm.processes.reporter import Reporter
 from polyrhythm.processes.role import Role
 from polyrhythm.processes.shared import SharedMemory
+from polyrhythm.processes.stage import NodeStage
 from polyrhythm.processes.ticket import Ticket
 from polyrhythm.processes.wire import CONTROL, Frame, Tally, packed
 from polyrhythm.sharing import Group, Segment
@@ -106,7 +107,7 @@ class Child:
             self._begun.wait()
             self._record(Started(self._node.port.now(), self._name))
             works = self._name.startswith("worker/")
-            result = program(self._node) if works else self._node.complete(service(self._node.port, self._node.record))
+            result = program(NodeStage(self._node)) if works else self._node.complete(service(self._node.port, self._node.record))
             ended = self._node.port.now()
         except BaseException as problem:
             self._in_loop(partial(self._fail, problem))

@@ -17,7 +17,8 @@ EVERY_SECONDS = 5.0
 class Condition(msgspec.Struct, frozen=True):
     """`clock` steps, the last `ago` seconds ago; `longest` seconds of computing between two exchanges; `stopped` if no step follows.
 
-    `waits` says what the actor waits for, if everything in it has waited for `quiet` seconds and no byte has come or gone.
+    `waits` says what the actor waits for, if everything in it has waited for `quiet` seconds and no byte has come or gone; whoever is
+    `leaving` waits for nobody's work, only for all to end.
     """
 
     pid: int
@@ -27,6 +28,7 @@ class Condition(msgspec.Struct, frozen=True):
     stopped: bool = False
     quiet: float = 0.0
     waits: list[str] = []
+    leaving: bool = False
 
     def message(self) -> Message:
         """As it is told to others."""
@@ -39,6 +41,7 @@ class Steps:
     def __init__(self) -> None:
         self.clock = 0
         self.stopped = False
+        self.leaving = False
         self._longest = 0.0
         self._last = 0.0
 
@@ -52,4 +55,4 @@ class Steps:
     def condition(self, quiet: float, waits: list[str]) -> Condition:
         """With what is known of the steps."""
         ago = time.monotonic() - self._last if self._last else 0.0
-        return Condition(os.getpid(), self.clock, ago, self._longest, self.stopped, quiet, waits)
+        return Condition(os.getpid(), self.clock, ago, self._longest, self.stopped, quiet, waits, self.leaving)

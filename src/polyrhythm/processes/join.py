@@ -9,7 +9,6 @@ Each such process is one worker. Server shard k runs as a child of rank k modulo
 from __future__ import annotations
 
 import atexit
-import math
 import os
 import threading
 import time
@@ -22,7 +21,7 @@ from polyrhythm.errors import CompositionError, RunError
 from polyrhythm.kernel.agreement import Facts
 from polyrhythm.kernel.claim import Claim
 from polyrhythm.kernel.effects import Effect
-from polyrhythm.kernel.events import AnyEvent, Ended, Recorder, Started
+from polyrhythm.kernel.events import AnyEvent, Recorder, Started
 from polyrhythm.kernel.job import Ending, Job
 from polyrhythm.kernel.message import Message
 from polyrhythm.kernel.port import Port, server, worker
@@ -31,6 +30,7 @@ from polyrhythm.processes.addresses import listen_everywhere
 from polyrhythm.processes.allocator import keep_memory
 from polyrhythm.processes.arrival import by_nccl, compare, device_of, everyone, share_memory
 from polyrhythm.processes.collective import Collective
+from polyrhythm.processes.departure import Departure
 from polyrhythm.processes.descriptors import allow_many
 from polyrhythm.processes.ending import Script, end_badly
 from polyrhythm.processes.links import Wiring
@@ -41,14 +41,11 @@ from polyrhythm.processes.overview import Overview
 from polyrhythm.processes.parcel import Orders
 from polyrhythm.processes.place import Place, find_place, own_ip
 from polyrhythm.processes.role import Role
+from polyrhythm.processes.stage import NodeStage
 from polyrhythm.processes.stalls import Patience
-from polyrhythm.processes.ticket import Ticket
 from polyrhythm.processes.wards import Wards
 
 T = TypeVar("T")
-
-_LOOK_SECONDS = 0.002
-_TELLING_SECONDS = 2.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,6 +91,8 @@ class JoinedStage:
         self._overview = Overview(self._node, self._name, job.workers, joining.patience, self._record)
         self._losses.on_loss = self._overview.lose
         self._wards = Wards(self._node.loop, self._record, self._node.fail)
+        self._departure = Departure(self._node, self._overview, self._wards, self._record)
+        self._stage = NodeStage(self._node)
         atexit.register(self._at_exit)
         orders = Orders(
             *parcel.surroundings(),
@@ -149,58 +148,44 @@ class JoinedStage:
 
     def perform(self, coroutine: Coroutine[Effect[Any], Any, T]) -> T:
         """Block until `coroutine` has ended. Raises WorkerFailed, now or at the next call, if an actor of the run was lost."""
-        return self._node.perform(coroutine)
+        return self._stage.perform(coroutine)
 
     def begin(self, coroutine: Coroutine[Effect[Any], Any, None], done: float) -> None:
         """Run `coroutine` beside the program; the next `perform` comes after it, and raises its error."""
-        self._node.begin(coroutine, done)
+        self._stage.begin(coroutine, done)
 
     def agree(self, facts: Facts, remedy: str) -> None:
         """Wait until all workers have said theirs. Raises CompositionError where they differ."""
-        self._node.agree(facts, remedy)
+        self._stage.agree(facts, remedy)
 
     def align(self, claim: Claim) -> Message | None:
         """Wait until all workers have claimed the same; else what worker 0 holds. Raises CompositionError if one is too far from that."""
-        return self._node.align(claim)
+        return self._stage.align(claim)
 
     def stopped(self, steps: int) -> None:
         """No step follows."""
-        self._node.stopped(steps)
+        self._stage.stopped(steps)
 
     def leave(self, result: Message | None = None) -> Ending:
-        """End well, when all others do: what was sent has been taken in, and the servers beside this worker have ended.
+        """End well, when all others do: what was sent has been taken in, and all servers have ended; with the totals of the whole run.
 
-        Raises WorkerFailed if another worker fails before it has ended.
+        Raises WorkerFailed if another worker fails before all have ended.
         """
         if self._left:
             raise RunError(f"{self._name} has left this run already.")
-        self._node.accord.leaving = True
-        seconds = self.port.now()
-        taken = threading.Event()
+        others = [worker(rank) for rank in range(self._place.workers) if rank != self._place.rank]
         try:
-            self._node.loop.call(lambda: self._node.finish(taken.set))
-            self._await(taken.is_set)
-            peers = self._node.peers
-            totals = [(peers.bytes_sent, peers.messages_sent)]
-            self._record(Ended(self.port.now(), self._name, *totals[0]))
-            self._await(lambda: self._wards.over)
-            self._node.loop.call(self._wards.release)
-            self._await(lambda: self._wards.gone)
-            totals.extend(self._wards.totals.values())
-            others = [worker(rank) for rank in range(self._place.workers) if rank != self._place.rank]
-            self._await(lambda: all(self._node.knows_end(name) for name in others))
+            ending = self._departure.leave(others, result, self._losses.lost)
         except BaseException as problem:
             self.abandon(problem)
             raise
         self._close()
-        return Ending({self._name: result}, sum(t[0] for t in totals), sum(t[1] for t in totals), seconds, self._losses.lost)
+        return ending
 
     def abandon(self, why: BaseException | None = None) -> None:
         """End as one that has failed, and tell the others why, where that is known. Its servers are killed."""
         if why is not None and not self._left:
-            told = Ticket()
-            self._node.loop.call(lambda: self._tell_failure(why, lambda: told.finish(None, None)))
-            told.wait()
+            self._departure.tell_failure(why)
         self._close()
 
     def __enter__(self) -> JoinedStage:
@@ -219,7 +204,7 @@ class JoinedStage:
         if mine:
             self._wards.start(mine, parcel.pack(orders, work))
         self._node.start()
-        self._await(lambda: self._wards.up, self._joining.startup)
+        self._departure.wait(lambda: self._wards.up, self._joining.startup)
         for name, address in {self._name: self._listeners.address, **self._wards.addresses}.items():
             meeting.publish(name, address)
         table = meeting.table(everyone(self._job))
@@ -232,7 +217,7 @@ class JoinedStage:
             self._node.peers.connect(others)
 
         self._node.loop.call(connect)
-        self._await(lambda: self._node.peers.connected(others), self._joining.startup)
+        self._departure.wait(lambda: self._node.peers.connected(others), self._joining.startup)
         self._node.loop.call(lambda: self._overview.begin(table))
         together: Collective | None
         if self.device == "cpu":
@@ -248,31 +233,11 @@ class JoinedStage:
             self._node.collective = collective
 
         self._node.loop.call(use)
-        self._await(lambda: self._node.collective is not None)
-
-    def _await(self, reached: Callable[[], bool], seconds: float = math.inf) -> None:
-        """Block until `reached` holds in the loop's thread. Raises why the node failed, if it does before; RunError after `seconds`."""
-        ticket, deadline = Ticket(), time.monotonic() + seconds
-
-        def look() -> None:
-            if reached() or self._node.failure is not None:
-                ticket.finish(None, None if reached() else self._node.failure)
-            elif time.monotonic() > deadline:
-                ticket.finish(None, RunError(f"{self._name} has met the others, and not all have answered within {seconds:g} seconds."))
-            else:
-                self._node.loop.after(_LOOK_SECONDS, look)
-
-        self._node.loop.call(look)
-        ticket.wait()
+        self._departure.wait(lambda: self._node.collective is not None)
 
     def _record(self, event: AnyEvent) -> None:
         with self._recording:  # the servers' events come in the loop's thread, ours in the program's
             self._recorder(event)
-
-    def _tell_failure(self, why: BaseException, done: Callable[[], None]) -> None:
-        self._node.loop.after(_TELLING_SECONDS, done)  # somebody may take nothing in any more
-        self._overview.tell_failure(why)
-        self._node.peers.when_drained(done)
 
     def _close(self) -> None:
         if self._left:

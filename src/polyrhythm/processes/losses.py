@@ -31,7 +31,7 @@ class Losses:
             self._node.loop.after(_TOGETHER_SECONDS, lambda: self._judge(name))
 
     def _judge(self, name: str) -> None:
-        if self._node.failure is not None or self._node.knows_end(name):
+        if self._node.failure is not None or self._node.is_over(name):
             return
         if self._essential(name):
             self._name_broken()
@@ -44,7 +44,7 @@ class Losses:
 
     def _name_broken(self) -> None:
         """Fail, naming a worker rather than the servers that fell with it."""
-        broken = [name for name in self._broken if self._essential(name) and not self._node.knows_end(name)]
+        broken = [name for name in self._broken if self._essential(name) and not self._node.is_over(name)]
         first, *rest = sorted(broken, key=lambda name: name.startswith("server/"))
         why, also = self._broken[first], f", and with it those of {', '.join(rest)}" if rest else ""
         self._node.fail(WorkerFailed(first, f"its connections broke off without a good-bye{f' ({why})' if why else ''}{also}"))

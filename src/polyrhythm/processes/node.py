@@ -8,11 +8,10 @@ from collections.abc import Callable, Coroutine
 from contextlib import ExitStack
 from typing import Any, TypeVar
 
-from polyrhythm.errors import CompositionError, RunError
+from polyrhythm.errors import RunError
 from polyrhythm.kernel.agreement import Facts
-from polyrhythm.kernel.claim import Claim
 from polyrhythm.kernel.effects import Effect, Reduction
-from polyrhythm.kernel.events import AnyEvent, Computed, Recorder, Waited
+from polyrhythm.kernel.events import AnyEvent, Recorder
 from polyrhythm.kernel.message import Delivery, Message
 from polyrhythm.kernel.port import Port, rank_of
 from polyrhythm.processes.accord import Accord
@@ -33,17 +32,18 @@ T = TypeVar("T")
 
 
 class Node:
-    """A `kernel.job.Stage` over real connections.
+    """One actor's coroutines and its connections.
 
-    `on_failure` is called once, in the loop's thread, when something failed outside of `perform`: a spawned coroutine, a
-    peer, the loop. From then on `perform` raises that error. `on_break` is called when a peer is gone without a good-bye, `on_word`
-    with what a peer's runtime says to this one's.
+    `on_failure` is called once, in the loop's thread, when something failed outside of `complete`: a spawned coroutine, a
+    peer, the loop. From then on `complete` raises that error. `on_break` is called when the connection with a peer breaks off that is
+    not over by what `is_over` says, which is a good-bye if nobody wants more; `on_word` with what a peer's runtime says to this one's.
     """
 
     def __init__(self, role: Role, wiring: Wiring, listeners: Listeners, record: Recorder) -> None:
         self.on_failure: Callable[[BaseException], None] = _ignore
         self.on_break: Callable[[str, Exception | None], None] = _ignore
         self.on_word: Callable[[str, Message], None] = _ignore
+        self.is_over: Callable[[str], bool] = self.knows_end
         self.steps = Steps()
         self.accord = Accord(role.name)
         self.origin = time.monotonic()
@@ -58,7 +58,6 @@ class Node:
         self._parted: set[str] = set()
         self._tickets: dict[Ticket, None] = {}
         self._failure: BaseException | None = None
-        self._returned = 0.0
         self._thread = threading.Thread(target=self._serve, name="polyrhythm", daemon=True)
 
     @property
@@ -103,52 +102,18 @@ class Node:
 
     def standstill(self) -> list[str]:
         """What this actor's coroutines wait for, if its program is in `perform` and they all wait for messages or a sum alone."""
-        if not (self._tickets or self.accord.leaving):
-            return []
-        return self.actor.standstill(self._sums.waits or self.accord.waits)
+        if self.steps.leaving:
+            return [f"{self._role.name} waits for the others to end"]
+        return self.actor.standstill(self._sums.waits or self.accord.waits) if self._tickets else []
 
     @property
     def moved(self) -> int:
         """A number that changes whenever bytes come or go, or a sum gets on."""
         return self._peers.moved + self._sums.moved
 
-    def charge(self, samples: int) -> None:
-        """Nothing: real time has passed."""
-
-    def charge_merge(self, others: int) -> None:
-        """Nothing: real time has passed."""
-
-    def free(self, compute: Callable[[], T]) -> T:
-        """Call `compute`."""
-        return compute()
-
-    def perform(self, coroutine: Coroutine[Effect[Any], Any, T]) -> T:
-        """As `complete`, for a program: what it did since the last time is recorded as computing, and this as waiting.
-
-        What it did before the first time is not: it loaded its data and built its model.
-        """
-        began = self._stop_computing()
-        try:
-            return self.complete(coroutine)
-        finally:
-            self._compute_again(began)
-
-    def agree(self, facts: Facts, remedy: str) -> None:
-        """Wait until all workers have said theirs. Raises CompositionError where they differ."""
-        if difference := self._consult(facts, remedy):
-            raise CompositionError(difference)
-
-    def align(self, claim: Claim) -> Message | None:
-        """Wait until all workers have claimed the same; else what worker 0 holds. Raises CompositionError if one is too far from that."""
-        if not self._consult(claim.facts, claim.remedy):
-            return None
-        shown = self.perform(claim.show())
-        self.agree(claim.judge(shown), claim.remedy)
-        return shown
-
-    def _consult(self, facts: Facts, remedy: str) -> str:
-        """The sentence on where workers differ, once all have spoken; empty if they do not."""
-        began, ticket = self._stop_computing(), Ticket()
+    def consult(self, facts: Facts, remedy: str) -> str:
+        """Block until all workers have said their facts: the sentence on where they differ, or nothing."""
+        ticket = Ticket()
         self._tickets[ticket] = None  # entered before the failure is looked at
         try:
             if self._failure is not None:
@@ -158,14 +123,9 @@ class Node:
             return difference
         finally:
             del self._tickets[ticket]
-            self._compute_again(began)
 
-    def stopped(self, steps: int) -> None:
-        """No step follows."""
-        self.steps.stopped = True
-
-    def begin(self, coroutine: Coroutine[Effect[Any], Any, None], done: float) -> None:
-        """Have the loop run `coroutine` while the program goes on; its error is raised by the next `perform`."""
+    def begin(self, coroutine: Coroutine[Effect[Any], Any, None]) -> None:
+        """Have the loop run `coroutine`, for which nobody waits, before what is given to it from now on."""
         self._turns.expect()
         self.loop.call(lambda: self._take(Turn(coroutine)))
 
@@ -231,8 +191,8 @@ class Node:
         self.on_word(name, message)
 
     def break_off(self, name: str, why: Exception | None) -> None:
-        """A connection with `name` is over, which is news only if it had not said so."""
-        if not self.knows_end(name):
+        """A connection with `name` has ended, which is no news where `name` has."""
+        if not self.is_over(name):
             self.on_break(name, why)
 
     def knows_end(self, name: str) -> bool:
@@ -264,16 +224,6 @@ class Node:
             stack.callback(self.actor.close)
             stack.callback(self._turns.close)
             stack.callback(self._sums.stop)
-
-    def _stop_computing(self) -> float:
-        began = self._port.now()
-        if self._returned:
-            self._record(Computed(began, self._role.name, began - self._returned))
-        return began
-
-    def _compute_again(self, began: float) -> None:
-        self._returned = self._port.now()
-        self._record(Waited(self._returned, self._role.name, self._returned - began))
 
     def _note(self, event: AnyEvent) -> None:
         self.steps.note(event)

@@ -62,16 +62,18 @@ class Outbound:
             self._link.send(message)
 
     def tell(self, message: Message) -> None:
-        """Send a frame of the runtime's own, after all that was sent before; nothing while there is no connection."""
-        if self.ready and not self._over and self._link is not None:
+        """Send a frame of the runtime's own, after all that was sent before, the good-bye too; nothing while there is no connection."""
+        if self.ready and self._link is not None:
             self._link.control(message)
 
     def when_drained(self, call: Callback) -> None:
         """Make `call` when all has gone to the system, or the connection is over."""
-        if self._over:
+        link = self._link
+        if self._over and link is not None:
+            link.when_drained(call)  # the runtime may still have something to say
+        elif self._over:
             call()
-        elif self.ready and self._link is not None:
-            link = self._link
+        elif self.ready and link is not None:
             self._lanes.when_idle(lambda: link.when_drained(call))
         else:
             self._after_backlog.append(lambda: self.when_drained(call))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 import msgspec
@@ -25,7 +25,8 @@ _LOOK_SECONDS = 1.0
 class Overview:
     """Of the worker `name` of a run with `workers`; all in the loop's thread.
 
-    Every worker tells every other the same things, and each judges by itself; so all come to the same sentence.
+    Every worker tells every other the same things, and each judges by itself; so all come to the same sentence. `farewells` are the last
+    words of others: their totals, said when they and the servers beside them have ended well.
     """
 
     def __init__(self, node: Node, name: str, workers: int, patience: Patience, record: Recorder) -> None:
@@ -35,9 +36,11 @@ class Overview:
         self._patience = patience
         self._record = record
         self._ballot = agreeing.Ballot()
+        self.farewells: dict[str, Message] = {}
         self._hosts: dict[str, str] = {}
         self._stalls = Stalls(patience, lambda other: self._hosts.get(other) == self._hosts.get(name))
         node.on_word = self._hear
+        node.is_over = self.is_over
         node.accord.on_ask = self._agree
 
     def begin(self, table: Mapping[str, Address]) -> None:
@@ -55,6 +58,14 @@ class Overview:
         if name in self._workers:
             self._workers.remove(name)
         self._settle()
+
+    def is_over(self, name: str) -> bool:
+        """Whether nothing more is to come of the actor `name`: a good-bye is not enough where a farewell follows."""
+        return name in self._node.peers.lost or (name in self.farewells if name.startswith("worker/") else self._node.knows_end(name))
+
+    def tell_farewell(self, totals: Sequence[float]) -> None:
+        """Tell all that this worker has ended well, with what it counted."""
+        self._tell_all(Message("farewell", tuple(totals)))
 
     def tell_failure(self, error: BaseException) -> None:
         """Tell all that `error` has ended this worker."""
@@ -87,6 +98,8 @@ class Overview:
             case "condition":
                 self._stalls.hear(name, msgspec.json.decode(message.text, type=Condition), time.monotonic())
                 self._check()
+            case "farewell":
+                self.farewells[name] = message
             case "failed":
                 self._node.fail(failure.rebuild(message))
 
@@ -108,7 +121,7 @@ class Overview:
         self._node.loop.after(min(_LOOK_SECONDS, self._patience.notice / 4), self._look)
 
     def _forget_the_ended(self) -> None:
-        for name in filter(self._node.knows_end, self._stalls.names):
+        for name in filter(self.is_over, self._stalls.names):
             self._stalls.forget(name)
 
     def _speaks(self, stall: Stall) -> bool:

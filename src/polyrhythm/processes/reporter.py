@@ -24,7 +24,7 @@ class Reporter:
         self._tell = tell
         self._interval = min(min(thresholds) / _LOOKS, _LOOK_SECONDS)
         self._quiet, self._moved = 0.0, 0
-        self._told: tuple[int, bool] | None = None
+        self._told: tuple[int, bool, bool] | None = None
         self._silent = 0.0
 
     def look(self) -> None:
@@ -33,9 +33,10 @@ class Reporter:
         self._quiet = self._quiet + self._interval if waits and moved == self._moved else 0.0
         self._moved = moved
         self._silent += self._interval
-        state = (sum(self._quiet >= each for each in self._thresholds), self._node.steps.stopped)
+        steps = self._node.steps
+        state = (sum(self._quiet >= each for each in self._thresholds), steps.stopped, steps.leaving)
         if state != self._told or self._silent >= EVERY_SECONDS:
             self._told, self._silent = state, 0.0
             waiting = state[0] > 0  # less than that comes and goes without being told
-            self._tell(self._node.steps.condition(self._quiet if waiting else 0.0, waits if waiting else []))
+            self._tell(steps.condition(self._quiet if waiting else 0.0, waits if waiting else []))
         self._node.loop.after(self._interval, self.look)

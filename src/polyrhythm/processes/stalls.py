@@ -16,7 +16,8 @@ from polyrhythm.processes.condition import EVERY_SECONDS, Condition
 _LONG_STEPS = 4.0
 """Whoever waits for less than so many times the longest computing seen may be waiting for a slow worker."""
 _GROWTH = 2.0
-_MISSED = 3
+SILENT_SECONDS = 3 * EVERY_SECONDS
+"""Whoever lives is heard of three times in so long, also while its program computes."""
 _MOST_WAITS = 16
 
 
@@ -131,19 +132,25 @@ class Stalls:
         return WorkerFailed(culprit, f"it stands still, and timeout={self.patience.timeout:g} seconds are over: {stall.said}")
 
     def stall(self, now: float) -> Stall | None:
-        """Who keeps whom waiting, if anybody does."""
+        """Who keeps whom waiting, if anybody does.
+
+        Whoever is leaving waits for no work: another may take its time, unless it is stopped, or nothing is heard of it any more.
+        """
         halted = self._halt(now)
-        waited = {
-            name: heard.condition.quiet + now - heard.at
-            for name, heard in self._heard.items()
-            if heard.condition.quiet and name not in halted
-        }
-        workers = [name for name in waited if name.startswith("worker/")]
-        moving = [name for name in self._heard if name not in waited]
-        culprits = list(halted) or [name for name in moving if name.startswith("worker/")] or moving
-        if not culprits or not (workers or halted):
+        here = {name: heard for name, heard in self._heard.items() if name not in halted}
+        leaving = [name for name, heard in here.items() if heard.condition.leaving]
+        waited = {name: heard.condition.quiet + now - heard.at for name, heard in here.items() if heard.condition.quiet}
+        workers = [name for name in waited if name.startswith("worker/") and name not in leaving]
+        silent = {name: heard.at for name, heard in here.items() if now - heard.at > SILENT_SECONDS} if leaving else {}
+        if workers:
+            moving = [name for name in here if name not in waited and name not in leaving]
+            culprits = list(halted) or [name for name in moving if name.startswith("worker/")] or moving
+        else:
+            culprits = list(halted or silent)
+        if not culprits:
             return None
-        seconds = max([*(waited[name] for name in workers), *(now - since for since in halted.values())])
+        since = {**silent, **halted}
+        seconds = max([*(waited[name] for name in workers), *(now - since[name] for name in culprits if name in since)])
         return Stall(culprits, workers, seconds, self._sentence(culprits, workers, seconds, now))
 
     def _halt(self, now: float) -> dict[str, float]:
@@ -166,7 +173,7 @@ class Stalls:
             said += f", which last took step {clock}, {now - last:.0f} s ago" if clock else ", of which no step is known yet"
         if first in self._halted:
             said += f"; its process {heard.condition.pid} is stopped by a signal (kill -CONT {heard.condition.pid} lets it go on)"
-        elif now - heard.at > _MISSED * EVERY_SECONDS:
+        elif now - heard.at > SILENT_SECONDS:
             said += f"; nothing has been heard of it for {now - heard.at:.0f} s, so it is stopped or cut off"
         return said + "."
 
