@@ -32,3 +32,15 @@ def test_who_left_and_who_wants_more_is_said_with_the_remedy() -> None:
     assert uneven({"worker/0": 20, "worker/1": 21}, []) == f"worker/0 left after 20 steps and worker/1 after 21 steps: {remedy}"
     assert uneven({"worker/0": 20, "worker/1": 20}, []) is None
     assert uneven({}, ["worker/0"]) is None
+
+
+def test_who_waits_in_a_call_of_its_own_does_not_want_another_step() -> None:
+    remedy = "every worker must make the same calls in the same order, so make this one outside of `if worker.rank == ...`, or at none."
+    call = "worker.barrier(), mean(), any() or broadcast()"
+    assert uneven({"worker/1": 16}, ["worker/0"], ["worker/0"]) == f"worker/1 left after 16 steps, and worker/0 waits in {call}: {remedy}"
+    assert uneven({"worker/0": 16, "worker/1": 16}, [], ["worker/0"]) == (
+        f"worker/1 left after 16 steps, and worker/0 waits in {call}: {remedy}"
+    )
+    wanting = uneven({"worker/1": 16}, ["worker/0", "worker/2"], ["worker/0"]) or ""
+    assert wanting.startswith("worker/1 left after 16 steps, and worker/2 wants another: every worker must take")
+    assert uneven({"worker/0": 16}, [], ["worker/0"]) is None

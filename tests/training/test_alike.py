@@ -145,7 +145,10 @@ def leaves_early(worker: Any) -> None:
         optimizer.step()
 
 
-@runtimes
+IMPATIENT = pytest.mark.parametrize("on", [RUNTIMES["simulator"], Processes(patience=0.4)], ids=RUNTIMES)
+
+
+@IMPATIENT
 @pytest.mark.parametrize("system", ["allreduce", "gossipgrad"])
 def test_who_leaves_before_the_others_is_named_with_its_steps_and_the_remedy(system: str, on: Runtime) -> None:
     with pytest.raises(DeadlockError) as caught:
@@ -154,6 +157,23 @@ def test_who_leaves_before_the_others_is_named_with_its_steps_and_the_remedy(sys
         "worker/0 left after 3 steps, and worker/1 wants another: every worker must take equally many steps; stop together with "
         "worker.any(...), or take equally many batches."
     )
+
+
+def calls_alone(worker: Any) -> None:
+    """All take equally many steps; then worker 0 waits for the others."""
+    model = network()
+    model, optimizer = worker.attach(model, sgd(model))
+    loop(worker, model, optimizer)
+    if worker.rank == 0:
+        worker.barrier()
+
+
+@IMPATIENT
+@pytest.mark.parametrize("system", ["allreduce", "ssp"])
+def test_who_waits_in_a_call_that_others_did_not_make_is_not_told_of_steps(system: str, on: Runtime) -> None:
+    said = r"worker/1 left after [0-9]+ steps, and worker/0 waits in worker\.barrier\(\), mean\(\), any\(\) or broadcast"
+    with pytest.raises(DeadlockError, match=said):
+        run(calls_alone, workers=2, strategy=system, on=on)
 
 
 def test_agreeing_is_no_traffic_and_takes_no_time() -> None:

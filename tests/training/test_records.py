@@ -20,7 +20,7 @@ from safetensors.torch import load_file
 from toy import network
 
 from polyrhythm.errors import CompositionError, RecordWarning, RunError, WorkloadError
-from polyrhythm.kernel.events import AnyEvent, Recorder, Stepped
+from polyrhythm.kernel.events import AnyEvent, Ended, Recorder, Stepped
 from polyrhythm.kernel.job import Ending, Job
 from polyrhythm.processes import Processes
 from polyrhythm.report.load import load
@@ -225,6 +225,7 @@ worker = pr.join("allreduce", directory=sys.argv[1])
 model = torch.nn.Linear(2, 1)
 model, optimizer = worker.attach(model, torch.optim.SGD(model.parameters(), lr=0.1))
 for step in range(40):
+    worker.count(3 + worker.rank)
     optimizer.zero_grad()
     model(torch.ones(1, 2)).sum().backward()
     optimizer.step()
@@ -249,6 +250,13 @@ def test_joined_runs_that_end_well_have_whole_records(tmp_path: Path) -> None:
     for rank in range(2):
         kept = load(tmp_path / f"worker-{rank}")
         assert (kept.state, kept.summary.steps, kept.summary.error, kept.remarks) == ("ended", 40, None, [])
+    both = [load(tmp_path / f"worker-{rank}") for rank in range(2)]
+    sent = [event for kept in both for event in kept.events if isinstance(event, Ended)]
+    seen = [max(event.samples for event in kept.events if isinstance(event, Stepped)) for kept in both]
+    for kept in both:
+        assert kept.summary.samples == sum(seen) == 40 * (3 + 4)
+        assert kept.summary.bytes_sent == sum(event.bytes_sent for event in sent) > sent[0].bytes_sent
+        assert kept.summary.messages_sent == sum(event.messages_sent for event in sent)
 
 
 @pytest.mark.parametrize(

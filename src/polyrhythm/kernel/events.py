@@ -51,7 +51,10 @@ class Stepped(Event, frozen=True):
 
 
 class Reported(Event, frozen=True):
-    """The user's `worker.report`; `bytes_sent` is what all actors together had sent as far as the runtime knew."""
+    """The user's `worker.report`; `bytes_sent` is what all actors together had sent as far as the runtime knew.
+
+    In a process that joined a run, that is what this worker alone had sent.
+    """
 
     clock: int
     metrics: dict[str, float]

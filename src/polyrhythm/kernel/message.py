@@ -33,6 +33,9 @@ class Delivery:
 ASIDE = "~"
 """Topics that begin so are no part of the training: their messages are not counted, and in virtual time they take none."""
 
+CALL = "user"
+"""Topics that begin so are those of what the user's program calls by itself: `worker.barrier()` and its like."""
+
 HEADER_BYTES = 24
 NUMBER_BYTES = 8
 TENSOR_HEADER_BYTES = 4

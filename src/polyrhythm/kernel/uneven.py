@@ -1,26 +1,35 @@
-"""Why nobody can go on where some workers take no more steps and others want one."""
+"""Why nobody can go on where some workers take no more steps and others want one, or call what those do not."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 
 from polyrhythm.kernel.agreement import listed
 
-_REMEDY = "every worker must take equally many steps; stop together with worker.any(...), or take equally many batches."
+_STEPS = "every worker must take equally many steps; stop together with worker.any(...), or take equally many batches."
+_CALLS = "every worker must make the same calls in the same order, so make this one outside of `if worker.rank == ...`, or at none."
 
 
-def uneven(stopped: Mapping[str, int], going: list[str]) -> str | None:
-    """The sentence, from the steps of those who have stopped and the names of those who have not; None if steps are not the reason."""
-    if not stopped:
+def uneven(stopped: Mapping[str, int], going: Collection[str], calling: Collection[str] = ()) -> str | None:
+    """The sentence, from the steps of those who have stopped and the names of those who have not; None if neither is the reason.
+
+    `calling` are those who wait in a call of the program's own, such as `worker.barrier()`.
+    """
+    over = {name: steps for name, steps in stopped.items() if name not in calling}
+    if not over:
         return None
-    first = next(iter(stopped))
-    alike = [name for name, steps in stopped.items() if steps == stopped[first]]
-    others = [name for name, steps in stopped.items() if steps != stopped[first]]
-    left = f"{listed(alike)} left after {_steps(stopped[first])}"
-    if going:
-        return f"{left}, and {listed(going)} {'wants' if len(going) == 1 else 'want'} another: {_REMEDY}"
+    first = next(iter(over))
+    alike = [name for name, steps in over.items() if steps == over[first]]
+    others = [name for name, steps in over.items() if steps != over[first]]
+    left = f"{listed(alike)} left after {_steps(over[first])}"
+    wanting = [name for name in going if name not in calling]
+    if wanting:
+        return f"{left}, and {listed(wanting)} {'wants' if len(wanting) == 1 else 'want'} another: {_STEPS}"
+    if calling:
+        waits = "waits" if len(calling) == 1 else "wait"
+        return f"{left}, and {listed(list(calling))} {waits} in worker.barrier(), mean(), any() or broadcast(): {_CALLS}"
     if others:
-        return f"{left} and {listed(others)} after {_steps(stopped[others[0]])}: {_REMEDY}"
+        return f"{left} and {listed(others)} after {_steps(over[others[0]])}: {_STEPS}"
     return None
 
 

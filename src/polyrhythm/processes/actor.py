@@ -109,6 +109,10 @@ class Actor:
                 return []
         return waits
 
+    def awaits(self, prefix: str) -> bool:
+        """Whether a coroutine waits for a message under a topic that begins so."""
+        return any(task.wants is not None and task.wants.topic.startswith(prefix) for task in self._tasks)
+
     def close(self) -> None:
         """End all coroutines where they stand, and take no more messages."""
         self._closed = True

@@ -18,7 +18,7 @@ class Condition(msgspec.Struct, frozen=True):
     """`clock` steps, the last `ago` seconds ago; `longest` seconds of computing between two exchanges; `stopped` if no step follows.
 
     `waits` says what the actor waits for, if everything in it has waited for `quiet` seconds and no byte has come or gone; whoever is
-    `leaving` waits for nobody's work, only for all to end.
+    `leaving` waits for nobody's work, only for all to end. `calls` if it waits in a call of the program's own, such as `worker.barrier()`.
     """
 
     pid: int
@@ -29,6 +29,7 @@ class Condition(msgspec.Struct, frozen=True):
     quiet: float = 0.0
     waits: list[str] = []
     leaving: bool = False
+    calls: bool = False
 
     def message(self) -> Message:
         """As it is told to others."""
@@ -52,7 +53,7 @@ class Steps:
         elif isinstance(event, Computed):
             self._longest = max(self._longest, event.seconds)
 
-    def condition(self, quiet: float, waits: list[str]) -> Condition:
+    def condition(self, quiet: float, waits: list[str], calls: bool) -> Condition:
         """With what is known of the steps."""
         ago = time.monotonic() - self._last if self._last else 0.0
-        return Condition(os.getpid(), self.clock, ago, self._longest, self.stopped, quiet, waits, self.leaving)
+        return Condition(os.getpid(), self.clock, ago, self._longest, self.stopped, quiet, waits, self.leaving, calls)

@@ -12,7 +12,7 @@ from polyrhythm.errors import RunError
 from polyrhythm.kernel.agreement import Facts
 from polyrhythm.kernel.effects import Effect, Reduction
 from polyrhythm.kernel.events import AnyEvent, Recorder
-from polyrhythm.kernel.message import Delivery, Message
+from polyrhythm.kernel.message import CALL, Delivery, Message
 from polyrhythm.kernel.port import Port, rank_of
 from polyrhythm.processes.accord import Accord
 from polyrhythm.processes.actor import Actor, Done
@@ -105,6 +105,11 @@ class Node:
         if self.steps.leaving:
             return [f"{self._role.name} waits for the others to end"]
         return self.actor.standstill(self._sums.waits or self.accord.waits) if self._tickets else []
+
+    @property
+    def calls(self) -> bool:
+        """Whether the program waits in a call of its own, such as `worker.barrier()`."""
+        return self._sums.topic.startswith(CALL) or self.actor.awaits(CALL)
 
     @property
     def moved(self) -> int:

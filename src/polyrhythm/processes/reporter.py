@@ -38,5 +38,5 @@ class Reporter:
         if state != self._told or self._silent >= EVERY_SECONDS:
             self._told, self._silent = state, 0.0
             waiting = state[0] > 0  # less than that comes and goes without being told
-            self._tell(steps.condition(self._quiet if waiting else 0.0, waits if waiting else []))
+            self._tell(steps.condition(self._quiet if waiting else 0.0, waits if waiting else [], self._node.calls))
         self._node.loop.after(self._interval, self.look)

@@ -104,7 +104,7 @@ class Stalls:
         workers = {name: condition for name, condition in conditions.items() if name.startswith("worker/")}
         stopped = {name: condition.clock for name, condition in workers.items() if condition.stopped}
         going = [name for name in workers if name not in stopped]
-        reason = uneven(stopped, going) if stopped else None
+        reason = uneven(stopped, going, [name for name, condition in workers.items() if condition.calls])
         enough = self.patience.thresholds[0] if reason is not None else self.patience.deadlock
         if not self._begun or not conditions or any(condition.quiet < enough for condition in conditions.values()) or self._halt(now):
             return None

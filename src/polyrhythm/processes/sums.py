@@ -22,7 +22,7 @@ class Sums:
     """
 
     def __init__(self, name: str, why: Callable[[], BaseException | None]) -> None:
-        self.waits = ""
+        self.topic = ""
         self._collective: Collective | None = None
         self._gone: dict[int, str] = {}
         self._name = name
@@ -44,17 +44,22 @@ class Sums:
         if self._why() is not None:
             collective.give_up()
 
+    @property
+    def waits(self) -> str:
+        """What is waited for; empty if nothing is."""
+        return f"{self._name} waits for the others in the sum {self.topic!r}" if self.topic else ""
+
     def here(self, effect: Reduction) -> Tensor | bool | None:
         """The answer, waited for in this thread; None if it is left to messages."""
         if self._collective is None:
             return None
-        self.waits = f"{self._name} waits for the others in the sum {effect.topic!r}"
+        self.topic = effect.topic
         try:
             return effect.ask(self._collective)
         except ConnectionAbortedError as problem:
             raise self._why() or DeadlockError(f"{self.waits}: {problem}.") from None
         finally:
-            self.waits = ""
+            self.topic = ""
 
     def beside(self, effect: Reduction, done: Done) -> bool:
         """Whether `done` will be called with the sum, in another thread; otherwise it is left to messages."""

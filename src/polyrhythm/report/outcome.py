@@ -20,7 +20,8 @@ class Summary(msgspec.Struct):
     """One run in numbers. `seconds` is real time (null in the simulator), `virtual_seconds` virtual time (null for real processes).
 
     `steps` counts those of the worker that took most, `samples` those of all workers. `error` is the sentence that says why the run
-    did not end well, `lost` the workers that it went on without.
+    did not end well, `lost` the workers that it went on without. The record of a joined worker has the counts of the whole run too, once
+    all have ended well; `seconds` and `final` are its own, and so are its counts before.
     """
 
     system: str

@@ -6,6 +6,7 @@ from typing import Any
 
 from polyrhythm.errors import DeadlockError
 from polyrhythm.kernel.effects import Effect, Flush, Receive, Reduce
+from polyrhythm.kernel.message import CALL
 from polyrhythm.kernel.uneven import uneven
 from polyrhythm.simulator.actors import Actor, Task
 
@@ -18,12 +19,17 @@ def deadlock(now: float, actors: dict[str, Actor], asked: dict[str, int], stoppe
     `asked` counts who has come to each reduction, `stopped` the steps of programs that take no more.
     """
     going = [actor.name for actor in actors.values() if actor.program is not None and not actor.ended and actor.name not in stopped]
-    reason = uneven(stopped, going)
+    reason = uneven(stopped, going, [actor.name for actor in actors.values() if any(_calls(task.waiting) for task in actor.tasks)])
     if reason is not None:
         return DeadlockError(reason)
     waits = [_wait(actor, task, actors, asked) for actor in actors.values() for task in actor.tasks if task.waiting is not None]
     more = f"; and {len(waits) - _SHOWN} more wait" if len(waits) > _SHOWN else ""
     return DeadlockError(f"Nobody can go on at {now:.9g} s of virtual time: {'; '.join(waits[:_SHOWN])}{more}.")
+
+
+def _calls(effect: Effect[Any] | None) -> bool:
+    """Whether it waits in a call of the program's own."""
+    return isinstance(effect, (Receive, Reduce)) and effect.topic.startswith(CALL)
 
 
 def _wait(actor: Actor, task: Task, actors: dict[str, Actor], asked: dict[str, int]) -> str:

@@ -7,14 +7,14 @@ from typing import Protocol
 import torch
 from torch import Tensor
 
-from polyrhythm.kernel.message import Message
+from polyrhythm.kernel.message import CALL, Message
 from polyrhythm.kernel.port import Port, worker
 from polyrhythm.pieces.terms import Place
 from polyrhythm.strategy.losses import Losses
 from polyrhythm.topology.broadcast import spread, tell_all
 from polyrhythm.topology.tree import Tree
 
-_SAID = "user"
+_SAID = CALL
 """What worker 0 is told, and the news of losses; answers and broadcasts come under `_SAID/CALL`."""
 
 
