@@ -99,6 +99,15 @@ def test_a_process_that_is_stopped_is_seen_as_such_and_makes_no_deadlock(stopped
     assert stall.said.endswith(f"its process {stopped} is stopped by a signal (kill -CONT {stopped} lets it go on).")
 
 
+def test_what_is_stopped_is_told_of_at_growing_intervals_until_the_timeout(stopped: int) -> None:
+    seen = stalls(Patience(notice=2.0, timeout=6.0), servers=0, workers=2)
+    seen.hear("worker/0", waiting(2.0), 2.0)
+    seen.hear("worker/1", computing(0, pid=stopped), 0.0)
+    told = [second for second in range(2, 8) if seen.look(second) is not None]
+    assert told == [2, 4]
+    assert (seen.verdict(5.9), seen.verdict(6.0) is None) == (None, False)
+
+
 def test_a_deadlock_is_found_sooner_where_some_take_no_more_steps() -> None:
     for stopped, quiet, said in (
         (False, 19.0, None),
@@ -117,9 +126,12 @@ def test_who_has_ended_is_not_waited_for() -> None:
     seen = stalls(servers=0)
     for name in ("worker/0", "worker/1"):
         seen.hear(name, waiting(100.0), 100.0)
-    seen.forget("worker/2")
+    seen.forget("worker/2", 100.0)
     assert seen.stall(100.0) is None
-    assert "Nobody can go on: waits for something; waits for something." in str(seen.deadlock(100.0))
+    assert seen.deadlock(100.0) is None  # they may be about to say that they go on: what it sent last is still on its way
+    for name in ("worker/0", "worker/1"):
+        seen.hear(name, waiting(105.0), 105.0)
+    assert "Nobody can go on: waits for something; waits for something." in str(seen.deadlock(105.0))
 
 
 def leaving(seconds: float) -> Condition:

@@ -54,7 +54,7 @@ class Overview:
 
     def lose(self, name: str) -> None:
         """The run goes on without the actor `name`."""
-        self._stalls.forget(name)
+        self._stalls.forget(name, time.monotonic())
         if name in self._workers:
             self._workers.remove(name)
         self._settle()
@@ -122,7 +122,7 @@ class Overview:
 
     def _forget_the_ended(self) -> None:
         for name in filter(self.is_over, self._stalls.names):
-            self._stalls.forget(name)
+            self._stalls.forget(name, time.monotonic())
 
     def _speaks(self, stall: Stall) -> bool:
         """Whether it is this worker's to say: the first of those who wait, so that it is said once."""

@@ -153,10 +153,9 @@ class Run:
     def _end(self, member: Member, message: Message) -> None:
         member.bytes_sent, member.messages_sent = map(int, message.numbers[:2])
         member.ended = message.numbers[2]
-        self._stalls.forget(member.name)
+        self._stalls.forget(member.name, time.monotonic())
         self._tell_all(Message("ended", text=member.name))
         self._check_end()
-        self._check_standstill()
 
     def _tell_all(self, message: Message) -> None:
         for member in self._members.values():
@@ -190,7 +189,7 @@ class Run:
             self._judge(WorkerFailed(member.name, why))
             return
         self._lost.append(member.name)
-        self._stalls.forget(member.name)
+        self._stalls.forget(member.name, time.monotonic())
         self.record(Faulted(time.monotonic() - self._origin, member.name, why))
         if not any(other.name.startswith("worker/") and not other.lost for other in self._members.values()):
             self._judge(WorkerFailed(member.name, f"{why}, and no worker is left"))

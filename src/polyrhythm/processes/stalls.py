@@ -19,6 +19,8 @@ _GROWTH = 2.0
 SILENT_SECONDS = 3 * EVERY_SECONDS
 """Whoever lives is heard of three times in so long, also while its program computes."""
 _MOST_WAITS = 16
+_SETTLING_SECONDS = 1.0
+"""So long after an end others may still say that they wait for what it has brought."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,6 +73,7 @@ class Stalls:
         self._near = near
         self._heard: dict[str, Heard] = {}
         self._begun = False
+        self._changed = -math.inf
         self._steps: dict[str, tuple[int, float]] = {}
         self._halted: dict[str, float] = {}
         self._due = patience.notice
@@ -94,9 +97,10 @@ class Stalls:
         """The worker `name` has taken a step; for those who learn of each."""
         self._steps[name] = (clock, now)
 
-    def forget(self, name: str) -> None:
+    def forget(self, name: str, now: float) -> None:
         """The actor `name` has ended, or is lost."""
-        self._heard.pop(name, None)
+        if self._heard.pop(name, None) is not None:
+            self._changed = now
 
     def deadlock(self, now: float) -> DeadlockError | None:
         """The error for a run in which everybody waits, if that is so."""
@@ -107,6 +111,9 @@ class Stalls:
         reason = uneven(stopped, going, [name for name, condition in workers.items() if condition.calls])
         enough = self.patience.thresholds[0] if reason is not None else self.patience.deadlock
         if not self._begun or not conditions or any(condition.quiet < enough for condition in conditions.values()) or self._halt(now):
+            return None
+        # the last word of one that has ended may be what another waited for when it was last heard of
+        if any(heard.at <= self._changed + _SETTLING_SECONDS for heard in self._heard.values()):
             return None
         waits = [wait for condition in conditions.values() for wait in condition.waits]
         more = f"; and {len(waits) - _MOST_WAITS} more wait" if len(waits) > _MOST_WAITS else ""
