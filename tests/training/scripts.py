@@ -16,8 +16,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 FORKER = """
-import json, os, runpy, sys
+import gc, json, os, runpy, sys
 import torch, torch._dynamo, polyrhythm, toy
+gc.freeze()  # else each rank goes through all that is imported once more when it ends
 for line in sys.stdin:
     order = json.loads(line)
     pids = {}
