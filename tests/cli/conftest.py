@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 from collections.abc import Callable
@@ -58,7 +59,10 @@ def polyrhythm() -> Command:
     """Call the program in this process."""
 
     def call(*arguments: object) -> Told:
-        result = CliRunner().invoke(app, [str(argument) for argument in arguments], prog_name="polyrhythm", catch_exceptions=False)
+        # None takes it away: who runs the tests may have set the width of their terminal
+        result = CliRunner(env={"COLUMNS": None}).invoke(
+            app, [str(argument) for argument in arguments], prog_name="polyrhythm", catch_exceptions=False
+        )
         return Told(result.exit_code, result.stdout, result.stderr)
 
     return call
@@ -70,7 +74,8 @@ def program() -> Command:
 
     def call(*arguments: object) -> Told:
         command = [sys.executable, "-m", "polyrhythm", *map(str, arguments)]
-        done = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
+        env = {name: value for name, value in os.environ.items() if name != "COLUMNS"}
+        done = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False, env=env)
         return Told(done.returncode, done.stdout, done.stderr)
 
     return call
