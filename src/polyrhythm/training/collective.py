@@ -1,4 +1,7 @@
-"""How the user's own numbers and words get round: over a tree, or through worker 0 where a worker may be lost."""
+"""How the user's own numbers and words get round: over a tree, or through worker 0 where a worker may be lost.
+
+What worker 0 is told, and the news of losses, have the topic CALL; answers and broadcasts have that of their call, "CALL/3".
+"""
 
 from __future__ import annotations
 
@@ -13,9 +16,6 @@ from polyrhythm.pieces.terms import Place
 from polyrhythm.strategy.losses import Losses
 from polyrhythm.topology.broadcast import spread, tell_all
 from polyrhythm.topology.tree import Tree
-
-_SAID = CALL
-"""What worker 0 is told, and the news of losses; answers and broadcasts come under `_SAID/CALL`."""
 
 
 class Collective(Protocol):
@@ -37,11 +37,11 @@ class Everyone:
 
     async def total(self, value: Tensor, call: int) -> tuple[Tensor, int]:
         """As the protocol says."""
-        return await Tree().reduce(self.port, self.place, value, f"{_SAID}/{call}"), self.place.workers
+        return await Tree().reduce(self.port, self.place, value, f"{CALL}/{call}"), self.place.workers
 
     async def spread(self, message: Message, call: int) -> Message:
         """As the protocol says."""
-        message.topic = f"{_SAID}/{call}"
+        message.topic = f"{CALL}/{call}"
         return await spread(self.port, self.place, message)
 
 
@@ -61,7 +61,7 @@ class ThoseLeft:
     async def total(self, value: Tensor, call: int) -> tuple[Tensor, int]:
         """As the protocol says; worker 0 adds up in the order of ranks."""
         if self.place.rank:
-            await self.port.send(worker(0), Message(_SAID, (float(call),), tensors=(value,)))
+            await self.port.send(worker(0), Message(CALL, (float(call),), tensors=(value,)))
             answer = await self.spread(Message(""), call)
         else:
             values = await self._hear(call)
@@ -71,7 +71,7 @@ class ThoseLeft:
 
     async def spread(self, message: Message, call: int) -> Message:
         """As the protocol says."""
-        message.topic = f"{_SAID}/{call}"
+        message.topic = f"{CALL}/{call}"
         return await tell_all(self.port, self.place, message)
 
     async def _hear(self, call: int) -> list[Tensor]:
@@ -79,7 +79,7 @@ class ThoseLeft:
         await self._listen()
         said: dict[str, Tensor] = {}
         while self.left - said.keys():
-            delivery = await self.port.receive(_SAID)
+            delivery = await self.port.receive(CALL)
             assert delivery is not None
             message = delivery.message
             if message.text:
@@ -92,4 +92,4 @@ class ThoseLeft:
         if not self.listens:
             self.listens = True
             await self.losses.begin()
-            await self.losses.tell(_SAID)
+            await self.losses.tell(CALL)
