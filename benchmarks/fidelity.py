@@ -169,7 +169,7 @@ def host(directory: Path, systems: list[str], runs: int) -> None:
             with enter(job, events.append) as stage:
                 result = job.program(stage)
                 ending = stage.leave(result)
-            mine = Taken(seconds_per_step(events, warm_up), ending.bytes_sent)
+            mine = Taken(seconds_per_step(events, warm_up), ending.bytes_sent)  # bytes are those of the whole run, at every rank
             (directory / f"{system}-{number}-{place.rank}.json").write_text(json.dumps(asdict(mine)))
             if place.rank == 0:
                 print(f"{system}: {mine.seconds * 1e3:.1f} ms a step", flush=True)
@@ -199,7 +199,7 @@ def taken(directory: Path, system: str, runs: int) -> tuple[Taken, list[float]]:
     tries = []
     for number in range(runs):
         ranks = [json.loads((directory / f"{system}-{number}-{rank}.json").read_text()) for rank in range(WORKERS)]
-        tries.append(Taken(statistics.mean(each["seconds"] for each in ranks), sum(each["nbytes"] for each in ranks)))
+        tries.append(Taken(statistics.mean(each["seconds"] for each in ranks), ranks[0]["nbytes"]))
     return _median(tries)
 
 

@@ -147,7 +147,7 @@ def rows(name: str, out: Path) -> Iterator[dict[str, Any]]:
         real = [[json.loads((directory / f"{system}-{n}-{rank}.json").read_text()) for rank in range(workers)] for n in numbers]
         seconds = statistics.median(statistics.mean(each["seconds"] for each in run) for run in real)
         profiles = [msgspec.json.decode((directory / f"{system}-{n}-profile.json").read_bytes(), type=Profile) for n in numbers]
-        row = {"network": name, "system": system, "seconds": seconds, "bytes": sum(each["nbytes"] for each in real[0])}
+        row = {"network": name, "system": system, "seconds": seconds, "bytes": real[0][0]["nbytes"]}  # every rank has that of the whole run
         for kind, devices in (("profile", profiles), ("counted", [counted] * len(numbers))):
             told = [_predicted(system, workers, network, device, number) for number, device in enumerate(devices)]
             row |= {kind: statistics.median(time for time, _ in told), f"{kind} bytes": told[0][1]}
