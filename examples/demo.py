@@ -37,7 +37,8 @@ def run(system: str | pr.Strategy, workers: int, on: Runtime) -> Outcome:
     """Train with `system`, the global batch shared out among `workers`."""
     train = pr.load_workload("chars-gpt", {**SETTINGS, "batch_size": str(GLOBAL_BATCH // workers)})
     name = system if isinstance(system, str) else system.name
-    return pr.run(train, workers=workers, strategy=system, on=on, directory=OUT / f"{on.kind}-{on.network_name}" / name).outcome
+    directory = OUT / (on.kind if on.network_name is None else f"{on.kind}-{on.network_name}") / name
+    return pr.run(train, workers=workers, strategy=system, on=on, directory=directory).outcome
 
 
 def show(title: str, outcomes: list[Outcome]) -> list[Outcome]:
