@@ -7,6 +7,7 @@ from collections.abc import Callable
 import pytest
 
 from polyrhythm.kernel.events import Evaluated, Reported
+from polyrhythm.report.chart import over_time
 from polyrhythm.report.metrics import Target, reports_of
 from polyrhythm.report.outcome import Outcome, Summary
 from polyrhythm.report.rows import sheet
@@ -73,6 +74,16 @@ def test_windows_that_overlap_have_no_order() -> None:
     a, b, late = evaluated("ssp", (20.0, 18.0, 0.92)), evaluated("allreduce", (21.9, 19.0, 0.92)), evaluated("tree", (40.0, 37.0, 0.92))
     assert sentence([a, b], GOAL).startswith("ssp and allreduce reached accuracy 0.9 at the same time, between 18 and 21.9 s")
     assert sentence([a, b, late], GOAL).startswith("ssp and allreduce reached accuracy 0.9 first, between 18 and 21.9 s of virtual time.")
+
+
+def test_a_logarithmic_axis_begins_with_the_first_step() -> None:
+    quick, slow = (
+        evaluated(name, (0.001, 0.0, 0.1), (end / 2, 0.4 * end, 0.5), (end, 0.9 * end, 0.92))
+        for name, end in (("ssp", 2.0), ("tree", 90.0))
+    )
+    drawn, alone = over_time(series_of([quick, slow]), "accuracy"), over_time(series_of([quick]), "accuracy")
+    assert (drawn.log, [line.x for line in drawn.lines]) == (True, [[1.0, 2.0], [45.0, 90.0]])
+    assert (alone.log, alone.lines[0].x) == (False, [0.001, 1.0, 2.0])
 
 
 @pytest.mark.parametrize(

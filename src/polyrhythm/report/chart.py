@@ -112,7 +112,8 @@ def _lines(series: Sequence[Series], metric: str, x: Callable[[Measured], float]
 
 
 def _positive(line: Line) -> Line:
-    kept = [index for index, x in enumerate(line.x) if x > 0]
+    """What has a place on a logarithmic axis: not what lies at 0, nor the state before the first step, which is at no distance from it."""
+    kept = [index for index, x in enumerate(line.x) if x > 0 and (line.clocks[index] > 0 or not any(line.clocks))]
     return Line(line.series, [line.x[i] for i in kept], [line.y[i] for i in kept], [line.clocks[i] for i in kept])
 
 
