@@ -94,22 +94,25 @@ class JoinedStage:
         self._departure = Departure(self._node, self._overview, self._wards, self._record)
         self._stage = NodeStage(self._node)
         atexit.register(self._at_exit)
-        orders = Orders(
-            *parcel.surroundings(),
-            secret,
-            job.seed,
-            joining.wiring,
-            threads=1,
-            thresholds=joining.patience.thresholds,
-            ip=ip,
-            host=host,
-            expendable=[name for name in everyone(job) if not job.essential(name)],
-        )
         try:
-            self._come_in(meeting, orders)
+            self._come_in(meeting, self._orders(secret, ip, host))
         except BaseException:
             self._close()
             raise
+
+    def _orders(self, secret: bytes, ip: str, host: str) -> Orders:
+        """What the servers that this process starts are told."""
+        return Orders(
+            *parcel.surroundings(),
+            secret,
+            self._job.seed,
+            self._joining.wiring,
+            threads=1,
+            thresholds=self._joining.patience.thresholds,
+            ip=ip,
+            host=host,
+            expendable=[name for name in everyone(self._job) if not self._job.essential(name)],
+        )
 
     @property
     def port(self) -> Port:
