@@ -243,7 +243,8 @@ def test_a_circle_of_waiting_is_a_deadlock_that_names_all() -> None:
     with pytest.raises(DeadlockError) as caught:
         run(program, servers=1, service=service, on=Processes(patience=0.2))
     assert str(caught.value) == (
-        "Nobody can go on: worker/0 waits for 'turn' from worker/1; worker/1 waits for 'turn' from worker/0; server/0 waits for 'anything'."
+        "Nobody can go on: worker/0 waits for 'turn' from worker/1; worker/1 waits for 'turn' from worker/0; "
+        "server/0 waits for 'anything' from anyone."
     )
 
 

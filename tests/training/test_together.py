@@ -10,7 +10,7 @@ import pytest
 import torch
 from toy import network
 
-from polyrhythm.errors import CompositionError, WorkerFailed, WorkloadError
+from polyrhythm.errors import CompositionError, PolyrhythmError, WorkerFailed, WorkloadError
 from polyrhythm.hardware.devices import Profile
 from polyrhythm.hardware.faults import Crash
 from polyrhythm.processes import Processes
@@ -85,7 +85,7 @@ def test_workers_stop_together() -> None:
         (lambda worker: worker.broadcast(torch.ones(2) * 1j), r"got a tensor of torch.complex64, which cannot be sent: convert it"),
         (
             lambda worker: worker.broadcast(object()),
-            r"worker.broadcast got a object that would not come to the other workers as it is: give a tensor, or",
+            r"worker.broadcast got a value of type object that would not come to the other workers as it is: give a tensor, or",
         ),
     ],
 )
@@ -97,6 +97,26 @@ def test_what_cannot_be_said_is_refused(call: Any, said: str) -> None:
 
     with pytest.raises(WorkloadError, match=said):
         go(train)
+
+
+MISMATCHES = {
+    "allreduce": r"worker/0 waits for worker/1 in worker.barrier\(\) \(call 1 .*; worker/1 waits for worker/0 in worker.mean\(\) \(call 1 ",
+    "softsync": r"worker/0 calls worker.barrier\(\) where worker/1 calls worker.mean\(\): every worker must make the same calls",
+}
+
+
+@pytest.mark.parametrize("system", MISMATCHES)
+def test_a_mean_never_meets_a_barrier(system: str) -> None:
+    def train(worker: Any) -> None:
+        model = network()
+        worker.attach(model, sgd(model))
+        if worker.rank == 0:
+            worker.barrier()
+        else:
+            worker.mean(4.0)
+
+    with pytest.raises(PolyrhythmError, match=MISMATCHES[system]):
+        go(train, system)
 
 
 SURVIVORS = ("downpour", "strom", "softsync")

@@ -34,7 +34,7 @@ ASIDE = "~"
 """Topics that begin so are no part of the training: their messages are not counted, and in virtual time they take none."""
 
 CALL = "user"
-"""Topics that begin so are those of what the user's program calls by itself: `worker.barrier()` and its like."""
+"""Topics that begin so are those of what the user's program calls by itself: "user/mean/3" is its third call, `worker.mean()`."""
 
 HEADER_BYTES = 24
 NUMBER_BYTES = 8

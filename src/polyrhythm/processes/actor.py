@@ -9,6 +9,7 @@ from typing import Any, Protocol
 from polyrhythm.errors import DeadlockError
 from polyrhythm.kernel.effects import Compute, Effect, Flush, Receive, Reduce, ReduceInPlace, Reduction, Send, Sleep, Spawn
 from polyrhythm.kernel.message import Delivery, Message
+from polyrhythm.kernel.waiting import awaited
 from polyrhythm.processes.loop import Loop, Timer
 
 Done = Callable[[Any, BaseException | None], None]
@@ -104,7 +105,7 @@ class Actor:
         for task in self._tasks:
             want = task.wants
             if want is not None and want.timeout is None:
-                waits.append(f"{self.name} waits for {want.topic!r}" + (f" from {want.sender}" if want.sender else ""))
+                waits.append(f"{self.name} waits for {awaited(want.topic, want.sender)}")
             elif not (task.adds and adding):
                 return []
         return waits
@@ -223,4 +224,4 @@ class Actor:
             task.timer = None
 
     def _hopeless(self, effect: Receive) -> DeadlockError:
-        return DeadlockError(f"{self.name} waits for {effect.topic!r} from {effect.sender}, which {self._gone[effect.sender]}.")
+        return DeadlockError(f"{self.name} waits for {awaited(effect.topic, effect.sender)}, which {self._gone[effect.sender]}.")

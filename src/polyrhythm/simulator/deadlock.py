@@ -8,6 +8,7 @@ from polyrhythm.errors import DeadlockError
 from polyrhythm.kernel.effects import Effect, Flush, Receive, Reduce
 from polyrhythm.kernel.message import CALL
 from polyrhythm.kernel.uneven import uneven
+from polyrhythm.kernel.waiting import awaited
 from polyrhythm.simulator.actors import Actor, Task
 
 _SHOWN = 16
@@ -44,8 +45,6 @@ def _wanted(effect: Effect[Any] | None, actors: dict[str, Actor], asked: dict[st
         return "its messages to leave"
     if not isinstance(effect, Receive):
         return "a time that never comes"
-    if not effect.sender:
-        return f"{effect.topic!r} from anyone"
     sender = actors.get(effect.sender)
-    fate = ", which does not exist" if sender is None else ", which has ended" if sender.ended else ""
-    return f"{effect.topic!r} from {effect.sender}{fate}"
+    fate = "" if not effect.sender else ", which does not exist" if sender is None else ", which has ended" if sender.ended else ""
+    return f"{awaited(effect.topic, effect.sender)}{fate}"

@@ -1,15 +1,18 @@
 """How the user's own numbers and words get round: over a tree, or through worker 0 where a worker may be lost.
 
-What worker 0 is told, and the news of losses, have the topic CALL; answers and broadcasts have that of their call, "CALL/3".
+What worker 0 is told, and the news of losses, have the topic CALL; answers and broadcasts have that of their call. A call has its kind
+in its topic, so that a mean here never meets a barrier there.
 """
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Protocol
 
 import torch
 from torch import Tensor
 
+from polyrhythm.errors import WorkloadError
 from polyrhythm.kernel.message import CALL, Message
 from polyrhythm.kernel.port import Port, worker
 from polyrhythm.pieces.terms import Place
@@ -17,14 +20,34 @@ from polyrhythm.strategy.losses import Losses
 from polyrhythm.topology.broadcast import spread, tell_all
 from polyrhythm.topology.tree import Tree
 
+KINDS = ("barrier", "mean", "any", "broadcast")
+
+
+@dataclass(frozen=True, slots=True)
+class Call:
+    """One call: which of KINDS, and its number among all calls of the worker."""
+
+    kind: str
+    number: int
+
+    @property
+    def topic(self) -> str:
+        """Of its messages."""
+        return f"{CALL}/{self.kind}/{self.number}"
+
+    @property
+    def code(self) -> tuple[float, float]:
+        """As a message tells it."""
+        return float(self.number), float(KINDS.index(self.kind))
+
 
 class Collective(Protocol):
     """One worker's side. All workers make the same calls, which are numbered."""
 
-    async def total(self, value: Tensor, call: int) -> tuple[Tensor, int]:
+    async def total(self, value: Tensor, call: Call) -> tuple[Tensor, int]:
         """The sum over the workers, the same bits for all, and how many they were."""
 
-    async def spread(self, message: Message, call: int) -> Message:
+    async def spread(self, message: Message, call: Call) -> Message:
         """Worker 0's message; its topic is not looked at."""
 
 
@@ -35,13 +58,13 @@ class Everyone:
         self.port = port
         self.place = place
 
-    async def total(self, value: Tensor, call: int) -> tuple[Tensor, int]:
+    async def total(self, value: Tensor, call: Call) -> tuple[Tensor, int]:
         """As the protocol says."""
-        return await Tree().reduce(self.port, self.place, value, f"{CALL}/{call}"), self.place.workers
+        return await Tree().reduce(self.port, self.place, value, call.topic), self.place.workers
 
-    async def spread(self, message: Message, call: int) -> Message:
+    async def spread(self, message: Message, call: Call) -> Message:
         """As the protocol says."""
-        message.topic = f"{CALL}/{call}"
+        message.topic = call.topic
         return await spread(self.port, self.place, message)
 
 
@@ -58,10 +81,10 @@ class ThoseLeft:
         self.left = {worker(rank) for rank in range(1, place.workers)}
         self.listens = False
 
-    async def total(self, value: Tensor, call: int) -> tuple[Tensor, int]:
+    async def total(self, value: Tensor, call: Call) -> tuple[Tensor, int]:
         """As the protocol says; worker 0 adds up in the order of ranks."""
         if self.place.rank:
-            await self.port.send(worker(0), Message(CALL, (float(call),), tensors=(value,)))
+            await self.port.send(worker(0), Message(CALL, call.code, tensors=(value,)))
             answer = await self.spread(Message(""), call)
         else:
             values = await self._hear(call)
@@ -69,12 +92,12 @@ class ThoseLeft:
             answer = await self.spread(Message("", (float(len(values) + 1),), tensors=(summed,)), call)
         return answer.tensors[0], int(answer.numbers[0])
 
-    async def spread(self, message: Message, call: int) -> Message:
+    async def spread(self, message: Message, call: Call) -> Message:
         """As the protocol says."""
-        message.topic = f"{CALL}/{call}"
+        message.topic = call.topic
         return await tell_all(self.port, self.place, message)
 
-    async def _hear(self, call: int) -> list[Tensor]:
+    async def _hear(self, call: Call) -> list[Tensor]:
         """What the others say, by rank."""
         await self._listen()
         said: dict[str, Tensor] = {}
@@ -84,8 +107,13 @@ class ThoseLeft:
             message = delivery.message
             if message.text:
                 self.left.discard(message.text)
-            elif message.numbers == (float(call),):  # one that was lost may have spoken in an earlier call, and its words were slower
+            elif message.numbers == call.code:
                 said[delivery.sender] = message.tensors[0]
+            elif message.numbers[0] == call.number:  # an earlier one is of a worker that is lost, and was slower than the news
+                raise WorkloadError(
+                    f"{self.port.name} calls worker.{call.kind}() where {delivery.sender} calls worker.{KINDS[int(message.numbers[1])]}(): "
+                    "every worker must make the same calls in the same order."
+                )
         return [said[name] for name in map(worker, range(1, self.place.workers)) if name in said]
 
     async def _listen(self) -> None:

@@ -11,7 +11,7 @@ from torch import Tensor
 from polyrhythm.errors import WorkloadError
 from polyrhythm.kernel.message import DTYPES, Message
 from polyrhythm.pieces.terms import Place
-from polyrhythm.training.collective import Collective
+from polyrhythm.training.collective import Call, Collective
 from polyrhythm.training.numbers import number
 from polyrhythm.training.plain import decoded, encoded
 
@@ -30,38 +30,44 @@ class Together:
         self.perform = perform
         self.calls = 0
 
-    def total(self, value: Tensor) -> tuple[Tensor, int]:
-        """The sum over the workers that are left, the same bits for all, on the CPU; and how many they are."""
-        self.calls += 1
-        summed: tuple[Tensor, int] = self.perform(self.collective.total(value.detach().cpu().contiguous(), self.calls))
-        return summed
+    def barrier(self) -> None:
+        """Come back when every worker has called it."""
+        self._total("barrier", torch.zeros(1))
 
     def mean(self, value: float | Tensor) -> Any:
         """The mean over workers: a number of a number, a tensor like `value` of a tensor."""
         if isinstance(value, Tensor):
             if not value.is_floating_point():
                 raise WorkloadError(f"worker.mean got a tensor of {value.dtype}, which has no mean: convert it with .float().")
-            total, workers = self.total(value)
+            total, workers = self._total("mean", value)
             return (total / workers).to(value.device)
         single = number("worker.mean got", value, "a number or a tensor of floating-point numbers")
-        total, workers = self.total(torch.tensor([single], dtype=torch.float64))
+        total, workers = self._total("mean", torch.tensor([single], dtype=torch.float64))
         return total.item() / workers
 
     def any(self, value: object) -> bool:
         """Whether it holds at one worker or more."""
-        return self.total(torch.tensor([float(bool(value))]))[0].item() > 0
+        return self._total("any", torch.tensor([float(bool(value))]))[0].item() > 0
 
     def broadcast(self, value: Value) -> Value:
         """Worker 0's value: a tensor, or a plain value, of the same types at every worker."""
-        self.calls += 1
         message = _told(value) if self.place.rank == 0 else Message("")
-        heard: Message = self.perform(self.collective.spread(message, self.calls))
+        heard: Message = self.perform(self.collective.spread(message, self._next("broadcast")))
         [tensor] = heard.tensors
         if heard.text != _PLAIN:
             device = value.device if isinstance(value, Tensor) else "cpu"
             return tensor.clone().to(device)  # type: ignore[return-value]
         told: Value = decoded(tensor.numpy().tobytes())
         return told
+
+    def _total(self, kind: str, value: Tensor) -> tuple[Tensor, int]:
+        """The sum over the workers that are left, the same bits for all, on the CPU; and how many they are."""
+        summed: tuple[Tensor, int] = self.perform(self.collective.total(value.detach().cpu().contiguous(), self._next(kind)))
+        return summed
+
+    def _next(self, kind: str) -> Call:
+        self.calls += 1
+        return Call(kind, self.calls)
 
 
 def _told(value: object) -> Message:

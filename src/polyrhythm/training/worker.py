@@ -179,7 +179,7 @@ class Worker:
 
     def barrier(self) -> None:
         """Wait until every worker has called it. In this and the following, a worker that the run goes on without is left out."""
-        self._together.any(False)
+        self._together.barrier()
 
     def mean(self, value: float | Tensor) -> Any:
         """The mean of every worker's `value`, the same at all: a float of numbers, a tensor of tensors."""
