@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from polyrhythm.errors import CompositionError
-from polyrhythm.report.metrics import Target, higher_is_better, metrics_of, parse_target, primary_metric, reports_of
+from polyrhythm.report.metrics import Target, curve_of, higher_is_better, metrics_of, parse_target, primary_metric
 
 from .scenes import outcome, plain
 
@@ -54,7 +54,7 @@ def test_loss_follows_the_primary_metric() -> None:
 
 
 def test_only_worker_0_counts_though_others_report_too() -> None:
-    assert {report.actor for report in reports_of(outcome("ssp"))} == {"worker/0"}
+    assert {report.actor for report in curve_of(outcome("ssp"), "loss")} == {"worker/0"}
     assert Target("accuracy", 0.9999).first_reached(outcome("ssp")) is None
 
 

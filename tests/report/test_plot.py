@@ -10,6 +10,7 @@ from typing import Any
 import altair as alt
 import pytest
 
+from polyrhythm.errors import UnknownNameError
 from polyrhythm.kernel.events import Reported
 from polyrhythm.report.axis import decades
 from polyrhythm.report.chart import Line
@@ -108,3 +109,8 @@ def test_a_metric_may_have_any_name(tmp_path: Path) -> None:
     run.events.append(Reported(2.0, "worker/0", 2, {name: 0.5}, 20))
     metric_over_time(run, name).save(tmp_path / "curve.svg")
     assert "It's \"so\" \\ &lt;b&gt;good&lt;/b&gt; {x} % of 'datum' against" in (tmp_path / "curve.svg").read_text()
+
+
+def test_a_metric_that_no_run_has_is_refused_with_the_nearest() -> None:
+    with pytest.raises(UnknownNameError, match=r"called 'los'\. Did you mean 'loss'\?"):
+        metric_over_time(outcome("ssp"), metric="los")

@@ -8,7 +8,8 @@ import pytest
 
 from polyrhythm.kernel.events import Evaluated, Reported
 from polyrhythm.report.chart import over_time
-from polyrhythm.report.metrics import Target, reports_of
+from polyrhythm.report.history import frame
+from polyrhythm.report.metrics import Target, curve_of, primary_metric
 from polyrhythm.report.outcome import Outcome, Summary
 from polyrhythm.report.rows import sheet
 from polyrhythm.report.sentence import sentence
@@ -34,10 +35,22 @@ FAST = evaluated("sparknet", (0.31, 0.284, 0.5), (0.338, 0.31, 0.92), (0.7, 0.65
 
 
 def test_a_run_with_evaluations_is_judged_by_them_alone() -> None:
-    assert [event.metrics["accuracy"] for event in reports_of(FAST)] == [0.5, 0.92, 0.91]
+    assert [event.metrics["accuracy"] for event in curve_of(FAST, "accuracy")] == [0.5, 0.92, 0.91]
     reached = GOAL.first_reached(FAST)
     assert reached is not None
     assert reached.time == 0.338
+
+
+def test_what_was_only_reported_has_its_own_curve_beside_evaluations() -> None:
+    run = evaluated("ssp", (1.0, 0.9, 0.5), (2.0, 1.8, 0.95))
+    run.events.append(Reported(1.5, "worker/0", 3, {"loss": 0.4, "epoch": 1.0}, 200))
+    assert [event.time for event in curve_of(run, "loss")] == [1.5]
+    assert primary_metric([run]) == "accuracy"
+    assert Target("loss", 0.5).first_reached(run) is run.events[-1]
+    table = frame(run)
+    assert list(table["time"]) == [1.0, 1.5, 2.0]
+    assert list(table["accuracy"].dropna()) == [0.5, 0.95]
+    assert list(table["loss"].dropna()) == [0.4]
 
 
 def test_the_table_tells_between_which_moments() -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 
-from polyrhythm.report.metrics import Measured, Target, higher_is_better, reports_of, show_metric
+from polyrhythm.report.metrics import Measured, Target, curve_of, higher_is_better, show_metric
 from polyrhythm.report.series import Series, is_virtual
 
 MOST_POINTS = 500
@@ -103,7 +103,7 @@ def _silent(missing: list[Line]) -> list[str]:
 def _lines(series: Sequence[Series], metric: str, x: Callable[[Measured], float]) -> list[Line]:
     lines = []
     for one in series:
-        reports = [report for report in reports_of(one.outcome) if metric in report.metrics]
+        reports = curve_of(one.outcome, metric)
         if reports:
             lines.append(
                 Line(one, [x(report) for report in reports], [report.metrics[metric] for report in reports], [r.clock for r in reports])

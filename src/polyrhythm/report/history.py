@@ -1,11 +1,11 @@
-"""What worker 0 reported, as a table for pandas."""
+"""What was evaluated and what worker 0 reported, as a table for pandas."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
 from polyrhythm.errors import PolyrhythmError
-from polyrhythm.report.metrics import metrics_of, reports_of
+from polyrhythm.report.metrics import curve_of, metrics_of
 from polyrhythm.report.outcome import Outcome
 
 if TYPE_CHECKING:
@@ -13,22 +13,25 @@ if TYPE_CHECKING:
 
 
 def frame(outcome: Outcome) -> DataFrame:
-    """A row for each report of worker 0, numbered by the index: `time`, `step`, `bytes_sent`, and a column for each metric.
+    """A row for each evaluation and each report of worker 0, by time, numbered by the index: `time`, `step`, `bytes_sent`, each metric.
 
-    A metric that a report did not name is not a number there. Raises PolyrhythmError where pandas is not installed.
+    A metric that was not named there is not a number; one that was evaluated is not taken from reports. Raises PolyrhythmError where pandas
+    is not installed.
     """
     try:
         from pandas import DataFrame, RangeIndex
     except ImportError:
         raise PolyrhythmError(
             'run.history() gives a frame of pandas, which is not installed: run pip install "polyrhythm[frames]", '
-            "or read the Reported events in run.outcome.events."
+            "or read the Evaluated and Reported events in run.outcome.events."
         ) from None
-    reports = reports_of(outcome)
+    curves = {name: curve_of(outcome, name) for name in metrics_of([outcome])}
+    rows = sorted({id(event): event for curve in curves.values() for event in curve}.values(), key=lambda event: event.time)
     columns = {
-        "time": [report.time for report in reports],
-        "step": [report.clock for report in reports],
-        "bytes_sent": [report.bytes_sent for report in reports],
+        "time": [event.time for event in rows],
+        "step": [event.clock for event in rows],
+        "bytes_sent": [event.bytes_sent for event in rows],
     }
-    reported = {name: [report.metrics.get(name, float("nan")) for report in reports] for name in metrics_of([outcome])}
-    return DataFrame(columns | reported, index=RangeIndex(len(reports), name="report"))
+    values = {name: {id(event): event.metrics[name] for event in curve} for name, curve in curves.items()}
+    measured = {name: [known.get(id(event), float("nan")) for event in rows] for name, known in values.items()}
+    return DataFrame(columns | measured, index=RangeIndex(len(rows), name="report"))

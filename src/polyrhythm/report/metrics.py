@@ -43,25 +43,29 @@ def _words(name: str) -> list[str]:
 
 def metrics_of(outcomes: Iterable[Outcome]) -> list[str]:
     """The names of all metrics: the primary one first, then losses, the others as they came, and counters (epoch, step, lr) last."""
-    names = _names(outcomes)
-    first = _primary(names)
-    return sorted(names, key=lambda name: (name != first, _counts(name), "loss" not in name.lower()))
+    evaluated, others = _names(outcomes)
+    first = _primary(evaluated) or _primary(others)
+    return sorted([*evaluated, *others], key=lambda name: (name != first, _counts(name), "loss" not in name.lower()))
 
 
 def primary_metric(outcomes: Iterable[Outcome]) -> str | None:
     """What runs are judged by: accuracy, else bits, else loss (or a name with such a word in it, of held-out data rather than training),
-    else the first whose name says which way is better, else the first that is no counter; None without any.
+    else the first whose name says which way is better, else the first that is no counter; None without any. What was evaluated comes
+    before what was reported.
     """
-    return _primary(_names(outcomes))
+    evaluated, others = _names(outcomes)
+    return _primary(evaluated) or _primary(others)
 
 
-def _names(outcomes: Iterable[Outcome]) -> list[str]:
-    names: dict[str, None] = {}
+def _names(outcomes: Iterable[Outcome]) -> tuple[list[str], list[str]]:
+    """The names of what was evaluated, and those of what was reported alone."""
+    evaluated: dict[str, None] = {}
+    others: dict[str, None] = {}
     for outcome in outcomes:
-        for report in reports_of(outcome):
-            names |= dict.fromkeys(report.metrics)
-        names |= dict.fromkeys(outcome.summary.final)
-    return list(names)
+        for event in _measured(outcome):
+            (evaluated if isinstance(event, Evaluated) else others).update(dict.fromkeys(event.metrics))
+        others |= dict.fromkeys(outcome.summary.final)
+    return list(evaluated), [name for name in others if name not in evaluated]
 
 
 def _primary(names: list[str]) -> str | None:
@@ -81,11 +85,15 @@ Measured = Evaluated | Reported
 """Metrics at a moment."""
 
 
-def reports_of(outcome: Outcome) -> Sequence[Measured]:
-    """The run's one curve, in order: the evaluations of its result, or, where it has none, what worker 0 reported."""
-    evaluated = [event for event in outcome.events if isinstance(event, Evaluated)]
+def curve_of(outcome: Outcome, metric: str) -> Sequence[Measured]:
+    """The run's one curve of `metric`, in order: the evaluations of its result, or, where there are none, what worker 0 reported."""
+    named = [event for event in _measured(outcome) if metric in event.metrics]
+    return [event for event in named if isinstance(event, Evaluated)] or named
+
+
+def _measured(outcome: Outcome) -> list[Measured]:
     first = worker(0)
-    return evaluated or [event for event in outcome.events if isinstance(event, Reported) and event.actor == first]
+    return [event for event in outcome.events if isinstance(event, Evaluated) or (isinstance(event, Reported) and event.actor == first)]
 
 
 def show_metric(value: float | None) -> str:
@@ -124,9 +132,7 @@ class Target:
 
     def first_reached(self, outcome: Outcome) -> Measured | None:
         """The first measurement that reaches the target."""
-        return next(
-            (report for report in reports_of(outcome) if self.metric in report.metrics and self.met_by(report.metrics[self.metric])), None
-        )
+        return next((event for event in curve_of(outcome, self.metric) if self.met_by(event.metrics[self.metric])), None)
 
 
 _TARGET = re.compile(r"\s*(.*?\S)\s*(>=|<=|=)\s*(\S+)\s*")

@@ -7,10 +7,11 @@ from dataclasses import replace
 
 import altair as alt
 
+from polyrhythm.errors import unknown
 from polyrhythm.report import layers
 from polyrhythm.report.chart import MOST_POINTS, Chart, over_bytes, over_time
 from polyrhythm.report.look import ON_WHITE
-from polyrhythm.report.metrics import Target, primary_metric
+from polyrhythm.report.metrics import Target, metrics_of, primary_metric
 from polyrhythm.report.outcome import Outcome
 from polyrhythm.report.series import Series, by_runtime, is_virtual, series_of
 
@@ -51,6 +52,9 @@ def _chosen(outcomes: Outcome | Sequence[Outcome], metric: str | None) -> tuple[
         series = [_told_apart(one) for one in series]
         places = {name: place for place, name in enumerate(dict.fromkeys(one.name for one in series))}
         series = [replace(one, place=places[one.name]) for one in series]
+    names = metrics_of(given)
+    if metric is not None and metric not in names:
+        raise unknown("metric that is reported", metric, names)
     return series, metric or primary_metric(given) or "metric"
 
 

@@ -6,7 +6,7 @@ import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from polyrhythm.report.metrics import Target, higher_is_better, primary_metric, reports_of, show_metric
+from polyrhythm.report.metrics import Target, curve_of, higher_is_better, primary_metric, show_metric
 from polyrhythm.report.outcome import Outcome
 from polyrhythm.report.repeats import Repeats, Spread, repeats_of, spread
 from polyrhythm.report.rows import ending
@@ -96,8 +96,7 @@ def _nobody(ended: list[Repeats], target: Target) -> str:
 
 def _bests(one: Repeats, target: Target) -> list[float]:
     """The best that each run reported of the target's metric."""
-    metric = target.metric
-    reported = [[report.metrics[metric] for report in reports_of(outcome) if metric in report.metrics] for outcome in one.known]
+    reported = [[event.metrics[target.metric] for event in curve_of(outcome, target.metric)] for outcome in one.known]
     return [target.best(values) for values in reported if values]
 
 

@@ -50,7 +50,7 @@ class Run:
         return text([self.outcome])
 
     def history(self) -> DataFrame:
-        """The reports of worker 0 as a pandas frame: a row each, with `time` in seconds, `step`, `bytes_sent` and every metric.
+        """The evaluations and the reports of worker 0 as a pandas frame: a row each, with `time` in seconds, `step`, `bytes_sent`, metrics.
 
         Raises PolyrhythmError where pandas is not installed.
         """
@@ -59,7 +59,7 @@ class Run:
     def plot(self, metric: str | None = None) -> LayerChart:
         """An Altair chart of a metric over time, shown by notebooks; without a name, of the one that tells most.
 
-        `run.plot().save("curve.png")` writes a file (PNG, SVG, PDF, HTML, JSON).
+        Raises UnknownNameError for a metric that the run has not. `run.plot().save("curve.png")` writes a file (PNG, SVG, PDF, HTML, JSON).
         """
         from polyrhythm.report.plot import metric_over_time  # here, because it loads the drawing library
 
