@@ -114,9 +114,9 @@ def test_a_grid_may_be_made_wider_and_what_was_tried_is_taken(compare: Any, tmp_
     words = ("--out", tmp_path / "kept", "--tune")
     compare("ssp", *words, "lr=0.01,0.1")
     told = compare("ssp", *words, "lr=0.001,0.01,0.1,0.5")
-    assert "2 of 4 runs are taken" in told.err
+    assert "holds 2 of 4 runs" in told.err
     assert "is run again" not in told.err.partition("2 of 4")[0]
-    assert "4 of 4 runs are taken" in compare("ssp", *words, "lr=0.5,0.1,0.01,0.001").err
+    assert "holds 4 of 4 runs" in compare("ssp", *words, "lr=0.5,0.1,0.01,0.001").err
 
 
 def test_a_choice_is_kept_by_a_name_that_every_file_system_takes() -> None:

@@ -118,6 +118,9 @@ def test_a_run_that_cannot_be_begun_ends_a_comparison_of_several_at_once_with_it
             assert "A run that is under way" in told.err
 
 
+GOES_ON = "the same command goes on from there, and report draws them"
+
+
 def running_with(word: str) -> list[str]:
     """The processes that have `word` in their command line."""
     found = []
@@ -128,7 +131,7 @@ def running_with(word: str) -> list[str]:
 
 
 @pytest.mark.parametrize("jobs", [pytest.param(1, marks=pytest.mark.long), 2])
-def test_an_interruption_ends_all_and_the_same_command_goes_on_from_there(job: Any, tmp_path: Path, jobs: int) -> None:
+def test_an_interruption_ends_all_and_the_same_command_goes_on_from_there(polyrhythm: Any, job: Any, tmp_path: Path, jobs: int) -> None:
     out = tmp_path / "kept"
     command = [sys.executable, "-m", "polyrhythm", "compare", str(job(ENDLESS)), "--systems", "ssp", "--seeds", "0..2"]
     command += ["--on", "simulator", "--jobs", str(jobs), "--out", str(out), "--quiet"]
@@ -142,10 +145,13 @@ def test_an_interruption_ends_all_and_the_same_command_goes_on_from_there(job: A
             running.send_signal(signal.SIGINT)
             _, err = running.communicate(timeout=30)
         assert running.returncode == 130, heard
-        assert err == "polyrhythm: interrupted\n"
+        assert err == f"polyrhythm: interrupted: the runs that have ended are in {out}; {GOES_ON}\n"
         assert ("seed 0\n" in heard) is not again
-        assert (f"polyrhythm: 1 of 3 runs are taken from {out}, where they ended well with the same settings\n" in heard) is again
+        assert (f"polyrhythm: {out} holds 1 of 3 runs, ended well with the same settings: taken from there\n" in heard) is again
         assert not running_with(str(out))
+    drawn = polyrhythm("report", out)
+    assert drawn.code == 0, drawn.err
+    assert "ssp" in (out / "report.html").read_text()
 
 
 def test_the_same_command_takes_what_is_there_and_other_settings_are_run_again(polyrhythm: Any, tiny: Path, tmp_path: Path) -> None:
@@ -156,26 +162,26 @@ def test_the_same_command_takes_what_is_there_and_other_settings_are_run_again(p
     assert first.out.count("the user prints") == 4
     assert "the user prints" not in second.out
     assert first.out.partition("In virtual")[2] == second.out.partition("In virtual")[2]
-    assert f"2 of 2 runs are taken from {out}" in second.err
+    assert f"{out} holds 2 of 2 runs" in second.err
     more = polyrhythm(*words, "allreduce,ssp,tree")
     assert more.out.count("the user prints") == 2
-    assert "2 of 3 runs are taken" in more.err
+    assert "holds 2 of 3 runs" in more.err
     other = polyrhythm(*words, "allreduce,ssp", "--set", "ssp.epochs=1")
-    assert "1 of 2 runs are taken" in other.err
+    assert "holds 1 of 2 runs" in other.err
     assert "polyrhythm: ssp is run again, though" in other.err
     assert "train was Tiny(epochs=2" in other.err
     seeds = polyrhythm(*words, "ssp,tree", "--seeds", "0..1", "--set", "ssp.epochs=1")
     assert seeds.out.count("the user prints") == 4
-    assert "2 of 4 runs are taken" in seeds.err
+    assert "holds 2 of 4 runs" in seeds.err
     tiny.write_text(tiny.read_text() + "\n# changed\n")
     changed = polyrhythm(*words, "allreduce")
     assert "job sha256 was" in changed.err
-    assert "are taken" not in changed.err
+    assert "taken from there" not in changed.err
 
 
 def test_a_run_that_failed_is_run_again(polyrhythm: Any, job: Any, tmp_path: Path) -> None:
     path = job(DEADLY)
     words = ("compare", path, "--systems", "ssp", "--on", "simulator", "--seeds", "0,2", "--out", tmp_path / "kept")
     polyrhythm(*words)
-    assert "1 of 2 runs are taken" in (again := polyrhythm(*words)).err
+    assert "holds 1 of 2 runs" in (again := polyrhythm(*words)).err
     assert "ValueError: two" in again.err

@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from polyrhythm.cli.complete import complete_systems
-from polyrhythm.cli.failures import guarded, say, tell
+from polyrhythm.cli.failures import INTERRUPTED, guarded, say, tell
 from polyrhythm.cli.options import Arguments, DeviceName, Job, Json, NetworkName, On, Options, Out, Quiet, Timeout, Workers
 
 if TYPE_CHECKING:
-    from polyrhythm.cli.contest import Held
+    from polyrhythm.cli.contest import Contest, Held, Settings
 
 Systems = Annotated[
     str,
@@ -81,9 +81,19 @@ def compare(
     request = requested(typed(job, arguments, workers, Where(on, network, device, timeout)), given)
     with reserved(as_json), prepared(request.typed) as loaded:
         own = request.settings(loaded)
-        held = Contest(request, loaded, directory(out, RUN), watched=not (as_json or quiet)).hold(own)
+        held = _hold(Contest(request, loaded, directory(out, RUN), watched=not (as_json or quiet)), own)
     _show(held, as_json)
     raise typer.Exit(exit_code(held, kept=out is None or _keep(held, out)))
+
+
+def _hold(contest: Contest, settings: Settings) -> Held:
+    try:
+        return contest.hold(settings)
+    except KeyboardInterrupt:
+        if contest.out is None:
+            raise
+        say(f"interrupted: the runs that have ended are in {contest.out}; the same command goes on from there, and report draws them")
+        raise typer.Exit(INTERRUPTED) from None
 
 
 def _show(held: Held, as_json: bool) -> None:

@@ -128,7 +128,7 @@ class _Made:
             elif (why := resume.difference(plan, directory)) is not None:
                 say(f"{plan.name} is run again, though {directory} holds a run of it: {why}")
         if self.outcomes:
-            say(f"{len(self.outcomes)} of {len(self.plans)} runs are taken from {self.out}, where they ended well with the same settings")
+            say(f"{self.out} holds {len(self.outcomes)} of {len(self.plans)} runs, ended well with the same settings: taken from there")
 
     def add(self, number: int, attempt: Attempt) -> None:
         """A run has ended. One that failed keeps its row, and the others go on.

@@ -13,8 +13,9 @@ import msgspec
 from polyrhythm.cli.planned import COMMAND
 from polyrhythm.cli.tuning import Tuning, grid_of
 from polyrhythm.errors import CompositionError
+from polyrhythm.kernel.port import worker
 from polyrhythm.report.atomic import write
-from polyrhythm.report.directory import reason
+from polyrhythm.report.directory import RUN, reason
 from polyrhythm.report.grid import Grid
 from polyrhythm.report.lines import UNREADABLE, encoded
 from polyrhythm.report.load import load
@@ -77,7 +78,7 @@ class Kept:
 
 
 def read(directories: Sequence[Path]) -> Kept:
-    """What is in run directories, and in those of comparisons, whose runs come in their own order."""
+    """What is in run directories, in those of comparisons, whose runs come in their own order, and in those that hold such."""
     title, outcomes, target, tuning = "", [], None, None
     commands: dict[str, None] = {}
     for directory in directories:
@@ -87,13 +88,20 @@ def read(directories: Sequence[Path]) -> Kept:
             runs = [_run(directory / place(each.system, each.seed), each) for each in comparison.runs]
             commands |= {comparison.command: None} if comparison.command is not None else {}
         else:
-            runs = [load(directory)]
+            runs = [load(each) for each in _runs_in(directory)]
             commands |= {run.settings[COMMAND]: None for run in runs if COMMAND in run.settings}
         for run in runs:
             run.settings.pop(COMMAND, None)  # it is told once, and sets nothing
         outcomes += runs
     title = title or ", ".join(str(directory) for directory in directories)
     return Kept(title, outcomes, target, "\n".join(commands) or None, grid_of(tuning) if tuning is not None else None)
+
+
+def _runs_in(directory: Path) -> list[Path]:
+    """The run directories that `directory` stands for: itself, those of a comparison that was broken off, or worker 0's of a joined run."""
+    below = sorted(found.parent for found in directory.glob(f"*/seed-*/{RUN}"))
+    joined = directory / worker(0).replace("/", "-")
+    return below or [joined if (joined / RUN).is_file() else directory]
 
 
 def _parsed(path: Path) -> Comparison:
