@@ -10,7 +10,7 @@ import msgspec
 
 from polyrhythm.errors import CompositionError
 from polyrhythm.report.grid import Grid
-from polyrhythm.report.metrics import Target, higher_is_better, primary_metric, show_metric
+from polyrhythm.report.metrics import Target, higher_is_better, is_counter, primary_metric, show_metric
 from polyrhythm.report.outcome import Outcome, Summary
 from polyrhythm.units import show_seconds
 
@@ -117,7 +117,7 @@ def grid_of(tuning: Tuning) -> Grid:
     """What was tried, as a table."""
     rows = []
     for each in tuning.tried:
-        ended = ", ".join(f"{name} {show_metric(value)}" for name, value in each.run.final.items())
+        ended = ", ".join(f"{name} {show_metric(value)}" for name, value in each.run.final.items() if not is_counter(name))
         reached = "not reached" if each.reached_seconds is None else show_seconds(each.reached_seconds)
         decisive = [reached] if tuning.judged_by.startswith(_TIME) else []
         rows.append(

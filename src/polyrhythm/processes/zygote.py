@@ -7,7 +7,6 @@ listening yet. When that socket ends, or its parent is gone, it kills its childr
 
 from __future__ import annotations
 
-import ctypes
 import gc
 import importlib
 import os
@@ -21,7 +20,7 @@ from contextlib import suppress
 import msgspec
 
 from polyrhythm.processes.descriptors import allow_many
-from polyrhythm.processes.prctl import die_with_parent
+from polyrhythm.processes.prctl import die_with_parent, set_name
 
 MOST_BYTES = 1 << 17
 _LOOK_SECONDS = 1.0
@@ -116,6 +115,7 @@ class Zygote:
         code = 1
         try:
             die_with_parent(self._pid)
+            set_name(request.name)
             signal.set_wakeup_fd(-1)
             signal.signal(signal.SIGCHLD, signal.SIG_DFL)
             signal.signal(signal.SIGINT, signal.SIG_IGN)  # an interrupt is the launcher's to answer
@@ -191,7 +191,7 @@ def main(descriptor: int, parent_pid: int, bound: bool) -> None:
         die_with_parent(parent_pid)
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     signal.pthread_sigmask(signal.SIG_SETMASK, ())  # the thread that started this may have blocked the death of children
-    ctypes.CDLL(None).prctl(15, b"polyrhythm", 0, 0, 0)  # PR_SET_NAME
+    set_name("polyrhythm")
     allow_many()  # for the children, which inherit it
     _warm()
     parent = socket.socket(fileno=descriptor)

@@ -45,7 +45,7 @@ def metrics_of(outcomes: Iterable[Outcome]) -> list[str]:
     """The names of all metrics: the primary one first, then losses, the others as they came, and counters (epoch, step, lr) last."""
     evaluated, others = _names(outcomes)
     first = _primary(evaluated) or _primary(others)
-    return sorted([*evaluated, *others], key=lambda name: (name != first, _counts(name), "loss" not in name.lower()))
+    return sorted([*evaluated, *others], key=lambda name: (name != first, is_counter(name), "loss" not in name.lower()))
 
 
 def primary_metric(outcomes: Iterable[Outcome]) -> str | None:
@@ -69,7 +69,7 @@ def _names(outcomes: Iterable[Outcome]) -> tuple[list[str], list[str]]:
 
 
 def _primary(names: list[str]) -> str | None:
-    candidates = sorted((name for name in names if not _counts(name)), key=lambda name: "train" in name.lower())
+    candidates = sorted((name for name in names if not is_counter(name)), key=lambda name: "train" in name.lower())
     for word in _PREFERRED:
         found = [name for name in candidates if name == word] or [name for name in candidates if word in name.lower()]
         if found:
@@ -77,7 +77,8 @@ def _primary(names: list[str]) -> str | None:
     return next((name for name in candidates if higher_is_better(name) is not None), candidates[0] if candidates else None)
 
 
-def _counts(name: str) -> bool:
+def is_counter(name: str) -> bool:
+    """Whether it only says how far the training is, such as epoch, step or lr."""
     return not _COUNTERS.isdisjoint(_words(name))
 
 
