@@ -5,6 +5,7 @@ import signal
 import sys
 import time
 from collections.abc import Callable, Coroutine
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -48,6 +49,11 @@ async def ring_sum(port: Port, rank: int, workers: int, value: torch.Tensor) -> 
 
 def rank_of(stage: Stage) -> int:
     return int(stage.port.name.partition("/")[2])
+
+
+def test_processes_are_called_what_messages_call_them() -> None:
+    ending, _ = run(lambda stage: Message("comm", text=Path("/proc/self/comm").read_text()))
+    assert [message and message.text for message in ending.results.values()] == ["worker/0\n", "worker/1\n"]
 
 
 @pytest.mark.parametrize("size", [10, 100_000])
