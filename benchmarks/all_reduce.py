@@ -27,7 +27,7 @@ import torch.distributed as dist
 import torch.multiprocessing as mp
 from torch import Tensor
 
-from polyrhythm.sharing import Group, Segment
+from polyrhythm.sharing import MemoryGroup, Segment
 from polyrhythm.sharing.segment import CHUNK
 
 SECONDS = 0.15
@@ -76,7 +76,7 @@ def measure(rank: int, ranks: int, kib: list[int], rounds: int, paths: tuple[str
     os.environ.update(MASTER_ADDR="127.0.0.1", MASTER_PORT=str(port), RANK=str(rank), WORLD_SIZE=str(ranks))
     dist.init_process_group("gloo")
     ours = dist.new_group(backend="polyrhythm")
-    group = Group(Segment.open(paths[0], ranks), rank)
+    group = MemoryGroup(Segment.open(paths[0], ranks), rank)
     window = Segment.open(paths[1], ranks).base[rank * CHUNK : (rank + 1) * CHUNK].view(torch.float32)
     found: dict[str, dict[int, float]] = {}
     for size in kib:
@@ -110,7 +110,7 @@ def through(value: Tensor, window: Tensor) -> None:
         window[: part.numel()].copy_(part)
 
 
-def slowest(call: Callable[[], object], group: Group) -> float:
+def slowest(call: Callable[[], object], group: MemoryGroup) -> float:
     """The mean time of a call at the slowest rank; all make equally many."""
     call()
     group.barrier()

@@ -20,7 +20,8 @@ from polyrhythm.kernel.effects import Effect
 from polyrhythm.kernel.events import Recorder
 from polyrhythm.kernel.job import Job, Stage
 from polyrhythm.kernel.message import Message
-from polyrhythm.kernel.port import Port, rank_of, worker
+from polyrhythm.kernel.names import rank_of, worker
+from polyrhythm.kernel.port import Port
 from polyrhythm.simulator.simulator import Instant, Simulator
 
 Conversation = Callable[[Port, int, int], Coroutine[Effect[Any], Any, None]]

@@ -14,7 +14,8 @@ import statistics
 import torch
 
 from polyrhythm.kernel.message import Message
-from polyrhythm.kernel.port import Port, worker
+from polyrhythm.kernel.names import worker
+from polyrhythm.kernel.port import Port
 from polyrhythm.processes.join import enter
 from polyrhythm.processes.place import find_place
 from polyrhythm.training.links import survey_job

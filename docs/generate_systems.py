@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from polyrhythm.cli.presets import AXES, published
-from polyrhythm.kernel.port import worker
+from polyrhythm.kernel.names import worker
 from polyrhythm.pieces.terms import Manner, Subject
 from polyrhythm.strategy.strategy import Strategy
 from polyrhythm.systems import SYSTEMS, find

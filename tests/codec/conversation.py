@@ -9,10 +9,10 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from polyrhythm.kernel.group import Group
 from polyrhythm.kernel.message import DTYPES, Message, wire_bytes
 from polyrhythm.pieces.codec import Codec, Speaker, Told
 from polyrhythm.pieces.questions import Gather, Packet, Question, Reduce, Scatter
-from polyrhythm.pieces.terms import Place
 from polyrhythm.tensors import Layout, State
 
 Values = Callable[[int, int], Tensor]
@@ -27,7 +27,7 @@ class Circle:
     def __init__(self, codec: Codec, layout: Layout, workers: int) -> None:
         self.codec = codec
         self.layout = layout
-        self.speakers = [Speaker(Place(rank, workers, 0), np.random.default_rng(rank)) for rank in range(workers)]
+        self.speakers = [Speaker(Group.of_workers(workers, rank), np.random.default_rng(rank)) for rank in range(workers)]
         self.states: list[State] = [codec.initial(layout) for _ in self.speakers]
         self.questions: list[type[Question]] = []
 

@@ -11,10 +11,11 @@ from hypothesis import strategies as st
 from torch import Tensor
 
 from polyrhythm.codec import MEMBERS, Cast, Identity, LowRank, RandomK, Significant, TopK
+from polyrhythm.kernel.group import Group
 from polyrhythm.kernel.message import Message, wire_bytes
 from polyrhythm.pieces.codec import Codec, Speaker
 from polyrhythm.pieces.questions import Reduce
-from polyrhythm.pieces.terms import Manner, Place
+from polyrhythm.pieces.terms import Manner
 from polyrhythm.processes.wire import encode
 from polyrhythm.tensors import Layout
 
@@ -132,7 +133,7 @@ def test_verbatim_is_what_asks_for_the_sum_of_the_values_and_of_nothing_else(cod
 
 def _asks_for_the_sum_alone(codec: Codec) -> bool:
     value, answer, state = normal(1, LAYOUT.numel), normal(2, LAYOUT.numel), codec.initial(LAYOUT)
-    conversation = codec.converse(value, LAYOUT, state, Speaker(Place(0, 1, 0), draw()))
+    conversation = codec.converse(value, LAYOUT, state, Speaker(Group.of_workers(1, 0), draw()))
     question = next(conversation)
     if state or not isinstance(question, Reduce) or question.value is not value:
         return False

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 import torch
+from endpoints import server_end
 from torch import Tensor
 
 from polyrhythm.consistency import Free, LocalSteps
@@ -11,12 +12,12 @@ from polyrhythm.errors import CompositionError
 from polyrhythm.kernel.effects import Send
 from polyrhythm.kernel.events import Merged
 from polyrhythm.kernel.message import Delivery, Message
-from polyrhythm.kernel.port import Port, server, worker
+from polyrhythm.kernel.names import server, worker
+from polyrhythm.kernel.port import Port
 from polyrhythm.merge import MEMBERS, Adagrad, Elastic, Mean, Nesterov, OuterOptimizer, StalenessScaled, Sum
-from polyrhythm.pieces.album import Album
 from polyrhythm.pieces.holder import Holder
 from polyrhythm.pieces.merge import Contribution, Merge, Rule
-from polyrhythm.pieces.terms import DIFFERENCES, Place, Subject
+from polyrhythm.pieces.terms import DIFFERENCES, Subject
 from polyrhythm.strategy import Strategy
 from polyrhythm.tensors import Layout
 from polyrhythm.topology import Server
@@ -116,7 +117,7 @@ def test_both_ends_of_a_spring_move_by_what_they_were_before() -> None:
 
 def test_a_server_answers_with_the_centre_from_before_the_exchange() -> None:
     strategy, events = Strategy(consistency=LocalSteps(1, Free()), topology=Server(), merge=Elastic(0.8)), []
-    shard = Shard(strategy.terms, Place(0, 4, 0), Port(server(0), 0, lambda: 0.0), events.append, Album(0))
+    shard = Shard(strategy.terms, server_end(Port(server(0), 0, lambda: 0.0), 4, record=events.append))
     founding = '{"names":["w"],"shapes":[[4]],"optimizer":""}'
 
     def answer(message: Message) -> Tensor:

@@ -15,8 +15,10 @@ from toy import Toy, trained
 from polyrhythm import systems
 from polyrhythm.errors import CompositionError, DeadlockError, PolyrhythmError, RunError, WorkerFailed
 from polyrhythm.kernel.events import AnyEvent, Ended, Recorder, Started
+from polyrhythm.kernel.group import Group
 from polyrhythm.kernel.job import Ending, Job, Stage
 from polyrhythm.kernel.message import Message, wire_bytes
+from polyrhythm.kernel.names import rank_of
 from polyrhythm.kernel.port import Port
 from polyrhythm.processes import arrival, join
 from polyrhythm.processes.join import Joining, enter
@@ -25,7 +27,7 @@ from polyrhythm.processes.links import Wiring
 from polyrhythm.processes.node import Node
 from polyrhythm.processes.place import Place
 from polyrhythm.processes.stalls import Patience
-from polyrhythm.sharing import Group
+from polyrhythm.sharing import MemoryGroup
 from polyrhythm.topology import Ring
 from polyrhythm.training.run import make_job
 
@@ -100,7 +102,7 @@ def test_joined_processes_exchange_messages_and_leave_well(hosts: str) -> None:
 
 
 async def add(port: Port, workers: int) -> torch.Tensor | None:
-    return await port.reduce(torch.ones(3), "sum", workers, Ring())
+    return await port.reduce(torch.ones(3), "sum", Group.of_workers(workers, rank_of(port.name)), Ring())
 
 
 def test_where_one_rank_has_no_device_nobody_uses_one() -> None:
@@ -120,17 +122,17 @@ def test_where_one_rank_has_no_device_nobody_uses_one() -> None:
 def test_who_leaves_before_another_can_add_up_is_not_waited_for() -> None:
     def inner(place: Place, rank: int) -> Message:
         if rank == 0:
-            parted, part, group = threading.Event(), Node.part, arrival.Group
+            parted, part, group = threading.Event(), Node.part, arrival.MemoryGroup
 
             def note(self: Node, name: str) -> None:
                 part(self, name)
                 parted.set()
 
-            def late(*given: Any) -> Group:
+            def late(*given: Any) -> MemoryGroup:
                 assert parted.wait(60)
                 return group(*given)
 
-            Node.part, arrival.Group = note, late  # type: ignore[method-assign,assignment,misc]
+            Node.part, arrival.MemoryGroup = note, late  # type: ignore[method-assign,assignment,misc]
         with enter(job(2), lambda event: None, place) as stage:
             if rank == 0:
                 with pytest.raises(DeadlockError, match=r"worker/0 waits for the others in the sum 'sum': worker/1 has ended"):
@@ -236,7 +238,7 @@ def test_a_worker_that_is_killed_is_named_by_those_who_have_begun_a_sum_with_it(
     port = free_port()
 
     async def add(inner: Port) -> None:
-        await inner.reduce(torch.ones(3), "sum", 3, Ring())
+        await inner.reduce(torch.ones(3), "sum", Group.of_workers(3, rank_of(inner.name)), Ring())
 
     def program(stage: Stage) -> None:
         rank = int(stage.port.name.partition("/")[2])

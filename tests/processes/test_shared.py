@@ -15,13 +15,14 @@ from torch import Tensor
 from polyrhythm.errors import DeadlockError, WorkerFailed
 from polyrhythm.kernel.effects import Reduce
 from polyrhythm.kernel.events import Recorder
+from polyrhythm.kernel.group import Group
 from polyrhythm.kernel.job import Ending, Job, Stage
 from polyrhythm.kernel.message import Message
-from polyrhythm.kernel.port import Port, rank_of
-from polyrhythm.pieces.terms import Place
+from polyrhythm.kernel.names import rank_of
+from polyrhythm.kernel.port import Port
 from polyrhythm.processes.launch import Processes
 from polyrhythm.processes.shared import SharedMemory
-from polyrhythm.sharing import Group, Segment
+from polyrhythm.sharing import MemoryGroup, Segment
 from polyrhythm.topology import Fastest, Ring, Tree
 from polyrhythm.topology.algorithm import Algorithm
 
@@ -39,17 +40,17 @@ def value_of(rank: int, size: int) -> Tensor:
 
 
 async def by_messages(port: Port, algorithm: Algorithm, value: Tensor, workers: int) -> Tensor:
-    return await algorithm.reduce(port, Place(rank_of(port.name), workers, 0), value, "1")
+    return await algorithm.reduce(port, Group.of_workers(workers, rank_of(port.name)), value, "1")
 
 
 async def as_it_comes(port: Port, algorithm: Algorithm, value: Tensor, workers: int) -> Tensor:
-    total = await port.reduce(value, "1", workers, algorithm)
+    total = await port.reduce(value, "1", Group.of_workers(workers, rank_of(port.name)), algorithm)
     return total if total is not None else await by_messages(port, algorithm, value, workers)
 
 
 async def in_place(port: Port, algorithm: Algorithm, value: Tensor, workers: int) -> Tensor:
     parts = [part.clone() for part in value.tensor_split(5)]
-    assert await port.reduce_in_place(parts, 1.0, "1", workers, algorithm)
+    assert await port.reduce_in_place(parts, 1.0, "1", Group.of_workers(workers, rank_of(port.name)), algorithm)
     return torch.cat(parts)
 
 
@@ -77,7 +78,10 @@ def test_shared_memory_gives_the_bits_and_counts_the_bytes_of_the_messages_it_re
 
 def test_the_algorithm_is_picked_before_it_is_asked_for_its_order() -> None:
     async def shared(port: Port, size: int) -> bool:
-        return await port.reduce(torch.ones(size), "1", 3, Fastest(0.01, 1e7, (Ring(), Tree()))) is not None
+        return (
+            await port.reduce(torch.ones(size), "1", Group.of_workers(3, rank_of(port.name)), Fastest(0.01, 1e7, (Ring(), Tree())))
+            is not None
+        )
 
     def program(stage: Stage) -> Message:
         answers = [stage.perform(shared(stage.port, size)) for size in (3, 1_000_000)]
@@ -88,7 +92,7 @@ def test_the_algorithm_is_picked_before_it_is_asked_for_its_order() -> None:
 
 def test_sums_are_made_in_the_programs_own_thread_unless_other_coroutines_run() -> None:
     async def thread(port: Port) -> int:
-        await port.reduce(torch.ones(4), "1", 2, Ring())
+        await port.reduce(torch.ones(4), "1", Group.of_workers(2, rank_of(port.name)), Ring())
         return threading.get_ident()
 
     async def nap(port: Port) -> None:
@@ -156,7 +160,7 @@ def test_where_memory_cannot_be_shared_sums_are_left_to_messages(monkeypatch: py
         return Message("sum", (left,), tensors=(total,))
 
     async def only_shared(port: Port) -> Tensor | None:
-        return await port.reduce(torch.ones(5), "2", 2, Ring())
+        return await port.reduce(torch.ones(5), "2", Group.of_workers(2, rank_of(port.name)), Ring())
 
     monkeypatch.setattr("polyrhythm.processes.launch.can_share", lambda: False)
     for result in run(program, 2).results.values():
@@ -167,14 +171,14 @@ def test_where_memory_cannot_be_shared_sums_are_left_to_messages(monkeypatch: py
 
 def test_a_sum_that_gets_on_is_no_standstill() -> None:
     segment = Segment.create(2)
-    ours, other = SharedMemory(Group(segment, 0), lambda nbytes, messages: None), Group(segment, 1)
+    ours, other = SharedMemory(MemoryGroup(segment, 0), lambda nbytes, messages: None), MemoryGroup(segment, 1)
     begun = ours.moved
     with ThreadPoolExecutor(1) as pool:
         adding = pool.submit(other.reduce, torch.ones(300_000), torch.ones(300_000))
         while ours.moved == begun:
             os.sched_yield()
         met = ours.moved
-        ours.reduce(Reduce(torch.ones(300_000), "1", 2, Tree()))
+        ours.reduce(Reduce(torch.ones(300_000), "1", Group.of_workers(2, 0), Tree()))
         adding.result()
     assert ours.moved != met
     segment.close()

@@ -11,9 +11,11 @@ import torch
 
 from polyrhythm.errors import DeadlockError, WorkerFailed
 from polyrhythm.kernel.events import Recorder
+from polyrhythm.kernel.group import Group
 from polyrhythm.kernel.job import Ending, Job, Stage
 from polyrhythm.kernel.message import Message
-from polyrhythm.kernel.port import Port, rank_of
+from polyrhythm.kernel.names import rank_of
+from polyrhythm.kernel.port import Port
 from polyrhythm.processes.launch import Processes
 from polyrhythm.topology import Ring
 
@@ -95,7 +97,8 @@ def test_sums_that_were_begun_are_made_in_one_order_in_a_thread_of_their_own() -
         totals: list[float] = []
 
         async def add(number: int) -> None:
-            total = await stage.port.reduce(torch.full((number,), float(number)), str(number), 2, Ring())
+            group = Group.of_workers(2, rank_of(stage.port.name))
+            total = await stage.port.reduce(torch.full((number,), float(number)), str(number), group, Ring())
             assert total is not None
             totals.append(total.sum().item())
 
@@ -116,7 +119,7 @@ def test_the_loop_answers_while_a_sum_is_waited_for() -> None:
         port = stage.port
 
         async def add() -> None:
-            await port.reduce(torch.ones(3), "sum", 2, Ring())
+            await port.reduce(torch.ones(3), "sum", Group.of_workers(2, rank_of(port.name)), Ring())
 
         async def answer() -> None:
             await port.receive("question", "worker/1")
@@ -141,7 +144,7 @@ def test_the_loop_answers_while_a_sum_is_waited_for() -> None:
 def test_a_program_that_computes_is_not_taken_for_one_that_waits_for_ever() -> None:
     def program(stage: Stage) -> None:
         async def add() -> None:
-            await stage.port.reduce(torch.ones(3), "sum", 2, Ring())
+            await stage.port.reduce(torch.ones(3), "sum", Group.of_workers(2, rank_of(stage.port.name)), Ring())
 
         if rank_of(stage.port.name):
             time.sleep(2.0)
@@ -159,7 +162,7 @@ def test_workers_whose_sums_and_messages_cross_are_named() -> None:
 
     def program(stage: Stage) -> None:
         async def add() -> None:
-            await stage.port.reduce(torch.ones(3), "sum", 2, Ring())
+            await stage.port.reduce(torch.ones(3), "sum", Group.of_workers(2, rank_of(stage.port.name)), Ring())
 
         stage.begin(listen(stage.port) if rank_of(stage.port.name) else add(), 0.0)
         stage.perform(nothing())
@@ -171,7 +174,7 @@ def test_workers_whose_sums_and_messages_cross_are_named() -> None:
 def test_a_worker_that_is_killed_in_backward_is_named_although_exchanges_are_under_way() -> None:
     def program(stage: Stage) -> None:
         async def add() -> None:
-            await stage.port.reduce(torch.ones(3), "sum", 3, Ring())
+            await stage.port.reduce(torch.ones(3), "sum", Group.of_workers(3, rank_of(stage.port.name)), Ring())
 
         weight = torch.nn.Parameter(torch.ones(2))
         if rank_of(stage.port.name) == 1:
@@ -188,7 +191,7 @@ def test_a_worker_that_is_killed_in_backward_is_named_although_exchanges_are_und
 def test_a_program_that_fails_in_backward_is_told_as_ever() -> None:
     def program(stage: Stage) -> None:
         async def add() -> None:
-            await stage.port.reduce(torch.ones(3), "sum", 2, Ring())
+            await stage.port.reduce(torch.ones(3), "sum", Group.of_workers(2, rank_of(stage.port.name)), Ring())
 
         stage.begin(add(), 0.0)
         if rank_of(stage.port.name):

@@ -9,7 +9,7 @@ import sys
 
 import pytest
 
-from polyrhythm.sharing import Group, can_share
+from polyrhythm.sharing import MemoryGroup, can_share
 from polyrhythm.sharing.native import Native
 from polyrhythm.sharing.portable import Portable
 
@@ -27,7 +27,7 @@ def test_without_the_engine_in_c_torch_does_its_work_unless_it_is_there_and_brok
     for name in ("native", "_native"):
         monkeypatch.delitem(sys.modules, f"polyrhythm.sharing.{name}")
     monkeypatch.setattr(sys, "meta_path", [Finder, *sys.meta_path])
-    spec = importlib.util.spec_from_file_location("group_again", inspect.getfile(Group))
+    spec = importlib.util.spec_from_file_location("group_again", inspect.getfile(MemoryGroup))
     assert spec is not None
     assert spec.loader is not None
     again = importlib.util.module_from_spec(spec)

@@ -17,20 +17,20 @@ from torch import Tensor
 
 from polyrhythm.errors import RunError
 from polyrhythm.kernel.message import DTYPES
-from polyrhythm.sharing import Group, Operation, Segment
+from polyrhythm.sharing import MemoryGroup, Operation, Segment
 from polyrhythm.sharing.native import Native
 from polyrhythm.sharing.portable import OPERATIONS, Portable
 from polyrhythm.sharing.segment import LINE
 
 ENGINES = {"native": (Native,), "portable": (Portable,), "mixed": (Native, Portable)}
 SIZES = [1, 7, 1000, 4097, 65_536, 65_537, 200_003]
-Body = Callable[[Group], object]
+Body = Callable[[MemoryGroup], object]
 
 
 def together(ranks: int, body: Body, engines: tuple[type, ...] = (Native,), segment: Segment | None = None) -> list[object]:
     """What `body` returns at each rank."""
     segment = segment or Segment.create(ranks)
-    groups = [Group(segment, rank, engines[rank % len(engines)]) for rank in range(ranks)]
+    groups = [MemoryGroup(segment, rank, engines[rank % len(engines)]) for rank in range(ranks)]
     try:
         with ThreadPoolExecutor(ranks) as pool:
             return list(pool.map(body, groups))
@@ -57,7 +57,7 @@ def added(values: list[Tensor], operation: Operation = Operation.SUM) -> Tensor:
 @pytest.mark.parametrize("engines", ENGINES.values(), ids=ENGINES)
 @pytest.mark.parametrize("ranks", [1, 2, 3, 4])
 def test_a_sum_is_that_of_the_ranks_in_order_bit_for_bit(ranks: int, engines: tuple[type, ...]) -> None:
-    def body(group: Group) -> list[Tensor]:
+    def body(group: MemoryGroup) -> list[Tensor]:
         tensors = [numbers(group.rank, size, torch.float32) for size in SIZES]
         for tensor in tensors:
             group.reduce(tensor, tensor)
@@ -71,7 +71,7 @@ def test_a_sum_is_that_of_the_ranks_in_order_bit_for_bit(ranks: int, engines: tu
 @pytest.mark.parametrize("engines", ENGINES.values(), ids=ENGINES)
 @pytest.mark.parametrize("ranks", [2, 3, 5])
 def test_a_rotated_mean_begins_each_part_with_its_own_rank(ranks: int, engines: tuple[type, ...]) -> None:
-    def body(group: Group) -> list[Tensor]:
+    def body(group: MemoryGroup) -> list[Tensor]:
         tensors = [numbers(group.rank, size, torch.float64) for size in SIZES]
         for tensor in tensors:
             group.reduce(tensor, tensor, divisor=ranks, rotated=True)
@@ -93,7 +93,7 @@ def test_parts_are_added_up_where_they_lie_with_the_bits_of_the_whole(
 ) -> None:
     whole = sum(SIZES) + SIZES[3]
 
-    def body(group: Group) -> tuple[Tensor, list[Tensor], list[int]]:
+    def body(group: MemoryGroup) -> tuple[Tensor, list[Tensor], list[int]]:
         flat = numbers(group.rank, whole, dtype)
         parts = [part.clone() for part in flat.split([*SIZES, 0, SIZES[3]])]  # small ones alone and beside each other
         versions = [part._version for part in parts]
@@ -112,7 +112,7 @@ def test_every_type_can_be_added_up_and_compared(dtype: torch.dtype) -> None:
     if not dtype.is_floating_point:
         operations += [Operation.AND, Operation.OR, Operation.XOR]
 
-    def body(group: Group) -> list[Tensor]:
+    def body(group: MemoryGroup) -> list[Tensor]:
         results = []
         for operation in operations:
             results.append(numbers(group.rank, 5001, dtype))
@@ -136,7 +136,7 @@ def test_what_is_not_a_number_at_one_rank_is_none_in_the_extreme(
         given[3] = float("inf")
         return given
 
-    def body(group: Group) -> list[Tensor]:
+    def body(group: MemoryGroup) -> list[Tensor]:
         whole, parts, part = values(group.rank, 20_001), values(group.rank, 60_000), torch.empty(20_000, dtype=dtype)
         group.reduce(whole, whole, operation)
         group.reduce_scatter(parts, part, operation)
@@ -152,7 +152,7 @@ def test_types_that_engines_do_not_add_up_go_the_same_way_in_both() -> None:
     def values(rank: int) -> Tensor:
         return torch.complex(numbers(rank, 5001, torch.float32), numbers(rank + 1, 5001, torch.float32))
 
-    def body(group: Group) -> Tensor:
+    def body(group: MemoryGroup) -> Tensor:
         total = values(group.rank)
         group.reduce(total, total)
         return total
@@ -162,7 +162,7 @@ def test_types_that_engines_do_not_add_up_go_the_same_way_in_both() -> None:
 
 
 def test_the_engine_with_torch_alone_wakes_the_one_in_c() -> None:
-    def body(group: Group) -> float:
+    def body(group: MemoryGroup) -> float:
         began = time.monotonic()
         for _ in range(60):
             if group.rank:
@@ -187,7 +187,7 @@ ranks_and_deeds = st.tuples(
 def test_any_sequence_of_collectives_gives_what_each_would_alone(case: tuple[int, str, list[tuple[str, int]]]) -> None:
     ranks, engines, deeds = case
 
-    def body(group: Group) -> list[Tensor]:
+    def body(group: MemoryGroup) -> list[Tensor]:
         return [does(group, deed, size, number) for number, (deed, size) in enumerate(deeds)]
 
     for rank, results in enumerate(together(ranks, body, ENGINES[engines])):
@@ -195,7 +195,7 @@ def test_any_sequence_of_collectives_gives_what_each_would_alone(case: tuple[int
             assert torch.equal(result, wanted(rank, ranks, deed, size, number)), (deed, size)
 
 
-def does(group: Group, deed: str, size: int, number: int) -> Tensor:
+def does(group: MemoryGroup, deed: str, size: int, number: int) -> Tensor:
     own, parts = numbers(group.rank, size + number, torch.float32), numbers(group.rank, (size + number) * group.ranks, torch.float32)
     into, long = torch.empty_like(own), torch.empty_like(parts)
     if deed == "reduce":
@@ -233,7 +233,7 @@ def wanted(rank: int, ranks: int, deed: str, size: int, number: int) -> Tensor:
 @pytest.mark.parametrize("engines", ENGINES.values(), ids=ENGINES)
 @pytest.mark.parametrize("start", [2**31 - 2, 2**32 - 2])
 def test_buffers_go_on_in_turn_when_the_counters_begin_anew(start: int, engines: tuple[type, ...]) -> None:
-    def body(group: Group) -> Tensor:
+    def body(group: MemoryGroup) -> Tensor:
         engine: Any = group._engine
         if isinstance(engine, Native):
             engine._group.step = start
@@ -252,7 +252,7 @@ def test_buffers_go_on_in_turn_when_the_counters_begin_anew(start: int, engines:
 
 
 def test_empty_tensors_take_part_without_a_word() -> None:
-    def body(group: Group) -> None:
+    def body(group: MemoryGroup) -> None:
         nothing = torch.empty(0)
         group.reduce(nothing, nothing)
         group.gather(nothing, nothing)
@@ -305,14 +305,14 @@ DISAGREEMENTS: dict[str, tuple[Body, Body]] = {
 }
 
 
-def sum_of(group: Group, tensor: Tensor, operation: Operation = Operation.SUM) -> None:
+def sum_of(group: MemoryGroup, tensor: Tensor, operation: Operation = Operation.SUM) -> None:
     group.reduce(tensor, tensor, operation)
 
 
 @pytest.mark.parametrize("engines", ENGINES.values(), ids=ENGINES)
 @pytest.mark.parametrize(("usual", "odd"), DISAGREEMENTS.values(), ids=DISAGREEMENTS)
 def test_ranks_that_do_different_things_are_all_told_so(engines: tuple[type, ...], usual: Body, odd: Body) -> None:
-    def body(group: Group) -> tuple[str, str]:
+    def body(group: MemoryGroup) -> tuple[str, str]:
         said = []
         group.barrier()
         for deed in (odd if group.rank == 1 else usual, usual):

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 import torch
 
-from polyrhythm.sharing import Group, Segment
+from polyrhythm.sharing import MemoryGroup, Segment
 from polyrhythm.sharing.native import Native
 from polyrhythm.sharing.portable import Portable
 from polyrhythm.sharing.segment import LINE
@@ -20,7 +20,7 @@ from polyrhythm.sharing.segment import LINE
 @pytest.mark.parametrize("engine", [Native, Portable])
 def test_whoever_waits_for_a_lost_rank_gets_an_error_and_the_group_is_of_no_use_then(engine: type) -> None:
     segment = Segment.create(2)
-    group = Group(segment, 0, engine)
+    group = MemoryGroup(segment, 0, engine)
     threading.Timer(0.05, group.lose, [1]).start()
     with pytest.raises(ConnectionAbortedError, match="given up"):
         group.reduce(torch.ones(4), torch.ones(4))
@@ -32,7 +32,7 @@ def test_whoever_waits_for_a_lost_rank_gets_an_error_and_the_group_is_of_no_use_
 @pytest.mark.parametrize("engine", [Native, Portable])
 def test_a_rank_that_had_given_its_part_may_be_lost(engine: type) -> None:
     segment = Segment.create(2)
-    ours, theirs = Group(segment, 0, engine), Group(segment, 1, engine)
+    ours, theirs = MemoryGroup(segment, 0, engine), MemoryGroup(segment, 1, engine)
     with ThreadPoolExecutor(1) as pool:
         other = pool.submit(theirs.reduce, torch.ones(4), torch.ones(4))
         counter = segment.base[LINE : LINE + 4].view(torch.int32)
@@ -55,7 +55,7 @@ def test_after_an_interrupt_the_group_is_of_no_use(engine: type) -> None:
         raise Interrupted
 
     segment = Segment.create(2)
-    group = Group(segment, 0, engine)
+    group = MemoryGroup(segment, 0, engine)
     before = signal.signal(signal.SIGALRM, interrupt)
     try:
         signal.setitimer(signal.ITIMER_REAL, 0.05)
@@ -71,7 +71,7 @@ def test_after_an_interrupt_the_group_is_of_no_use(engine: type) -> None:
 
 def test_a_rank_that_gives_its_part_while_the_others_hear_of_its_loss_has_given_it() -> None:
     segment = Segment.create(2)
-    group = Group(segment, 0, Portable)
+    group = MemoryGroup(segment, 0, Portable)
 
     class GivesLast(list[bool]):
         """Rank 1 counts on, and is lost, between two looks of the other."""

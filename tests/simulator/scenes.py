@@ -10,7 +10,8 @@ from polyrhythm.kernel.effects import Effect
 from polyrhythm.kernel.events import AnyEvent, Recorder
 from polyrhythm.kernel.job import Ending, Job, Stage
 from polyrhythm.kernel.message import Message
-from polyrhythm.kernel.port import Port, rank_of
+from polyrhythm.kernel.names import rank_of
+from polyrhythm.kernel.port import Port
 from polyrhythm.simulator.simulator import Instant, Simulator
 
 Program = Callable[[Stage], Message | None]

@@ -7,8 +7,9 @@ import torch
 from torch import Tensor
 
 from polyrhythm.errors import CompositionError, DeadlockError
+from polyrhythm.kernel.group import Group
 from polyrhythm.kernel.job import Stage
-from polyrhythm.kernel.port import rank_of
+from polyrhythm.kernel.names import rank_of
 from polyrhythm.simulator.collectives import ClosedForm
 from polyrhythm.simulator.simulator import Simulator
 
@@ -33,7 +34,7 @@ def reduces(answers: list[tuple[float, Tensor | None]], workers: int, topic: str
             rank = rank_of(port.name)
             await port.sleep(rank)
             for _ in range(times):
-                answer = await port.reduce(torch.full((250,), 10.0**rank), topic, workers, Straight())
+                answer = await port.reduce(torch.full((250,), 10.0**rank), topic, Group.of_workers(workers, rank), Straight())
                 answers.append((port.now(), answer))
 
         stage.perform(reduce())
@@ -64,5 +65,5 @@ def test_a_reduction_to_which_not_all_come_is_a_deadlock() -> None:
 
 
 def test_a_worker_outside_of_the_reduction_is_refused() -> None:
-    with pytest.raises(CompositionError, match="worker/1 asked for the reduction 'sum' of the first 1 workers"):
+    with pytest.raises(CompositionError, match="worker/1 asked for the reduction 'sum' of 1 members as the one of rank 1"):
         play(job(*[reduces([], 1)] * 2), Simulator(network=PLAIN, collectives=ClosedForm()))

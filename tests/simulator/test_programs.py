@@ -16,7 +16,8 @@ from polyrhythm import rng
 from polyrhythm.errors import CompositionError, WorkerFailed, WorkloadError
 from polyrhythm.kernel.job import Stage
 from polyrhythm.kernel.message import Message
-from polyrhythm.kernel.port import Port, rank_of
+from polyrhythm.kernel.names import rank_of
+from polyrhythm.kernel.port import Port
 from polyrhythm.simulator.program import Program
 from polyrhythm.simulator.simulator import Simulator
 

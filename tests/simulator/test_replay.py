@@ -12,7 +12,8 @@ from polyrhythm.hardware.faults import Drop, RandomStalls
 from polyrhythm.hardware.fleet import DEVICES, Fleet, Jitter
 from polyrhythm.kernel.job import Job, Stage
 from polyrhythm.kernel.message import Message
-from polyrhythm.kernel.port import Port, rank_of, worker
+from polyrhythm.kernel.names import rank_of, worker
+from polyrhythm.kernel.port import Port
 from polyrhythm.simulator.simulator import Simulator
 
 from .scenes import INSTANT, job, play

@@ -5,16 +5,15 @@ from __future__ import annotations
 import numpy as np
 import pytest
 import torch
+from endpoints import server_end, worker_end
 from schedules import Schedule
 from torch import Tensor
 
 from polyrhythm.codec import ErrorFeedback, Identity, Threshold, TopK
 from polyrhythm.consistency import Bounded, Free, Intervals, LocalSteps, Lockstep
-from polyrhythm.kernel.port import server, worker
+from polyrhythm.kernel.names import server, worker
 from polyrhythm.merge import Mean, Sum
-from polyrhythm.pieces.album import Album
 from polyrhythm.pieces.holder import Holder
-from polyrhythm.pieces.terms import Place
 from polyrhythm.pieces.topology import Opening
 from polyrhythm.strategy import Strategy
 from polyrhythm.tensors import Layout
@@ -43,9 +42,9 @@ async def _live_on(channel, holder: Holder, values: list[Tensor], produced: list
     (await channel.finish()).settle(holder)
 
 
-def shard_of(strategy: Strategy, place: Place, schedule: Schedule) -> Shard:
+def shard_of(strategy: Strategy, shard: int, workers: int, schedule: Schedule) -> Shard:
     """A server of the schedule, not begun yet."""
-    return Shard(strategy.terms, place, schedule.port(server(place.rank)), lambda _: None, Album(0))
+    return Shard(strategy.terms, server_end(schedule.port(server(shard)), workers, strategy.topology.servers(workers)))
 
 
 def _values(draw: np.random.Generator, steps: int) -> list[Tensor]:
@@ -60,13 +59,17 @@ def test_servers_conserve_at_any_pause_of_a_thousand_schedules(codec, rule) -> N
         workers, shards, steps = int(draw.integers(1, 5)), int(draw.integers(1, 4)), int(draw.integers(1, 6))
         strategy = Strategy(consistency=LocalSteps(1, rule), topology=Server(shards), codec=codec, merge=Sum())
         schedule, produced = Schedule(seed), []
-        bodies = [shard_of(strategy, Place(k, workers, seed), schedule) for k in range(shards)]
+        bodies = [shard_of(strategy, k, workers, schedule) for k in range(shards)]
         for k, shard in enumerate(bodies):
             schedule.start(server(k), shard.live())
         channels = []
         for rank in range(workers):
             holder = Holder(torch.zeros(LAYOUT.numel), LAYOUT, Sum(), workers, None)
-            channels.append(strategy.topology.channel(strategy.terms, Place(rank, workers, seed), schedule.port(worker(rank))))
+            channels.append(
+                strategy.topology.channel(
+                    strategy.terms, worker_end(schedule.port(worker(rank)), workers, strategy.topology.servers(workers), seed)
+                )
+            )
             schedule.start(worker(rank), _live(channels[-1], holder, _values(draw, steps), produced))
         schedule.run(until=int(draw.integers(20, 400)))
         if not all(shard.founded for shard in bodies):
@@ -91,12 +94,16 @@ def test_at_the_end_servers_have_all_that_was_produced_and_workers_have_the_serv
         workers, shards, steps = int(draw.integers(1, 5)), int(draw.integers(1, 4)), int(draw.integers(1, 6))
         strategy = Strategy(consistency=LocalSteps(1, rule), topology=Server(shards), codec=codec, merge=Sum())
         schedule, produced, holders, channels = Schedule(seed), [], [], []
-        bodies = [shard_of(strategy, Place(k, workers, seed), schedule) for k in range(shards)]
+        bodies = [shard_of(strategy, k, workers, schedule) for k in range(shards)]
         for k, shard in enumerate(bodies):
             schedule.start(server(k), shard.live())
         for rank in range(workers):
             holders.append(Holder(torch.zeros(LAYOUT.numel), LAYOUT, Sum(), workers, None))
-            channels.append(strategy.topology.channel(strategy.terms, Place(rank, workers, seed), schedule.port(worker(rank))))
+            channels.append(
+                strategy.topology.channel(
+                    strategy.terms, worker_end(schedule.port(worker(rank)), workers, strategy.topology.servers(workers), seed)
+                )
+            )
             schedule.start(worker(rank), _live_on(channels[-1], holders[-1], _values(draw, steps), produced))
         assert schedule.run()
         weights = torch.cat([shard.holder.weights for shard in bodies])
@@ -111,7 +118,7 @@ def _pushes(strategy: Strategy, schedule: Schedule, shard: Shard, part: Layout) 
     """What pushes to a shard say that are under way, in its mail, or waiting for their group."""
     name = shard.port.name
     messages = [m for (_, to), queue in schedule.under_way.items() if to == name for m in queue]
-    messages += [d.message for d in schedule.mail[name, REQUESTS]] + [d.message for d in shard.group]
+    messages += [d.message for d in schedule.mail[name, REQUESTS]] + [d.message for d in shard.pending]
     said = [strategy.codec.decode(m.tensors, part) for m in messages if m.numbers[0] == PUSH]
     return sum(said, torch.zeros(part.numel))
 
@@ -126,7 +133,11 @@ def test_peers_conserve_at_any_pause_of_a_thousand_schedules(codec, rule) -> Non
         schedule, produced, holders, channels = Schedule(seed), [], [], []
         for rank in range(workers):
             holders.append(Holder(torch.zeros(LAYOUT.numel), LAYOUT, Mean(), workers, None))
-            channels.append(strategy.topology.channel(strategy.terms, Place(rank, workers, seed), schedule.port(worker(rank))))
+            channels.append(
+                strategy.topology.channel(
+                    strategy.terms, worker_end(schedule.port(worker(rank)), workers, strategy.topology.servers(workers), seed)
+                )
+            )
             schedule.start(worker(rank), _live(channels[-1], holders[-1], _values(draw, steps), produced))
         schedule.run(until=int(draw.integers(20, 400)))
         owed = sum((channel.states()[0][1] for channel in channels if hasattr(channel, "state")), torch.zeros(17))

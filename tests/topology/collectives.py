@@ -9,13 +9,13 @@ import torch
 from torch import Tensor
 
 from polyrhythm.hardware.network import Network
+from polyrhythm.kernel.group import Group
 from polyrhythm.kernel.job import Ending, Job, Stage
 from polyrhythm.kernel.message import Message
-from polyrhythm.kernel.port import rank_of, worker
-from polyrhythm.pieces.terms import Place
+from polyrhythm.kernel.names import rank_of, worker
 from polyrhythm.simulator.simulator import Simulator
 
-Question = Callable[[Stage, Place], Any]
+Question = Callable[[Stage, Group], Any]
 
 LATENCY, BANDWIDTH = 0.001, 1e8
 NETWORK = Network.uniform("test", BANDWIDTH, LATENCY)
@@ -26,11 +26,11 @@ async def _no_service(port: Any, record: Any) -> None:
 
 
 def ask(workers: int, question: Question, seed: int = 0, shuffle_ties: int | None = None) -> tuple[list[tuple[Tensor, ...]], Ending]:
-    """The tensors that `question(stage, place)` gave each worker, and how the run ended."""
+    """The tensors that `question(stage, group)` gave each worker, and how the run ended."""
 
     def program(stage: Stage) -> Message:
-        place = Place(rank_of(stage.port.name), workers, seed)
-        answer = stage.perform(question(stage, place))
+        group = Group.of_workers(workers, rank_of(stage.port.name), seed)
+        answer = stage.perform(question(stage, group))
         return Message("answer", tensors=(answer,) if isinstance(answer, Tensor) else tuple(answer))
 
     job = Job(workers, 0, program, _no_service, lambda _: True, seed)

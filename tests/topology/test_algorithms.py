@@ -18,7 +18,7 @@ each_algorithm = pytest.mark.parametrize("algorithm", ALGORITHMS, ids=repr)
 @pytest.mark.parametrize("numel", [0, 1, 3, 1000])
 def test_everyone_gets_the_same_bits_of_the_sum(algorithm: Algorithm, workers: int, numel: int) -> None:
     given = values(workers, numel)
-    answers, _ = ask(workers, lambda stage, place: algorithm.reduce(stage.port, place, given[place.rank], "t"))
+    answers, _ = ask(workers, lambda stage, group: algorithm.reduce(stage.port, group, given[group.rank], "t"))
     expected = torch.stack(given).double().sum(0)
     for (answer,) in answers:
         assert torch.equal(answer, answers[0][0])
@@ -29,7 +29,7 @@ def test_everyone_gets_the_same_bits_of_the_sum(algorithm: Algorithm, workers: i
 @pytest.mark.parametrize("workers", [2, 3, 6, 8, 13])
 def test_messages_and_bytes_match_the_closed_form(algorithm: Algorithm, workers: int) -> None:
     given = values(workers, 101)
-    _, ending = ask(workers, lambda stage, place: algorithm.reduce(stage.port, place, given[place.rank], "7"))
+    _, ending = ask(workers, lambda stage, group: algorithm.reduce(stage.port, group, given[group.rank], "7"))
     assert (ending.bytes_sent, ending.messages_sent) == algorithm.traffic(given[0], workers, "7")
 
 
@@ -37,7 +37,7 @@ def test_messages_and_bytes_match_the_closed_form(algorithm: Algorithm, workers:
 @pytest.mark.parametrize("workers", [*range(2, 18), 24, 31, 32, 33, 48, 63, 64])
 def test_time_matches_the_closed_form_within_one_percent(algorithm: Algorithm, workers: int) -> None:
     given = torch.zeros(1_000_000)
-    _, ending = ask(workers, lambda stage, place: algorithm.reduce(stage.port, place, given, "t"))
+    _, ending = ask(workers, lambda stage, group: algorithm.reduce(stage.port, group, given, "t"))
     expected = algorithm.seconds(given.numel() * 4, workers, LATENCY, BANDWIDTH)
     assert ending.seconds == pytest.approx(expected, rel=0.01)
 
@@ -45,9 +45,9 @@ def test_time_matches_the_closed_form_within_one_percent(algorithm: Algorithm, w
 @each_algorithm
 def test_the_order_of_simultaneous_events_changes_no_bit(algorithm: Algorithm) -> None:
     given = values(6, 50)
-    plain, _ = ask(6, lambda stage, place: algorithm.reduce(stage.port, place, given[place.rank], "t"))
+    plain, _ = ask(6, lambda stage, group: algorithm.reduce(stage.port, group, given[group.rank], "t"))
     for ties in range(5):
-        shuffled, _ = ask(6, lambda stage, place: algorithm.reduce(stage.port, place, given[place.rank], "t"), shuffle_ties=ties)
+        shuffled, _ = ask(6, lambda stage, group: algorithm.reduce(stage.port, group, given[group.rank], "t"), shuffle_ties=ties)
         assert torch.equal(shuffled[0][0], plain[0][0])
 
 
@@ -55,7 +55,7 @@ def test_the_order_of_simultaneous_events_changes_no_bit(algorithm: Algorithm) -
 def test_the_values_that_were_given_are_not_written_to(algorithm: Algorithm) -> None:
     given = values(5, 40)
     before = [value.clone() for value in given]
-    ask(5, lambda stage, place: algorithm.reduce(stage.port, place, given[place.rank], "t"))
+    ask(5, lambda stage, group: algorithm.reduce(stage.port, group, given[group.rank], "t"))
     assert all(torch.equal(a, b) for a, b in zip(given, before, strict=True))
 
 
@@ -63,8 +63,8 @@ def test_the_values_that_were_given_are_not_written_to(algorithm: Algorithm) -> 
 def test_gather_brings_everyones_packet_in_rank_order(workers: int) -> None:
     given = values(workers, 4)
 
-    async def question(stage, place):  # type: ignore[no-untyped-def]
-        return [packet[0] for packet in await gather(stage.port, place, (given[place.rank],), "g")]
+    async def question(stage, group):  # type: ignore[no-untyped-def]
+        return [packet[0] for packet in await gather(stage.port, group, (given[group.rank],), "g")]
 
     answers, _ = ask(workers, question)
     for answer in answers:
@@ -73,9 +73,9 @@ def test_gather_brings_everyones_packet_in_rank_order(workers: int) -> None:
 
 @pytest.mark.parametrize("workers", [1, 2, 3, 5, 8])
 def test_scatter_brings_each_what_was_meant_for_it(workers: int) -> None:
-    async def question(stage, place):  # type: ignore[no-untyped-def]
-        mine = [(torch.tensor([place.rank, to]),) for to in range(workers)]
-        return [packet[0] for packet in await scatter(stage.port, place, mine, "s")]
+    async def question(stage, group):  # type: ignore[no-untyped-def]
+        mine = [(torch.tensor([group.rank, to]),) for to in range(workers)]
+        return [packet[0] for packet in await scatter(stage.port, group, mine, "s")]
 
     answers, _ = ask(workers, question)
     for rank, answer in enumerate(answers):
@@ -86,7 +86,7 @@ def test_scatter_brings_each_what_was_meant_for_it(workers: int) -> None:
 def test_broadcast_takes_one_message_a_worker_and_logarithmic_time(workers: int) -> None:
     source = torch.arange(1_000_000.0)
     zero = torch.zeros(1_000_000)
-    answers, ending = ask(workers, lambda stage, place: broadcast(stage.port, place, source if place.rank == 0 else zero, "b"))
+    answers, ending = ask(workers, lambda stage, group: broadcast(stage.port, group, source if group.rank == 0 else zero, "b"))
     assert all(torch.equal(answer[0], source) for answer in answers)
     assert ending.messages_sent == workers - 1
     assert ending.seconds <= (workers - 1).bit_length() * (LATENCY + 4e6 / BANDWIDTH) * 1.001

@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 import torch
+from endpoints import worker_end
 from test_collapse import plain
 from toy import Toy, trained, weights
 
@@ -18,11 +19,11 @@ from polyrhythm.hardware.network import Network
 from polyrhythm.kernel.effects import Effect, Receive, Send
 from polyrhythm.kernel.events import Merged, Stepped
 from polyrhythm.kernel.message import Delivery, Message
-from polyrhythm.kernel.port import Port, server, worker
+from polyrhythm.kernel.names import server, worker
+from polyrhythm.kernel.port import Port
 from polyrhythm.merge import Elastic, Mean, Sum
 from polyrhythm.pieces.answers import Answer
 from polyrhythm.pieces.holder import Holder
-from polyrhythm.pieces.terms import Place
 from polyrhythm.pieces.topology import Channel, Opening
 from polyrhythm.processes import Processes
 from polyrhythm.simulator import Instant, Simulator
@@ -46,7 +47,7 @@ class World:
         self.mail: dict[int, list[Message]] = {shard: [] for shard in range(shards)}
         self.gradient = torch.zeros(4)
         self.holder = Holder(torch.zeros(4), LAYOUT, Sum(), 1, None, self._step)
-        self.channel: Channel = strategy.topology.channel(strategy.terms, Place(0, 1, 0), Port(worker(0), 0, lambda: 0.0))
+        self.channel: Channel = strategy.topology.channel(strategy.terms, worker_end(Port(worker(0), 0, lambda: 0.0), 1, shards))
         for shard in range(shards):
             self.answer(shard, torch.zeros(4 // shards))
         self.clock = 0

@@ -7,6 +7,7 @@ from math import prod
 import pytest
 import torch
 from collectives import ask, values
+from endpoints import worker_end
 
 from polyrhythm.codec import Identity
 from polyrhythm.consistency import LocalSteps, Lockstep
@@ -40,12 +41,12 @@ def test_a_value_said_in_buckets_is_the_sum_of_all(algorithm, workers: int) -> N
     given = values(workers, LAYOUT.numel)
     terms = Terms(Subject.GRADIENT, Lockstep(), Identity(), Mean())
 
-    async def exchange(stage, place):  # type: ignore[no-untyped-def]
-        channel = Bucketed(AllReduce(algorithm), nbytes=12).channel(terms, place, stage.port)
+    async def exchange(stage, group):  # type: ignore[no-untyped-def]
+        channel = Bucketed(AllReduce(algorithm), nbytes=12).channel(terms, worker_end(stage.port, workers))
         holder = Holder(torch.zeros(LAYOUT.numel), LAYOUT, Mean(), workers, None)
         await channel.establish(Opening(holder, ""))
         assert sum(state.numel() for _, state in channel.states()) == LAYOUT.numel
-        answers = [await channel.exchange(given[place.rank], clock, (0.1,)) for clock in (1, 2)]
+        answers = [await channel.exchange(given[group.rank], clock, (0.1,)) for clock in (1, 2)]
         return [answer.contributions[0].value for answer in answers]
 
     answers, _ = ask(workers, exchange)

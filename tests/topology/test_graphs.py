@@ -6,9 +6,9 @@ import networkx
 import pytest
 import torch
 
+from polyrhythm.kernel.group import Group
 from polyrhythm.merge import Elastic, Mean
 from polyrhythm.pieces.merge import Merge
-from polyrhythm.pieces.terms import Place
 from polyrhythm.topology import GRAPHS, Dissemination, FixedGraph
 from polyrhythm.topology.graph import Graph
 
@@ -21,18 +21,18 @@ def sizes(graph: Graph) -> tuple[int, ...]:
     return (graph.nodes,) if isinstance(graph, FixedGraph) else (1, 2, 3, 5, 8)
 
 
-def places(workers: int) -> list[Place]:
-    return [Place(rank, workers, 3) for rank in range(workers)]
+def places(workers: int) -> list[Group]:
+    return [Group.of_workers(workers, rank, 3) for rank in range(workers)]
 
 
 def mixed(graph: Graph, merge: Merge, step: int, values: list[torch.Tensor]) -> list[torch.Tensor]:
     """One exchange."""
     workers = len(values)
     return [
-        merge.mix(values[place.rank], [values[k] for k in senders], workers)
-        if (senders := graph.meets(step, place)[1])
-        else values[place.rank]
-        for place in places(workers)
+        merge.mix(values[group.rank], [values[k] for k in senders], workers)
+        if (senders := graph.meets(step, group)[1])
+        else values[group.rank]
+        for group in places(workers)
     ]
 
 
@@ -40,7 +40,7 @@ def mixed(graph: Graph, merge: Merge, step: int, values: list[torch.Tensor]) -> 
 def test_each_hears_from_exactly_those_who_send_to_it_and_never_from_itself(graph: Graph) -> None:
     for workers in sizes(graph):
         for step in range(12):
-            meets = [graph.meets(step, place) for place in places(workers)]
+            meets = [graph.meets(step, group) for group in places(workers)]
             for rank, (receivers, senders) in enumerate(meets):
                 assert rank not in receivers
                 assert len(set(senders)) == len(senders)
@@ -74,5 +74,5 @@ def test_dissemination_brings_a_power_of_two_to_the_exact_mean_in_log_p_steps(wo
 
 def test_rotation_lets_everyone_meet_everyone() -> None:
     for rotate, partners in ((False, 4), (True, 15)):
-        met = {graph_to for step in range(200) for graph_to in Dissemination(rotate).meets(step, Place(5, 16, 3))[0]}
+        met = {graph_to for step in range(200) for graph_to in Dissemination(rotate).meets(step, Group.of_workers(16, 5, 3))[0]}
         assert len(met) == partners

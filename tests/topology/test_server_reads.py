@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import types
 from collections.abc import Coroutine, Generator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import pytest
@@ -16,13 +16,11 @@ from polyrhythm.consistency import Bounded, Free, LocalSteps, SoftSync
 from polyrhythm.hardware.devices import Profile
 from polyrhythm.hardware.fleet import Fleet, Mixed
 from polyrhythm.kernel.effects import Effect, Send
-from polyrhythm.kernel.events import Merged, Recorder
+from polyrhythm.kernel.events import Merged
 from polyrhythm.kernel.message import Message
-from polyrhythm.kernel.port import Port
 from polyrhythm.merge import Adagrad, Mean, Nesterov, OuterOptimizer, StalenessScaled, Sum
-from polyrhythm.pieces.album import Album
-from polyrhythm.pieces.terms import EVERY_SUBJECT, Manner, Place
-from polyrhythm.pieces.topology import Channel, Terms
+from polyrhythm.pieces.terms import EVERY_SUBJECT, Manner
+from polyrhythm.pieces.topology import Channel, ServerEndpoint, Terms, WorkerEndpoint
 from polyrhythm.simulator import Simulator
 from polyrhythm.strategy import Strategy
 from polyrhythm.topology import Server
@@ -48,11 +46,13 @@ class Watched:
     def servers(self, workers: int) -> int:
         return 1
 
-    def channel(self, terms: Terms, place: Place, port: Port) -> Channel:
-        return Server(1).channel(terms, place, port)
+    def channel(self, terms: Terms, endpoint: WorkerEndpoint) -> Channel:
+        return Server(1).channel(terms, endpoint)
 
-    def serve(self, terms: Terms, place: Place, port: Port, record: Recorder, album: Album) -> Coroutine[Effect[Any], Any, None]:
-        shard = Shard(terms, place, port, lambda event: (record(event), self.weights.append(shard.holder.weights.clone()))[0], album)
+    def serve(self, terms: Terms, endpoint: ServerEndpoint) -> Coroutine[Effect[Any], Any, None]:
+        record = endpoint.record
+        recording = replace(endpoint, record=lambda event: (record(event), self.weights.append(shard.holder.weights.clone()))[0])
+        shard = Shard(terms, recording)
         return self._watch(shard.live())  # type: ignore[return-value]
 
     def witnesses(self, workers: int) -> list[str]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import torch
+from endpoints import server_end
 from torch import Tensor
 from toy import Toy, trained
 
@@ -11,11 +12,10 @@ from polyrhythm.consistency import Bounded, SoftSync
 from polyrhythm.kernel.effects import Send
 from polyrhythm.kernel.events import Merged
 from polyrhythm.kernel.message import Delivery, Message
-from polyrhythm.kernel.port import Port, server, worker
+from polyrhythm.kernel.names import server, worker
+from polyrhythm.kernel.port import Port
 from polyrhythm.merge import StalenessScaled, Sum
-from polyrhythm.pieces.album import Album
 from polyrhythm.pieces.holder import Holder
-from polyrhythm.pieces.terms import Place
 from polyrhythm.strategy import Strategy
 from polyrhythm.tensors import Layout
 from polyrhythm.topology import Server
@@ -27,7 +27,7 @@ LAYOUT = Layout(("w",), ((2,),))
 
 def shard_of(strategy: Strategy, workers: int) -> Shard:
     """A shard that has its weights."""
-    shard = Shard(strategy.terms, Place(0, workers, 0), Port(server(0), 0, lambda: 0.0), lambda _: None, Album(0))
+    shard = Shard(strategy.terms, server_end(Port(server(0), 0, lambda: 0.0), workers))
     shard.holder = Holder(torch.zeros(2), LAYOUT, strategy.merge, workers, None)
     shard.founded = True
     return shard

@@ -17,7 +17,7 @@ from torch import nn
 from torch.nn.parallel import DistributedDataParallel
 
 from polyrhythm.errors import RunError
-from polyrhythm.sharing import Group, Segment
+from polyrhythm.sharing import MemoryGroup, Segment
 from polyrhythm.torch_backend import meeting
 from polyrhythm.torch_backend.meeting import Shared
 from polyrhythm.torch_backend.watch import Watch
@@ -119,7 +119,7 @@ def test_a_rank_that_had_ended_before_it_was_watched_is_lost() -> None:
     segment = Segment.create(2)
     with subprocess.Popen(["true"]) as ended:
         ended.wait()
-        watch = Watch(group := Group(segment, 0), Shared(segment, 0, (os.getpid(), ended.pid)), [0, 7])
+        watch = Watch(group := MemoryGroup(segment, 0), Shared(segment, 0, (os.getpid(), ended.pid)), [0, 7])
     try:
         with pytest.raises(RunError, match="Rank 7 was lost"), watch.over(30, "a sum"):
             group.barrier()

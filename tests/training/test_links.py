@@ -12,9 +12,9 @@ from polyrhythm.hardware import network as networks
 from polyrhythm.hardware.congestion import Bbr, Congestion, Fair
 from polyrhythm.hardware.network import Network, Site
 from polyrhythm.hardware.placement import WithWorkers
+from polyrhythm.kernel.group import Group
 from polyrhythm.kernel.job import Job, Stage
-from polyrhythm.kernel.port import rank_of
-from polyrhythm.pieces.terms import Place
+from polyrhythm.kernel.names import rank_of
 from polyrhythm.simulator.simulator import Simulator
 from polyrhythm.training import links
 from polyrhythm.training.links import congestion_here, local_between, network_between, survey_job
@@ -31,7 +31,7 @@ def measured(network: str | Network, workers: int, congestions: Sequence[Congest
     def program(stage: Stage) -> None:
         rank = rank_of(stage.port.name)
         congestion = congestions[rank] if congestions else Fair()
-        found.append(network_between(stage, Place(rank, workers, 0), "found", congestion=congestion))
+        found.append(network_between(stage, Group.of_workers(workers, rank), "found", congestion=congestion))
 
     survey = survey_job(workers)
     Simulator(network=network).execute(Job(workers, 0, program, survey.service, survey.essential), lambda event: None)

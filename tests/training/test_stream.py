@@ -21,7 +21,7 @@ from toy import network
 
 from polyrhythm import rng
 from polyrhythm.errors import DataError
-from polyrhythm.pieces.terms import Place
+from polyrhythm.kernel.group import Group
 from polyrhythm.processes import Processes
 from polyrhythm.shuffle import GlobalShuffle
 from polyrhythm.training.run import run
@@ -34,7 +34,7 @@ def shares(data: Any, workers: int, size: int) -> list[list[list[int]]]:
     """By worker: the samples of its batches."""
     stream = stream_of(data)
     assert stream is not None
-    deals = [list(GlobalShuffle().stream(stream, Place(rank, workers, 3), 0, size)) for rank in range(workers)]
+    deals = [list(GlobalShuffle().stream(stream, Group.of_workers(workers, rank, 3), 0, size)) for rank in range(workers)]
     assert all(samples == len(batch) for deal in deals for samples, batch in deal)
     return [[batch.tolist() for _, batch in deal] for deal in deals]
 
@@ -179,10 +179,10 @@ print(len(multiprocessing.active_children()))
 
 def test_a_joined_script_does_not_keep_its_loading_processes_while_it_waits_for_the_others() -> None:
     with reserved_port() as port:
-        place = {"RANK": "0", "WORLD_SIZE": "1", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port), "OMP_NUM_THREADS": "1"}
+        group = {"RANK": "0", "WORLD_SIZE": "1", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port), "OMP_NUM_THREADS": "1"}
         path = os.pathsep.join(filter(None, sys.path))
         done = subprocess.run(
-            [sys.executable, "-c", JOINED], capture_output=True, text=True, timeout=60, env={**os.environ, **place, "PYTHONPATH": path}
+            [sys.executable, "-c", JOINED], capture_output=True, text=True, timeout=60, env={**os.environ, **group, "PYTHONPATH": path}
         )
     assert (done.returncode, done.stdout.split()) == (0, ["1", "0"]), done.stderr
 

@@ -136,11 +136,11 @@ def _timed(job: str | None, timing: _Timing) -> Callable[[], Profile] | None:
 def _joined(place: Place, survey: _Survey) -> tuple[tuple[Profile | None, Local], Network]:
     """What is measured at rank 0, and the network between this process and those that were started with it."""
     from polyrhythm.hardware.placement import Local
-    from polyrhythm.pieces.terms import Place as Rank
+    from polyrhythm.kernel.group import Group
     from polyrhythm.processes.join import enter
     from polyrhythm.training.links import congestion_here, network_between, survey_job
 
     with enter(survey_job(place.workers), lambda event: None, place) as stage:
         # all have met: the others wait in the first message of the survey meanwhile, and do not disturb
         found = survey.measure() if place.rank == 0 else (None, Local())
-        return found, network_between(stage, Rank(place.rank, place.workers, 0), "measured", found[1], congestion_here())
+        return found, network_between(stage, Group.of_workers(place.workers, place.rank), "measured", found[1], congestion_here())

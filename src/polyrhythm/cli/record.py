@@ -13,7 +13,7 @@ import msgspec
 from polyrhythm.cli.planned import COMMAND
 from polyrhythm.cli.tuning import Tuning, grid_of
 from polyrhythm.errors import CompositionError
-from polyrhythm.kernel.port import worker
+from polyrhythm.kernel.names import worker
 from polyrhythm.report.atomic import write
 from polyrhythm.report.directory import RUN, reason
 from polyrhythm.report.grid import Grid

@@ -76,7 +76,7 @@ class Striped:
 
     def converse(self, value: Tensor, layout: Layout, state: State, speaker: Speaker) -> Conversation:
         """Scatter, sum, gather."""
-        rank, stripes = speaker.place.rank, _stripes(layout, speaker.place.workers)
+        rank, stripes = speaker.group.rank, _stripes(layout, speaker.group.size)
         mine, home = f"back/{rank}", stripes[rank]
         states = divide(state, [mine, *_outward(len(stripes))])
         out = [

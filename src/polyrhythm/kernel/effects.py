@@ -13,6 +13,7 @@ from typing import Any, Generic, Protocol, TypeVar
 
 from torch import Tensor
 
+from polyrhythm.kernel.group import Group
 from polyrhythm.kernel.message import Delivery, Message
 
 T = TypeVar("T")
@@ -93,15 +94,15 @@ class Adder(Protocol):
 
 @dataclass(slots=True)
 class Reduce(Effect[Tensor | None]):
-    """The sum of `value` over the first `workers` workers, if the runtime has a way of its own; None means: use messages.
+    """The sum of `value` over `group`, if the runtime has a way of its own; None means: use messages.
 
     Real processes answer through NCCL on CUDA devices, and through shared memory on one host. The simulator answers when it was
-    told to charge collectives in closed form; `schedule` then says how much. All of the workers ask under the same `topic`.
+    told to charge collectives in closed form; `schedule` then says how much. All members ask under the same `topic`.
     """
 
     value: Tensor
     topic: str
-    workers: int
+    group: Group
     schedule: Schedule
 
     def ask(self, adder: Adder) -> Tensor | None:
@@ -120,7 +121,7 @@ class ReduceInPlace(Effect[bool | None]):
     parts: Sequence[Tensor]
     divisor: float
     topic: str
-    workers: int
+    group: Group
     schedule: Schedule
 
     def ask(self, adder: Adder) -> bool | None:

@@ -11,6 +11,7 @@ from torch import Tensor
 
 from polyrhythm import rng
 from polyrhythm.kernel.effects import Compute, Effect, Flush, Receive, Reduce, ReduceInPlace, Schedule, Send, Sleep, Spawn
+from polyrhythm.kernel.group import Group
 from polyrhythm.kernel.message import Message
 
 Body = Callable[["Port"], Coroutine[Effect[Any], Any, None]]
@@ -61,13 +62,13 @@ class Port:
         """Charge having merged `contributions` to this actor's device (virtual time, where that was measured)."""
         return Compute(0.0, contributions)
 
-    def reduce(self, value: Tensor, topic: str, workers: int, schedule: Schedule) -> Reduce:
-        """The sum of `value` over the first `workers` workers, or None where the runtime leaves that to messages."""
-        return Reduce(value, self._scope + topic, workers, schedule)
+    def reduce(self, value: Tensor, topic: str, group: Group, schedule: Schedule) -> Reduce:
+        """The sum of `value` over `group`, or None where the runtime leaves that to messages."""
+        return Reduce(value, self._scope + topic, group, schedule)
 
-    def reduce_in_place(self, parts: Sequence[Tensor], divisor: float, topic: str, workers: int, schedule: Schedule) -> ReduceInPlace:
+    def reduce_in_place(self, parts: Sequence[Tensor], divisor: float, topic: str, group: Group, schedule: Schedule) -> ReduceInPlace:
         """Put what everyone's `parts` add up to, divided by `divisor`, in their place; None where `reduce` is to be asked."""
-        return ReduceInPlace(parts, divisor, self._scope + topic, workers, schedule)
+        return ReduceInPlace(parts, divisor, self._scope + topic, group, schedule)
 
     def spawn(self, name: str, coroutine: Coroutine[Effect[Any], Any, None]) -> Spawn:
         """Run `coroutine` beside this one, as part of the same actor."""
@@ -82,18 +83,3 @@ class Port:
         if name not in self._streams:
             self._streams[name] = rng.stream(self._seed, self.name, self._scope + name)
         return self._streams[name]
-
-
-def worker(rank: int) -> str:
-    """The name of the worker of `rank`."""
-    return f"worker/{rank}"
-
-
-def server(shard: int) -> str:
-    """The name of the server that holds `shard`."""
-    return f"server/{shard}"
-
-
-def rank_of(name: str) -> int:
-    """The rank of a worker, or the shard of a server, by its name."""
-    return int(name.rpartition("/")[2])

@@ -9,8 +9,9 @@ from typing import Any, Protocol
 import numpy as np
 from torch import Tensor
 
+from polyrhythm.kernel.group import Group
 from polyrhythm.pieces.questions import Gather, Packet, Question
-from polyrhythm.pieces.terms import Manner, Place, Subject
+from polyrhythm.pieces.terms import Manner, Subject
 from polyrhythm.tensors import Layout, State
 
 
@@ -34,9 +35,9 @@ class Told:
 
 @dataclass(frozen=True, slots=True)
 class Speaker:
-    """Who takes part in a conversation: its place among the workers, and its random stream."""
+    """Who takes part in a conversation: its group, and its random stream."""
 
-    place: Place
+    group: Group
     draw: np.random.Generator
 
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, Protocol
 
+from polyrhythm.kernel.group import Group
 from polyrhythm.kernel.port import Port
-from polyrhythm.pieces.terms import Place
 
 Perform = Callable[[Any], Any]
 """Runs a coroutine of the worker's communication side and gives its result (`kernel.job.Stage.perform`)."""
@@ -75,11 +75,11 @@ class Shuffle(Protocol):
     def sends(self) -> bool:
         """Whether samples travel between workers."""
 
-    def feed(self, place: Place, port: Port, perform: Perform) -> Feed:
+    def feed(self, group: Group, port: Port, perform: Perform) -> Feed:
         """One worker's feed of one data set."""
 
-    def stream(self, stream: Stream, place: Place, number: int, batch_size: int) -> Iterator[Batch]:
+    def stream(self, stream: Stream, group: Group, number: int, batch_size: int) -> Iterator[Batch]:
         """One worker's batches of one pass over a stream: equally many at every worker. Raises DataError where samples cannot stream."""
 
-    def share(self, order: Order, place: Place, number: int) -> Sequence[int]:
+    def share(self, order: Order, group: Group, number: int) -> Sequence[int]:
         """One worker's samples of epoch `number`, for a loop with a loader of its own: equally many at every worker."""

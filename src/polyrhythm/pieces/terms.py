@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from enum import Enum
 
 
@@ -28,15 +27,6 @@ class Manner(Enum):
     """One-sided: to every other worker, who takes it in when it next looks."""
     NEIGHBOURS = "with neighbours"
     """With the few workers that a graph names for this step."""
-
-
-@dataclass(frozen=True, slots=True)
-class Place:
-    """Where a worker stands: its rank among `workers`, and the seed of the run."""
-
-    rank: int
-    workers: int
-    seed: int
 
 
 EVERY_SUBJECT = frozenset(Subject)

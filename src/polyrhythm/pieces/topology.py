@@ -10,6 +10,7 @@ from torch import Tensor
 
 from polyrhythm.kernel.effects import Effect
 from polyrhythm.kernel.events import Recorder
+from polyrhythm.kernel.group import Group
 from polyrhythm.kernel.port import Port
 from polyrhythm.pieces.album import Album
 from polyrhythm.pieces.answers import Answer
@@ -17,7 +18,7 @@ from polyrhythm.pieces.codec import Codec
 from polyrhythm.pieces.consistency import Consistency
 from polyrhythm.pieces.holder import Holder
 from polyrhythm.pieces.merge import Merge
-from polyrhythm.pieces.terms import Manner, Place, Subject
+from polyrhythm.pieces.terms import Manner, Subject
 from polyrhythm.tensors import Layout, State
 
 
@@ -37,6 +38,29 @@ class Terms:
         An optimizer between contributions and weights has a state at the holder of the weights, and a second one would not agree with it.
         """
         return self.subject is Subject.UPDATE and self.merge.rule is None
+
+
+@dataclass(frozen=True, slots=True)
+class WorkerEndpoint:
+    """Where a worker's side of a topology stands: its group, the servers of that group by name, and its port."""
+
+    group: Group
+    servers: tuple[str, ...]
+    port: Port
+
+
+@dataclass(frozen=True, slots=True)
+class ServerEndpoint:
+    """Where a server stands: its group, which are all servers of its workers, those workers by name, and its port.
+
+    Events go to `record`; `album` is shown the weights before they change.
+    """
+
+    group: Group
+    workers: tuple[str, ...]
+    port: Port
+    record: Recorder
+    album: Album
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,11 +140,11 @@ class Topology(Protocol):
     def servers(self, workers: int) -> int:
         """How many servers it needs."""
 
-    def channel(self, terms: Terms, place: Place, port: Port) -> Channel:
+    def channel(self, terms: Terms, endpoint: WorkerEndpoint) -> Channel:
         """A worker's side."""
 
-    def serve(self, terms: Terms, place: Place, port: Port, record: Recorder, album: Album) -> Coroutine[Effect[Any], Any, None]:
-        """A server's whole life; `album` is shown the weights before they change."""
+    def serve(self, terms: Terms, endpoint: ServerEndpoint) -> Coroutine[Effect[Any], Any, None]:
+        """A server's whole life."""
 
     def witnesses(self, workers: int) -> list[str]:
         """The actors whose weights make up the result at any moment: of workers, those they agreed on last."""

@@ -12,7 +12,7 @@ import torch
 from polyrhythm.errors import RunError
 from polyrhythm.kernel.agreement import Facts, difference
 from polyrhythm.kernel.job import Job
-from polyrhythm.kernel.port import server, worker
+from polyrhythm.kernel.names import server, worker
 from polyrhythm.processes.addresses import Address
 from polyrhythm.processes.charges import Charge
 from polyrhythm.processes.meeting import Meeting
@@ -21,7 +21,7 @@ from polyrhythm.processes.place import Place
 from polyrhythm.processes.shared import SharedMemory
 from polyrhythm.processes.stalls import say
 from polyrhythm.processes.wire import VERSION
-from polyrhythm.sharing import Group, Segment, can_share
+from polyrhythm.sharing import MemoryGroup, Segment, can_share
 
 
 def compare(meeting: Meeting, facts: Facts, name: str) -> None:
@@ -59,7 +59,7 @@ def share_memory(meeting: Meeting, place: Place, table: Mapping[str, Address], c
         except RunError:
             mine = None
         if meeting.all_can("share memory", mine is not None and can_share()) and mine is not None:
-            return SharedMemory(Group(mine, rank), charge)
+            return SharedMemory(MemoryGroup(mine, rank), charge)
     return None
 
 

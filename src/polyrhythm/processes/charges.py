@@ -13,18 +13,17 @@ Charge = Callable[[int, int], None]
 
 
 class Charges:
-    """Worker `rank`'s part of the messages that its sums replace, each told to `charge`."""
+    """One actor's part of the messages that its sums replace, each told to `charge`."""
 
-    def __init__(self, rank: int, charge: Charge) -> None:
-        self._rank = rank
+    def __init__(self, charge: Charge) -> None:
         self._charge = charge
         self._shares: dict[tuple[Schedule, torch.Size, torch.dtype, int, int], tuple[int, int]] = {}
 
     def count(self, effect: Reduction, shape: torch.Size, dtype: torch.dtype) -> None:
         """Charge for one sum, of a tensor like this; where the workers' parts cannot be equal, the first have one byte or message more."""
-        key = (effect.schedule, shape, dtype, effect.workers, len(effect.topic))
+        key = (effect.schedule, shape, dtype, effect.group.size, len(effect.topic))
         if key not in self._shares:
-            rank, workers = self._rank, effect.workers
+            rank, workers = effect.group.rank, effect.group.size
             nbytes, messages = effect.schedule.traffic(torch.empty(shape, dtype=dtype, device="meta"), workers, effect.topic)
             self._shares[key] = nbytes // workers + (rank < nbytes % workers), messages // workers + (rank < messages % workers)
         self._charge(*self._shares[key])

@@ -41,7 +41,7 @@ from polyrhythm.processes.shared import SharedMemory
 from polyrhythm.processes.stage import NodeStage
 from polyrhythm.processes.ticket import Ticket
 from polyrhythm.processes.wire import CONTROL, Frame, Tally, packed
-from polyrhythm.sharing import Group, Segment
+from polyrhythm.sharing import MemoryGroup, Segment
 
 Program = Callable[[Stage], Message | None]
 Service = Callable[[Port, Recorder], Coroutine[Effect[Any], Any, None]]
@@ -193,7 +193,7 @@ class Child:
             if self._node.device != "cpu":
                 self._node.collective = Nccl(rank, workers, self._orders.meeting, self._node.device, self._node.peers.charge)
             elif self._orders.memory:
-                group = Group(Segment.open(self._orders.memory, workers), rank)
+                group = MemoryGroup(Segment.open(self._orders.memory, workers), rank)
                 self._node.collective = SharedMemory(group, self._node.peers.charge)
         if self._orders.ip:  # without a launcher, a connection is how the others learn of an end
             self._node.peers.connect(other for other in table if other != self._name)

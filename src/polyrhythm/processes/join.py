@@ -24,7 +24,8 @@ from polyrhythm.kernel.effects import Effect
 from polyrhythm.kernel.events import AnyEvent, Recorder, Started
 from polyrhythm.kernel.job import Ending, Job
 from polyrhythm.kernel.message import Message
-from polyrhythm.kernel.port import Port, server, worker
+from polyrhythm.kernel.names import server, worker
+from polyrhythm.kernel.port import Port
 from polyrhythm.processes import parcel
 from polyrhythm.processes.addresses import listen_everywhere
 from polyrhythm.processes.allocator import keep_memory

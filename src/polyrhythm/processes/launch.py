@@ -12,7 +12,7 @@ import torch
 from polyrhythm.errors import CompositionError
 from polyrhythm.kernel.events import Recorder
 from polyrhythm.kernel.job import Ending, Job
-from polyrhythm.kernel.port import server, worker
+from polyrhythm.kernel.names import server, worker
 from polyrhythm.processes import capacity, nursery, parcel
 from polyrhythm.processes.links import Wiring
 from polyrhythm.processes.linux import require_linux

@@ -17,7 +17,7 @@ from torch.distributed import DistError, Store, TCPStore  # type: ignore[attr-de
 
 from polyrhythm.errors import CompositionError, RunError
 from polyrhythm.kernel.agreement import Facts, difference
-from polyrhythm.kernel.port import worker
+from polyrhythm.kernel.names import worker
 from polyrhythm.processes.addresses import Address
 from polyrhythm.processes.place import Place
 

@@ -30,13 +30,13 @@ class Nccl:
         self._device = torch.device(device)
         self._workers = workers
         self._meeting = meeting
-        self._charges = Charges(rank, charge)
+        self._charges = Charges(charge)
         self._group: dist.ProcessGroupNCCL | None = None
         self._moved = 0
 
     def reduce(self, effect: Reduce) -> Tensor | None:
         """The sum over the workers; None if that is left to messages."""
-        value, workers = effect.value, effect.workers
+        value, workers = effect.value, effect.group.size
         # a group of fewer than all would need everyone to open it, those left out too
         if self._device.type != "cuda" or workers != self._workers or not self._meeting or not dist.is_nccl_available():
             return None

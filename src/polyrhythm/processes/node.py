@@ -13,7 +13,8 @@ from polyrhythm.kernel.agreement import Facts
 from polyrhythm.kernel.effects import Effect, Reduction
 from polyrhythm.kernel.events import AnyEvent, Recorder
 from polyrhythm.kernel.message import CALL, Delivery, Message
-from polyrhythm.kernel.port import Port, rank_of
+from polyrhythm.kernel.names import rank_of
+from polyrhythm.kernel.port import Port
 from polyrhythm.processes.accord import Accord
 from polyrhythm.processes.actor import Actor, Done
 from polyrhythm.processes.addresses import Address, Listeners

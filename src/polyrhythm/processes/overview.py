@@ -11,7 +11,7 @@ import msgspec
 from polyrhythm.kernel.agreement import Facts
 from polyrhythm.kernel.events import Faulted, Recorder
 from polyrhythm.kernel.message import Message
-from polyrhythm.kernel.port import worker
+from polyrhythm.kernel.names import worker
 from polyrhythm.processes import agreeing, failure
 from polyrhythm.processes.addresses import Address
 from polyrhythm.processes.condition import Condition

@@ -9,17 +9,17 @@ import torch
 from torch import Tensor
 
 from polyrhythm.kernel.effects import Reduce, ReduceInPlace, Reduction, Schedule
-from polyrhythm.kernel.port import worker
+from polyrhythm.kernel.names import worker
 from polyrhythm.processes.charges import Charge, Charges
-from polyrhythm.sharing import Group
+from polyrhythm.sharing import MemoryGroup
 
 
 class SharedMemory:
     """A worker's part in a group of all workers. `charge` counts what the messages of the schedule would have been."""
 
-    def __init__(self, group: Group, charge: Charge) -> None:
+    def __init__(self, group: MemoryGroup, charge: Charge) -> None:
         self._group = group
-        self._charges = Charges(group.rank, charge)
+        self._charges = Charges(charge)
         self._gone: list[str] = []
         self._orders: dict[tuple[Schedule, int, int], bool | None] = {}
 
@@ -75,9 +75,9 @@ class SharedMemory:
 
     def _rotated(self, effect: Reduction, nbytes: int) -> bool | None:
         """Whether the parts of a sum begin with their own rank (True) or all with rank 0 (False); None if it is left to messages."""
-        if effect.workers != self._group.ranks:
+        if effect.group.size != self._group.ranks:
             return None
-        key = (effect.schedule, effect.workers, nbytes)
+        key = (effect.schedule, effect.group.size, nbytes)
         if key not in self._orders:
             self._orders[key] = _rotated(*key)
         return self._orders[key]

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 from polyrhythm.errors import CompositionError
 from polyrhythm.kernel.events import Evaluated, Reported
-from polyrhythm.kernel.port import worker
+from polyrhythm.kernel.names import worker
 from polyrhythm.report.outcome import Outcome
 
 _PREFERRED = ("accuracy", "bits", "loss")

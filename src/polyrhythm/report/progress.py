@@ -10,7 +10,7 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, SpinnerColumn, TaskID, TextColumn, TimeElapsedColumn
 
 from polyrhythm.kernel.events import AnyEvent, Stepped
-from polyrhythm.kernel.port import worker
+from polyrhythm.kernel.names import worker
 
 Watch = Callable[[AnyEvent], None]
 Begin = Callable[[str], Watch]

@@ -43,7 +43,7 @@ class Operation(IntEnum):
     XOR = 6
 
 
-class Group:
+class MemoryGroup:
     """Rank `rank` among those who share `segment`. All must call the same methods in the same order, with tensors of equal size.
 
     Tensors are on the CPU and contiguous. A rank that was lost while it was waited for raises ConnectionAbortedError, and so does one that

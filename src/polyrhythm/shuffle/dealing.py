@@ -6,50 +6,50 @@ from collections.abc import Iterator
 
 from polyrhythm import rng
 from polyrhythm.errors import DataError
+from polyrhythm.kernel.group import Group
 from polyrhythm.pieces.shuffle import Source
-from polyrhythm.pieces.terms import Place
 
 
-def deal(count: int, batch_size: int, place: Place, drop_last: bool = False) -> Iterator[slice]:
+def deal(count: int, batch_size: int, group: Group, drop_last: bool = False) -> Iterator[slice]:
     """The places in an order of `count` samples that make up each of a worker's batches; `drop_last` leaves out the uneven rest."""
-    round_size = place.workers * batch_size
+    round_size = group.size * batch_size
     for start in range(0, count - count % round_size, round_size):
-        begin = start + place.rank * batch_size
+        begin = start + group.rank * batch_size
         yield slice(begin, begin + batch_size)
-    tail = (count % round_size) // place.workers
+    tail = (count % round_size) // group.size
     if tail and not drop_last:
-        begin = count - count % round_size + place.rank * tail
+        begin = count - count % round_size + group.rank * tail
         yield slice(begin, begin + tail)
 
 
-def parts(source: Source, place: Place, number: int, batch_size: int) -> list[list[int]]:
+def parts(source: Source, group: Group, number: int, batch_size: int) -> list[list[int]]:
     """The samples in each of a worker's batches of epoch `number`. Raises DataError for what cannot be shared out."""
-    check(source, place, batch_size)
-    order = source.order.indices(place.seed, number)
-    return [list(order[part]) for part in deal(len(order), batch_size, place, source.drop_last)]
+    check(source, group, batch_size)
+    order = source.order.indices(group.seed, number)
+    return [list(order[part]) for part in deal(len(order), batch_size, group, source.drop_last)]
 
 
-def count(source: Source, place: Place, batch_size: int) -> int:
+def count(source: Source, group: Group, batch_size: int) -> int:
     """How many batches each worker has in an epoch. Raises DataError for what cannot be shared out."""
-    check(source, place, batch_size)
-    rounds, rest = divmod(len(source.order), place.workers * batch_size)
-    return rounds + (rest >= place.workers and not source.drop_last)
+    check(source, group, batch_size)
+    rounds, rest = divmod(len(source.order), group.size * batch_size)
+    return rounds + (rest >= group.size and not source.drop_last)
 
 
-def loading(place: Place, number: int) -> int:
+def loading(group: Group, number: int) -> int:
     """The seed of what a worker's loading processes draw in epoch `number`."""
-    return rng.derive(place.seed, "loading", place.rank, number)
+    return rng.derive(group.seed, "loading", group.rank, number)
 
 
-def reading(place: Place, number: int) -> int:
+def reading(group: Group, number: int) -> int:
     """The seed of what a stream draws in epoch `number`: the same at every worker, since all read the same stream."""
-    return rng.derive(place.seed, "stream", number)
+    return rng.derive(group.seed, "stream", number)
 
 
-def check(source: Source, place: Place, batch_size: int) -> None:
+def check(source: Source, group: Group, batch_size: int) -> None:
     """Refuse what cannot be shared out."""
     check_size(batch_size)
-    samples, workers = len(source.order), place.workers
+    samples, workers = len(source.order), group.size
     if samples == 0:
         raise DataError("The data set is empty (its length is 0), so there is nothing to train on: check how it was loaded.")
     if samples < workers:

@@ -9,9 +9,9 @@ from typing import Any
 
 from polyrhythm import rng
 from polyrhythm.errors import DataError
+from polyrhythm.kernel.group import Group
 from polyrhythm.kernel.port import Port
 from polyrhythm.pieces.shuffle import Batch, Feed, Order, Perform, Source, Stream
-from polyrhythm.pieces.terms import Place
 from polyrhythm.shuffle.dealing import check_size, count, loading, parts, reading
 
 
@@ -29,32 +29,32 @@ class GlobalShuffle:
         """No."""
         return False
 
-    def feed(self, place: Place, port: Port, perform: Perform) -> Feed:
+    def feed(self, group: Group, port: Port, perform: Perform) -> Feed:
         """One worker's feed of one data set."""
-        return _Dealt(place)
+        return _Dealt(group)
 
-    def stream(self, stream: Stream, place: Place, number: int, batch_size: int) -> Iterator[Batch]:
+    def stream(self, stream: Stream, group: Group, number: int, batch_size: int) -> Iterator[Batch]:
         """One worker's batches of one pass: every worker reads the whole stream, and takes its part of each P · b samples.
 
         What the stream draws from global generators is the same at every worker; the training's own draws go on as without it.
         """
         check_size(batch_size)
-        seed = reading(place, number)
-        rounds = _rounds(stream.elements(seed), place.workers * batch_size, rng.Apart(seed))
+        seed = reading(group, number)
+        rounds = _rounds(stream.elements(seed), group.size * batch_size, rng.Apart(seed))
         read = dealt = 0
         for samples in rounds:
             read += len(samples)
-            size = len(samples) // place.workers
+            size = len(samples) // group.size
             if size == 0 or (size < batch_size and stream.drop_last):
                 break
             dealt += size
-            yield stream.batch(samples[place.rank * size : (place.rank + 1) * size])
+            yield stream.batch(samples[group.rank * size : (group.rank + 1) * size])
         if dealt == 0:
-            raise DataError(_too_short(read, place, batch_size, stream.drop_last))
+            raise DataError(_too_short(read, group, batch_size, stream.drop_last))
 
-    def share(self, order: Order, place: Place, number: int) -> Sequence[int]:
+    def share(self, order: Order, group: Group, number: int) -> Sequence[int]:
         """Every P-th sample, so that batch t of all workers together is the t-th P · b samples, whatever the b."""
-        return order.indices(place.seed, number)[place.rank : len(order) - len(order) % place.workers : place.workers]
+        return order.indices(group.seed, number)[group.rank : len(order) - len(order) % group.size : group.size]
 
 
 def _rounds(elements: Iterator[Any], size: int, drawing: rng.Apart) -> Iterator[list[Any]]:
@@ -68,25 +68,25 @@ def _rounds(elements: Iterator[Any], size: int, drawing: rng.Apart) -> Iterator[
 
 
 class _Dealt:
-    def __init__(self, place: Place) -> None:
-        self.place = place
+    def __init__(self, group: Group) -> None:
+        self.group = group
 
     def count(self, source: Source, batch_size: int) -> int:
-        return count(source, self.place, batch_size)
+        return count(source, self.group, batch_size)
 
     def epoch(self, source: Source, number: int, batch_size: int) -> Iterator[Batch]:
-        yield from source.load(parts(source, self.place, number, batch_size), loading(self.place, number))
+        yield from source.load(parts(source, self.group, number, batch_size), loading(self.group, number))
 
 
-def _too_short(read: int, place: Place, batch_size: int, drop_last: bool) -> str:
+def _too_short(read: int, group: Group, batch_size: int, drop_last: bool) -> str:
     if read == 0:
         return (
             "The stream is empty, so there is nothing to train on: check how it was opened. An iterator or a generator can be read only "
             "once: give an IterableDataset, or make it anew for each epoch."
         )
-    if drop_last and read >= place.workers:
+    if drop_last and read >= group.size:
         return (
-            f"drop_last leaves no batch of a stream of {read} samples, which are fewer than {batch_size} for each of {place.workers} "
+            f"drop_last leaves no batch of a stream of {read} samples, which are fewer than {batch_size} for each of {group.size} "
             f"workers: take a smaller batch_size, or leave drop_last out."
         )
-    return f"A stream of {read} samples cannot be shared out among {place.workers} workers: use at most {read} workers, or more data."
+    return f"A stream of {read} samples cannot be shared out among {group.size} workers: use at most {read} workers, or more data."

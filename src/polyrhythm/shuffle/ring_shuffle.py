@@ -10,10 +10,10 @@ from typing import Any, NoReturn
 from torch import Tensor
 
 from polyrhythm.errors import DataError
+from polyrhythm.kernel.group import Group
 from polyrhythm.kernel.message import Message
-from polyrhythm.kernel.port import Port, worker
+from polyrhythm.kernel.port import Port
 from polyrhythm.pieces.shuffle import Batch, Feed, Order, Perform, Source, Stream
-from polyrhythm.pieces.terms import Place
 from polyrhythm.shuffle.dealing import count, loading, parts
 
 Samples = tuple[Tensor, ...]
@@ -32,29 +32,29 @@ class RingShuffle:
         """Yes, after each batch."""
         return True
 
-    def feed(self, place: Place, port: Port, perform: Perform) -> Feed:
+    def feed(self, group: Group, port: Port, perform: Perform) -> Feed:
         """One worker's feed of one data set."""
-        return _Travelling(place, port, perform)
+        return _Travelling(group, port, perform)
 
-    def stream(self, stream: Stream, place: Place, number: int, batch_size: int) -> NoReturn:
+    def stream(self, stream: Stream, group: Group, number: int, batch_size: int) -> NoReturn:
         """Refused: a stream has no samples that stay."""
         raise DataError(
             "RingShuffle deals samples out once and then sends them around, which a stream without an end or a length does not allow: "
             "give a data set with a length, or compose the strategy with shuffle=GlobalShuffle()."
         )
 
-    def share(self, order: Order, place: Place, number: int) -> Sequence[int]:
+    def share(self, order: Order, group: Group, number: int) -> Sequence[int]:
         """What the worker before on the ring had in the epoch before. The loop loads them itself, so nothing is sent."""
         _refuse_redrawing(order)
-        first = (place.rank - number) % place.workers
-        return order.indices(place.seed, 0)[first : len(order) - len(order) % place.workers : place.workers]
+        first = (group.rank - number) % group.size
+        return order.indices(group.seed, 0)[first : len(order) - len(order) % group.size : group.size]
 
 
 class _Travelling:
     """`held` is the queue of batches at this worker. All workers have equally many, of equal sizes at equal places."""
 
-    def __init__(self, place: Place, port: Port, perform: Perform) -> None:
-        self.place = place
+    def __init__(self, group: Group, port: Port, perform: Perform) -> None:
+        self.group = group
         self.port = port
         self.perform = perform
         self.held: deque[Samples] = deque()
@@ -62,7 +62,7 @@ class _Travelling:
         self.passed = 0
 
     def count(self, source: Source, batch_size: int) -> int:
-        return count(source, self.place, batch_size)
+        return count(source, self.group, batch_size)
 
     def epoch(self, source: Source, number: int, batch_size: int) -> Iterator[Batch]:
         if not self.held:
@@ -80,17 +80,17 @@ class _Travelling:
 
     def _deal(self, source: Source, number: int, batch_size: int) -> None:
         _refuse_redrawing(source.order)
-        dealt = parts(source, self.place, number, batch_size)
-        self.held.extend(_tensors(batch) for _, batch in source.load(dealt, loading(self.place, number)))
+        dealt = parts(source, self.group, number, batch_size)
+        self.held.extend(_tensors(batch) for _, batch in source.load(dealt, loading(self.group, number)))
         self.batch_size = batch_size
 
     async def _pass_on(self, batch: Samples) -> Samples:
-        if self.place.workers == 1:
+        if self.group.size == 1:
             return batch
-        topic, rank, workers = f"data/{self.passed}", self.place.rank, self.place.workers
+        topic, rank, workers = f"data/{self.passed}", self.group.rank, self.group.size
         self.passed += 1
-        await self.port.send(worker((rank + 1) % workers), Message(topic, tensors=tuple(t.contiguous() for t in batch)))
-        delivery = await self.port.receive(topic, worker((rank - 1) % workers))
+        await self.port.send(self.group.members[(rank + 1) % workers], Message(topic, tensors=tuple(t.contiguous() for t in batch)))
+        delivery = await self.port.receive(topic, self.group.members[(rank - 1) % workers])
         assert delivery is not None
         return delivery.message.tensors
 

@@ -9,7 +9,6 @@ from torch import Tensor
 
 from polyrhythm.errors import CompositionError
 from polyrhythm.kernel.effects import Reduce
-from polyrhythm.kernel.port import rank_of
 from polyrhythm.simulator.actors import Task
 
 
@@ -30,34 +29,33 @@ Collectives = Messages | ClosedForm
 
 @dataclass(slots=True)
 class Gathering:
-    """The workers that have come to one reduction, by rank, and when the last of them came."""
+    """The members that have come to one reduction, by rank, and when the last of them came."""
 
     came: dict[int, tuple[Task, Reduce]] = field(default_factory=dict)
 
 
 class Reductions:
-    """Reductions in closed form that are under way, by topic. `link` is (latency in seconds, bytes per second)."""
+    """Reductions in closed form that are under way, by group and topic. `link` is (latency in seconds, bytes per second)."""
 
     def __init__(self, link: tuple[float, float]) -> None:
         self._latency, self._bandwidth = link
-        self._gatherings: dict[str, Gathering] = {}
+        self._gatherings: dict[tuple[str, str], Gathering] = {}
 
-    def asked(self) -> dict[str, int]:
+    def asked(self) -> dict[tuple[str, str], int]:
         """How many have come to each."""
-        return {topic: len(gathering.came) for topic, gathering in self._gatherings.items()}
+        return {key: len(gathering.came) for key, gathering in self._gatherings.items()}
 
     def join(self, task: Task, effect: Reduce) -> Gathering | None:
-        """Let a worker come; the gathering, once it is complete."""
-        name, topic, workers = task.actor.name, effect.topic, effect.workers
-        rank = rank_of(name)
-        gathering = self._gatherings.setdefault(topic, Gathering())
-        if rank in gathering.came or not name.startswith("worker/") or rank >= workers:
+        """Let a member come; the gathering, once it is complete."""
+        name, group, key = task.actor.name, effect.group, (effect.group.name, effect.topic)
+        gathering = self._gatherings.setdefault(key, Gathering())
+        if group.rank in gathering.came or name not in group.members[group.rank : group.rank + 1]:
             raise CompositionError(
-                f"{name} asked for the reduction {topic!r} of the first {workers} workers, in which it has no place or has asked already. "
-                "Each of them must ask once, under a topic of its own."
+                f"{name} asked for the reduction {effect.topic!r} of {group.size} members as the one of rank {group.rank}, which it "
+                "is not or has asked already. Each of them must ask once, under a topic of its own."
             )
-        gathering.came[rank] = (task, effect)
-        return self._gatherings.pop(effect.topic) if len(gathering.came) == effect.workers else None
+        gathering.came[group.rank] = (task, effect)
+        return self._gatherings.pop(key) if len(gathering.came) == group.size else None
 
     def settle(self, gathering: Gathering) -> tuple[Tensor, float, int, int]:
         """The sum in the order of ranks, the seconds it takes from now, and the bytes and messages it stands for."""
@@ -65,7 +63,7 @@ class Reductions:
         total = effects[0].value.detach().clone()
         for effect in effects[1:]:
             total += effect.value.detach()
-        schedule, workers = effects[0].schedule, effects[0].workers
+        schedule, workers = effects[0].schedule, effects[0].group.size
         nbytes = total.numel() * total.element_size()
         seconds = schedule.seconds(nbytes, workers, self._latency, self._bandwidth)
         return (total, seconds, *schedule.traffic(total, workers, effects[0].topic))

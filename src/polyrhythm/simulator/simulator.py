@@ -19,7 +19,8 @@ from polyrhythm.hardware.fleet import Fleet, fleet
 from polyrhythm.hardware.network import Network
 from polyrhythm.kernel.events import Recorder, Started
 from polyrhythm.kernel.job import Ending, Job
-from polyrhythm.kernel.port import Port, server, worker
+from polyrhythm.kernel.names import server, worker
+from polyrhythm.kernel.port import Port
 from polyrhythm.simulator.actors import Actor, Task
 from polyrhythm.simulator.agenda import Agenda
 from polyrhythm.simulator.collectives import ClosedForm, Collectives, Messages, Reductions

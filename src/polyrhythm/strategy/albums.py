@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from polyrhythm.kernel.message import ASIDE, Message
-from polyrhythm.kernel.port import Port, worker
+from polyrhythm.kernel.names import worker
+from polyrhythm.kernel.port import Port
 from polyrhythm.pieces.album import Album
 from polyrhythm.strategy.strategy import Strategy
 

@@ -7,27 +7,27 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
+from polyrhythm.kernel.group import Group
 from polyrhythm.kernel.message import Message
-from polyrhythm.kernel.port import Port, worker
-from polyrhythm.pieces.terms import Place
+from polyrhythm.kernel.port import Port
 
 TOPIC = "buffers"
 """Worker 0 is to hear of losses under this topic, where a run goes on without the lost."""
 
 
-async def average(port: Port, place: Place, values: Sequence[Tensor]) -> Sequence[Tensor]:
+async def average(port: Port, group: Group, values: Sequence[Tensor]) -> Sequence[Tensor]:
     """The mean of everyone's `values`, the same bits at every worker; what is equal everywhere stays as it is.
 
     All tell worker 0, and worker 0 tells all: 2 (P - 1) messages. A worker without which the run goes on counts if it was lost after it
     had told.
     """
-    if place.rank:
-        await port.send(worker(0), Message(TOPIC, tensors=tuple(values)))
-        delivery = await port.receive(f"{TOPIC}.mean", worker(0))
+    if group.rank:
+        await port.send(group.members[0], Message(TOPIC, tensors=tuple(values)))
+        delivery = await port.receive(f"{TOPIC}.mean", group.members[0])
         assert delivery is not None
         return delivery.message.tensors
-    told = {worker(0): tuple(values)}
-    missing = {worker(rank) for rank in range(1, place.workers)}
+    told = {port.name: tuple(values)}
+    missing = set(group.members[1:])
     while missing:
         delivery = await port.receive(TOPIC)
         assert delivery is not None
@@ -36,10 +36,10 @@ async def average(port: Port, place: Place, values: Sequence[Tensor]) -> Sequenc
         else:
             told[delivery.sender] = delivery.message.tensors
             missing.discard(delivery.sender)
-    ranked = [told[worker(rank)] for rank in range(place.workers) if worker(rank) in told]
+    ranked = [told[name] for name in group.members if name in told]
     means = tuple(_mean(parts) for parts in zip(*ranked, strict=True))
-    for rank in range(1, place.workers):
-        await port.send(worker(rank), Message(f"{TOPIC}.mean", tensors=means))
+    for name in group.members[1:]:
+        await port.send(name, Message(f"{TOPIC}.mean", tensors=means))
     return means
 
 

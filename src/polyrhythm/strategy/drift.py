@@ -16,10 +16,10 @@ from torch import Tensor
 from polyrhythm.errors import DriftWarning
 from polyrhythm.kernel.agreement import Facts
 from polyrhythm.kernel.claim import Claim
+from polyrhythm.kernel.group import Group
 from polyrhythm.kernel.job import Stage
 from polyrhythm.kernel.message import ASIDE, Message
-from polyrhythm.kernel.port import worker
-from polyrhythm.pieces.terms import Place
+from polyrhythm.kernel.names import worker
 from polyrhythm.tensors import Layout, digest
 from polyrhythm.topology.broadcast import tell_all
 
@@ -69,7 +69,7 @@ def processor(device: torch.device) -> str:
     return f"a CPU with {torch.backends.cpu.get_cpu_capability()} instructions" if device.type == "cpu" else device.type
 
 
-def end_alike(stage: Stage, place: Place, layout: Layout, weights: Tensor, steps: int) -> None:
+def end_alike(stage: Stage, group: Group, layout: Layout, weights: Tensor, steps: int) -> None:
     """Have all end with the weights of worker 0 where their final `weights` (numel,) differ in no more than rounding explains.
 
     Then there is a DriftWarning; else CompositionError is raised at all workers.
@@ -77,7 +77,7 @@ def end_alike(stage: Stage, place: Place, layout: Layout, weights: Tensor, steps
     mine = processor(weights.device)
     held = Message(_TOPIC, text=mine, tensors=(weights.detach().cpu(),))
     facts = {"final weights": digest(layout.named(weights).items())[:_DIGITS]}
-    shown = stage.align(Claim(facts, held, lambda: tell_all(stage.port, place, held), Drift(weights, steps).judge, _REMEDY))
+    shown = stage.align(Claim(facts, held, lambda: tell_all(stage.port, group, held), Drift(weights, steps).judge, _REMEDY))
     if shown is not None and (relative := distance(weights, shown.tensors[0])) > 0:
         with torch.no_grad():
             weights.copy_(shown.tensors[0])

@@ -14,13 +14,14 @@ from torch import Tensor, nn
 
 from polyrhythm.errors import CompositionError, diverged
 from polyrhythm.kernel.events import Merged
+from polyrhythm.kernel.group import Group, servers
 from polyrhythm.kernel.job import Stage
 from polyrhythm.kernel.port import Port
 from polyrhythm.pieces.answers import Answer
 from polyrhythm.pieces.holder import Holder
 from polyrhythm.pieces.hosting import describe
-from polyrhythm.pieces.terms import Manner, Place, Subject
-from polyrhythm.pieces.topology import Opening
+from polyrhythm.pieces.terms import Manner, Subject
+from polyrhythm.pieces.topology import Opening, WorkerEndpoint
 from polyrhythm.strategy.albums import new_album
 from polyrhythm.strategy.alike import begin_alike
 from polyrhythm.strategy.drift import end_alike
@@ -33,9 +34,9 @@ from polyrhythm.topology.broadcast import broadcast, tell
 
 @dataclass(frozen=True, slots=True)
 class Seat:
-    """Where a replica stands: its place among its like, its worker's stage, and a port with topics of its own."""
+    """Where a replica stands: its group, its worker's stage, and a port with topics of its own."""
 
-    place: Place
+    group: Group
     stage: Stage
     port: Port
 
@@ -49,7 +50,7 @@ class Replica:
         self.terms = strategy.terms
         self.stage = seat.stage
         self.port = seat.port
-        self.place = place = seat.place
+        self.group = group = seat.group
         self.clock = 0
         self.clip_norm: float | None = None
         self.parameters = Parameters(model, optimizer)
@@ -60,16 +61,17 @@ class Replica:
         self.takes_one_rate = gradients and self.terms.merge.rule is not None
         self.lent: list[dict[str, Any]] = []
         optimize = self._optimize if gradients else None
-        self.holder = Holder(self.parameters.flat, self.parameters.layout, self.terms.merge, place.workers, optimize, self._step_scaled)
+        self.holder = Holder(self.parameters.flat, self.parameters.layout, self.terms.merge, group.size, optimize, self._step_scaled)
         if self.terms.subject is Subject.UPDATE:
             self.holder.drop_anchor()
         self.steps_locally = not gradients
         self.says_last = self.terms.subject is Subject.UPDATE or (self.steps_locally and served)
         self.clips_own = self.steps_locally or served
         self.ends_alike = strategy.ends_alike
-        self.channel = strategy.topology.channel(self.terms, place, self.port)
+        endpoint = WorkerEndpoint(group, servers(strategy.topology.servers(group.size)), self.port)
+        self.channel = strategy.topology.channel(self.terms, endpoint)
         self.overlap: Overlap | None = None
-        self.album = new_album(strategy, place.workers)
+        self.album = new_album(strategy, group.size)
 
     def look(self) -> None:
         """What the workers agreed on last is about to change, or may be: let the album have it."""
@@ -78,15 +80,15 @@ class Replica:
     def establish(self, stepping: Callable[[], None]) -> None:
         """Begin with the weights of worker 0, and put `stepping`, which calls `step`, behind `optimizer.step()`."""
         _refuse_closures(self.optimizer)
-        refuse_unscaled(self.optimizer, self.terms, self.place.workers)
+        refuse_unscaled(self.optimizer, self.terms, self.group.size)
         begin_alike(self.stage, self.model, self.optimizer, self.parameters.names.keys())
         recipe = describe(self.optimizer, self.parameters.names) if self.hosted else ""
         self.lent = self._options()
         self.rates()
         self.stage.perform(self.channel.establish(Opening(self.holder, recipe))).settle(self.holder)
-        if self.parameters.others and self.place.workers > 1:
+        if self.parameters.others and self.group.size > 1:
             bring = tell if self.terms.consistency.tolerates_loss else broadcast
-            told = bring(self.port, self.place, self.parameters.tell_others(), "others")
+            told = bring(self.port, self.group, self.parameters.tell_others(), "others")
             self.parameters.hear_others(self.stage.perform(told))
         if self.channel.buckets is not None:
             self.overlap = Overlap(self.parameters, self.channel.buckets, self.stage, self._refuse_early)
@@ -212,7 +214,7 @@ class Replica:
             self._exchange(self._said())
         self._settle(self.stage.perform(self.channel.finish()))
         if self.ends_alike:
-            end_alike(self.stage, self.place, self.parameters.layout, self.holder.weights, self.clock)
+            end_alike(self.stage, self.group, self.parameters.layout, self.holder.weights, self.clock)
 
 
 def _refuse_closures(optimizer: torch.optim.Optimizer) -> None:

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from polyrhythm.kernel.events import Recorder
+from polyrhythm.kernel.group import Group
 from polyrhythm.kernel.message import ASIDE, Message
-from polyrhythm.kernel.port import Port, server
+from polyrhythm.kernel.names import rank_of, server
+from polyrhythm.kernel.port import Port
 from polyrhythm.pieces.album import Album
-from polyrhythm.pieces.terms import Place
+from polyrhythm.pieces.topology import ServerEndpoint
 from polyrhythm.strategy.albums import new_album, show
 from polyrhythm.strategy.losses import Losses
 from polyrhythm.strategy.strategy import Strategy
@@ -30,9 +32,10 @@ async def ask_for_albums(port: Port, servers: int) -> None:
 class Service:
     """Serves the first model from the beginning, and each that is announced, side by side; ends when all are done with."""
 
-    def __init__(self, strategy: Strategy, place: Place, port: Port, record: Recorder) -> None:
+    def __init__(self, strategy: Strategy, workers: tuple[str, ...], port: Port, seed: int, record: Recorder) -> None:
         self.strategy = strategy
-        self.place = place
+        self.workers = workers
+        self.group = Group.of_servers(strategy.topology.servers(len(workers)), rank_of(port.name), seed)
         self.port = port
         self.record = record
         self.losses = Losses(port)
@@ -68,11 +71,11 @@ class Service:
         await self.port.send(self.port.name, Message(_SERVED))
 
     async def _serve(self, scope: str) -> None:
-        album = new_album(self.strategy, self.place.workers)
+        album = new_album(self.strategy, len(self.workers))
         album.wanted = self.wanted
         self.albums.append(album)
         await self.losses.tell(scope + GONE)
-        topology = self.strategy.topology
-        await topology.serve(self.strategy.terms, self.place, self.port.scoped(scope), self.record, album)
+        endpoint = ServerEndpoint(self.group, self.workers, self.port.scoped(scope), self.record, album)
+        await self.strategy.topology.serve(self.strategy.terms, endpoint)
         if album.wanted:
             await show(self.port, scope, album)

@@ -9,7 +9,7 @@ from polyrhythm.buffers import MeanBuffers
 from polyrhythm.codec import Identity
 from polyrhythm.consistency import Lockstep
 from polyrhythm.errors import CompositionError
-from polyrhythm.kernel.port import worker
+from polyrhythm.kernel.names import worker
 from polyrhythm.merge import Mean
 from polyrhythm.partition import Replicate
 from polyrhythm.pieces.buffers import Buffers

@@ -7,10 +7,10 @@ from typing import Protocol
 
 from torch import Tensor
 
+from polyrhythm.kernel.group import Group
 from polyrhythm.kernel.message import Message
-from polyrhythm.kernel.port import Port, worker
+from polyrhythm.kernel.port import Port
 from polyrhythm.pieces.questions import Packet
-from polyrhythm.pieces.terms import Place
 
 
 class Algorithm(Protocol):
@@ -25,25 +25,25 @@ class Algorithm(Protocol):
     def first(self, part: int, workers: int, nbytes: int) -> int | None:
         """The rank with which the sum of a part of `nbytes` begins; the others follow in order. None where it is nested otherwise."""
 
-    async def reduce(self, port: Port, place: Place, value: Tensor, topic: str) -> Tensor:
+    async def reduce(self, port: Port, group: Group, value: Tensor, topic: str) -> Tensor:
         """The sum of everyone's `value` (any shape), with the same bits at every worker."""
 
 
-async def gather(port: Port, place: Place, packet: Packet, topic: str) -> list[Packet]:
+async def gather(port: Port, group: Group, packet: Packet, topic: str) -> list[Packet]:
     """Everyone's packets in rank order; everybody sends to everybody, beginning with the next in rank."""
-    return await scatter(port, place, [packet] * place.workers, topic)
+    return await scatter(port, group, [packet] * group.size, topic)
 
 
-async def scatter(port: Port, place: Place, packets: Sequence[Packet], topic: str) -> list[Packet]:
+async def scatter(port: Port, group: Group, packets: Sequence[Packet], topic: str) -> list[Packet]:
     """The packets that all workers have for me, in rank order; `packets[k]` goes to worker k."""
-    rank, workers = place.rank, place.workers
+    rank, workers = group.rank, group.size
     received = list(packets)
     for step in range(1, workers):
         to = (rank + step) % workers
-        await port.send(worker(to), Message(f"{topic}.{rank}", tensors=packets[to]))
+        await port.send(group.members[to], Message(f"{topic}.{rank}", tensors=packets[to]))
     for step in range(1, workers):
         sender = (rank - step) % workers
-        delivery = await port.receive(f"{topic}.{sender}", worker(sender))
+        delivery = await port.receive(f"{topic}.{sender}", group.members[sender])
         assert delivery is not None
         received[sender] = delivery.message.tensors
     return received

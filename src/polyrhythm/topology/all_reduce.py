@@ -10,13 +10,11 @@ import torch
 from torch import Tensor
 
 from polyrhythm.kernel.effects import Effect
-from polyrhythm.kernel.events import Recorder
-from polyrhythm.kernel.port import Port, worker
-from polyrhythm.pieces.album import Album
+from polyrhythm.kernel.names import worker
 from polyrhythm.pieces.answers import Adopt, Answer, Move, Step
 from polyrhythm.pieces.merge import Contribution
-from polyrhythm.pieces.terms import DIFFERENCES, Manner, Place, Subject
-from polyrhythm.pieces.topology import Channel, InPlace, Opening, Terms
+from polyrhythm.pieces.terms import DIFFERENCES, Manner, Subject
+from polyrhythm.pieces.topology import Channel, InPlace, Opening, ServerEndpoint, Terms, WorkerEndpoint
 from polyrhythm.tensors import State
 from polyrhythm.topology.algorithm import Algorithm
 from polyrhythm.topology.broadcast import broadcast
@@ -48,11 +46,11 @@ class AllReduce:
         """None."""
         return 0
 
-    def channel(self, terms: Terms, place: Place, port: Port) -> Channel:
+    def channel(self, terms: Terms, endpoint: WorkerEndpoint) -> Channel:
         """A worker's side."""
-        return _Equal(Circle(self.algorithm, terms.codec, place, port), terms, place, port)
+        return _Equal(Circle(self.algorithm, terms.codec, endpoint), terms, endpoint)
 
-    def serve(self, terms: Terms, place: Place, port: Port, record: Recorder, album: Album) -> Coroutine[Effect[Any], Any, None]:
+    def serve(self, terms: Terms, endpoint: ServerEndpoint) -> Coroutine[Effect[Any], Any, None]:
         """There is no server."""
         raise NotImplementedError("AllReduce has no server")
 
@@ -70,12 +68,12 @@ class _Equal:
 
     buckets = None
 
-    def __init__(self, circle: Circle, terms: Terms, place: Place, port: Port) -> None:
+    def __init__(self, circle: Circle, terms: Terms, endpoint: WorkerEndpoint) -> None:
         self.circle = circle
-        self.place = place
-        self.port = port
+        self.group = endpoint.group
+        self.port = endpoint.port
         # one worker alone has none: what gets no gradient from anyone keeps none, and its optimizer passes over it
-        self.scale = terms.merge.scale(place.workers) if terms.codec.verbatim and place.workers > 1 else None
+        self.scale = terms.merge.scale(self.group.size) if terms.codec.verbatim and self.group.size > 1 else None
 
     @property
     def in_place(self) -> InPlace | None:
@@ -83,17 +81,17 @@ class _Equal:
 
     async def establish(self, opening: Opening) -> Answer:
         self.circle.open(opening.holder.layout)
-        return Adopt(await broadcast(self.port, self.place, opening.weights(), "init"))
+        return Adopt(await broadcast(self.port, self.group, opening.weights(), "init"))
 
     async def exchange(self, value: Tensor, clock: int, rates: tuple[float, ...]) -> Answer:
-        return Move([Contribution(await self.circle.sum(value), self.place.workers, rates=rates)])
+        return Move([Contribution(await self.circle.sum(value), self.group.size, rates=rates)])
 
     async def exchange_parts(self, parts: Sequence[Tensor]) -> Answer:
         assert self.scale is not None, "asked for through `in_place`"
-        if not await self.circle.reduce_in_place(parts, self.place.workers):
+        if not await self.circle.reduce_in_place(parts, self.group.size):
             total = await self.circle.sum(torch.cat(list(parts)).cpu())
             for part, summed in zip(parts, torch.split(total, [part.numel() for part in parts]), strict=True):
-                torch.div(summed.to(part.device), self.place.workers, out=part)
+                torch.div(summed.to(part.device), self.group.size, out=part)
         return Step(self.scale)
 
     async def finish(self) -> Answer:

@@ -10,15 +10,13 @@ from typing import Any
 from torch import Tensor
 
 from polyrhythm.kernel.effects import Effect
-from polyrhythm.kernel.events import Recorder
 from polyrhythm.kernel.message import Delivery, Message
-from polyrhythm.kernel.port import Port, rank_of, worker
-from polyrhythm.pieces.album import Album
+from polyrhythm.kernel.names import rank_of, worker
 from polyrhythm.pieces.answers import Adopt, Answer, Move
 from polyrhythm.pieces.merge import Unread
 from polyrhythm.pieces.questions import Packet
-from polyrhythm.pieces.terms import DIFFERENCES, Manner, Place, Subject
-from polyrhythm.pieces.topology import Channel, Opening, Terms
+from polyrhythm.pieces.terms import DIFFERENCES, Manner, Subject
+from polyrhythm.pieces.topology import Channel, Opening, ServerEndpoint, Terms, WorkerEndpoint
 from polyrhythm.tensors import Layout, State
 from polyrhythm.topology.broadcast import heirs, pass_on
 from polyrhythm.topology.losses import GONE
@@ -52,11 +50,11 @@ class AllToAll:
         """None."""
         return 0
 
-    def channel(self, terms: Terms, place: Place, port: Port) -> Channel:
+    def channel(self, terms: Terms, endpoint: WorkerEndpoint) -> Channel:
         """A worker's side."""
-        return _Peer(terms, place, port)
+        return _Peer(terms, endpoint)
 
-    def serve(self, terms: Terms, place: Place, port: Port, record: Recorder, album: Album) -> Coroutine[Effect[Any], Any, None]:
+    def serve(self, terms: Terms, endpoint: ServerEndpoint) -> Coroutine[Effect[Any], Any, None]:
         """There is no server."""
         raise NotImplementedError("AllToAll has no server")
 
@@ -75,26 +73,26 @@ class _Peer:
     buckets = None
     in_place = None
 
-    def __init__(self, terms: Terms, place: Place, port: Port) -> None:
+    def __init__(self, terms: Terms, endpoint: WorkerEndpoint) -> None:
         self.terms = terms
-        self.place = place
-        self.port = port
-        self.draw = port.rng("codec")
+        self.group = endpoint.group
+        self.port = endpoint.port
+        self.draw = self.port.rng("codec")
         self.layout: Layout
         self.state: State
-        self.clocks = {worker(rank): 0.0 for rank in range(place.workers) if rank != place.rank}
+        self.clocks = {name: 0.0 for name in self.group.members if name != self.port.name}
         self.pending: list[tuple[float, int, Unread]] = []
 
     async def establish(self, opening: Opening) -> Answer:
         self.layout = opening.holder.layout
         self.state = self.terms.codec.initial(self.layout)
         weights = opening.weights()
-        await self.port.spawn("lost", self._watch(weights if self.place.rank == 0 else None))
-        if self.place.rank:
+        await self.port.spawn("lost", self._watch(weights if self.group.rank == 0 else None))
+        if self.group.rank:
             delivery = await self.port.receive(_FIRST)  # from whoever should pass it on, or from worker 0 in its stead
             assert delivery is not None
             weights = delivery.message.tensors[0]
-        await pass_on(self.port, self.place, Message(_FIRST, tensors=(weights,)))
+        await pass_on(self.port, self.group, Message(_FIRST, tensors=(weights,)))
         return Adopt(weights)
 
     async def _watch(self, first: Tensor | None) -> None:
@@ -106,7 +104,7 @@ class _Peer:
                 continue
             await self.port.send(self.port.name, Message(_NEWS))
             if first is not None:
-                for heir in map(worker, heirs(rank_of(name), self.place.workers)):
+                for heir in (self.group.members[rank] for rank in heirs(self.group.members.index(name), self.group.size)):
                     if self.clocks.get(heir) == 0:  # not heard of yet: it may be waiting for what the lost one had for it
                         await self.port.send(heir, Message(_FIRST, tensors=(first,)))
 
@@ -115,7 +113,7 @@ class _Peer:
         self.state = encoded.state
         await self.port.flush()  # on a line that is too slow words would pile up without end, and arrive ever later
         await self._tell(Message(_NEWS, (float(clock), *rates), tensors=encoded.packet))
-        self._keep(float(clock), self.place.rank, encoded.packet, rates)
+        self._keep(float(clock), self.group.rank, encoded.packet, rates)
         while not self.terms.consistency.may_proceed(clock, min(self.clocks.values(), default=math.inf)):
             delivery = await self.port.receive(_NEWS)
             assert delivery is not None
@@ -123,8 +121,8 @@ class _Peer:
         return await self._ready(clock)
 
     async def _tell(self, message: Message) -> None:
-        for step in range(1, self.place.workers):
-            name = worker((self.place.rank + step) % self.place.workers)
+        for step in range(1, self.group.size):
+            name = self.group.members[(self.group.rank + step) % self.group.size]
             if name in self.clocks:
                 await self.port.send(name, message)
 

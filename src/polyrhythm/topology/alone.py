@@ -9,13 +9,11 @@ from typing import Any
 from torch import Tensor
 
 from polyrhythm.kernel.effects import Effect
-from polyrhythm.kernel.events import Recorder
-from polyrhythm.kernel.port import Port, worker
-from polyrhythm.pieces.album import Album
+from polyrhythm.kernel.names import worker
 from polyrhythm.pieces.answers import Answer, Move
 from polyrhythm.pieces.merge import Contribution
-from polyrhythm.pieces.terms import DIFFERENCES, Manner, Place, Subject
-from polyrhythm.pieces.topology import Channel, Opening, Terms
+from polyrhythm.pieces.terms import DIFFERENCES, Manner, Subject
+from polyrhythm.pieces.topology import Channel, Opening, ServerEndpoint, Terms, WorkerEndpoint
 from polyrhythm.tensors import State
 
 
@@ -41,11 +39,11 @@ class Alone:
         """None."""
         return 0
 
-    def channel(self, terms: Terms, place: Place, port: Port) -> Channel:
+    def channel(self, terms: Terms, endpoint: WorkerEndpoint) -> Channel:
         """The worker's side."""
         return _Hermit()
 
-    def serve(self, terms: Terms, place: Place, port: Port, record: Recorder, album: Album) -> Coroutine[Effect[Any], Any, None]:
+    def serve(self, terms: Terms, endpoint: ServerEndpoint) -> Coroutine[Effect[Any], Any, None]:
         """There is no server."""
         raise NotImplementedError("Alone has no server")
 

@@ -5,10 +5,9 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from polyrhythm.kernel.port import Port
 from polyrhythm.pieces.answers import Adopt, Answer, OwnStep, OwnUpdate
-from polyrhythm.pieces.terms import Place, Subject
-from polyrhythm.pieces.topology import Opening, Terms
+from polyrhythm.pieces.terms import Subject
+from polyrhythm.pieces.topology import Opening, Terms, WorkerEndpoint
 from polyrhythm.tensors import State
 from polyrhythm.topology.server_requests import NOTHING, WEIGHTS, Requests
 
@@ -23,10 +22,10 @@ class BackgroundClient:
     buckets = None
     in_place = None
 
-    def __init__(self, shards: int, terms: Terms, place: Place, port: Port) -> None:
+    def __init__(self, terms: Terms, endpoint: WorkerEndpoint) -> None:
         self.terms = terms
-        self.requests = Requests(shards, terms, place, port)
-        self.fetching = [False] * shards
+        self.requests = Requests(terms, endpoint)
+        self.fetching = [False] * len(endpoint.servers)
         self.accrued: Tensor | None = None
         self.due: tuple[int, tuple[float, ...]] = (0, ())
 

@@ -6,56 +6,56 @@ from dataclasses import replace
 
 from torch import Tensor
 
+from polyrhythm.kernel.group import Group
 from polyrhythm.kernel.message import Message
-from polyrhythm.kernel.port import Port, worker
-from polyrhythm.pieces.terms import Place
+from polyrhythm.kernel.port import Port
 
 
-async def broadcast(port: Port, place: Place, value: Tensor, topic: str) -> Tensor:
+async def broadcast(port: Port, group: Group, value: Tensor, topic: str) -> Tensor:
     """Worker 0's `value`, at every worker.
 
     Worker r hears from r without its lowest set bit and tells those above it, the largest subtree first and one at a time, so
     that P workers take ⌈log2 P⌉ (latency + nbytes / bandwidth). In all P - 1 messages.
     """
-    return (await spread(port, place, Message(topic, tensors=(value,)))).tensors[0]
+    return (await spread(port, group, Message(topic, tensors=(value,)))).tensors[0]
 
 
-async def spread(port: Port, place: Place, message: Message) -> Message:
+async def spread(port: Port, group: Group, message: Message) -> Message:
     """As `broadcast`, of a whole message; only its topic counts at the other workers."""
     topic = message.topic
-    if place.rank:
-        delivery = await port.receive(topic, worker(place.rank & (place.rank - 1)))
+    if group.rank:
+        delivery = await port.receive(topic, group.members[group.rank & (group.rank - 1)])
         assert delivery is not None
         message = replace(delivery.message, topic=topic)  # a scoped port puts its scope before it again
-    await pass_on(port, place, message)
+    await pass_on(port, group, message)
     return message
 
 
-async def tell(port: Port, place: Place, value: Tensor, topic: str) -> Tensor:
+async def tell(port: Port, group: Group, value: Tensor, topic: str) -> Tensor:
     """As `broadcast`, but worker 0 tells everyone itself, so that nobody depends on one who may be lost."""
-    return (await tell_all(port, place, Message(topic, tensors=(value,)))).tensors[0]
+    return (await tell_all(port, group, Message(topic, tensors=(value,)))).tensors[0]
 
 
-async def tell_all(port: Port, place: Place, message: Message) -> Message:
+async def tell_all(port: Port, group: Group, message: Message) -> Message:
     """As `tell`, of a whole message; only its topic counts at the other workers."""
-    if place.rank:
-        delivery = await port.receive(message.topic, worker(0))
+    if group.rank:
+        delivery = await port.receive(message.topic, group.members[0])
         assert delivery is not None
         return delivery.message
-    for rank in range(1, place.workers):
-        await port.send(worker(rank), message)
+    for name in group.members[1:]:
+        await port.send(name, message)
     return message
 
 
-async def pass_on(port: Port, place: Place, message: Message) -> None:
+async def pass_on(port: Port, group: Group, message: Message) -> None:
     """Send `message` to those who hear from this worker."""
-    rank, reach = place.rank, 1
-    while reach < place.workers and not rank & reach:
+    rank, reach = group.rank, 1
+    while reach < group.size and not rank & reach:
         reach <<= 1
     reach >>= 1
     while reach:
-        if rank + reach < place.workers:
-            await port.send(worker(rank + reach), message)
+        if rank + reach < group.size:
+            await port.send(group.members[rank + reach], message)
             await port.flush()
         reach >>= 1
 

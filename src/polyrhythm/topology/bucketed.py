@@ -12,13 +12,11 @@ from torch import Tensor
 
 from polyrhythm.errors import CompositionError
 from polyrhythm.kernel.effects import Effect
-from polyrhythm.kernel.events import Recorder
-from polyrhythm.kernel.port import Port, worker
-from polyrhythm.pieces.album import Album
+from polyrhythm.kernel.names import worker
 from polyrhythm.pieces.answers import Adopt, Answer, Move
 from polyrhythm.pieces.merge import Contribution
-from polyrhythm.pieces.terms import Manner, Place, Subject
-from polyrhythm.pieces.topology import Buckets, Channel, Opening, Terms
+from polyrhythm.pieces.terms import Manner, Subject
+from polyrhythm.pieces.topology import Buckets, Channel, Opening, ServerEndpoint, Terms, WorkerEndpoint
 from polyrhythm.tensors import Layout, State
 from polyrhythm.topology.all_reduce import AllReduce
 from polyrhythm.topology.broadcast import broadcast
@@ -67,11 +65,11 @@ class Bucketed:
         """None."""
         return 0
 
-    def channel(self, terms: Terms, place: Place, port: Port) -> Channel:
+    def channel(self, terms: Terms, endpoint: WorkerEndpoint) -> Channel:
         """A worker's side."""
-        return _Parts(self, terms, place, port)
+        return _Parts(self, terms, endpoint)
 
-    def serve(self, terms: Terms, place: Place, port: Port, record: Recorder, album: Album) -> Coroutine[Effect[Any], Any, None]:
+    def serve(self, terms: Terms, endpoint: ServerEndpoint) -> Coroutine[Effect[Any], Any, None]:
         """There is no server."""
         raise NotImplementedError("Bucketed has no server")
 
@@ -89,11 +87,12 @@ class _Parts:
 
     in_place = None
 
-    def __init__(self, settings: Bucketed, terms: Terms, place: Place, port: Port) -> None:
+    def __init__(self, settings: Bucketed, terms: Terms, endpoint: WorkerEndpoint) -> None:
         self.settings = settings
         self.terms = terms
-        self.place = place
-        self.port = port
+        self.endpoint = endpoint
+        self.group = endpoint.group
+        self.port = endpoint.port
         self.circles: list[Circle] = []
         self.numel = 0
         self.total: Tensor | None = None
@@ -111,9 +110,9 @@ class _Parts:
         self.numel = weights.numel()
         for k, layout in enumerate(cut(opening.holder.layout, self.settings.nbytes, weights.element_size())):
             name = f"{k}/" if k else ""
-            self.circles.append(Circle(self.settings.topology.algorithm, self.terms.codec, self.place, self.port, name))
+            self.circles.append(Circle(self.settings.topology.algorithm, self.terms.codec, self.endpoint, name))
             self.circles[k].open(layout)
-        return Adopt(await broadcast(self.port, self.place, weights, "init"))
+        return Adopt(await broadcast(self.port, self.group, weights, "init"))
 
     async def say(self, bucket: int, value: Tensor) -> None:
         total = await self.circles[bucket].sum(value)
@@ -124,7 +123,7 @@ class _Parts:
     async def conclude(self, rates: tuple[float, ...]) -> Answer:
         total, self.total = self.total, None
         assert total is not None, "every bucket was said before"
-        return Move([Contribution(total, self.place.workers, rates=rates)])
+        return Move([Contribution(total, self.group.size, rates=rates)])
 
     async def exchange(self, value: Tensor, clock: int, rates: tuple[float, ...]) -> Answer:
         for bucket in range(len(self.circles)):

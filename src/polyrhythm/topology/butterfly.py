@@ -6,9 +6,9 @@ from dataclasses import dataclass
 
 from torch import Tensor
 
+from polyrhythm.kernel.group import Group
 from polyrhythm.kernel.message import Message, wire_bytes
-from polyrhythm.kernel.port import Port, worker
-from polyrhythm.pieces.terms import Place
+from polyrhythm.kernel.port import Port
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,40 +54,41 @@ class Butterfly:
         """Sums are nested, and so have no first, but for two workers."""
         return 0 if workers <= 2 else None
 
-    async def reduce(self, port: Port, place: Place, value: Tensor, topic: str) -> Tensor:
+    async def reduce(self, port: Port, group: Group, value: Tensor, topic: str) -> Tensor:
         """Every element is summed at one worker and copied to the others."""
-        rank, (levels, core, extra) = place.rank, _shape(place.workers)
+        rank, (levels, core, extra) = group.rank, _shape(group.size)
         flat = value.reshape(-1)
         if rank >= core:
-            await port.send(worker(rank - core), Message(f"{topic}.in", tensors=(flat,)))
-            return (await _hear(port, f"{topic}.out", rank - core)).view(value.shape)
+            await port.send(group.members[rank - core], Message(f"{topic}.in", tensors=(flat,)))
+            return (await _hear(port, f"{topic}.out", group.members[rank - core])).view(value.shape)
         if rank < extra:
-            flat = flat + await _hear(port, f"{topic}.in", rank + core)
-        total = await _halve_and_double(port, rank, flat.clone(), levels, topic, gated=bool(extra))
+            flat = flat + await _hear(port, f"{topic}.in", group.members[rank + core])
+        total = await _halve_and_double(port, group, flat.clone(), levels, topic, gated=bool(extra))
         if rank < extra:
-            await port.send(worker(rank + core), Message(f"{topic}.out", tensors=(total,)))
+            await port.send(group.members[rank + core], Message(f"{topic}.out", tensors=(total,)))
         return total.view(value.shape)
 
 
-async def _halve_and_double(port: Port, rank: int, total: Tensor, levels: int, topic: str, *, gated: bool) -> Tensor:
+async def _halve_and_double(port: Port, group: Group, total: Tensor, levels: int, topic: str, *, gated: bool) -> Tensor:
     """`total` is this call's own memory; what is sent of it is copied, because it is written again."""
+    rank = group.rank
     kept, sent = _kept(rank, levels, total.numel()), _sent(rank, levels, total.numel())
     for level in range(levels):
-        partner = rank ^ (1 << (levels - 1 - level))
+        partner = group.members[rank ^ (1 << (levels - 1 - level))]
         if gated:
-            await port.send(worker(partner), Message(f"{topic}.r{level}"))
-            await port.receive(f"{topic}.r{level}", worker(partner))
-        await port.send(worker(partner), Message(f"{topic}.h{level}", tensors=(total[sent[level]].clone(),)))
+            await port.send(partner, Message(f"{topic}.r{level}"))
+            await port.receive(f"{topic}.r{level}", partner)
+        await port.send(partner, Message(f"{topic}.h{level}", tensors=(total[sent[level]].clone(),)))
         total[kept[level]] += await _hear(port, f"{topic}.h{level}", partner)
     for level in reversed(range(levels)):
-        partner = rank ^ (1 << (levels - 1 - level))
-        await port.send(worker(partner), Message(f"{topic}.d{level}", tensors=(total[kept[level]].clone(),)))
+        partner = group.members[rank ^ (1 << (levels - 1 - level))]
+        await port.send(partner, Message(f"{topic}.d{level}", tensors=(total[kept[level]].clone(),)))
         total[sent[level]] = await _hear(port, f"{topic}.d{level}", partner)
     return total
 
 
-async def _hear(port: Port, topic: str, sender: int) -> Tensor:
-    delivery = await port.receive(topic, worker(sender))
+async def _hear(port: Port, topic: str, sender: str) -> Tensor:
+    delivery = await port.receive(topic, sender)
     assert delivery is not None
     return delivery.message.tensors[0]
 

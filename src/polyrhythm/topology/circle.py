@@ -7,10 +7,9 @@ from typing import Any
 
 from torch import Tensor
 
-from polyrhythm.kernel.port import Port
 from polyrhythm.pieces.codec import Codec, Speaker
 from polyrhythm.pieces.questions import Packet
-from polyrhythm.pieces.terms import Place
+from polyrhythm.pieces.topology import WorkerEndpoint
 from polyrhythm.tensors import Layout, State
 from polyrhythm.topology.algorithm import Algorithm, gather, scatter
 
@@ -22,13 +21,13 @@ class Circle:
     workers apart.
     """
 
-    def __init__(self, algorithm: Algorithm, codec: Codec, place: Place, port: Port, name: str = "") -> None:
+    def __init__(self, algorithm: Algorithm, codec: Codec, endpoint: WorkerEndpoint, name: str = "") -> None:
         self.algorithm = algorithm
         self.codec = codec
-        self.place = place
-        self.port = port
+        self.group = endpoint.group
+        self.port = endpoint.port
         self.name = name
-        self.speaker = Speaker(place, port.rng(f"codec{name}"))
+        self.speaker = Speaker(self.group, self.port.rng(f"codec{name}"))
         self.layout: Layout
         self.state: State
         self.questions = 0
@@ -54,23 +53,23 @@ class Circle:
     async def reduce(self, value: Tensor) -> Tensor:
         """As `pieces.questions.Collective`."""
         topic = self._topic()
-        total = await self.port.reduce(value, topic, self.place.workers, self.algorithm)
-        return total if total is not None else await self.algorithm.reduce(self.port, self.place, value, topic)
+        total = await self.port.reduce(value, topic, self.group, self.algorithm)
+        return total if total is not None else await self.algorithm.reduce(self.port, self.group, value, topic)
 
     async def reduce_in_place(self, parts: Sequence[Tensor], divisor: float) -> bool:
         """Put the sum of everyone's `parts`, divided, in their place, if the runtime can; False: no question was asked."""
-        done = await self.port.reduce_in_place(parts, divisor, f"{self.name}{self.questions + 1}", self.place.workers, self.algorithm)
+        done = await self.port.reduce_in_place(parts, divisor, f"{self.name}{self.questions + 1}", self.group, self.algorithm)
         if done:
             self.questions += 1
         return bool(done)
 
     async def gather(self, packet: Packet) -> list[Packet]:
         """As `pieces.questions.Collective`."""
-        return await gather(self.port, self.place, packet, self._topic())
+        return await gather(self.port, self.group, packet, self._topic())
 
     async def scatter(self, packets: Sequence[Packet]) -> list[Packet]:
         """As `pieces.questions.Collective`."""
-        return await scatter(self.port, self.place, packets, self._topic())
+        return await scatter(self.port, self.group, packets, self._topic())
 
     def owed(self) -> tuple[State, Tensor]:
         """The codec's state, and what it owes (numel,)."""

@@ -7,9 +7,9 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from polyrhythm.kernel.group import Group
 from polyrhythm.kernel.message import Message, wire_bytes
-from polyrhythm.kernel.port import Port, worker
-from polyrhythm.pieces.terms import Place
+from polyrhythm.kernel.port import Port
 from polyrhythm.topology.reduce_scatter import scatter_directly
 
 
@@ -40,18 +40,18 @@ class Direct:
         """Part k begins with worker k."""
         return part
 
-    async def reduce(self, port: Port, place: Place, value: Tensor, topic: str) -> Tensor:
+    async def reduce(self, port: Port, group: Group, value: Tensor, topic: str) -> Tensor:
         """Part k is summed in rank order beginning with worker k, at worker k."""
-        rank, workers = place.rank, place.workers
+        rank, workers = group.rank, group.size
         total = torch.empty_like(value, memory_format=torch.contiguous_format)
         parts = torch.tensor_split(total.view(-1), workers)
-        mine = await scatter_directly(port, place, value, f"{topic}.s")
+        mine = await scatter_directly(port, group, value, f"{topic}.s")
         for step in range(1, workers):
-            await port.send(worker((rank + step) % workers), Message(f"{topic}.g.{rank}", tensors=(mine,)))
+            await port.send(group.members[(rank + step) % workers], Message(f"{topic}.g.{rank}", tensors=(mine,)))
         parts[rank].copy_(mine)
         for step in range(1, workers):
             sender = (rank - step) % workers
-            delivery = await port.receive(f"{topic}.g.{sender}", worker(sender))
+            delivery = await port.receive(f"{topic}.g.{sender}", group.members[sender])
             assert delivery is not None
             parts[sender].copy_(delivery.message.tensors[0])
         return total

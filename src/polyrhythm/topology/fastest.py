@@ -8,8 +8,8 @@ from math import isfinite
 from torch import Tensor
 
 from polyrhythm.errors import CompositionError
+from polyrhythm.kernel.group import Group
 from polyrhythm.kernel.port import Port
-from polyrhythm.pieces.terms import Place
 from polyrhythm.topology.algorithm import Algorithm
 from polyrhythm.topology.butterfly import Butterfly
 from polyrhythm.topology.direct import Direct
@@ -60,6 +60,6 @@ class Fastest:
         """Where the sum of the algorithm that is picked for `nbytes` begins."""
         return self.pick(nbytes, workers).first(part, workers, nbytes)
 
-    async def reduce(self, port: Port, place: Place, value: Tensor, topic: str) -> Tensor:
+    async def reduce(self, port: Port, group: Group, value: Tensor, topic: str) -> Tensor:
         """By the algorithm that is picked."""
-        return await self.pick(value.numel() * value.element_size(), place.workers).reduce(port, place, value, topic)
+        return await self.pick(value.numel() * value.element_size(), group.size).reduce(port, group, value, topic)

@@ -10,13 +10,11 @@ import torch
 from torch import Tensor
 
 from polyrhythm.kernel.effects import Effect
-from polyrhythm.kernel.events import Recorder
 from polyrhythm.kernel.message import Message
-from polyrhythm.kernel.port import Port, worker
-from polyrhythm.pieces.album import Album
+from polyrhythm.kernel.names import worker
 from polyrhythm.pieces.answers import Adopt, Answer, Mix
-from polyrhythm.pieces.terms import Manner, Place, Subject
-from polyrhythm.pieces.topology import Channel, Opening, Terms
+from polyrhythm.pieces.terms import Manner, Subject
+from polyrhythm.pieces.topology import Channel, Opening, ServerEndpoint, Terms, WorkerEndpoint
 from polyrhythm.tensors import Layout, State
 from polyrhythm.topology.broadcast import broadcast
 from polyrhythm.topology.graph import Dissemination, Graph
@@ -51,11 +49,11 @@ class Gossip:
         """None."""
         return 0
 
-    def channel(self, terms: Terms, place: Place, port: Port) -> Channel:
+    def channel(self, terms: Terms, endpoint: WorkerEndpoint) -> Channel:
         """A worker's side."""
-        return _Neighbour(self.graph, terms, place, port)
+        return _Neighbour(self.graph, terms, endpoint)
 
-    def serve(self, terms: Terms, place: Place, port: Port, record: Recorder, album: Album) -> Coroutine[Effect[Any], Any, None]:
+    def serve(self, terms: Terms, endpoint: ServerEndpoint) -> Coroutine[Effect[Any], Any, None]:
         """There is no server."""
         raise NotImplementedError("Gossip has no server")
 
@@ -74,12 +72,12 @@ class _Neighbour:
     buckets = None
     in_place = None
 
-    def __init__(self, graph: Graph, terms: Terms, place: Place, port: Port) -> None:
+    def __init__(self, graph: Graph, terms: Terms, endpoint: WorkerEndpoint) -> None:
         self.graph = graph
         self.codec = terms.codec
-        self.place = place
-        self.port = port
-        self.draw = port.rng("codec")
+        self.group = endpoint.group
+        self.port = endpoint.port
+        self.draw = self.port.rng("codec")
         self.layout: Layout
         self.state: State
         self.exchanges = 0
@@ -89,27 +87,27 @@ class _Neighbour:
         self.layout = opening.holder.layout
         self.state = self.codec.initial(self.layout)
         self.opening = opening
-        return Adopt(await broadcast(self.port, self.place, opening.weights(), "init"))
+        return Adopt(await broadcast(self.port, self.group, opening.weights(), "init"))
 
     async def exchange(self, value: Tensor, clock: int, rates: tuple[float, ...]) -> Answer:
-        receivers, senders = self.graph.meets(self.exchanges, self.place)
+        receivers, senders = self.graph.meets(self.exchanges, self.group)
         topic = str(self.exchanges)
         self.exchanges += 1
         if receivers:
             encoded = self.codec.encode(value.clone(), self.layout, self.state, self.draw)
             self.state = encoded.state
             for rank in receivers:
-                await self.port.send(worker(rank), Message(topic, tensors=encoded.packet))
-        heard = {}
+                await self.port.send(self.group.members[rank], Message(topic, tensors=encoded.packet))
+        heard = []
         for rank in senders:
-            delivery = await self.port.receive(topic, worker(rank))
+            delivery = await self.port.receive(topic, self.group.members[rank])
             assert delivery is not None
-            heard[delivery.sender] = self.codec.decode(delivery.message.tensors, self.layout)
-        return Mix([heard[worker(rank)] for rank in senders])
+            heard.append(self.codec.decode(delivery.message.tensors, self.layout))
+        return Mix(heard)
 
     async def finish(self) -> Answer:
-        total = await Tree().reduce(self.port, self.place, self.opening.weights(), "mean")
-        return Adopt(total / self.place.workers)
+        total = await Tree().reduce(self.port, self.group, self.opening.weights(), "mean")
+        return Adopt(total / self.group.size)
 
     def states(self) -> list[tuple[State, Tensor]]:
         return [(self.state, self.codec.owed(self.state, self.layout))]

@@ -8,7 +8,7 @@ from typing import Any, Protocol
 
 from polyrhythm import rng
 from polyrhythm.errors import CompositionError
-from polyrhythm.pieces.terms import Place
+from polyrhythm.kernel.group import Group
 
 
 class Graph(Protocol):
@@ -17,8 +17,8 @@ class Graph(Protocol):
     def check(self, workers: int) -> None:
         """Refuse a number of workers that the graph cannot hold."""
 
-    def meets(self, step: int, place: Place) -> tuple[tuple[int, ...], tuple[int, ...]]:
-        """(to, from) for the worker at `place` in its exchange number `step`, counted from 0; consistent over all workers."""
+    def meets(self, step: int, group: Group) -> tuple[tuple[int, ...], tuple[int, ...]]:
+        """(to, from) for this member of `group` in its exchange number `step`, counted from 0; consistent over all workers."""
 
 
 @functools.lru_cache(maxsize=64)
@@ -38,9 +38,9 @@ class RingGraph:
     def check(self, workers: int) -> None:
         """Any number."""
 
-    def meets(self, step: int, place: Place) -> tuple[tuple[int, ...], tuple[int, ...]]:
+    def meets(self, step: int, group: Group) -> tuple[tuple[int, ...], tuple[int, ...]]:
         """The previous and the next in rank; one worker where they are the same, none when alone."""
-        near = {(place.rank - 1) % place.workers, (place.rank + 1) % place.workers} - {place.rank}
+        near = {(group.rank - 1) % group.size, (group.rank + 1) % group.size} - {group.rank}
         both = tuple(sorted(near))
         return both, both
 
@@ -57,15 +57,15 @@ class Dissemination:
     def check(self, workers: int) -> None:
         """Any number."""
 
-    def meets(self, step: int, place: Place) -> tuple[tuple[int, ...], tuple[int, ...]]:
+    def meets(self, step: int, group: Group) -> tuple[tuple[int, ...], tuple[int, ...]]:
         """One each way."""
-        if place.workers == 1:
+        if group.size == 1:
             return (), ()
-        rounds = (place.workers - 1).bit_length()
+        rounds = (group.size - 1).bit_length()
         turn, reach = step // rounds, 1 << (step % rounds)
-        order, places = _shuffled(place.seed, turn if self.rotate else 0, place.workers)
-        at = places[place.rank]
-        return (order[(at + reach) % place.workers],), (order[(at - reach) % place.workers],)
+        order, places = _shuffled(group.seed, turn if self.rotate else 0, group.size)
+        at = places[group.rank]
+        return (order[(at + reach) % group.size],), (order[(at - reach) % group.size],)
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,11 +75,11 @@ class RandomPairs:
     def check(self, workers: int) -> None:
         """Any number."""
 
-    def meets(self, step: int, place: Place) -> tuple[tuple[int, ...], tuple[int, ...]]:
+    def meets(self, step: int, group: Group) -> tuple[tuple[int, ...], tuple[int, ...]]:
         """The partner, both ways."""
-        order, places = _shuffled(place.seed, step + 1, place.workers)
-        mate = places[place.rank] ^ 1
-        both = (order[mate],) if mate < place.workers else ()
+        order, places = _shuffled(group.seed, step + 1, group.size)
+        mate = places[group.rank] ^ 1
+        both = (order[mate],) if mate < group.size else ()
         return both, both
 
 
@@ -111,7 +111,7 @@ class FixedGraph:
         if workers != self.nodes:
             raise CompositionError(f"The graph has {self.nodes} nodes and the run {workers} workers: they must be equally many.")
 
-    def meets(self, step: int, place: Place) -> tuple[tuple[int, ...], tuple[int, ...]]:
+    def meets(self, step: int, group: Group) -> tuple[tuple[int, ...], tuple[int, ...]]:
         """All neighbours, both ways."""
-        both = tuple(sorted({b if a == place.rank else a for a, b in self.edges if place.rank in (a, b)}))
+        both = tuple(sorted({b if a == group.rank else a for a, b in self.edges if group.rank in (a, b)}))
         return both, both

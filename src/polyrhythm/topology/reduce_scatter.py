@@ -5,26 +5,26 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
+from polyrhythm.kernel.group import Group
 from polyrhythm.kernel.message import Message
-from polyrhythm.kernel.port import Port, worker
-from polyrhythm.pieces.terms import Place
+from polyrhythm.kernel.port import Port
 
 
-async def scatter_directly(port: Port, place: Place, value: Tensor, topic: str) -> Tensor:
+async def scatter_directly(port: Port, group: Group, value: Tensor, topic: str) -> Tensor:
     """Part r of the sum at worker r: everyone sends every other its part, all at once; P - 1 messages of 1 / P of the tensor.
 
-    `value` (any shape) is cut as `torch.tensor_split(value.reshape(-1), P)` cuts it; the answer is the part of `place.rank`.
+    `value` (any shape) is cut as `torch.tensor_split(value.reshape(-1), P)` cuts it; the answer is the part of `group.rank`.
     Part k is summed in rank order beginning with worker k, whoever comes first.
     """
-    rank, workers = place.rank, place.workers
+    rank, workers = group.rank, group.size
     parts = torch.tensor_split(value.reshape(-1), workers)
     for step in range(1, workers):
         to = (rank + step) % workers
-        await port.send(worker(to), Message(f"{topic}.{rank}", tensors=(parts[to],)))
+        await port.send(group.members[to], Message(f"{topic}.{rank}", tensors=(parts[to],)))
     total = parts[rank]
     for step in range(1, workers):
         sender = (rank + step) % workers
-        delivery = await port.receive(f"{topic}.{sender}", worker(sender))
+        delivery = await port.receive(f"{topic}.{sender}", group.members[sender])
         assert delivery is not None
         total = total + delivery.message.tensors[0]
     return total

@@ -7,9 +7,9 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from polyrhythm.kernel.group import Group
 from polyrhythm.kernel.message import Message, wire_bytes
-from polyrhythm.kernel.port import Port, worker
-from polyrhythm.pieces.terms import Place
+from polyrhythm.kernel.port import Port
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,10 +33,10 @@ class Ring:
         """Part k begins with worker k."""
         return part
 
-    async def reduce(self, port: Port, place: Place, value: Tensor, topic: str) -> Tensor:
+    async def reduce(self, port: Port, group: Group, value: Tensor, topic: str) -> Tensor:
         """Chunk k is summed in rank order beginning with worker k, and its sum goes once more around."""
-        rank, workers = place.rank, place.workers
-        following, previous = worker((rank + 1) % workers), worker((rank - 1) % workers)
+        rank, workers = group.rank, group.size
+        following, previous = group.members[(rank + 1) % workers], group.members[(rank - 1) % workers]
         chunks = list(torch.tensor_split(value.reshape(-1), workers))
         for hop in range(2 * (workers - 1)):
             told, heard = (rank - hop) % workers, (rank - hop - 1) % workers

@@ -11,11 +11,9 @@ from torch import Tensor
 
 from polyrhythm.errors import CompositionError
 from polyrhythm.kernel.effects import Effect
-from polyrhythm.kernel.events import Recorder
-from polyrhythm.kernel.port import Port, server
-from polyrhythm.pieces.album import Album
-from polyrhythm.pieces.terms import EVERY_SUBJECT, Manner, Place, Subject
-from polyrhythm.pieces.topology import Channel, Terms
+from polyrhythm.kernel.names import server
+from polyrhythm.pieces.terms import EVERY_SUBJECT, Manner, Subject
+from polyrhythm.pieces.topology import Channel, ServerEndpoint, Terms, WorkerEndpoint
 from polyrhythm.topology.background_client import BackgroundClient
 from polyrhythm.topology.server_client import Client
 from polyrhythm.topology.server_shard import Shard
@@ -53,14 +51,14 @@ class Server:
         """One a shard."""
         return self.shards
 
-    def channel(self, terms: Terms, place: Place, port: Port) -> Channel:
+    def channel(self, terms: Terms, endpoint: WorkerEndpoint) -> Channel:
         """A worker's side."""
         client = Client if terms.consistency.waits else BackgroundClient
-        return client(self.shards, terms, place, port)
+        return client(terms, endpoint)
 
-    def serve(self, terms: Terms, place: Place, port: Port, record: Recorder, album: Album) -> Coroutine[Effect[Any], Any, None]:
-        """A server's whole life; `place.rank` is the shard."""
-        return Shard(terms, place, port, record, album).live()
+    def serve(self, terms: Terms, endpoint: ServerEndpoint) -> Coroutine[Effect[Any], Any, None]:
+        """A server's whole life; its rank among the servers is its shard."""
+        return Shard(terms, endpoint).live()
 
     def witnesses(self, workers: int) -> list[str]:
         """The servers."""

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from torch import Tensor
 
-from polyrhythm.kernel.port import Port
 from polyrhythm.pieces.answers import Adopt, Answer, Mix, Move
 from polyrhythm.pieces.merge import Contribution
-from polyrhythm.pieces.terms import Place, Subject
-from polyrhythm.pieces.topology import Opening, Terms
+from polyrhythm.pieces.terms import Subject
+from polyrhythm.pieces.topology import Opening, Terms, WorkerEndpoint
 from polyrhythm.tensors import State
 from polyrhythm.topology.server_requests import NEWER, NOTHING, WEIGHTS, Requests
 
@@ -23,9 +22,9 @@ class Client:
     buckets = None
     in_place = None
 
-    def __init__(self, shards: int, terms: Terms, place: Place, port: Port) -> None:
+    def __init__(self, terms: Terms, endpoint: WorkerEndpoint) -> None:
         self.terms = terms
-        self.requests = Requests(shards, terms, place, port)
+        self.requests = Requests(terms, endpoint)
         self.keeps = terms.subject is not Subject.WEIGHTS
         """Whether the anchor still is what was last read."""
 

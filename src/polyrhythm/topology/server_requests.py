@@ -9,10 +9,8 @@ import torch
 from torch import Tensor
 
 from polyrhythm.kernel.message import Message
-from polyrhythm.kernel.port import Port, server
 from polyrhythm.pieces.holder import Holder
-from polyrhythm.pieces.terms import Place
-from polyrhythm.pieces.topology import Opening, Terms
+from polyrhythm.pieces.topology import Opening, Terms, WorkerEndpoint
 from polyrhythm.tensors import Layout, State
 
 REQUESTS = "ask"
@@ -37,24 +35,24 @@ class Requests:
     `versions` and `clocks` are, by shard, the version and the slowest clock that the last answer told: how stale one's weights may be.
     """
 
-    def __init__(self, shards: int, terms: Terms, place: Place, port: Port) -> None:
+    def __init__(self, terms: Terms, endpoint: WorkerEndpoint) -> None:
         self.terms = terms
-        self.place = place
-        self.port = port
-        self.names = [server(k) for k in range(shards)]
+        self.group = endpoint.group
+        self.port = endpoint.port
+        self.names = endpoint.servers
         self.holder: Holder
         self.parts: list[Layout]
         self.coded: list[State]
-        self.versions = [0] * shards
-        self.clocks = [0.0] * shards
-        self.draw = port.rng("codec")
+        self.versions = [0] * len(self.names)
+        self.clocks = [0.0] * len(self.names)
+        self.draw = self.port.rng("codec")
 
     async def join(self, opening: Opening) -> Tensor:
         """Worker 0 brings the weights, and all get them (numel,)."""
         self.holder = opening.holder
         self.parts = self.holder.layout.split(len(self.names))
         self.coded = [self.terms.codec.initial(part) for part in self.parts]
-        if self.place.rank == 0:
+        if self.group.rank == 0:
             for name, part, piece in zip(self.names, self.parts, self.cut(opening.weights()), strict=True):
                 founding = msgspec.json.encode(Founding(part.names, part.shapes, opening.optimizer)).decode()
                 await self.port.send(name, Message(REQUESTS, (JOIN,), founding, (piece,)))

@@ -7,15 +7,14 @@ import math
 import msgspec
 from torch import Tensor
 
-from polyrhythm.kernel.events import Merged, Recorder
+from polyrhythm.kernel.events import Merged
 from polyrhythm.kernel.message import Delivery, Message
-from polyrhythm.kernel.port import Port, rank_of, worker
-from polyrhythm.pieces.album import Album
+from polyrhythm.kernel.names import rank_of
 from polyrhythm.pieces.holder import Holder
 from polyrhythm.pieces.hosting import host
 from polyrhythm.pieces.merge import Contribution
-from polyrhythm.pieces.terms import Place, Subject
-from polyrhythm.pieces.topology import Terms
+from polyrhythm.pieces.terms import Subject
+from polyrhythm.pieces.topology import ServerEndpoint, Terms
 from polyrhythm.tensors import Layout
 from polyrhythm.topology.losses import GONE
 from polyrhythm.topology.server_requests import DONE, JOIN, NEWER, NOTHING, PUSH, REQUESTS, WAKE, Founding
@@ -24,21 +23,22 @@ from polyrhythm.topology.server_requests import DONE, JOIN, NEWER, NOTHING, PUSH
 class Shard:
     """`clocks` are the latest merged steps by worker: infinite for one that is done or gone.
 
-    Contributions wait in `group` until there are enough of them; then they are merged in rank order, so that a group that is
+    Contributions wait in `pending` until there are enough of them; then they are merged in rank order, so that a group that is
     everybody gives the same bits whatever the order of arrival. A last group that stays short is merged when all are done.
     Answers wait in `waiting` until their worker may go on, with its clock and the version that it need not be sent again (-1: none).
     """
 
-    def __init__(self, terms: Terms, place: Place, port: Port, record: Recorder, album: Album) -> None:
+    def __init__(self, terms: Terms, endpoint: ServerEndpoint) -> None:
         self.terms = terms
-        self.place = place
-        self.port = port
-        self.record = record
-        self.album = album
+        self.rank = endpoint.group.rank
+        self.workers = len(endpoint.workers)
+        self.port = endpoint.port
+        self.record = endpoint.record
+        self.album = endpoint.album
         self.holder: Holder
-        self.clocks = {worker(rank): 0.0 for rank in range(place.workers)}
+        self.clocks = dict.fromkeys(endpoint.workers, 0.0)
         self.joining: list[str] = []
-        self.group: list[Delivery] = []
+        self.pending: list[Delivery] = []
         self.waiting: dict[str, tuple[int, int]] = {}
         self.ending: list[str] = []
         self.before: dict[str, Tensor] = {}
@@ -52,7 +52,7 @@ class Shard:
             delivery = await self.port.receive(REQUESTS)
             assert delivery is not None
             await self._take(delivery)
-        if self.group:  # nobody is left who could complete it
+        if self.pending:  # nobody is left who could complete it
             await self._merge()
         for name in self.ending:
             await self._answer(name, self._weights())
@@ -86,8 +86,8 @@ class Shard:
         await self._release()
 
     async def _gather(self, delivery: Delivery) -> None:
-        self.group.append(delivery)
-        if len(self.group) >= self.terms.consistency.group(self.place.workers):
+        self.pending.append(delivery)
+        if len(self.pending) >= self.terms.consistency.group(self.workers):
             await self._merge()
 
     async def _join(self, delivery: Delivery) -> None:
@@ -96,7 +96,7 @@ class Shard:
             layout = Layout(founding.names, founding.shapes)
             weights = delivery.message.tensors[0].clone()
             optimize = host(founding.optimizer, weights, layout) if founding.optimizer else None
-            self.holder = Holder(weights, layout, self.terms.merge, self.place.workers, optimize)
+            self.holder = Holder(weights, layout, self.terms.merge, self.workers, optimize)
             self.founded = True
         self.joining.append(delivery.sender)
         if self.founded:
@@ -106,8 +106,8 @@ class Shard:
 
     async def _merge(self) -> None:
         began = self.port.now()
-        group = sorted(self.group, key=lambda delivery: rank_of(delivery.sender))
-        self.group = []
+        group = sorted(self.pending, key=lambda delivery: rank_of(delivery.sender))
+        self.pending = []
         staleness = [self.holder.version - int(delivery.message.numbers[2]) for delivery in group]
         values = [self.terms.codec.decode(delivery.message.tensors, self.holder.layout) for delivery in group]
         self.album.look(began, self.holder.weights)
@@ -140,7 +140,7 @@ class Shard:
 
     async def _answer(self, name: str, *weights: Tensor) -> None:
         numbers = (float(self.holder.version), min(self.clocks.values(), default=math.inf))
-        await self.port.send(name, Message(f"w{self.place.rank}", numbers, tensors=weights))
+        await self.port.send(name, Message(f"w{self.rank}", numbers, tensors=weights))
 
     def _weights(self) -> Tensor:
         """The weights as they are now, safe to be sent: one copy a version."""

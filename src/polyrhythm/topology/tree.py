@@ -6,9 +6,9 @@ from dataclasses import dataclass
 
 from torch import Tensor
 
+from polyrhythm.kernel.group import Group
 from polyrhythm.kernel.message import Message, wire_bytes
-from polyrhythm.kernel.port import Port, worker
-from polyrhythm.pieces.terms import Place
+from polyrhythm.kernel.port import Port
 from polyrhythm.topology.broadcast import broadcast
 
 
@@ -34,19 +34,19 @@ class Tree:
         """Sums are nested, and so have no first, but for two workers."""
         return 0 if workers <= 2 else None
 
-    async def reduce(self, port: Port, place: Place, value: Tensor, topic: str) -> Tensor:
+    async def reduce(self, port: Port, group: Group, value: Tensor, topic: str) -> Tensor:
         """Children are added in the order of their distance, the nearest first."""
-        rank, reach, total = place.rank, 1, value
-        while reach < place.workers:
+        rank, reach, total = group.rank, 1, value
+        while reach < group.size:
             if rank & reach:
-                await port.send(worker(rank - reach), Message(f"{topic}.{rank}", tensors=(total,)))
+                await port.send(group.members[rank - reach], Message(f"{topic}.{rank}", tensors=(total,)))
                 break
-            if rank + reach < place.workers:
-                delivery = await port.receive(f"{topic}.{rank + reach}", worker(rank + reach))
+            if rank + reach < group.size:
+                delivery = await port.receive(f"{topic}.{rank + reach}", group.members[rank + reach])
                 assert delivery is not None
                 total = total + delivery.message.tensors[0]
             reach <<= 1
-        return await broadcast(port, place, total, f"{topic}.down")
+        return await broadcast(port, group, total, f"{topic}.down")
 
 
 def _subtrees(workers: int) -> list[int]:

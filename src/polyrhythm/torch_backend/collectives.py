@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from polyrhythm.errors import CompositionError
-from polyrhythm.sharing import Group
+from polyrhythm.sharing import MemoryGroup
 from polyrhythm.torch_backend.operations import Reduction, as_bytes
 
 _HALVES = (torch.float16, torch.bfloat16)
@@ -23,7 +23,7 @@ _FEW_BYTES = 64 * 1024
 class Collectives:
     """Those of `group`."""
 
-    def __init__(self, group: Group) -> None:
+    def __init__(self, group: MemoryGroup) -> None:
         self._group = group
         self._rank, self._ranks = group.rank, group.ranks
 

@@ -35,7 +35,7 @@ from torch._C._distributed_c10d import (
     Store,
 )  # fmt: skip
 
-from polyrhythm.sharing import Group
+from polyrhythm.sharing import MemoryGroup
 from polyrhythm.torch_backend import check
 from polyrhythm.torch_backend.collectives import Collectives
 from polyrhythm.torch_backend.lane import Deed, Errand, Lane
@@ -65,7 +65,7 @@ class PolyrhythmGroup(dist.ProcessGroup):
         self._gloo: Any = gloo
         self._register_backend(torch.device("cpu"), dist.ProcessGroup.BackendType.GLOO, gloo)
         self._set_default_backend(dist.ProcessGroup.BackendType.GLOO)
-        self._memory = Group(shared.segment, shared.rank)
+        self._memory = MemoryGroup(shared.segment, shared.rank)
         self._collectives = Collectives(self._memory)
         self._watch = Watch(self._memory, shared, names)
         self._lane = Lane(self._watch)

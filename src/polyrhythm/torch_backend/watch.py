@@ -11,7 +11,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 
 from polyrhythm.errors import RunError
-from polyrhythm.sharing import Group
+from polyrhythm.sharing import MemoryGroup
 from polyrhythm.torch_backend.meeting import Shared
 
 _LOOK_SECONDS = 0.5
@@ -21,7 +21,7 @@ _log = logging.getLogger(__name__)
 class Watch:
     """Looks after the waits of a group: a thread that sleeps until another member's process ends, and looks at the clock now and then."""
 
-    def __init__(self, group: Group, shared: Shared, names: Sequence[int]) -> None:
+    def __init__(self, group: MemoryGroup, shared: Shared, names: Sequence[int]) -> None:
         self._group = group
         self._names = names
         self._deadline: float | None = None

@@ -10,7 +10,7 @@ from polyrhythm.consistency import LocalSteps
 from polyrhythm.errors import CompositionError, PolyrhythmError
 from polyrhythm.hardware.devices import Profile
 from polyrhythm.kernel.events import AnyEvent, Merged, Stepped
-from polyrhythm.kernel.port import server
+from polyrhythm.kernel.names import server
 from polyrhythm.processes import Processes
 from polyrhythm.strategy.strategy import Strategy
 from polyrhythm.topology import AllReduce

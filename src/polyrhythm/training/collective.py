@@ -13,9 +13,9 @@ import torch
 from torch import Tensor
 
 from polyrhythm.errors import WorkloadError
+from polyrhythm.kernel.group import Group
 from polyrhythm.kernel.message import CALL, Message
-from polyrhythm.kernel.port import Port, worker
-from polyrhythm.pieces.terms import Place
+from polyrhythm.kernel.port import Port
 from polyrhythm.strategy.losses import Losses
 from polyrhythm.topology.broadcast import spread, tell_all
 from polyrhythm.topology.tree import Tree
@@ -54,18 +54,18 @@ class Collective(Protocol):
 class Everyone:
     """For runs that end with the first worker that is lost: 2 (P - 1) messages and 2 ⌈log2 P⌉ latencies for a sum."""
 
-    def __init__(self, port: Port, place: Place) -> None:
+    def __init__(self, port: Port, group: Group) -> None:
         self.port = port
-        self.place = place
+        self.group = group
 
     async def total(self, value: Tensor, call: Call) -> tuple[Tensor, int]:
         """As the protocol says."""
-        return await Tree().reduce(self.port, self.place, value, call.topic), self.place.workers
+        return await Tree().reduce(self.port, self.group, value, call.topic), self.group.size
 
     async def spread(self, message: Message, call: Call) -> Message:
         """As the protocol says."""
         message.topic = call.topic
-        return await spread(self.port, self.place, message)
+        return await spread(self.port, self.group, message)
 
 
 class ThoseLeft:
@@ -74,17 +74,17 @@ class ThoseLeft:
     2 (P - 1) messages and two latencies for a sum. A worker that is lost counts if worker 0 has heard it before the news.
     """
 
-    def __init__(self, port: Port, place: Place, losses: Losses) -> None:
+    def __init__(self, port: Port, group: Group, losses: Losses) -> None:
         self.port = port
-        self.place = place
+        self.group = group
         self.losses = losses
-        self.left = {worker(rank) for rank in range(1, place.workers)}
+        self.left = set(group.members[1:])
         self.listens = False
 
     async def total(self, value: Tensor, call: Call) -> tuple[Tensor, int]:
         """As the protocol says; worker 0 adds up in the order of ranks."""
-        if self.place.rank:
-            await self.port.send(worker(0), Message(CALL, call.code, tensors=(value,)))
+        if self.group.rank:
+            await self.port.send(self.group.members[0], Message(CALL, call.code, tensors=(value,)))
             answer = await self.spread(Message(""), call)
         else:
             values = await self._hear(call)
@@ -95,7 +95,7 @@ class ThoseLeft:
     async def spread(self, message: Message, call: Call) -> Message:
         """As the protocol says."""
         message.topic = call.topic
-        return await tell_all(self.port, self.place, message)
+        return await tell_all(self.port, self.group, message)
 
     async def _hear(self, call: Call) -> list[Tensor]:
         """What the others say, by rank."""
@@ -114,7 +114,7 @@ class ThoseLeft:
                     f"{self.port.name} calls worker.{call.kind}() where {delivery.sender} calls worker.{KINDS[int(message.numbers[1])]}(): "
                     "every worker must make the same calls in the same order."
                 )
-        return [said[name] for name in map(worker, range(1, self.place.workers)) if name in said]
+        return [said[name] for name in self.group.members[1:] if name in said]
 
     async def _listen(self) -> None:
         if not self.listens:

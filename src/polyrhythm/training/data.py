@@ -10,9 +10,9 @@ from weakref import WeakKeyDictionary
 from torch.utils.data import DataLoader, IterableDataset
 
 from polyrhythm.errors import DataError, UnshardedWarning
+from polyrhythm.kernel.group import Group
 from polyrhythm.kernel.port import Port
 from polyrhythm.pieces.shuffle import Batch, Feed, Perform, Shuffle
-from polyrhythm.pieces.terms import Place
 from polyrhythm.training.loader import LoaderSource
 from polyrhythm.training.sampling import Listed, Permuted, ShareSampler
 from polyrhythm.training.source import Sources, Streams, parts_of, source_of, stream_of
@@ -46,10 +46,10 @@ class Batches:
 class Data:
     """One worker's ways to samples. `count` is told how many the next step uses; `used` is whether any way was gone."""
 
-    def __init__(self, shuffle: Shuffle, place: Place, count: Callable[[int], None]) -> None:
+    def __init__(self, shuffle: Shuffle, group: Group, count: Callable[[int], None]) -> None:
         self.used = False
         self._shuffle = shuffle
-        self._place = place
+        self._group = group
         self._count = count
         self._epochs = 0
         self._feeds: list[tuple[tuple[Any, ...], Feed]] = []
@@ -60,31 +60,31 @@ class Data:
         source = self._source(data)
         size = _size(source, batch_size)
         if isinstance(source, (PlainStream, LoaderStream)):
-            return StreamBatches(lambda: self._told(lambda number: self._shuffle.stream(source, self._place, number, size)))
+            return StreamBatches(lambda: self._told(lambda number: self._shuffle.stream(source, self._group, number, size)))
         feed = self._feed(data, port, perform)
         return Batches(lambda: self._told(lambda number: feed.epoch(source, number, size)), feed.count(source, size))
 
     def sampler(self, dataset: Any, shuffle: bool) -> ShareSampler:
         """As `Worker.sampler`."""
-        length, workers = len(dataset), self._place.workers
+        length, workers = len(dataset), self._group.size
         if length < workers:
             raise DataError(f"{length} samples cannot be shared out among {workers} workers: use fewer workers, or more data.")
         order = Permuted(length) if shuffle else Listed(range(length))
-        return ShareSampler(lambda number: self._shuffle.share(order, self._place, number), length // workers, self._count)
+        return ShareSampler(lambda number: self._shuffle.share(order, self._group, number), length // workers, self._count)
 
     def shard(self, iterable: Iterable[Any]) -> Shard:
         """As `Worker.shard`."""
         self.used = True
-        return Shard(iterable, self._place)
+        return Shard(iterable, self._group)
 
     def warn_if_unused(self) -> None:
         """Warn, at worker 0, if a step comes and no sample has."""
-        if self.used or self._place.workers == 1:
+        if self.used or self._group.size == 1:
             return
         self.used = True
-        if self._place.rank == 0:
+        if self._group.rank == 0:
             warnings.warn(
-                f"optimizer.step() was called, but no sample came through the worker, so that all {self._place.workers} workers may be "
+                f"optimizer.step() was called, but no sample came through the worker, so that all {self._group.size} workers may be "
                 f"training on the same data: iterate worker.batches(loader), or give your own DataLoader sampler=worker.sampler(dataset); "
                 f"if each worker has data of its own, say how many samples a step uses with worker.count(n).",
                 UnshardedWarning,
@@ -116,11 +116,11 @@ class Data:
     def _feed(self, data: Any, port: Port, perform: Perform) -> Feed:
         """The feed of `data`, which goes on where it was when the same data were given before."""
         parts = parts_of(data)
-        for place, (held, feed) in enumerate(self._feeds):
+        for group, (held, feed) in enumerate(self._feeds):
             if len(held) == len(parts) and all(a is b for a, b in zip(held, parts, strict=True)):
-                self._feeds.append(self._feeds.pop(place))  # the last to be used is the last to be forgotten
+                self._feeds.append(self._feeds.pop(group))  # the last to be used is the last to be forgotten
                 return feed
-        feed = self._shuffle.feed(self._place, port, perform)
+        feed = self._shuffle.feed(self._group, port, perform)
         self._feeds = [*self._feeds[-_FEEDS + 1 :], (parts, feed)]
         return feed
 

@@ -13,10 +13,10 @@ from torch import Tensor, nn
 
 from polyrhythm.errors import WorkloadError, diverged
 from polyrhythm.kernel.events import Evaluated
+from polyrhythm.kernel.group import Group
 from polyrhythm.kernel.job import Stage
-from polyrhythm.kernel.port import server, worker
+from polyrhythm.kernel.names import server, worker
 from polyrhythm.pieces.album import Album, before, index_at, moment, together
-from polyrhythm.pieces.terms import Place
 from polyrhythm.strategy.albums import collect, new_album, show
 from polyrhythm.strategy.replica import Replica
 from polyrhythm.strategy.service import ask_for_albums
@@ -52,7 +52,7 @@ class Evaluation:
     """What `worker.evaluate` asked for, at one worker. `seconds` of the run's clock went into evaluating."""
 
     strategy: Strategy
-    place: Place
+    group: Group
     stage: Stage
     function: Evaluate | None = None
     seconds: float = 0.0
@@ -64,7 +64,7 @@ class Evaluation:
         """Another model was attached."""
         known = any(each.model is model for each in self._followed)
         buffers = [] if known else [b for b in model.buffers() if b.is_floating_point() and b.numel()]
-        self._followed.append(Followed(replica, scope, model, buffers, Album(new_album(self.strategy, 1).budget // self.place.workers)))
+        self._followed.append(Followed(replica, scope, model, buffers, Album(new_album(self.strategy, 1).budget // self.group.size)))
         self._want()
 
     def ask(self, function: Evaluate) -> None:
@@ -74,8 +74,8 @@ class Evaluation:
         if not callable(function):
             raise WorkloadError(f"worker.evaluate got {function!r}, which cannot be called: give a function of the model.")
         self.function = function
-        if self.place.rank == 0:
-            servers = self.strategy.topology.servers(self.place.workers)
+        if self.group.rank == 0:
+            servers = self.strategy.topology.servers(self.group.size)
             self.stage.perform(ask_for_albums(self.stage.port, servers))
         self._want()
 
@@ -102,7 +102,7 @@ class Evaluation:
             now = self.stage.port.now()
             for each in self._followed:
                 each.look(now)
-            if self.place.rank == 0:
+            if self.group.rank == 0:
                 self._steps.append((now, clock, self.stage.bytes_sent))
 
     def finish(self) -> dict[str, float]:
@@ -110,7 +110,7 @@ class Evaluation:
         if self.function is None:
             return {}
         port, ended = self.stage.port, self.stage.port.now()
-        if self.place.rank:
+        if self.group.rank:
             for scope, album in self._own():
                 self.stage.perform(show(port, scope, album))
             return {}
@@ -121,7 +121,7 @@ class Evaluation:
         return final
 
     def _want(self) -> None:
-        witness = self.stage.port.name in self.strategy.topology.witnesses(self.place.workers)
+        witness = self.stage.port.name in self.strategy.topology.witnesses(self.group.size)
         for each in self._followed:
             each.replica.album.wanted = witness and self.function is not None
             each.album.wanted = bool(each.buffers) and self.function is not None and self.stage.port.name in self._holders()
@@ -129,14 +129,14 @@ class Evaluation:
 
     def _holders(self) -> list[str]:
         """Those whose buffers count in the end."""
-        return [worker(rank) for rank in range(self.place.workers if self.strategy.buffers.averaged else 1)]
+        return [worker(rank) for rank in range(self.group.size if self.strategy.buffers.averaged else 1)]
 
     def _own(self) -> list[tuple[str, Album]]:
         weights = [(each.scope, each.replica.album) for each in self._followed if each.replica.album.wanted]
         return weights + [(f"{each.scope}buffers", each.album) for each in self._followed if each.album.wanted]
 
     def _expected(self) -> set[tuple[str, str]]:
-        witnesses = self.strategy.topology.witnesses(self.place.workers)
+        witnesses = self.strategy.topology.witnesses(self.group.size)
         weights = {(name, each.scope) for name in witnesses for each in self._followed}
         return weights | {(name, f"{each.scope}buffers") for name in self._holders() for each in self._followed if each.buffers}
 
@@ -157,7 +157,7 @@ class Evaluation:
 
     def _at(self, each: Followed, index: int, albums: Mapping[tuple[str, str], Album], final: Tensor) -> Tensor:
         """The result at a moment; of a witness that has changed nothing since, its part of the final weights."""
-        topology, workers = self.strategy.topology, self.place.workers
+        topology, workers = self.strategy.topology, self.group.size
         names = [name for name in topology.witnesses(workers) if (name, each.scope) in albums]
         layouts = each.replica.parameters.layout.split(len(names)) if names[0] == server(0) else []
         parts = each.replica.parameters.layout.cut(final, layouts) if layouts else [final] * len(names)
@@ -177,7 +177,7 @@ class Evaluation:
         with untouched(models):
             metrics = _checked(self.function(*models), moment)
         times = [each[0] for each in self._steps]
-        _, clock, nbytes = self._steps[place - 1] if (place := bisect_right(times, moment)) else (0.0, 0, 0)
+        _, clock, nbytes = self._steps[group - 1] if (group := bisect_right(times, moment)) else (0.0, 0, 0)
         self.stage.record(Evaluated(moment, self.stage.port.name, clock, metrics, nbytes, since))
         return metrics
 

@@ -9,8 +9,8 @@ from pathlib import Path
 
 from polyrhythm import systems
 from polyrhythm.errors import CompositionError
-from polyrhythm.kernel.port import worker as name_of
-from polyrhythm.pieces.terms import Place
+from polyrhythm.kernel.group import Group
+from polyrhythm.kernel.names import worker as name_of
 from polyrhythm.processes.join import JoinedStage, Joining, enter
 from polyrhythm.processes.linux import require_linux
 from polyrhythm.processes.place import find_place
@@ -52,7 +52,7 @@ def join(
     except BaseException as problem:
         log.fail(problem, name_of(place.rank))
         raise
-    worker = Worker(stage, chosen, Place(place.rank, place.workers, seed))
+    worker = Worker(stage, chosen, Group.of_workers(place.workers, place.rank, seed))
     atexit.register(_leave, worker, stage, log)
     return worker
 

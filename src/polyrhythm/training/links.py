@@ -1,7 +1,7 @@
 """What messages meet between hosts, and between processes of one: a `Network`, measured.
 
     with enter(survey_job(workers), lambda event: None) as stage:
-        network = network_between(stage, place, "ours")
+        network = network_between(stage, group, "ours")
 
 A host's latency and rate towards another are alpha and beta of the usual model: a message of n bytes takes alpha + n beta,
 with beta = 1 / rate.
@@ -19,10 +19,11 @@ from polyrhythm.errors import CompositionError
 from polyrhythm.hardware.congestion import Bbr, Congestion, Fair
 from polyrhythm.hardware.network import Network, Site
 from polyrhythm.hardware.placement import Local, WithWorkers
+from polyrhythm.kernel.group import Group
 from polyrhythm.kernel.job import Job, Stage
 from polyrhythm.kernel.message import Message
-from polyrhythm.kernel.port import Port, rank_of, worker
-from polyrhythm.pieces.terms import Place
+from polyrhythm.kernel.names import rank_of, worker
+from polyrhythm.kernel.port import Port
 from polyrhythm.processes import Processes
 from polyrhythm.topology.algorithm import gather
 from polyrhythm.training.probes import SIPS, Line, Stream, drink, long_enough, ping, pong, pour, rate, share, sip
@@ -39,21 +40,21 @@ _FAIR = Fair()
 Rows = list[list[float]]
 
 
-def network_between(stage: Stage, place: Place, name: str, local: Local | None = None, congestion: Congestion = _FAIR) -> Network:
+def network_between(stage: Stage, group: Group, name: str, local: Local | None = None, congestion: Congestion = _FAIR) -> Network:
     """The network of the hosts on which the workers of a run stand, one on each; every worker must call it, and all get the same.
 
     Each ordered pair is measured while all others are silent: that gives latency and capacity. Then each host sends to all at once, and
-    takes from all at once: the most that it reached is its egress and its ingress. Servers are placed as joined runs place them,
+    takes from all at once: the most that it reached is its egress and its ingress. Servers are placed as joined runs group them,
     with workers. `congestion` is that of this host's connections (`congestion_here`); the network has it if all hosts do. Raises
     CompositionError where there is one worker only.
     """
-    if place.workers < 2:
+    if group.size < 2:
         raise CompositionError("One process alone has no network: start one on each of two or more hosts, with RANK and WORLD_SIZE set.")
-    survey = _Survey(stage.port, place, SECONDS, congestion)
+    survey = _Survey(stage.port, group, SECONDS, congestion)
     stage.perform(survey.carry_out())
-    names = [f"host-{rank}" for rank in range(place.workers)]
+    names = [f"host-{rank}" for rank in range(group.size)]
     sites = [Site(each, survey.egress[rank], survey.ingress[rank]) for rank, each in enumerate(names)]
-    pairs = [(a, b) for a in range(place.workers) for b in range(place.workers) if a != b]
+    pairs = [(a, b) for a in range(group.size) for b in range(group.size) if a != b]
     latency = {(names[a], names[b]): survey.latency[a][b] for a, b in pairs}
     capacity = {(names[a], names[b]): survey.rate[a][b] for a, b in pairs}
     network = Network.joined(name, sites, latency, capacity)
@@ -72,7 +73,7 @@ def survey_job(workers: int, seconds: float = SECONDS) -> Job:
     """A job without servers, to be entered by processes that measure; as a program, worker 0's line to worker 1."""
 
     def program(stage: Stage) -> Message | None:
-        line = stage.perform(_line(stage.port, Place(rank_of(stage.port.name), workers, 0), (0, 1), seconds))
+        line = stage.perform(_line(stage.port, Group.of_workers(workers, rank_of(stage.port.name)), (0, 1), seconds))
         return None if line is None else Message("line", (line.latency, line.rate))
 
     return Job(workers, 0, program, _no_service, lambda name: True)
@@ -88,24 +89,24 @@ async def _no_service(port: Port, record: object) -> None:
     """There are no servers."""
 
 
-async def _line(port: Port, place: Place, pair: tuple[int, int], seconds: float) -> Line | None:
+async def _line(port: Port, group: Group, pair: tuple[int, int], seconds: float) -> Line | None:
     """The line from the first of `pair` to the second, if this is the first."""
     source, target = pair
-    if place.rank == source:
-        latency = await ping(port, worker(target))
-        return Line(latency, await rate(port, worker(target), latency, seconds))
-    if place.rank == target:
-        await pong(port, worker(source))
-        await drink(port, worker(source))
+    if group.rank == source:
+        latency = await ping(port, group.members[target])
+        return Line(latency, await rate(port, group.members[target], latency, seconds))
+    if group.rank == target:
+        await pong(port, group.members[source])
+        await drink(port, group.members[source])
     return None
 
 
 class _Survey:
     """One worker's part; afterwards each has all figures: `latency` and `rate` by [from][to], `egress` and `ingress` by host."""
 
-    def __init__(self, port: Port, place: Place, seconds: float, congestion: Congestion) -> None:
+    def __init__(self, port: Port, group: Group, seconds: float, congestion: Congestion) -> None:
         self.port = port
-        self.place = place
+        self.group = group
         self.seconds = seconds
         self.congestion = congestion
         self.latency: Rows
@@ -116,13 +117,13 @@ class _Survey:
         self._meetings = 0
 
     async def carry_out(self) -> None:
-        workers = range(self.place.workers)
+        workers = range(self.group.size)
         habits = await self._agree((self.congestion.every, self.congestion.seconds))
         self.agree = all(habit == habits[0] for habit in habits)
         mine: dict[int, Line] = {}
         for source, target in [(a, b) for a in workers for b in workers if a != b]:
             await self._agree((0.0,))
-            line = await _line(self.port, self.place, (source, target), self.seconds)
+            line = await _line(self.port, self.group, (source, target), self.seconds)
             if line is not None:
                 mine[target] = line
         self.latency = await self._agree([mine[to].latency if to in mine else 0.0 for to in workers])
@@ -136,12 +137,12 @@ class _Survey:
 
     async def _flood(self, sources: Sequence[int], targets: Sequence[int]) -> float:
         """The bytes per second that pass when all of `sources` send to all of `targets` at once."""
-        rank = self.place.rank
+        rank = self.group.rank
         await self._agree((0.0,))
         sent, moments = (0.0, 0.0), [0.0]
         if rank in sources:
             seconds = max(long_enough(self.latency[source][target], self.seconds) for source in sources for target in targets)
-            lines = {worker(to): Line(self.latency[rank][to], self.rate[rank][to]) for to in targets}
+            lines = {self.group.members[to]: Line(self.latency[rank][to], self.rate[rank][to]) for to in targets}
             stream = await pour(
                 self.port,
                 {peer: share(line, seconds) for peer, line in lines.items()},
@@ -158,10 +159,10 @@ class _Survey:
         return Stream(0.0, int(sum(nbytes for nbytes, _, _ in told)), max(max(spans) for _, *spans in told)).rate
 
     async def _sip(self, source: int, moments: list[float]) -> None:
-        moments += [moment - self.latency[source][self.place.rank] for moment in await sip(self.port, worker(source), SIPS)]
+        moments += [moment - self.latency[source][self.group.rank] for moment in await sip(self.port, self.group.members[source], SIPS)]
 
     async def _agree(self, row: Sequence[float]) -> Rows:
         """Everyone's row, by rank; returns when all have come here."""
         self._meetings += 1
-        told = await gather(self.port, self.place, (torch.tensor(row, dtype=torch.float64),), f"survey {self._meetings}")
+        told = await gather(self.port, self.group, (torch.tensor(row, dtype=torch.float64),), f"survey {self._meetings}")
         return [packet[0].tolist() for packet in told]

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from polyrhythm.errors import PolyrhythmError, RecordWarning, WorkerFailed, sentence
 from polyrhythm.kernel.events import AnyEvent
-from polyrhythm.kernel.port import worker
+from polyrhythm.kernel.names import worker
 from polyrhythm.report import unfinished
 from polyrhythm.report.outcome import Outcome
 from polyrhythm.report.progress import Watch

@@ -9,9 +9,9 @@ import torch
 from torch import Tensor, nn
 
 from polyrhythm.errors import CompositionError, WorkloadError
+from polyrhythm.kernel.group import Group
 from polyrhythm.kernel.job import Stage
 from polyrhythm.pieces.buffers import Keeper
-from polyrhythm.pieces.terms import Place
 from polyrhythm.strategy.albums import ALBUM
 from polyrhythm.strategy.averaging import TOPIC, average
 from polyrhythm.strategy.losses import Losses
@@ -27,9 +27,9 @@ _SHOWN = 3
 class Models:
     """`replicas` in the order of attaching; the first has no scope, so that one model alone says what it always said."""
 
-    def __init__(self, strategy: Strategy, place: Place, stage: Stage) -> None:
+    def __init__(self, strategy: Strategy, group: Group, stage: Stage) -> None:
         self.strategy = strategy
-        self.place = place
+        self.group = group
         self.stage = stage
         self.replicas: list[Replica] = []
         self.names: dict[int, str] = {}
@@ -37,7 +37,7 @@ class Models:
         self.keepers: dict[int, Keeper] = {}
         self.losses = Losses(stage.port)
         self.checked = False
-        self.evaluation = Evaluation(strategy, place, stage)
+        self.evaluation = Evaluation(strategy, group, stage)
 
     def attach(
         self,
@@ -54,11 +54,11 @@ class Models:
         scope = f"{number}/" if number else ""
         self._refuse_again(model, optimizer, name)
         port = self.stage.port.scoped(scope)
-        replica = Replica(model, optimizer, self.strategy, Seat(self.place, self.stage, port))
+        replica = Replica(model, optimizer, self.strategy, Seat(self.group, self.stage, port))
         replica.clip_norm = clip_norm
         self._hear_of_losses(scope)
-        if number and self.place.rank == 0:
-            self.stage.perform(announce(self.stage.port, scope, self.strategy.topology.servers(self.place.workers)))
+        if number and self.group.rank == 0:
+            self.stage.perform(announce(self.stage.port, scope, self.strategy.topology.servers(self.group.size)))
         replica.establish(partial(step, replica))
         self.replicas.append(replica)
         self.evaluation.follow(replica, scope, model)
@@ -79,13 +79,13 @@ class Models:
             raise WorkloadError(f"worker.attach was given the name {name!r} twice: give each model a name of its own.")
 
     def _hear_of_losses(self, scope: str) -> None:
-        if not self.strategy.consistency.tolerates_loss or self.place.workers == 1:
+        if not self.strategy.consistency.tolerates_loss or self.group.size == 1:
             return
         if not self.replicas:
             self.stage.perform(self.losses.begin())
-            if self.strategy.buffers.averaged and self.place.rank == 0:
+            if self.strategy.buffers.averaged and self.group.rank == 0:
                 self.stage.perform(self.losses.tell(TOPIC))
-            if self.place.rank == 0:
+            if self.group.rank == 0:
                 self.stage.perform(self.losses.tell(ALBUM))
         self.stage.perform(self.losses.tell(scope + GONE))
 
@@ -112,7 +112,7 @@ class Models:
         self.evaluation.look()  # before the buffers are settled
         for keeper in self.keepers.values():
             keeper.renew()
-        if self.strategy.buffers.averaged and self.place.workers > 1:
+        if self.strategy.buffers.averaged and self.group.size > 1:
             self._average_buffers()
         return self.evaluation.finish()
 
@@ -120,7 +120,7 @@ class Models:
         own = [b for model in self.modules.values() for b in model.buffers() if b.is_floating_point() and b.numel()]
         if own:
             told = [buffer.detach().cpu().contiguous().clone() for buffer in own]
-            for buffer, mean in zip(own, self.stage.perform(average(self.stage.port, self.place, told)), strict=True):
+            for buffer, mean in zip(own, self.stage.perform(average(self.stage.port, self.group, told)), strict=True):
                 with torch.no_grad():
                     buffer.copy_(mean)
 

@@ -13,10 +13,11 @@ import msgspec
 
 from polyrhythm import systems
 from polyrhythm.errors import CompositionError, PolyrhythmError, RecordWarning, RunError, WorkloadError
+from polyrhythm.kernel.group import Group
+from polyrhythm.kernel.group import workers as workers_of
 from polyrhythm.kernel.job import Ending, Job, Runtime, Stage
 from polyrhythm.kernel.message import Message
-from polyrhythm.kernel.port import rank_of, worker
-from polyrhythm.pieces.terms import Place
+from polyrhythm.kernel.names import rank_of, worker
 from polyrhythm.processes import Processes
 from polyrhythm.report.lines import encoded
 from polyrhythm.report.outcome import Outcome, Summary
@@ -166,8 +167,8 @@ def make_job(train: Train, strategy: Strategy, workers: int, seed: int) -> Job:
     strategy.check(taking_part)
 
     def program(stage: Stage) -> Message:
-        place = Place(rank_of(stage.port.name), taking_part, seed)
-        own = Worker(stage, strategy, place)
+        group = Group.of_workers(taking_part, rank_of(stage.port.name), seed)
+        own = Worker(stage, strategy, group)
         try:
             train(own)
         except (ValueError, RuntimeError) as error:
@@ -180,7 +181,7 @@ def make_job(train: Train, strategy: Strategy, workers: int, seed: int) -> Job:
         return conclusion(own)
 
     def service(port: Any, record: Any) -> Any:
-        return Service(strategy, Place(rank_of(port.name), taking_part, seed), port, record).live()
+        return Service(strategy, workers_of(taking_part), port, seed, record).live()
 
     return Job(taking_part, strategy.topology.servers(taking_part), program, service, strategy.essential, seed)
 

@@ -12,8 +12,8 @@ from torch.utils.data._utils import worker as process_of_a_loader
 from torch.utils.data._utils.pin_memory import pin_memory
 
 from polyrhythm.errors import DataError
+from polyrhythm.kernel.group import Group
 from polyrhythm.pieces.shuffle import Batch
-from polyrhythm.pieces.terms import Place
 from polyrhythm.training.loader import Loads, length, refuse_own_ways
 
 DEFAULT_BATCH_SIZE = 32
@@ -76,19 +76,19 @@ class Shard(IterableDataset[Any]):
     one that shares itself out among a loader's processes, as torch recommends, must not do so a second time.
     """
 
-    def __init__(self, data: Iterable[Any], place: Place) -> None:
+    def __init__(self, data: Iterable[Any], group: Group) -> None:
         self.data = data
-        self.place = place
+        self.group = group
 
     def __iter__(self) -> Iterator[Any]:
         here = get_worker_info()
         process, processes = (0, 1) if here is None else (here.id, here.num_workers)
         for number, dealt in enumerate(self._rounds()):
             if number % processes == process:
-                yield dealt[self.place.rank]
+                yield dealt[self.group.rank]
 
     def _rounds(self) -> Iterator[list[Any]]:
-        elements, size = alone(self.data), self.place.workers
+        elements, size = alone(self.data), self.group.size
         while True:
             with _no_loader():
                 dealt = list(islice(elements, size))

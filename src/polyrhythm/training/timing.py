@@ -17,9 +17,9 @@ from polyrhythm.errors import CompositionError, PolyrhythmError
 from polyrhythm.hardware.devices import Device, Machine, Profile
 from polyrhythm.hardware.fleet import fleet
 from polyrhythm.kernel.events import AnyEvent, Computed, Stepped
+from polyrhythm.kernel.group import Group
 from polyrhythm.kernel.port import Port
 from polyrhythm.pieces.shuffle import Batch, Feed, Order, Perform, Source, Stream
-from polyrhythm.pieces.terms import Place
 from polyrhythm.shuffle import GlobalShuffle
 from polyrhythm.simulator import Instant, Simulator
 from polyrhythm.strategy.replica import Replica
@@ -60,17 +60,17 @@ class _Noting:
     batches: list[Any]
     sends: bool = False
 
-    def feed(self, place: Place, port: Port, perform: Perform) -> Feed:
+    def feed(self, group: Group, port: Port, perform: Perform) -> Feed:
         """One worker's feed of one data set."""
-        return _Noted(GlobalShuffle().feed(place, port, perform), self.batches)
+        return _Noted(GlobalShuffle().feed(group, port, perform), self.batches)
 
-    def stream(self, stream: Stream, place: Place, number: int, batch_size: int) -> Iterator[Batch]:
+    def stream(self, stream: Stream, group: Group, number: int, batch_size: int) -> Iterator[Batch]:
         """One worker's batches of one pass over a stream."""
-        return GlobalShuffle().stream(stream, place, number, batch_size)
+        return GlobalShuffle().stream(stream, group, number, batch_size)
 
-    def share(self, order: Order, place: Place, number: int) -> Sequence[int]:
+    def share(self, order: Order, group: Group, number: int) -> Sequence[int]:
         """One worker's samples of epoch `number`."""
-        return GlobalShuffle().share(order, place, number)
+        return GlobalShuffle().share(order, group, number)
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,8 +9,8 @@ import torch
 from torch import Tensor
 
 from polyrhythm.errors import WorkloadError
+from polyrhythm.kernel.group import Group
 from polyrhythm.kernel.message import DTYPES, Message
-from polyrhythm.pieces.terms import Place
 from polyrhythm.training.collective import Call, Collective
 from polyrhythm.training.numbers import number
 from polyrhythm.training.plain import decoded, encoded
@@ -24,9 +24,9 @@ _PLAIN = "plain"
 class Together:
     """One worker's side. Every worker makes the same calls in the same order; calls are counted."""
 
-    def __init__(self, collective: Collective, place: Place, perform: Callable[[Any], Any]) -> None:
+    def __init__(self, collective: Collective, group: Group, perform: Callable[[Any], Any]) -> None:
         self.collective = collective
-        self.place = place
+        self.group = group
         self.perform = perform
         self.calls = 0
 
@@ -51,7 +51,7 @@ class Together:
 
     def broadcast(self, value: Value) -> Value:
         """Worker 0's value: a tensor, or a plain value, of the same types at every worker."""
-        message = _told(value) if self.place.rank == 0 else Message("")
+        message = _told(value) if self.group.rank == 0 else Message("")
         heard: Message = self.perform(self.collective.spread(message, self._next("broadcast")))
         [tensor] = heard.tensors
         if heard.text != _PLAIN:

@@ -12,8 +12,8 @@ from torch import Tensor, nn
 from polyrhythm import rng
 from polyrhythm.errors import WorkloadError, diverged
 from polyrhythm.kernel.events import Reported, Stepped
+from polyrhythm.kernel.group import Group
 from polyrhythm.kernel.job import Stage
-from polyrhythm.pieces.terms import Place
 from polyrhythm.strategy.replica import Replica
 from polyrhythm.strategy.strategy import Strategy
 from polyrhythm.training.collective import Everyone, ThoseLeft
@@ -37,24 +37,24 @@ class Worker:
     generators of torch, numpy and `random` are seeded for this worker before the training function begins.
     """
 
-    def __init__(self, stage: Stage, strategy: Strategy, place: Place) -> None:
-        self.rank = place.rank
-        self.workers = place.workers
-        self.seed = place.seed
+    def __init__(self, stage: Stage, strategy: Strategy, group: Group) -> None:
+        self.rank = group.rank
+        self.workers = group.size
+        self.seed = group.seed
         self.device = stage.device
         self._stage = stage
         self._strategy = strategy
-        self._place = place
-        self._models = Models(strategy, place, stage)
+        self._group = group
+        self._models = Models(strategy, group, stage)
         survives = strategy.consistency.tolerates_loss
-        collective = ThoseLeft(stage.port, place, self._models.losses) if survives else Everyone(stage.port, place)
-        self._together = Together(collective, place, stage.perform)
-        self._data = Data(strategy.shuffle, place, self.count)
+        collective = ThoseLeft(stage.port, group, self._models.losses) if survives else Everyone(stage.port, group)
+        self._together = Together(collective, group, stage.perform)
+        self._data = Data(strategy.shuffle, group, self.count)
         self._samples = 0
         self._batch = 0
         self._finished = False
         self._metrics: dict[str, float] = {}
-        rng.seed_everything(place.seed, "worker", place.rank)
+        rng.seed_everything(group.seed, "worker", group.rank)
 
     def attach(
         self, model: Model, optimizer: Optimizer, *, clip_norm: float | None = None, name: str | None = None

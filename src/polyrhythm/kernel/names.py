@@ -1,0 +1,18 @@
+"""What actors are called: "worker/3", "server/0"."""
+
+from __future__ import annotations
+
+
+def worker(rank: int) -> str:
+    """The name of the worker of `rank`."""
+    return f"worker/{rank}"
+
+
+def server(shard: int) -> str:
+    """The name of the server that holds `shard`."""
+    return f"server/{shard}"
+
+
+def rank_of(name: str) -> int:
+    """The rank of a worker, or the shard of a server, by its name."""
+    return int(name.rpartition("/")[2])

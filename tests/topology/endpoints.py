@@ -1,0 +1,20 @@
+"""Endpoints for tests that make channels and servers themselves."""
+
+from collections.abc import Callable
+
+from polyrhythm.kernel.events import AnyEvent
+from polyrhythm.kernel.group import Group, servers, workers
+from polyrhythm.kernel.names import rank_of
+from polyrhythm.kernel.port import Port
+from polyrhythm.pieces.album import Album
+from polyrhythm.pieces.topology import ServerEndpoint, WorkerEndpoint
+
+
+def worker_end(port: Port, count: int, shards: int = 0, seed: int = 0) -> WorkerEndpoint:
+    """The worker of `port` among `count`, with `shards` servers."""
+    return WorkerEndpoint(Group.of_workers(count, rank_of(port.name), seed), servers(shards), port)
+
+
+def server_end(port: Port, count: int, shards: int = 1, record: Callable[[AnyEvent], object] = lambda event: None) -> ServerEndpoint:
+    """The server of `port` among `shards`, with `count` workers."""
+    return ServerEndpoint(Group.of_servers(shards, rank_of(port.name)), workers(count), port, record, Album(0))  # type: ignore[arg-type]
