@@ -21,15 +21,15 @@ from collections.abc import Callable
 from datetime import timedelta
 
 import torch
+from polyrhythm.pieces.terms import Place
 from torch import Tensor, distributed
 
 from polyrhythm.kernel.job import Job
 from polyrhythm.kernel.port import Port
-from polyrhythm.pieces.terms import Place
 from polyrhythm.processes.join import Joining, enter
 from polyrhythm.processes.links import Wiring
 from polyrhythm.topology import Direct, Ring
-from polyrhythm.topology.algorithm import Algorithm, gather
+from polyrhythm.topology.algorithms.algorithm import Algorithm, gather
 
 Reduce = Callable[[Tensor], Tensor]
 

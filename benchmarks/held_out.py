@@ -38,7 +38,7 @@ from polyrhythm.hardware.devices import Device, Machine, Profile
 from polyrhythm.hardware.network import Network, Site
 from polyrhythm.hardware.placement import WithWorkers
 from polyrhythm.kernel.events import AnyEvent
-from polyrhythm.pieces.terms import Place
+from polyrhythm.pieces.traits import Place
 from polyrhythm.processes.join import enter
 from polyrhythm.processes.place import find_place
 from polyrhythm.training.calibrate import device_profile
@@ -108,8 +108,8 @@ def host(directory: Path, workers: int) -> None:
     """What one host of the lab does: measure the network, and take part in each run."""
     torch.set_num_threads(1)
     place = find_place()
-    with enter(survey_job(workers), _ignore) as stage:
-        measured = network_between(stage, Place(place.rank, workers, 0), "measured", congestion=congestion_here())
+    with enter(survey_job(workers), _ignore) as context:
+        measured = network_between(context, Place(place.rank, workers, 0), "measured", congestion=congestion_here())
     if place.rank == 0:
         (directory / "network.json").write_text(networks.to_json(measured))
     for system in SYSTEMS:
@@ -119,9 +119,9 @@ def host(directory: Path, workers: int) -> None:
                 (directory / f"{system}-{number}-profile.json").write_bytes(msgspec.json.encode(profile))
             job = make_job(Train(STEPS), strategy(system), workers, SEED)
             events: list[AnyEvent] = []
-            with enter(job, events.append) as stage:
-                result = job.program(stage)
-                ending = stage.leave(result)
+            with enter(job, events.append) as context:
+                result = job.program(context)
+                ending = context.leave(result)
             taken = {"seconds": seconds_per_step(events, WARM_UP), "nbytes": ending.bytes_sent}
             (directory / f"{system}-{number}-{place.rank}.json").write_text(json.dumps(taken))
 

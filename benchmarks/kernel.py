@@ -18,7 +18,7 @@ from typing import Any
 
 from polyrhythm.kernel.effects import Effect
 from polyrhythm.kernel.events import Recorder
-from polyrhythm.kernel.job import Job, Stage
+from polyrhythm.kernel.job import Job, WorkerContext
 from polyrhythm.kernel.message import Message
 from polyrhythm.kernel.names import rank_of, worker
 from polyrhythm.kernel.port import Port
@@ -51,7 +51,7 @@ def seconds_of(conversation: Conversation, simulator: Simulator, workers: int, r
 def stepping(simulator: Simulator, workers: int, steps: int) -> float:
     """CPU seconds when each step of a blocking program performs one send and one receive, around a ring."""
 
-    def program(stage: Stage) -> None:
+    def program(stage: WorkerContext) -> None:
         rank, port = rank_of(stage.port.name), stage.port
         following, previous = worker((rank + 1) % workers), worker((rank - 1) % workers)
 
@@ -66,7 +66,7 @@ def stepping(simulator: Simulator, workers: int, steps: int) -> float:
     return _timed(simulator, workers, program)
 
 
-def _timed(simulator: Simulator, workers: int, program: Callable[[Stage], None]) -> float:
+def _timed(simulator: Simulator, workers: int, program: Callable[[WorkerContext], None]) -> float:
     begin = time.process_time()
     simulator.execute(Job(workers, 0, program, _no_service, lambda actor: True), lambda event: None)
     return time.process_time() - begin

@@ -75,9 +75,9 @@ def main() -> None:
     given = parser.parse_args()
     torch.set_num_threads(1)
     rank = find_place().rank
-    with enter(survey_job(3), lambda event: None) as stage:
-        side = push(stage.port, rank, int(given.megabytes * 250_000)) if rank else receive(stage.port, given.leads, given.trials)
-        stage.perform(side)
+    with enter(survey_job(3), lambda event: None) as context:
+        side = push(context.port, rank, int(given.megabytes * 250_000)) if rank else receive(context.port, given.leads, given.trials)
+        context.perform(side)
 
 
 if __name__ == "__main__":

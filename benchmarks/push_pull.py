@@ -20,7 +20,7 @@ import torch
 
 import polyrhythm as pr
 from polyrhythm.kernel.events import Recorder
-from polyrhythm.kernel.job import Job, Stage
+from polyrhythm.kernel.job import Job, WorkerContext
 from polyrhythm.kernel.message import Message
 from polyrhythm.kernel.port import Port
 
@@ -77,7 +77,7 @@ def ours(kib: list[int]) -> list[float]:
     async def part(port: Port) -> None:
         await port.send("server/0", Message("push"))
 
-    def program(stage: Stage) -> Message:
+    def program(stage: WorkerContext) -> Message:
         medians = []
         for size in kib:
             tensor, times = torch.ones(size * 256), []

@@ -13,7 +13,7 @@ from pathlib import Path
 
 from polyrhythm.cli.presets import AXES, published
 from polyrhythm.kernel.names import worker
-from polyrhythm.pieces.terms import Manner, Subject
+from polyrhythm.pieces.traits import Pattern, Payload
 from polyrhythm.strategy.strategy import Strategy
 from polyrhythm.systems import SYSTEMS, find
 
@@ -73,14 +73,14 @@ training; when the run finishes, floating-point buffers are averaged over the wo
 
 def state_of(strategy: Strategy) -> str:
     """Where the optimizer's state lives."""
-    terms = strategy.terms
-    served = strategy.topology.manner is Manner.SERVED
-    holder = "at the servers" if served else "at every worker, equal"
-    if terms.subject is Subject.GRADIENT:
-        if terms.merge.rule is not None:
-            return f"{type(terms.merge.rule).__name__}'s {holder}; the worker's optimizer lends its learning rate only"
-        return f"{holder}: the user's optimizer takes the merged gradient"
-    outer = "" if terms.merge.rule is None else f", and {type(terms.merge.rule).__name__}'s {holder}"
+    agreement = strategy.agreement
+    served = strategy.topology.pattern is Pattern.SERVED
+    model_state = "at the servers" if served else "at every worker, equal"
+    if agreement.payload is Payload.GRADIENT:
+        if agreement.merge.rule is not None:
+            return f"{type(agreement.merge.rule).__name__}'s {model_state}; the worker's optimizer lends its learning rate only"
+        return f"{model_state}: the user's optimizer takes the merged gradient"
+    outer = "" if agreement.merge.rule is None else f", and {type(agreement.merge.rule).__name__}'s {model_state}"
     return f"at each worker, its own{outer}"
 
 
@@ -112,7 +112,7 @@ def section(name: str) -> list[str]:
     facts = {
         "paper": shown.paper or "none: the baseline",
         "pieces": composed,
-        "says": strategy.terms.subject.value + ", " + strategy.topology.manner.value,
+        "says": strategy.agreement.payload.value + ", " + strategy.topology.pattern.value,
         "options": options or "none",
         "optimizer state": state_of(strategy),
         "sent a step": SENT[name].text,

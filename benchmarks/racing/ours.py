@@ -20,7 +20,7 @@ def local(tau: int, codec: object, outer: bool = False) -> pr.Strategy:
 
 def free(tau: int, codec: object) -> pr.Strategy:
     """Local steps, then everyone tells everyone and waits for nobody."""
-    return pr.Strategy(consistency=pr.LocalSteps(tau, pr.Free()), topology=pr.AllToAll(), codec=codec)  # type: ignore[arg-type]
+    return pr.Strategy(consistency=pr.LocalSteps(tau, pr.Asynchronous()), topology=pr.AllToAll(), codec=codec)  # type: ignore[arg-type]
 
 
 def bits() -> pr.PerTensor:

@@ -6,6 +6,7 @@ Names are imported when they are first used, so that `polyrhythm --help` does no
 from __future__ import annotations
 
 import importlib
+import warnings
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -25,11 +26,11 @@ if TYPE_CHECKING:
     from polyrhythm.codec import Threshold as Threshold
     from polyrhythm.codec import TopK as TopK
     from polyrhythm.codec import Warmup as Warmup
+    from polyrhythm.consistency import Asynchronous as Asynchronous
     from polyrhythm.consistency import Bounded as Bounded
-    from polyrhythm.consistency import Free as Free
+    from polyrhythm.consistency import BulkSynchronous as BulkSynchronous
     from polyrhythm.consistency import Intervals as Intervals
     from polyrhythm.consistency import LocalSteps as LocalSteps
-    from polyrhythm.consistency import Lockstep as Lockstep
     from polyrhythm.consistency import SoftSync as SoftSync
     from polyrhythm.errors import DriftWarning as DriftWarning
     from polyrhythm.errors import PolyrhythmError as PolyrhythmError
@@ -92,7 +93,7 @@ if TYPE_CHECKING:
 _PLACES = {
     "buffers": "MeanBuffers OwnBuffers RecalibratedBuffers",
     "codec": "Cast ErrorFeedback Identity LowRank OneBit PerTensor RandomK Significant Striped Threshold TopK Warmup",
-    "consistency": "Bounded Free Intervals LocalSteps Lockstep SoftSync",
+    "consistency": "Bounded Asynchronous Intervals LocalSteps BulkSynchronous SoftSync",
     "errors": "DriftWarning PolyrhythmError RecordError RecordWarning UnshardedWarning",
     "hardware.devices": "Device Profile",
     "hardware.faults": "Crash Cut Drop RandomCrashes RandomCuts RandomStalls Stall",
@@ -119,7 +120,14 @@ _HOMES["load_workload"] = ("polyrhythm.workloads.load", "load")
 __all__ = sorted([*_HOMES, "systems"])
 
 
+_RENAMED = {"Free": "Asynchronous", "Lockstep": "BulkSynchronous"}
+"""Names of the release before, which still work in this one."""
+
+
 def __getattr__(name: str) -> Any:
+    if name in _RENAMED:
+        warnings.warn(f"polyrhythm.{name} is now called polyrhythm.{_RENAMED[name]}.", DeprecationWarning, stacklevel=2)
+        name = _RENAMED[name]
     if name == "systems":
         return importlib.import_module("polyrhythm.systems")
     if name not in _HOMES:

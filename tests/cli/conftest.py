@@ -43,7 +43,7 @@ train = Tiny()
 
 
 @dataclass(frozen=True, slots=True)
-class Told:
+class Aggregated:
     """What a command printed, and how it ended."""
 
     code: int
@@ -51,19 +51,19 @@ class Told:
     err: str
 
 
-Command = Callable[..., Told]
+Command = Callable[..., Aggregated]
 
 
 @pytest.fixture
 def polyrhythm() -> Command:
     """Call the program in this process."""
 
-    def call(*arguments: object) -> Told:
+    def call(*arguments: object) -> Aggregated:
         # None takes it away: who runs the tests may have set the width of their terminal
         result = CliRunner(env={"COLUMNS": None}).invoke(
             app, [str(argument) for argument in arguments], prog_name="polyrhythm", catch_exceptions=False
         )
-        return Told(result.exit_code, result.stdout, result.stderr)
+        return Aggregated(result.exit_code, result.stdout, result.stderr)
 
     return call
 
@@ -72,11 +72,11 @@ def polyrhythm() -> Command:
 def program() -> Command:
     """Call the program as a person does, in a process of its own."""
 
-    def call(*arguments: object) -> Told:
+    def call(*arguments: object) -> Aggregated:
         command = [sys.executable, "-m", "polyrhythm", *map(str, arguments)]
         env = {name: value for name, value in os.environ.items() if name != "COLUMNS"}
         done = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False, env=env)
-        return Told(done.returncode, done.stdout, done.stderr)
+        return Aggregated(done.returncode, done.stdout, done.stderr)
 
     return call
 

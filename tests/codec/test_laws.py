@@ -13,16 +13,16 @@ from torch import Tensor
 from polyrhythm.codec import MEMBERS, Cast, Identity, LowRank, RandomK, Significant, TopK
 from polyrhythm.kernel.group import Group
 from polyrhythm.kernel.message import Message, wire_bytes
-from polyrhythm.pieces.codec import Codec, Speaker
-from polyrhythm.pieces.questions import Reduce
-from polyrhythm.pieces.terms import Manner
+from polyrhythm.pieces.codec import Codec, ExchangeContext
+from polyrhythm.pieces.requests import Reduce
+from polyrhythm.pieces.traits import Pattern
 from polyrhythm.processes.wire import encode
 from polyrhythm.tensors import Layout
 
-from .conversation import LAYOUT, Circle, check_for_the_wire, draw, normal, same_bits, total
+from .aggregation import LAYOUT, CollectiveClient, check_for_the_wire, draw, normal, same_bits, total
 
-ONE_SHOT = [codec for codec in MEMBERS if codec.manners - {Manner.COLLECTIVE}]
-KEEPING = [codec for codec in MEMBERS if not codec.forgets]
+ONE_SHOT = [codec for codec in MEMBERS if codec.patterns - {Pattern.COLLECTIVE}]
+KEEPING = [codec for codec in MEMBERS if not codec.lossy]
 EVERYTHING = (TopK(1.0), RandomK(1.0), Significant(0), LowRank(100))
 FLOATS = (torch.float32, torch.float64)
 
@@ -58,11 +58,11 @@ def test_a_packet_says_to_every_receiver_what_its_sender_said(codec: Codec, dtyp
     for step in range(4):
         encoded = codec.encode(normal(seed + step, layout.numel, dtype), layout, state, stream)
         state = encoded.state
-        assert encoded.said.shape == (layout.numel,)
+        assert encoded.sent.shape == (layout.numel,)
         assert len(encoded.packet) == codec.width
         check_for_the_wire(encoded.packet)
         decoded = codec.decode(encoded.packet, layout)
-        assert same_bits(decoded, encoded.said)
+        assert same_bits(decoded, encoded.sent)
         assert decoded.dtype == dtype or not layout.numel
 
 
@@ -73,14 +73,14 @@ def test_a_packet_says_to_every_receiver_what_its_sender_said(codec: Codec, dtyp
 def test_what_is_said_and_owed_is_what_was_asked_and_owed(codec: Codec, dtype: torch.dtype, layout: Layout, seed: int) -> None:
     state, stream = codec.initial(layout), draw()
     for step in range(5):
-        value, before = normal(seed + step, layout.numel, dtype), codec.owed(state, layout)
+        value, before = normal(seed + step, layout.numel, dtype), codec.residual(state, layout)
         encoded = codec.encode(value, layout, state, stream)
-        after, state = codec.owed(encoded.state, layout), encoded.state
-        if codec.forgets:
+        after, state = codec.residual(encoded.state, layout), encoded.state
+        if codec.lossy:
             assert not after.any() or "ErrorFeedback" in str(codec)
         else:
-            scale = value.abs() + before.abs() + encoded.said.abs()
-            assert close(encoded.said + after, value + before, rounding(Identity(), dtype), scale)
+            scale = value.abs() + before.abs() + encoded.sent.abs()
+            assert close(encoded.sent + after, value + before, rounding(Identity(), dtype), scale)
 
 
 @pytest.mark.parametrize("codec", [codec for codec in KEEPING if codec in ONE_SHOT and "OneBit" not in str(codec)], ids=str)
@@ -92,10 +92,10 @@ def test_sparse_words_lose_not_a_bit(codec: Codec) -> None:
         values = [normal(step, LAYOUT.numel) for step in range(6)]
     state, stream = codec.initial(LAYOUT), draw()
     for value in values:
-        asked = value + codec.owed(state, LAYOUT)
+        asked = value + codec.residual(state, LAYOUT)
         encoded = codec.encode(value, LAYOUT, state, stream)
         state = encoded.state
-        assert same_bits(encoded.said + codec.owed(state, LAYOUT), asked)
+        assert same_bits(encoded.sent + codec.residual(state, LAYOUT), asked)
 
 
 @every_codec
@@ -105,25 +105,25 @@ def test_sparse_words_lose_not_a_bit(codec: Codec) -> None:
 def test_all_are_told_the_same_total_and_it_is_the_sum_of_what_all_said(
     codec: Codec, dtype: torch.dtype, layout: Layout, seed: int, workers: int
 ) -> None:
-    circle = Circle(codec, layout, workers)
+    client = CollectiveClient(codec, layout, workers)
     for step in range(4):
-        told = circle.round([normal(seed + 100 * step + rank, layout.numel, dtype) for rank in range(workers)])
+        told = client.round([normal(seed + 100 * step + rank, layout.numel, dtype) for rank in range(workers)])
         assert all(same_bits(one.total, told[0].total) for one in told)
         assert told[0].total.shape == (layout.numel,)
-        assert all(one.total.dtype == one.said.dtype == dtype for one in told) or not layout.numel
-        scale = total([one.said.abs() for one in told])
-        assert close(told[0].total, total([one.said for one in told]), workers * rounding(codec, dtype), scale)
+        assert all(one.total.dtype == one.sent.dtype == dtype for one in told) or not layout.numel
+        scale = total([one.sent.abs() for one in told])
+        assert close(told[0].total, total([one.sent for one in told]), workers * rounding(codec, dtype), scale)
 
 
 @pytest.mark.parametrize("codec", KEEPING, ids=str)
 @pytest.mark.parametrize("workers", [1, 2, 3, 20])
 @pytest.mark.parametrize("dtype", FLOATS, ids=str)
 def test_over_many_rounds_nothing_is_lost_in_conversation(codec: Codec, workers: int, dtype: torch.dtype) -> None:
-    circle, rounds = Circle(codec, LAYOUT, workers), 5
+    client, rounds = CollectiveClient(codec, LAYOUT, workers), 5
     values = [[normal(100 * step + rank, LAYOUT.numel, dtype) for rank in range(workers)] for step in range(rounds)]
-    told = total([circle.round(row)[0].total for row in values])
+    told = total([client.round(row)[0].total for row in values])
     produced, scale = total([total(row) for row in values]), total([total([value.abs() for value in row]) for row in values])
-    assert close(told + circle.owed(), produced, rounds * rounding(codec, dtype), scale)
+    assert close(told + client.residual(), produced, rounds * rounding(codec, dtype), scale)
 
 
 @every_codec
@@ -132,28 +132,28 @@ def test_verbatim_is_what_asks_for_the_sum_of_the_values_and_of_nothing_else(cod
 
 
 def _asks_for_the_sum_alone(codec: Codec) -> bool:
-    value, answer, state = normal(1, LAYOUT.numel), normal(2, LAYOUT.numel), codec.initial(LAYOUT)
-    conversation = codec.converse(value, LAYOUT, state, Speaker(Group.of_workers(1, 0), draw()))
-    question = next(conversation)
+    value, response, state = normal(1, LAYOUT.numel), normal(2, LAYOUT.numel), codec.initial(LAYOUT)
+    aggregation = codec.aggregate(value, LAYOUT, state, ExchangeContext(Group.of_workers(1, 0), draw()))
+    question = next(aggregation)
     if state or not isinstance(question, Reduce) or question.value is not value:
         return False
     try:
-        conversation.send(answer)
+        aggregation.send(response)
     except StopIteration as end:
-        return end.value.total is answer and not end.value.state
+        return end.value.total is response and not end.value.state
     return False
 
 
 @pytest.mark.parametrize("codec", KEEPING, ids=str)
 def test_each_worker_keeps_its_own_account_in_conversation(codec: Codec) -> None:
-    circle = Circle(codec, LAYOUT, 3)
+    client = CollectiveClient(codec, LAYOUT, 3)
     for step in range(4):
         values = [normal(10 * step + rank, LAYOUT.numel) for rank in range(3)]
-        before = [codec.owed(state, LAYOUT) for state in circle.states]
-        told = circle.round(values)
-        for value, owed, one in zip(values, before, told, strict=True):
-            after = codec.owed(one.state, LAYOUT)
-            assert close(one.said + after, value + owed, 1e-5, value.abs() + owed.abs() + one.said.abs())
+        before = [codec.residual(state, LAYOUT) for state in client.states]
+        told = client.round(values)
+        for value, residual, one in zip(values, before, told, strict=True):
+            after = codec.residual(one.state, LAYOUT)
+            assert close(one.sent + after, value + residual, 1e-5, value.abs() + residual.abs() + one.sent.abs())
 
 
 @pytest.mark.parametrize("codec", EVERYTHING, ids=str)
@@ -163,10 +163,10 @@ def test_a_codec_that_says_everything_is_identity(codec: Codec, layout: Layout, 
     values = [normal(seed + rank, layout.numel) for rank in range(workers)]
     for value in values:
         value[::3] = -0.0
-    mine = Circle(codec, layout, workers).round(values)
-    plain = Circle(Identity(), layout, workers).round(values)
+    mine = CollectiveClient(codec, layout, workers).round(values)
+    plain = CollectiveClient(Identity(), layout, workers).round(values)
     assert same_bits(mine[0].total, plain[0].total)
-    assert all(same_bits(one.said, other.said) for one, other in zip(mine, plain, strict=True))
+    assert all(same_bits(one.sent, other.sent) for one, other in zip(mine, plain, strict=True))
 
 
 @every_one_shot
@@ -179,10 +179,10 @@ def test_declared_bytes_are_serialized_bytes(codec: Codec) -> None:
 @every_codec
 def test_empty_layouts_are_said_too(codec: Codec) -> None:
     for layout in (Layout((), ()), Layout(("p",), ((0,),)), Layout(("p", "q"), ((0, 4), (3, 0)))):
-        circle = Circle(codec, layout, 3)
+        client = CollectiveClient(codec, layout, 3)
         for _ in range(3):
-            told = circle.round([torch.zeros(0)] * 3)
-            assert told[0].total.shape == told[0].said.shape == circle.owed().shape == (0,)
+            told = client.round([torch.zeros(0)] * 3)
+            assert told[0].total.shape == told[0].sent.shape == client.residual().shape == (0,)
         if codec in ONE_SHOT:
             encoded = codec.encode(torch.zeros(0), layout, codec.initial(layout), draw())
             assert codec.decode(encoded.packet, layout).shape == (0,)
@@ -190,13 +190,13 @@ def test_empty_layouts_are_said_too(codec: Codec) -> None:
 
 @every_codec
 def test_state_goes_in_and_comes_out_and_is_never_changed(codec: Codec) -> None:
-    circle = Circle(codec, LAYOUT, 2)
+    client = CollectiveClient(codec, LAYOUT, 2)
     for step in range(3):
         values = [normal(step + rank, LAYOUT.numel) for rank in range(2)]
-        kept = [{name: tensor.clone() for name, tensor in state.items()} for state in circle.states]
+        kept = [{name: tensor.clone() for name, tensor in state.items()} for state in client.states]
         given = [value.clone() for value in values]
-        states = circle.states
-        circle.round(values)
+        states = client.states
+        client.round(values)
         assert all(torch.equal(value, other) for value, other in zip(values, given, strict=True))
         for state, before in zip(states, kept, strict=True):
             assert state.keys() == before.keys()
@@ -208,7 +208,7 @@ def test_state_goes_in_and_comes_out_and_is_never_changed(codec: Codec) -> None:
 def test_a_value_that_is_not_a_number_is_not_hidden(codec: Codec) -> None:
     value = normal(0, LAYOUT.numel)
     value[0] = torch.nan
-    assert Circle(codec, LAYOUT, 2).round([value, value])[0].total.isnan().any()
+    assert CollectiveClient(codec, LAYOUT, 2).round([value, value])[0].total.isnan().any()
 
 
 @every_codec

@@ -5,10 +5,10 @@ from __future__ import annotations
 import torch
 
 from polyrhythm.codec import ErrorFeedback, LowRank
-from polyrhythm.pieces.questions import Reduce
+from polyrhythm.pieces.requests import Reduce
 from polyrhythm.tensors import Layout
 
-from .conversation import LAYOUT, Circle, normal
+from .aggregation import LAYOUT, CollectiveClient, normal
 
 LAYOUT_M = Layout(("w", "b"), ((20, 30), (20,)))
 
@@ -21,14 +21,14 @@ def matrix(seed: int, rank: int) -> torch.Tensor:
 
 def test_a_matrix_of_its_rank_is_said_exactly_and_a_vector_as_it_is() -> None:
     value = matrix(0, 2)
-    told = Circle(LowRank(2), LAYOUT_M, 1).round([value])
+    told = CollectiveClient(LowRank(2), LAYOUT_M, 1).round([value])
     torch.testing.assert_close(told[0].total, value, rtol=1e-4, atol=1e-4)
     assert torch.equal(told[0].total[600:], value[600:])
 
 
 def test_a_sum_of_its_rank_is_exact_although_no_part_of_it_is() -> None:
     noise, target = matrix(5, 20), matrix(0, 1)
-    told = Circle(LowRank(1), LAYOUT_M, 2).round([target + noise, target - noise])
+    told = CollectiveClient(LowRank(1), LAYOUT_M, 2).round([target + noise, target - noise])
     torch.testing.assert_close(told[0].total, 2 * target, rtol=1e-3, atol=1e-3)
 
 
@@ -37,8 +37,8 @@ def test_a_warm_start_comes_nearer_to_the_best_approximation() -> None:
     M = value[:600].view(20, 30)
     U, S, V = torch.linalg.svd(M, full_matrices=False)
     best = (M - U[:, :2] * S[:2] @ V[:2]).norm()
-    circle = Circle(LowRank(2), LAYOUT_M, 1)
-    errors = [(circle.round([value])[0].total[:600].view(20, 30) - M).norm() for _ in range(30)]
+    client = CollectiveClient(LowRank(2), LAYOUT_M, 1)
+    errors = [(client.round([value])[0].total[:600].view(20, 30) - M).norm() for _ in range(30)]
     assert errors[0] > 1.03 * best
     assert errors[1] < errors[0]
     assert errors[-1] < 1.01 * best
@@ -46,28 +46,28 @@ def test_a_warm_start_comes_nearer_to_the_best_approximation() -> None:
 
 def test_all_matrices_share_two_reductions_of_their_factors() -> None:
     layout = Layout(("a", "b", "conv", "bias"), ((8, 9), (7, 10), (6, 2, 5), (11,)))
-    circle = Circle(LowRank(2), layout, 3)
-    circle.round([normal(rank, layout.numel) for rank in range(3)])
-    assert circle.questions == [Reduce, Reduce]
-    assert sum(value.numel() for value in circle.states[0].values()) == 2 * (9 + 10 + 10)
+    client = CollectiveClient(LowRank(2), layout, 3)
+    client.round([normal(rank, layout.numel) for rank in range(3)])
+    assert client.questions == [Reduce, Reduce]
+    assert sum(value.numel() for value in client.states[0].values()) == 2 * (9 + 10 + 10)
 
 
 def test_a_matrix_that_factors_would_not_make_smaller_goes_as_it_is_in_one_reduction() -> None:
-    circle = Circle(LowRank(10), LAYOUT, 2)
+    client = CollectiveClient(LowRank(10), LAYOUT, 2)
     values = [normal(rank, LAYOUT.numel) for rank in range(2)]
-    assert torch.equal(circle.round(values)[0].total, values[0] + values[1])
-    assert circle.questions == [Reduce]
+    assert torch.equal(client.round(values)[0].total, values[0] + values[1])
+    assert client.questions == [Reduce]
 
 
 def test_a_zero_gradient_does_not_end_the_iteration() -> None:
-    circle, value = Circle(LowRank(2), LAYOUT_M, 1), matrix(0, 2)
-    assert not circle.round([torch.zeros_like(value)])[0].total.any()
-    circle.round([value])
-    torch.testing.assert_close(circle.round([value])[0].total, value, rtol=1e-4, atol=1e-4)
+    client, value = CollectiveClient(LowRank(2), LAYOUT_M, 1), matrix(0, 2)
+    assert not client.round([torch.zeros_like(value)])[0].total.any()
+    client.round([value])
+    torch.testing.assert_close(client.round([value])[0].total, value, rtol=1e-4, atol=1e-4)
 
 
 def test_all_workers_begin_with_the_same_factor_and_keep_the_same() -> None:
-    circle = Circle(ErrorFeedback(LowRank(1)), LAYOUT_M, 3)
+    client = CollectiveClient(ErrorFeedback(LowRank(1)), LAYOUT_M, 3)
     for step in range(3):
-        assert all(torch.equal(state["q/w"], circle.states[0]["q/w"]) for state in circle.states)
-        circle.round([normal(10 * step + rank, 620) for rank in range(3)])
+        assert all(torch.equal(state["q/w"], client.states[0]["q/w"]) for state in client.states)
+        client.round([normal(10 * step + rank, 620) for rank in range(3)])

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from polyrhythm.codec import ErrorFeedback, OneBit, Striped
 from polyrhythm.tensors import Layout
 
-from .conversation import Circle, draw, normal, payload, total
+from .aggregation import CollectiveClient, draw, normal, payload, total
 
 
 def test_each_row_has_the_means_of_its_two_classes() -> None:
@@ -20,26 +20,26 @@ def test_each_row_has_the_means_of_its_two_classes() -> None:
     bits, means = encoded.packet
     assert bits.tolist() == [0b10101110]
     assert means.tolist() == [-3.0, -1.0, 2.0, 10.0]
-    assert encoded.said.tolist() == [2.0, -3.0, 2.0, -3.0, 10.0, 10.0, 10.0, -1.0]
+    assert encoded.sent.tolist() == [2.0, -3.0, 2.0, -3.0, 10.0, 10.0, 10.0, -1.0]
 
 
 def test_a_column_is_a_row_over_all_other_dimensions_and_a_vector_is_one_column() -> None:
     layout = Layout(("conv", "bias", "scale"), ((2, 1, 2), (3,), ()))
     value = torch.tensor([1.0, 3.0, -1.0, 5.0, 2.0, 4.0, -6.0, 7.0])
-    assert OneBit().encode(value, layout, {}, draw()).said.tolist() == [2.0, 2.0, -1.0, 5.0, 3.0, 3.0, -6.0, 7.0]
+    assert OneBit().encode(value, layout, {}, draw()).sent.tolist() == [2.0, 2.0, -1.0, 5.0, 3.0, 3.0, -6.0, 7.0]
 
 
 def test_a_class_without_elements_has_mean_zero() -> None:
     encoded = OneBit().encode(torch.tensor([-1.0, -3.0]), Layout(("w",), ((1, 2),)), {}, draw())
     assert encoded.packet[1].tolist() == [-2.0, 0.0]
-    assert encoded.said.tolist() == [-2.0, -2.0]
+    assert encoded.sent.tolist() == [-2.0, -2.0]
 
 
 @pytest.mark.parametrize("length", [64, 512, 1024])
 def test_the_wire_ratio_is_32_m_over_m_plus_64(length: int) -> None:
     layout = Layout(("w",), ((40, length),))
-    said = payload(OneBit().encode(normal(0, layout.numel), layout, {}, draw()).packet)
-    assert 4 * layout.numel / said == 32 * length / (length + 64)
+    sent = payload(OneBit().encode(normal(0, layout.numel), layout, {}, draw()).packet)
+    assert 4 * layout.numel / sent == 32 * length / (length + 64)
 
 
 def test_the_last_byte_is_filled_up() -> None:
@@ -61,22 +61,22 @@ def test_one_pass_over_a_layout_equals_a_loop_over_its_columns(shapes: list[tupl
         for row in rows:
             means = [row[mask].mean() if mask.any() else row.new_zeros(()) for mask in (row < 0, row >= 0)]
             expected.append(torch.where(row >= 0, means[1], means[0]))
-    said = OneBit().encode(value, layout, {}, draw()).said
-    torch.testing.assert_close(said, torch.cat(expected) if expected else said)
+    sent = OneBit().encode(value, layout, {}, draw()).sent
+    torch.testing.assert_close(sent, torch.cat(expected) if expected else sent)
 
 
 def test_a_cut_between_rows_changes_nothing_that_is_said() -> None:
     layout = Layout(("w", "v"), ((6, 7), (5, 3)))
     value = normal(0, layout.numel)
-    whole = OneBit().encode(value, layout, {}, draw()).said
+    whole = OneBit().encode(value, layout, {}, draw()).sent
     parts = layout.split(4)
-    pieces = [OneBit().encode(piece, part, {}, draw()).said for piece, part in zip(layout.cut(value, parts), parts, strict=True)]
+    pieces = [OneBit().encode(piece, part, {}, draw()).sent for piece, part in zip(layout.cut(value, parts), parts, strict=True)]
     assert torch.equal(whole, torch.cat(pieces))
 
 
 def test_with_both_residuals_the_sum_of_what_was_said_telescopes() -> None:
     layout = Layout(("w",), ((6, 8),))
-    both, bare = Circle(Striped(ErrorFeedback(OneBit())), layout, 4), Circle(Striped(OneBit()), layout, 4)
+    both, bare = CollectiveClient(Striped(ErrorFeedback(OneBit())), layout, 4), CollectiveClient(Striped(OneBit()), layout, 4)
     values = [[normal(10 * step + rank, layout.numel) for rank in range(4)] for step in range(50)]
     produced = total([total(row) for row in values])
     error = (total([both.round(row)[0].total for row in values]) - produced).norm() / 50

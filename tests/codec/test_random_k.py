@@ -8,7 +8,7 @@ import torch
 from polyrhythm.codec import RandomK
 from polyrhythm.tensors import Layout
 
-from .conversation import draw, normal, same_bits
+from .aggregation import draw, normal, same_bits
 
 LAYOUT = Layout(("p",), ((20,),))
 
@@ -30,5 +30,5 @@ def test_values_are_sent_as_they_are_and_none_twice() -> None:
 def test_every_element_is_equally_likely() -> None:
     stream, counts = np.random.default_rng(1), torch.zeros(20)
     for _ in range(2000):
-        counts += RandomK(0.25).encode(torch.ones(20), LAYOUT, {}, stream).said
+        counts += RandomK(0.25).encode(torch.ones(20), LAYOUT, {}, stream).sent
     assert (counts / 2000 - 0.25).abs().max() < 0.05  # five standard deviations

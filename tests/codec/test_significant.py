@@ -7,7 +7,7 @@ import torch
 from polyrhythm.codec import ErrorFeedback, Significant
 from polyrhythm.tensors import Layout
 
-from .conversation import draw, payload
+from .aggregation import draw, payload
 
 LAYOUT = Layout(("p",), ((5,),))
 
@@ -16,10 +16,10 @@ def test_large_elements_are_said_in_full_and_small_ones_gather() -> None:
     codec = ErrorFeedback(Significant(1.0))
     value = torch.tensor([0.5, -2.5, 1.0, 0.0, 0.75])
     first = codec.encode(value, LAYOUT, codec.initial(LAYOUT), draw())
-    assert first.said.tolist() == [0.0, -2.5, 1.0, 0.0, 0.0]
-    assert codec.owed(first.state, LAYOUT).tolist() == [0.5, 0.0, 0.0, 0.0, 0.75]
+    assert first.sent.tolist() == [0.0, -2.5, 1.0, 0.0, 0.0]
+    assert codec.residual(first.state, LAYOUT).tolist() == [0.5, 0.0, 0.0, 0.0, 0.75]
     second = codec.encode(value, LAYOUT, first.state, draw())
-    assert second.said.tolist() == [1.0, -2.5, 1.0, 0.0, 1.5]
+    assert second.sent.tolist() == [1.0, -2.5, 1.0, 0.0, 1.5]
 
 
 def test_a_packet_costs_eight_bytes_an_element_and_may_be_empty() -> None:

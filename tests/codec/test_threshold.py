@@ -7,7 +7,7 @@ import torch
 from polyrhythm.codec import ErrorFeedback, Threshold
 from polyrhythm.tensors import Layout
 
-from .conversation import draw, normal, payload, same_bits
+from .aggregation import draw, normal, payload, same_bits
 
 LAYOUT = Layout(("p",), ((6,),))
 
@@ -17,7 +17,7 @@ def test_a_word_is_thirty_one_bits_of_index_and_the_sign() -> None:
     encoded = Threshold(1.0).encode(value, LAYOUT, {}, draw())
     assert encoded.packet[0].dtype == torch.int32
     assert encoded.packet[0].tolist() == [-(2**31), 2, 4 - 2**31]
-    assert encoded.said.tolist() == [-1.0, 0.0, 1.0, 0.0, -1.0, 0.0]
+    assert encoded.sent.tolist() == [-1.0, 0.0, 1.0, 0.0, -1.0, 0.0]
 
 
 def test_index_zero_with_a_plus_sign_is_the_word_zero() -> None:
@@ -34,12 +34,12 @@ def test_one_quantum_leaves_at_a_time_and_the_excess_is_kept() -> None:
     codec = ErrorFeedback(Threshold(1.0))
     state, zero = codec.initial(LAYOUT), torch.zeros(6)
     encoded = codec.encode(torch.tensor([2.5, -1.25, 0.75, 0.0, 0.0, 0.0]), LAYOUT, state, draw())
-    assert codec.owed(encoded.state, LAYOUT).tolist() == [1.5, -0.25, 0.75, 0.0, 0.0, 0.0]
+    assert codec.residual(encoded.state, LAYOUT).tolist() == [1.5, -0.25, 0.75, 0.0, 0.0, 0.0]
     encoded = codec.encode(zero, LAYOUT, encoded.state, draw())
-    assert encoded.said.tolist() == [1.0, 0.0, 0.0, 0.0, 0.0, 0.0]
+    assert encoded.sent.tolist() == [1.0, 0.0, 0.0, 0.0, 0.0, 0.0]
     encoded = codec.encode(zero, LAYOUT, encoded.state, draw())
     assert encoded.packet[0].numel() == 0
-    assert codec.owed(encoded.state, LAYOUT).tolist() == [0.5, -0.25, 0.75, 0.0, 0.0, 0.0]
+    assert codec.residual(encoded.state, LAYOUT).tolist() == [0.5, -0.25, 0.75, 0.0, 0.0, 0.0]
 
 
 def test_a_packet_has_four_bytes_for_each_element_above_tau() -> None:
@@ -51,5 +51,5 @@ def test_doubles_take_words_of_eight_bytes_and_an_exact_quantum() -> None:
     codec, value = Threshold(0.1), torch.tensor([-1.0, 0, 0, 0, 0, 1.0], dtype=torch.float64)
     encoded = codec.encode(value, LAYOUT, {}, draw())
     assert encoded.packet[0].dtype == torch.int64
-    assert encoded.said.tolist() == [-0.1, 0.0, 0.0, 0.0, 0.0, 0.1]
-    assert same_bits(codec.decode(encoded.packet, LAYOUT), encoded.said)
+    assert encoded.sent.tolist() == [-0.1, 0.0, 0.0, 0.0, 0.0, 0.1]
+    assert same_bits(codec.decode(encoded.packet, LAYOUT), encoded.sent)

@@ -8,15 +8,15 @@ import torch
 from polyrhythm.codec import TopK
 from polyrhythm.tensors import Layout
 
-from .conversation import Circle, draw, normal, payload
+from .aggregation import CollectiveClient, draw, normal, payload
 
 
 def spoken(ratio: float, values: list[float]) -> tuple[list[int], list[float]]:
     """Indices and values of a packet."""
     layout = Layout(("p",), ((len(values),),))
-    indices, said = TopK(ratio).encode(torch.tensor(values), layout, {}, draw()).packet
+    indices, sent = TopK(ratio).encode(torch.tensor(values), layout, {}, draw()).packet
     assert indices.dtype == torch.int32
-    return indices.tolist(), said.tolist()
+    return indices.tolist(), sent.tolist()
 
 
 def test_the_largest_magnitudes_are_said_in_the_order_of_their_indices() -> None:
@@ -50,5 +50,5 @@ def test_a_packet_has_four_bytes_of_index_and_a_value_for_each_element(dtype: to
 def test_the_sum_of_sparse_packets_is_the_sum_of_their_dense_meanings() -> None:
     layout = Layout(("p",), ((4,),))
     values = [torch.tensor([1.0, 5.0, 0.0, 0.0]), torch.tensor([0.0, 2.0, -1.0, 0.0])]
-    told = Circle(TopK(0.5), layout, 2).round(values)
+    told = CollectiveClient(TopK(0.5), layout, 2).round(values)
     assert told[0].total.tolist() == [1.0, 7.0, -1.0, 0.0]

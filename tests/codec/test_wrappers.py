@@ -5,10 +5,10 @@ from __future__ import annotations
 import torch
 
 from polyrhythm.codec import Cast, ErrorFeedback, Identity, LowRank, OneBit, PerTensor, Striped, Threshold, TopK, Warmup
-from polyrhythm.pieces.questions import Gather, Reduce, Scatter
+from polyrhythm.pieces.requests import Gather, Reduce, Scatter
 from polyrhythm.tensors import Layout
 
-from .conversation import LAYOUT, Circle, draw, normal, payload, same_bits, total
+from .aggregation import LAYOUT, CollectiveClient, draw, normal, payload, same_bits, total
 
 
 def test_a_warmup_says_the_first_values_in_full_and_then_as_the_inner_codec() -> None:
@@ -19,41 +19,41 @@ def test_a_warmup_says_the_first_values_in_full_and_then_as_the_inner_codec() ->
         encoded = codec.encode(value, LAYOUT, state, draw())
         state = encoded.state
         assert int(encoded.packet[0]) == (step >= 2)
-        assert same_bits(encoded.said, value) == (step < 2)
+        assert same_bits(encoded.sent, value) == (step < 2)
         assert payload(encoded.packet) == 1 + (4 * LAYOUT.numel if step < 2 else 8 * 7)
     assert int(state["rounds"]) == 4
 
 
 def test_a_warmup_converses_densely_and_then_as_the_inner_codec() -> None:
-    circle = Circle(Warmup(1, Striped(ErrorFeedback(OneBit()))), LAYOUT, 2)
+    client = CollectiveClient(Warmup(1, Striped(ErrorFeedback(OneBit()))), LAYOUT, 2)
     for _ in range(2):
-        circle.round([normal(rank, LAYOUT.numel) for rank in range(2)])
-    assert circle.questions == [Reduce, Scatter, Gather]
+        client.round([normal(rank, LAYOUT.numel) for rank in range(2)])
+    assert client.questions == [Reduce, Scatter, Gather]
 
 
 def test_error_feedback_around_a_warmup_owes_nothing_before_its_end() -> None:
     codec = ErrorFeedback(Warmup(1, Threshold(0.5)))
     first = codec.encode(normal(0, LAYOUT.numel), LAYOUT, codec.initial(LAYOUT), draw())
     second = codec.encode(normal(1, LAYOUT.numel), LAYOUT, first.state, draw())
-    assert not codec.owed(first.state, LAYOUT).any()
-    assert codec.owed(second.state, LAYOUT).any()
+    assert not codec.residual(first.state, LAYOUT).any()
+    assert codec.residual(second.state, LAYOUT).any()
 
 
 def test_per_tensor_leaves_vectors_alone_and_gives_each_matrix_its_own_words() -> None:
     value = normal(0, LAYOUT.numel)
-    said = LAYOUT.named(PerTensor(TopK(0.1)).encode(value, LAYOUT, {}, draw()).said)
+    sent = LAYOUT.named(PerTensor(TopK(0.1)).encode(value, LAYOUT, {}, draw()).sent)
     given = LAYOUT.named(value)
-    assert torch.equal(said["a.bias"], given["a.bias"])
-    assert torch.equal(said["scale"], given["scale"])
-    assert [int(said[name].count_nonzero()) for name in ("a.weight", "b.weight")] == [3, 3]
+    assert torch.equal(sent["a.bias"], given["a.bias"])
+    assert torch.equal(sent["scale"], given["scale"])
+    assert [int(sent[name].count_nonzero()) for name in ("a.weight", "b.weight")] == [3, 3]
 
 
 def test_per_tensor_says_small_matrices_in_the_other_words() -> None:
     codec = PerTensor(TopK(0.1), rest=Cast(torch.float16), smallest=25)
     value = normal(0, LAYOUT.numel)
-    said = LAYOUT.named(codec.encode(value, LAYOUT, {}, draw()).said)
-    assert int(said["a.weight"].count_nonzero()) == 3
-    assert torch.equal(said["b.weight"], LAYOUT.named(value)["b.weight"].half().float())
+    sent = LAYOUT.named(codec.encode(value, LAYOUT, {}, draw()).sent)
+    assert int(sent["a.weight"].count_nonzero()) == 3
+    assert torch.equal(sent["b.weight"], LAYOUT.named(value)["b.weight"].half().float())
 
 
 def test_per_tensor_keeps_a_state_for_each_tensor_under_its_name() -> None:
@@ -62,17 +62,17 @@ def test_per_tensor_keeps_a_state_for_each_tensor_under_its_name() -> None:
 
 
 def test_per_tensor_asks_one_question_of_each_kind_at_a_time() -> None:
-    mixed = Circle(PerTensor(OneBit()), LAYOUT, 3)
+    mixed = CollectiveClient(PerTensor(OneBit()), LAYOUT, 3)
     mixed.round([normal(rank, LAYOUT.numel) for rank in range(3)])
     assert mixed.questions == [Reduce, Gather]
-    twice = Circle(PerTensor(Striped(OneBit()), rest=Striped(Identity())), LAYOUT, 3)
+    twice = CollectiveClient(PerTensor(Striped(OneBit()), rest=Striped(Identity())), LAYOUT, 3)
     twice.round([normal(rank, LAYOUT.numel) for rank in range(3)])
     assert twice.questions == [Scatter, Gather]
 
 
 def test_low_rank_by_tensor_says_what_low_rank_says() -> None:
     values = [normal(rank, LAYOUT.numel) for rank in range(3)]
-    single, whole = Circle(PerTensor(LowRank(1)), LAYOUT, 3), Circle(LowRank(1), LAYOUT, 3)
+    single, whole = CollectiveClient(PerTensor(LowRank(1)), LAYOUT, 3), CollectiveClient(LowRank(1), LAYOUT, 3)
     for _ in range(2):
         torch.testing.assert_close(single.round(values)[0].total, whole.round(values)[0].total)
     assert single.questions == whole.questions == [Reduce, Reduce] * 2
@@ -84,28 +84,28 @@ def test_names_with_a_slash_keep_their_states_apart() -> None:
     state = codec.initial(layout)
     for step in range(3):
         value = normal(step, layout.numel)
-        asked = value + codec.owed(state, layout)
+        asked = value + codec.residual(state, layout)
         encoded = codec.encode(value, layout, state, draw())
         state = encoded.state
-        assert same_bits(encoded.said + codec.owed(state, layout), asked)
+        assert same_bits(encoded.sent + codec.residual(state, layout), asked)
 
 
 def test_striped_owes_the_second_rounding_to_the_owner_of_the_stripe() -> None:
-    circle = Circle(Striped(ErrorFeedback(OneBit())), LAYOUT, 3)
-    told = circle.round([normal(rank, LAYOUT.numel) for rank in range(3)])
-    torch.testing.assert_close(total([one.said for one in told]), told[0].total)
-    assert {"stripes", "out/0/residual", "out/2/residual", "back/1/residual"} <= circle.states[1].keys()
-    assert "back/0/residual" not in circle.states[1]
+    client = CollectiveClient(Striped(ErrorFeedback(OneBit())), LAYOUT, 3)
+    told = client.round([normal(rank, LAYOUT.numel) for rank in range(3)])
+    torch.testing.assert_close(total([one.sent for one in told]), told[0].total)
+    assert {"stripes", "out/0/residual", "out/2/residual", "back/1/residual"} <= client.states[1].keys()
+    assert "back/0/residual" not in client.states[1]
 
 
 def test_error_feedback_around_stripes_keeps_what_the_way_back_loses() -> None:
-    circle = Circle(ErrorFeedback(Striped(TopK(0.3))), LAYOUT, 3)
+    client = CollectiveClient(ErrorFeedback(Striped(TopK(0.3))), LAYOUT, 3)
     values = [[normal(10 * step + rank, LAYOUT.numel) for rank in range(3)] for step in range(5)]
-    told = total([circle.round(row)[0].total for row in values])
-    torch.testing.assert_close(told + circle.owed(), total([total(row) for row in values]), rtol=1e-5, atol=1e-5)
+    told = total([client.round(row)[0].total for row in values])
+    torch.testing.assert_close(told + client.residual(), total([total(row) for row in values]), rtol=1e-5, atol=1e-5)
 
 
 def test_a_residual_has_the_type_of_the_values() -> None:
     codec = ErrorFeedback(TopK(0.1))
     encoded = codec.encode(normal(0, LAYOUT.numel, torch.float64), LAYOUT, codec.initial(LAYOUT), draw())
-    assert encoded.state["residual"].dtype == encoded.said.dtype == torch.float64
+    assert encoded.state["residual"].dtype == encoded.sent.dtype == torch.float64

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from toy import Toy, trained
 
-from polyrhythm.consistency import Bounded, Free, LocalSteps, Lockstep, SoftSync
+from polyrhythm.consistency import Asynchronous, Bounded, BulkSynchronous, LocalSteps, SoftSync
 from polyrhythm.hardware.devices import DEVICES
 from polyrhythm.hardware.fleet import Fleet, Jitter, Mixed
 from polyrhythm.hardware.network import Network
@@ -41,8 +41,8 @@ def test_nobody_is_ever_further_ahead_than_the_bound(slack: int, topology: objec
 
 @pytest.mark.parametrize("topology", [Server(1), AllToAll()], ids=repr)
 def test_lockstep_keeps_everyone_within_one_step_and_free_does_not(topology: object) -> None:
-    assert spread(Lockstep(), topology, 0) <= 1
-    assert spread(Free(), topology, 0) > 3
+    assert spread(BulkSynchronous(), topology, 0) <= 1
+    assert spread(Asynchronous(), topology, 0) > 3
 
 
 @pytest.mark.parametrize(("groups", "workers"), [(1, 12), (3, 12), (12, 12)])

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from polyrhythm.consistency import MEMBERS, Bounded, Free, Intervals, LocalSteps, Lockstep, SoftSync
+from polyrhythm.consistency import MEMBERS, Asynchronous, Bounded, BulkSynchronous, Intervals, LocalSteps, SoftSync
 from polyrhythm.errors import CompositionError
 from polyrhythm.pieces.consistency import Consistency
 
@@ -65,7 +65,7 @@ def test_who_does_not_wait_for_weights_waits_for_nobody_and_survives_a_loss(rule
 
 @given(mine=clocks, slowest=clocks)
 def test_a_bound_without_slack_answers_every_question_as_lockstep_does(mine: int, slowest: int) -> None:
-    bounded, locked = Bounded(0), Lockstep()
+    bounded, locked = Bounded(0), BulkSynchronous()
     assert bounded.may_proceed(mine, slowest) == locked.may_proceed(mine, slowest)
     assert bounded.must_read(mine, slowest) == locked.must_read(mine, slowest)
     assert bounded.takes(slowest, mine) == locked.takes(slowest, mine)
@@ -76,8 +76,8 @@ def test_a_bound_without_slack_answers_every_question_as_lockstep_does(mine: int
 @given(slack=st.integers(0, 20), mine=clocks, slowest=clocks)
 def test_a_bound_holds_exactly(slack: int, mine: int, slowest: int) -> None:
     assert Bounded(slack).may_proceed(mine, slowest) == (mine - slowest <= slack)
-    assert Lockstep().may_proceed(mine, slowest) == Bounded(0).may_proceed(mine, slowest)
-    assert Free().may_proceed(mine, slowest)
+    assert BulkSynchronous().may_proceed(mine, slowest) == Bounded(0).may_proceed(mine, slowest)
+    assert Asynchronous().may_proceed(mine, slowest)
 
 
 @given(tau=st.integers(1, 12), push=st.integers(1, 12), fetch=st.integers(1, 12), rounds=st.integers(1, 30))

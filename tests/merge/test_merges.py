@@ -7,7 +7,7 @@ import torch
 from endpoints import server_end
 from torch import Tensor
 
-from polyrhythm.consistency import Free, LocalSteps
+from polyrhythm.consistency import Asynchronous, LocalSteps
 from polyrhythm.errors import CompositionError
 from polyrhythm.kernel.effects import Send
 from polyrhythm.kernel.events import Merged
@@ -15,9 +15,9 @@ from polyrhythm.kernel.message import Delivery, Message
 from polyrhythm.kernel.names import server, worker
 from polyrhythm.kernel.port import Port
 from polyrhythm.merge import MEMBERS, Adagrad, Elastic, Mean, Nesterov, OuterOptimizer, StalenessScaled, Sum
-from polyrhythm.pieces.holder import Holder
+from polyrhythm.model.state import ModelState
 from polyrhythm.pieces.merge import Contribution, Merge, Rule
-from polyrhythm.pieces.terms import DIFFERENCES, Subject
+from polyrhythm.pieces.traits import DIFFERENCES, Payload
 from polyrhythm.strategy import Strategy
 from polyrhythm.tensors import Layout
 from polyrhythm.topology import Server
@@ -80,11 +80,11 @@ def test_a_merge_that_names_its_scale_does_nothing_else_to_a_mean_of_all(merge: 
 
 def test_a_groups_learning_rates_are_the_mean_of_its_members() -> None:
     seen: list[tuple[float, ...]] = []
-    holder = Holder(torch.zeros(4), LAYOUT, Mean(), 4, lambda _, rates: seen.append(rates))
-    holder.move([Contribution(A, rates=(0.1, 0.7)), Contribution(B, rates=(0.3, 0.1)), Contribution(C, 2, rates=(0.6, 0.2))])
+    model_state = ModelState(torch.zeros(4), LAYOUT, Mean(), 4, lambda _, rates: seen.append(rates))
+    model_state.move([Contribution(A, rates=(0.1, 0.7)), Contribution(B, rates=(0.3, 0.1)), Contribution(C, 2, rates=(0.6, 0.2))])
     assert seen[-1] == pytest.approx((0.4, 0.3))
-    holder.move([Contribution(A, count=4, rates=(0.1,))])
-    holder.move([Contribution(A, rates=(0.1,))] * 4)
+    model_state.move([Contribution(A, count=4, rates=(0.1,))])
+    model_state.move([Contribution(A, rates=(0.1,))] * 4)
     assert seen[-2:] == [(0.1,), (0.1,)]
 
 
@@ -93,9 +93,9 @@ def test_the_step_of_a_rule_is_multiplied_and_not_its_direction(rule: Rule) -> N
     """Two of eight count a quarter: the first step is a quarter of that of all, whatever the rule does to a small direction."""
     moved = []
     for workers in (2, 8):
-        holder = Holder(torch.zeros(4), LAYOUT, OuterOptimizer(rule), workers, None)
-        holder.move([Contribution(A, rates=(0.1,)), Contribution(C, rates=(0.1,))])
-        moved.append(holder.weights)
+        model_state = ModelState(torch.zeros(4), LAYOUT, OuterOptimizer(rule), workers, None)
+        model_state.move([Contribution(A, rates=(0.1,)), Contribution(C, rates=(0.1,))])
+        moved.append(model_state.weights)
     torch.testing.assert_close(moved[1], moved[0] / 4)
 
 
@@ -106,7 +106,7 @@ def test_elastic_pulls_by_a_share_of_the_distance() -> None:
 
 def test_both_ends_of_a_spring_move_by_what_they_were_before() -> None:
     mine, centre = A.clone(), B.clone()
-    holders = [Holder(weights, LAYOUT, Elastic(0.8), 4, None) for weights in (mine, centre)]
+    holders = [ModelState(weights, LAYOUT, Elastic(0.8), 4, None) for weights in (mine, centre)]
     before = [A.clone(), B.clone()]
     holders[0].mix([before[1]])
     holders[1].mix([before[0]])
@@ -116,37 +116,37 @@ def test_both_ends_of_a_spring_move_by_what_they_were_before() -> None:
 
 
 def test_a_server_answers_with_the_centre_from_before_the_exchange() -> None:
-    strategy, events = Strategy(consistency=LocalSteps(1, Free()), topology=Server(), merge=Elastic(0.8)), []
-    shard = Shard(strategy.terms, server_end(Port(server(0), 0, lambda: 0.0), 4, record=events.append))
+    strategy, events = Strategy(consistency=LocalSteps(1, Asynchronous()), topology=Server(), merge=Elastic(0.8)), []
+    shard = Shard(strategy.agreement, server_end(Port(server(0), 0, lambda: 0.0), 4, record=events.append))
     founding = '{"names":["w"],"shapes":[[4]],"optimizer":""}'
 
-    def answer(message: Message) -> Tensor:
+    def response(message: Message) -> Tensor:
         taking = shard._take(Delivery(worker(0), message))
         while not isinstance(sent := taking.send(None), Send):
             pass
         taking.close()
         return sent.message.tensors[0]
 
-    assert torch.equal(answer(Message("ask", (JOIN,), founding, (B,))), B)
-    assert torch.equal(answer(Message("ask", (PUSH, 1.0, 0.0, 1.0, 0.1), tensors=(A,))), B)
-    torch.testing.assert_close(shard.holder.weights, B + 0.2 * (A - B))
+    assert torch.equal(response(Message("ask", (JOIN,), founding, (B,))), B)
+    assert torch.equal(response(Message("ask", (PUSH, 1.0, 0.0, 1.0, 0.1), tensors=(A,))), B)
+    torch.testing.assert_close(shard.model_state.weights, B + 0.2 * (A - B))
     assert [event.staleness for event in events if isinstance(event, Merged)] == [[0]]
 
 
 def against(rule: Rule, optimizer: type[torch.optim.Optimizer], options: dict[str, float | bool], dtype: torch.dtype) -> None:
-    """Ten steps on the same directions, at a holder and in torch."""
+    """Ten steps on the same directions, at a model_state and in torch."""
     draw = torch.Generator().manual_seed(4)
     weights = torch.randn(4, generator=draw, dtype=dtype)
     parameter = torch.nn.Parameter(weights.clone())
     reference = optimizer([parameter], **options)
-    holder = Holder(weights, LAYOUT, OuterOptimizer(rule), 1, None)
+    model_state = ModelState(weights, LAYOUT, OuterOptimizer(rule), 1, None)
     for _ in range(10):
         direction = torch.randn(4, generator=draw, dtype=dtype)
-        holder.move([Contribution(direction, rates=(0.3,))])
+        model_state.move([Contribution(direction, rates=(0.3,))])
         parameter.grad = direction
         reference.step()
-        torch.testing.assert_close(holder.weights, parameter.detach(), rtol=1e-6, atol=1e-7)
-        assert holder.weights.dtype == dtype
+        torch.testing.assert_close(model_state.weights, parameter.detach(), rtol=1e-6, atol=1e-7)
+        assert model_state.weights.dtype == dtype
 
 
 both_types = pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
@@ -186,7 +186,7 @@ def test_a_merge_writes_to_nothing_that_it_is_given(merge: Merge) -> None:
     given = [A.clone(), B.clone(), C.clone()]
     if merge.accepts & DIFFERENCES:
         merge.combine([Contribution(value) for value in given], 3)
-    if Subject.WEIGHTS in merge.accepts:
+    if Payload.WEIGHTS in merge.accepts:
         merge.mix(given[0], given[1:], 3)
     assert all(torch.equal(value, before) for value, before in zip(given, (A, B, C), strict=True))
 
@@ -197,7 +197,7 @@ def test_a_merge_keeps_the_type_of_the_weights(merge: Merge) -> None:
     if merge.accepts & DIFFERENCES:
         direction = merge.combine([Contribution(value) for value in given], 3)
         assert direction.average().dtype == direction.move().dtype == torch.float64
-    if Subject.WEIGHTS in merge.accepts:
+    if Payload.WEIGHTS in merge.accepts:
         assert merge.mix(given[0], given[1:], 3).dtype == torch.float64
 
 

@@ -17,7 +17,7 @@ from leftovers import descendants, soon
 
 from polyrhythm.errors import RunError, WorkerFailed
 from polyrhythm.kernel.events import AnyEvent, Recorder, Reported
-from polyrhythm.kernel.job import Job, Stage
+from polyrhythm.kernel.job import Job, WorkerContext
 from polyrhythm.kernel.message import Message
 from polyrhythm.kernel.port import Port
 from polyrhythm.processes import nursery
@@ -58,10 +58,10 @@ async def exchange(port: Port, value: torch.Tensor) -> None:
         await port.receive("pull")
 
 
-def train_for_ever(stage: Stage) -> None:
-    stage.record(Reported(stage.port.now(), stage.port.name, 0, {"pid": os.getpid()}, 0))
+def train_for_ever(context: WorkerContext) -> None:
+    context.record(Reported(context.port.now(), context.port.name, 0, {"pid": os.getpid()}, 0))
     while True:
-        stage.perform(exchange(stage.port, torch.ones(50_000)))
+        context.perform(exchange(context.port, torch.ones(50_000)))
 
 
 class Assassin:
@@ -111,7 +111,7 @@ import os, signal, sys, time
 signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell has those in the background ignore it
 from polyrhythm.kernel.job import Job
 from polyrhythm.processes.launch import Processes
-def program(stage):
+def program(context):
     os.write(1, b"up\\n")
     while True:
         sum(range(1000))
@@ -153,7 +153,7 @@ def test_a_launcher_that_is_killed_leaves_nothing() -> None:
 
 
 def test_a_zygote_that_is_killed_takes_all_along_and_the_next_run_has_a_new_one() -> None:
-    def program(stage: Stage) -> None:
+    def program(context: WorkerContext) -> None:
         os.kill(os.getppid(), signal.SIGKILL)
         time.sleep(30)
 
@@ -162,21 +162,21 @@ def test_a_zygote_that_is_killed_takes_all_along_and_the_next_run_has_a_new_one(
     # the thread that starts the new one may have blocked the signal that tells of deaths
     blocked = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGCHLD})
     try:
-        assert Processes().execute(Job(1, 0, lambda stage: None, serve, lambda name: True), lambda event: None).lost == []
+        assert Processes().execute(Job(1, 0, lambda context: None, serve, lambda name: True), lambda event: None).lost == []
     finally:
         signal.pthread_sigmask(signal.SIG_SETMASK, blocked)
 
 
 def test_output_that_the_program_closed_is_no_failure(capfd: pytest.CaptureFixture[str]) -> None:
-    Processes().execute(Job(1, 0, lambda stage: sys.stdout.close(), serve, lambda name: True), lambda event: None)
+    Processes().execute(Job(1, 0, lambda context: sys.stdout.close(), serve, lambda name: True), lambda event: None)
     assert capfd.readouterr() == ("", "")
 
 
 def test_what_a_process_had_started_goes_with_it() -> None:
-    def program(stage: Stage) -> None:
+    def program(context: WorkerContext) -> None:
         below = subprocess.Popen(["sleep", "60"])
-        stage.record(Reported(0.0, stage.port.name, 0, {"pid": below.pid}, 0))
-        stage.record(Reported(0.0, stage.port.name, 0, {"pid": os.getpid()}, 0))
+        context.record(Reported(0.0, context.port.name, 0, {"pid": below.pid}, 0))
+        context.record(Reported(0.0, context.port.name, 0, {"pid": os.getpid()}, 0))
         time.sleep(30)
 
     pids: list[int] = []
@@ -193,7 +193,7 @@ def test_what_a_process_had_started_goes_with_it() -> None:
 
 
 def test_the_zygote_has_one_thread() -> None:
-    def program(stage: Stage) -> Message:
+    def program(context: WorkerContext) -> Message:
         return Message("threads", (len(os.listdir(f"/proc/{os.getppid()}/task")),))
 
     result = Processes().execute(Job(1, 0, program, serve, lambda name: True), lambda event: None).results["worker/0"]

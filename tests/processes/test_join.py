@@ -16,7 +16,7 @@ from polyrhythm import systems
 from polyrhythm.errors import CompositionError, DeadlockError, PolyrhythmError, RunError, WorkerFailed
 from polyrhythm.kernel.events import AnyEvent, Ended, Recorder, Started
 from polyrhythm.kernel.group import Group
-from polyrhythm.kernel.job import Ending, Job, Stage
+from polyrhythm.kernel.job import Ending, Job, WorkerContext
 from polyrhythm.kernel.message import Message, wire_bytes
 from polyrhythm.kernel.names import rank_of
 from polyrhythm.kernel.port import Port
@@ -47,8 +47,8 @@ def everywhere(inner: Inner, workers: int, hosts: str = "") -> Ending:
     """Run `inner` in `workers` processes, which count as being on the hosts that the letters of `hosts` name."""
     port = free_port()
 
-    def program(stage: Stage) -> Message | None:
-        rank = int(stage.port.name.partition("/")[2])
+    def program(context: WorkerContext) -> Message | None:
+        rank = int(context.port.name.partition("/")[2])
         if hosts:
             os.environ["POLYRHYTHM_HOST_ID"] = hosts[rank]
         return inner(Place(rank, workers, port=port), rank)
@@ -66,7 +66,7 @@ def job(workers: int, servers: int = 0, essential: Callable[[str], bool] = lambd
         for rank in range(workers):
             await port.send(f"worker/{rank}", Message("sum", tensors=(total,)))
 
-    return Job(workers, servers, lambda stage: None, service, essential)
+    return Job(workers, servers, lambda context: None, service, essential)
 
 
 async def exchange(port: Port, workers: int, size: int) -> float:
@@ -90,9 +90,9 @@ async def receive(port: Port, topic: str, sender: str = "") -> str:
 @pytest.mark.parametrize("hosts", ["aaa", "abc", "aab"], ids=["one host", "three hosts", "two hosts"])
 def test_joined_processes_exchange_messages_and_leave_well(hosts: str) -> None:
     def inner(place: Place, rank: int) -> Message:
-        stage = enter(job(3), lambda event: None, place)
-        total = stage.perform(exchange(stage.port, 3, 50_000))
-        ending = stage.leave()
+        context = enter(job(3), lambda event: None, place)
+        total = context.perform(exchange(context.port, 3, 50_000))
+        ending = context.leave()
         return Message("end", (total, ending.bytes_sent, ending.messages_sent))
 
     each = wire_bytes(Message("x", tensors=(torch.zeros(50_000),)))
@@ -108,10 +108,10 @@ async def add(port: Port, workers: int) -> torch.Tensor | None:
 def test_where_one_rank_has_no_device_nobody_uses_one() -> None:
     def inner(place: Place, rank: int) -> Message:
         join.device_of = lambda place: "cpu" if rank else "cuda:0"
-        with enter(job(2), lambda event: None, place, Joining(startup=20.0)) as stage:
-            total = stage.perform(add(stage.port, 2))
+        with enter(job(2), lambda event: None, place, Joining(startup=20.0)) as context:
+            total = context.perform(add(context.port, 2))
             assert total is not None
-            return Message("end", text=stage.device, tensors=(total,))
+            return Message("end", text=context.device, tensors=(total,))
 
     for message in everywhere(inner, 2).results.values():
         assert message is not None
@@ -133,10 +133,10 @@ def test_who_leaves_before_another_can_add_up_is_not_waited_for() -> None:
                 return group(*given)
 
             Node.part, arrival.MemoryGroup = note, late  # type: ignore[method-assign,assignment,misc]
-        with enter(job(2), lambda event: None, place) as stage:
+        with enter(job(2), lambda event: None, place) as context:
             if rank == 0:
                 with pytest.raises(DeadlockError, match=r"worker/0 waits for the others in the sum 'sum': worker/1 has ended"):
-                    stage.perform(add(stage.port, 2))
+                    context.perform(add(context.port, 2))
         return Message("end")
 
     assert list(everywhere(inner, 2).results.values()) == [Message("end")] * 2
@@ -145,7 +145,7 @@ def test_who_leaves_before_another_can_add_up_is_not_waited_for() -> None:
 def test_servers_run_beside_the_workers_on_several_hosts() -> None:
     def inner(place: Place, rank: int) -> Message:
         events: list[AnyEvent] = []
-        with enter(job(2, servers=3), events.append, place) as stage:
+        with enter(job(2, servers=3), events.append, place) as context:
 
             async def body(port: Port) -> float:
                 for shard in range(3):
@@ -157,7 +157,7 @@ def test_servers_run_beside_the_workers_on_several_hosts() -> None:
                     total += float(delivery.message.tensors[0][0])
                 return total
 
-            total = stage.perform(body(stage.port))
+            total = context.perform(body(context.port))
         actors = {kind: sorted(event.actor for event in events if isinstance(event, kind)) for kind in (Started, Ended)}
         assert actors[Started] == actors[Ended]
         return Message("end", (total,), " ".join(actors[Ended]))
@@ -173,21 +173,21 @@ def test_servers_run_beside_the_workers_on_several_hosts() -> None:
 @pytest.mark.parametrize("computing", [False, True], ids=["who waits", "who computes"])
 def test_the_loss_of_a_peer_reaches_the_others(hosts: str, computing: bool) -> None:
     def inner(place: Place, rank: int) -> Message | None:
-        stage = enter(job(2), lambda event: None, place)
-        stage.perform(exchange(stage.port, 2, 10))
+        context = enter(job(2), lambda event: None, place)
+        context.perform(exchange(context.port, 2, 10))
         if rank == 1:
-            stage.abandon()
+            context.abandon()
             return None
         deadline = time.monotonic() + 60
         if computing:
-            while stage.failure is None:
+            while context.failure is None:
                 assert time.monotonic() < deadline
         try:
-            stage.perform(receive(stage.port, "never"))
+            context.perform(receive(context.port, "never"))
         except WorkerFailed as problem:
             return Message("failed", text=problem.actor)
         finally:
-            stage.abandon()
+            context.abandon()
         return None
 
     result = everywhere(inner, 2, hosts).results["worker/0"]
@@ -206,13 +206,13 @@ def test_who_loses_the_parent_of_its_servers_is_told_and_can_leave() -> None:
         return int(delivery.message.numbers[0])
 
     def inner(place: Place, rank: int) -> Message:
-        stage = enter(Job(1, 1, lambda stage: None, service, lambda name: True), lambda event: None, place)
-        os.kill(stage.perform(parent(stage.port)), signal.SIGKILL)
+        context = enter(Job(1, 1, lambda context: None, service, lambda name: True), lambda event: None, place)
+        os.kill(context.perform(parent(context.port)), signal.SIGKILL)
         with pytest.raises(RunError, match=r"The process that starts the workers was killed by signal 9 \(SIGKILL\)|server/0"):
-            stage.leave()
+            context.leave()
         with pytest.raises(RunError):
-            stage.perform(receive(stage.port, "never"))
-        stage.abandon()
+            context.perform(receive(context.port, "never"))
+        context.abandon()
         return Message("end")
 
     assert everywhere(inner, 1).results["worker/0"] == Message("end")
@@ -221,8 +221,8 @@ def test_who_loses_the_parent_of_its_servers_is_told_and_can_leave() -> None:
 def test_a_worker_that_is_killed_is_named_by_the_others() -> None:
     port = free_port()
 
-    def program(stage: Stage) -> None:
-        rank = int(stage.port.name.partition("/")[2])
+    def program(context: WorkerContext) -> None:
+        rank = int(context.port.name.partition("/")[2])
         with enter(job(3), lambda event: None, Place(rank, 3, port=port)) as inner:
             inner.perform(exchange(inner.port, 3, 10))
             if rank == 1:
@@ -240,8 +240,8 @@ def test_a_worker_that_is_killed_is_named_by_those_who_have_begun_a_sum_with_it(
     async def add(inner: Port) -> None:
         await inner.reduce(torch.ones(3), "sum", Group.of_workers(3, rank_of(inner.name)), Ring())
 
-    def program(stage: Stage) -> None:
-        rank = int(stage.port.name.partition("/")[2])
+    def program(context: WorkerContext) -> None:
+        rank = int(context.port.name.partition("/")[2])
         with enter(job(3), lambda event: None, Place(rank, 3, port=port)) as inner:
             inner.perform(exchange(inner.port, 3, 10))
             if rank == 1:
@@ -269,9 +269,9 @@ def test_a_failure_after_a_good_bye_is_everybodys() -> None:
     """Worker 1 has parted from worker 0, which computes, and then fails for a reason of its own."""
 
     def inner(place: Place, rank: int) -> Message:
-        stage = enter(job(2), lambda event: None, place)
+        context = enter(job(2), lambda event: None, place)
         if rank == 1:
-            node, finish = stage._node, stage._node.finish
+            node, finish = context._node, context._node.finish
 
             def fail() -> None:
                 node.fail(RunError("The last word was none."))
@@ -280,7 +280,7 @@ def test_a_failure_after_a_good_bye_is_everybodys() -> None:
         else:
             time.sleep(1.0)
         with pytest.raises(RunError, match=r"The last word was none\."):
-            stage.leave()
+            context.leave()
         return Message("end")
 
     assert list(everywhere(inner, 2).results.values()) == [Message("end")] * 2
@@ -288,16 +288,16 @@ def test_a_failure_after_a_good_bye_is_everybodys() -> None:
 
 def test_who_dies_between_its_good_bye_and_its_end_has_failed() -> None:
     def inner(place: Place, rank: int) -> Message:
-        stage = enter(job(3), lambda event: None, place)
+        context = enter(job(3), lambda event: None, place)
         if rank == 1:
-            stage._overview.tell_farewell = lambda totals: os.kill(os.getpid(), signal.SIGKILL)  # type: ignore[method-assign]
+            context._overview.tell_farewell = lambda totals: os.kill(os.getpid(), signal.SIGKILL)  # type: ignore[method-assign]
         with pytest.raises(WorkerFailed, match="worker/1 failed: its connections broke off without a good-bye"):
-            stage.leave()
+            context.leave()
         return Message("end")
 
     port = free_port()
     ending = Processes().execute(
-        Job(3, 0, lambda stage: inner(Place(rank := int(stage.port.name[-1]), 3, port=port), rank), no_service, lambda name: False),
+        Job(3, 0, lambda context: inner(Place(rank := int(context.port.name[-1]), 3, port=port), rank), no_service, lambda name: False),
         lambda event: None,
     )
     assert (ending.lost, list(ending.results.values())) == (["worker/1"], [Message("end")] * 2)
@@ -313,9 +313,9 @@ def test_every_worker_learns_the_totals_of_the_whole_run(servers: int) -> None:
         await port.send(f"worker/{1 - rank}", Message("hello", text="!" * rank))
 
     def inner(place: Place, rank: int) -> Message:
-        stage = enter(job(2, servers), lambda event: None, place)
-        stage.perform(ask(stage.port, rank))
-        ending = stage.leave(Message("result", (10.0 + rank, 100.0 * rank, 0.0), "mine"))
+        context = enter(job(2, servers), lambda event: None, place)
+        context.perform(ask(context.port, rank))
+        ending = context.leave(Message("result", (10.0 + rank, 100.0 * rank, 0.0), "mine"))
         told = {name: result and (result.numbers, result.text) for name, result in ending.results.items()}
         assert told == {f"worker/{each}": ((10.0 + each, 100.0 * each, 0.0), "mine" if each == rank else "") for each in range(2)}
         return Message("end", (ending.bytes_sent, ending.messages_sent))
@@ -329,13 +329,13 @@ def test_every_worker_learns_the_totals_of_the_whole_run(servers: int) -> None:
 
 def test_the_run_goes_on_without_a_worker_that_is_not_essential() -> None:
     def inner(place: Place, rank: int) -> Message | None:
-        stage = enter(job(3, essential=lambda name: name != "worker/1"), lambda event: None, place)
-        stage.perform(exchange(stage.port, 3, 10))
+        context = enter(job(3, essential=lambda name: name != "worker/1"), lambda event: None, place)
+        context.perform(exchange(context.port, 3, 10))
         if rank == 1:
-            stage.abandon()
+            context.abandon()
             return None
-        lost = stage.perform(receive(stage.port, "lost"))
-        return Message("lost", text=f"{lost} {stage.leave().lost}")
+        lost = context.perform(receive(context.port, "lost"))
+        return Message("lost", text=f"{lost} {context.leave().lost}")
 
     results = everywhere(inner, 3).results
     assert [message and message.text for message in results.values()] == ["worker/1 ['worker/1']", None, "worker/1 ['worker/1']"]
@@ -345,10 +345,10 @@ def test_a_process_may_join_again_after_it_has_left() -> None:
     def inner(place: Place, rank: int) -> Message:
         totals = []
         for size in (1, 2):
-            with enter(job(2), lambda event: None, place) as stage:
-                totals.append(stage.perform(exchange(stage.port, 2, size)))
+            with enter(job(2), lambda event: None, place) as context:
+                totals.append(context.perform(exchange(context.port, 2, size)))
         with pytest.raises(RunError, match="has left this run already"):
-            stage.leave()
+            context.leave()
         return Message("end", tuple(totals))
 
     assert [message and message.numbers for message in everywhere(inner, 2).results.values()] == [(2.0, 4.0)] * 2
@@ -359,8 +359,8 @@ def test_an_attempt_that_met_nobody_does_not_count() -> None:
         if rank == 1:
             with pytest.raises(RunError, match="cannot be reached"):
                 enter(job(2), lambda event: None, Place(1, 2, port=free_port()), Joining(startup=0.2))
-        with enter(job(2), lambda event: None, place, Joining(startup=20.0)) as stage:
-            return Message("end", (stage.perform(exchange(stage.port, 2, 1)),))
+        with enter(job(2), lambda event: None, place, Joining(startup=20.0)) as context:
+            return Message("end", (context.perform(exchange(context.port, 2, 1)),))
 
     assert [message and message.numbers for message in everywhere(inner, 2).results.values()] == [(2.0,)] * 2
 
@@ -393,9 +393,9 @@ def test_a_job_of_another_size_is_refused() -> None:
 def test_gradients_are_merged_where_they_lie_or_by_messages_with_the_same_bits(hosts: str) -> None:
     def inner(place: Place, rank: int) -> Message:
         training = make_job(Toy(), systems.find("allreduce"), 2, 5)
-        with enter(training, lambda event: None, place) as stage:
-            result = training.program(stage)
-            ending = stage.leave(result)
+        with enter(training, lambda event: None, place) as context:
+            result = training.program(context)
+            ending = context.leave(result)
         return Message("end", (ending.bytes_sent, ending.messages_sent), tensors=result.tensors if result is not None else ())
 
     virtual = trained(Toy(), 2, "allreduce")

@@ -13,7 +13,7 @@ import torch
 
 from polyrhythm.errors import CompositionError, DeadlockError, DivergedError, WorkerFailed
 from polyrhythm.kernel.events import AnyEvent, Ended, Faulted, Recorder, Reported, Started
-from polyrhythm.kernel.job import Ending, Job, Stage
+from polyrhythm.kernel.job import Ending, Job, WorkerContext
 from polyrhythm.kernel.message import Message, wire_bytes
 from polyrhythm.kernel.port import Port
 from polyrhythm.processes.launch import Processes
@@ -24,7 +24,7 @@ async def no_service(port: Port, record: Recorder) -> None:
 
 
 def run(
-    program: Callable[[Stage], Message | None],
+    program: Callable[[WorkerContext], Message | None],
     workers: int = 2,
     servers: int = 0,
     service: Callable[[Port, Recorder], Coroutine[Any, Any, None]] = no_service,
@@ -47,20 +47,20 @@ async def ring_sum(port: Port, rank: int, workers: int, value: torch.Tensor) -> 
     return total
 
 
-def rank_of(stage: Stage) -> int:
-    return int(stage.port.name.partition("/")[2])
+def rank_of(context: WorkerContext) -> int:
+    return int(context.port.name.partition("/")[2])
 
 
 def test_processes_are_called_what_messages_call_them() -> None:
-    ending, _ = run(lambda stage: Message("comm", text=Path("/proc/self/comm").read_text()))
+    ending, _ = run(lambda context: Message("comm", text=Path("/proc/self/comm").read_text()))
     assert [message and message.text for message in ending.results.values()] == ["worker/0\n", "worker/1\n"]
 
 
 @pytest.mark.parametrize("size", [10, 100_000])
 def test_a_ring_of_processes_gives_everyone_the_sum_and_counts_each_byte(size: int) -> None:
-    def program(stage: Stage) -> Message:
-        value = torch.full((size,), float(rank_of(stage) + 1))
-        return Message("sum", tensors=(stage.perform(ring_sum(stage.port, rank_of(stage), 3, value)),))
+    def program(context: WorkerContext) -> Message:
+        value = torch.full((size,), float(rank_of(context) + 1))
+        return Message("sum", tensors=(context.perform(ring_sum(context.port, rank_of(context), 3, value)),))
 
     ending, events = run(program, workers=3)
     for rank in range(3):
@@ -87,7 +87,7 @@ def test_servers_answer_while_programs_compute_and_end_by_themselves() -> None:
         assert delivery is not None
         return float(delivery.message.tensors[0].sum())
 
-    ending, _ = run(lambda stage: Message("got", (stage.perform(pull(stage.port)),)), servers=1, service=service)
+    ending, _ = run(lambda context: Message("got", (context.perform(pull(context.port)),)), servers=1, service=service)
     assert [message and message.numbers for message in ending.results.values()] == [(3.0,), (3.0,)]
 
 
@@ -109,13 +109,13 @@ def test_a_spawned_coroutine_works_while_the_program_computes() -> None:
     async def look(port: Port) -> bool:
         return await port.receive("asked", timeout=0) is not None
 
-    def program(stage: Stage) -> Message | None:
-        if rank_of(stage) == 1:
-            stage.perform(ask(stage.port))
+    def program(context: WorkerContext) -> Message | None:
+        if rank_of(context) == 1:
+            context.perform(ask(context.port))
             return None
-        stage.perform(open_up(stage.port))
+        context.perform(open_up(context.port))
         turns = 0
-        while not stage.perform(look(stage.port)):
+        while not context.perform(look(context.port)):
             turns += sum(range(1000)) > 0
         return Message("turns", (turns,))
 
@@ -129,12 +129,12 @@ def test_reported_bytes_are_those_of_all_actors() -> None:
     async def wait(port: Port) -> None:
         await port.receive("t", "worker/1")
 
-    def program(stage: Stage) -> None:
-        if rank_of(stage) == 1:
-            stage.perform(push(stage.port))
-            stage.record(Reported(stage.port.now(), stage.port.name, 1, {"loss": float("nan")}, 0))
+    def program(context: WorkerContext) -> None:
+        if rank_of(context) == 1:
+            context.perform(push(context.port))
+            context.record(Reported(context.port.now(), context.port.name, 1, {"loss": float("nan")}, 0))
         else:
-            stage.perform(wait(stage.port))
+            context.perform(wait(context.port))
 
     _, events = run(program)
     (reported,) = [event for event in events if isinstance(event, Reported)]
@@ -156,11 +156,11 @@ def test_programs_of_different_length_still_deliver_everything() -> None:
             total += delivery.message.numbers[0]
         return total
 
-    def program(stage: Stage) -> Message | None:
-        if rank_of(stage) == 0:
-            stage.perform(flood(stage.port))
+    def program(context: WorkerContext) -> Message | None:
+        if rank_of(context) == 0:
+            context.perform(flood(context.port))
             return None
-        return Message("total", (stage.perform(drink(stage.port)),))
+        return Message("total", (context.perform(drink(context.port)),))
 
     result = run(program)[0].results["worker/1"]
     assert result is not None
@@ -171,12 +171,12 @@ def test_the_error_of_a_program_ends_the_run_at_once_with_its_own_traceback() ->
     async def wait(port: Port) -> None:
         await port.receive("never")
 
-    def train_badly(stage: Stage) -> None:
-        if rank_of(stage) == 1:
+    def train_badly(context: WorkerContext) -> None:
+        if rank_of(context) == 1:
             raise KeyError("no such layer")
-        stage.perform(wait(stage.port))
+        context.perform(wait(context.port))
 
-    run(lambda stage: None)
+    run(lambda context: None)
     start = time.monotonic()
     with pytest.raises(WorkerFailed, match="worker/1 failed: KeyError: 'no such layer'") as caught:
         run(train_badly)
@@ -194,8 +194,8 @@ def test_the_error_of_a_spawned_coroutine_ends_the_run_while_the_program_compute
     async def begin(port: Port) -> None:
         await port.spawn("wrong", wrong())
 
-    def program(stage: Stage) -> None:
-        stage.perform(begin(stage.port))
+    def program(context: WorkerContext) -> None:
+        context.perform(begin(context.port))
         time.sleep(30)
 
     with pytest.raises(WorkerFailed, match="ArithmeticError: spawned"):
@@ -203,7 +203,7 @@ def test_the_error_of_a_spawned_coroutine_ends_the_run_while_the_program_compute
 
 
 def test_an_error_of_ours_keeps_its_class_and_text() -> None:
-    def program(stage: Stage) -> None:
+    def program(context: WorkerContext) -> None:
         raise DivergedError("The loss of worker/0 is nan at step 3.")
 
     with pytest.raises(DivergedError, match=r"^The loss of worker/0 is nan at step 3\.$"):
@@ -215,8 +215,8 @@ def test_an_error_of_ours_keeps_its_class_and_text() -> None:
     [(lambda: os._exit(3), "its process ended early with exit code 3"), (lambda: sys.exit(3), r"it called sys.exit\(3\)")],
 )
 def test_a_process_that_just_leaves_is_named(leave: Callable[[], None], reason: str) -> None:
-    def program(stage: Stage) -> None:
-        if rank_of(stage) == 1:
+    def program(context: WorkerContext) -> None:
+        if rank_of(context) == 1:
             leave()
         time.sleep(30)
 
@@ -228,9 +228,9 @@ def test_waiting_for_one_who_has_ended_is_a_deadlock_that_names_both() -> None:
     async def wait(port: Port) -> None:
         await port.receive("gradient", "worker/1")
 
-    def program(stage: Stage) -> None:
-        if rank_of(stage) == 0:
-            stage.perform(wait(stage.port))
+    def program(context: WorkerContext) -> None:
+        if rank_of(context) == 0:
+            context.perform(wait(context.port))
 
     with pytest.raises(DeadlockError, match=r"worker/0 waits for 'gradient' from worker/1, which has ended\."):
         run(program)
@@ -243,8 +243,8 @@ def test_a_circle_of_waiting_is_a_deadlock_that_names_all() -> None:
     async def service(port: Port, record: Recorder) -> None:
         await port.receive("anything")
 
-    def program(stage: Stage) -> None:
-        stage.perform(wait(stage.port, f"worker/{1 - rank_of(stage)}"))
+    def program(context: WorkerContext) -> None:
+        context.perform(wait(context.port, f"worker/{1 - rank_of(context)}"))
 
     with pytest.raises(DeadlockError) as caught:
         run(program, servers=1, service=service, on=Processes(patience=0.2))
@@ -261,10 +261,10 @@ def test_the_run_goes_on_without_an_actor_that_is_not_essential() -> None:
         await port.send("worker/1", Message("too late"))
         return delivery.message.text
 
-    def program(stage: Stage) -> Message:
-        if rank_of(stage) == 1:
+    def program(context: WorkerContext) -> Message:
+        if rank_of(context) == 1:
             os.kill(os.getpid(), signal.SIGKILL)
-        return Message("lost", text=stage.perform(mourn(stage.port)))
+        return Message("lost", text=context.perform(mourn(context.port)))
 
     ending, events = run(program, workers=3, essential=lambda name: name != "worker/1")
     assert ending.lost == ["worker/1"]
@@ -281,19 +281,19 @@ def test_gpus_that_were_asked_for_must_be_there_one_for_each_worker(monkeypatch:
     monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
     monkeypatch.setattr(torch.cuda, "device_count", lambda: 1)
     with pytest.raises(CompositionError, match="finds 1 here: start no more than that"):
-        run(lambda stage: None, workers=2, on=Processes(cuda=True))
+        run(lambda context: None, workers=2, on=Processes(cuda=True))
     for allowed in (None, False):  # too few for all: nobody gets one
-        run(lambda stage: None, workers=2, on=Processes(cuda=allowed))
+        run(lambda context: None, workers=2, on=Processes(cuda=allowed))
 
 
 async def nothing_comes(port: Port) -> None:
     await port.receive("never", "worker/1")
 
 
-def stands_still(stage: Stage) -> None:
-    if rank_of(stage) == 1:
+def stands_still(context: WorkerContext) -> None:
+    if rank_of(context) == 1:
         os.kill(os.getpid(), signal.SIGSTOP)
-    stage.perform(nothing_comes(stage.port))
+    context.perform(nothing_comes(context.port))
 
 
 def test_a_process_that_is_stopped_is_told_of_and_ends_the_run_after_the_timeout(capfd: pytest.CaptureFixture[str]) -> None:
@@ -315,10 +315,10 @@ def test_a_worker_that_computes_for_long_is_told_of_and_not_ended(capfd: pytest.
     async def wait(port: Port) -> None:
         await port.receive("hello", "worker/1")
 
-    def program(stage: Stage) -> None:
-        if rank_of(stage) == 1:
+    def program(context: WorkerContext) -> None:
+        if rank_of(context) == 1:
             time.sleep(2.0)
-        stage.perform(greet(stage.port) if rank_of(stage) else wait(stage.port))
+        context.perform(greet(context.port) if rank_of(context) else wait(context.port))
 
     assert run(program, on=Processes(patience=0.4, notice=0.5))[0].lost == []
     assert "polyrhythm: worker/0 has waited" in capfd.readouterr().err

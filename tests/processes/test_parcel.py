@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from polyrhythm.kernel.job import Job, Stage
+from polyrhythm.kernel.job import Job, WorkerContext
 from polyrhythm.kernel.message import Message
 from polyrhythm.kernel.port import Port
 from polyrhythm.processes.launch import Processes
@@ -17,7 +17,7 @@ async def no_service(port: Port, record: object) -> None:
 
 def test_a_module_that_was_loaded_from_a_file_goes_along(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = tmp_path / "my_job.py"
-    path.write_text("FACTOR = 21\ndef train(stage):\n    return helper(2)\ndef helper(x):\n    return FACTOR * x\n")
+    path.write_text("FACTOR = 21\ndef train(context):\n    return helper(2)\ndef helper(x):\n    return FACTOR * x\n")
     spec = importlib.util.spec_from_file_location("my_job", path)
     assert spec is not None
     assert spec.loader is not None
@@ -25,8 +25,8 @@ def test_a_module_that_was_loaded_from_a_file_goes_along(tmp_path: Path, monkeyp
     monkeypatch.setitem(sys.modules, "my_job", module)
     spec.loader.exec_module(module)
 
-    def program(stage: Stage) -> Message:
-        return Message("answer", (module.train(stage),))
+    def program(context: WorkerContext) -> Message:
+        return Message("answer", (module.train(context),))
 
     result = Processes().execute(Job(1, 0, program, no_service, lambda name: True), lambda event: None).results["worker/0"]
     assert result is not None
@@ -38,7 +38,7 @@ def test_a_module_on_the_path_is_imported_by_the_children(tmp_path: Path, monkey
     monkeypatch.syspath_prepend(tmp_path)
     import their_module  # type: ignore[import-not-found]
 
-    def program(stage: Stage) -> Message:
+    def program(context: WorkerContext) -> Message:
         return Message("own", (os.getpid() == their_module.PROCESS,))
 
     result = Processes().execute(Job(1, 0, program, no_service, lambda name: True), lambda event: None).results["worker/0"]

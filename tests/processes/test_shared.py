@@ -16,7 +16,7 @@ from polyrhythm.errors import DeadlockError, WorkerFailed
 from polyrhythm.kernel.effects import Reduce
 from polyrhythm.kernel.events import Recorder
 from polyrhythm.kernel.group import Group
-from polyrhythm.kernel.job import Ending, Job, Stage
+from polyrhythm.kernel.job import Ending, Job, WorkerContext
 from polyrhythm.kernel.message import Message
 from polyrhythm.kernel.names import rank_of
 from polyrhythm.kernel.port import Port
@@ -24,14 +24,14 @@ from polyrhythm.processes.launch import Processes
 from polyrhythm.processes.shared import SharedMemory
 from polyrhythm.sharing import MemoryGroup, Segment
 from polyrhythm.topology import Fastest, Ring, Tree
-from polyrhythm.topology.algorithm import Algorithm
+from polyrhythm.topology.algorithms.algorithm import Algorithm
 
 
 async def no_service(port: Port, record: Recorder) -> None:
     return None
 
 
-def run(program: Callable[[Stage], Message | None], workers: int) -> Ending:
+def run(program: Callable[[WorkerContext], Message | None], workers: int) -> Ending:
     return Processes(patience=4.0).execute(Job(workers, 0, program, no_service, lambda name: True), lambda event: None)
 
 
@@ -59,10 +59,10 @@ async def in_place(port: Port, algorithm: Algorithm, value: Tensor, workers: int
 def test_shared_memory_gives_the_bits_and_counts_the_bytes_of_the_messages_it_replaces(
     algorithm: Algorithm, workers: int, ask: Callable[..., object]
 ) -> None:
-    def program(ask: Callable[..., object]) -> Callable[[Stage], Message]:
-        def sums(stage: Stage) -> Message:
-            rank = rank_of(stage.port.name)
-            totals = [stage.perform(ask(stage.port, algorithm, value_of(rank, size), workers)) for size in (3, 5_000, 200_001)]  # type: ignore[arg-type]
+    def program(ask: Callable[..., object]) -> Callable[[WorkerContext], Message]:
+        def sums(context: WorkerContext) -> Message:
+            rank = rank_of(context.port.name)
+            totals = [context.perform(ask(context.port, algorithm, value_of(rank, size), workers)) for size in (3, 5_000, 200_001)]  # type: ignore[arg-type]
             return Message("sums", tensors=tuple(totals))
 
         return sums
@@ -83,8 +83,8 @@ def test_the_algorithm_is_picked_before_it_is_asked_for_its_order() -> None:
             is not None
         )
 
-    def program(stage: Stage) -> Message:
-        answers = [stage.perform(shared(stage.port, size)) for size in (3, 1_000_000)]
+    def program(context: WorkerContext) -> Message:
+        answers = [context.perform(shared(context.port, size)) for size in (3, 1_000_000)]
         return Message("shared", tuple(answers))
 
     assert {result.numbers for result in run(program, 3).results.values() if result is not None} == {(0.0, 1.0)}
@@ -101,19 +101,19 @@ def test_sums_are_made_in_the_programs_own_thread_unless_other_coroutines_run() 
     async def spawning(port: Port) -> None:
         await port.spawn("nap", nap(port))
 
-    def program(stage: Stage) -> Message:
-        here = stage.perform(thread(stage.port)) == threading.get_ident()
-        stage.perform(spawning(stage.port))
-        there = stage.perform(thread(stage.port)) == threading.get_ident()
+    def program(context: WorkerContext) -> Message:
+        here = context.perform(thread(context.port)) == threading.get_ident()
+        context.perform(spawning(context.port))
+        there = context.perform(thread(context.port)) == threading.get_ident()
         return Message("where", (here, there))
 
     assert {result.numbers for result in run(program, 2).results.values() if result is not None} == {(1.0, 0.0)}
 
 
 def test_whoever_waits_for_a_sum_from_one_that_has_ended_is_told() -> None:
-    def program(stage: Stage) -> None:
-        if rank_of(stage.port.name):
-            stage.perform(as_it_comes(stage.port, Ring(), torch.ones(5), 2))
+    def program(context: WorkerContext) -> None:
+        if rank_of(context.port.name):
+            context.perform(as_it_comes(context.port, Ring(), torch.ones(5), 2))
 
     with pytest.raises(DeadlockError, match=r"worker/1 waits for the others in the sum '1': worker/0 has ended"):
         run(program, 2)
@@ -123,29 +123,29 @@ def test_workers_that_wait_for_each_other_in_different_ways_are_named() -> None:
     async def listen(port: Port) -> None:
         await port.receive("word", "worker/0")
 
-    def program(stage: Stage) -> None:
-        stage.perform(listen(stage.port) if rank_of(stage.port.name) else as_it_comes(stage.port, Ring(), torch.ones(5), 2))  # type: ignore[arg-type]
+    def program(context: WorkerContext) -> None:
+        context.perform(listen(context.port) if rank_of(context.port.name) else as_it_comes(context.port, Ring(), torch.ones(5), 2))  # type: ignore[arg-type]
 
     with pytest.raises(DeadlockError, match=r"worker/0 waits for the others in the sum '1'.*worker/1 waits for 'word'"):
         run(program, 2)
 
 
 def test_a_killed_worker_is_named_although_the_others_wait_in_shared_memory() -> None:
-    def program(stage: Stage) -> None:
-        if rank_of(stage.port.name) == 1:
+    def program(context: WorkerContext) -> None:
+        if rank_of(context.port.name) == 1:
             os.kill(os.getpid(), signal.SIGKILL)
-        stage.perform(as_it_comes(stage.port, Ring(), torch.ones(5), 3))
+        context.perform(as_it_comes(context.port, Ring(), torch.ones(5), 3))
 
     with pytest.raises(WorkerFailed, match=re.escape("worker/1")):
         run(program, 3)
 
 
 def test_waiting_for_a_sum_takes_no_processor() -> None:
-    def program(stage: Stage) -> Message:
-        if rank_of(stage.port.name):
+    def program(context: WorkerContext) -> Message:
+        if rank_of(context.port.name):
             time.sleep(1.0)
         began = time.process_time()
-        stage.perform(as_it_comes(stage.port, Ring(), torch.ones(5), 2))
+        context.perform(as_it_comes(context.port, Ring(), torch.ones(5), 2))
         return Message("cpu", (time.process_time() - began,))
 
     result = run(program, 2).results["worker/0"]
@@ -154,9 +154,9 @@ def test_waiting_for_a_sum_takes_no_processor() -> None:
 
 
 def test_where_memory_cannot_be_shared_sums_are_left_to_messages(monkeypatch: pytest.MonkeyPatch) -> None:
-    def program(stage: Stage) -> Message:
-        total = stage.perform(as_it_comes(stage.port, Ring(), torch.ones(5), 2))
-        left = stage.perform(only_shared(stage.port)) is None
+    def program(context: WorkerContext) -> Message:
+        total = context.perform(as_it_comes(context.port, Ring(), torch.ones(5), 2))
+        left = context.perform(only_shared(context.port)) is None
         return Message("sum", (left,), tensors=(total,))
 
     async def only_shared(port: Port) -> Tensor | None:

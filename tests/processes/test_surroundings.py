@@ -14,7 +14,7 @@ import torch
 
 from polyrhythm.errors import CompositionError
 from polyrhythm.kernel.events import Recorder
-from polyrhythm.kernel.job import Ending, Job, Stage
+from polyrhythm.kernel.job import Ending, Job, WorkerContext
 from polyrhythm.kernel.message import Message
 from polyrhythm.kernel.port import Port
 from polyrhythm.processes.launch import Processes
@@ -24,14 +24,14 @@ async def no_service(port: Port, record: Recorder) -> None:
     return None
 
 
-def run(program: Callable[[Stage], Message | None], workers: int = 1, on: Processes | None = None) -> Ending:
+def run(program: Callable[[WorkerContext], Message | None], workers: int = 1, on: Processes | None = None) -> Ending:
     return (on or Processes()).execute(Job(workers, 0, program, no_service, lambda name: True), lambda event: None)
 
 
 def test_what_cannot_be_pickled_is_refused_with_a_sentence() -> None:
     lock = threading.Lock()
 
-    def program(stage: Stage) -> None:
+    def program(context: WorkerContext) -> None:
         lock.acquire()
 
     with pytest.raises(CompositionError, match=r"cannot be sent to other processes.*lock"):
@@ -40,12 +40,12 @@ def test_what_cannot_be_pickled_is_refused_with_a_sentence() -> None:
 
 def test_a_run_that_is_refused_leaves_no_descriptors() -> None:
     lock = threading.Lock()
-    run(lambda stage: None)
+    run(lambda context: None)
     gc.collect()
     before = len(os.listdir("/proc/self/fd"))
     for _ in range(3):
         with pytest.raises(CompositionError):
-            run(lambda stage: lock.acquire() and None)
+            run(lambda context: lock.acquire() and None)
     assert len(os.listdir("/proc/self/fd")) == before
 
 
@@ -57,7 +57,7 @@ def test_settings_that_cannot_be_are_refused() -> None:
 
 
 def test_children_may_hold_as_many_descriptors_as_the_system_lets_them() -> None:
-    def program(stage: Stage) -> Message:
+    def program(context: WorkerContext) -> Message:
         return Message("limits", tuple(map(float, resource.getrlimit(resource.RLIMIT_NOFILE))))
 
     result = run(program).results["worker/0"]
@@ -69,8 +69,8 @@ def test_children_have_the_surroundings_of_their_launcher(tmp_path: Path, monkey
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("COLOUR", "green")
 
-    def program(stage: Stage) -> Message:
-        return Message("here", (torch.get_num_threads(),), f"{os.getcwd()} {os.environ['COLOUR']} {stage.device}")
+    def program(context: WorkerContext) -> Message:
+        return Message("here", (torch.get_num_threads(),), f"{os.getcwd()} {os.environ['COLOUR']} {context.device}")
 
     result = run(program, on=Processes(threads=2, cuda=False)).results["worker/0"]
     assert result == Message("here", (2.0,), f"{tmp_path} green cpu")
@@ -81,14 +81,14 @@ def test_surroundings_need_not_be_text(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sys, "argv", ["script", os.fsdecode(b"caf\xe9")])
     monkeypatch.setattr(sys, "path", [*sys.path, Path("a", "path")])
 
-    def program(stage: Stage) -> Message:
+    def program(context: WorkerContext) -> Message:
         return Message("here", text=str([os.environb[b"COLOUR"], os.fsencode(sys.argv[1])]))
 
     assert run(program).results["worker/0"] == Message("here", text=str([b"gr\xfcn", b"caf\xe9"]))
 
 
 def test_what_children_print_comes_out_of_the_launcher(capfd: pytest.CaptureFixture[str]) -> None:
-    def program(stage: Stage) -> None:
+    def program(context: WorkerContext) -> None:
         print("to the output")
         print("to the errors", file=sys.stderr)
 
@@ -103,8 +103,8 @@ from polyrhythm.kernel.message import Message
 from polyrhythm.processes.launch import Processes
 class Greeting:
     text = "hello"
-def program(stage):
-    return Message(Greeting.text, text=stage.port.name)
+def program(context):
+    return Message(Greeting.text, text=context.port.name)
 async def service(port, record):
     pass
 ending = Processes().execute(Job(2, 1, program, service, lambda name: True), lambda event: None)
@@ -131,7 +131,7 @@ def test_a_script_needs_no_guard_and_no_file(tmp_path: Path, through: str) -> No
 
 def test_a_run_may_be_started_from_another_thread() -> None:
     endings: list[Ending] = []
-    thread = threading.Thread(target=lambda: endings.append(run(lambda stage: Message("done"), workers=2)))
+    thread = threading.Thread(target=lambda: endings.append(run(lambda context: Message("done"), workers=2)))
     thread.start()
     thread.join()
     assert list(endings[0].results) == ["worker/0", "worker/1"]

@@ -25,8 +25,8 @@ def passes(samples: int, workers: int, batch_size: int, count: int, stop: int | 
     """What each worker sees in `count` passes, and how the run ended; with `stop` it leaves every pass after so many batches."""
     seen: Passes = [[] for _ in range(workers)]
 
-    def question(stage: Any, group: Any) -> Any:
-        feed, source = RingShuffle().feed(group, stage.port, stage.perform), source_of((torch.arange(float(samples)),))
+    def question(context: Any, group: Any) -> Any:
+        feed, source = RingShuffle().feed(group, context.port, context.perform), source_of((torch.arange(float(samples)),))
         for number in range(count):
             seen[group.rank].append([])
             for taken, (length, (batch,)) in enumerate(feed.epoch(source, number, batch_size), 1):
@@ -98,8 +98,8 @@ def test_uneven_tails_never_hang_a_training(workers: int, batch_size: int) -> No
 
 
 def test_another_batch_size_in_a_later_epoch_is_refused() -> None:
-    def question(stage: Any, group: Any) -> Any:
-        feed, source = RingShuffle().feed(group, stage.port, stage.perform), source_of((torch.zeros(20),))
+    def question(context: Any, group: Any) -> Any:
+        feed, source = RingShuffle().feed(group, context.port, context.perform), source_of((torch.zeros(20),))
         list(feed.epoch(source, 0, 4))
         with pytest.raises(DataError, match=r"batch_size=5 after 4.*keep the size, or use GlobalShuffle"):
             next(iter(feed.epoch(source, 1, 5)))
@@ -109,8 +109,8 @@ def test_another_batch_size_in_a_later_epoch_is_refused() -> None:
 
 
 def test_samples_that_are_no_tensors_are_refused() -> None:
-    def question(stage: Any, group: Any) -> Any:
-        feed = RingShuffle().feed(group, stage.port, stage.perform)
+    def question(context: Any, group: Any) -> Any:
+        feed = RingShuffle().feed(group, context.port, context.perform)
         with pytest.raises(DataError, match="tuple of tensors; use GlobalShuffle"):
             next(iter(feed.epoch(source_of([{"x": 1.0}] * 4), 0, 2)))
         return nothing()

@@ -8,13 +8,13 @@ from typing import Any
 from polyrhythm.hardware.network import Network
 from polyrhythm.kernel.effects import Effect
 from polyrhythm.kernel.events import AnyEvent, Recorder
-from polyrhythm.kernel.job import Ending, Job, Stage
+from polyrhythm.kernel.job import Ending, Job, WorkerContext
 from polyrhythm.kernel.message import Message
 from polyrhythm.kernel.names import rank_of
 from polyrhythm.kernel.port import Port
 from polyrhythm.simulator.simulator import Instant, Simulator
 
-Program = Callable[[Stage], Message | None]
+Program = Callable[[WorkerContext], Message | None]
 Service = Callable[[Port], Coroutine[Effect[Any], Any, None]]
 
 INSTANT = Instant()
@@ -25,8 +25,8 @@ PLAIN = Network.uniform("plain", 1000.0, 0.5)
 def job(*programs: Program, servers: tuple[Service, ...] = (), survives: bool = False, seed: int = 0) -> Job:
     """A job whose worker r runs `programs[r]` and whose server k runs `servers[k]`."""
 
-    def program(stage: Stage) -> Message | None:
-        return programs[rank_of(stage.port.name)](stage)
+    def program(context: WorkerContext) -> Message | None:
+        return programs[rank_of(context.port.name)](context)
 
     def service(port: Port, record: Recorder) -> Coroutine[Effect[Any], Any, None]:
         return servers[rank_of(port.name)](port)
@@ -40,7 +40,7 @@ def play(given: Job, simulator: Simulator) -> tuple[Ending, list[AnyEvent]]:
     return simulator.execute(given, events.append), events
 
 
-def silent(stage: Stage) -> None:
+def silent(context: WorkerContext) -> None:
     """A program that does nothing."""
 
 

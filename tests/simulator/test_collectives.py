@@ -8,7 +8,7 @@ from torch import Tensor
 
 from polyrhythm.errors import CompositionError, DeadlockError
 from polyrhythm.kernel.group import Group
-from polyrhythm.kernel.job import Stage
+from polyrhythm.kernel.job import WorkerContext
 from polyrhythm.kernel.names import rank_of
 from polyrhythm.simulator.collectives import ClosedForm
 from polyrhythm.simulator.simulator import Simulator
@@ -27,8 +27,8 @@ class Straight:
 
 
 def reduces(answers: list[tuple[float, Tensor | None]], workers: int, topic: str = "sum", times: int = 1) -> Program:
-    def program(stage: Stage) -> None:
-        port = stage.port
+    def program(context: WorkerContext) -> None:
+        port = context.port
 
         async def reduce() -> None:
             rank = rank_of(port.name)
@@ -37,7 +37,7 @@ def reduces(answers: list[tuple[float, Tensor | None]], workers: int, topic: str
                 answer = await port.reduce(torch.full((250,), 10.0**rank), topic, Group.of_workers(workers, rank), Straight())
                 answers.append((port.now(), answer))
 
-        stage.perform(reduce())
+        context.perform(reduce())
 
     return program
 

@@ -13,7 +13,7 @@ from polyrhythm.errors import WorkloadError
 from polyrhythm.hardware.devices import Device, Profile
 from polyrhythm.hardware.fleet import Fleet, Jitter
 from polyrhythm.kernel.events import AnyEvent, Computed, Waited
-from polyrhythm.kernel.job import Stage
+from polyrhythm.kernel.job import WorkerContext
 from polyrhythm.kernel.message import Message
 from polyrhythm.kernel.port import Port
 from polyrhythm.simulator.counting import OperationCounter
@@ -26,7 +26,7 @@ SPEED = Device("one", 1000.0)
 
 
 async def nothing() -> None:
-    """A conversation without a word."""
+    """A aggregation without a word."""
 
 
 def counted(work: Callable[[], object]) -> int:
@@ -117,12 +117,12 @@ def test_counting_changes_no_bit_of_a_step() -> None:
     assert all(torch.equal(a, b) for a, b in zip(plain, observed, strict=True))
 
 
-def train(stage: Stage) -> None:
+def train(context: WorkerContext) -> None:
     layer, x = nn.Linear(5, 10), torch.ones(2, 5)
     for _ in range(3):
         layer(x).sum().backward()
-        stage.charge(2)
-        stage.perform(nothing())
+        context.charge(2)
+        context.perform(nothing())
 
 
 def times(events: list[AnyEvent], kind: type[Computed] | type[Waited]) -> list[tuple[float, float]]:
@@ -143,9 +143,9 @@ def test_a_measured_profile_charges_steps_and_counts_nothing() -> None:
 
 
 def test_a_program_that_computes_nothing_pays_no_overhead() -> None:
-    def program(stage: Stage) -> None:
+    def program(context: WorkerContext) -> None:
         for _ in range(5):
-            stage.perform(nothing())
+            context.perform(nothing())
 
     ending, events = play(job(program), Simulator(network=INSTANT, devices=Device("slow", 1.0, overhead_seconds=10.0)))
     assert ending.seconds == 0.0
@@ -153,7 +153,7 @@ def test_a_program_that_computes_nothing_pays_no_overhead() -> None:
 
 
 def test_what_is_computed_after_the_last_conversation_is_charged_too() -> None:
-    ending, _ = play(job(lambda stage: counted_product()), Simulator(network=INSTANT, devices=SPEED))
+    ending, _ = play(job(lambda context: counted_product()), Simulator(network=INSTANT, devices=SPEED))
     assert ending.seconds == pytest.approx(0.128)
 
 
@@ -184,12 +184,12 @@ def test_work_of_an_actor_takes_its_device_one_after_the_other() -> None:
         await port.spawn("second", merge())
         await port.receive("never")
 
-    def program(stage: Stage) -> None:
+    def program(context: WorkerContext) -> None:
         async def wait() -> None:
-            await stage.port.compute(5000.0)
-            await stage.port.compute(0.0)
+            await context.port.compute(5000.0)
+            await context.port.compute(0.0)
 
-        stage.perform(wait())
+        context.perform(wait())
 
     ending, _ = play(job(program, servers=(serve,)), Simulator(network=INSTANT, devices=Fleet((SPEED,), server=SPEED)))
     assert done == [1.0, 2.0]
@@ -197,40 +197,40 @@ def test_work_of_an_actor_takes_its_device_one_after_the_other() -> None:
 
 
 def test_operations_inside_a_conversation_are_charged_only_on_request() -> None:
-    def program(stage: Stage) -> None:
+    def program(context: WorkerContext) -> None:
         async def merge() -> None:
             counted_product()
 
-        stage.perform(merge())
+        context.perform(merge())
 
     ending, _ = play(job(program), Simulator(network=INSTANT, devices=SPEED))
     assert ending.seconds == 0.0
 
 
 def test_waiting_is_recorded_with_its_length() -> None:
-    def waits(stage: Stage) -> None:
+    def waits(context: WorkerContext) -> None:
         async def wait() -> None:
-            await stage.port.receive("x")
+            await context.port.receive("x")
 
-        stage.perform(wait())
-        stage.perform(nothing())
+        context.perform(wait())
+        context.perform(nothing())
 
-    def speaks(stage: Stage) -> None:
+    def speaks(context: WorkerContext) -> None:
         counted_product()
 
         async def speak() -> None:
-            await stage.port.send("worker/0", Message("x"))
+            await context.port.send("worker/0", Message("x"))
 
-        stage.perform(speak())
+        context.perform(speak())
 
     _, events = play(job(waits, speaks), Simulator(network=INSTANT, devices=SPEED))
     assert times(events, Waited) == [(0.128, 0.128)]
 
 
 def test_a_dispatch_mode_left_open_around_a_conversation_is_refused() -> None:
-    def program(stage: Stage) -> None:
+    def program(context: WorkerContext) -> None:
         with OperationCounter():
-            stage.perform(nothing())
+            context.perform(nothing())
 
     with pytest.raises(WorkloadError, match="inside a TorchDispatchMode of its own"):
         play(job(program, silent), Simulator(network=INSTANT))
@@ -239,18 +239,18 @@ def test_a_dispatch_mode_left_open_around_a_conversation_is_refused() -> None:
 def test_bytes_sent_is_what_everybody_has_sent() -> None:
     seen: list[int] = []
 
-    def speaks(stage: Stage) -> None:
+    def speaks(context: WorkerContext) -> None:
         async def speak() -> None:
-            await stage.port.send("worker/1", note())
+            await context.port.send("worker/1", note())
 
-        stage.perform(speak())
+        context.perform(speak())
 
-    def looks(stage: Stage) -> None:
+    def looks(context: WorkerContext) -> None:
         async def look() -> None:
-            await stage.port.receive("x")
+            await context.port.receive("x")
 
-        stage.perform(look())
-        seen.append(stage.bytes_sent)
+        context.perform(look())
+        seen.append(context.bytes_sent)
 
     ending, _ = play(job(speaks, looks), Simulator(network=INSTANT))
     assert seen == [ending.bytes_sent]

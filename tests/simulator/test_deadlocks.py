@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from polyrhythm.errors import DeadlockError
-from polyrhythm.kernel.job import Stage
+from polyrhythm.kernel.job import WorkerContext
 from polyrhythm.kernel.port import Port
 from polyrhythm.simulator.simulator import Simulator
 
@@ -13,12 +13,12 @@ from .scenes import INSTANT, PLAIN, Program, job, note, play, silent
 
 
 def waits(topic: str, sender: str = "", after: float = 0.0) -> Program:
-    def program(stage: Stage) -> None:
+    def program(context: WorkerContext) -> None:
         async def wait() -> None:
-            await stage.port.sleep(after)
-            await stage.port.receive(topic, sender)
+            await context.port.sleep(after)
+            await context.port.receive(topic, sender)
 
-        stage.perform(wait())
+        context.perform(wait())
 
     return program
 
@@ -36,13 +36,13 @@ def test_it_names_every_waiting_actor_the_topic_the_sender_and_the_time() -> Non
 
 
 def test_it_is_found_at_the_last_thing_that_happened_and_not_at_an_old_timer() -> None:
-    def program(stage: Stage) -> None:
+    def program(context: WorkerContext) -> None:
         async def wait() -> None:
-            await stage.port.send("worker/0", note())
-            await stage.port.receive("x", timeout=1e9)
-            await stage.port.receive("y", "worker/0")
+            await context.port.send("worker/0", note())
+            await context.port.receive("x", timeout=1e9)
+            await context.port.receive("y", "worker/0")
 
-        stage.perform(wait())
+        context.perform(wait())
 
     with pytest.raises(DeadlockError, match=r"at 0 s .*worker/0 waits for 'y' from worker/0\."):
         play(job(program), Simulator(network=INSTANT))
@@ -62,26 +62,26 @@ def test_background_work_and_servers_that_wait_are_no_deadlock() -> None:
 
 
 def test_background_work_that_waits_beside_a_program_is_named() -> None:
-    def program(stage: Stage) -> None:
+    def program(context: WorkerContext) -> None:
         async def listen() -> None:
-            await stage.port.receive("news")
+            await context.port.receive("news")
 
         async def wait() -> None:
-            await stage.port.spawn("listener", listen())
-            await stage.port.receive("answer")
+            await context.port.spawn("listener", listen())
+            await context.port.receive("answer")
 
-        stage.perform(wait())
+        context.perform(wait())
 
     with pytest.raises(DeadlockError, match=r"worker/0 waits for 'answer' from anyone; worker/0 \(listener\) waits for 'news' from anyone"):
         play(job(program), Simulator(network=INSTANT))
 
 
 def test_waiting_for_a_time_that_never_comes_is_a_deadlock() -> None:
-    def program(stage: Stage) -> None:
+    def program(context: WorkerContext) -> None:
         async def sleep() -> None:
-            await stage.port.sleep(float("inf"))
+            await context.port.sleep(float("inf"))
 
-        stage.perform(sleep())
+        context.perform(sleep())
 
     with pytest.raises(DeadlockError, match="worker/0 waits for a time that never comes"):
         play(job(program), Simulator(network=INSTANT))

@@ -7,7 +7,7 @@ import torch
 
 from polyrhythm.errors import CompositionError, WorkerFailed
 from polyrhythm.hardware.network import Network
-from polyrhythm.kernel.job import Stage
+from polyrhythm.kernel.job import WorkerContext
 from polyrhythm.kernel.message import Delivery, Message, wire_bytes
 from polyrhythm.kernel.port import Port
 from polyrhythm.simulator.simulator import Instant, Simulator
@@ -18,22 +18,22 @@ from .scenes import INSTANT, PLAIN, job, note, play, silent
 def test_a_ping_pong_takes_exactly_latency_and_bytes_over_bandwidth() -> None:
     ball = Message("x", tensors=(torch.zeros(500),))
 
-    def ping(stage: Stage) -> None:
+    def ping(context: WorkerContext) -> None:
         async def rally() -> None:
             for _ in range(3):
-                await stage.port.send("worker/1", ball)
-                await stage.port.receive("x")
+                await context.port.send("worker/1", ball)
+                await context.port.receive("x")
 
-        stage.perform(rally())
+        context.perform(rally())
 
-    def pong(stage: Stage) -> None:
+    def pong(context: WorkerContext) -> None:
         async def rally() -> None:
             for _ in range(3):
-                delivery = await stage.port.receive("x", sender="worker/0")
+                delivery = await context.port.receive("x", sender="worker/0")
                 assert delivery is not None
-                await stage.port.send(delivery.sender, delivery.message)
+                await context.port.send(delivery.sender, delivery.message)
 
-        stage.perform(rally())
+        context.perform(rally())
 
     ending, _ = play(job(ping, pong), Simulator(network=PLAIN))
     assert ending.seconds == pytest.approx(6 * (0.5 + wire_bytes(ball) / 1000), rel=1e-12)
@@ -46,22 +46,22 @@ def test_a_ping_pong_takes_exactly_latency_and_bytes_over_bandwidth() -> None:
 def test_messages_between_two_actors_arrive_in_the_order_sent(network: Network | Instant, shuffle: int | None) -> None:
     heard: list[float] = []
 
-    def speak(stage: Stage) -> None:
+    def speak(context: WorkerContext) -> None:
         async def all_at_once() -> None:
             for number in range(20):
                 size = 100 if number % 3 else 1
-                await stage.port.send("worker/1", Message("x", (number,), "-" * size))
+                await context.port.send("worker/1", Message("x", (number,), "-" * size))
 
-        stage.perform(all_at_once())
+        context.perform(all_at_once())
 
-    def hear(stage: Stage) -> None:
+    def hear(context: WorkerContext) -> None:
         async def each() -> None:
             for _ in range(20):
-                delivery = await stage.port.receive("x")
+                delivery = await context.port.receive("x")
                 assert delivery is not None
                 heard.append(delivery.message.numbers[0])
 
-        stage.perform(each())
+        context.perform(each())
 
     play(job(speak, hear), Simulator(network=network, shuffle_ties=shuffle))
     assert heard == list(range(20))
@@ -71,17 +71,17 @@ def test_tensors_are_handed_over_by_reference() -> None:
     value = torch.ones(3)
     got: list[Delivery | None] = []
 
-    def speak(stage: Stage) -> None:
+    def speak(context: WorkerContext) -> None:
         async def once() -> None:
-            await stage.port.send("worker/1", Message("x", tensors=(value,)))
+            await context.port.send("worker/1", Message("x", tensors=(value,)))
 
-        stage.perform(once())
+        context.perform(once())
 
-    def hear(stage: Stage) -> None:
+    def hear(context: WorkerContext) -> None:
         async def once() -> None:
-            got.append(await stage.port.receive("x"))
+            got.append(await context.port.receive("x"))
 
-        stage.perform(once())
+        context.perform(once())
 
     play(job(speak, hear), Simulator(network=PLAIN))
     assert got[0] is not None
@@ -91,22 +91,22 @@ def test_tensors_are_handed_over_by_reference() -> None:
 def test_a_wait_with_a_timeout_ends_at_that_time_and_one_of_zero_only_looks() -> None:
     seen: list[tuple[float, bool]] = []
 
-    def late(stage: Stage) -> None:
+    def late(context: WorkerContext) -> None:
         async def send() -> None:
-            await stage.port.sleep(5.0)
-            await stage.port.send("worker/1", note(1))
+            await context.port.sleep(5.0)
+            await context.port.send("worker/1", note(1))
 
-        stage.perform(send())
+        context.perform(send())
 
-    def impatient(stage: Stage) -> None:
-        port = stage.port
+    def impatient(context: WorkerContext) -> None:
+        port = context.port
 
         async def wait() -> None:
             for timeout in (0, 2.0, 60.0, 0):
                 delivery = await port.receive("x", timeout=timeout)
                 seen.append((port.now(), delivery is not None))
 
-        stage.perform(wait())
+        context.perform(wait())
 
     ending, _ = play(job(late, impatient), Simulator(network=PLAIN))
     arrival = 5.5 + wire_bytes(note(1)) / 1000
@@ -115,13 +115,13 @@ def test_a_wait_with_a_timeout_ends_at_that_time_and_one_of_zero_only_looks() ->
 
 
 def test_many_generous_timeouts_leave_nothing_behind() -> None:
-    def echo(stage: Stage) -> None:
+    def echo(context: WorkerContext) -> None:
         async def once() -> None:
-            await stage.port.send(stage.port.name, note())
-            assert await stage.port.receive("x", timeout=1e6) is not None
+            await context.port.send(context.port.name, note())
+            assert await context.port.receive("x", timeout=1e6) is not None
 
         for _ in range(5000):
-            stage.perform(once())
+            context.perform(once())
 
     ending, _ = play(job(echo), Simulator(network=INSTANT))
     assert ending.seconds == 0.0
@@ -131,27 +131,27 @@ def test_a_flush_waits_until_the_last_byte_has_left_and_not_until_it_has_arrived
     left: list[float] = []
     parcel = Message("x", text="-" * 1000)
 
-    def speak(stage: Stage) -> None:
+    def speak(context: WorkerContext) -> None:
         async def twice() -> None:
-            await stage.port.flush()
-            left.append(stage.port.now())
+            await context.port.flush()
+            left.append(context.port.now())
             for _ in range(2):
-                await stage.port.send("worker/1", parcel)
-                await stage.port.flush()
-                left.append(stage.port.now())
+                await context.port.send("worker/1", parcel)
+                await context.port.flush()
+                left.append(context.port.now())
 
-        stage.perform(twice())
+        context.perform(twice())
 
     play(job(speak, silent), Simulator(network=PLAIN))
     assert left == pytest.approx([0, wire_bytes(parcel) / 1000, 2 * wire_bytes(parcel) / 1000])
 
 
 def test_a_message_to_nobody_is_refused_by_name() -> None:
-    def speak(stage: Stage) -> None:
+    def speak(context: WorkerContext) -> None:
         async def lost() -> None:
-            await stage.port.send("worker/7", note())
+            await context.port.send("worker/7", note())
 
-        stage.perform(lost())
+        context.perform(lost())
 
     with pytest.raises(
         CompositionError, match="worker/0 sent a message to 'worker/7', which does not exist: the run has worker/0, worker/1"
@@ -165,17 +165,17 @@ def test_ways_that_are_idle_and_topics_that_are_read_are_forgotten(network: Netw
     monkeypatch.setattr("polyrhythm.simulator.flows.REMEMBERED", 10)
     kept: list[int] = []
 
-    def program(stage: Stage) -> None:
+    def program(context: WorkerContext) -> None:
         async def everyone(turn: int) -> None:
             for rank in range(20):
-                await stage.port.send(f"worker/{rank}", Message(f"turn/{turn}"))
+                await context.port.send(f"worker/{rank}", Message(f"turn/{turn}"))
             for _ in range(20):
-                await stage.port.receive(f"turn/{turn}")
-            await stage.port.receive("never", timeout=0.001)
+                await context.port.receive(f"turn/{turn}")
+            await context.port.receive("never", timeout=0.001)
 
         for turn in range(3):
-            stage.perform(everyone(turn))
-        actor = stage.actor  # type: ignore[attr-defined]
+            context.perform(everyone(turn))
+        actor = context.actor  # type: ignore[attr-defined]
         kept.append(len(actor.channels) + len(actor.mail) + len(actor.waiters))
 
     play(job(*[program] * 20), Simulator(network=network))
@@ -185,13 +185,13 @@ def test_ways_that_are_idle_and_topics_that_are_read_are_forgotten(network: Netw
 def test_those_who_flush_at_one_time_go_on_in_the_order_in_which_they_came() -> None:
     seen: list[str] = []
 
-    def program(stage: Stage) -> None:
+    def program(context: WorkerContext) -> None:
         async def send() -> None:
-            await stage.port.send("server/0", note())
-            await stage.port.flush()
-            seen.append(stage.port.name)
+            await context.port.send("server/0", note())
+            await context.port.flush()
+            seen.append(context.port.name)
 
-        stage.perform(send())
+        context.perform(send())
 
     async def serve(port: Port) -> None:
         await port.receive("never")
@@ -201,11 +201,11 @@ def test_those_who_flush_at_one_time_go_on_in_the_order_in_which_they_came() -> 
 
 
 def test_a_time_that_is_none_is_an_error_of_who_gave_it() -> None:
-    def program(stage: Stage) -> None:
+    def program(context: WorkerContext) -> None:
         async def sleep() -> None:
-            await stage.port.sleep(float("nan"))
+            await context.port.sleep(float("nan"))
 
-        stage.perform(sleep())
+        context.perform(sleep())
 
     with pytest.raises(WorkerFailed, match="nan s is not a time"):
         play(job(program), Simulator(network=INSTANT))

@@ -8,7 +8,7 @@ import threading
 import torch
 
 from polyrhythm import rng
-from polyrhythm.kernel.job import Stage
+from polyrhythm.kernel.job import WorkerContext
 from polyrhythm.kernel.message import Message
 from polyrhythm.simulator.simulator import Simulator
 
@@ -16,15 +16,15 @@ from .scenes import INSTANT, job, play
 
 
 def test_runs_in_several_threads_do_not_disturb_each_other() -> None:
-    def program(stage: Stage) -> Message:
+    def program(context: WorkerContext) -> Message:
         async def pause() -> None:
-            await stage.port.sleep(1.0)
+            await context.port.sleep(1.0)
 
-        rng.seed_everything(5, stage.port.name)
+        rng.seed_everything(5, context.port.name)
         drawn = []
         for _ in range(30):
             drawn.append(float(torch.rand(1)))
-            stage.perform(pause())
+            context.perform(pause())
         return Message("drawn", tuple(drawn))
 
     def once() -> None:
@@ -47,10 +47,10 @@ def test_runs_in_several_threads_do_not_disturb_each_other() -> None:
 
 
 def test_a_run_inside_a_program_of_another_is_its_own() -> None:
-    def inner(stage: Stage) -> Message:
-        return Message("inner", (float(stage.port.name == "worker/0"),))
+    def inner(context: WorkerContext) -> Message:
+        return Message("inner", (float(context.port.name == "worker/0"),))
 
-    def program(stage: Stage) -> Message | None:
+    def program(context: WorkerContext) -> Message | None:
         return play(job(inner), Simulator(network=INSTANT))[0].results["worker/0"]
 
     assert play(job(program, program), Simulator(network=INSTANT))[0].results["worker/1"] == Message("inner", (1.0,))

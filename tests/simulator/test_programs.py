@@ -14,7 +14,7 @@ import torch
 
 from polyrhythm import rng
 from polyrhythm.errors import CompositionError, WorkerFailed, WorkloadError
-from polyrhythm.kernel.job import Stage
+from polyrhythm.kernel.job import WorkerContext
 from polyrhythm.kernel.message import Message
 from polyrhythm.kernel.names import rank_of
 from polyrhythm.kernel.port import Port
@@ -24,19 +24,19 @@ from polyrhythm.simulator.simulator import Simulator
 from .scenes import INSTANT, PLAIN, job, note, play, silent
 
 
-def pause(stage: Stage, seconds: float = 1.0) -> None:
+def pause(context: WorkerContext, seconds: float = 1.0) -> None:
     async def sleep() -> None:
-        await stage.port.sleep(seconds)
+        await context.port.sleep(seconds)
 
-    stage.perform(sleep())
+    context.perform(sleep())
 
 
 def test_results_are_what_the_programs_returned_and_seconds_the_end_of_the_last() -> None:
-    def patient(stage: Stage) -> Message:
-        pause(stage, 3.0)
+    def patient(context: WorkerContext) -> Message:
+        pause(context, 3.0)
         return note(3)
 
-    ending, _ = play(job(lambda stage: note(1), patient, silent), Simulator(network=INSTANT))
+    ending, _ = play(job(lambda context: note(1), patient, silent), Simulator(network=INSTANT))
     assert ending.results == {"worker/0": note(1), "worker/1": note(3), "worker/2": None}
     assert ending.seconds == 3.0
 
@@ -48,24 +48,24 @@ def test_perform_gives_back_what_the_coroutine_returned_and_raises_what_it_raise
     async def trouble() -> int:
         raise KeyError("no such thing")
 
-    def program(stage: Stage) -> Message:
+    def program(context: WorkerContext) -> Message:
         with pytest.raises(KeyError, match="no such thing"):
-            stage.perform(trouble())
-        return note(stage.perform(answer()))
+            context.perform(trouble())
+        return note(context.perform(answer()))
 
     ending, _ = play(job(program), Simulator(network=INSTANT))
     assert ending.results["worker/0"] == note(42)
 
 
-def draw(stage: Stage) -> Message:
+def draw(context: WorkerContext) -> Message:
     """Seeds itself and draws from all three global generators, an odd number of normal deviates at a time."""
-    rng.seed_everything(5, stage.port.name)
+    rng.seed_everything(5, context.port.name)
     drawn: list[float] = []
     for _ in range(6):
         drawn += [torch.rand(()).item(), float(np.random.rand()), random.random(), float(np.random.randn()), random.gauss(0, 1)]
-        pause(stage)
+        pause(context)
         drawn += torch.randperm(5).tolist()
-        pause(stage)
+        pause(context)
     return note(*drawn)
 
 
@@ -93,20 +93,20 @@ def test_a_run_leaves_the_caller_generators_and_threads_as_they_were() -> None:
 def test_grad_mode_and_autocast_belong_to_each_program() -> None:
     seen: dict[str, list[Any]] = {}
 
-    def look(stage: Stage) -> None:
-        mine = seen.setdefault(stage.port.name, [])
+    def look(context: WorkerContext) -> None:
+        mine = seen.setdefault(context.port.name, [])
         for _ in range(3):
             mine.append((torch.is_grad_enabled(), torch.is_autocast_enabled("cpu"), torch.get_autocast_dtype("cpu")))
-            pause(stage)
+            pause(context)
 
-    def without_grad(stage: Stage) -> None:
+    def without_grad(context: WorkerContext) -> None:
         with torch.no_grad():
-            look(stage)
+            look(context)
         assert torch.is_grad_enabled()
 
-    def mixed(stage: Stage) -> None:
+    def mixed(context: WorkerContext) -> None:
         with torch.autocast("cpu", torch.float16):
-            look(stage)
+            look(context)
         assert not torch.is_autocast_enabled("cpu")
 
     play(job(look, without_grad, mixed), Simulator(network=INSTANT))
@@ -117,11 +117,11 @@ def test_grad_mode_and_autocast_belong_to_each_program() -> None:
 
 
 def test_autocast_of_one_program_keeps_no_stale_weights_of_another() -> None:
-    def inside(stage: Stage) -> None:
+    def inside(context: WorkerContext) -> None:
         with torch.autocast("cpu"):
-            pause(stage, 10.0)
+            pause(context, 10.0)
 
-    def train(stage: Stage) -> None:
+    def train(context: WorkerContext) -> None:
         layer = torch.nn.Linear(4, 4)
         x = torch.ones(1, 4)
         for _ in range(3):
@@ -130,7 +130,7 @@ def test_autocast_of_one_program_keeps_no_stale_weights_of_another() -> None:
             assert torch.equal(out, torch.nn.functional.linear(x.bfloat16(), layer.weight.bfloat16(), layer.bias.bfloat16()))
             with torch.no_grad():
                 layer.weight.add_(1.0)
-            pause(stage)
+            pause(context)
 
     play(job(inside, train), Simulator(network=INSTANT))
 
@@ -143,25 +143,25 @@ def test_grad_mode_of_a_coroutine_stays_its_own_across_an_await() -> None:
                 assert torch.is_grad_enabled() is grad
         assert torch.is_grad_enabled()
 
-    def program(stage: Stage) -> None:
-        stage.perform(work(stage.port, bool(rank_of(stage.port.name))))
+    def program(context: WorkerContext) -> None:
+        context.perform(work(context.port, bool(rank_of(context.port.name))))
 
     play(job(program, program), Simulator(network=INSTANT))
 
 
 def test_inference_mode_around_a_conversation_is_refused() -> None:
-    def program(stage: Stage) -> None:
+    def program(context: WorkerContext) -> None:
         with torch.inference_mode():
-            pause(stage)
+            pause(context)
 
     with pytest.raises(WorkloadError, match=r"inside torch\.inference_mode"):
         play(job(program, silent), Simulator(network=INSTANT))
 
 
 def test_a_conversation_inside_backward_is_refused() -> None:
-    def program(stage: Stage) -> None:
+    def program(context: WorkerContext) -> None:
         weight = torch.ones(1, requires_grad=True)
-        weight.register_post_accumulate_grad_hook(lambda _: pause(stage))
+        weight.register_post_accumulate_grad_hook(lambda _: pause(context))
         weight.sum().backward()
 
     with pytest.raises(WorkloadError, match=r"inside backward\(\)"):
@@ -173,7 +173,7 @@ def test_what_a_program_raises_ends_the_run_with_its_name_and_its_own_traceback(
         raise ValueError("the loader is empty")
 
     with pytest.raises(WorkerFailed, match=r"worker/1 failed: ValueError: the loader is empty") as caught:
-        play(job(silent, lambda stage: users_mistake()), Simulator(network=INSTANT))
+        play(job(silent, lambda context: users_mistake()), Simulator(network=INSTANT))
     assert caught.value.actor == "worker/1"
     assert "in users_mistake" in caught.value.trace
     assert "simulator/program.py" not in caught.value.trace
@@ -184,12 +184,12 @@ def test_what_a_server_raises_ends_the_run_with_its_name() -> None:
         await port.receive("x")
         raise ValueError("cannot merge")
 
-    def speak(stage: Stage) -> None:
+    def speak(context: WorkerContext) -> None:
         async def once() -> None:
-            await stage.port.send("server/0", note())
-            await stage.port.receive("answer", "server/0")
+            await context.port.send("server/0", note())
+            await context.port.receive("answer", "server/0")
 
-        stage.perform(once())
+        context.perform(once())
 
     with pytest.raises(WorkerFailed, match="server/0 failed: ValueError: cannot merge"):
         play(job(speak, servers=(broken,)), Simulator(network=PLAIN))
@@ -198,7 +198,7 @@ def test_what_a_server_raises_ends_the_run_with_its_name() -> None:
 def test_our_own_errors_pass_through_as_they_are() -> None:
     refusal = CompositionError("these do not meet")
 
-    def program(stage: Stage) -> None:
+    def program(context: WorkerContext) -> None:
         raise refusal
 
     with pytest.raises(CompositionError) as caught:
@@ -210,28 +210,28 @@ def test_our_own_errors_pass_through_as_they_are() -> None:
 def test_everything_is_closed_when_a_run_fails() -> None:
     closed: list[str] = []
 
-    def waits(stage: Stage) -> None:
+    def waits(context: WorkerContext) -> None:
         async def background() -> None:
             try:
-                await stage.port.receive("never")
+                await context.port.receive("never")
             finally:
                 closed.append("background")
 
         async def wait() -> None:
             try:
-                await stage.port.spawn("background", background())
-                await stage.port.receive("never")
+                await context.port.spawn("background", background())
+                await context.port.receive("never")
             finally:
-                closed.append("conversation")
+                closed.append("aggregation")
 
         try:
-            stage.perform(wait())
+            context.perform(wait())
         finally:
             closed.append("program")
-            stage.perform(wait())  # a killed program can do no more
+            context.perform(wait())  # a killed program can do no more
 
-    def fails(stage: Stage) -> None:
-        pause(stage)
+    def fails(context: WorkerContext) -> None:
+        pause(context)
         raise ValueError("enough")
 
     async def serve(port: Port) -> None:
@@ -242,7 +242,7 @@ def test_everything_is_closed_when_a_run_fails() -> None:
 
     with pytest.raises(WorkerFailed, match="worker/1 failed"):
         play(job(waits, fails, silent, servers=(serve,)), Simulator(network=INSTANT))
-    assert sorted(closed) == ["background", "conversation", "program", "server"]
+    assert sorted(closed) == ["background", "aggregation", "program", "server"]
     gc.collect()
 
 
@@ -250,17 +250,17 @@ def test_what_was_spawned_ends_with_its_program_and_servers_with_the_last_one() 
     beats: list[float] = []
     closed: list[str] = []
 
-    def program(stage: Stage) -> None:
+    def program(context: WorkerContext) -> None:
         async def heartbeat() -> None:
             while True:
-                beats.append(stage.port.now())
-                await stage.port.sleep(1.0)
+                beats.append(context.port.now())
+                await context.port.sleep(1.0)
 
         async def start() -> None:
-            await stage.port.spawn("heartbeat", heartbeat())
+            await context.port.spawn("heartbeat", heartbeat())
 
-        stage.perform(start())
-        pause(stage, 3.5)
+        context.perform(start())
+        pause(context, 3.5)
 
     async def serve(port: Port) -> None:
         try:
@@ -268,22 +268,22 @@ def test_what_was_spawned_ends_with_its_program_and_servers_with_the_last_one() 
         finally:
             closed.append(port.name)
 
-    ending, _ = play(job(program, lambda stage: pause(stage, 10.0), servers=(serve,)), Simulator(network=INSTANT))
+    ending, _ = play(job(program, lambda context: pause(context, 10.0), servers=(serve,)), Simulator(network=INSTANT))
     assert beats == [0.0, 1.0, 2.0, 3.0]
     assert closed == ["server/0"]
     assert ending.seconds == 10.0
 
 
 def test_a_failure_in_what_was_spawned_ends_the_run() -> None:
-    def program(stage: Stage) -> None:
+    def program(context: WorkerContext) -> None:
         async def broken() -> None:
             raise ValueError("in the background")
 
         async def start() -> None:
-            await stage.port.spawn("helper", broken())
-            await stage.port.sleep(1.0)
+            await context.port.spawn("helper", broken())
+            await context.port.sleep(1.0)
 
-        stage.perform(start())
+        context.perform(start())
 
     with pytest.raises(WorkerFailed, match="worker/0 failed: ValueError: in the background"):
         play(job(program), Simulator(network=INSTANT))
@@ -292,15 +292,15 @@ def test_a_failure_in_what_was_spawned_ends_the_run() -> None:
 def test_an_interruption_passes_through_and_closes_the_others() -> None:
     closed: list[str] = []
 
-    def interrupted(stage: Stage) -> None:
-        pause(stage)
+    def interrupted(context: WorkerContext) -> None:
+        pause(context)
         raise KeyboardInterrupt
 
-    def waits(stage: Stage) -> None:
+    def waits(context: WorkerContext) -> None:
         try:
-            pause(stage, 10.0)
+            pause(context, 10.0)
         finally:
-            closed.append(stage.port.name)
+            closed.append(context.port.name)
 
     with pytest.raises(KeyboardInterrupt):
         play(job(interrupted, waits), Simulator(network=INSTANT))
@@ -308,7 +308,7 @@ def test_an_interruption_passes_through_and_closes_the_others() -> None:
 
 
 def test_a_program_that_exits_ends_the_run_with_its_name() -> None:
-    def program(stage: Stage) -> None:
+    def program(context: WorkerContext) -> None:
         sys.exit(3)
 
     with pytest.raises(WorkerFailed, match=r"worker/0 failed: it called sys\.exit\(3\)"):
@@ -324,7 +324,7 @@ def test_an_interruption_before_the_first_step_of_a_coroutine_leaves_no_warning(
 
     monkeypatch.setattr(Program, "run", interrupted)
     with pytest.raises(KeyboardInterrupt):
-        play(job(lambda stage: stage.perform(nothing())), Simulator(network=PLAIN))
+        play(job(lambda context: context.perform(nothing())), Simulator(network=PLAIN))
     gc.collect()
 
 

@@ -10,7 +10,7 @@ from torch import nn
 from polyrhythm import rng
 from polyrhythm.hardware.faults import Drop, RandomStalls
 from polyrhythm.hardware.fleet import DEVICES, Fleet, Jitter
-from polyrhythm.kernel.job import Job, Stage
+from polyrhythm.kernel.job import Job, WorkerContext
 from polyrhythm.kernel.message import Message
 from polyrhythm.kernel.names import rank_of, worker
 from polyrhythm.kernel.port import Port
@@ -21,9 +21,9 @@ from .scenes import INSTANT, job, play
 WORKERS = 6
 
 
-def gossip(stage: Stage) -> Message:
+def gossip(context: WorkerContext) -> Message:
     """Trains a little and averages with a partner drawn from the worker's own stream; looks for at most a second."""
-    port = stage.port
+    port = context.port
     rng.seed_everything(3, port.name)
     model = nn.Linear(8, 4)
     optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
@@ -40,8 +40,8 @@ def gossip(stage: Stage) -> Message:
         optimizer.zero_grad()
         model(torch.randn(16, 8)).square().sum().backward()
         optimizer.step()
-        stage.charge(16)
-        stage.perform(exchange(clock))
+        context.charge(16)
+        context.perform(exchange(clock))
     return Message("end", tensors=(model.weight.detach().clone(),))
 
 
@@ -90,8 +90,8 @@ def test_a_synchronous_sum_does_not_depend_on_the_order_of_simultaneous_events(s
             for rank in range(WORKERS):
                 await port.send(worker(rank), answer)
 
-    def program(stage: Stage) -> Message:
-        port, value = stage.port, rank_of(stage.port.name) + 0.1
+    def program(context: WorkerContext) -> Message:
+        port, value = context.port, rank_of(context.port.name) + 0.1
 
         async def exchange() -> float:
             await port.send("server/0", Message("push", (value,)))
@@ -100,7 +100,7 @@ def test_a_synchronous_sum_does_not_depend_on_the_order_of_simultaneous_events(s
             return delivery.message.numbers[0]
 
         for _ in range(3):
-            value = value / 3 + stage.perform(exchange())
+            value = value / 3 + context.perform(exchange())
         return Message("end", (value,))
 
     ending, _ = play(job(*[program] * WORKERS, servers=(serve,)), Simulator(network="slow", shuffle_ties=shuffle))

@@ -10,7 +10,7 @@ from polyrhythm.hardware.devices import Device, Profile
 from polyrhythm.hardware.faults import Crash, Stall
 from polyrhythm.hardware.fleet import Fleet, Jitter
 from polyrhythm.kernel.events import AnyEvent, Computed
-from polyrhythm.kernel.job import Stage
+from polyrhythm.kernel.job import WorkerContext
 from polyrhythm.simulator.simulator import Simulator
 
 from .scenes import INSTANT, job, play, silent
@@ -22,7 +22,7 @@ MATRIX = torch.ones(1, 1)
 
 
 async def nothing() -> None:
-    """A conversation without a word."""
+    """A aggregation without a word."""
 
 
 def ends(events: list[AnyEvent]) -> list[float]:
@@ -38,11 +38,11 @@ def ends(events: list[AnyEvent]) -> list[float]:
 def test_steps_pass_one_by_one_though_nobody_is_spoken_to(device: Device | Profile, expected: list[float]) -> None:
     seen: list[float] = []
 
-    def program(stage: Stage) -> None:
+    def program(context: WorkerContext) -> None:
         for _ in range(3):
             _ = MATRIX @ MATRIX
-            stage.charge(1)
-            seen.append(stage.port.now())
+            context.charge(1)
+            seen.append(context.port.now())
 
     ending, events = play(job(program), Simulator(network=INSTANT, devices=device))
     assert seen == ends(events) == expected
@@ -51,12 +51,12 @@ def test_steps_pass_one_by_one_though_nobody_is_spoken_to(device: Device | Profi
 
 def test_each_step_draws_its_own_jitter_whether_or_not_its_worker_speaks() -> None:
     def program(every: int) -> list[float]:
-        def steps(stage: Stage) -> None:
+        def steps(context: WorkerContext) -> None:
             for step in range(1, 7):
                 _ = MATRIX @ MATRIX
-                stage.charge(1)
+                context.charge(1)
                 if step % every == 0:
-                    stage.perform(nothing())
+                    context.perform(nothing())
 
         return ends(play(job(steps), Simulator(network=INSTANT, devices=Fleet((DEAR,), (Jitter(0.5),)), seed=1))[1])
 
@@ -65,12 +65,12 @@ def test_each_step_draws_its_own_jitter_whether_or_not_its_worker_speaks() -> No
 
 
 def test_work_that_is_no_step_pays_no_overhead_but_its_operations() -> None:
-    def program(stage: Stage) -> None:
+    def program(context: WorkerContext) -> None:
         _ = MATRIX @ MATRIX
-        stage.perform(nothing())  # builds a model
+        context.perform(nothing())  # builds a model
         _ = MATRIX @ MATRIX
-        stage.charge(1)
-        stage.perform(nothing())
+        context.charge(1)
+        context.perform(nothing())
         _ = MATRIX @ MATRIX  # evaluates
 
     ending, events = play(job(program), Simulator(network=INSTANT, devices=DEAR))
@@ -79,17 +79,17 @@ def test_work_that_is_no_step_pays_no_overhead_but_its_operations() -> None:
 
 
 def test_a_step_without_operations_has_its_overhead() -> None:
-    ending, _ = play(job(lambda stage: [stage.charge(1) for _ in range(4)] and None), Simulator(network=INSTANT, devices=DEAR))
+    ending, _ = play(job(lambda context: [context.charge(1) for _ in range(4)] and None), Simulator(network=INSTANT, devices=DEAR))
     assert ending.seconds == 40.0
 
 
 def test_others_go_on_while_a_step_passes() -> None:
     order: list[tuple[str, float]] = []
 
-    def program(stage: Stage) -> None:
+    def program(context: WorkerContext) -> None:
         for _ in range(3):
-            stage.charge(1)
-            order.append((stage.port.name, stage.port.now()))
+            context.charge(1)
+            order.append((context.port.name, context.port.now()))
 
     fleet = Fleet((Profile("slow", (2.0,)), Profile("fast", (1.25,))))
     play(job(program, program), Simulator(network=INSTANT, devices=fleet))
@@ -99,10 +99,10 @@ def test_others_go_on_while_a_step_passes() -> None:
 def test_merging_passes_where_it_was_measured() -> None:
     seen: list[float] = []
 
-    def program(stage: Stage) -> None:
-        stage.charge(1)
-        stage.charge_merge(4)
-        seen.append(stage.port.now())
+    def program(context: WorkerContext) -> None:
+        context.charge(1)
+        context.charge_merge(4)
+        seen.append(context.port.now())
 
     play(job(program), Simulator(network=INSTANT, devices=Profile("measured", (1.0,), seconds_per_contribution=0.25)))
     assert seen == [2.0]
@@ -111,10 +111,10 @@ def test_merging_passes_where_it_was_measured() -> None:
 def test_a_step_that_costs_nothing_lets_nobody_else_go_on() -> None:
     order: list[str] = []
 
-    def program(stage: Stage) -> None:
+    def program(context: WorkerContext) -> None:
         for _ in range(3):
-            stage.charge(1)
-            order.append(stage.port.name)
+            context.charge(1)
+            order.append(context.port.name)
 
     for free in (ONE_FLOP, Profile("free", (0.0,))):
         order.clear()
@@ -123,9 +123,9 @@ def test_a_step_that_costs_nothing_lets_nobody_else_go_on() -> None:
 
 
 def test_a_stall_holds_a_step_that_nobody_hears_of() -> None:
-    def program(stage: Stage) -> None:
+    def program(context: WorkerContext) -> None:
         for _ in range(3):
-            stage.charge(1)
+            context.charge(1)
 
     faults = (Stall("worker/0", at=1.5, duration=10.0),)
     _, events = play(job(program), Simulator(network=INSTANT, devices=Profile("measured", (1.0,)), faults=faults))
@@ -135,14 +135,14 @@ def test_a_stall_holds_a_step_that_nobody_hears_of() -> None:
 def test_a_worker_that_crashes_in_a_step_takes_no_further_one() -> None:
     seen: list[str] = []
 
-    def program(stage: Stage) -> None:
+    def program(context: WorkerContext) -> None:
         try:
             for _ in range(3):
-                stage.charge(1)
+                context.charge(1)
                 seen.append("step")
         finally:
             seen.append("cleared up")
-            stage.charge(1)
+            context.charge(1)
             seen.append("never")
 
     faults = (Crash("worker/0", at=1.5),)
@@ -152,9 +152,9 @@ def test_a_worker_that_crashes_in_a_step_takes_no_further_one() -> None:
 
 
 def test_a_step_inside_backward_is_refused_with_the_remedy() -> None:
-    def program(stage: Stage) -> None:
+    def program(context: WorkerContext) -> None:
         weight = torch.nn.Parameter(torch.ones(2))
-        weight.register_post_accumulate_grad_hook(lambda _: stage.charge(1))
+        weight.register_post_accumulate_grad_hook(lambda _: context.charge(1))
         weight.sum().backward()
 
     with pytest.raises((WorkloadError, WorkerFailed), match=r"inside backward\(\)"):

@@ -10,7 +10,7 @@ from polyrhythm.hardware.faults import Crash, Cut, Drop, Stall
 from polyrhythm.hardware.fleet import Fleet
 from polyrhythm.hardware.network import Network
 from polyrhythm.kernel.events import Faulted
-from polyrhythm.kernel.job import Stage
+from polyrhythm.kernel.job import WorkerContext
 from polyrhythm.kernel.message import Message, wire_bytes
 from polyrhythm.simulator.simulator import Simulator
 
@@ -20,13 +20,13 @@ SPEED = Fleet((Device("one", 1000.0),))
 
 
 def sends(count: int, every: float = 1.0, text: str = "") -> Program:
-    def program(stage: Stage) -> None:
+    def program(context: WorkerContext) -> None:
         async def send() -> None:
             for number in range(count):
-                await stage.port.send("worker/1", note(number, text=text))
-                await stage.port.sleep(every)
+                await context.port.send("worker/1", note(number, text=text))
+                await context.port.sleep(every)
 
-        stage.perform(send())
+        context.perform(send())
 
     return program
 
@@ -34,12 +34,12 @@ def sends(count: int, every: float = 1.0, text: str = "") -> Program:
 def hears(seen: list[tuple[float, float]], until: float) -> Program:
     """Notes when which number came, until nothing has come for `until` seconds."""
 
-    def program(stage: Stage) -> None:
+    def program(context: WorkerContext) -> None:
         async def hear() -> None:
-            while (delivery := await stage.port.receive("x", timeout=until)) is not None:
-                seen.append((stage.port.now(), delivery.message.numbers[0]))
+            while (delivery := await context.port.receive("x", timeout=until)) is not None:
+                seen.append((context.port.now(), delivery.message.numbers[0]))
 
-        stage.perform(hear())
+        context.perform(hear())
 
     return program
 
@@ -54,34 +54,34 @@ def test_an_actor_that_is_not_essential_disappears_and_the_others_are_told() -> 
     news: list[Message] = []
     closed: list[str] = []
 
-    def falls(stage: Stage) -> None:
+    def falls(context: WorkerContext) -> None:
         async def wait() -> None:
             try:
-                await stage.port.receive("never")
+                await context.port.receive("never")
             finally:
-                closed.append("conversation")
+                closed.append("aggregation")
 
         try:
-            stage.perform(wait())
+            context.perform(wait())
         finally:
             closed.append("program")
 
-    def survives(stage: Stage) -> None:
+    def survives(context: WorkerContext) -> None:
         async def listen() -> None:
-            delivery = await stage.port.receive("lost")
+            delivery = await context.port.receive("lost")
             assert delivery is not None
             news.append(delivery.message)
-            await stage.port.send("worker/0", note())
-            await stage.port.sleep(10.0)
+            await context.port.send("worker/0", note())
+            await context.port.sleep(10.0)
 
-        stage.perform(listen())
+        context.perform(listen())
 
     given = job(falls, survives, survives, survives=True)
     ending, events = play(given, Simulator(network=PLAIN, faults=(Crash("worker/0", at=2.5),)))
     assert ending.lost == ["worker/0"]
     assert list(ending.results) == ["worker/1", "worker/2"]
     assert news == [Message("lost", text="worker/0")] * 2
-    assert closed == ["conversation", "program"]
+    assert closed == ["aggregation", "program"]
     assert [event for event in events if isinstance(event, Faulted)] == [Faulted(2.5, "worker/0", "crashed")]
     assert ending.seconds == 12.5
 
@@ -94,12 +94,12 @@ def test_a_crash_of_the_last_that_runs_ends_the_run() -> None:
 def test_news_of_a_crash_reaches_everybody_at_once_whatever_the_latency_is() -> None:
     heard: list[float] = []
 
-    def listens(stage: Stage) -> None:
+    def listens(context: WorkerContext) -> None:
         async def listen() -> None:
-            await stage.port.receive("lost")
-            heard.append(stage.port.now())
+            await context.port.receive("lost")
+            heard.append(context.port.now())
 
-        stage.perform(listen())
+        context.perform(listen())
 
     far = Network.uniform("far", 1000.0, 60.0)
     play(job(sends(10), listens, listens, survives=True), Simulator(network=far, faults=(Crash("worker/0", at=2.5),)))
@@ -111,13 +111,13 @@ def test_what_a_crashed_actor_had_not_wholly_sent_is_lost() -> None:
     parcels = [note(number, text="-" * 1000) for number in range(2)]
     size = wire_bytes(parcels[0]) / 1000
 
-    def sends_both(stage: Stage) -> None:
+    def sends_both(context: WorkerContext) -> None:
         async def send() -> None:
             for parcel in parcels:
-                await stage.port.send("worker/1", parcel)
-            await stage.port.sleep(100.0)
+                await context.port.send("worker/1", parcel)
+            await context.port.sleep(100.0)
 
-        stage.perform(send())
+        context.perform(send())
 
     given = job(sends_both, hears(seen, 10.0), survives=True)
     play(given, Simulator(network=PLAIN, faults=(Crash("worker/0", at=1.2 * size),)))
@@ -127,21 +127,21 @@ def test_what_a_crashed_actor_had_not_wholly_sent_is_lost() -> None:
 def test_a_stall_delays_computing_and_handling() -> None:
     seen: list[float] = []
 
-    def computes(stage: Stage) -> None:
+    def computes(context: WorkerContext) -> None:
         async def work() -> None:
-            await stage.port.compute(4000.0)
-            seen.append(stage.port.now())
-            await stage.port.receive("x")
-            seen.append(stage.port.now())
+            await context.port.compute(4000.0)
+            seen.append(context.port.now())
+            await context.port.receive("x")
+            seen.append(context.port.now())
 
-        stage.perform(work())
+        context.perform(work())
 
-    def speaks(stage: Stage) -> None:
+    def speaks(context: WorkerContext) -> None:
         async def speak() -> None:
-            await stage.port.sleep(8.0)
-            await stage.port.send("worker/0", note())
+            await context.port.sleep(8.0)
+            await context.port.send("worker/0", note())
 
-        stage.perform(speak())
+        context.perform(speak())
 
     stalls = (Stall("worker/0", at=1.0, duration=2.0), Stall("worker/0", at=7.5, duration=20.0))
     _, events = play(job(computes, speaks), Simulator(network=INSTANT, devices=SPEED, faults=stalls))
@@ -190,11 +190,11 @@ def test_a_stall_without_end_is_refused() -> None:
 
 
 def test_who_waits_for_a_lost_message_waits_forever_and_is_named() -> None:
-    def waits(stage: Stage) -> None:
+    def waits(context: WorkerContext) -> None:
         async def wait() -> None:
-            await stage.port.receive("x", "worker/0")
+            await context.port.receive("x", "worker/0")
 
-        stage.perform(wait())
+        context.perform(wait())
 
     with pytest.raises(DeadlockError, match="worker/1 waits for 'x' from worker/0, which has ended"):
         play(job(sends(1), waits), Simulator(network=PLAIN, faults=(Drop(1.0),)))

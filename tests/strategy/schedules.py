@@ -23,7 +23,7 @@ class Task:
         self.actor = actor
         self.coroutine = coroutine
         self.waits: Any = None
-        self.answer: Any = None
+        self.response: Any = None
         self.done = False
 
 
@@ -39,7 +39,7 @@ class Schedule:
         self.steps = 0
 
     def port(self, name: str) -> Port:
-        """A port whose effects this schedule answers."""
+        """A port whose effects this schedule responses."""
         return Port(name, self.seed, lambda: float(self.steps))
 
     def start(self, name: str, coroutine: Coroutine[Any, Any, Any]) -> Task:
@@ -77,14 +77,14 @@ class Schedule:
         """Up to the next effect that waits: a sender goes on at once."""
         if isinstance(task.waits, Receive):
             box = self.mail[task.actor, task.waits.topic]
-            task.answer = box.popleft() if box else None
+            task.response = box.popleft() if box else None
         while True:
             try:
-                effect = task.coroutine.send(task.answer)
+                effect = task.coroutine.send(task.response)
             except StopIteration:
                 task.done = True
                 return
-            task.waits, task.answer = effect, None
+            task.waits, task.response = effect, None
             match effect:
                 case Send():
                     self.under_way[task.actor, effect.to].append(effect.message)

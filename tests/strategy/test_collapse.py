@@ -13,7 +13,7 @@ from toy import SAMPLES, SLOW, Toy, data, network, weights
 
 from polyrhythm import rng
 from polyrhythm.codec import ErrorFeedback, Identity, Striped, TopK
-from polyrhythm.consistency import Bounded, Free, LocalSteps, Lockstep, SoftSync
+from polyrhythm.consistency import Asynchronous, Bounded, BulkSynchronous, LocalSteps, SoftSync
 from polyrhythm.hardware.devices import Profile
 from polyrhythm.hardware.fleet import Fleet, Mixed
 from polyrhythm.merge import Elastic, Mean, Nesterov, OuterOptimizer, StalenessScaled, Sum
@@ -102,7 +102,7 @@ def test_all_to_all_in_lockstep_is_allreduce(optimizer: str) -> None:
 @pytest.mark.parametrize("merge", [Mean(), Sum(), StalenessScaled()], ids=repr)
 @pytest.mark.parametrize("topology", [Server(2), AllToAll()], ids=repr)
 def test_bounded_without_slack_is_lockstep_bit_for_bit(topology: Any, merge: Any, optimizer: str) -> None:
-    bounded, locked = (Strategy(consistency=rule, topology=topology, merge=merge) for rule in (Bounded(0), Lockstep()))
+    bounded, locked = (Strategy(consistency=rule, topology=topology, merge=merge) for rule in (Bounded(0), BulkSynchronous()))
     for runtime in (Simulator(network=Instant()), Simulator(network=SLOW, devices=UNEVEN)):
         toy = Toy(OPTIMIZERS[optimizer])
         assert torch.equal(weights(toy, 4, bounded, runtime), weights(toy, 4, locked, runtime))
@@ -110,7 +110,9 @@ def test_bounded_without_slack_is_lockstep_bit_for_bit(topology: Any, merge: Any
 
 @pytest.mark.parametrize("merge", [Mean(), Sum(), Elastic(), OuterOptimizer(Nesterov())], ids=repr)
 def test_bounded_without_slack_is_lockstep_after_local_steps_too(merge: Any) -> None:
-    bounded, locked = (Strategy(consistency=LocalSteps(2, rule), topology=Server(2), merge=merge) for rule in (Bounded(0), Lockstep()))
+    bounded, locked = (
+        Strategy(consistency=LocalSteps(2, rule), topology=Server(2), merge=merge) for rule in (Bounded(0), BulkSynchronous())
+    )
     assert torch.equal(weights(Toy(), 4, bounded), weights(Toy(), 4, locked))
 
 
@@ -146,5 +148,5 @@ def test_synchronous_elastic_averaging_keeps_the_order_of_arrival_out_of_the_res
     for speeds in permutations((1.0, 0.6, 0.2)):
         devices = Fleet((Profile("measured", (0.01,)),), (Mixed(speeds),))
         assert torch.equal(weights(toy, 3, strategy, Simulator(network=SLOW, devices=devices)), plain)
-    asynchronous = dataclasses.replace(strategy, consistency=LocalSteps(2, Free()))
+    asynchronous = dataclasses.replace(strategy, consistency=LocalSteps(2, Asynchronous()))
     assert not torch.equal(weights(toy, 3, asynchronous, Simulator(network=SLOW, devices=devices)), plain), "the speeds make no difference"

@@ -14,7 +14,7 @@ from toy import data, network
 
 from polyrhythm import codec, consistency, merge, shuffle, systems, topology
 from polyrhythm.codec import Identity, LowRank, OneBit, Striped, TopK
-from polyrhythm.consistency import Bounded, Free, LocalSteps, Lockstep, SoftSync
+from polyrhythm.consistency import Asynchronous, Bounded, BulkSynchronous, LocalSteps, SoftSync
 from polyrhythm.errors import CompositionError
 from polyrhythm.merge import Elastic, Mean, Nesterov, OuterOptimizer, StalenessScaled, Sum
 from polyrhythm.simulator.simulator import Instant, Simulator
@@ -24,26 +24,42 @@ from polyrhythm.topology import AllReduce, AllToAll, Gossip, Server
 from polyrhythm.training.run import run
 
 SERVER, PEERS, GOSSIP, LOCAL = {"topology": Server()}, {"topology": AllToAll()}, {"topology": Gossip()}, {"consistency": LocalSteps(1)}
-LOOSE = {"consistency": LocalSteps(1, Bounded(2))}, {"consistency": SoftSync(1, LocalSteps(1, Free()))}
+LOOSE = {"consistency": LocalSteps(1, Bounded(2))}, {"consistency": SoftSync(1, LocalSteps(1, Asynchronous()))}
 REFUSED: list[tuple[dict[str, Any], str, str]] = [
-    ({"consistency": Free()}, "speak collectively, and Free can be used only with a server or with all peers", "take Server or AllToAll"),
-    ({"consistency": Bounded(3)}, "Bounded can be used only with a server", "Instead of Bounded take Lockstep or LocalSteps"),
+    (
+        {"consistency": Asynchronous()},
+        "speak collectively, and Asynchronous can be used only with a server or with all peers",
+        "take Server or AllToAll",
+    ),
+    ({"consistency": Bounded(3)}, "Bounded can be used only with a server", "Instead of Bounded take BulkSynchronous or LocalSteps"),
     ({"consistency": SoftSync(2)}, "SoftSync can be used only with a server", "instead of AllReduce take Server."),
-    ({"consistency": LocalSteps(2, Free())}, "LocalSteps can be used only with a server", "instead of AllReduce take Server or AllToAll"),
+    (
+        {"consistency": LocalSteps(2, Asynchronous())},
+        "LocalSteps can be used only with a server",
+        "instead of AllReduce take Server or AllToAll",
+    ),
     ({**SERVER, "codec": LowRank(2)}, "LowRank can be used only collectively", "Instead of Server take AllReduce"),
     ({**PEERS, "codec": Striped(Identity())}, "speak with all peers, and Striped", "Instead of AllToAll take AllReduce"),
-    ({**PEERS, "consistency": SoftSync()}, "with all peers, and SoftSync", "Instead of SoftSync take Lockstep, Bounded, Free or"),
+    (
+        {**PEERS, "consistency": SoftSync()},
+        "with all peers, and SoftSync",
+        "Instead of SoftSync take BulkSynchronous, Bounded, Asynchronous or",
+    ),
     ({**GOSSIP, **LOCAL, "codec": TopK(0.1)}, "Gossip is for weights, and TopK for gradients", "take Identity or Cast"),
     ({**GOSSIP, **LOCAL, "codec": OneBit()}, "Gossip is for weights, and OneBit", "take Identity or Cast"),
     ({**GOSSIP, **LOCAL, "merge": Sum()}, "Gossip is for weights, and Sum", "instead of Sum take Mean or Elastic"),
-    (GOSSIP, "Lockstep is for gradients, and Gossip for weights", "Instead of Lockstep take LocalSteps"),
-    ({**GOSSIP, "merge": Sum()}, "Lockstep is for gradients, and Gossip for weights", "Instead of Gossip take AllReduce"),
-    ({**GOSSIP, "consistency": Free()}, "workers speak with neighbours, and Free", "Instead of Free take LocalSteps"),
-    ({"merge": Elastic()}, "Lockstep is for gradients, and Elastic for weights", "Instead of Elastic take Mean, Sum"),
+    (GOSSIP, "BulkSynchronous is for gradients, and Gossip for weights", "Instead of BulkSynchronous take LocalSteps"),
+    ({**GOSSIP, "merge": Sum()}, "BulkSynchronous is for gradients, and Gossip for weights", "Instead of Gossip take AllReduce"),
+    (
+        {**GOSSIP, "consistency": Asynchronous()},
+        "workers speak with neighbours, and Asynchronous",
+        "Instead of Asynchronous take LocalSteps",
+    ),
+    ({"merge": Elastic()}, "BulkSynchronous is for gradients, and Elastic for weights", "Instead of Elastic take Mean, Sum"),
     ({**LOCAL, "merge": Elastic()}, "AllReduce is for gradients or updates, and Elastic", "take Server or Gossip"),
     ({**SERVER, **LOOSE[0], "merge": Elastic()}, "a worker may go on before", "Instead of Elastic take"),
     ({**SERVER, **LOOSE[1], "merge": Elastic()}, "a worker may go on before", "take LocalSteps"),
-    ({**GOSSIP, "consistency": Free(), "codec": LowRank(1), "merge": Sum()}, "Gossip", "instead of"),
+    ({**GOSSIP, "consistency": Asynchronous(), "codec": LowRank(1), "merge": Sum()}, "Gossip", "instead of"),
 ]
 
 
@@ -79,7 +95,7 @@ def test_every_remedy_that_names_one_change_is_true() -> None:
 
 
 def _defaults() -> dict[str, Any]:
-    return {"consistency": Lockstep(), "topology": AllReduce(), "codec": Identity(), "merge": Mean()}
+    return {"consistency": BulkSynchronous(), "topology": AllReduce(), "codec": Identity(), "merge": Mean()}
 
 
 def every_composition() -> list[Strategy]:
@@ -151,7 +167,7 @@ def test_every_composition_that_is_not_refused_runs() -> None:
     "strategy",
     [
         Strategy(consistency=SoftSync(1, LocalSteps(2)), topology=Server()),
-        Strategy(consistency=SoftSync(1, LocalSteps(2, Free())), topology=Server(2), merge=StalenessScaled()),
+        Strategy(consistency=SoftSync(1, LocalSteps(2, Asynchronous())), topology=Server(2), merge=StalenessScaled()),
         Strategy(consistency=SoftSync(2, Bounded(1)), topology=Server(), merge=Sum()),
         Strategy(consistency=SoftSync(1, LocalSteps(2)), topology=Server(), merge=Elastic()),
         Strategy(consistency=LocalSteps(2, Bounded(0)), topology=AllToAll()),
@@ -163,7 +179,9 @@ def test_nested_rules_run_too(strategy: Strategy) -> None:
     runs(strategy)
 
 
-@pytest.mark.parametrize(("rule", "workers"), [(SoftSync(2, Bounded(0)), 5), (SoftSync(2, Lockstep()), 7), (SoftSync(1, Bounded(0)), 4)])
+@pytest.mark.parametrize(
+    ("rule", "workers"), [(SoftSync(2, Bounded(0)), 5), (SoftSync(2, BulkSynchronous()), 7), (SoftSync(1, Bounded(0)), 4)]
+)
 def test_groups_that_would_never_fill_are_refused_before_anyone_waits(rule: Any, workers: int) -> None:
     strategy = Strategy(consistency=rule, topology=Server())
     if workers % rule.group(workers) == 0:
@@ -175,7 +193,7 @@ def test_groups_that_would_never_fill_are_refused_before_anyone_waits(rule: Any,
 
 def test_a_strategy_takes_no_unknown_piece_and_no_piece_by_position() -> None:
     with pytest.raises(TypeError):
-        Strategy(Lockstep())  # type: ignore[misc]
+        Strategy(BulkSynchronous())  # type: ignore[misc]
     with pytest.raises(TypeError):
         Strategy(compression=Identity())  # type: ignore[call-arg]
 

@@ -1,4 +1,4 @@
-"""What is applied, owed and under way is what was produced: at any pause, under any schedule."""
+"""What is applied, residual and under way is what was produced: at any pause, under any schedule."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from schedules import Schedule
 from torch import Tensor
 
 from polyrhythm.codec import ErrorFeedback, Identity, Threshold, TopK
-from polyrhythm.consistency import Bounded, Free, Intervals, LocalSteps, Lockstep
+from polyrhythm.consistency import Asynchronous, Bounded, BulkSynchronous, Intervals, LocalSteps
 from polyrhythm.kernel.names import server, worker
 from polyrhythm.merge import Mean, Sum
-from polyrhythm.pieces.holder import Holder
-from polyrhythm.pieces.topology import Opening
+from polyrhythm.model.state import ModelState
+from polyrhythm.pieces.topology import InitialState
 from polyrhythm.strategy import Strategy
 from polyrhythm.tensors import Layout
 from polyrhythm.topology import AllToAll, Server
@@ -24,27 +24,27 @@ from polyrhythm.topology.server_shard import Shard
 
 LAYOUT = Layout(("a", "b"), ((4, 3), (5,)))
 CODECS = (Identity(), ErrorFeedback(TopK(0.2)), ErrorFeedback(Threshold(2.0)))
-RULES = (Lockstep(), Bounded(0), Bounded(2), Free())
+RULES = (BulkSynchronous(), Bounded(0), Bounded(2), Asynchronous())
 SERVED = (*RULES, Intervals(), Intervals(push=2, fetch=3), Intervals(push=4))
 
 
-async def _live(channel, holder: Holder, values: list[Tensor], produced: list[Tensor]) -> None:  # type: ignore[no-untyped-def]
+async def _live(channel, model_state: ModelState, values: list[Tensor], produced: list[Tensor]) -> None:  # type: ignore[no-untyped-def]
     """A worker that says one whole-numbered value after another, so that every sum is exact."""
-    (await channel.establish(Opening(holder, ""))).settle(holder)
+    (await channel.establish(InitialState(model_state, ""))).apply(model_state)
     for clock, value in enumerate(values, 1):
         produced.append(value)
-        (await channel.exchange(value, clock, (0.1,))).settle(holder)
+        (await channel.exchange(value, clock, (0.1,))).apply(model_state)
 
 
-async def _live_on(channel, holder: Holder, values: list[Tensor], produced: list[Tensor]) -> None:  # type: ignore[no-untyped-def]
+async def _live_on(channel, model_state: ModelState, values: list[Tensor], produced: list[Tensor]) -> None:  # type: ignore[no-untyped-def]
     """As `_live`, to the end of the run."""
-    await _live(channel, holder, values, produced)
-    (await channel.finish()).settle(holder)
+    await _live(channel, model_state, values, produced)
+    (await channel.finish()).apply(model_state)
 
 
 def shard_of(strategy: Strategy, shard: int, workers: int, schedule: Schedule) -> Shard:
     """A server of the schedule, not begun yet."""
-    return Shard(strategy.terms, server_end(schedule.port(server(shard)), workers, strategy.topology.servers(workers)))
+    return Shard(strategy.agreement, server_end(schedule.port(server(shard)), workers, strategy.topology.servers(workers)))
 
 
 def _values(draw: np.random.Generator, steps: int) -> list[Tensor]:
@@ -64,25 +64,25 @@ def test_servers_conserve_at_any_pause_of_a_thousand_schedules(codec, rule) -> N
             schedule.start(server(k), shard.live())
         channels = []
         for rank in range(workers):
-            holder = Holder(torch.zeros(LAYOUT.numel), LAYOUT, Sum(), workers, None)
+            model_state = ModelState(torch.zeros(LAYOUT.numel), LAYOUT, Sum(), workers, None)
             channels.append(
                 strategy.topology.channel(
-                    strategy.terms, worker_end(schedule.port(worker(rank)), workers, strategy.topology.servers(workers), seed)
+                    strategy.agreement, worker_end(schedule.port(worker(rank)), workers, strategy.topology.servers(workers), seed)
                 )
             )
-            schedule.start(worker(rank), _live(channels[-1], holder, _values(draw, steps), produced))
+            schedule.start(worker(rank), _live(channels[-1], model_state, _values(draw, steps), produced))
         schedule.run(until=int(draw.integers(20, 400)))
         if not all(shard.founded for shard in bodies):
             schedule.close()
             continue
-        applied = torch.cat([-shard.holder.weights for shard in bodies])
-        owed = sum(
-            (torch.cat([owed for _, owed in channel.states()]) for channel in channels if hasattr(channel.requests, "coded")),
+        applied = torch.cat([-shard.model_state.weights for shard in bodies])
+        residual = sum(
+            (torch.cat([residual for _, residual in channel.states()]) for channel in channels if hasattr(channel.requests, "coded")),
             torch.zeros(17),
         )
         parts = LAYOUT.split(shards)
         coming = torch.cat([_pushes(strategy, schedule, shard, part) for shard, part in zip(bodies, parts, strict=True)])
-        assert torch.equal(applied + owed + coming, sum(produced, torch.zeros(17)))
+        assert torch.equal(applied + residual + coming, sum(produced, torch.zeros(17)))
         schedule.close()
 
 
@@ -98,19 +98,19 @@ def test_at_the_end_servers_have_all_that_was_produced_and_workers_have_the_serv
         for k, shard in enumerate(bodies):
             schedule.start(server(k), shard.live())
         for rank in range(workers):
-            holders.append(Holder(torch.zeros(LAYOUT.numel), LAYOUT, Sum(), workers, None))
+            holders.append(ModelState(torch.zeros(LAYOUT.numel), LAYOUT, Sum(), workers, None))
             channels.append(
                 strategy.topology.channel(
-                    strategy.terms, worker_end(schedule.port(worker(rank)), workers, strategy.topology.servers(workers), seed)
+                    strategy.agreement, worker_end(schedule.port(worker(rank)), workers, strategy.topology.servers(workers), seed)
                 )
             )
             schedule.start(worker(rank), _live_on(channels[-1], holders[-1], _values(draw, steps), produced))
         assert schedule.run()
-        weights = torch.cat([shard.holder.weights for shard in bodies])
-        owed = sum((torch.cat([owed for _, owed in channel.states()]) for channel in channels), torch.zeros(17))
-        assert torch.equal(owed - weights, sum(produced, torch.zeros(17)))
-        assert all(torch.equal(holder.weights, weights) for holder in holders)
-        assert not any(box for (actor, _), box in schedule.mail.items() if actor.startswith("worker/")), "an answer that nobody took"
+        weights = torch.cat([shard.model_state.weights for shard in bodies])
+        residual = sum((torch.cat([residual for _, residual in channel.states()]) for channel in channels), torch.zeros(17))
+        assert torch.equal(residual - weights, sum(produced, torch.zeros(17)))
+        assert all(torch.equal(model_state.weights, weights) for model_state in holders)
+        assert not any(box for (actor, _), box in schedule.mail.items() if actor.startswith("worker/")), "an response that nobody took"
         schedule.close()
 
 
@@ -119,8 +119,8 @@ def _pushes(strategy: Strategy, schedule: Schedule, shard: Shard, part: Layout) 
     name = shard.port.name
     messages = [m for (_, to), queue in schedule.under_way.items() if to == name for m in queue]
     messages += [d.message for d in schedule.mail[name, REQUESTS]] + [d.message for d in shard.pending]
-    said = [strategy.codec.decode(m.tensors, part) for m in messages if m.numbers[0] == PUSH]
-    return sum(said, torch.zeros(part.numel))
+    sent = [strategy.codec.decode(m.tensors, part) for m in messages if m.numbers[0] == PUSH]
+    return sum(sent, torch.zeros(part.numel))
 
 
 @pytest.mark.parametrize("codec", CODECS, ids=repr)
@@ -132,20 +132,20 @@ def test_peers_conserve_at_any_pause_of_a_thousand_schedules(codec, rule) -> Non
         strategy = Strategy(consistency=LocalSteps(1, rule), topology=AllToAll(), codec=codec, merge=Mean())
         schedule, produced, holders, channels = Schedule(seed), [], [], []
         for rank in range(workers):
-            holders.append(Holder(torch.zeros(LAYOUT.numel), LAYOUT, Mean(), workers, None))
+            holders.append(ModelState(torch.zeros(LAYOUT.numel), LAYOUT, Mean(), workers, None))
             channels.append(
                 strategy.topology.channel(
-                    strategy.terms, worker_end(schedule.port(worker(rank)), workers, strategy.topology.servers(workers), seed)
+                    strategy.agreement, worker_end(schedule.port(worker(rank)), workers, strategy.topology.servers(workers), seed)
                 )
             )
             schedule.start(worker(rank), _live(channels[-1], holders[-1], _values(draw, steps), produced))
         schedule.run(until=int(draw.integers(20, 400)))
-        owed = sum((channel.states()[0][1] for channel in channels if hasattr(channel, "state")), torch.zeros(17))
-        for rank, (holder, channel) in enumerate(zip(holders, channels, strict=True)):
+        residual = sum((channel.states()[0][1] for channel in channels if hasattr(channel, "state")), torch.zeros(17))
+        for rank, (model_state, channel) in enumerate(zip(holders, channels, strict=True)):
             name = worker(rank)
             messages = [m for (_, to), queue in schedule.under_way.items() if to == name for m in queue if m.topic == _NEWS]
             messages += [d.message for d in schedule.mail[name, _NEWS]]
             coming = sum((strategy.codec.decode(m.tensors, LAYOUT) for m in messages), torch.zeros(17))
             pending = sum((item[2].value for item in channel.pending), torch.zeros(17))
-            assert torch.equal(-holder.weights * workers + owed + coming + pending, sum(produced, torch.zeros(17)))
+            assert torch.equal(-model_state.weights * workers + residual + coming + pending, sum(produced, torch.zeros(17)))
         schedule.close()

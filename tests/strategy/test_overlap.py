@@ -18,7 +18,7 @@ from polyrhythm.hardware.devices import Device, Profile
 from polyrhythm.hardware.faults import Crash
 from polyrhythm.hardware.network import Network
 from polyrhythm.kernel.events import Reported
-from polyrhythm.pieces.terms import Manner
+from polyrhythm.pieces.traits import Pattern
 from polyrhythm.simulator.collectives import ClosedForm
 from polyrhythm.simulator.simulator import Instant, Simulator
 from polyrhythm.strategy import Strategy
@@ -46,13 +46,13 @@ def test_buckets_train_as_all_reduce_does_to_rounding(algorithm, workers: int, o
         assert torch.equal(bucketed, whole)
 
 
-@pytest.mark.parametrize("codec", [codec for codec in MEMBERS if Manner.COLLECTIVE in codec.manners], ids=repr)
+@pytest.mark.parametrize("codec", [codec for codec in MEMBERS if Pattern.COLLECTIVE in codec.patterns], ids=repr)
 def test_one_bucket_says_what_is_said_without_buckets(codec) -> None:  # type: ignore[no-untyped-def]
     one, none = (trained(Toy(epochs=1), 3, Strategy(topology=t, codec=codec), Simulator(network=SLOW)) for t in (Bucketed(), AllReduce()))
     assert one.outcome.summary == none.outcome.summary
 
 
-@pytest.mark.parametrize("codec", [codec for codec in MEMBERS if Manner.COLLECTIVE in codec.manners], ids=repr)
+@pytest.mark.parametrize("codec", [codec for codec in MEMBERS if Pattern.COLLECTIVE in codec.patterns], ids=repr)
 def test_every_codec_speaks_of_buckets_and_the_order_of_simultaneous_events_changes_no_bit(codec) -> None:  # type: ignore[no-untyped-def]
     strategy = Strategy(topology=SMALL, codec=codec)
     plain = weights(Toy(epochs=1), 3, strategy, Simulator(network=SLOW))
@@ -187,7 +187,7 @@ def clips(worker, model, optimizer, x, y) -> None:  # type: ignore[no-untyped-de
     optimizer.step()
 
 
-def forgets(worker, model, optimizer, x, y) -> None:  # type: ignore[no-untyped-def]
+def lossy(worker, model, optimizer, x, y) -> None:  # type: ignore[no-untyped-def]
     backward(model, x, y)
     optimizer.zero_grad()
     optimizer.step()
@@ -204,10 +204,10 @@ def accumulates(worker, model, optimizer, x, y) -> None:  # type: ignore[no-unty
     ("body", "reason"),
     [
         (clips, r"changed between backward\(\) and optimizer.step\(\).*attach\(\.\.\., clip_norm=\.\.\.\)"),
-        (forgets, r"changed between backward\(\) and optimizer.step\(\).*call zero_grad\(\) before backward\(\)"),
+        (lossy, r"changed between backward\(\) and optimizer.step\(\).*call zero_grad\(\) before backward\(\)"),
         (accumulates, r"a gradient twice before optimizer.step\(\).*add the losses up before one backward\(\), or take AllReduce"),
     ],
-    ids=["clips", "forgets", "accumulates"],
+    ids=["clips", "lossy", "accumulates"],
 )
 def test_what_changes_gradients_that_have_left_is_refused_with_the_remedy(body, reason: str) -> None:  # type: ignore[no-untyped-def]
     go(training(body), topology=AllReduce())

@@ -1,4 +1,4 @@
-"""How much a contribution counts is said to the learning rate: an adaptive optimizer would take no notice of a smaller gradient."""
+"""How much a contribution counts is sent to the learning rate: an adaptive optimizer would take no notice of a smaller gradient."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from test_collapse import OPTIMIZERS, UNEVEN, each_optimizer, plain
 from toy import SLOW, Toy, network, trained, weights
 
 from polyrhythm import rng
-from polyrhythm.consistency import Bounded, Free
+from polyrhythm.consistency import Asynchronous, Bounded
 from polyrhythm.errors import CompositionError
 from polyrhythm.merge import Mean, StalenessScaled, Sum
-from polyrhythm.pieces.holder import Holder
-from polyrhythm.pieces.hosting import describe, host
+from polyrhythm.model.remote_optimizer import describe, host
+from polyrhythm.model.state import ModelState
 from polyrhythm.pieces.merge import Contribution, Merge
 from polyrhythm.simulator import Simulator
 from polyrhythm.strategy import Strategy
@@ -35,17 +35,17 @@ def moved(toy: Toy, strategy: Strategy) -> float:
 @pytest.mark.parametrize("optimizer", ["sgd", "momentum", "adam", "adamw"])
 @pytest.mark.parametrize("topology", [Server(2), AllToAll()], ids=repr)
 def test_one_after_the_other_contributions_move_about_as_far_as_all_at_once(topology: Any, optimizer: str) -> None:
-    """Each counts 1 / P. If that were said to gradients alone, Adam would take P full steps a round: up to four times as far."""
+    """Each counts 1 / P. If that were sent to gradients alone, Adam would take P full steps a round: up to four times as far."""
     toy = Toy(OPTIMIZERS[optimizer], epochs=1)
     together = moved(toy, Strategy(topology=topology))
-    assert 0.5 < moved(toy, Strategy(consistency=Free(), topology=topology)) / together < 2
+    assert 0.5 < moved(toy, Strategy(consistency=Asynchronous(), topology=topology)) / together < 2
 
 
 @pytest.mark.parametrize("optimizer", ["sgd", "adam", "adamw"])
 def test_a_sum_of_contributions_that_come_one_by_one_moves_further_than_their_mean(optimizer: str) -> None:
     toy = Toy(OPTIMIZERS[optimizer], epochs=1)
-    assert moved(toy, Strategy(consistency=Free(), topology=Server(), merge=Sum())) > 2.5 * moved(
-        toy, Strategy(consistency=Free(), topology=Server())
+    assert moved(toy, Strategy(consistency=Asynchronous(), topology=Server(), merge=Sum())) > 2.5 * moved(
+        toy, Strategy(consistency=Asynchronous(), topology=Server())
     )
 
 
@@ -66,7 +66,9 @@ def test_the_sum_of_all_is_the_plain_loop_at_as_many_times_the_learning_rate(top
 def test_staleness_scaling_shrinks_the_move_alike_under_every_optimizer(optimizer: str) -> None:
     """With four workers of unequal speed most contributions are two to four merges late."""
     toy = Toy(OPTIMIZERS[optimizer], epochs=1)
-    whole, scaled = (moved(toy, Strategy(consistency=Free(), topology=Server(), merge=merge)) for merge in (Sum(), StalenessScaled()))
+    whole, scaled = (
+        moved(toy, Strategy(consistency=Asynchronous(), topology=Server(), merge=merge)) for merge in (Sum(), StalenessScaled())
+    )
     assert 0.25 < scaled / whole < 0.75
 
 
@@ -84,11 +86,11 @@ def test_a_hosted_optimizer_moves_as_far_as_a_contribution_counts(
         shard = torch.zeros(6)
         made = OPTIMIZERS[optimizer]([parameter := torch.nn.Parameter(shard)])
         made.param_groups[0]["weight_decay"] = 0.0  # decay depends on where the weights are
-        holder = Holder(shard, LAYOUT, rule, 8, host(describe(made, {id(parameter): "w"}), shard, LAYOUT))
+        model_state = ModelState(shard, LAYOUT, rule, 8, host(describe(made, {id(parameter): "w"}), shard, LAYOUT))
         draw = torch.Generator().manual_seed(3)
         for _ in range(6):
             gradient = torch.randn(6, generator=draw)
-            holder.move([Contribution(gradient * how.get("count", 1), rates=(made.param_groups[0]["lr"],), **how)])
+            model_state.move([Contribution(gradient * how.get("count", 1), rates=(made.param_groups[0]["lr"],), **how)])
         ended.append(shard)
     torch.testing.assert_close(ended[0], scale * ended[1], rtol=1e-4, atol=1e-6)
 
@@ -116,12 +118,12 @@ def test_a_learning_rate_comes_back_when_the_step_fails() -> None:
 
 @pytest.mark.parametrize(
     "pieces",
-    [{"merge": Sum()}, {"consistency": Free(), "topology": Server()}, {"consistency": Bounded(2), "topology": AllToAll()}],
+    [{"merge": Sum()}, {"consistency": Asynchronous(), "topology": Server()}, {"consistency": Bounded(2), "topology": AllToAll()}],
     ids=repr,
 )
 def test_an_optimizer_whose_steps_do_not_follow_its_rate_is_refused_where_rates_say_how_much_counts(pieces: dict[str, Any]) -> None:
     toy = Toy(lambda parameters: torch.optim.Rprop(parameters, lr=0.01))
-    with pytest.raises(CompositionError, match=r"Rprop's steps are not proportional.*Lockstep with Mean"):
+    with pytest.raises(CompositionError, match=r"Rprop's steps are not proportional.*BulkSynchronous with Mean"):
         trained(toy, 2, Strategy(**pieces))
     assert trained(toy, 2, Strategy(topology=Server())).summary.steps == 12
     assert trained(toy, 1, Strategy(**pieces)).summary.steps == 24

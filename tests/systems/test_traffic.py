@@ -17,7 +17,7 @@ from toy import Toy, network, trained
 from polyrhythm import systems
 from polyrhythm.consistency import LocalSteps
 from polyrhythm.kernel.message import Message, wire_bytes
-from polyrhythm.pieces.hosting import describe
+from polyrhythm.model.remote_optimizer import describe
 from polyrhythm.strategy import Strategy
 from polyrhythm.tensors import Layout
 from polyrhythm.topology import Bucketed, Server
@@ -45,7 +45,7 @@ def steps(workers: int, epochs: int = 2, batch_size: int = 8) -> int:
     return epochs * -(-(96 // workers) // batch_size)
 
 
-def opening(workers: int) -> Traffic:
+def initial(workers: int) -> Traffic:
     """A tree brings worker 0's weights to all."""
     return say("init", flat(), times=workers - 1)
 
@@ -80,26 +80,26 @@ each_size = pytest.mark.parametrize("workers", WORKERS)
 @each_size
 def test_allreduce_sends_a_ring_a_step(workers: int) -> None:
     rounds = total(ring(workers, step) for step in range(1, steps(workers) + 1))
-    check("allreduce", workers, opening(workers) + rounds)
+    check("allreduce", workers, initial(workers) + rounds)
 
 
 @each_size
 def test_direct_sends_a_part_to_everyone_and_a_sum_back_a_step(workers: int) -> None:
     rounds = total(direct(workers, step) for step in range(1, steps(workers) + 1))
-    check("direct", workers, opening(workers) + rounds)
+    check("direct", workers, initial(workers) + rounds)
 
 
 @each_size
 def test_tree_sends_a_sum_up_and_one_down_a_step(workers: int) -> None:
     rounds = total(tree(workers, str(step)) for step in range(1, steps(workers) + 1))
-    check("tree", workers, opening(workers) + rounds)
+    check("tree", workers, initial(workers) + rounds)
 
 
 @each_size
 @pytest.mark.parametrize("tau", [1, 4, 5])
 def test_diloco_sends_a_ring_every_tau_steps_and_at_the_end(workers: int, tau: int) -> None:
     rounds = total(ring(workers, step) for step in range(1, -(-steps(workers) // tau) + 1))
-    check(systems.find("diloco", tau=tau), workers, opening(workers) + rounds)
+    check(systems.find("diloco", tau=tau), workers, initial(workers) + rounds)
 
 
 @each_size
@@ -113,7 +113,7 @@ def test_buckets_send_a_ring_each(workers: int) -> None:
         for hop in range(2 * (workers - 1))
         for k in range(workers)
     )
-    check(Strategy(topology=Bucketed(nbytes=32)), workers, opening(workers) + rounds)
+    check(Strategy(topology=Bucketed(nbytes=32)), workers, initial(workers) + rounds)
 
 
 @each_size
@@ -167,7 +167,7 @@ def test_gossipgrad_sends_one_replica_and_one_batch_a_step_and_the_mean_at_the_e
     lengths = [8] * (96 // workers // 8) + [tail for tail in [96 // workers % 8] if tail]
     batches = [(torch.zeros(length, 10), torch.zeros(length, dtype=torch.int64)) for length in lengths] * 2
     rounds = total(say(str(t), flat(), times=workers) + say(f"data/{t}", *batch, times=workers) for t, batch in enumerate(batches))
-    return check("gossipgrad", workers, opening(workers) + rounds + tree(workers, "mean"))
+    return check("gossipgrad", workers, initial(workers) + rounds + tree(workers, "mean"))
 
 
 @each_size
@@ -181,7 +181,7 @@ def test_onebit_scatters_stripes_and_gathers_their_sums(workers: int, warmup: in
         for sender in range(workers):
             for receiver in set(range(workers)) - {sender}:
                 after += say(f"{out}.{sender}", *stripes[receiver]) + say(f"{back}.{sender}", *stripes[sender])
-    check(systems.find("onebit", warmup=warmup), workers, opening(workers) + plain + after)
+    check(systems.find("onebit", warmup=warmup), workers, initial(workers) + plain + after)
 
 
 def packet(stripe: Layout) -> tuple[Tensor, ...]:

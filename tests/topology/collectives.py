@@ -10,12 +10,12 @@ from torch import Tensor
 
 from polyrhythm.hardware.network import Network
 from polyrhythm.kernel.group import Group
-from polyrhythm.kernel.job import Ending, Job, Stage
+from polyrhythm.kernel.job import Ending, Job, WorkerContext
 from polyrhythm.kernel.message import Message
 from polyrhythm.kernel.names import rank_of, worker
 from polyrhythm.simulator.simulator import Simulator
 
-Question = Callable[[Stage, Group], Any]
+CollectiveRequest = Callable[[WorkerContext, Group], Any]
 
 LATENCY, BANDWIDTH = 0.001, 1e8
 NETWORK = Network.uniform("test", BANDWIDTH, LATENCY)
@@ -25,13 +25,15 @@ async def _no_service(port: Any, record: Any) -> None:
     raise NotImplementedError
 
 
-def ask(workers: int, question: Question, seed: int = 0, shuffle_ties: int | None = None) -> tuple[list[tuple[Tensor, ...]], Ending]:
-    """The tensors that `question(stage, group)` gave each worker, and how the run ended."""
+def ask(
+    workers: int, question: CollectiveRequest, seed: int = 0, shuffle_ties: int | None = None
+) -> tuple[list[tuple[Tensor, ...]], Ending]:
+    """The tensors that `question(context, group)` gave each worker, and how the run ended."""
 
-    def program(stage: Stage) -> Message:
-        group = Group.of_workers(workers, rank_of(stage.port.name), seed)
-        answer = stage.perform(question(stage, group))
-        return Message("answer", tensors=(answer,) if isinstance(answer, Tensor) else tuple(answer))
+    def program(context: WorkerContext) -> Message:
+        group = Group.of_workers(workers, rank_of(context.port.name), seed)
+        response = context.perform(question(context, group))
+        return Message("response", tensors=(response,) if isinstance(response, Tensor) else tuple(response))
 
     job = Job(workers, 0, program, _no_service, lambda _: True, seed)
     ending = Simulator(network=NETWORK, shuffle_ties=shuffle_ties).execute(job, lambda _: None)

@@ -6,7 +6,7 @@ from polyrhythm.kernel.events import AnyEvent
 from polyrhythm.kernel.group import Group, servers, workers
 from polyrhythm.kernel.names import rank_of
 from polyrhythm.kernel.port import Port
-from polyrhythm.pieces.album import Album
+from polyrhythm.pieces.snapshots import Snapshots
 from polyrhythm.pieces.topology import ServerEndpoint, WorkerEndpoint
 
 
@@ -17,4 +17,4 @@ def worker_end(port: Port, count: int, shards: int = 0, seed: int = 0) -> Worker
 
 def server_end(port: Port, count: int, shards: int = 1, record: Callable[[AnyEvent], object] = lambda event: None) -> ServerEndpoint:
     """The server of `port` among `shards`, with `count` workers."""
-    return ServerEndpoint(Group.of_servers(shards, rank_of(port.name)), workers(count), port, record, Album(0))  # type: ignore[arg-type]
+    return ServerEndpoint(Group.of_servers(shards, rank_of(port.name)), workers(count), port, record, Snapshots(0))  # type: ignore[arg-type]

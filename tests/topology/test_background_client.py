@@ -10,7 +10,7 @@ from endpoints import worker_end
 from test_collapse import plain
 from toy import Toy, trained, weights
 
-from polyrhythm.consistency import Free, Intervals, LocalSteps, SoftSync
+from polyrhythm.consistency import Asynchronous, Intervals, LocalSteps, SoftSync
 from polyrhythm.errors import CompositionError
 from polyrhythm.hardware.devices import Profile
 from polyrhythm.hardware.faults import Crash
@@ -22,9 +22,9 @@ from polyrhythm.kernel.message import Delivery, Message
 from polyrhythm.kernel.names import server, worker
 from polyrhythm.kernel.port import Port
 from polyrhythm.merge import Elastic, Mean, Sum
-from polyrhythm.pieces.answers import Answer
-from polyrhythm.pieces.holder import Holder
-from polyrhythm.pieces.topology import Channel, Opening
+from polyrhythm.model.state import ModelState
+from polyrhythm.pieces.responses import Response
+from polyrhythm.pieces.topology import Channel, InitialState
 from polyrhythm.processes import Processes
 from polyrhythm.simulator import Instant, Simulator
 from polyrhythm.strategy import Strategy
@@ -39,26 +39,26 @@ MEASURED = Fleet((Profile("measured", (STEP,)),))
 
 
 class World:
-    """One worker that steps by plain SGD, and shards that answer when the test says so."""
+    """One worker that steps by plain SGD, and shards that response when the test says so."""
 
     def __init__(self, rule: Any, shards: int = 1) -> None:
         strategy = Strategy(consistency=rule, topology=Server(shards), merge=Sum())
         self.sent: list[tuple[int, tuple[float, ...], list[float]]] = []
         self.mail: dict[int, list[Message]] = {shard: [] for shard in range(shards)}
         self.gradient = torch.zeros(4)
-        self.holder = Holder(torch.zeros(4), LAYOUT, Sum(), 1, None, self._step)
-        self.channel: Channel = strategy.topology.channel(strategy.terms, worker_end(Port(worker(0), 0, lambda: 0.0), 1, shards))
+        self.model_state = ModelState(torch.zeros(4), LAYOUT, Sum(), 1, None, self._step)
+        self.channel: Channel = strategy.topology.channel(strategy.agreement, worker_end(Port(worker(0), 0, lambda: 0.0), 1, shards))
         for shard in range(shards):
-            self.answer(shard, torch.zeros(4 // shards))
+            self.response(shard, torch.zeros(4 // shards))
         self.clock = 0
-        self._drive(self.channel.establish(Opening(self.holder, ""))).settle(self.holder)
+        self._drive(self.channel.establish(InitialState(self.model_state, ""))).apply(self.model_state)
         assert [numbers[0] for _, numbers, _ in self.sent] == [JOIN] * shards
         self.sent.clear()
 
     def _step(self, scale: float) -> None:
-        self.holder.weights.sub_(scale * RATE * self.gradient)
+        self.model_state.weights.sub_(scale * RATE * self.gradient)
 
-    def answer(self, shard: int, weights: torch.Tensor, version: int = 0) -> None:
+    def response(self, shard: int, weights: torch.Tensor, version: int = 0) -> None:
         """Let weights arrive."""
         self.mail[shard].append(Message(f"w{shard}", (float(version), 0.0), tensors=(weights,)))
 
@@ -66,29 +66,29 @@ class World:
         """One step on a gradient that is the same everywhere: the weights after it."""
         self.clock += 1
         self.gradient = torch.full((4,), gradient)
-        self._drive(self.channel.exchange(self.gradient.clone(), self.clock, (RATE,))).settle(self.holder)
-        return self.holder.weights.tolist()
+        self._drive(self.channel.exchange(self.gradient.clone(), self.clock, (RATE,))).apply(self.model_state)
+        return self.model_state.weights.tolist()
 
     def finish(self) -> list[float]:
         """The end of the run."""
-        self._drive(self.channel.finish()).settle(self.holder)
-        return self.holder.weights.tolist()
+        self._drive(self.channel.finish()).apply(self.model_state)
+        return self.model_state.weights.tolist()
 
-    def _drive(self, talk: Any) -> Answer:
-        answer: Any = None
+    def _drive(self, talk: Any) -> Response:
+        response: Any = None
         while True:
             try:
-                effect: Effect[Any] = talk.send(answer)
+                effect: Effect[Any] = talk.send(response)
             except StopIteration as end:
                 return end.value  # type: ignore[no-any-return]
-            answer = None
+            response = None
             if isinstance(effect, Send):
                 shard, message = int(effect.to[-1]), effect.message
                 self.sent.append((shard, message.numbers, [v for t in message.tensors for v in t[:1].tolist()]))
             elif isinstance(effect, Receive):
                 box = self.mail[int(effect.sender[-1])]
-                assert box or effect.timeout == 0, "it waits for an answer that nobody has sent"
-                answer = Delivery(effect.sender, box.pop(0)) if box else None
+                assert box or effect.timeout == 0, "it waits for an response that nobody has sent"
+                response = Delivery(effect.sender, box.pop(0)) if box else None
 
 
 def test_what_accrues_is_pushed_every_so_many_steps_and_weights_are_asked_for_at_intervals_of_their_own() -> None:
@@ -108,7 +108,7 @@ def test_a_worker_goes_on_with_its_own_steps_and_takes_weights_over_when_they_ha
     world = World(Intervals())
     assert world.step(1.0) == [-0.5] * 4
     assert world.step(2.0) == [-1.5] * 4
-    world.answer(0, torch.full((4,), 10.0), version=7)
+    world.response(0, torch.full((4,), 10.0), version=7)
     assert world.step(4.0) == [8.0] * 4
     assert world.step(1.0) == [7.5] * 4
     assert [(numbers[2], numbers[3]) for _, numbers, _ in world.sent] == [(0, WEIGHTS), (0, NOTHING), (7, WEIGHTS), (7, NOTHING)]
@@ -117,7 +117,7 @@ def test_a_worker_goes_on_with_its_own_steps_and_takes_weights_over_when_they_ha
 def test_each_shard_is_asked_again_when_it_has_answered_whatever_the_others_do() -> None:
     world = World(Intervals(), shards=2)
     world.step(1.0)
-    world.answer(1, torch.full((2,), 10.0), version=3)
+    world.response(1, torch.full((2,), 10.0), version=3)
     assert world.step(1.0) == [-1.0, -1.0, 9.5, 9.5]
     assert [(shard, numbers[3]) for shard, numbers, _ in world.sent] == [(0, WEIGHTS), (1, WEIGHTS), (0, NOTHING), (1, WEIGHTS)]
 
@@ -126,10 +126,10 @@ def test_the_end_pushes_what_has_accrued_and_drops_an_answer_that_comes_too_late
     world = World(Intervals(push=4))
     for gradient in (1.0, 2.0, 4.0, 8.0, 16.0):
         world.step(gradient)
-    ((_, accrued),) = [(state, owed) for state, owed in world.channel.states()]
+    ((_, accrued),) = [(state, residual) for state, residual in world.channel.states()]
     assert accrued.tolist() == [16.0] * 4
-    world.answer(0, torch.full((4,), 10.0), version=1)
-    world.answer(0, torch.full((4,), 20.0), version=2)
+    world.response(0, torch.full((4,), 10.0), version=1)
+    world.response(0, torch.full((4,), 20.0), version=2)
     assert world.finish() == [20.0] * 4
     assert world.sent[-2:] == [(0, (PUSH, 5.0, 0.0, NOTHING, RATE), [16.0]), (0, (DONE,), [])]
     assert world.channel.states()[0][1].tolist() == [0.0] * 4
@@ -139,27 +139,27 @@ def test_an_end_without_anything_accrued_pushes_nothing() -> None:
     world = World(Intervals(push=2, fetch=50))
     world.step(1.0)
     world.step(1.0)
-    world.answer(0, torch.full((4,), 20.0), version=2)
+    world.response(0, torch.full((4,), 20.0), version=2)
     assert world.finish() == [20.0] * 4
     assert [numbers[0] for _, numbers, _ in world.sent] == [PUSH, DONE]
 
 
 def test_local_updates_go_on_from_weights_that_have_come_as_gradients_do() -> None:
     world = World(LocalSteps(1, Intervals()))
-    world.holder.drop_anchor()
+    world.model_state.set_anchor()
     for gradient, fresh, expected in ((1.0, None, -0.5), (2.0, None, -1.5), (4.0, 10.0, 8.0), (1.0, None, 7.5)):
         if fresh is not None:
-            world.answer(0, torch.full((4,), fresh), version=1)
-        world.holder.weights.sub_(RATE * gradient)
+            world.response(0, torch.full((4,), fresh), version=1)
+        world.model_state.weights.sub_(RATE * gradient)
         world.clock += 1
-        world._drive(world.channel.exchange(world.holder.moved(), world.clock, (RATE,))).settle(world.holder)
-        assert world.holder.weights.tolist() == [expected] * 4
-    assert [said for *_, said in world.sent] == [[0.5], [1.0], [2.0], [0.5]]
+        world._drive(world.channel.exchange(world.model_state.moved(), world.clock, (RATE,))).apply(world.model_state)
+        assert world.model_state.weights.tolist() == [expected] * 4
+    assert [sent for *_, sent in world.sent] == [[0.5], [1.0], [2.0], [0.5]]
 
 
 @pytest.mark.parametrize("rule", [Intervals(), Intervals(push=3, fetch=2), LocalSteps(2, Intervals()), SoftSync(1, Intervals())], ids=repr)
 def test_nobody_waits_for_an_answer_however_far_the_server_is(rule: Any) -> None:
-    """A round trip takes four seconds: who waits for one at every step, as under Free, takes 96 of them."""
+    """A round trip takes four seconds: who waits for one at every step, as under Asynchronous, takes 96 of them."""
     run = trained(Toy(batch_size=4), 2, Strategy(consistency=rule, topology=Server(2)), Simulator(network=FAR, devices=MEASURED))
     for rank in range(2):
         times = [event.time for event in run.outcome.events if isinstance(event, Stepped) and event.actor == worker(rank)]
@@ -203,4 +203,4 @@ def test_a_worker_that_is_lost_while_its_fetch_is_under_way_holds_nobody_up(mome
 def test_weights_of_two_that_mix_cannot_be_fetched_in_the_background() -> None:
     with pytest.raises(CompositionError, match="a worker may go on before the server has mixed"):
         Strategy(consistency=LocalSteps(2, Intervals()), topology=Server(), merge=Elastic())
-    assert Strategy(consistency=LocalSteps(2, Free()), topology=Server(), merge=Elastic())
+    assert Strategy(consistency=LocalSteps(2, Asynchronous()), topology=Server(), merge=Elastic())

@@ -10,12 +10,12 @@ from collectives import ask, values
 from endpoints import worker_end
 
 from polyrhythm.codec import Identity
-from polyrhythm.consistency import LocalSteps, Lockstep
+from polyrhythm.consistency import BulkSynchronous, LocalSteps
 from polyrhythm.errors import CompositionError
 from polyrhythm.merge import Mean
-from polyrhythm.pieces.holder import Holder
-from polyrhythm.pieces.terms import Subject
-from polyrhythm.pieces.topology import Opening, Terms
+from polyrhythm.model.state import ModelState
+from polyrhythm.pieces.topology import Agreement, InitialState
+from polyrhythm.pieces.traits import Payload
 from polyrhythm.strategy import Strategy
 from polyrhythm.tensors import Layout
 from polyrhythm.topology import ALGORITHMS, AllReduce, Alone, Bucketed, Server
@@ -39,21 +39,21 @@ def test_buckets_are_whole_parameters_the_last_first_and_full_when_they_reach_th
 @pytest.mark.parametrize("workers", [1, 2, 3, 5])
 def test_a_value_said_in_buckets_is_the_sum_of_all(algorithm, workers: int) -> None:  # type: ignore[no-untyped-def]
     given = values(workers, LAYOUT.numel)
-    terms = Terms(Subject.GRADIENT, Lockstep(), Identity(), Mean())
+    agreement = Agreement(Payload.GRADIENT, BulkSynchronous(), Identity(), Mean())
 
-    async def exchange(stage, group):  # type: ignore[no-untyped-def]
-        channel = Bucketed(AllReduce(algorithm), nbytes=12).channel(terms, worker_end(stage.port, workers))
-        holder = Holder(torch.zeros(LAYOUT.numel), LAYOUT, Mean(), workers, None)
-        await channel.establish(Opening(holder, ""))
+    async def exchange(context, group):  # type: ignore[no-untyped-def]
+        channel = Bucketed(AllReduce(algorithm), nbytes=12).channel(agreement, worker_end(context.port, workers))
+        model_state = ModelState(torch.zeros(LAYOUT.numel), LAYOUT, Mean(), workers, None)
+        await channel.establish(InitialState(model_state, ""))
         assert sum(state.numel() for _, state in channel.states()) == LAYOUT.numel
-        answers = [await channel.exchange(given[group.rank], clock, (0.1,)) for clock in (1, 2)]
-        return [answer.contributions[0].value for answer in answers]
+        responses = [await channel.exchange(given[group.rank], clock, (0.1,)) for clock in (1, 2)]
+        return [response.contributions[0].value for response in responses]
 
-    answers, _ = ask(workers, exchange)
-    for first, second in answers:
+    responses, _ = ask(workers, exchange)
+    for first, second in responses:
         torch.testing.assert_close(first, sum(given, torch.zeros(LAYOUT.numel)))
         assert torch.equal(first, second)
-        assert torch.equal(first, answers[0][0])
+        assert torch.equal(first, responses[0][0])
 
 
 @pytest.mark.parametrize("wrapped", [Server(), Alone()], ids=repr)

@@ -12,15 +12,15 @@ import torch
 from toy import SLOW, Toy, data, network, trained
 
 from polyrhythm import rng
-from polyrhythm.consistency import Bounded, Free, LocalSteps, SoftSync
+from polyrhythm.consistency import Asynchronous, Bounded, LocalSteps, SoftSync
 from polyrhythm.hardware.devices import Profile
 from polyrhythm.hardware.fleet import Fleet, Mixed
 from polyrhythm.kernel.effects import Effect, Send
 from polyrhythm.kernel.events import Merged
 from polyrhythm.kernel.message import Message
 from polyrhythm.merge import Adagrad, Mean, Nesterov, OuterOptimizer, StalenessScaled, Sum
-from polyrhythm.pieces.terms import EVERY_SUBJECT, Manner
-from polyrhythm.pieces.topology import Channel, ServerEndpoint, Terms, WorkerEndpoint
+from polyrhythm.pieces.topology import Agreement, Channel, ServerEndpoint, WorkerEndpoint
+from polyrhythm.pieces.traits import EVERY_PAYLOAD, Pattern
 from polyrhythm.simulator import Simulator
 from polyrhythm.strategy import Strategy
 from polyrhythm.topology import Server
@@ -33,12 +33,12 @@ MOMENTUM = Toy(lambda parameters: torch.optim.SGD(parameters, lr=0.05, momentum=
 
 @dataclass(frozen=True)
 class Watched:
-    """One server whose weights, and answers, are seen: `weights` of each version, `sent` answers as (to, version, whether with weights)."""
+    """One server whose `weights` of each version are seen, and whose responses are `sent`: (to, version, whether with weights)."""
 
     weights: list[torch.Tensor] = field(default_factory=list, compare=False)
     sent: list[tuple[str, int, bool]] = field(default_factory=list, compare=False)
-    accepts = EVERY_SUBJECT
-    manner = Manner.SERVED
+    accepts = EVERY_PAYLOAD
+    pattern = Pattern.SERVED
 
     def workers(self, available: int) -> int:
         return available
@@ -46,32 +46,32 @@ class Watched:
     def servers(self, workers: int) -> int:
         return 1
 
-    def channel(self, terms: Terms, endpoint: WorkerEndpoint) -> Channel:
-        return Server(1).channel(terms, endpoint)
+    def channel(self, agreement: Agreement, endpoint: WorkerEndpoint) -> Channel:
+        return Server(1).channel(agreement, endpoint)
 
-    def serve(self, terms: Terms, endpoint: ServerEndpoint) -> Coroutine[Effect[Any], Any, None]:
+    def serve(self, agreement: Agreement, endpoint: ServerEndpoint) -> Coroutine[Effect[Any], Any, None]:
         record = endpoint.record
-        recording = replace(endpoint, record=lambda event: (record(event), self.weights.append(shard.holder.weights.clone()))[0])
-        shard = Shard(terms, recording)
+        recording = replace(endpoint, record=lambda event: (record(event), self.weights.append(shard.model_state.weights.clone()))[0])
+        shard = Shard(agreement, recording)
         return self._watch(shard.live())  # type: ignore[return-value]
 
-    def witnesses(self, workers: int) -> list[str]:
-        return Server(1).witnesses(workers)
+    def result_actors(self, workers: int) -> list[str]:
+        return Server(1).result_actors(workers)
 
     def result(self, weights: Sequence[torch.Tensor]) -> torch.Tensor:
         return Server(1).result(weights)
 
     @types.coroutine
     def _watch(self, body: Coroutine[Effect[Any], Any, None]) -> Generator[Any, Any, None]:
-        answer = None
+        response = None
         while True:
             try:
-                effect = body.send(answer)
+                effect = body.send(response)
             except StopIteration:
                 return
             if isinstance(effect, Send) and effect.message.topic == "w0":
                 self._note(effect.to, effect.message)
-            answer = yield effect
+            response = yield effect
 
     def _note(self, to: str, message: Message) -> None:
         self.sent.append((to, int(message.numbers[0]), bool(message.tensors)))
@@ -102,11 +102,11 @@ def weights_after_each_step(strategy: Strategy, toy: Toy) -> list[torch.Tensor]:
         (Bounded(3), Mean()),
         (Bounded(3), OuterOptimizer(Adagrad(0.05))),
         (LocalSteps(2, Bounded(3)), OuterOptimizer(Nesterov())),
-        (Free(), Mean()),
+        (Asynchronous(), Mean()),
         (SoftSync(1), StalenessScaled()),
         (SoftSync(2), StalenessScaled()),
         (SoftSync(1, Bounded(40)), Mean()),
-        (SoftSync(1, LocalSteps(2, Free())), Sum()),
+        (SoftSync(1, LocalSteps(2, Asynchronous())), Sum()),
     ],
     ids=repr,
 )
@@ -125,8 +125,8 @@ def _first() -> torch.Tensor:
 def test_sums_of_updates_are_read_no_more_often_than_the_bound_asks_for() -> None:
     server = Watched()
     trained(MOMENTUM, 3, Strategy(consistency=LocalSteps(1, Bounded(3)), topology=server), UNEVEN)
-    answers = len(server.sent) - 2 * 3  # to who joined, and who is done
-    assert answers < 3 * 16
+    responses = len(server.sent) - 2 * 3  # to who joined, and who is done
+    assert responses < 3 * 16
 
 
 @pytest.mark.parametrize("groups", [1, 2, 3])

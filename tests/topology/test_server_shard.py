@@ -15,7 +15,7 @@ from polyrhythm.kernel.message import Delivery, Message
 from polyrhythm.kernel.names import server, worker
 from polyrhythm.kernel.port import Port
 from polyrhythm.merge import StalenessScaled, Sum
-from polyrhythm.pieces.holder import Holder
+from polyrhythm.model.state import ModelState
 from polyrhythm.strategy import Strategy
 from polyrhythm.tensors import Layout
 from polyrhythm.topology import Server
@@ -27,14 +27,14 @@ LAYOUT = Layout(("w",), ((2,),))
 
 def shard_of(strategy: Strategy, workers: int) -> Shard:
     """A shard that has its weights."""
-    shard = Shard(strategy.terms, server_end(Port(server(0), 0, lambda: 0.0), workers))
-    shard.holder = Holder(torch.zeros(2), LAYOUT, strategy.merge, workers, None)
+    shard = Shard(strategy.agreement, server_end(Port(server(0), 0, lambda: 0.0), workers))
+    shard.model_state = ModelState(torch.zeros(2), LAYOUT, strategy.merge, workers, None)
     shard.founded = True
     return shard
 
 
 def tell(shard: Shard, rank: int, *numbers: float, value: Tensor | None = None) -> list[str]:
-    """Let the shard take in what a worker says: to whom it answers."""
+    """Let the shard take in what a worker says: to whom it responses."""
     tensors = () if value is None else (value,)
     taking, answered = shard._take(Delivery(worker(rank), Message("ask", numbers, tensors=tensors))), []
     while True:
@@ -65,8 +65,8 @@ def test_a_last_group_that_stays_short_is_merged_when_all_are_done() -> None:
 
 def test_staleness_is_divided_by_and_counted_in_merges_since_the_weights_were_read() -> None:
     shard = shard_of(Strategy(consistency=SoftSync(2), topology=Server(), merge=StalenessScaled()), 4)
-    shard.holder.optimize = None
+    shard.model_state.optimize = None
     for rank, read in enumerate((0, 0, 0, 1, 0, 2)):  # groups of two: the last meets version 2 with weights of version 0 and 2
         tell(shard, rank % 4, PUSH, 1.0, float(read), 1.0, 0.1, value=torch.ones(2))
     # (1 + 1) / 2 + (1/1 + 1) / 2 + (1/2 + 1) / 2
-    torch.testing.assert_close(shard.holder.weights, torch.full((2,), -2.75))
+    torch.testing.assert_close(shard.model_state.weights, torch.full((2,), -2.75))

@@ -11,7 +11,7 @@ from torch import nn
 from toy import Toy, network, trained
 
 from polyrhythm import systems
-from polyrhythm.consistency import Bounded, Free, Lockstep
+from polyrhythm.consistency import Asynchronous, Bounded, BulkSynchronous
 from polyrhythm.errors import CompositionError, DeadlockError, DriftWarning
 from polyrhythm.kernel.job import Runtime
 from polyrhythm.processes import Processes
@@ -132,7 +132,11 @@ def test_every_system_ends_alike_or_says_that_it_does_not(system: str, workers: 
 
 
 def test_only_where_each_takes_in_others_in_its_own_order_do_replicas_end_apart() -> None:
-    assert [Strategy(consistency=each, topology=AllToAll()).ends_alike for each in (Lockstep(), Bounded(2), Free())] == [True, False, False]
+    assert [Strategy(consistency=each, topology=AllToAll()).ends_alike for each in (BulkSynchronous(), Bounded(2), Asynchronous())] == [
+        True,
+        False,
+        False,
+    ]
 
 
 def leaves_early(worker: Any) -> None:

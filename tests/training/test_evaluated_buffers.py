@@ -13,7 +13,7 @@ from toy import SLOW, data
 
 from polyrhythm.buffers import OwnBuffers
 from polyrhythm.hardware.devices import Profile
-from polyrhythm.pieces.album import index_at
+from polyrhythm.pieces.snapshots import index_at
 from polyrhythm.simulator import Simulator
 from polyrhythm.strategy import Strategy
 from polyrhythm.training import evaluation

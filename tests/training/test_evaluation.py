@@ -16,10 +16,10 @@ from polyrhythm.hardware.devices import Profile
 from polyrhythm.hardware.faults import Crash
 from polyrhythm.kernel.events import Stepped
 from polyrhythm.kernel.job import Runtime
-from polyrhythm.pieces.album import index_at, moment
+from polyrhythm.pieces.snapshots import index_at, moment
 from polyrhythm.processes import Processes
 from polyrhythm.simulator import Simulator
-from polyrhythm.strategy import Strategy, albums
+from polyrhythm.strategy import Strategy, snapshots
 from polyrhythm.training.run import run
 
 from .evaluations import evaluations, fickle, score, trains
@@ -94,7 +94,7 @@ def test_weights_that_are_larger_than_the_room_are_evaluated_at_the_end_alone(
     system: str, workers: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Their buffers are not, and can tell of moments; of the weights there is nothing but the final ones."""
-    monkeypatch.setattr(albums, "_BUDGET", 500)
+    monkeypatch.setattr(snapshots, "_BUDGET", 500)
     outcome = run(trains(build=fickle), workers=workers, strategy=system, on=Simulator(network=SLOW), seed=2)
     (only,) = evaluations(outcome)
     assert only.since == 0.0

@@ -13,7 +13,7 @@ from polyrhythm.hardware.congestion import Bbr, Congestion, Fair
 from polyrhythm.hardware.network import Network, Site
 from polyrhythm.hardware.placement import WithWorkers
 from polyrhythm.kernel.group import Group
-from polyrhythm.kernel.job import Job, Stage
+from polyrhythm.kernel.job import Job, WorkerContext
 from polyrhythm.kernel.names import rank_of
 from polyrhythm.simulator.simulator import Simulator
 from polyrhythm.training import links
@@ -28,10 +28,10 @@ def measured(network: str | Network, workers: int, congestions: Sequence[Congest
     """What each of `workers` workers finds on `network`; `congestions` are those of their hosts, Fair if there are none."""
     found: list[Network] = []
 
-    def program(stage: Stage) -> None:
-        rank = rank_of(stage.port.name)
+    def program(context: WorkerContext) -> None:
+        rank = rank_of(context.port.name)
         congestion = congestions[rank] if congestions else Fair()
-        found.append(network_between(stage, Group.of_workers(workers, rank), "found", congestion=congestion))
+        found.append(network_between(context, Group.of_workers(workers, rank), "found", congestion=congestion))
 
     survey = survey_job(workers)
     Simulator(network=network).execute(Job(workers, 0, program, survey.service, survey.essential), lambda event: None)

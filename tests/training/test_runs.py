@@ -271,7 +271,7 @@ def test_a_run_has_a_name_of_its_own_or_that_of_its_system() -> None:
 def test_names_in_place_of_things_are_refused_with_the_things() -> None:
     with pytest.raises(CompositionError, match=r"pr\.Simulator\(network=\.\.\.\)"):
         run(trains(sgd), on="simulator")  # type: ignore[arg-type]
-    with pytest.raises(CompositionError, match=r"consistency='lockstep' is only the name of a piece.*Lockstep\(\)"):
+    with pytest.raises(CompositionError, match=r"consistency='lockstep' is only the name of a piece.*BulkSynchronous\(\)"):
         Strategy(consistency="lockstep")  # type: ignore[arg-type]
     with pytest.raises(CompositionError, match=r"merge='Mean' is only the name of a piece.*Mean\(\)"):
         Strategy(merge=Mean)  # type: ignore[arg-type]

@@ -9,9 +9,9 @@ import torch
 from torch import Tensor
 
 from polyrhythm.errors import CompositionError
-from polyrhythm.pieces.codec import Conversation, Encoded, Speaker, Told
-from polyrhythm.pieces.questions import Packet, Reduce
-from polyrhythm.pieces.terms import EVERY_MANNER, EVERY_SUBJECT, Manner, Subject
+from polyrhythm.pieces.codec import Aggregated, Aggregation, Encoded, ExchangeContext
+from polyrhythm.pieces.requests import Packet, Reduce
+from polyrhythm.pieces.traits import EVERY_PATTERN, EVERY_PAYLOAD, Pattern, Payload
 from polyrhythm.tensors import Layout, State
 
 
@@ -30,17 +30,17 @@ class Cast:
             raise CompositionError(f"Cast(dtype={self.dtype!r}) is not half of anything: give torch.float16 or torch.bfloat16.")
 
     @property
-    def carries(self) -> frozenset[Subject]:
+    def carries(self) -> frozenset[Payload]:
         """Anything."""
-        return EVERY_SUBJECT
+        return EVERY_PAYLOAD
 
     @property
-    def manners(self) -> frozenset[Manner]:
+    def patterns(self) -> frozenset[Pattern]:
         """Any."""
-        return EVERY_MANNER
+        return EVERY_PATTERN
 
     @property
-    def forgets(self) -> bool:
+    def lossy(self) -> bool:
         """What rounding takes is lost."""
         return True
 
@@ -68,12 +68,12 @@ class Cast:
         rounded, like = packet
         return rounded.to(like.dtype)
 
-    def converse(self, value: Tensor, layout: Layout, state: State, speaker: Speaker) -> Conversation:
+    def aggregate(self, value: Tensor, layout: Layout, state: State, context: ExchangeContext) -> Aggregation:
         """One reduction, in the half type."""
         rounded = value.to(self.dtype)
         total: Tensor = yield Reduce(rounded)
-        return Told(total.to(value.dtype), rounded.to(value.dtype), state)
+        return Aggregated(total.to(value.dtype), rounded.to(value.dtype), state)
 
-    def owed(self, state: State, layout: Layout) -> Tensor:
+    def residual(self, state: State, layout: Layout) -> Tensor:
         """Nothing is kept."""
         return torch.zeros(layout.numel)

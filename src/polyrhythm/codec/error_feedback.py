@@ -1,4 +1,4 @@
-"""What a codec leaves unsaid is said next time."""
+"""What a codec leaves unsaid is sent next time."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ import torch
 from torch import Tensor
 
 from polyrhythm.errors import CompositionError
-from polyrhythm.pieces.codec import Codec, Conversation, Encoded, Speaker, Told
-from polyrhythm.pieces.questions import Packet
-from polyrhythm.pieces.terms import Manner, Subject
+from polyrhythm.pieces.codec import Aggregated, Aggregation, Codec, Encoded, ExchangeContext
+from polyrhythm.pieces.requests import Packet
+from polyrhythm.pieces.traits import Pattern, Payload
 from polyrhythm.tensors import Layout, State
 
 _RESIDUAL = "residual"
@@ -27,29 +27,29 @@ class ErrorFeedback:
     inner: Codec
 
     def __post_init__(self) -> None:
-        if not self.inner.forgets:
+        if not self.inner.lossy:
             raise CompositionError(
                 f"ErrorFeedback({self.inner}) has nothing to feed back: {type(self.inner).__name__} loses nothing. Use it bare."
             )
 
     @property
-    def carries(self) -> frozenset[Subject]:
+    def carries(self) -> frozenset[Payload]:
         """Differences that the inner codec carries: a residual of weights has no meaning."""
-        return self.inner.carries - {Subject.WEIGHTS}
+        return self.inner.carries - {Payload.WEIGHTS}
 
     @property
-    def manners(self) -> frozenset[Manner]:
+    def patterns(self) -> frozenset[Pattern]:
         """As the inner codec."""
-        return self.inner.manners
+        return self.inner.patterns
 
     @property
-    def forgets(self) -> bool:
+    def lossy(self) -> bool:
         """Nothing is lost."""
         return False
 
     @property
     def verbatim(self) -> bool:
-        """What is owed is added first."""
+        """The residual is added first."""
         return False
 
     @property
@@ -66,18 +66,18 @@ class ErrorFeedback:
         """The inner codec's words for value + residual."""
         asked = value + state[_RESIDUAL].to(value)
         encoded = self.inner.encode(asked, layout, state, draw)
-        return Encoded(encoded.packet, encoded.said, {**encoded.state, _RESIDUAL: asked - encoded.said})
+        return Encoded(encoded.packet, encoded.sent, {**encoded.state, _RESIDUAL: asked - encoded.sent})
 
     def decode(self, packet: Packet, layout: Layout) -> Tensor:
         """As the inner codec."""
         return self.inner.decode(packet, layout)
 
-    def converse(self, value: Tensor, layout: Layout, state: State, speaker: Speaker) -> Conversation:
-        """The inner codec's conversation about value + residual."""
+    def aggregate(self, value: Tensor, layout: Layout, state: State, context: ExchangeContext) -> Aggregation:
+        """The inner codec's aggregation about value + residual."""
         asked = value + state[_RESIDUAL].to(value)
-        told = yield from self.inner.converse(asked, layout, state, speaker)
-        return Told(told.total, told.said, {**told.state, _RESIDUAL: asked - told.said})
+        told = yield from self.inner.aggregate(asked, layout, state, context)
+        return Aggregated(told.total, told.sent, {**told.state, _RESIDUAL: asked - told.sent})
 
-    def owed(self, state: State, layout: Layout) -> Tensor:
+    def residual(self, state: State, layout: Layout) -> Tensor:
         """The residual."""
         return state[_RESIDUAL]

@@ -8,9 +8,9 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from polyrhythm.pieces.codec import Conversation, Encoded, Speaker, Told
-from polyrhythm.pieces.questions import Packet, Reduce
-from polyrhythm.pieces.terms import EVERY_MANNER, EVERY_SUBJECT, Manner, Subject
+from polyrhythm.pieces.codec import Aggregated, Aggregation, Encoded, ExchangeContext
+from polyrhythm.pieces.requests import Packet, Reduce
+from polyrhythm.pieces.traits import EVERY_PATTERN, EVERY_PAYLOAD, Pattern, Payload
 from polyrhythm.tensors import Layout, State
 
 
@@ -19,17 +19,17 @@ class Identity:
     """Every element in the model's own precision."""
 
     @property
-    def carries(self) -> frozenset[Subject]:
+    def carries(self) -> frozenset[Payload]:
         """Anything."""
-        return EVERY_SUBJECT
+        return EVERY_PAYLOAD
 
     @property
-    def manners(self) -> frozenset[Manner]:
+    def patterns(self) -> frozenset[Pattern]:
         """Any."""
-        return EVERY_MANNER
+        return EVERY_PATTERN
 
     @property
-    def forgets(self) -> bool:
+    def lossy(self) -> bool:
         """Nothing is left unsaid."""
         return False
 
@@ -55,11 +55,11 @@ class Identity:
         """The value itself."""
         return packet[0]
 
-    def converse(self, value: Tensor, layout: Layout, state: State, speaker: Speaker) -> Conversation:
+    def aggregate(self, value: Tensor, layout: Layout, state: State, context: ExchangeContext) -> Aggregation:
         """One reduction."""
         total: Tensor = yield Reduce(value)
-        return Told(total, value, state)
+        return Aggregated(total, value, state)
 
-    def owed(self, state: State, layout: Layout) -> Tensor:
+    def residual(self, state: State, layout: Layout) -> Tensor:
         """Nothing."""
         return torch.zeros(layout.numel)

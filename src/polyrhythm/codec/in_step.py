@@ -1,4 +1,4 @@
-"""Several conversations at once: their questions are put together, so that many cost no more messages than one."""
+"""Several aggregations at once: their questions are put together, so that many cost no more messages than one."""
 
 from __future__ import annotations
 
@@ -8,42 +8,42 @@ from typing import Any
 
 import torch
 
-from polyrhythm.pieces.codec import Conversation, Told
-from polyrhythm.pieces.questions import Gather, Packet, Question, Reduce, Scatter
+from polyrhythm.pieces.codec import Aggregated, Aggregation
+from polyrhythm.pieces.requests import CollectiveRequest, Gather, Packet, Reduce, Scatter
 
-_Asking = Generator[Question, Any, dict[int, Any]]
+_Asking = Generator[CollectiveRequest, Any, dict[int, Any]]
 
 
-def in_step(conversations: Sequence[Conversation]) -> Generator[Question, Any, list[Told]]:
-    """Lead `conversations` to their ends together: what they ask at the same time becomes one question of each kind."""
-    told: dict[int, Told] = {}
-    answers: dict[int, Any] = dict.fromkeys(range(len(conversations)))
-    while answers:
-        questions: dict[int, Question] = {}
-        for k in sorted(answers):
+def in_step(aggregations: Sequence[Aggregation]) -> Generator[CollectiveRequest, Any, list[Aggregated]]:
+    """Lead `aggregations` to their ends together: what they ask at the same time becomes one question of each kind."""
+    told: dict[int, Aggregated] = {}
+    responses: dict[int, Any] = dict.fromkeys(range(len(aggregations)))
+    while responses:
+        questions: dict[int, CollectiveRequest] = {}
+        for k in sorted(responses):
             try:
-                questions[k] = conversations[k].send(answers[k])
+                questions[k] = aggregations[k].send(responses[k])
             except StopIteration as end:
                 told[k] = end.value
-        answers = yield from _ask(questions)
-    return [told[k] for k in range(len(conversations))]
+        responses = yield from _ask(questions)
+    return [told[k] for k in range(len(aggregations))]
 
 
-def _ask(questions: Mapping[int, Question]) -> _Asking:
+def _ask(questions: Mapping[int, CollectiveRequest]) -> _Asking:
     reduces = {k: question for k, question in questions.items() if isinstance(question, Reduce)}
     gathers = {k: question for k, question in questions.items() if isinstance(question, Gather)}
     scatters = {k: question for k, question in questions.items() if isinstance(question, Scatter)}
-    answers: dict[int, Any] = {}
+    responses: dict[int, Any] = {}
     for dtype in dict.fromkeys(question.value.dtype for question in reduces.values()):
-        answers |= yield from _reduce({k: question for k, question in reduces.items() if question.value.dtype == dtype})
+        responses |= yield from _reduce({k: question for k, question in reduces.items() if question.value.dtype == dtype})
     if gathers:
         heard = yield Gather(_joined(question.packet for question in gathers.values()))
-        answers |= _shares({k: len(question.packet) for k, question in gathers.items()}, heard)
+        responses |= _shares({k: len(question.packet) for k, question in gathers.items()}, heard)
     if scatters:
         each = zip(*(question.packets for question in scatters.values()), strict=True)
         heard = yield Scatter([_joined(packets) for packets in each])
-        answers |= _shares({k: len(question.packets[0]) for k, question in scatters.items()}, heard)
-    return answers
+        responses |= _shares({k: len(question.packets[0]) for k, question in scatters.items()}, heard)
+    return responses
 
 
 def _reduce(questions: Mapping[int, Reduce]) -> _Asking:
@@ -58,7 +58,7 @@ def _joined(packets: Any) -> Packet:
 
 
 def _shares(widths: Mapping[int, int], packets: Sequence[Packet]) -> dict[int, list[Packet]]:
-    """Each conversation's part of every packet: the widths are those of one's own, and the same for all."""
+    """Each aggregation's part of every packet: the widths are those of one's own, and the same for all."""
     shares, start = {}, 0
     for k, width in widths.items():
         shares[k] = [packet[start : start + width] for packet in packets]

@@ -13,9 +13,9 @@ from torch import Tensor
 
 from polyrhythm import rng
 from polyrhythm.errors import CompositionError
-from polyrhythm.pieces.codec import Conversation, Encoded, Speaker, Told
-from polyrhythm.pieces.questions import Packet, Question, Reduce
-from polyrhythm.pieces.terms import DIFFERENCES, Manner, Subject
+from polyrhythm.pieces.codec import Aggregated, Aggregation, Encoded, ExchangeContext
+from polyrhythm.pieces.requests import CollectiveRequest, Packet, Reduce
+from polyrhythm.pieces.traits import DIFFERENCES, Pattern, Payload
 from polyrhythm.tensors import Layout, State
 
 
@@ -38,17 +38,17 @@ class LowRank:
             raise CompositionError(f"LowRank(rank={self.rank}) leaves no column to send: rank must be at least 1.")
 
     @property
-    def carries(self) -> frozenset[Subject]:
+    def carries(self) -> frozenset[Payload]:
         """Differences."""
         return DIFFERENCES
 
     @property
-    def manners(self) -> frozenset[Manner]:
+    def patterns(self) -> frozenset[Pattern]:
         """Collectively: the second factor needs everybody's first."""
-        return frozenset({Manner.COLLECTIVE})
+        return frozenset({Pattern.COLLECTIVE})
 
     @property
-    def forgets(self) -> bool:
+    def lossy(self) -> bool:
         """What lies outside the common column space is lost."""
         return True
 
@@ -59,7 +59,7 @@ class LowRank:
 
     @property
     def width(self) -> int:
-        """Nothing is said in packets: all goes into reductions."""
+        """Nothing is sent in packets: all goes into reductions."""
         return 0
 
     def initial(self, layout: Layout) -> State:
@@ -77,7 +77,7 @@ class LowRank:
         """Never asked for: the factors need everybody."""
         raise NotImplementedError("LowRank speaks collectively only")
 
-    def converse(self, value: Tensor, layout: Layout, state: State, speaker: Speaker) -> Conversation:
+    def aggregate(self, value: Tensor, layout: Layout, state: State, context: ExchangeContext) -> Aggregation:
         """Reduce the P = M Q, make their columns orthonormal, reduce the Q = Mᵀ P̂."""
         # M, P, P̂ and Q as in the paper, P and Q transposed: thin matrices multiply from the left seven times as fast
         shapes = dict(self._matrices(layout))
@@ -90,17 +90,17 @@ class LowRank:
         Qs = [Ps[name].T @ M for name, M in Ms.items()]
         sums = (yield from _reduce(Qs, value)) if Qs else []
 
-        said, total = torch.empty_like(value), torch.empty_like(value)
-        mine, ours = layout.named(said), layout.named(total)
+        sent, total = torch.empty_like(value), torch.empty_like(value)
+        mine, ours = layout.named(sent), layout.named(total)
         for name, Q, Q_sum in zip(shapes, Qs, sums, strict=True):
             torch.mm(Ps[name], Q, out=mine[name].view(shapes[name]))
             torch.mm(Ps[name], Q_sum, out=ours[name].view(shapes[name]))
         for name, vector in zip(plain, summed[len(shapes) :], strict=True):
             mine[name].copy_(values[name])
             ours[name].copy_(vector)
-        return Told(total, said, {f"q/{name}": Q_sum for name, Q_sum in zip(shapes, sums, strict=True)})
+        return Aggregated(total, sent, {f"q/{name}": Q_sum for name, Q_sum in zip(shapes, sums, strict=True)})
 
-    def owed(self, state: State, layout: Layout) -> Tensor:
+    def residual(self, state: State, layout: Layout) -> Tensor:
         """Nothing is kept."""
         return torch.zeros(layout.numel)
 
@@ -112,7 +112,7 @@ class LowRank:
                 yield name, (rows, rest)
 
 
-def _reduce(tensors: Sequence[Tensor], like: Tensor) -> Generator[Question, Any, list[Tensor]]:
+def _reduce(tensors: Sequence[Tensor], like: Tensor) -> Generator[CollectiveRequest, Any, list[Tensor]]:
     """The sums of several tensors, by one question."""
     flat = torch.cat([tensor.reshape(-1) for tensor in tensors]) if tensors else like.new_empty(0)
     total: Tensor = yield Reduce(flat)

@@ -12,9 +12,9 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from polyrhythm.pieces.codec import Conversation, Encoded, Speaker, gather_and_sum
-from polyrhythm.pieces.questions import Packet
-from polyrhythm.pieces.terms import DIFFERENCES, EVERY_MANNER, Manner, Subject
+from polyrhythm.pieces.codec import Aggregation, Encoded, ExchangeContext, gather_and_sum
+from polyrhythm.pieces.requests import Packet
+from polyrhythm.pieces.traits import DIFFERENCES, EVERY_PATTERN, Pattern, Payload
 from polyrhythm.tensors import Layout, State
 
 
@@ -25,28 +25,28 @@ class OneBit:
     The paper's column holds the incoming weights of one output unit. That is a row of torch's (out, in, …) tensors, so that
     a cut between rows (`Layout.split`) cuts no column; a vector or a scalar counts as one column. Biases are better left
     alone, as in the paper: PerTensor(OneBit()). A packet: the bits, eight a byte, the first highest; the means of the columns'
-    lower classes, then those of the upper ones, in the type of the values. What is not said is forgotten, and training
+    lower classes, then those of the upper ones, in the type of the values. What is not sent is forgotten, and training
     diverges: wrap it, Striped(ErrorFeedback(OneBit())).
     """
 
     @property
-    def carries(self) -> frozenset[Subject]:
+    def carries(self) -> frozenset[Payload]:
         """Differences."""
         return DIFFERENCES
 
     @property
-    def manners(self) -> frozenset[Manner]:
+    def patterns(self) -> frozenset[Pattern]:
         """Any."""
-        return EVERY_MANNER
+        return EVERY_PATTERN
 
     @property
-    def forgets(self) -> bool:
+    def lossy(self) -> bool:
         """The distance from the mean is lost."""
         return True
 
     @property
     def verbatim(self) -> bool:
-        """Only signs are said."""
+        """Only signs are sent."""
         return False
 
     @property
@@ -82,11 +82,11 @@ class OneBit:
         chosen ^= np.repeat(columns[0], lengths)
         return torch.from_numpy(chosen).view(means.dtype)
 
-    def converse(self, value: Tensor, layout: Layout, state: State, speaker: Speaker) -> Conversation:
+    def aggregate(self, value: Tensor, layout: Layout, state: State, context: ExchangeContext) -> Aggregation:
         """Everyone's packet, summed: bits cannot be added."""
-        return gather_and_sum(self, value, layout, state, speaker)
+        return gather_and_sum(self, value, layout, state, context)
 
-    def owed(self, state: State, layout: Layout) -> Tensor:
+    def residual(self, state: State, layout: Layout) -> Tensor:
         """Nothing is kept."""
         return torch.zeros(layout.numel)
 

@@ -13,9 +13,9 @@ from polyrhythm.codec.identity import Identity
 from polyrhythm.codec.in_step import in_step
 from polyrhythm.codec.nested import divide, under
 from polyrhythm.errors import CompositionError
-from polyrhythm.pieces.codec import Codec, Conversation, Encoded, Speaker, Told
-from polyrhythm.pieces.questions import Packet
-from polyrhythm.pieces.terms import Manner, Subject
+from polyrhythm.pieces.codec import Aggregated, Aggregation, Codec, Encoded, ExchangeContext
+from polyrhythm.pieces.requests import Packet
+from polyrhythm.pieces.traits import Pattern, Payload
 from polyrhythm.tensors import Layout, State
 
 
@@ -25,7 +25,7 @@ class PerTensor:
 
     Biases go as they are, as in Seide et al. (2014) and Vogels et al. (2019). Each tensor has its own state, under
     "<name>/…". A packet: the lengths of all that follows, then the n-th tensors of all packets of `inner` as one, for each n,
-    then those of `rest`. The conversations of all tensors go in step.
+    then those of `rest`. The aggregations of all tensors go in step.
     """
 
     inner: Codec
@@ -37,19 +37,19 @@ class PerTensor:
             raise CompositionError(f"PerTensor(smallest={self.smallest}) is not a number of elements: give at least 1.")
 
     @property
-    def carries(self) -> frozenset[Subject]:
+    def carries(self) -> frozenset[Payload]:
         """What both codecs carry."""
         return self.inner.carries & self.rest.carries
 
     @property
-    def manners(self) -> frozenset[Manner]:
+    def patterns(self) -> frozenset[Pattern]:
         """Those of both codecs."""
-        return self.inner.manners & self.rest.manners
+        return self.inner.patterns & self.rest.patterns
 
     @property
-    def forgets(self) -> bool:
+    def lossy(self) -> bool:
         """Whether either does."""
-        return self.inner.forgets or self.rest.forgets
+        return self.inner.lossy or self.rest.lossy
 
     @property
     def verbatim(self) -> bool:
@@ -75,9 +75,9 @@ class PerTensor:
         packets = [[encoded.packet for encoded, (*_, large) in zip(spoken, plan, strict=True) if large is kind] for kind in (True, False)]
         bodies = [_column(group, k) for group, codec in zip(packets, (self.inner, self.rest), strict=True) for k in range(codec.width)]
         lengths = [tensor.numel() for group in packets for packet in group for tensor in packet]
-        said = _end_to_end([encoded.said for encoded in spoken])
+        sent = _end_to_end([encoded.sent for encoded in spoken])
         following = _named((name, encoded.state) for (name, _, _), encoded in zip(plan, spoken, strict=True))
-        return Encoded((torch.tensor(lengths, dtype=torch.int64), *bodies), said, following)
+        return Encoded((torch.tensor(lengths, dtype=torch.int64), *bodies), sent, following)
 
     def decode(self, packet: Packet, layout: Layout) -> Tensor:
         """Each tensor by its own codec, end to end."""
@@ -93,26 +93,26 @@ class PerTensor:
                 decoded[name] = codec.decode(tuple(column[j] for column in columns), single)
         return _end_to_end([decoded[name] for name in layout.names])
 
-    def converse(self, value: Tensor, layout: Layout, state: State, speaker: Speaker) -> Conversation:
-        """The conversations of all tensors, in step."""
+    def aggregate(self, value: Tensor, layout: Layout, state: State, context: ExchangeContext) -> Aggregation:
+        """The aggregations of all tensors, in step."""
         plan, states = self._plan(layout), divide(state, layout.names)
         told = yield from in_step([
-            self._codec(large).converse(part, single, states[name], speaker)
+            self._codec(large).aggregate(part, single, states[name], context)
             for part, (name, single, large) in zip(_parts(value, plan), plan, strict=True)
         ])  # fmt: skip
         following = _named((name, one.state) for (name, _, _), one in zip(plan, told, strict=True))
-        return Told(_end_to_end([one.total for one in told]), _end_to_end([one.said for one in told]), following)
+        return Aggregated(_end_to_end([one.total for one in told]), _end_to_end([one.sent for one in told]), following)
 
-    def owed(self, state: State, layout: Layout) -> Tensor:
-        """What is owed of each tensor, end to end."""
+    def residual(self, state: State, layout: Layout) -> Tensor:
+        """The residual of each tensor, end to end."""
         states = divide(state, layout.names)
-        return _end_to_end([self._codec(large).owed(states[name], single) for name, single, large in self._plan(layout)])
+        return _end_to_end([self._codec(large).residual(states[name], single) for name, single, large in self._plan(layout)])
 
     def _codec(self, large: bool) -> Codec:
         return self.inner if large else self.rest
 
     def _plan(self, layout: Layout) -> list[tuple[str, Layout, bool]]:
-        """Name, layout, and whether it is said in the words of `inner`, of each tensor."""
+        """Name, layout, and whether it is sent in the words of `inner`, of each tensor."""
         singles = (Layout((name,), (shape,)) for name, shape in zip(layout.names, layout.shapes, strict=True))
         return [(single.names[0], single, len(single.shapes[0]) > 1 and single.numel >= self.smallest) for single in singles]
 

@@ -9,9 +9,9 @@ import torch
 from torch import Tensor
 
 from polyrhythm.codec.sparse import Entries, as_said, check_share, check_size, gather_and_add, in_full, share, spread
-from polyrhythm.pieces.codec import Conversation, Encoded, Speaker
-from polyrhythm.pieces.questions import Packet
-from polyrhythm.pieces.terms import DIFFERENCES, EVERY_MANNER, Manner, Subject
+from polyrhythm.pieces.codec import Aggregation, Encoded, ExchangeContext
+from polyrhythm.pieces.requests import Packet
+from polyrhythm.pieces.traits import DIFFERENCES, EVERY_PATTERN, Pattern, Payload
 from polyrhythm.tensors import Layout, State
 
 
@@ -19,7 +19,7 @@ from polyrhythm.tensors import Layout, State
 class RandomK:
     """⌈ratio · n⌉ elements drawn uniformly without repetition, each as an int32 index and its value (rand_k of Stich et al., 2018).
 
-    Every worker draws its own. The values are sent as they are and not scaled by n / k, so that what is said is small but
+    Every worker draws its own. The values are sent as they are and not scaled by n / k, so that what is sent is small but
     biased towards zero: wrap it, ErrorFeedback(RandomK(0.01)), for which the paper proves convergence.
     """
 
@@ -29,23 +29,23 @@ class RandomK:
         check_share("RandomK", self.ratio)
 
     @property
-    def carries(self) -> frozenset[Subject]:
+    def carries(self) -> frozenset[Payload]:
         """Differences: the rest of a set of weights is not zero."""
         return DIFFERENCES
 
     @property
-    def manners(self) -> frozenset[Manner]:
+    def patterns(self) -> frozenset[Pattern]:
         """Any."""
-        return EVERY_MANNER
+        return EVERY_PATTERN
 
     @property
-    def forgets(self) -> bool:
+    def lossy(self) -> bool:
         """The elements not drawn are lost."""
         return True
 
     @property
     def verbatim(self) -> bool:
-        """Only those drawn are said."""
+        """Only those drawn are sent."""
         return False
 
     @property
@@ -70,13 +70,13 @@ class RandomK:
         return as_said(packet)
 
     def decode(self, packet: Packet, layout: Layout) -> Tensor:
-        """Zeros but for what was said."""
+        """Zeros but for what was sent."""
         return spread(as_said(packet), layout)
 
-    def converse(self, value: Tensor, layout: Layout, state: State, speaker: Speaker) -> Conversation:
+    def aggregate(self, value: Tensor, layout: Layout, state: State, context: ExchangeContext) -> Aggregation:
         """Everyone's packet, summed."""
-        return gather_and_add(self, value, layout, state, speaker)
+        return gather_and_add(self, value, layout, state, context)
 
-    def owed(self, state: State, layout: Layout) -> Tensor:
+    def residual(self, state: State, layout: Layout) -> Tensor:
         """Nothing is kept."""
         return torch.zeros(layout.numel)

@@ -11,9 +11,9 @@ from torch import Tensor
 
 from polyrhythm.codec.sparse import Entries, as_said, check_size, gather_and_add, in_full, spread
 from polyrhythm.errors import CompositionError
-from polyrhythm.pieces.codec import Conversation, Encoded, Speaker
-from polyrhythm.pieces.questions import Packet
-from polyrhythm.pieces.terms import DIFFERENCES, EVERY_MANNER, Manner, Subject
+from polyrhythm.pieces.codec import Aggregation, Encoded, ExchangeContext
+from polyrhythm.pieces.requests import Packet
+from polyrhythm.pieces.traits import DIFFERENCES, EVERY_PATTERN, Pattern, Payload
 from polyrhythm.tensors import Layout, State
 
 
@@ -22,7 +22,7 @@ class Significant:
     """Every element of magnitude `threshold` or more, as an int32 index and its whole value (Addair, 2017).
 
     Significant(0) says everything. Threshold sends a quantum instead of the value, and its zero would say nothing.
-    What is not said is forgotten: wrap it, ErrorFeedback(Significant(0.001)).
+    What is not sent is forgotten: wrap it, ErrorFeedback(Significant(0.001)).
     """
 
     threshold: float
@@ -34,23 +34,23 @@ class Significant:
             )
 
     @property
-    def carries(self) -> frozenset[Subject]:
+    def carries(self) -> frozenset[Payload]:
         """Differences: the rest of a set of weights is not zero."""
         return DIFFERENCES
 
     @property
-    def manners(self) -> frozenset[Manner]:
+    def patterns(self) -> frozenset[Pattern]:
         """Any."""
-        return EVERY_MANNER
+        return EVERY_PATTERN
 
     @property
-    def forgets(self) -> bool:
+    def lossy(self) -> bool:
         """The small elements are lost."""
         return True
 
     @property
     def verbatim(self) -> bool:
-        """Only the large ones are said."""
+        """Only the large ones are sent."""
         return False
 
     @property
@@ -64,7 +64,7 @@ class Significant:
         return {}
 
     def encode(self, value: Tensor, layout: Layout, state: State, draw: np.random.Generator) -> Encoded:
-        """Indices in increasing order. What is not a number is said too, so that it is seen where it arrives."""
+        """Indices in increasing order. What is not a number is sent too, so that it is seen where it arrives."""
         packet = in_full(value, torch.from_numpy(np.flatnonzero(~(np.abs(value.numpy()) < self.threshold))))
         return Encoded(packet, self.decode(packet, layout), state)
 
@@ -73,13 +73,13 @@ class Significant:
         return as_said(packet)
 
     def decode(self, packet: Packet, layout: Layout) -> Tensor:
-        """Zeros but for what was said."""
+        """Zeros but for what was sent."""
         return spread(as_said(packet), layout)
 
-    def converse(self, value: Tensor, layout: Layout, state: State, speaker: Speaker) -> Conversation:
+    def aggregate(self, value: Tensor, layout: Layout, state: State, context: ExchangeContext) -> Aggregation:
         """Everyone's packet, summed."""
-        return gather_and_add(self, value, layout, state, speaker)
+        return gather_and_add(self, value, layout, state, context)
 
-    def owed(self, state: State, layout: Layout) -> Tensor:
+    def residual(self, state: State, layout: Layout) -> Tensor:
         """Nothing is kept."""
         return torch.zeros(layout.numel)

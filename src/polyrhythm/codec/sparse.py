@@ -9,8 +9,8 @@ import torch
 from torch import Tensor
 
 from polyrhythm.errors import CompositionError
-from polyrhythm.pieces.codec import Codec, Conversation, Speaker, Told
-from polyrhythm.pieces.questions import Gather, Packet
+from polyrhythm.pieces.codec import Aggregated, Aggregation, Codec, ExchangeContext
+from polyrhythm.pieces.requests import Gather, Packet
 from polyrhythm.tensors import Layout, State
 
 Entries = tuple[Tensor, Tensor]
@@ -55,7 +55,7 @@ def in_full(value: Tensor, indices: Tensor) -> Packet:
 
 
 def as_said(packet: Packet) -> Entries:
-    """What `in_full` said."""
+    """What `in_full` sent."""
     indices, values = packet
     return indices.long(), values
 
@@ -66,11 +66,11 @@ def spread(entries: Entries, layout: Layout) -> Tensor:
     return values.new_zeros(layout.numel).index_copy_(0, indices, values)
 
 
-def gather_and_add(codec: Sparse, value: Tensor, layout: Layout, state: State, speaker: Speaker) -> Conversation:
-    """As `gather_and_sum`, in the same order, but touching only what was said: P packets cost their length, not P · numel."""
-    encoded = codec.encode(value, layout, state, speaker.draw)
+def gather_and_add(codec: Sparse, value: Tensor, layout: Layout, state: State, context: ExchangeContext) -> Aggregation:
+    """As `gather_and_sum`, in the same order, but touching only what was sent: P packets cost their length, not P · numel."""
+    encoded = codec.encode(value, layout, state, context.draw)
     packets: list[Packet] = yield Gather(encoded.packet)
     total = spread(codec.entries(packets[0]), layout)
     for packet in packets[1:]:
         total.index_add_(0, *codec.entries(packet))
-    return Told(total, encoded.said, encoded.state)
+    return Aggregated(total, encoded.sent, encoded.state)

@@ -13,9 +13,9 @@ from torch import Tensor
 
 from polyrhythm.codec.nested import divide, under
 from polyrhythm.errors import CompositionError
-from polyrhythm.pieces.codec import Codec, Conversation, Encoded, Speaker, Told
-from polyrhythm.pieces.questions import Gather, Packet, Scatter
-from polyrhythm.pieces.terms import Manner, Subject
+from polyrhythm.pieces.codec import Aggregated, Aggregation, Codec, Encoded, ExchangeContext
+from polyrhythm.pieces.requests import Gather, Packet, Scatter
+from polyrhythm.pieces.traits import Pattern, Payload
 from polyrhythm.tensors import Layout, State
 
 
@@ -25,32 +25,32 @@ class Striped:
 
     The exchange of 1-bit SGD (Seide et al., 2014, section 3): with Striped(ErrorFeedback(OneBit())) both quantizations have
     their own residual, the second one at the stripe's owner. What a sum loses on its way back counts as unsaid by the owner,
-    so that what all said is the total. A stripe is a range of whole rows. State: "stripes", how many there are,
+    so that what all sent is the total. A stripe is a range of whole rows. State: "stripes", how many there are,
     "out/<stripe>/…" for the stripes that I send, "back/<my stripe>/…" for the sums that I tell.
     """
 
     inner: Codec
 
     def __post_init__(self) -> None:
-        if not self.inner.manners - {Manner.COLLECTIVE}:
+        if not self.inner.patterns - {Pattern.COLLECTIVE}:
             raise CompositionError(
                 f"Striped({self.inner}) has nothing to send: {type(self.inner).__name__} asks everybody and makes no packets. Use it bare."
             )
 
     @property
-    def carries(self) -> frozenset[Subject]:
+    def carries(self) -> frozenset[Payload]:
         """As the inner codec."""
         return self.inner.carries
 
     @property
-    def manners(self) -> frozenset[Manner]:
+    def patterns(self) -> frozenset[Pattern]:
         """Collectively: stripes need everybody."""
-        return self.inner.manners & {Manner.COLLECTIVE}
+        return self.inner.patterns & {Pattern.COLLECTIVE}
 
     @property
-    def forgets(self) -> bool:
+    def lossy(self) -> bool:
         """As the inner codec."""
-        return self.inner.forgets
+        return self.inner.lossy
 
     @property
     def verbatim(self) -> bool:
@@ -63,7 +63,7 @@ class Striped:
         return self.inner.width
 
     def initial(self, layout: Layout) -> State:
-        """Nothing yet: how many stripes there are is known when the first conversation begins."""
+        """Nothing yet: how many stripes there are is known when the first aggregation begins."""
         return {}
 
     def encode(self, value: Tensor, layout: Layout, state: State, draw: np.random.Generator) -> Encoded:
@@ -74,43 +74,43 @@ class Striped:
         """Never asked for: stripes need everybody."""
         raise NotImplementedError("Striped speaks collectively only")
 
-    def converse(self, value: Tensor, layout: Layout, state: State, speaker: Speaker) -> Conversation:
+    def aggregate(self, value: Tensor, layout: Layout, state: State, context: ExchangeContext) -> Aggregation:
         """Scatter, sum, gather."""
-        rank, stripes = speaker.group.rank, _stripes(layout, speaker.group.size)
+        rank, stripes = context.group.rank, _stripes(layout, context.group.size)
         mine, home = f"back/{rank}", stripes[rank]
         states = divide(state, [mine, *_outward(len(stripes))])
         out = [
-            self.inner.encode(part, stripe, states[name] or self.inner.initial(stripe), speaker.draw)
+            self.inner.encode(part, stripe, states[name] or self.inner.initial(stripe), context.draw)
             for name, part, stripe in zip(_outward(len(stripes)), layout.cut(value, stripes), stripes, strict=True)
         ]
         heard: Sequence[Packet] = yield Scatter([encoded.packet for encoded in out])
         summed = self.inner.decode(heard[0], home)
         for packet in heard[1:]:
             summed = summed + self.inner.decode(packet, home)
-        back = self.inner.encode(summed, home, states[mine] or self.inner.initial(home), speaker.draw)
+        back = self.inner.encode(summed, home, states[mine] or self.inner.initial(home), context.draw)
         sums: Sequence[Packet] = yield Gather(back.packet)
         total = torch.cat([self.inner.decode(packet, stripe) for packet, stripe in zip(sums, stripes, strict=True)])
-        said = [encoded.said for encoded in out]
-        said[rank] = said[rank] + (back.said - summed)
+        sent = [encoded.sent for encoded in out]
+        sent[rank] = sent[rank] + (back.sent - summed)
         following = {"stripes": torch.tensor(len(stripes)), **under(mine, back.state)}
         for name, encoded in zip(_outward(len(stripes)), out, strict=True):
             following |= under(name, encoded.state)
-        return Told(total, torch.cat(said), following)
+        return Aggregated(total, torch.cat(sent), following)
 
-    def owed(self, state: State, layout: Layout) -> Tensor:
+    def residual(self, state: State, layout: Layout) -> Tensor:
         """The residuals of the stripes that I send, and at my own stripe that of the sums that I tell."""
         if "stripes" not in state:
             return torch.zeros(layout.numel)
         stripes = _stripes(layout, int(state["stripes"]))
         names = [(f"out/{k}", f"back/{k}") for k in range(len(stripes))]
         states = divide(state, chain.from_iterable(names))
-        owed = []
+        residual = []
         for legs, stripe in zip(names, stripes, strict=True):
             here = torch.zeros(stripe.numel)
             for leg in legs:
-                here = here + self.inner.owed(states[leg], stripe) if states[leg] else here
-            owed.append(here)
-        return torch.cat(owed)
+                here = here + self.inner.residual(states[leg], stripe) if states[leg] else here
+            residual.append(here)
+        return torch.cat(residual)
 
 
 @lru_cache(maxsize=64)

@@ -11,9 +11,9 @@ from torch import Tensor
 
 from polyrhythm.codec.sparse import Entries, check_size, gather_and_add, spread
 from polyrhythm.errors import CompositionError
-from polyrhythm.pieces.codec import Conversation, Encoded, Speaker
-from polyrhythm.pieces.questions import Packet
-from polyrhythm.pieces.terms import DIFFERENCES, EVERY_MANNER, Manner, Subject
+from polyrhythm.pieces.codec import Aggregation, Encoded, ExchangeContext
+from polyrhythm.pieces.requests import Packet
+from polyrhythm.pieces.traits import DIFFERENCES, EVERY_PATTERN, Pattern, Payload
 from polyrhythm.tensors import Layout, State
 
 _WORDS = {torch.float32: torch.int32, torch.float64: torch.int64}
@@ -25,7 +25,7 @@ class Threshold:
 
     The words are int32. Values of float64 take int64 words instead, which tells receivers the type. A packet may be empty.
     Only one quantum leaves an element at a time, and nothing else is kept here; ErrorFeedback(Threshold(tau)) keeps the
-    excess, value - said, which is Strom's residual. `tau` is in units of what is said: of gradients, or of updates.
+    excess, value - sent, which is Strom's residual. `tau` is in units of what is sent: of gradients, or of updates.
     """
 
     tau: float
@@ -37,23 +37,23 @@ class Threshold:
             )
 
     @property
-    def carries(self) -> frozenset[Subject]:
+    def carries(self) -> frozenset[Payload]:
         """Differences: the rest of a set of weights is not zero."""
         return DIFFERENCES
 
     @property
-    def manners(self) -> frozenset[Manner]:
+    def patterns(self) -> frozenset[Pattern]:
         """Any."""
-        return EVERY_MANNER
+        return EVERY_PATTERN
 
     @property
-    def forgets(self) -> bool:
+    def lossy(self) -> bool:
         """Small elements are lost, and of large ones what lies beyond the quantum."""
         return True
 
     @property
     def verbatim(self) -> bool:
-        """Only the large ones are said."""
+        """Only the large ones are sent."""
         return False
 
     @property
@@ -82,13 +82,13 @@ class Threshold:
         return (packed & word.max).long(), signs * self.tau
 
     def decode(self, packet: Packet, layout: Layout) -> Tensor:
-        """Zeros but for what was said."""
+        """Zeros but for what was sent."""
         return spread(self.entries(packet), layout)
 
-    def converse(self, value: Tensor, layout: Layout, state: State, speaker: Speaker) -> Conversation:
+    def aggregate(self, value: Tensor, layout: Layout, state: State, context: ExchangeContext) -> Aggregation:
         """Everyone's packet, summed."""
-        return gather_and_add(self, value, layout, state, speaker)
+        return gather_and_add(self, value, layout, state, context)
 
-    def owed(self, state: State, layout: Layout) -> Tensor:
+    def residual(self, state: State, layout: Layout) -> Tensor:
         """Nothing is kept."""
         return torch.zeros(layout.numel)

@@ -9,9 +9,9 @@ import torch
 from torch import Tensor
 
 from polyrhythm.codec.sparse import Entries, as_said, check_share, check_size, gather_and_add, in_full, share, spread
-from polyrhythm.pieces.codec import Conversation, Encoded, Speaker
-from polyrhythm.pieces.questions import Packet
-from polyrhythm.pieces.terms import DIFFERENCES, EVERY_MANNER, Manner, Subject
+from polyrhythm.pieces.codec import Aggregation, Encoded, ExchangeContext
+from polyrhythm.pieces.requests import Packet
+from polyrhythm.pieces.traits import DIFFERENCES, EVERY_PATTERN, Pattern, Payload
 from polyrhythm.tensors import Layout, State
 
 
@@ -19,7 +19,7 @@ from polyrhythm.tensors import Layout, State
 class TopK:
     """The ⌈ratio · n⌉ elements of largest magnitude, each as an int32 index and its value (Aji and Heafield, 2017).
 
-    Among equals the first are taken. What is not said is forgotten: wrap it, ErrorFeedback(TopK(0.01)).
+    Among equals the first are taken. What is not sent is forgotten: wrap it, ErrorFeedback(TopK(0.01)).
     """
 
     ratio: float
@@ -28,23 +28,23 @@ class TopK:
         check_share("TopK", self.ratio)
 
     @property
-    def carries(self) -> frozenset[Subject]:
+    def carries(self) -> frozenset[Payload]:
         """Differences: the rest of a set of weights is not zero."""
         return DIFFERENCES
 
     @property
-    def manners(self) -> frozenset[Manner]:
+    def patterns(self) -> frozenset[Pattern]:
         """Any."""
-        return EVERY_MANNER
+        return EVERY_PATTERN
 
     @property
-    def forgets(self) -> bool:
+    def lossy(self) -> bool:
         """The small elements are lost."""
         return True
 
     @property
     def verbatim(self) -> bool:
-        """Only the large ones are said."""
+        """Only the large ones are sent."""
         return False
 
     @property
@@ -67,14 +67,14 @@ class TopK:
         return as_said(packet)
 
     def decode(self, packet: Packet, layout: Layout) -> Tensor:
-        """Zeros but for what was said."""
+        """Zeros but for what was sent."""
         return spread(as_said(packet), layout)
 
-    def converse(self, value: Tensor, layout: Layout, state: State, speaker: Speaker) -> Conversation:
+    def aggregate(self, value: Tensor, layout: Layout, state: State, context: ExchangeContext) -> Aggregation:
         """Everyone's packet, summed."""
-        return gather_and_add(self, value, layout, state, speaker)
+        return gather_and_add(self, value, layout, state, context)
 
-    def owed(self, state: State, layout: Layout) -> Tensor:
+    def residual(self, state: State, layout: Layout) -> Tensor:
         """Nothing is kept."""
         return torch.zeros(layout.numel)
 

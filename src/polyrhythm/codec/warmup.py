@@ -11,9 +11,9 @@ from torch import Tensor
 from polyrhythm.codec.identity import Identity
 from polyrhythm.codec.nested import divide, under
 from polyrhythm.errors import CompositionError
-from polyrhythm.pieces.codec import Codec, Conversation, Encoded, Speaker, Told
-from polyrhythm.pieces.questions import Packet
-from polyrhythm.pieces.terms import Manner, Subject
+from polyrhythm.pieces.codec import Aggregated, Aggregation, Codec, Encoded, ExchangeContext
+from polyrhythm.pieces.requests import Packet
+from polyrhythm.pieces.traits import Pattern, Payload
 from polyrhythm.tensors import Layout, State
 
 _DENSE, _INNER = 0, 1
@@ -35,19 +35,19 @@ class Warmup:
             raise CompositionError(f"Warmup(steps={self.steps}) never speaks plainly: give at least 1 step, or use {self.inner} bare.")
 
     @property
-    def carries(self) -> frozenset[Subject]:
+    def carries(self) -> frozenset[Payload]:
         """As the inner codec."""
         return self.inner.carries
 
     @property
-    def manners(self) -> frozenset[Manner]:
+    def patterns(self) -> frozenset[Pattern]:
         """As the inner codec."""
-        return self.inner.manners
+        return self.inner.patterns
 
     @property
-    def forgets(self) -> bool:
+    def lossy(self) -> bool:
         """As the inner codec."""
-        return self.inner.forgets
+        return self.inner.lossy
 
     @property
     def verbatim(self) -> bool:
@@ -70,7 +70,7 @@ class Warmup:
         encoded = codec.encode(value, layout, divide(state, ["inner"])["inner"], draw)
         room = (torch.empty(0, dtype=torch.uint8),) * (self.width - 1 - len(encoded.packet))
         packet = (torch.tensor([kind], dtype=torch.uint8), *encoded.packet, *room)
-        return Encoded(packet, encoded.said, _next(state, encoded.state))
+        return Encoded(packet, encoded.sent, _next(state, encoded.state))
 
     def decode(self, packet: Packet, layout: Layout) -> Tensor:
         """As the codec that the flag names."""
@@ -78,15 +78,15 @@ class Warmup:
         codec = (Identity(), self.inner)[int(kind)]
         return codec.decode(tuple(words[: codec.width]), layout)
 
-    def converse(self, value: Tensor, layout: Layout, state: State, speaker: Speaker) -> Conversation:
-        """The conversation of the codec whose turn it is."""
+    def aggregate(self, value: Tensor, layout: Layout, state: State, context: ExchangeContext) -> Aggregation:
+        """The aggregation of the codec whose turn it is."""
         codec = Identity() if int(state["rounds"]) < self.steps else self.inner
-        told = yield from codec.converse(value, layout, divide(state, ["inner"])["inner"], speaker)
-        return Told(told.total, told.said, _next(state, told.state))
+        told = yield from codec.aggregate(value, layout, divide(state, ["inner"])["inner"], context)
+        return Aggregated(told.total, told.sent, _next(state, told.state))
 
-    def owed(self, state: State, layout: Layout) -> Tensor:
+    def residual(self, state: State, layout: Layout) -> Tensor:
         """What the inner codec owes."""
-        return self.inner.owed(divide(state, ["inner"])["inner"], layout)
+        return self.inner.residual(divide(state, ["inner"])["inner"], layout)
 
 
 def _next(state: State, inner: State) -> State:

@@ -1,16 +1,26 @@
 """When must a worker ask, and may it go on?"""
 
+from polyrhythm.consistency.asynchronous import Asynchronous
 from polyrhythm.consistency.bounded import Bounded
-from polyrhythm.consistency.free import Free
+from polyrhythm.consistency.bulk_synchronous import BulkSynchronous
 from polyrhythm.consistency.intervals import Intervals
 from polyrhythm.consistency.local_steps import LocalSteps
-from polyrhythm.consistency.lockstep import Lockstep
 from polyrhythm.consistency.softsync import SoftSync
 
 MEMBERS = (
-    *(Lockstep(), Bounded(0), Bounded(3), Free(), SoftSync(1), SoftSync(2), LocalSteps(1), LocalSteps(4), LocalSteps(2, Free())),
+    *(
+        BulkSynchronous(),
+        Bounded(0),
+        Bounded(3),
+        Asynchronous(),
+        SoftSync(1),
+        SoftSync(2),
+        LocalSteps(1),
+        LocalSteps(4),
+        LocalSteps(2, Asynchronous()),
+    ),
     *(Intervals(), Intervals(push=2, fetch=3), LocalSteps(2, Intervals())),
 )
 """One of each kind and of each interesting setting: the laws are tested over this list."""
 
-__all__ = ["MEMBERS", "Bounded", "Free", "Intervals", "LocalSteps", "Lockstep", "SoftSync"]
+__all__ = ["MEMBERS", "Asynchronous", "Bounded", "BulkSynchronous", "Intervals", "LocalSteps", "SoftSync"]

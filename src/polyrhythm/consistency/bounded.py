@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from polyrhythm.errors import CompositionError
-from polyrhythm.pieces.terms import Manner, Subject
+from polyrhythm.pieces.traits import Pattern, Payload
 
 
 @dataclass(frozen=True, slots=True)
@@ -14,7 +14,7 @@ class Bounded:
 
     With updates that are added up, a worker reads fresh weights only when those it last read could be older than the bound allows; in
     between it sees its own contributions on top of them. Where an optimizer stands between contributions and weights, it reads at every
-    step. Bounded(0) is Lockstep: all wait for all, so a group is everybody.
+    step. Bounded(0) is BulkSynchronous: all wait for all, so a group is everybody.
     """
 
     slack: int
@@ -24,14 +24,14 @@ class Bounded:
             raise CompositionError(f"Bounded(slack={self.slack}) lets nobody go on: slack counts steps, so give 0 (lockstep) or more.")
 
     @property
-    def offers(self) -> frozenset[Subject]:
+    def offers(self) -> frozenset[Payload]:
         """Gradients; updates within LocalSteps."""
-        return frozenset({Subject.GRADIENT})
+        return frozenset({Payload.GRADIENT})
 
     @property
-    def manners(self) -> frozenset[Manner]:
+    def patterns(self) -> frozenset[Pattern]:
         """One-sided: a collective would make all wait for all."""
-        return frozenset({Manner.SERVED, Manner.PEERS})
+        return frozenset({Pattern.SERVED, Pattern.PEERS})
 
     @property
     def order_matters(self) -> bool:

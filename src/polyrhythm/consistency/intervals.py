@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from polyrhythm.errors import CompositionError
-from polyrhythm.pieces.terms import Manner, Subject
+from polyrhythm.pieces.traits import Pattern, Payload
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,14 +28,14 @@ class Intervals:
             )
 
     @property
-    def offers(self) -> frozenset[Subject]:
+    def offers(self) -> frozenset[Payload]:
         """Gradients; updates within LocalSteps."""
-        return frozenset({Subject.GRADIENT})
+        return frozenset({Payload.GRADIENT})
 
     @property
-    def manners(self) -> frozenset[Manner]:
+    def patterns(self) -> frozenset[Pattern]:
         """With a server: there must be something to fetch."""
-        return frozenset({Manner.SERVED})
+        return frozenset({Pattern.SERVED})
 
     @property
     def order_matters(self) -> bool:

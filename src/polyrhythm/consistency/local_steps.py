@@ -4,36 +4,36 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from polyrhythm.consistency.lockstep import Lockstep
+from polyrhythm.consistency.bulk_synchronous import BulkSynchronous
 from polyrhythm.errors import CompositionError
 from polyrhythm.pieces.consistency import Consistency
-from polyrhythm.pieces.terms import Manner, Subject
+from polyrhythm.pieces.traits import Pattern, Payload
 
 
 @dataclass(frozen=True, slots=True)
 class LocalSteps:
     """Speak after every `tau` steps of one's own optimizer, about what they did, and wait by the rule `then`.
 
-    (SparkNet; Moritz et al., 2015. With `then=Free()`: asynchronous periodic exchange, as in DeepSpark, Kim et al., 2016.) The rule
+    (SparkNet; Moritz et al., 2015. With `then=Asynchronous()`: asynchronous periodic exchange, as in DeepSpark, Kim et al., 2016.) The rule
     counts steps, whatever tau is: what it wants between two exchanges, as Intervals may, is done at the second.
     """
 
     tau: int
-    then: Consistency = field(default_factory=Lockstep)
+    then: Consistency = field(default_factory=BulkSynchronous)
 
     def __post_init__(self) -> None:
         if self.tau < 1:
             raise CompositionError(f"LocalSteps(tau={self.tau}) would never speak: tau counts steps between exchanges, so give 1 or more.")
 
     @property
-    def offers(self) -> frozenset[Subject]:
+    def offers(self) -> frozenset[Payload]:
         """Updates or weights: the gradients are spent."""
-        return frozenset({Subject.UPDATE, Subject.WEIGHTS})
+        return frozenset({Payload.UPDATE, Payload.WEIGHTS})
 
     @property
-    def manners(self) -> frozenset[Manner]:
+    def patterns(self) -> frozenset[Pattern]:
         """As the waiting rule."""
-        return self.then.manners
+        return self.then.patterns
 
     @property
     def order_matters(self) -> bool:

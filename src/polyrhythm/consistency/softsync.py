@@ -4,36 +4,36 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from polyrhythm.consistency.free import Free
+from polyrhythm.consistency.asynchronous import Asynchronous
 from polyrhythm.errors import CompositionError
 from polyrhythm.pieces.consistency import Consistency
-from polyrhythm.pieces.terms import Manner, Subject
+from polyrhythm.pieces.traits import Pattern, Payload
 
 
 @dataclass(frozen=True, slots=True)
 class SoftSync:
     """Merge groups of c = max(1, ⌊P / groups⌋) contributions, whoever they come from (Rudra; Gupta, Zhang, Wang, 2016).
 
-    `groups` is the n of n-softsync, not the number of gradients in a group; the mean staleness is about n. Under Free (the
+    `groups` is the n of n-softsync, not the number of gradients in a group; the mean staleness is about n. Under Asynchronous (the
     paper's rule) workers read at once; `then` may set another rule for waiting: SoftSync(1, Bounded(0)) is synchronous.
     """
 
     groups: int = 1
-    then: Consistency = field(default_factory=Free)
+    then: Consistency = field(default_factory=Asynchronous)
 
     def __post_init__(self) -> None:
         if self.groups < 1:
             raise CompositionError(f"SoftSync(groups={self.groups}) has no group to merge: give 1 (everybody in one group) or more.")
 
     @property
-    def offers(self) -> frozenset[Subject]:
+    def offers(self) -> frozenset[Payload]:
         """What the waiting rule offers."""
         return self.then.offers
 
     @property
-    def manners(self) -> frozenset[Manner]:
+    def patterns(self) -> frozenset[Pattern]:
         """With a server: groups are counted where the weights are."""
-        return frozenset({Manner.SERVED})
+        return frozenset({Pattern.SERVED})
 
     @property
     def order_matters(self) -> bool:

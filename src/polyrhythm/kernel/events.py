@@ -74,7 +74,7 @@ class Evaluated(Event, frozen=True):
 
 
 class Merged(Event, frozen=True):
-    """A holder of weights took in a group of contributions; `staleness` of each is in merges since it was computed.
+    """Whoever holds weights took in a group of contributions; `staleness` of each is in merges since it was computed.
 
     Workers are recorded where they take in those of others one by one. `seconds` is how long it took in real time; virtual time passes
     afterwards, where a profile says how much.

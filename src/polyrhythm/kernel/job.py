@@ -16,7 +16,7 @@ from polyrhythm.kernel.port import Body, Port
 T = TypeVar("T")
 
 
-class Stage(Protocol):
+class WorkerContext(Protocol):
     """A worker's place in a runtime, as its blocking program sees it."""
 
     @property
@@ -85,7 +85,7 @@ class Job:
 
     workers: int
     servers: int
-    program: Callable[[Stage], Message | None]
+    program: Callable[[WorkerContext], Message | None]
     service: Callable[[Port, Recorder], Coroutine[Effect[Any], Any, None]]
     essential: Callable[[str], bool]
     seed: int = 0
@@ -122,4 +122,4 @@ class Runtime(Protocol):
         """Run `job` to its end; events go to `record` as they happen. Raises `RunError`s."""
 
 
-__all__ = ["Body", "Ending", "Job", "Runtime", "Stage"]
+__all__ = ["Body", "Ending", "Job", "Runtime", "WorkerContext"]

@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from torch import Tensor
 
 from polyrhythm.errors import CompositionError
-from polyrhythm.pieces.merge import Direction, Part, Rule
-from polyrhythm.pieces.terms import Subject
+from polyrhythm.pieces.merge import AnyContribution, Direction, Rule
+from polyrhythm.pieces.traits import Payload
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,9 +29,9 @@ class Elastic:
             )
 
     @property
-    def accepts(self) -> frozenset[Subject]:
+    def accepts(self) -> frozenset[Payload]:
         """Weights."""
-        return frozenset({Subject.WEIGHTS})
+        return frozenset({Payload.WEIGHTS})
 
     @property
     def rule(self) -> Rule | None:
@@ -42,7 +42,7 @@ class Elastic:
         """It takes weights only."""
         return
 
-    def combine(self, contributions: Sequence[Part], workers: int) -> Direction:
+    def combine(self, contributions: Sequence[AnyContribution], workers: int) -> Direction:
         """Never asked for: Elastic accepts weights only."""
         raise NotImplementedError("Elastic accepts weights only")
 

@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from torch import Tensor
 
 from polyrhythm.merge.total import count, total
-from polyrhythm.pieces.merge import Direction, Part, Rule
-from polyrhythm.pieces.terms import EVERY_SUBJECT, Subject
+from polyrhythm.pieces.merge import AnyContribution, Direction, Rule
+from polyrhythm.pieces.traits import EVERY_PAYLOAD, Payload
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,9 +20,9 @@ class Mean:
     """
 
     @property
-    def accepts(self) -> frozenset[Subject]:
+    def accepts(self) -> frozenset[Payload]:
         """Anything."""
-        return EVERY_SUBJECT
+        return EVERY_PAYLOAD
 
     @property
     def rule(self) -> Rule | None:
@@ -33,7 +33,7 @@ class Mean:
         """Everybody's mean is one full step."""
         return 1.0
 
-    def combine(self, contributions: Sequence[Part], workers: int) -> Direction:
+    def combine(self, contributions: Sequence[AnyContribution], workers: int) -> Direction:
         """The mean of a group of c, with the learning rate times c / P; Σ value / P without one."""
         return Direction(total(contribution.value for contribution in contributions), count(contributions), workers)
 

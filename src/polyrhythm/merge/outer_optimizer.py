@@ -1,4 +1,4 @@
-"""An optimizer at the holder of the weights, which takes what workers say for a gradient."""
+"""An optimizer at whoever holds the weights, which takes what workers say for a gradient."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from dataclasses import dataclass, field
 from torch import Tensor
 
 from polyrhythm.merge.mean import Mean
-from polyrhythm.pieces.merge import Direction, Merge, Part, Rule
-from polyrhythm.pieces.terms import DIFFERENCES, Subject
+from polyrhythm.pieces.merge import AnyContribution, Direction, Merge, Rule
+from polyrhythm.pieces.traits import DIFFERENCES, Payload
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,7 +24,7 @@ class OuterOptimizer:
     inner: Merge = field(default_factory=Mean)
 
     @property
-    def accepts(self) -> frozenset[Subject]:
+    def accepts(self) -> frozenset[Payload]:
         """Differences."""
         return DIFFERENCES
 
@@ -32,7 +32,7 @@ class OuterOptimizer:
         """Another optimizer steps."""
         return
 
-    def combine(self, contributions: Sequence[Part], workers: int) -> Direction:
+    def combine(self, contributions: Sequence[AnyContribution], workers: int) -> Direction:
         """As the inner merge."""
         return self.inner.combine(contributions, workers)
 

@@ -1,4 +1,4 @@
-"""Optimizers that a holder of weights runs itself, as functions of a direction and a state."""
+"""Optimizers that are run by whoever holds the weights, as functions of a direction and a state."""
 
 from __future__ import annotations
 

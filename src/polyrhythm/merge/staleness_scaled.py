@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from torch import Tensor
 
 from polyrhythm.merge.total import count, total
-from polyrhythm.pieces.merge import Direction, Part, Rule
-from polyrhythm.pieces.terms import DIFFERENCES, Subject
+from polyrhythm.pieces.merge import AnyContribution, Direction, Rule
+from polyrhythm.pieces.traits import DIFFERENCES, Payload
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,7 +22,7 @@ class StalenessScaled:
     """
 
     @property
-    def accepts(self) -> frozenset[Subject]:
+    def accepts(self) -> frozenset[Payload]:
         """Differences."""
         return DIFFERENCES
 
@@ -35,7 +35,7 @@ class StalenessScaled:
         """The group is all workers, and nobody is late."""
         return 1.0
 
-    def combine(self, contributions: Sequence[Part], workers: int) -> Direction:
+    def combine(self, contributions: Sequence[AnyContribution], workers: int) -> Direction:
         """The mean with weights 1 / max(1, staleness), and the learning rate times the mean weight.
 
         Without a learning rate: Σ value / max(1, staleness), over the size of the group.

@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from torch import Tensor
 
 from polyrhythm.merge.total import count, total
-from polyrhythm.pieces.merge import Direction, Part, Rule
-from polyrhythm.pieces.terms import DIFFERENCES, Subject
+from polyrhythm.pieces.merge import AnyContribution, Direction, Rule
+from polyrhythm.pieces.traits import DIFFERENCES, Payload
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,7 +21,7 @@ class Sum:
     """
 
     @property
-    def accepts(self) -> frozenset[Subject]:
+    def accepts(self) -> frozenset[Payload]:
         """Differences: a sum of weights is no set of weights."""
         return DIFFERENCES
 
@@ -34,7 +34,7 @@ class Sum:
         """Everybody's mean counts once for each."""
         return workers
 
-    def combine(self, contributions: Sequence[Part], workers: int) -> Direction:
+    def combine(self, contributions: Sequence[AnyContribution], workers: int) -> Direction:
         """The mean of a group of c, with the learning rate times c; Σ value without one."""
         return Direction(total(contribution.value for contribution in contributions), count(contributions), 1.0)
 

@@ -1,4 +1,4 @@
-"""The sum of a group of contributions, in the order given, and how many workers said them."""
+"""The sum of a group of contributions, in the order given, and how many workers sent them."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 
 from torch import Tensor
 
-from polyrhythm.pieces.merge import Part
+from polyrhythm.pieces.merge import AnyContribution
 
 
 def total(values: Iterable[Tensor]) -> Tensor:
@@ -18,6 +18,6 @@ def total(values: Iterable[Tensor]) -> Tensor:
     return result
 
 
-def count(contributions: Sequence[Part]) -> int:
-    """How many workers said what is to be merged."""
+def count(contributions: Sequence[AnyContribution]) -> int:
+    """How many workers sent what is to be merged."""
     return sum(contribution.count for contribution in contributions)

@@ -1,4 +1,4 @@
-"""What a codec is: one message in few words, and a conversation in which everybody's values are summed."""
+"""What a codec is: one message in few words, and an aggregation in which everybody's values are summed."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ import numpy as np
 from torch import Tensor
 
 from polyrhythm.kernel.group import Group
-from polyrhythm.pieces.questions import Gather, Packet, Question
-from polyrhythm.pieces.terms import Manner, Subject
+from polyrhythm.pieces.requests import CollectiveRequest, Gather, Packet
+from polyrhythm.pieces.traits import Pattern, Payload
 from polyrhythm.tensors import Layout, State
 
 
@@ -20,58 +20,58 @@ class Encoded:
     """One value put into words: the packet, what every receiver will make of it (numel,), and the next state."""
 
     packet: Packet
-    said: Tensor
+    sent: Tensor
     state: State
 
 
 @dataclass(frozen=True, slots=True)
-class Told:
-    """The end of a conversation: the sum of what all said (numel,), my own part of it (numel,), and the next state."""
+class Aggregated:
+    """The end of an aggregation: the sum of what all sent (numel,), my own part of it (numel,), and the next state."""
 
     total: Tensor
-    said: Tensor
+    sent: Tensor
     state: State
 
 
 @dataclass(frozen=True, slots=True)
-class Speaker:
-    """Who takes part in a conversation: its group, and its random stream."""
+class ExchangeContext:
+    """Who takes part in an aggregation: its group, and its random stream."""
 
     group: Group
     draw: np.random.Generator
 
 
-Conversation = Generator[Question, Any, Told]
+Aggregation = Generator[CollectiveRequest, Any, Aggregated]
 
 
 class Codec(Protocol):
-    """How a flat vector (numel,) of some layout is said. Settings are frozen; `state` goes in and comes out.
+    """How a flat vector (numel,) of some layout is sent. Settings are frozen; `state` goes in and comes out.
 
-    Law: what was said plus what is owed equals what was asked, per coordinate, unless `forgets`.
+    Law: what was sent plus the residual equals what was given, per coordinate, unless `lossy`.
     """
 
     @property
-    def carries(self) -> frozenset[Subject]:
-        """What may be said in these words."""
+    def carries(self) -> frozenset[Payload]:
+        """What may be sent in these words."""
 
     @property
-    def manners(self) -> frozenset[Manner]:
-        """How it may be said."""
+    def patterns(self) -> frozenset[Pattern]:
+        """How it may be sent."""
 
     @property
-    def forgets(self) -> bool:
-        """Whether the difference between what was asked and what was said is lost (True), or kept in the state (False)."""
+    def lossy(self) -> bool:
+        """Whether the difference between what was asked and what was sent is lost (True), or kept in the state (False)."""
 
     @property
     def verbatim(self) -> bool:
-        """Whether a conversation is one `Reduce` of the value, whose answer is the total, without a state; values then need no copy."""
+        """Whether an aggregation is one `Reduce` of the value, whose response is the total, without a state; values then need no copy."""
 
     @property
     def width(self) -> int:
         """The number of tensors in a packet."""
 
     def initial(self, layout: Layout) -> State:
-        """The state before anything was said."""
+        """The state before anything was sent."""
 
     def encode(self, value: Tensor, layout: Layout, state: State, draw: np.random.Generator) -> Encoded:
         """Put `value` into one packet."""
@@ -79,18 +79,18 @@ class Codec(Protocol):
     def decode(self, packet: Packet, layout: Layout) -> Tensor:
         """What a packet says (numel,); every receiver gets the same bits."""
 
-    def converse(self, value: Tensor, layout: Layout, state: State, speaker: Speaker) -> Conversation:
+    def aggregate(self, value: Tensor, layout: Layout, state: State, context: ExchangeContext) -> Aggregation:
         """Ask whatever it takes to know the sum of everyone's values."""
 
-    def owed(self, state: State, layout: Layout) -> Tensor:
+    def residual(self, state: State, layout: Layout) -> Tensor:
         """What was asked before and is still unsaid (numel,)."""
 
 
-def gather_and_sum(codec: Codec, value: Tensor, layout: Layout, state: State, speaker: Speaker) -> Conversation:
-    """The conversation of a codec that speaks once: everyone's packets, decoded and summed in rank order."""
-    encoded = codec.encode(value, layout, state, speaker.draw)
+def gather_and_sum(codec: Codec, value: Tensor, layout: Layout, state: State, context: ExchangeContext) -> Aggregation:
+    """The aggregation of a codec that speaks once: everyone's packets, decoded and summed in rank order."""
+    encoded = codec.encode(value, layout, state, context.draw)
     packets: list[Packet] = yield Gather(encoded.packet)
     total = codec.decode(packets[0], layout)
     for packet in packets[1:]:
         total = total + codec.decode(packet, layout)
-    return Told(total, encoded.said, encoded.state)
+    return Aggregated(total, encoded.sent, encoded.state)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Protocol
 
-from polyrhythm.pieces.terms import Manner, Subject
+from polyrhythm.pieces.traits import Pattern, Payload
 
 
 class Consistency(Protocol):
@@ -14,12 +14,12 @@ class Consistency(Protocol):
     """
 
     @property
-    def offers(self) -> frozenset[Subject]:
+    def offers(self) -> frozenset[Payload]:
         """What a worker can say under this rule."""
 
     @property
-    def manners(self) -> frozenset[Manner]:
-        """How it can be said."""
+    def patterns(self) -> frozenset[Pattern]:
+        """How it can be sent."""
 
     @property
     def order_matters(self) -> bool:
@@ -31,7 +31,7 @@ class Consistency(Protocol):
 
     @property
     def waits(self) -> bool:
-        """Whether a worker that reads goes on only when the answer has come; else it takes it over at the first step after that."""
+        """Whether a worker that reads goes on only when the response has come; else it takes it over at the first step after that."""
 
     def speaks(self, clock: int) -> bool:
         """Whether a worker that has just taken step `clock` says something."""
@@ -40,16 +40,16 @@ class Consistency(Protocol):
         """Whether what it says goes to the servers at once; else it is added to what it says next. Asked only where it does not wait."""
 
     def group(self, workers: int) -> int:
-        """How many contributions a holder of weights takes in at once."""
+        """How many contributions whoever holds weights takes in at once."""
 
     def may_proceed(self, mine: int, slowest: float) -> bool:
-        """Whether a worker that has said its step `mine` may go on."""
+        """Whether a worker that has sent its step `mine` may go on."""
 
     def must_read(self, mine: int, known: float) -> bool:
         """Whether a worker at `mine` that last heard of `known` as the slowest must ask for fresh weights.
 
-        It asks more often where it cannot tell what its own contributions did (`Terms.previews`).
+        It asks more often where it cannot tell what its own contributions did (`Agreement.previews`).
         """
 
     def takes(self, clock: float, mine: float) -> bool:
-        """Whether a worker at `mine` may already take in what a peer said at `clock`."""
+        """Whether a worker at `mine` may already take in what a peer sent at `clock`."""

@@ -10,14 +10,14 @@ from typing import Protocol
 from torch import Tensor
 
 from polyrhythm.pieces.codec import Codec
-from polyrhythm.pieces.questions import Packet
-from polyrhythm.pieces.terms import Subject
+from polyrhythm.pieces.requests import Packet
+from polyrhythm.pieces.traits import Payload
 from polyrhythm.tensors import Layout, State
 
 
 @dataclass(frozen=True, slots=True)
 class Contribution:
-    """What one worker said, or the sum of what `count` workers said.
+    """What one worker sent, or the sum of what `count` workers sent.
 
     `staleness` is the number of merges since the weights were read that it was computed on; `rates` are the learning rates
     of the sender's optimizer, one for each of its parameter groups.
@@ -29,12 +29,12 @@ class Contribution:
     rates: tuple[float, ...] = ()
 
 
-class Part(Protocol):
+class AnyContribution(Protocol):
     """What a merge sees of a contribution. Ask for `value` once: it may be decoded anew each time."""
 
     @property
     def value(self) -> Tensor:
-        """What was said (numel,)."""
+        """What was sent (numel,)."""
 
     @property
     def count(self) -> int:
@@ -50,7 +50,7 @@ class Part(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class Unread:
+class EncodedContribution:
     """A contribution in the words in which it came: many of them may wait, and decoded they would fill the memory."""
 
     packet: Packet
@@ -92,7 +92,7 @@ class Direction:
         return self.weight / self.divisor
 
 
-def rates_of(contributions: Sequence[Part]) -> tuple[float, ...]:
+def rates_of(contributions: Sequence[AnyContribution]) -> tuple[float, ...]:
     """The learning rates of a group: the mean over contributions, and exactly the common ones where all have the same."""
     rates = [contribution.rates for contribution in contributions]
     if all(each == rates[0] for each in rates):
@@ -102,7 +102,7 @@ def rates_of(contributions: Sequence[Part]) -> tuple[float, ...]:
 
 
 class Rule(Protocol):
-    """An optimizer that a holder of weights runs itself: turns a direction (numel,) into a step to subtract."""
+    """An optimizer that is run by whoever holds the weights: turns a direction (numel,) into a step to subtract."""
 
     def initial(self, layout: Layout) -> State:
         """The state before the first step."""
@@ -110,7 +110,7 @@ class Rule(Protocol):
     def step(self, direction: Tensor, state: State, rate: float) -> tuple[Tensor, State]:
         """The step (numel,) and the next state; `rate` is the learning rate of the senders' first parameter group.
 
-        The holder multiplies the step by the direction's scale, so it must be linear in the rule's learning rate.
+        The model_state multiplies the step by the direction's scale, so it must be linear in the rule's learning rate.
         """
 
 
@@ -118,7 +118,7 @@ class Merge(Protocol):
     """Directions have the sign of a gradient: weights move against them."""
 
     @property
-    def accepts(self) -> frozenset[Subject]:
+    def accepts(self) -> frozenset[Payload]:
         """What it can merge."""
 
     @property
@@ -131,7 +131,7 @@ class Merge(Protocol):
         None where `combine` is not such an average, or another optimizer than the user's steps.
         """
 
-    def combine(self, contributions: Sequence[Part], workers: int) -> Direction:
+    def combine(self, contributions: Sequence[AnyContribution], workers: int) -> Direction:
         """One direction from the contributions of one group, of a run with `workers` workers."""
 
     def mix(self, mine: Tensor, theirs: Sequence[Tensor], workers: int) -> Tensor:

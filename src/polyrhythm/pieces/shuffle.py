@@ -9,7 +9,7 @@ from polyrhythm.kernel.group import Group
 from polyrhythm.kernel.port import Port
 
 Perform = Callable[[Any], Any]
-"""Runs a coroutine of the worker's communication side and gives its result (`kernel.job.Stage.perform`)."""
+"""Runs a coroutine of the worker's communication side and gives its result (`kernel.job.WorkerContext.perform`)."""
 
 Batch = tuple[int, Any]
 """How many samples, and what the training function gets of them."""

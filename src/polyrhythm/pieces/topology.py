@@ -12,21 +12,21 @@ from polyrhythm.kernel.effects import Effect
 from polyrhythm.kernel.events import Recorder
 from polyrhythm.kernel.group import Group
 from polyrhythm.kernel.port import Port
-from polyrhythm.pieces.album import Album
-from polyrhythm.pieces.answers import Answer
 from polyrhythm.pieces.codec import Codec
 from polyrhythm.pieces.consistency import Consistency
-from polyrhythm.pieces.holder import Holder
 from polyrhythm.pieces.merge import Merge
-from polyrhythm.pieces.terms import Manner, Subject
+from polyrhythm.pieces.responses import Response
+from polyrhythm.pieces.snapshots import Snapshots
+from polyrhythm.pieces.traits import Pattern, Payload
+from polyrhythm.pieces.weights import HeldWeights
 from polyrhythm.tensors import Layout, State
 
 
 @dataclass(frozen=True, slots=True)
-class Terms:
-    """What has been agreed when a run begins: the other pieces, and the subject they have in common."""
+class Agreement:
+    """What has been agreed when a run begins: the other pieces, and the payload they have in common."""
 
-    subject: Subject
+    payload: Payload
     consistency: Consistency
     codec: Codec
     merge: Merge
@@ -35,9 +35,9 @@ class Terms:
     def previews(self) -> bool:
         """Whether a worker can see what its own contribution does before it reads: where weights move by sums of updates alone.
 
-        An optimizer between contributions and weights has a state at the holder of the weights, and a second one would not agree with it.
+        An optimizer between contributions and weights has a state at whoever holds the weights, and a second one would not agree with it.
         """
-        return self.subject is Subject.UPDATE and self.merge.rule is None
+        return self.payload is Payload.UPDATE and self.merge.rule is None
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,30 +53,30 @@ class WorkerEndpoint:
 class ServerEndpoint:
     """Where a server stands: its group, which are all servers of its workers, those workers by name, and its port.
 
-    Events go to `record`; `album` is shown the weights before they change.
+    Events go to `record`; `snapshots` is shown the weights before they change.
     """
 
     group: Group
     workers: tuple[str, ...]
     port: Port
     record: Recorder
-    album: Album
+    snapshots: Snapshots
 
 
 @dataclass(frozen=True, slots=True)
-class Opening:
+class InitialState:
     """What worker 0 brings: its weights and how its optimizer can be built elsewhere (settings as text)."""
 
-    holder: Holder
+    model_state: HeldWeights
     optimizer: str
 
     def weights(self) -> Tensor:
-        """The holder's weights as they are now (numel,), on the CPU and in memory of their own: safe to be sent."""
-        return self.holder.weights.to("cpu", copy=True)
+        """The weights as they are now (numel,), on the CPU and in memory of their own: safe to be sent."""
+        return self.model_state.weights.to("cpu", copy=True)
 
 
 class Buckets(Protocol):
-    """Parts of a value that can be said before the rest of it is known."""
+    """Parts of a value that can be sent before the rest of it is known."""
 
     @property
     def layouts(self) -> Sequence[Layout]:
@@ -85,15 +85,15 @@ class Buckets(Protocol):
     async def say(self, bucket: int, value: Tensor) -> None:
         """Say one part (numel of its layout,), and keep what it brings back."""
 
-    async def conclude(self, rates: tuple[float, ...]) -> Answer:
-        """What is to be done, after every part has been said."""
+    async def conclude(self, rates: tuple[float, ...]) -> Response:
+        """What is to be done, after every part has been sent."""
 
 
 class InPlace(Protocol):
     """A way to exchange gradients that leaves the merged ones in their place, and copies none where the runtime can do without."""
 
-    async def exchange_parts(self, parts: Sequence[Tensor]) -> Answer:
-        """As `Channel.exchange` of the vector that `parts` are in order; the answer is to step on them.
+    async def exchange_parts(self, parts: Sequence[Tensor]) -> Response:
+        """As `Channel.exchange` of the vector that `parts` are in order; the response is to step on them.
 
         Parts are flat, contiguous, of one type and on one device, and no two share memory.
         """
@@ -108,15 +108,15 @@ class Channel(Protocol):
 
     @property
     def buckets(self) -> Buckets | None:
-        """Another way to `exchange`, in parts; None where a value is said as a whole. Asked for after `establish`."""
+        """Another way to `exchange`, in parts; None where a value is sent as a whole. Asked for after `establish`."""
 
-    async def establish(self, opening: Opening) -> Answer:
+    async def establish(self, initial: InitialState) -> Response:
         """Make everybody begin with the weights of worker 0."""
 
-    async def exchange(self, value: Tensor, clock: int, rates: tuple[float, ...]) -> Answer:
+    async def exchange(self, value: Tensor, clock: int, rates: tuple[float, ...]) -> Response:
         """Say `value` (numel,) after step `clock`, and bring back what is to be done."""
 
-    async def finish(self) -> Answer:
+    async def finish(self) -> Response:
         """Bring the run to its end: what is on its way arrives, and everybody gets the final weights."""
 
     def states(self) -> list[tuple[State, Tensor]]:
@@ -127,11 +127,11 @@ class Topology(Protocol):
     """Frozen settings; makes a channel for a worker and the body of a server."""
 
     @property
-    def accepts(self) -> frozenset[Subject]:
-        """What can be said over it."""
+    def accepts(self) -> frozenset[Payload]:
+        """What can be sent over it."""
 
     @property
-    def manner(self) -> Manner:
+    def pattern(self) -> Pattern:
         """How one speaks over it."""
 
     def workers(self, available: int) -> int:
@@ -140,14 +140,14 @@ class Topology(Protocol):
     def servers(self, workers: int) -> int:
         """How many servers it needs."""
 
-    def channel(self, terms: Terms, endpoint: WorkerEndpoint) -> Channel:
+    def channel(self, agreement: Agreement, endpoint: WorkerEndpoint) -> Channel:
         """A worker's side."""
 
-    def serve(self, terms: Terms, endpoint: ServerEndpoint) -> Coroutine[Effect[Any], Any, None]:
+    def serve(self, agreement: Agreement, endpoint: ServerEndpoint) -> Coroutine[Effect[Any], Any, None]:
         """A server's whole life."""
 
-    def witnesses(self, workers: int) -> list[str]:
+    def result_actors(self, workers: int) -> list[str]:
         """The actors whose weights make up the result at any moment: of workers, those they agreed on last."""
 
     def result(self, weights: Sequence[Tensor]) -> Tensor:
-        """The result (numel,) from the weights of the witnesses, in their order."""
+        """The result (numel,) from the weights of the result_actors, in their order."""

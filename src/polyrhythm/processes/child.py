@@ -24,13 +24,14 @@ from polyrhythm import rng
 from polyrhythm.errors import WireError
 from polyrhythm.kernel.effects import Effect
 from polyrhythm.kernel.events import AnyEvent, Ended, Recorder, Started
-from polyrhythm.kernel.job import Stage
+from polyrhythm.kernel.job import WorkerContext
 from polyrhythm.kernel.message import Message
 from polyrhythm.kernel.port import Port
 from polyrhythm.processes import agreeing, failure
 from polyrhythm.processes.addresses import Address, listen_everywhere, listen_locally
 from polyrhythm.processes.allocator import keep_memory
 from polyrhythm.processes.condition import Condition
+from polyrhythm.processes.context import NodeContext
 from polyrhythm.processes.links import Link, Wiring
 from polyrhythm.processes.nccl import Nccl
 from polyrhythm.processes.node import Node
@@ -38,12 +39,11 @@ from polyrhythm.processes.parcel import Orders, unpack
 from polyrhythm.processes.reporter import Reporter
 from polyrhythm.processes.role import Role
 from polyrhythm.processes.shared import SharedMemory
-from polyrhythm.processes.stage import NodeStage
 from polyrhythm.processes.ticket import Ticket
 from polyrhythm.processes.wire import CONTROL, Frame, Tally, packed
 from polyrhythm.sharing import MemoryGroup, Segment
 
-Program = Callable[[Stage], Message | None]
+Program = Callable[[WorkerContext], Message | None]
 Service = Callable[[Port, Recorder], Coroutine[Effect[Any], Any, None]]
 Work = tuple[Program, Service]
 
@@ -107,7 +107,7 @@ class Child:
             self._begun.wait()
             self._record(Started(self._node.port.now(), self._name))
             works = self._name.startswith("worker/")
-            result = program(NodeStage(self._node)) if works else self._node.complete(service(self._node.port, self._node.record))
+            result = program(NodeContext(self._node)) if works else self._node.complete(service(self._node.port, self._node.record))
             ended = self._node.port.now()
         except BaseException as problem:
             self._in_loop(partial(self._fail, problem))

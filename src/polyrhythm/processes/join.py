@@ -1,7 +1,7 @@
 """Joining a run from a process that torchrun, SLURM or a person started: the way over several hosts.
 
-    with enter(job, record) as stage:
-        result = job.program(stage)
+    with enter(job, record) as context:
+        result = job.program(context)
 
 Each such process is one worker. Server shard k runs as a child of rank k modulo the number of workers.
 """
@@ -31,6 +31,7 @@ from polyrhythm.processes.addresses import listen_everywhere
 from polyrhythm.processes.allocator import keep_memory
 from polyrhythm.processes.arrival import by_nccl, compare, device_of, everyone, share_memory
 from polyrhythm.processes.collective import Collective
+from polyrhythm.processes.context import NodeContext
 from polyrhythm.processes.departure import Departure
 from polyrhythm.processes.descriptors import allow_many
 from polyrhythm.processes.ending import Script, end_badly
@@ -42,7 +43,6 @@ from polyrhythm.processes.overview import Overview
 from polyrhythm.processes.parcel import Orders
 from polyrhythm.processes.place import Place, find_place, own_ip
 from polyrhythm.processes.role import Role
-from polyrhythm.processes.stage import NodeStage
 from polyrhythm.processes.stalls import Patience
 from polyrhythm.processes.wards import Wards
 
@@ -66,8 +66,8 @@ def _say_nothing(problem: BaseException) -> None:
     return None
 
 
-class JoinedStage:
-    """A `kernel.job.Stage` in a process of the user's own; `leave` it, or use it in a `with` statement."""
+class JoinedContext:
+    """A `kernel.job.WorkerContext` in a process of the user's own; `leave` it, or use it in a `with` statement."""
 
     def __init__(self, job: Job, record: Recorder, place: Place, joining: Joining) -> None:
         self._place = place
@@ -93,7 +93,7 @@ class JoinedStage:
         self._losses.on_loss = self._overview.lose
         self._wards = Wards(self._node.loop, self._record, self._node.fail)
         self._departure = Departure(self._node, self._overview, self._wards, self._record)
-        self._stage = NodeStage(self._node)
+        self._stage = NodeContext(self._node)
         atexit.register(self._at_exit)
         try:
             self._come_in(meeting, self._orders(secret, ip, host))
@@ -192,7 +192,7 @@ class JoinedStage:
             self._departure.tell_failure(why)
         self._close()
 
-    def __enter__(self) -> JoinedStage:
+    def __enter__(self) -> JoinedContext:
         return self
 
     def __exit__(self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None) -> None:
@@ -277,7 +277,7 @@ class JoinedStage:
         self.end(settled=False, conclude=lambda: None)
 
 
-def enter(job: Job, record: Recorder, place: Place | None = None, joining: Joining | None = None) -> JoinedStage:
+def enter(job: Job, record: Recorder, place: Place | None = None, joining: Joining | None = None) -> JoinedContext:
     """Join a run as the worker of `place`, by default where torchrun or SLURM put this process; returns when all have come.
 
     Every process must be given the same job. Raises RunError if the others do not come, WorkerFailed if a server cannot start.
@@ -285,4 +285,4 @@ def enter(job: Job, record: Recorder, place: Place | None = None, joining: Joini
     place = find_place() if place is None else place
     if job.workers != place.workers:
         raise CompositionError(f"The job is for {job.workers} workers, and {place.workers} processes were started: start as many.")
-    return JoinedStage(job, record, place, joining or Joining())
+    return JoinedContext(job, record, place, joining or Joining())

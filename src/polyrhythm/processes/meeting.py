@@ -40,11 +40,11 @@ class Meeting:
         key = (place.host, place.port)
         keeper = place.rank == 0 and not place.agent
         # who keeps the store waits for nobody to come to it, only for this machine to open it
-        opening = max(seconds, _OPENING_SECONDS) if keeper else seconds
+        initial = max(seconds, _OPENING_SECONDS) if keeper else seconds
         try:
             if key not in _stores:
                 _stores[key] = TCPStore(
-                    place.host, place.port, is_master=keeper, wait_for_workers=False, timeout=timedelta(seconds=opening)
+                    place.host, place.port, is_master=keeper, wait_for_workers=False, timeout=timedelta(seconds=initial)
                 )
             _stores[key].set_timeout(timedelta(seconds=seconds))
         except (DistError, RuntimeError) as problem:

@@ -21,7 +21,7 @@ def hold(file: BinaryIO) -> None:
 
 def is_held(path: Path) -> bool:
     """Whether a process that lives holds the file at `path`."""
-    if fcntl is None or not path.is_file():  # opening a pipe would wait for its writer
+    if fcntl is None or not path.is_file():  # initial a pipe would wait for its writer
         return False
     try:
         with path.open("rb") as file:

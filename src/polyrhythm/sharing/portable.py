@@ -194,8 +194,8 @@ class Portable:
         sign = nbytes << 24 | (detail & 0xFFFF) << 8 | CODES.get(dtype, OTHER) << 3 | kind
         self._signs[self._rank, self._step % BUFFERS] = sign & 0xFFFFFFFFFFFFFFFF
 
-    def _count_and_await(self, stage: int) -> None:
-        target = (2 * self._step + stage) & 0xFFFFFFFF
+    def _count_and_await(self, context: int) -> None:
+        target = (2 * self._step + context) & 0xFFFFFFFF
         self._counts[self._rank] = target - (1 << 32) if target >> 31 else target
         self._wake()  # an engine in C may sleep on it
         for rank in range(self._ranks):

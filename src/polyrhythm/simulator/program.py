@@ -18,7 +18,7 @@ from polyrhythm.kernel.agreement import Agreements, Facts, difference
 from polyrhythm.kernel.claim import Claim
 from polyrhythm.kernel.effects import Effect
 from polyrhythm.kernel.events import Recorder
-from polyrhythm.kernel.job import Stage
+from polyrhythm.kernel.job import WorkerContext
 from polyrhythm.kernel.line import Line
 from polyrhythm.kernel.message import Message
 from polyrhythm.kernel.port import Port
@@ -51,7 +51,7 @@ class Shared:
 
 
 class Program:
-    """A `Stage`, and the greenlet that stands on it. `counter` is None where the worker's steps are not counted but measured."""
+    """A `WorkerContext`, and the greenlet that stands on it. `counter` is None where the worker's steps are not counted but measured."""
 
     __slots__ = (
         "_begun",
@@ -68,7 +68,9 @@ class Program:
         "since",
     )
 
-    def __init__(self, actor: Actor, body: Callable[[Stage], Message | None], shared: Shared, counter: OperationCounter | None) -> None:
+    def __init__(
+        self, actor: Actor, body: Callable[[WorkerContext], Message | None], shared: Shared, counter: OperationCounter | None
+    ) -> None:
         self.actor = actor
         self.since = 0.0
         self.line: Line[Task] = Line()
@@ -94,7 +96,7 @@ class Program:
 
     @property
     def bytes_sent(self) -> int:
-        """Bytes that all actors together have sent so far."""
+        """Bytes that all actors together have said so far."""
         return self._shared.post.bytes_sent
 
     @property

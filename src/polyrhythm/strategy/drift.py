@@ -17,11 +17,11 @@ from polyrhythm.errors import DriftWarning
 from polyrhythm.kernel.agreement import Facts
 from polyrhythm.kernel.claim import Claim
 from polyrhythm.kernel.group import Group
-from polyrhythm.kernel.job import Stage
+from polyrhythm.kernel.job import WorkerContext
 from polyrhythm.kernel.message import ASIDE, Message
 from polyrhythm.kernel.names import worker
 from polyrhythm.tensors import Layout, digest
-from polyrhythm.topology.broadcast import tell_all
+from polyrhythm.topology.algorithms.broadcast import tell_all
 
 _TOPIC = ASIDE + "final"
 _DIGITS = 12
@@ -51,7 +51,7 @@ class Drift:
 
 
 def distance(weights: Tensor, others: Tensor) -> float:
-    """The Euclidean norm of the difference, relative to that of `others`; infinite where it cannot be said."""
+    """The Euclidean norm of the difference, relative to that of `others`; infinite where there is none."""
     mine, reference = weights.detach().to("cpu", torch.float64), others.to("cpu", torch.float64)
     apart, norm = (mine - reference).norm().item(), reference.norm().item()
     return apart / norm if math.isfinite(apart) and norm > 0 else math.inf
@@ -69,7 +69,7 @@ def processor(device: torch.device) -> str:
     return f"a CPU with {torch.backends.cpu.get_cpu_capability()} instructions" if device.type == "cpu" else device.type
 
 
-def end_alike(stage: Stage, group: Group, layout: Layout, weights: Tensor, steps: int) -> None:
+def end_alike(context: WorkerContext, group: Group, layout: Layout, weights: Tensor, steps: int) -> None:
     """Have all end with the weights of worker 0 where their final `weights` (numel,) differ in no more than rounding explains.
 
     Then there is a DriftWarning; else CompositionError is raised at all workers.
@@ -77,11 +77,11 @@ def end_alike(stage: Stage, group: Group, layout: Layout, weights: Tensor, steps
     mine = processor(weights.device)
     held = Message(_TOPIC, text=mine, tensors=(weights.detach().cpu(),))
     facts = {"final weights": digest(layout.named(weights).items())[:_DIGITS]}
-    shown = stage.align(Claim(facts, held, lambda: tell_all(stage.port, group, held), Drift(weights, steps).judge, _REMEDY))
+    shown = context.align(Claim(facts, held, lambda: tell_all(context.port, group, held), Drift(weights, steps).judge, _REMEDY))
     if shown is not None and (relative := distance(weights, shown.tensors[0])) > 0:
         with torch.no_grad():
             weights.copy_(shown.tensors[0])
-        warnings.warn(_sentence(stage.port.name, relative, mine, shown.text), DriftWarning, stacklevel=2)
+        warnings.warn(_sentence(context.port.name, relative, mine, shown.text), DriftWarning, stacklevel=2)
 
 
 def _sentence(name: str, relative: float, mine: str, other: str) -> str:

@@ -8,7 +8,7 @@ from itertools import combinations, product
 from typing import Any
 
 from polyrhythm import codec, consistency, merge, topology
-from polyrhythm.pieces.terms import Manner, Subject
+from polyrhythm.pieces.traits import Pattern, Payload
 
 Pieces = Mapping[str, Any]
 """A piece for each of the four axes that must fit."""
@@ -24,7 +24,7 @@ _SHOWN = 4
 _MANY = 2**20
 
 
-def subjects(pieces: Pieces) -> dict[str, frozenset[Subject]]:
+def payloads(pieces: Pieces) -> dict[str, frozenset[Payload]]:
     """What each piece can say or take in."""
     return {
         "consistency": pieces["consistency"].offers,
@@ -34,35 +34,35 @@ def subjects(pieces: Pieces) -> dict[str, frozenset[Subject]]:
     }
 
 
-def subject(pieces: Pieces) -> Subject | None:
-    """The first subject that all pieces have in common."""
-    common = frozenset(Subject).intersection(*subjects(pieces).values())
-    return next((each for each in Subject if each in common), None)
+def payload(pieces: Pieces) -> Payload | None:
+    """The first payload that all pieces have in common."""
+    common = frozenset(Payload).intersection(*payloads(pieces).values())
+    return next((each for each in Payload if each in common), None)
 
 
 def conflict(pieces: Pieces) -> str | None:
     """Why the pieces cannot work together, as half a sentence; None where they can."""
-    manner = pieces["topology"].manner
+    pattern = pieces["topology"].pattern
     for axis in ("consistency", "codec"):
-        if manner not in pieces[axis].manners:
+        if pattern not in pieces[axis].patterns:
             return (
-                f"{_both(pieces, 'topology', axis)} do not fit: over {_name(pieces['topology'])} workers speak {manner.value}, "
-                f"and {_name(pieces[axis])} can be used only {_list(pieces[axis].manners)}"
+                f"{_both(pieces, 'topology', axis)} do not fit: over {_name(pieces['topology'])} workers speak {pattern.value}, "
+                f"and {_name(pieces[axis])} can be used only {_list(pieces[axis].patterns)}"
             )
-    if subject(pieces) is None:
+    if payload(pieces) is None:
         return _nothing_in_common(pieces)
-    return _half_an_exchange(pieces) if subject(pieces) is Subject.WEIGHTS and manner is Manner.SERVED else None
+    return _half_an_exchange(pieces) if payload(pieces) is Payload.WEIGHTS and pattern is Pattern.SERVED else None
 
 
 def _nothing_in_common(pieces: Pieces) -> str:
-    said = subjects(pieces)
-    for one, other in combinations(said, 2):
-        if not said[one] & said[other]:
+    sent = payloads(pieces)
+    for one, other in combinations(sent, 2):
+        if not sent[one] & sent[other]:
             return (
-                f"{_both(pieces, one, other)} do not fit: {_name(pieces[one])} is for {_list(said[one])}, "
-                f"and {_name(pieces[other])} for {_list(said[other])}"
+                f"{_both(pieces, one, other)} do not fit: {_name(pieces[one])} is for {_list(sent[one])}, "
+                f"and {_name(pieces[other])} for {_list(sent[other])}"
             )
-    return f"{', '.join(repr(pieces[axis]) for axis in said)} do not fit: there is nothing that all of them can speak about"
+    return f"{', '.join(repr(pieces[axis]) for axis in sent)} do not fit: there is nothing that all of them can speak about"
 
 
 def _half_an_exchange(pieces: Pieces) -> str | None:
@@ -115,5 +115,5 @@ def _name(piece: Any) -> str:
     return type(piece).__name__
 
 
-def _list(terms: frozenset[Subject] | frozenset[Manner]) -> str:
-    return " or ".join(term.value for term in (*Subject, *Manner) if term in terms) or "in no way"
+def _list(agreement: frozenset[Payload] | frozenset[Pattern]) -> str:
+    return " or ".join(term.value for term in (*Payload, *Pattern) if term in agreement) or "in no way"

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from torch import Tensor, nn
 
 from polyrhythm.errors import WorkloadError
-from polyrhythm.kernel.job import Stage
+from polyrhythm.kernel.job import WorkerContext
 from polyrhythm.pieces.topology import Buckets
 from polyrhythm.strategy.gradients import Parameters
 
@@ -18,10 +18,10 @@ class Overlap:
     `check` is shown each value before it leaves. Hooks only hand values over: the simulator cannot let others run inside `backward()`.
     """
 
-    def __init__(self, parameters: Parameters, buckets: Buckets, stage: Stage, check: Callable[[Tensor], None]) -> None:
+    def __init__(self, parameters: Parameters, buckets: Buckets, context: WorkerContext, check: Callable[[Tensor], None]) -> None:
         self.parameters = parameters
         self.buckets = buckets
-        self.stage = stage
+        self.context = context
         self.check = check
         self.groups = _groups(parameters.parameters, [len(layout.names) for layout in buckets.layouts])
         self.group_of = {id(parameter): k for k, group in enumerate(self.groups) for parameter in group}
@@ -76,7 +76,7 @@ class Overlap:
         value = self.parameters.gather(group)
         self.check(value)
         self._taken += [(p, p.grad, 0 if p.grad is None else p.grad._version) for p in group]
-        self.stage.begin(self.buckets.say(self._begun, value.cpu()), done)
+        self.context.begin(self.buckets.say(self._begun, value.cpu()), done)
         self._begun += 1
 
 

@@ -9,8 +9,8 @@ import torch
 from torch import Tensor
 
 from polyrhythm.errors import CompositionError
-from polyrhythm.pieces.terms import Subject
-from polyrhythm.pieces.topology import Terms
+from polyrhythm.pieces.topology import Agreement
+from polyrhythm.pieces.traits import Payload
 
 UNSCALED = (torch.optim.Rprop, torch.optim.Adafactor)
 """Optimizers whose steps are not proportional to the learning rate: Rprop begins with it, Adafactor takes it for an upper bound."""
@@ -32,11 +32,19 @@ def at(optimizer: torch.optim.Optimizer, rates: tuple[float, ...]) -> Iterator[N
             group["lr"] = own
 
 
-def refuse_unscaled(optimizer: torch.optim.Optimizer, terms: Terms, workers: int) -> None:
+def refuse_unscaled(optimizer: torch.optim.Optimizer, agreement: Agreement, workers: int) -> None:
     """Raise CompositionError where learning rates will be multiplied, and `optimizer` would take no notice."""
-    together = terms.consistency.group(workers) == workers and not terms.consistency.order_matters and terms.merge.scale(workers) == 1
-    if isinstance(optimizer, UNSCALED) and terms.subject is Subject.GRADIENT and terms.merge.rule is None and workers > 1 and not together:
+    together = (
+        agreement.consistency.group(workers) == workers and not agreement.consistency.order_matters and agreement.merge.scale(workers) == 1
+    )
+    if (
+        isinstance(optimizer, UNSCALED)
+        and agreement.payload is Payload.GRADIENT
+        and agreement.merge.rule is None
+        and workers > 1
+        and not together
+    ):
         raise CompositionError(
-            f"{type(optimizer).__name__}'s steps are not proportional to its learning rate, by which {terms.merge!r} with "
-            f"{terms.consistency!r} says how much a gradient counts: use another optimizer, or Lockstep with Mean."
+            f"{type(optimizer).__name__}'s steps are not proportional to its learning rate, by which {agreement.merge!r} with "
+            f"{agreement.consistency!r} says how much a gradient counts: use another optimizer, or BulkSynchronous with Mean."
         )

@@ -15,29 +15,29 @@ from torch import Tensor, nn
 from polyrhythm.errors import CompositionError, diverged
 from polyrhythm.kernel.events import Merged
 from polyrhythm.kernel.group import Group, servers
-from polyrhythm.kernel.job import Stage
+from polyrhythm.kernel.job import WorkerContext
 from polyrhythm.kernel.port import Port
-from polyrhythm.pieces.answers import Answer
-from polyrhythm.pieces.holder import Holder
-from polyrhythm.pieces.hosting import describe
-from polyrhythm.pieces.terms import Manner, Subject
-from polyrhythm.pieces.topology import Opening, WorkerEndpoint
-from polyrhythm.strategy.albums import new_album
+from polyrhythm.model.remote_optimizer import describe
+from polyrhythm.model.state import ModelState
+from polyrhythm.pieces.responses import Response
+from polyrhythm.pieces.topology import InitialState, WorkerEndpoint
+from polyrhythm.pieces.traits import Pattern, Payload
 from polyrhythm.strategy.alike import begin_alike
 from polyrhythm.strategy.drift import end_alike
 from polyrhythm.strategy.gradients import Parameters
 from polyrhythm.strategy.overlap import Overlap
 from polyrhythm.strategy.rates import at, refuse_unscaled
+from polyrhythm.strategy.snapshots import new_snapshots
 from polyrhythm.strategy.strategy import Strategy
-from polyrhythm.topology.broadcast import broadcast, tell
+from polyrhythm.topology.algorithms.broadcast import broadcast, tell
 
 
 @dataclass(frozen=True, slots=True)
 class Seat:
-    """Where a replica stands: its group, its worker's stage, and a port with topics of its own."""
+    """Where a replica stands: its group, its worker's context, and a port with topics of its own."""
 
     group: Group
-    stage: Stage
+    context: WorkerContext
     port: Port
 
 
@@ -47,51 +47,53 @@ class Replica:
     def __init__(self, model: nn.Module, optimizer: torch.optim.Optimizer, strategy: Strategy, seat: Seat) -> None:
         self.model = model
         self.optimizer = optimizer
-        self.terms = strategy.terms
-        self.stage = seat.stage
+        self.agreement = strategy.agreement
+        self.context = seat.context
         self.port = seat.port
         self.group = group = seat.group
         self.clock = 0
         self.clip_norm: float | None = None
         self.parameters = Parameters(model, optimizer)
         self.plain_step: Callable[[], Any] = optimizer.step
-        gradients = self.terms.subject is Subject.GRADIENT
-        served = strategy.topology.manner is Manner.SERVED
-        self.hosted = gradients and served and self.terms.merge.rule is None
-        self.takes_one_rate = gradients and self.terms.merge.rule is not None
+        gradients = self.agreement.payload is Payload.GRADIENT
+        served = strategy.topology.pattern is Pattern.SERVED
+        self.hosted = gradients and served and self.agreement.merge.rule is None
+        self.takes_one_rate = gradients and self.agreement.merge.rule is not None
         self.lent: list[dict[str, Any]] = []
         optimize = self._optimize if gradients else None
-        self.holder = Holder(self.parameters.flat, self.parameters.layout, self.terms.merge, group.size, optimize, self._step_scaled)
-        if self.terms.subject is Subject.UPDATE:
-            self.holder.drop_anchor()
+        self.model_state = ModelState(
+            self.parameters.flat, self.parameters.layout, self.agreement.merge, group.size, optimize, self._step_scaled
+        )
+        if self.agreement.payload is Payload.UPDATE:
+            self.model_state.set_anchor()
         self.steps_locally = not gradients
-        self.says_last = self.terms.subject is Subject.UPDATE or (self.steps_locally and served)
+        self.says_last = self.agreement.payload is Payload.UPDATE or (self.steps_locally and served)
         self.clips_own = self.steps_locally or served
         self.ends_alike = strategy.ends_alike
         endpoint = WorkerEndpoint(group, servers(strategy.topology.servers(group.size)), self.port)
-        self.channel = strategy.topology.channel(self.terms, endpoint)
+        self.channel = strategy.topology.channel(self.agreement, endpoint)
         self.overlap: Overlap | None = None
-        self.album = new_album(strategy, group.size)
+        self.snapshots = new_snapshots(strategy, group.size)
 
     def look(self) -> None:
-        """What the workers agreed on last is about to change, or may be: let the album have it."""
-        self.album.look(self.port.now(), self.holder.anchor)
+        """What the workers agreed on last is about to change, or may be: let the snapshots have it."""
+        self.snapshots.look(self.port.now(), self.model_state.anchor)
 
     def establish(self, stepping: Callable[[], None]) -> None:
         """Begin with the weights of worker 0, and put `stepping`, which calls `step`, behind `optimizer.step()`."""
         _refuse_closures(self.optimizer)
-        refuse_unscaled(self.optimizer, self.terms, self.group.size)
-        begin_alike(self.stage, self.model, self.optimizer, self.parameters.names.keys())
+        refuse_unscaled(self.optimizer, self.agreement, self.group.size)
+        begin_alike(self.context, self.model, self.optimizer, self.parameters.names.keys())
         recipe = describe(self.optimizer, self.parameters.names) if self.hosted else ""
         self.lent = self._options()
         self.rates()
-        self.stage.perform(self.channel.establish(Opening(self.holder, recipe))).settle(self.holder)
+        self.context.perform(self.channel.establish(InitialState(self.model_state, recipe))).apply(self.model_state)
         if self.parameters.others and self.group.size > 1:
-            bring = tell if self.terms.consistency.tolerates_loss else broadcast
+            bring = tell if self.agreement.consistency.tolerates_loss else broadcast
             told = bring(self.port, self.group, self.parameters.tell_others(), "others")
-            self.parameters.hear_others(self.stage.perform(told))
+            self.parameters.hear_others(self.context.perform(told))
         if self.channel.buckets is not None:
-            self.overlap = Overlap(self.parameters, self.channel.buckets, self.stage, self._refuse_early)
+            self.overlap = Overlap(self.parameters, self.channel.buckets, self.context, self._refuse_early)
         self._take_over(stepping)
 
     def _take_over(self, stepping: Callable[[], None]) -> None:
@@ -115,7 +117,7 @@ class Replica:
         self.optimizer._step_supports_amp_scaling = True  # type: ignore[attr-defined]
 
     def step(self) -> None:
-        """One step of this worker: computed already, now said, heard and merged as the strategy has it."""
+        """One step of this worker: computed already, now sent, heard and merged as the strategy has it."""
         self.parameters.check()
         if self.overlap is not None:
             self.overlap.refuse_changes()
@@ -125,19 +127,19 @@ class Replica:
             self._clip()
         if self.steps_locally:
             self.plain_step()
-            if self.terms.consistency.speaks(self.clock):
+            if self.agreement.consistency.speaks(self.clock):
                 self._exchange(self._said())
         elif self.overlap is not None:
-            self._settle(self.stage.perform(self.overlap.buckets.conclude(self.rates())))
+            self._settle(self.context.perform(self.overlap.buckets.conclude(self.rates())))
         else:
             self._exchange_gradient()
 
     def _said(self) -> Tensor:
-        return self.holder.moved() if self.terms.subject is Subject.UPDATE else self.holder.weights
+        return self.model_state.moved() if self.agreement.payload is Payload.UPDATE else self.model_state.weights
 
     def _refuse_infinite(self, parts: Sequence[Tensor], step: int) -> None:
         if not math.isfinite(torch.stack([part.sum() for part in parts]).sum().item()):
-            raise diverged(f"The {self.terms.subject.value} of {self.port.name} are not finite at step {step}")
+            raise diverged(f"The {self.agreement.payload.value} of {self.port.name} are not finite at step {step}")
 
     def _refuse_early(self, value: Tensor) -> None:
         """Of the step that `backward()` prepares."""
@@ -149,22 +151,22 @@ class Replica:
         else:
             parts = self.parameters.parts()
             self._refuse_infinite(parts, self.clock)
-            answer = self.stage.perform(self.channel.in_place.exchange_parts(parts))
+            response = self.context.perform(self.channel.in_place.exchange_parts(parts))
             self.parameters.drop_nothing()
-            self._settle(answer)
+            self._settle(response)
 
     def _exchange(self, value: Tensor) -> None:
         self._refuse_infinite([value], self.clock)
-        self._settle(self.stage.perform(self.channel.exchange(value.cpu(), self.clock, self.rates())))
+        self._settle(self.context.perform(self.channel.exchange(value.cpu(), self.clock, self.rates())))
 
-    def _settle(self, answer: Answer) -> None:
-        port, late = self.port, [each.staleness for each in answer.contributions]
+    def _settle(self, response: Response) -> None:
+        port, late = self.port, [each.staleness for each in response.contributions]
         self.look()
         began = port.now()
-        answer.settle(self.holder)
+        response.apply(self.model_state)
         if len(late) > 1:  # one is the worker's own, or a sum that was made on the way
-            self.stage.charge_merge(len(late) - 1)
-            self.stage.record(Merged(port.now(), port.name, self.holder.version, late, port.now() - began))
+            self.context.charge_merge(len(late) - 1)
+            self.context.record(Merged(port.now(), port.name, self.model_state.version, late, port.now() - began))
 
     def rates(self) -> tuple[float, ...]:
         """The learning rates of the optimizer's groups, as its scheduler has them now; nothing else of them travels."""
@@ -176,7 +178,7 @@ class Replica:
             )
         if self.takes_one_rate and len(set(rates)) > 1:
             raise CompositionError(
-                f"{self.terms.merge!r} steps with one learning rate, and the optimizer's groups have {', '.join(map(str, rates))}: "
+                f"{self.agreement.merge!r} steps with one learning rate, and the optimizer's groups have {', '.join(map(str, rates))}: "
                 f"give all groups the same, or use a system that runs your own optimizer (softsync, ssp, allreduce, …)."
             )
         return rates
@@ -204,17 +206,17 @@ class Replica:
 
     def finish(self) -> None:
         """Bring the run to its end: afterwards the model holds the final weights."""
-        self.stage.stopped(self.clock)
+        self.context.stopped(self.clock)
         if self.overlap is not None:
             self.overlap.close()
-            if self.overlap.under_way:  # a backward() without a step: the others have begun it too, and nobody takes the answer
+            if self.overlap.under_way:  # a backward() without a step: the others have begun it too, and nobody takes the response
                 self.overlap.begin_rest()
-                self.stage.perform(self.overlap.buckets.conclude(self.rates()))
-        if self.says_last and self.clock and not self.terms.consistency.speaks(self.clock):
+                self.context.perform(self.overlap.buckets.conclude(self.rates()))
+        if self.says_last and self.clock and not self.agreement.consistency.speaks(self.clock):
             self._exchange(self._said())
-        self._settle(self.stage.perform(self.channel.finish()))
+        self._settle(self.context.perform(self.channel.finish()))
         if self.ends_alike:
-            end_alike(self.stage, self.group, self.parameters.layout, self.holder.weights, self.clock)
+            end_alike(self.context, self.group, self.parameters.layout, self.model_state.weights, self.clock)
 
 
 def _refuse_closures(optimizer: torch.optim.Optimizer) -> None:

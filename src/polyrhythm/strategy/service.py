@@ -7,10 +7,10 @@ from polyrhythm.kernel.group import Group
 from polyrhythm.kernel.message import ASIDE, Message
 from polyrhythm.kernel.names import rank_of, server
 from polyrhythm.kernel.port import Port
-from polyrhythm.pieces.album import Album
+from polyrhythm.pieces.snapshots import Snapshots
 from polyrhythm.pieces.topology import ServerEndpoint
-from polyrhythm.strategy.albums import new_album, show
 from polyrhythm.strategy.losses import Losses
+from polyrhythm.strategy.snapshots import new_snapshots, show
 from polyrhythm.strategy.strategy import Strategy
 from polyrhythm.topology.losses import GONE
 
@@ -24,7 +24,7 @@ async def announce(port: Port, scope: str, servers: int) -> None:
 
 
 async def ask_for_albums(port: Port, servers: int) -> None:
-    """Have the servers keep albums from now on; worker 0 does."""
+    """Have the servers keep snapshots from now on; worker 0 does."""
     for shard in range(servers):
         await port.send(server(shard), Message(_EVALUATE))
 
@@ -40,7 +40,7 @@ class Service:
         self.record = record
         self.losses = Losses(port)
         self.beside = 0
-        self.albums: list[Album] = []
+        self.snapshots: list[Snapshots] = []
         self.wanted = False
 
     async def live(self) -> None:
@@ -63,19 +63,19 @@ class Service:
     async def _listen_for_evaluation(self) -> None:
         await self.port.receive(_EVALUATE)
         self.wanted = True
-        for album in self.albums:
-            album.wanted = True
+        for snapshots in self.snapshots:
+            snapshots.wanted = True
 
     async def _beside(self, scope: str) -> None:
         await self._serve(scope)
         await self.port.send(self.port.name, Message(_SERVED))
 
     async def _serve(self, scope: str) -> None:
-        album = new_album(self.strategy, len(self.workers))
-        album.wanted = self.wanted
-        self.albums.append(album)
+        snapshots = new_snapshots(self.strategy, len(self.workers))
+        snapshots.wanted = self.wanted
+        self.snapshots.append(snapshots)
         await self.losses.tell(scope + GONE)
-        endpoint = ServerEndpoint(self.group, self.workers, self.port.scoped(scope), self.record, album)
-        await self.strategy.topology.serve(self.strategy.terms, endpoint)
-        if album.wanted:
-            await show(self.port, scope, album)
+        endpoint = ServerEndpoint(self.group, self.workers, self.port.scoped(scope), self.record, snapshots)
+        await self.strategy.topology.serve(self.strategy.agreement, endpoint)
+        if snapshots.wanted:
+            await show(self.port, scope, snapshots)

@@ -7,7 +7,7 @@ from typing import Any
 
 from polyrhythm.buffers import MeanBuffers
 from polyrhythm.codec import Identity
-from polyrhythm.consistency import Lockstep
+from polyrhythm.consistency import BulkSynchronous
 from polyrhythm.errors import CompositionError
 from polyrhythm.kernel.names import worker
 from polyrhythm.merge import Mean
@@ -17,10 +17,10 @@ from polyrhythm.pieces.codec import Codec
 from polyrhythm.pieces.consistency import Consistency
 from polyrhythm.pieces.merge import Merge
 from polyrhythm.pieces.shuffle import Shuffle
-from polyrhythm.pieces.terms import Manner
-from polyrhythm.pieces.topology import Terms, Topology
+from polyrhythm.pieces.topology import Agreement, Topology
+from polyrhythm.pieces.traits import Pattern
 from polyrhythm.shuffle import GlobalShuffle
-from polyrhythm.strategy.fit import CHOICES, conflict, remedy, subject
+from polyrhythm.strategy.fit import CHOICES, conflict, payload, remedy
 from polyrhythm.topology import AllReduce
 
 _HORIZON = 100_000
@@ -29,16 +29,16 @@ _HORIZON = 100_000
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Strategy:
-    """One way of training together: what a worker holds, when it asks, in which words, who answers, what the answer does.
+    """One way of training together: what a worker holds, when it asks, in which words, who answers, what the response does.
 
     `shuffle` says which samples a worker sees, and `buffers` with which batch-norm statistics the final weights are saved.
-    `name` is what tables call it. Raises CompositionError when the pieces have no subject or no manner of speaking in common.
+    `name` is what tables call it. Raises CompositionError when the pieces have no payload or no communication pattern in common.
 
-    >>> Strategy().terms.subject.value
+    >>> Strategy().agreement.payload.value
     'gradients'
     """
 
-    consistency: Consistency = field(default_factory=Lockstep)
+    consistency: Consistency = field(default_factory=BulkSynchronous)
     topology: Topology = field(default_factory=AllReduce)
     codec: Codec = field(default_factory=Identity)
     merge: Merge = field(default_factory=Mean)
@@ -78,11 +78,11 @@ class Strategy:
             )
 
     @property
-    def terms(self) -> Terms:
+    def agreement(self) -> Agreement:
         """What the pieces have agreed on."""
-        agreed = subject(self._pieces)
+        agreed = payload(self._pieces)
         assert agreed is not None, "what has nothing in common was refused"
-        return Terms(agreed, self.consistency, self.codec, self.merge)
+        return Agreement(agreed, self.consistency, self.codec, self.merge)
 
     @property
     def order_matters(self) -> bool:
@@ -92,7 +92,7 @@ class Strategy:
     @property
     def ends_alike(self) -> bool:
         """Whether all replicas end with the same bits: not where each takes in the others' contributions in an order of its own."""
-        return not (self.order_matters and self.topology.manner is Manner.PEERS)
+        return not (self.order_matters and self.topology.pattern is Pattern.PEERS)
 
     def essential(self, actor: str) -> bool:
         """Whether a run cannot go on without `actor`: servers, worker 0 (it holds the result), and everybody others wait for."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from polyrhythm.codec import ErrorFeedback, Threshold
-from polyrhythm.consistency import Bounded, Free, Intervals, LocalSteps, SoftSync
+from polyrhythm.consistency import Asynchronous, Bounded, Intervals, LocalSteps, SoftSync
 from polyrhythm.merge import Adagrad, Elastic, Mean, OuterOptimizer, StalenessScaled, Sum
 from polyrhythm.strategy.strategy import Strategy
 from polyrhythm.topology import AllToAll, Server
@@ -49,7 +49,7 @@ def easgd(tau: int = 10, beta: float = 0.9, shards: int = 1) -> Strategy:
     Every `tau` local steps a worker and the centre move towards each other by β / P of their distance. The centre is the result;
     optimizer state stays with each worker.
     """
-    return Strategy(name="easgd", consistency=LocalSteps(tau, Free()), topology=Server(shards), merge=Elastic(beta))
+    return Strategy(name="easgd", consistency=LocalSteps(tau, Asynchronous()), topology=Server(shards), merge=Elastic(beta))
 
 
 def strom(tau: float = 4e-3) -> Strategy:
@@ -59,4 +59,6 @@ def strom(tau: float = 4e-3) -> Strategy:
     place, one for the sign), and everyone, itself included, moves that weight by tau / P, so that P workers move about as far as one
     (the paper: by tau). Nobody waits. Optimizer state stays with each worker.
     """
-    return Strategy(name="strom", consistency=LocalSteps(1, Free()), topology=AllToAll(), codec=ErrorFeedback(Threshold(tau)), merge=Mean())
+    return Strategy(
+        name="strom", consistency=LocalSteps(1, Asynchronous()), topology=AllToAll(), codec=ErrorFeedback(Threshold(tau)), merge=Mean()
+    )

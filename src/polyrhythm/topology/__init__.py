@@ -1,17 +1,17 @@
 """Who answers?"""
 
+from polyrhythm.topology.algorithms.butterfly import Butterfly
+from polyrhythm.topology.algorithms.direct import Direct
+from polyrhythm.topology.algorithms.fastest import Fastest
+from polyrhythm.topology.algorithms.ring import Ring
+from polyrhythm.topology.algorithms.tree import Tree
 from polyrhythm.topology.all_reduce import AllReduce
 from polyrhythm.topology.all_to_all import AllToAll
 from polyrhythm.topology.alone import Alone
 from polyrhythm.topology.bucketed import Bucketed
-from polyrhythm.topology.butterfly import Butterfly
-from polyrhythm.topology.direct import Direct
-from polyrhythm.topology.fastest import Fastest
 from polyrhythm.topology.gossip import Gossip
 from polyrhythm.topology.graph import Dissemination, FixedGraph, RandomPairs, RingGraph
-from polyrhythm.topology.ring import Ring
 from polyrhythm.topology.server import Server
-from polyrhythm.topology.tree import Tree
 
 ALGORITHMS = (Ring(), Tree(), Butterfly(), Direct(), Fastest(latency=0.001, bandwidth=1e8))
 GRAPHS = (RingGraph(), Dissemination(rotate=False), Dissemination(), RandomPairs())

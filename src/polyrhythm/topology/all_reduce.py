@@ -11,15 +11,15 @@ from torch import Tensor
 
 from polyrhythm.kernel.effects import Effect
 from polyrhythm.kernel.names import worker
-from polyrhythm.pieces.answers import Adopt, Answer, Move, Step
 from polyrhythm.pieces.merge import Contribution
-from polyrhythm.pieces.terms import DIFFERENCES, Manner, Subject
-from polyrhythm.pieces.topology import Channel, InPlace, Opening, ServerEndpoint, Terms, WorkerEndpoint
+from polyrhythm.pieces.responses import AdoptWeights, ApplyContributions, ApplyInPlace, Response
+from polyrhythm.pieces.topology import Agreement, Channel, InitialState, InPlace, ServerEndpoint, WorkerEndpoint
+from polyrhythm.pieces.traits import DIFFERENCES, Pattern, Payload
 from polyrhythm.tensors import State
-from polyrhythm.topology.algorithm import Algorithm
-from polyrhythm.topology.broadcast import broadcast
-from polyrhythm.topology.circle import Circle
-from polyrhythm.topology.ring import Ring
+from polyrhythm.topology.algorithms.algorithm import Algorithm
+from polyrhythm.topology.algorithms.broadcast import broadcast
+from polyrhythm.topology.algorithms.ring import Ring
+from polyrhythm.topology.collective_client import CollectiveClient
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,14 +29,14 @@ class AllReduce:
     algorithm: Algorithm = field(default_factory=Ring)
 
     @property
-    def accepts(self) -> frozenset[Subject]:
+    def accepts(self) -> frozenset[Payload]:
         """Differences; the mean of weights is the mean of what was done to equal weights."""
         return DIFFERENCES
 
     @property
-    def manner(self) -> Manner:
+    def pattern(self) -> Pattern:
         """Collectively."""
-        return Manner.COLLECTIVE
+        return Pattern.COLLECTIVE
 
     def workers(self, available: int) -> int:
         """All."""
@@ -46,15 +46,15 @@ class AllReduce:
         """None."""
         return 0
 
-    def channel(self, terms: Terms, endpoint: WorkerEndpoint) -> Channel:
+    def channel(self, agreement: Agreement, endpoint: WorkerEndpoint) -> Channel:
         """A worker's side."""
-        return _Equal(Circle(self.algorithm, terms.codec, endpoint), terms, endpoint)
+        return _Equal(CollectiveClient(self.algorithm, agreement.codec, endpoint), agreement, endpoint)
 
-    def serve(self, terms: Terms, endpoint: ServerEndpoint) -> Coroutine[Effect[Any], Any, None]:
+    def serve(self, agreement: Agreement, endpoint: ServerEndpoint) -> Coroutine[Effect[Any], Any, None]:
         """There is no server."""
         raise NotImplementedError("AllReduce has no server")
 
-    def witnesses(self, workers: int) -> list[str]:
+    def result_actors(self, workers: int) -> list[str]:
         """Worker 0, whose weights are those of all."""
         return [worker(0)]
 
@@ -64,38 +64,38 @@ class AllReduce:
 
 
 class _Equal:
-    """One worker in one circle with all others."""
+    """One worker in one group with all others."""
 
     buckets = None
 
-    def __init__(self, circle: Circle, terms: Terms, endpoint: WorkerEndpoint) -> None:
-        self.circle = circle
+    def __init__(self, client: CollectiveClient, agreement: Agreement, endpoint: WorkerEndpoint) -> None:
+        self.client = client
         self.group = endpoint.group
         self.port = endpoint.port
         # one worker alone has none: what gets no gradient from anyone keeps none, and its optimizer passes over it
-        self.scale = terms.merge.scale(self.group.size) if terms.codec.verbatim and self.group.size > 1 else None
+        self.scale = agreement.merge.scale(self.group.size) if agreement.codec.verbatim and self.group.size > 1 else None
 
     @property
     def in_place(self) -> InPlace | None:
         return None if self.scale is None else self
 
-    async def establish(self, opening: Opening) -> Answer:
-        self.circle.open(opening.holder.layout)
-        return Adopt(await broadcast(self.port, self.group, opening.weights(), "init"))
+    async def establish(self, initial: InitialState) -> Response:
+        self.client.open(initial.model_state.layout)
+        return AdoptWeights(await broadcast(self.port, self.group, initial.weights(), "init"))
 
-    async def exchange(self, value: Tensor, clock: int, rates: tuple[float, ...]) -> Answer:
-        return Move([Contribution(await self.circle.sum(value), self.group.size, rates=rates)])
+    async def exchange(self, value: Tensor, clock: int, rates: tuple[float, ...]) -> Response:
+        return ApplyContributions([Contribution(await self.client.sum(value), self.group.size, rates=rates)])
 
-    async def exchange_parts(self, parts: Sequence[Tensor]) -> Answer:
+    async def exchange_parts(self, parts: Sequence[Tensor]) -> Response:
         assert self.scale is not None, "asked for through `in_place`"
-        if not await self.circle.reduce_in_place(parts, self.group.size):
-            total = await self.circle.sum(torch.cat(list(parts)).cpu())
+        if not await self.client.reduce_in_place(parts, self.group.size):
+            total = await self.client.sum(torch.cat(list(parts)).cpu())
             for part, summed in zip(parts, torch.split(total, [part.numel() for part in parts]), strict=True):
                 torch.div(summed.to(part.device), self.group.size, out=part)
-        return Step(self.scale)
+        return ApplyInPlace(self.scale)
 
-    async def finish(self) -> Answer:
-        return Move([])
+    async def finish(self) -> Response:
+        return ApplyContributions([])
 
     def states(self) -> list[tuple[State, Tensor]]:
-        return [self.circle.owed()]
+        return [self.client.residual()]

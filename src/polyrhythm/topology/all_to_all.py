@@ -12,13 +12,13 @@ from torch import Tensor
 from polyrhythm.kernel.effects import Effect
 from polyrhythm.kernel.message import Delivery, Message
 from polyrhythm.kernel.names import rank_of, worker
-from polyrhythm.pieces.answers import Adopt, Answer, Move
-from polyrhythm.pieces.merge import Unread
-from polyrhythm.pieces.questions import Packet
-from polyrhythm.pieces.terms import DIFFERENCES, Manner, Subject
-from polyrhythm.pieces.topology import Channel, Opening, ServerEndpoint, Terms, WorkerEndpoint
+from polyrhythm.pieces.merge import EncodedContribution
+from polyrhythm.pieces.requests import Packet
+from polyrhythm.pieces.responses import AdoptWeights, ApplyContributions, Response
+from polyrhythm.pieces.topology import Agreement, Channel, InitialState, ServerEndpoint, WorkerEndpoint
+from polyrhythm.pieces.traits import DIFFERENCES, Pattern, Payload
 from polyrhythm.tensors import Layout, State
-from polyrhythm.topology.broadcast import heirs, pass_on
+from polyrhythm.topology.algorithms.broadcast import heirs, pass_on
 from polyrhythm.topology.losses import GONE
 
 _FIRST, _NEWS = "init", "u"
@@ -28,19 +28,19 @@ _FIRST, _NEWS = "init", "u"
 class AllToAll:
     """Each worker sends its packet to every other and merges those that have come (Strom, 2015).
 
-    How long it waits for others is the consistency's to say; under Free it never does. All replicas take in the same
+    How long it waits for others is the consistency's to say; under Asynchronous it never does. All replicas take in the same
     contributions, in the end, but not in the same order.
     """
 
     @property
-    def accepts(self) -> frozenset[Subject]:
+    def accepts(self) -> frozenset[Payload]:
         """Differences."""
         return DIFFERENCES
 
     @property
-    def manner(self) -> Manner:
+    def pattern(self) -> Pattern:
         """With all peers."""
-        return Manner.PEERS
+        return Pattern.PEERS
 
     def workers(self, available: int) -> int:
         """All."""
@@ -50,15 +50,15 @@ class AllToAll:
         """None."""
         return 0
 
-    def channel(self, terms: Terms, endpoint: WorkerEndpoint) -> Channel:
+    def channel(self, agreement: Agreement, endpoint: WorkerEndpoint) -> Channel:
         """A worker's side."""
-        return _Peer(terms, endpoint)
+        return _Peer(agreement, endpoint)
 
-    def serve(self, terms: Terms, endpoint: ServerEndpoint) -> Coroutine[Effect[Any], Any, None]:
+    def serve(self, agreement: Agreement, endpoint: ServerEndpoint) -> Coroutine[Effect[Any], Any, None]:
         """There is no server."""
         raise NotImplementedError("AllToAll has no server")
 
-    def witnesses(self, workers: int) -> list[str]:
+    def result_actors(self, workers: int) -> list[str]:
         """Worker 0, who has taken in nearly what all have."""
         return [worker(0)]
 
@@ -73,27 +73,27 @@ class _Peer:
     buckets = None
     in_place = None
 
-    def __init__(self, terms: Terms, endpoint: WorkerEndpoint) -> None:
-        self.terms = terms
+    def __init__(self, agreement: Agreement, endpoint: WorkerEndpoint) -> None:
+        self.agreement = agreement
         self.group = endpoint.group
         self.port = endpoint.port
         self.draw = self.port.rng("codec")
         self.layout: Layout
         self.state: State
         self.clocks = {name: 0.0 for name in self.group.members if name != self.port.name}
-        self.pending: list[tuple[float, int, Unread]] = []
+        self.pending: list[tuple[float, int, EncodedContribution]] = []
 
-    async def establish(self, opening: Opening) -> Answer:
-        self.layout = opening.holder.layout
-        self.state = self.terms.codec.initial(self.layout)
-        weights = opening.weights()
+    async def establish(self, initial: InitialState) -> Response:
+        self.layout = initial.model_state.layout
+        self.state = self.agreement.codec.initial(self.layout)
+        weights = initial.weights()
         await self.port.spawn("lost", self._watch(weights if self.group.rank == 0 else None))
         if self.group.rank:
             delivery = await self.port.receive(_FIRST)  # from whoever should pass it on, or from worker 0 in its stead
             assert delivery is not None
             weights = delivery.message.tensors[0]
         await pass_on(self.port, self.group, Message(_FIRST, tensors=(weights,)))
-        return Adopt(weights)
+        return AdoptWeights(weights)
 
     async def _watch(self, first: Tensor | None) -> None:
         while True:
@@ -108,13 +108,13 @@ class _Peer:
                     if self.clocks.get(heir) == 0:  # not heard of yet: it may be waiting for what the lost one had for it
                         await self.port.send(heir, Message(_FIRST, tensors=(first,)))
 
-    async def exchange(self, value: Tensor, clock: int, rates: tuple[float, ...]) -> Answer:
-        encoded = self.terms.codec.encode(value, self.layout, self.state, self.draw)
+    async def exchange(self, value: Tensor, clock: int, rates: tuple[float, ...]) -> Response:
+        encoded = self.agreement.codec.encode(value, self.layout, self.state, self.draw)
         self.state = encoded.state
         await self.port.flush()  # on a line that is too slow words would pile up without end, and arrive ever later
         await self._tell(Message(_NEWS, (float(clock), *rates), tensors=encoded.packet))
         self._keep(float(clock), self.group.rank, encoded.packet, rates)
-        while not self.terms.consistency.may_proceed(clock, min(self.clocks.values(), default=math.inf)):
+        while not self.agreement.consistency.may_proceed(clock, min(self.clocks.values(), default=math.inf)):
             delivery = await self.port.receive(_NEWS)
             assert delivery is not None
             self._hear(delivery)
@@ -126,14 +126,14 @@ class _Peer:
             if name in self.clocks:
                 await self.port.send(name, message)
 
-    async def _ready(self, clock: float) -> Answer:
+    async def _ready(self, clock: float) -> Response:
         """All that has come and may be taken in at `clock`, in the order of steps and ranks."""
         while (delivery := await self.port.receive(_NEWS, timeout=0.0)) is not None:
             self._hear(delivery)
-        takes = self.terms.consistency.takes
+        takes = self.agreement.consistency.takes
         ready = sorted((item for item in self.pending if takes(item[0], clock)), key=lambda item: item[:2])
         self.pending = [item for item in self.pending if not takes(item[0], clock)]
-        return Move([contribution for _, _, contribution in ready])
+        return ApplyContributions([contribution for _, _, contribution in ready])
 
     def _hear(self, delivery: Delivery) -> None:
         if delivery.sender == self.port.name:
@@ -145,9 +145,9 @@ class _Peer:
             self._keep(clock, rank_of(delivery.sender), delivery.message.tensors, tuple(rates))
 
     def _keep(self, clock: float, rank: int, packet: Packet, rates: tuple[float, ...]) -> None:
-        self.pending.append((clock, rank, Unread(packet, self.terms.codec, self.layout, rates)))
+        self.pending.append((clock, rank, EncodedContribution(packet, self.agreement.codec, self.layout, rates)))
 
-    async def finish(self) -> Answer:
+    async def finish(self) -> Response:
         """Tell all that this was the last, and take in everything until all others have said so."""
         await self._tell(Message(_NEWS, (math.inf,)))
         while min(self.clocks.values(), default=math.inf) < math.inf:
@@ -157,4 +157,4 @@ class _Peer:
         return await self._ready(math.inf)
 
     def states(self) -> list[tuple[State, Tensor]]:
-        return [(self.state, self.terms.codec.owed(self.state, self.layout))]
+        return [(self.state, self.agreement.codec.residual(self.state, self.layout))]

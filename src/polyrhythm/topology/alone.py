@@ -10,10 +10,10 @@ from torch import Tensor
 
 from polyrhythm.kernel.effects import Effect
 from polyrhythm.kernel.names import worker
-from polyrhythm.pieces.answers import Answer, Move
 from polyrhythm.pieces.merge import Contribution
-from polyrhythm.pieces.terms import DIFFERENCES, Manner, Subject
-from polyrhythm.pieces.topology import Channel, Opening, ServerEndpoint, Terms, WorkerEndpoint
+from polyrhythm.pieces.responses import ApplyContributions, Response
+from polyrhythm.pieces.topology import Agreement, Channel, InitialState, ServerEndpoint, WorkerEndpoint
+from polyrhythm.pieces.traits import DIFFERENCES, Pattern, Payload
 from polyrhythm.tensors import State
 
 
@@ -22,14 +22,14 @@ class Alone:
     """Uses one worker, however many there are; what it computes is what the script would compute without Polyrhythm."""
 
     @property
-    def accepts(self) -> frozenset[Subject]:
+    def accepts(self) -> frozenset[Payload]:
         """Differences."""
         return DIFFERENCES
 
     @property
-    def manner(self) -> Manner:
+    def pattern(self) -> Pattern:
         """Collectively, with oneself."""
-        return Manner.COLLECTIVE
+        return Pattern.COLLECTIVE
 
     def workers(self, available: int) -> int:
         """One."""
@@ -39,15 +39,15 @@ class Alone:
         """None."""
         return 0
 
-    def channel(self, terms: Terms, endpoint: WorkerEndpoint) -> Channel:
+    def channel(self, agreement: Agreement, endpoint: WorkerEndpoint) -> Channel:
         """The worker's side."""
         return _Hermit()
 
-    def serve(self, terms: Terms, endpoint: ServerEndpoint) -> Coroutine[Effect[Any], Any, None]:
+    def serve(self, agreement: Agreement, endpoint: ServerEndpoint) -> Coroutine[Effect[Any], Any, None]:
         """There is no server."""
         raise NotImplementedError("Alone has no server")
 
-    def witnesses(self, workers: int) -> list[str]:
+    def result_actors(self, workers: int) -> list[str]:
         """Worker 0, whose weights are those of all."""
         return [worker(0)]
 
@@ -60,14 +60,14 @@ class _Hermit:
     buckets = None
     in_place = None
 
-    async def establish(self, opening: Opening) -> Answer:
-        return Move([])
+    async def establish(self, initial: InitialState) -> Response:
+        return ApplyContributions([])
 
-    async def exchange(self, value: Tensor, clock: int, rates: tuple[float, ...]) -> Answer:
-        return Move([Contribution(value, rates=rates)])
+    async def exchange(self, value: Tensor, clock: int, rates: tuple[float, ...]) -> Response:
+        return ApplyContributions([Contribution(value, rates=rates)])
 
-    async def finish(self) -> Answer:
-        return Move([])
+    async def finish(self) -> Response:
+        return ApplyContributions([])
 
     def states(self) -> list[tuple[State, Tensor]]:
         return []

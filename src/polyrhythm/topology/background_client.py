@@ -1,13 +1,13 @@
-"""A worker's side of parameter servers whose answers it does not wait for."""
+"""A worker's side of parameter servers whose responses it does not wait for."""
 
 from __future__ import annotations
 
 import torch
 from torch import Tensor
 
-from polyrhythm.pieces.answers import Adopt, Answer, OwnStep, OwnUpdate
-from polyrhythm.pieces.terms import Subject
-from polyrhythm.pieces.topology import Opening, Terms, WorkerEndpoint
+from polyrhythm.pieces.responses import AdoptWeights, RebaseUpdate, Response, StepLocally
+from polyrhythm.pieces.topology import Agreement, InitialState, WorkerEndpoint
+from polyrhythm.pieces.traits import Payload
 from polyrhythm.tensors import State
 from polyrhythm.topology.server_requests import NOTHING, WEIGHTS, Requests
 
@@ -16,26 +16,26 @@ class BackgroundClient:
     """Adds up what it is given until the consistency has it pushed, and looks at each step whether weights have come that it asked for.
 
     It goes on from the newest weights with its own last step on top of them (Dean et al., 2012, algorithm 7.1: parameters ← parameters -
-    α gradient). `fetching` says of each shard whether an answer is on its way; `due` is what a last push needs: clock and rates.
+    α gradient). `fetching` says of each shard whether an response is on its way; `due` is what a last push needs: clock and rates.
     """
 
     buckets = None
     in_place = None
 
-    def __init__(self, terms: Terms, endpoint: WorkerEndpoint) -> None:
-        self.terms = terms
-        self.requests = Requests(terms, endpoint)
+    def __init__(self, agreement: Agreement, endpoint: WorkerEndpoint) -> None:
+        self.agreement = agreement
+        self.requests = Requests(agreement, endpoint)
         self.fetching = [False] * len(endpoint.servers)
         self.accrued: Tensor | None = None
         self.due: tuple[int, tuple[float, ...]] = (0, ())
 
-    async def establish(self, opening: Opening) -> Answer:
-        return Adopt(await self.requests.join(opening))
+    async def establish(self, initial: InitialState) -> Response:
+        return AdoptWeights(await self.requests.join(initial))
 
-    async def exchange(self, value: Tensor, clock: int, rates: tuple[float, ...]) -> Answer:
+    async def exchange(self, value: Tensor, clock: int, rates: tuple[float, ...]) -> Response:
         self.accrued = value if self.accrued is None else self.accrued + value
         self.due = (clock, rates)
-        rule, fresh = self.terms.consistency, await self._arrived()
+        rule, fresh = self.agreement.consistency, await self._arrived()
         reads = rule.must_read(clock, min(self.requests.clocks))
         asks = [WEIGHTS if reads and not fetching else NOTHING for fetching in self.fetching]
         if rule.pushes(clock):
@@ -43,7 +43,7 @@ class BackgroundClient:
         else:
             await self.requests.fetch(clock, asks)
         self.fetching = [fetching or asked == WEIGHTS for fetching, asked in zip(self.fetching, asks, strict=True)]
-        return OwnStep(fresh) if self.terms.subject is Subject.GRADIENT else OwnUpdate(fresh, value)
+        return StepLocally(fresh) if self.agreement.payload is Payload.GRADIENT else RebaseUpdate(fresh, value)
 
     async def _push(self, asks: list[float]) -> None:
         if self.accrued is not None:
@@ -52,25 +52,25 @@ class BackgroundClient:
 
     async def _arrived(self) -> Tensor | None:
         """The weights (numel,), with the parts of those shards that have answered; None if none has."""
-        parts = self.requests.cut(self.requests.holder.anchor)
-        came = [await self.requests.answer(k, timeout=0.0) if self.fetching[k] else None for k in range(len(parts))]
+        parts = self.requests.cut(self.requests.model_state.anchor)
+        came = [await self.requests.response(k, timeout=0.0) if self.fetching[k] else None for k in range(len(parts))]
         self.fetching = [fetching and fresh is None for fetching, fresh in zip(self.fetching, came, strict=True)]
         if all(fresh is None for fresh in came):
             return None
         return torch.cat([part.cpu() if fresh is None else fresh for part, fresh in zip(parts, came, strict=True)])
 
-    async def finish(self) -> Answer:
-        """Push what has accrued; answers that are still on their way come before the final weights, and are dropped."""
+    async def finish(self) -> Response:
+        """Push what has accrued; responses that are still on their way come before the final weights, and are dropped."""
         await self._push([NOTHING] * len(self.fetching))
         await self.requests.done()
         for k, fetching in enumerate(self.fetching):
             if fetching:
-                await self.requests.answer(k)
-        return Adopt(await self.requests.answers())
+                await self.requests.response(k)
+        return AdoptWeights(await self.requests.responses())
 
     def states(self) -> list[tuple[State, Tensor]]:
         states = self.requests.states()
         if self.accrued is None:
             return states
         parts = self.requests.cut(self.accrued)
-        return [({**state, "accrued": part}, owed + part) for (state, owed), part in zip(states, parts, strict=True)]
+        return [({**state, "accrued": part}, residual + part) for (state, residual), part in zip(states, parts, strict=True)]

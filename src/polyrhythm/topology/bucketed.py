@@ -13,14 +13,14 @@ from torch import Tensor
 from polyrhythm.errors import CompositionError
 from polyrhythm.kernel.effects import Effect
 from polyrhythm.kernel.names import worker
-from polyrhythm.pieces.answers import Adopt, Answer, Move
 from polyrhythm.pieces.merge import Contribution
-from polyrhythm.pieces.terms import Manner, Subject
-from polyrhythm.pieces.topology import Buckets, Channel, Opening, ServerEndpoint, Terms, WorkerEndpoint
+from polyrhythm.pieces.responses import AdoptWeights, ApplyContributions, Response
+from polyrhythm.pieces.topology import Agreement, Buckets, Channel, InitialState, ServerEndpoint, WorkerEndpoint
+from polyrhythm.pieces.traits import Pattern, Payload
 from polyrhythm.tensors import Layout, State
+from polyrhythm.topology.algorithms.broadcast import broadcast
 from polyrhythm.topology.all_reduce import AllReduce
-from polyrhythm.topology.broadcast import broadcast
-from polyrhythm.topology.circle import Circle
+from polyrhythm.topology.collective_client import CollectiveClient
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,14 +48,14 @@ class Bucketed:
             raise CompositionError(f"Bucketed(nbytes={self.nbytes}) is no size: give 1 byte or more, for example 4 * 2**20.")
 
     @property
-    def accepts(self) -> frozenset[Subject]:
+    def accepts(self) -> frozenset[Payload]:
         """Gradients: updates and weights are there only when the step has been taken."""
-        return frozenset({Subject.GRADIENT})
+        return frozenset({Payload.GRADIENT})
 
     @property
-    def manner(self) -> Manner:
+    def pattern(self) -> Pattern:
         """As the all-reduce."""
-        return self.topology.manner
+        return self.topology.pattern
 
     def workers(self, available: int) -> int:
         """As the all-reduce."""
@@ -65,15 +65,15 @@ class Bucketed:
         """None."""
         return 0
 
-    def channel(self, terms: Terms, endpoint: WorkerEndpoint) -> Channel:
+    def channel(self, agreement: Agreement, endpoint: WorkerEndpoint) -> Channel:
         """A worker's side."""
-        return _Parts(self, terms, endpoint)
+        return _Parts(self, agreement, endpoint)
 
-    def serve(self, terms: Terms, endpoint: ServerEndpoint) -> Coroutine[Effect[Any], Any, None]:
+    def serve(self, agreement: Agreement, endpoint: ServerEndpoint) -> Coroutine[Effect[Any], Any, None]:
         """There is no server."""
         raise NotImplementedError("Bucketed has no server")
 
-    def witnesses(self, workers: int) -> list[str]:
+    def result_actors(self, workers: int) -> list[str]:
         """Worker 0, whose weights are those of all."""
         return [worker(0)]
 
@@ -83,17 +83,17 @@ class Bucketed:
 
 
 class _Parts:
-    """A circle for each bucket. The first has no name, so that one bucket says what an all-reduce without buckets does."""
+    """A client for each bucket. The first has no name, so that one bucket says what an all-reduce without buckets does."""
 
     in_place = None
 
-    def __init__(self, settings: Bucketed, terms: Terms, endpoint: WorkerEndpoint) -> None:
+    def __init__(self, settings: Bucketed, agreement: Agreement, endpoint: WorkerEndpoint) -> None:
         self.settings = settings
-        self.terms = terms
+        self.agreement = agreement
         self.endpoint = endpoint
         self.group = endpoint.group
         self.port = endpoint.port
-        self.circles: list[Circle] = []
+        self.clients: list[CollectiveClient] = []
         self.numel = 0
         self.total: Tensor | None = None
 
@@ -103,38 +103,38 @@ class _Parts:
 
     @property
     def layouts(self) -> list[Layout]:
-        return [circle.layout for circle in self.circles]
+        return [client.layout for client in self.clients]
 
-    async def establish(self, opening: Opening) -> Answer:
-        weights = opening.weights()
+    async def establish(self, initial: InitialState) -> Response:
+        weights = initial.weights()
         self.numel = weights.numel()
-        for k, layout in enumerate(cut(opening.holder.layout, self.settings.nbytes, weights.element_size())):
+        for k, layout in enumerate(cut(initial.model_state.layout, self.settings.nbytes, weights.element_size())):
             name = f"{k}/" if k else ""
-            self.circles.append(Circle(self.settings.topology.algorithm, self.terms.codec, self.endpoint, name))
-            self.circles[k].open(layout)
-        return Adopt(await broadcast(self.port, self.group, weights, "init"))
+            self.clients.append(CollectiveClient(self.settings.topology.algorithm, self.agreement.codec, self.endpoint, name))
+            self.clients[k].open(layout)
+        return AdoptWeights(await broadcast(self.port, self.group, weights, "init"))
 
     async def say(self, bucket: int, value: Tensor) -> None:
-        total = await self.circles[bucket].sum(value)
+        total = await self.clients[bucket].sum(value)
         if self.total is None:
             self.total = torch.empty(self.numel, dtype=total.dtype)
         self._of(self.total, bucket).copy_(total)
 
-    async def conclude(self, rates: tuple[float, ...]) -> Answer:
+    async def conclude(self, rates: tuple[float, ...]) -> Response:
         total, self.total = self.total, None
-        assert total is not None, "every bucket was said before"
-        return Move([Contribution(total, self.group.size, rates=rates)])
+        assert total is not None, "every bucket was sent before"
+        return ApplyContributions([Contribution(total, self.group.size, rates=rates)])
 
-    async def exchange(self, value: Tensor, clock: int, rates: tuple[float, ...]) -> Answer:
-        for bucket in range(len(self.circles)):
+    async def exchange(self, value: Tensor, clock: int, rates: tuple[float, ...]) -> Response:
+        for bucket in range(len(self.clients)):
             await self.say(bucket, self._of(value, bucket))
         return await self.conclude(rates)
 
-    async def finish(self) -> Answer:
-        return Move([])
+    async def finish(self) -> Response:
+        return ApplyContributions([])
 
     def states(self) -> list[tuple[State, Tensor]]:
-        return [circle.owed() for circle in reversed(self.circles)]
+        return [client.residual() for client in reversed(self.clients)]
 
     def _of(self, flat: Tensor, bucket: int) -> Tensor:
         """The range of `flat` (numel,) that belongs to a bucket; the first bucket lies at the end."""

@@ -12,13 +12,13 @@ from torch import Tensor
 from polyrhythm.kernel.effects import Effect
 from polyrhythm.kernel.message import Message
 from polyrhythm.kernel.names import worker
-from polyrhythm.pieces.answers import Adopt, Answer, Mix
-from polyrhythm.pieces.terms import Manner, Subject
-from polyrhythm.pieces.topology import Channel, Opening, ServerEndpoint, Terms, WorkerEndpoint
+from polyrhythm.pieces.responses import AdoptWeights, MixWeights, Response
+from polyrhythm.pieces.topology import Agreement, Channel, InitialState, ServerEndpoint, WorkerEndpoint
+from polyrhythm.pieces.traits import Pattern, Payload
 from polyrhythm.tensors import Layout, State
-from polyrhythm.topology.broadcast import broadcast
+from polyrhythm.topology.algorithms.broadcast import broadcast
+from polyrhythm.topology.algorithms.tree import Tree
 from polyrhythm.topology.graph import Dissemination, Graph
-from polyrhythm.topology.tree import Tree
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,14 +31,14 @@ class Gossip:
     graph: Graph = field(default_factory=Dissemination)
 
     @property
-    def accepts(self) -> frozenset[Subject]:
+    def accepts(self) -> frozenset[Payload]:
         """Weights: replicas differ, so a difference to one's own would mean nothing to another."""
-        return frozenset({Subject.WEIGHTS})
+        return frozenset({Payload.WEIGHTS})
 
     @property
-    def manner(self) -> Manner:
+    def pattern(self) -> Pattern:
         """With neighbours."""
-        return Manner.NEIGHBOURS
+        return Pattern.NEIGHBOURS
 
     def workers(self, available: int) -> int:
         """All, if the graph has room for them."""
@@ -49,15 +49,15 @@ class Gossip:
         """None."""
         return 0
 
-    def channel(self, terms: Terms, endpoint: WorkerEndpoint) -> Channel:
+    def channel(self, agreement: Agreement, endpoint: WorkerEndpoint) -> Channel:
         """A worker's side."""
-        return _Neighbour(self.graph, terms, endpoint)
+        return _Neighbour(self.graph, agreement, endpoint)
 
-    def serve(self, terms: Terms, endpoint: ServerEndpoint) -> Coroutine[Effect[Any], Any, None]:
+    def serve(self, agreement: Agreement, endpoint: ServerEndpoint) -> Coroutine[Effect[Any], Any, None]:
         """There is no server."""
         raise NotImplementedError("Gossip has no server")
 
-    def witnesses(self, workers: int) -> list[str]:
+    def result_actors(self, workers: int) -> list[str]:
         """All workers."""
         return [worker(rank) for rank in range(workers)]
 
@@ -72,24 +72,24 @@ class _Neighbour:
     buckets = None
     in_place = None
 
-    def __init__(self, graph: Graph, terms: Terms, endpoint: WorkerEndpoint) -> None:
+    def __init__(self, graph: Graph, agreement: Agreement, endpoint: WorkerEndpoint) -> None:
         self.graph = graph
-        self.codec = terms.codec
+        self.codec = agreement.codec
         self.group = endpoint.group
         self.port = endpoint.port
         self.draw = self.port.rng("codec")
         self.layout: Layout
         self.state: State
         self.exchanges = 0
-        self.opening: Opening
+        self.initial: InitialState
 
-    async def establish(self, opening: Opening) -> Answer:
-        self.layout = opening.holder.layout
+    async def establish(self, initial: InitialState) -> Response:
+        self.layout = initial.model_state.layout
         self.state = self.codec.initial(self.layout)
-        self.opening = opening
-        return Adopt(await broadcast(self.port, self.group, opening.weights(), "init"))
+        self.initial = initial
+        return AdoptWeights(await broadcast(self.port, self.group, initial.weights(), "init"))
 
-    async def exchange(self, value: Tensor, clock: int, rates: tuple[float, ...]) -> Answer:
+    async def exchange(self, value: Tensor, clock: int, rates: tuple[float, ...]) -> Response:
         receivers, senders = self.graph.meets(self.exchanges, self.group)
         topic = str(self.exchanges)
         self.exchanges += 1
@@ -103,11 +103,11 @@ class _Neighbour:
             delivery = await self.port.receive(topic, self.group.members[rank])
             assert delivery is not None
             heard.append(self.codec.decode(delivery.message.tensors, self.layout))
-        return Mix(heard)
+        return MixWeights(heard)
 
-    async def finish(self) -> Answer:
-        total = await Tree().reduce(self.port, self.group, self.opening.weights(), "mean")
-        return Adopt(total / self.group.size)
+    async def finish(self) -> Response:
+        total = await Tree().reduce(self.port, self.group, self.initial.weights(), "mean")
+        return AdoptWeights(total / self.group.size)
 
     def states(self) -> list[tuple[State, Tensor]]:
-        return [(self.state, self.codec.owed(self.state, self.layout))]
+        return [(self.state, self.codec.residual(self.state, self.layout))]

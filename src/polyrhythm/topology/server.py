@@ -12,8 +12,8 @@ from torch import Tensor
 from polyrhythm.errors import CompositionError
 from polyrhythm.kernel.effects import Effect
 from polyrhythm.kernel.names import server
-from polyrhythm.pieces.terms import EVERY_SUBJECT, Manner, Subject
-from polyrhythm.pieces.topology import Channel, ServerEndpoint, Terms, WorkerEndpoint
+from polyrhythm.pieces.topology import Agreement, Channel, ServerEndpoint, WorkerEndpoint
+from polyrhythm.pieces.traits import EVERY_PAYLOAD, Pattern, Payload
 from polyrhythm.topology.background_client import BackgroundClient
 from polyrhythm.topology.server_client import Client
 from polyrhythm.topology.server_shard import Shard
@@ -23,7 +23,7 @@ from polyrhythm.topology.server_shard import Shard
 class Server:
     """The weights in `shards` parts of nearly equal bytes, cut between rows, each on a server of its own (Li et al., 2014).
 
-    A worker sends each shard one request a round and gets at most one answer; the codec's words go to the server, weights come
+    A worker sends each shard one request a round and gets at most one response; the codec's words go to the server, weights come
     back as they are.
     """
 
@@ -34,14 +34,14 @@ class Server:
             raise CompositionError(f"Server(shards={self.shards}) has nowhere to keep the weights: give 1 or more.")
 
     @property
-    def accepts(self) -> frozenset[Subject]:
+    def accepts(self) -> frozenset[Payload]:
         """Anything."""
-        return EVERY_SUBJECT
+        return EVERY_PAYLOAD
 
     @property
-    def manner(self) -> Manner:
+    def pattern(self) -> Pattern:
         """With a server."""
-        return Manner.SERVED
+        return Pattern.SERVED
 
     def workers(self, available: int) -> int:
         """All."""
@@ -51,16 +51,16 @@ class Server:
         """One a shard."""
         return self.shards
 
-    def channel(self, terms: Terms, endpoint: WorkerEndpoint) -> Channel:
+    def channel(self, agreement: Agreement, endpoint: WorkerEndpoint) -> Channel:
         """A worker's side."""
-        client = Client if terms.consistency.waits else BackgroundClient
-        return client(terms, endpoint)
+        client = Client if agreement.consistency.waits else BackgroundClient
+        return client(agreement, endpoint)
 
-    def serve(self, terms: Terms, endpoint: ServerEndpoint) -> Coroutine[Effect[Any], Any, None]:
+    def serve(self, agreement: Agreement, endpoint: ServerEndpoint) -> Coroutine[Effect[Any], Any, None]:
         """A server's whole life; its rank among the servers is its shard."""
-        return Shard(terms, endpoint).live()
+        return Shard(agreement, endpoint).live()
 
-    def witnesses(self, workers: int) -> list[str]:
+    def result_actors(self, workers: int) -> list[str]:
         """The servers."""
         return [server(shard) for shard in range(self.shards)]
 

@@ -1,4 +1,4 @@
-"""What a worker says to the shards of parameter servers, and how it takes in their answers."""
+"""What a worker says to the shards of parameter servers, and how it takes in their responses."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ import torch
 from torch import Tensor
 
 from polyrhythm.kernel.message import Message
-from polyrhythm.pieces.holder import Holder
-from polyrhythm.pieces.topology import Opening, Terms, WorkerEndpoint
+from polyrhythm.pieces.topology import Agreement, InitialState, WorkerEndpoint
+from polyrhythm.pieces.weights import HeldWeights
 from polyrhythm.tensors import Layout, State
 
 REQUESTS = "ask"
@@ -18,7 +18,7 @@ REQUESTS = "ask"
 JOIN, PUSH, DONE, WAKE, FETCH = 0.0, 1.0, 2.0, 3.0, 4.0
 """The kinds of request; the first number of each. A shard wakes itself when a worker was lost."""
 NOTHING, NEWER, WEIGHTS = 0.0, 1.0, 2.0
-"""What a push or a fetch asks for: no answer; the weights if there is a newer version than the sender's; the weights in any case."""
+"""What a push or a fetch asks for: no response; the weights if there is a newer version than the sender's; the weights in any case."""
 
 
 class Founding(msgspec.Struct, frozen=True):
@@ -32,50 +32,50 @@ class Founding(msgspec.Struct, frozen=True):
 class Requests:
     """One worker's requests to all shards.
 
-    `versions` and `clocks` are, by shard, the version and the slowest clock that the last answer told: how stale one's weights may be.
+    `versions` and `clocks` are, by shard, the version and the slowest clock that the last response told: how stale one's weights may be.
     """
 
-    def __init__(self, terms: Terms, endpoint: WorkerEndpoint) -> None:
-        self.terms = terms
+    def __init__(self, agreement: Agreement, endpoint: WorkerEndpoint) -> None:
+        self.agreement = agreement
         self.group = endpoint.group
         self.port = endpoint.port
         self.names = endpoint.servers
-        self.holder: Holder
+        self.model_state: HeldWeights
         self.parts: list[Layout]
         self.coded: list[State]
         self.versions = [0] * len(self.names)
         self.clocks = [0.0] * len(self.names)
         self.draw = self.port.rng("codec")
 
-    async def join(self, opening: Opening) -> Tensor:
+    async def join(self, initial: InitialState) -> Tensor:
         """Worker 0 brings the weights, and all get them (numel,)."""
-        self.holder = opening.holder
-        self.parts = self.holder.layout.split(len(self.names))
-        self.coded = [self.terms.codec.initial(part) for part in self.parts]
+        self.model_state = initial.model_state
+        self.parts = self.model_state.layout.split(len(self.names))
+        self.coded = [self.agreement.codec.initial(part) for part in self.parts]
         if self.group.rank == 0:
-            for name, part, piece in zip(self.names, self.parts, self.cut(opening.weights()), strict=True):
-                founding = msgspec.json.encode(Founding(part.names, part.shapes, opening.optimizer)).decode()
+            for name, part, piece in zip(self.names, self.parts, self.cut(initial.weights()), strict=True):
+                founding = msgspec.json.encode(Founding(part.names, part.shapes, initial.optimizer)).decode()
                 await self.port.send(name, Message(REQUESTS, (JOIN,), founding, (piece,)))
         else:
             for name in self.names:
                 await self.port.send(name, Message(REQUESTS, (JOIN,)))
-        return await self.answers()
+        return await self.responses()
 
     def cut(self, flat: Tensor) -> list[Tensor]:
         """The parts of `flat` (numel,) that belong to each shard, as views."""
-        return self.holder.layout.cut(flat, self.parts)
+        return self.model_state.layout.cut(flat, self.parts)
 
     async def push(self, value: Tensor, clock: int, asks: Sequence[float], rates: tuple[float, ...]) -> Tensor:
         """Tell each shard its part of `value` (numel,) and what is asked of it: what all of them were told, in the codec's words."""
-        said = []
-        await self.port.flush()  # where no answer is waited for, pushes would pile up on a line that is too slow
+        sent = []
+        await self.port.flush()  # where no response is waited for, pushes would pile up on a line that is too slow
         for k, (part, piece) in enumerate(zip(self.parts, self.cut(value), strict=True)):
-            encoded = self.terms.codec.encode(piece, part, self.coded[k], self.draw)
+            encoded = self.agreement.codec.encode(piece, part, self.coded[k], self.draw)
             self.coded[k] = encoded.state
-            said.append(encoded.said)
+            sent.append(encoded.sent)
             numbers = (PUSH, float(clock), float(self.versions[k]), asks[k], *rates)
             await self.port.send(self.names[k], Message(REQUESTS, numbers, tensors=encoded.packet))
-        return torch.cat(said)
+        return torch.cat(sent)
 
     async def fetch(self, clock: int, asks: Sequence[float]) -> None:
         """Ask without telling anything."""
@@ -88,20 +88,20 @@ class Requests:
         for name in self.names:
             await self.port.send(name, Message(REQUESTS, (DONE,)))
 
-    async def answer(self, shard: int, timeout: float | None = None) -> Tensor | None:
-        """The shard's weights (numel of its part,); None if no answer came in time. A version that is known comes without weights."""
+    async def response(self, shard: int, timeout: float | None = None) -> Tensor | None:
+        """The shard's weights (numel of its part,); None if no response came in time. A version that is known comes without weights."""
         delivery = await self.port.receive(f"w{shard}", self.names[shard], timeout)
         if delivery is None:
             return None
         version, self.clocks[shard] = delivery.message.numbers
         self.versions[shard] = int(version)
-        return delivery.message.tensors[0] if delivery.message.tensors else self.cut(self.holder.anchor)[shard].cpu()
+        return delivery.message.tensors[0] if delivery.message.tensors else self.cut(self.model_state.anchor)[shard].cpu()
 
-    async def answers(self) -> Tensor:
+    async def responses(self) -> Tensor:
         """The weights of all shards (numel,), in order."""
-        weights = [await self.answer(k) for k in range(len(self.names))]
+        weights = [await self.response(k) for k in range(len(self.names))]
         return torch.cat([part for part in weights if part is not None])
 
     def states(self) -> list[tuple[State, Tensor]]:
         """The codec's states and what each owes, by shard."""
-        return [(state, self.terms.codec.owed(state, part)) for state, part in zip(self.coded, self.parts, strict=True)]
+        return [(state, self.agreement.codec.residual(state, part)) for state, part in zip(self.coded, self.parts, strict=True)]

@@ -10,11 +10,11 @@ from torch import Tensor
 from polyrhythm.kernel.events import Merged
 from polyrhythm.kernel.message import Delivery, Message
 from polyrhythm.kernel.names import rank_of
-from polyrhythm.pieces.holder import Holder
-from polyrhythm.pieces.hosting import host
+from polyrhythm.model.remote_optimizer import host
+from polyrhythm.model.state import ModelState
 from polyrhythm.pieces.merge import Contribution
-from polyrhythm.pieces.terms import Subject
-from polyrhythm.pieces.topology import ServerEndpoint, Terms
+from polyrhythm.pieces.topology import Agreement, ServerEndpoint
+from polyrhythm.pieces.traits import Payload
 from polyrhythm.tensors import Layout
 from polyrhythm.topology.losses import GONE
 from polyrhythm.topology.server_requests import DONE, JOIN, NEWER, NOTHING, PUSH, REQUESTS, WAKE, Founding
@@ -28,14 +28,14 @@ class Shard:
     Answers wait in `waiting` until their worker may go on, with its clock and the version that it need not be sent again (-1: none).
     """
 
-    def __init__(self, terms: Terms, endpoint: ServerEndpoint) -> None:
-        self.terms = terms
+    def __init__(self, agreement: Agreement, endpoint: ServerEndpoint) -> None:
+        self.agreement = agreement
         self.rank = endpoint.group.rank
         self.workers = len(endpoint.workers)
         self.port = endpoint.port
         self.record = endpoint.record
-        self.album = endpoint.album
-        self.holder: Holder
+        self.snapshots = endpoint.snapshots
+        self.model_state: ModelState
         self.clocks = dict.fromkeys(endpoint.workers, 0.0)
         self.joining: list[str] = []
         self.pending: list[Delivery] = []
@@ -87,7 +87,7 @@ class Shard:
 
     async def _gather(self, delivery: Delivery) -> None:
         self.pending.append(delivery)
-        if len(self.pending) >= self.terms.consistency.group(self.workers):
+        if len(self.pending) >= self.agreement.consistency.group(self.workers):
             await self._merge()
 
     async def _join(self, delivery: Delivery) -> None:
@@ -96,7 +96,7 @@ class Shard:
             layout = Layout(founding.names, founding.shapes)
             weights = delivery.message.tensors[0].clone()
             optimize = host(founding.optimizer, weights, layout) if founding.optimizer else None
-            self.holder = Holder(weights, layout, self.terms.merge, self.workers, optimize)
+            self.model_state = ModelState(weights, layout, self.agreement.merge, self.workers, optimize)
             self.founded = True
         self.joining.append(delivery.sender)
         if self.founded:
@@ -108,15 +108,15 @@ class Shard:
         began = self.port.now()
         group = sorted(self.pending, key=lambda delivery: rank_of(delivery.sender))
         self.pending = []
-        staleness = [self.holder.version - int(delivery.message.numbers[2]) for delivery in group]
-        values = [self.terms.codec.decode(delivery.message.tensors, self.holder.layout) for delivery in group]
-        self.album.look(began, self.holder.weights)
-        if self.terms.subject is Subject.WEIGHTS:
+        staleness = [self.model_state.version - int(delivery.message.numbers[2]) for delivery in group]
+        values = [self.agreement.codec.decode(delivery.message.tensors, self.model_state.layout) for delivery in group]
+        self.snapshots.look(began, self.model_state.weights)
+        if self.agreement.payload is Payload.WEIGHTS:
             for delivery in group:
                 self.before[delivery.sender] = self._weights()
-            self.holder.mix(values)
+            self.model_state.mix(values)
         else:
-            self.holder.move([
+            self.model_state.move([
                 Contribution(value, 1, late, delivery.message.numbers[4:])
                 for value, late, delivery in zip(values, staleness, group, strict=True)
             ])  # fmt: skip
@@ -126,24 +126,24 @@ class Shard:
                 # not back from infinity: a worker may be done before its last group is full
                 self.clocks[delivery.sender] = max(self.clocks[delivery.sender], delivery.message.numbers[1])
         now = self.port.now()
-        self.record(Merged(now, self.port.name, self.holder.version, staleness, now - began))
+        self.record(Merged(now, self.port.name, self.model_state.version, staleness, now - began))
         await self.port.merged(len(group))
 
     async def _release(self) -> None:
         """Answer all who may go on, in the order in which they asked."""
         slowest = min(self.clocks.values(), default=math.inf)
         for name, (clock, known) in list(self.waiting.items()):
-            if self.terms.consistency.may_proceed(clock, slowest):
+            if self.agreement.consistency.may_proceed(clock, slowest):
                 del self.waiting[name]
                 weights = self.before.pop(name, None)
-                await self._answer(name, *(() if known == self.holder.version else (self._weights() if weights is None else weights,)))
+                await self._answer(name, *(() if known == self.model_state.version else (self._weights() if weights is None else weights,)))
 
     async def _answer(self, name: str, *weights: Tensor) -> None:
-        numbers = (float(self.holder.version), min(self.clocks.values(), default=math.inf))
+        numbers = (float(self.model_state.version), min(self.clocks.values(), default=math.inf))
         await self.port.send(name, Message(f"w{self.rank}", numbers, tensors=weights))
 
     def _weights(self) -> Tensor:
         """The weights as they are now, safe to be sent: one copy a version."""
         if self.snapshot is None:
-            self.snapshot = self.holder.weights.clone()
+            self.snapshot = self.model_state.weights.clone()
         return self.snapshot

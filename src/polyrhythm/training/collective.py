@@ -17,8 +17,8 @@ from polyrhythm.kernel.group import Group
 from polyrhythm.kernel.message import CALL, Message
 from polyrhythm.kernel.port import Port
 from polyrhythm.strategy.losses import Losses
-from polyrhythm.topology.broadcast import spread, tell_all
-from polyrhythm.topology.tree import Tree
+from polyrhythm.topology.algorithms.broadcast import spread, tell_all
+from polyrhythm.topology.algorithms.tree import Tree
 
 KINDS = ("barrier", "mean", "any", "broadcast")
 

@@ -14,12 +14,12 @@ from torch import Tensor, nn
 from polyrhythm.errors import WorkloadError, diverged
 from polyrhythm.kernel.events import Evaluated
 from polyrhythm.kernel.group import Group
-from polyrhythm.kernel.job import Stage
+from polyrhythm.kernel.job import WorkerContext
 from polyrhythm.kernel.names import server, worker
-from polyrhythm.pieces.album import Album, before, index_at, moment, together
-from polyrhythm.strategy.albums import collect, new_album, show
+from polyrhythm.pieces.snapshots import Snapshots, before, index_at, moment, together
 from polyrhythm.strategy.replica import Replica
 from polyrhythm.strategy.service import ask_for_albums
+from polyrhythm.strategy.snapshots import collect, new_snapshots, show
 from polyrhythm.strategy.strategy import Strategy
 from polyrhythm.training.numbers import number
 from polyrhythm.training.untouched import untouched
@@ -31,20 +31,20 @@ Evaluate = Callable[..., Mapping[str, Any]]
 class Followed:
     """A replica, the scope of its topics, and its model; `buffers` are the model's floating-point ones.
 
-    `album` has those of the step that was under way at a moment, as its forward pass left them. A copy is taken when a moment has passed;
-    what they were before that pass is then gone, and keeping it would take a copy at every step.
+    `snapshots` has those of the step that was under way at a moment, as its forward pass left them. A copy is taken when a moment has
+    passed; what they were before that pass is then gone, and keeping it would take a copy at every step.
     """
 
     replica: Replica
     scope: str
     model: nn.Module
     buffers: list[Tensor]
-    album: Album
+    snapshots: Snapshots
 
     def look(self, now: float) -> None:
         """Keep the buffers, if a moment of the grid has passed since they were looked at."""
-        if self.album.due(now):
-            self.album.look(now, _flat(self.buffers))
+        if self.snapshots.due(now):
+            self.snapshots.look(now, _flat(self.buffers))
 
 
 @dataclass(slots=True)
@@ -53,7 +53,7 @@ class Evaluation:
 
     strategy: Strategy
     group: Group
-    stage: Stage
+    context: WorkerContext
     function: Evaluate | None = None
     seconds: float = 0.0
     _followed: list[Followed] = field(default_factory=list)
@@ -64,7 +64,9 @@ class Evaluation:
         """Another model was attached."""
         known = any(each.model is model for each in self._followed)
         buffers = [] if known else [b for b in model.buffers() if b.is_floating_point() and b.numel()]
-        self._followed.append(Followed(replica, scope, model, buffers, Album(new_album(self.strategy, 1).budget // self.group.size)))
+        self._followed.append(
+            Followed(replica, scope, model, buffers, Snapshots(new_snapshots(self.strategy, 1).budget // self.group.size))
+        )
         self._want()
 
     def ask(self, function: Evaluate) -> None:
@@ -76,7 +78,7 @@ class Evaluation:
         self.function = function
         if self.group.rank == 0:
             servers = self.strategy.topology.servers(self.group.size)
-            self.stage.perform(ask_for_albums(self.stage.port, servers))
+            self.context.perform(ask_for_albums(self.context.port, servers))
         self._want()
 
     def agree(self) -> None:
@@ -84,14 +86,14 @@ class Evaluation:
         if not self._agreed:
             self._agreed = True
             asked = {} if self.function is None else {"evaluations": "to make"}
-            self.stage.agree(
+            self.context.agree(
                 asked, "call worker.evaluate at every worker, not at worker 0 alone, which makes them when the training is over."
             )
 
     def look(self) -> None:
         """At the beginning of an exchange: the buffers are those of the step that was under way since the last one ended."""
         if self.function is not None:
-            now = self.stage.port.now()
+            now = self.context.port.now()
             for each in self._followed:
                 each.replica.look()
                 each.look(now)
@@ -99,69 +101,69 @@ class Evaluation:
     def stepped(self, clock: int) -> None:
         """At the end of a step: the buffers are as they were when its exchange began."""
         if self.function is not None:
-            now = self.stage.port.now()
+            now = self.context.port.now()
             for each in self._followed:
                 each.look(now)
             if self.group.rank == 0:
-                self._steps.append((now, clock, self.stage.bytes_sent))
+                self._steps.append((now, clock, self.context.bytes_sent))
 
     def finish(self) -> dict[str, float]:
         """Evaluate what was kept, and the final weights, at worker 0: the metrics of the final weights."""
         if self.function is None:
             return {}
-        port, ended = self.stage.port, self.stage.port.now()
+        port, ended = self.context.port, self.context.port.now()
         if self.group.rank:
-            for scope, album in self._own():
-                self.stage.perform(show(port, scope, album))
+            for scope, snapshots in self._own():
+                self.context.perform(show(port, scope, snapshots))
             return {}
-        own = {(port.name, scope): album for scope, album in self._own()}
-        albums = own | self.stage.perform(collect(port, self._expected() - own.keys()))
-        final = self.stage.free(lambda: self._evaluate_all(albums, ended))
+        own = {(port.name, scope): snapshots for scope, snapshots in self._own()}
+        everyone = own | self.context.perform(collect(port, self._expected() - own.keys()))
+        final = self.context.free(lambda: self._evaluate_all(everyone, ended))
         self.seconds = port.now() - ended
         return final
 
     def _want(self) -> None:
-        witness = self.stage.port.name in self.strategy.topology.witnesses(self.group.size)
+        holds_result = self.context.port.name in self.strategy.topology.result_actors(self.group.size)
         for each in self._followed:
-            each.replica.album.wanted = witness and self.function is not None
-            each.album.wanted = bool(each.buffers) and self.function is not None and self.stage.port.name in self._holders()
-            each.look(self.stage.port.now())  # what is there before the first forward pass
+            each.replica.snapshots.wanted = holds_result and self.function is not None
+            each.snapshots.wanted = bool(each.buffers) and self.function is not None and self.context.port.name in self._holders()
+            each.look(self.context.port.now())  # what is there before the first forward pass
 
     def _holders(self) -> list[str]:
         """Those whose buffers count in the end."""
         return [worker(rank) for rank in range(self.group.size if self.strategy.buffers.averaged else 1)]
 
-    def _own(self) -> list[tuple[str, Album]]:
-        weights = [(each.scope, each.replica.album) for each in self._followed if each.replica.album.wanted]
-        return weights + [(f"{each.scope}buffers", each.album) for each in self._followed if each.album.wanted]
+    def _own(self) -> list[tuple[str, Snapshots]]:
+        weights = [(each.scope, each.replica.snapshots) for each in self._followed if each.replica.snapshots.wanted]
+        return weights + [(f"{each.scope}buffers", each.snapshots) for each in self._followed if each.snapshots.wanted]
 
     def _expected(self) -> set[tuple[str, str]]:
-        witnesses = self.strategy.topology.witnesses(self.group.size)
-        weights = {(name, each.scope) for name in witnesses for each in self._followed}
+        result_actors = self.strategy.topology.result_actors(self.group.size)
+        weights = {(name, each.scope) for name in result_actors for each in self._followed}
         return weights | {(name, f"{each.scope}buffers") for name in self._holders() for each in self._followed if each.buffers}
 
-    def _evaluate_all(self, albums: Mapping[tuple[str, str], Album], ended: float) -> dict[str, float]:
+    def _evaluate_all(self, everyone: Mapping[tuple[str, str], Snapshots], ended: float) -> dict[str, float]:
         final = [(each.replica.parameters.flat.clone(), [b.clone() for b in each.buffers]) for each in self._followed]
-        kept = list(albums.values())
+        kept = list(everyone.values())
         try:
             for index in together(kept):
                 if moment(index) >= ended:
                     break
                 for each, (weights, buffers) in zip(self._followed, final, strict=True):
-                    self._put(each, self._at(each, index, albums, weights), _buffers_at(each, index, albums, buffers))
+                    self._put(each, self._at(each, index, everyone, weights), _buffers_at(each, index, everyone, buffers))
                 self._record(moment(index), before(index, kept))
         finally:
             for each, (weights, buffers) in zip(self._followed, final, strict=True):
                 self._put(each, weights, buffers)
         return self._record(ended, before(index_at(ended) + 1, kept))
 
-    def _at(self, each: Followed, index: int, albums: Mapping[tuple[str, str], Album], final: Tensor) -> Tensor:
-        """The result at a moment; of a witness that has changed nothing since, its part of the final weights."""
+    def _at(self, each: Followed, index: int, everyone: Mapping[tuple[str, str], Snapshots], final: Tensor) -> Tensor:
+        """The result at a moment; of one that has changed nothing since, its part of the final weights."""
         topology, workers = self.strategy.topology, self.group.size
-        names = [name for name in topology.witnesses(workers) if (name, each.scope) in albums]
+        names = [name for name in topology.result_actors(workers) if (name, each.scope) in everyone]
         layouts = each.replica.parameters.layout.split(len(names)) if names[0] == server(0) else []
         parts = each.replica.parameters.layout.cut(final, layouts) if layouts else [final] * len(names)
-        found = [albums[name, each.scope].at(index) for name in names]
+        found = [everyone[name, each.scope].at(index) for name in names]
         return topology.result([part.cpu() if kept is None else kept for kept, part in zip(found, parts, strict=True)])
 
     @staticmethod
@@ -178,7 +180,7 @@ class Evaluation:
             metrics = _checked(self.function(*models), moment)
         times = [each[0] for each in self._steps]
         _, clock, nbytes = self._steps[group - 1] if (group := bisect_right(times, moment)) else (0.0, 0, 0)
-        self.stage.record(Evaluated(moment, self.stage.port.name, clock, metrics, nbytes, since))
+        self.context.record(Evaluated(moment, self.context.port.name, clock, metrics, nbytes, since))
         return metrics
 
 
@@ -198,11 +200,11 @@ def _flat(buffers: Sequence[Tensor]) -> Tensor:
     return torch.cat([buffer.detach().reshape(-1).to("cpu", torch.float64) for buffer in buffers])
 
 
-def _buffers_at(each: Followed, index: int, albums: Mapping[tuple[str, str], Album], final: Sequence[Tensor]) -> list[Tensor]:
+def _buffers_at(each: Followed, index: int, everyone: Mapping[tuple[str, str], Snapshots], final: Sequence[Tensor]) -> list[Tensor]:
     """The mean of what the workers had at a moment; of those who have changed nothing since, what is final."""
     if not each.buffers:
         return []
-    mine = [album.at(index) for (_, scope), album in albums.items() if scope == f"{each.scope}buffers"]
+    mine = [snapshots.at(index) for (_, scope), snapshots in everyone.items() if scope == f"{each.scope}buffers"]
     flat = torch.stack([_flat(final) if kept is None else kept for kept in mine]).mean(dim=0)
     parts = torch.split(flat, [buffer.numel() for buffer in final])
     return [part.view(buffer.shape).to(buffer.dtype) for part, buffer in zip(parts, final, strict=True)]

@@ -11,7 +11,7 @@ from polyrhythm import systems
 from polyrhythm.errors import CompositionError
 from polyrhythm.kernel.group import Group
 from polyrhythm.kernel.names import worker as name_of
-from polyrhythm.processes.join import JoinedStage, Joining, enter
+from polyrhythm.processes.join import JoinedContext, Joining, enter
 from polyrhythm.processes.linux import require_linux
 from polyrhythm.processes.place import find_place
 from polyrhythm.processes.stalls import Patience
@@ -48,12 +48,12 @@ def join(
     outcome = Outcome(Summary(chosen.name, job.workers, "processes", None, seed), settings={"strategy": repr(chosen)})
     log = Log(outcome, None if directory is None else make(directory) / f"worker-{place.rank}", ignore)
     try:
-        stage = enter(job, log.record, place, Joining(patience=Patience(timeout=timeout), facts=_facts(chosen)))
+        context = enter(job, log.record, place, Joining(patience=Patience(timeout=timeout), facts=_facts(chosen)))
     except BaseException as problem:
         log.fail(problem, name_of(place.rank))
         raise
-    worker = Worker(stage, chosen, Group.of_workers(place.workers, place.rank, seed))
-    atexit.register(_leave, worker, stage, log)
+    worker = Worker(context, chosen, Group.of_workers(place.workers, place.rank, seed))
+    atexit.register(_leave, worker, context, log)
     return worker
 
 
@@ -61,11 +61,11 @@ def _elsewhere(worker: Worker) -> None:
     raise NotImplementedError("the script itself is the program")
 
 
-def _leave(worker: Worker, stage: JoinedStage, log: Log) -> None:
+def _leave(worker: Worker, context: JoinedContext, log: Log) -> None:
     """At the script's end; after a failure there is nothing to conclude, and the others learn of it."""
     worker.close()
-    name = stage.port.name
-    ending = stage.end(worker.finished, partial(conclusion, worker), lambda problem: log.fail(problem, name))
+    name = context.port.name
+    ending = context.end(worker.finished, partial(conclusion, worker), lambda problem: log.fail(problem, name))
     if ending is not None:
         conclude(log.outcome, ending, name)
         log.close()

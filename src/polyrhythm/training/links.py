@@ -1,7 +1,7 @@
 """What messages meet between hosts, and between processes of one: a `Network`, measured.
 
-    with enter(survey_job(workers), lambda event: None) as stage:
-        network = network_between(stage, group, "ours")
+    with enter(survey_job(workers), lambda event: None) as context:
+        network = network_between(context, group, "ours")
 
 A host's latency and rate towards another are alpha and beta of the usual model: a message of n bytes takes alpha + n beta,
 with beta = 1 / rate.
@@ -20,12 +20,12 @@ from polyrhythm.hardware.congestion import Bbr, Congestion, Fair
 from polyrhythm.hardware.network import Network, Site
 from polyrhythm.hardware.placement import Local, WithWorkers
 from polyrhythm.kernel.group import Group
-from polyrhythm.kernel.job import Job, Stage
+from polyrhythm.kernel.job import Job, WorkerContext
 from polyrhythm.kernel.message import Message
 from polyrhythm.kernel.names import rank_of, worker
 from polyrhythm.kernel.port import Port
 from polyrhythm.processes import Processes
-from polyrhythm.topology.algorithm import gather
+from polyrhythm.topology.algorithms.algorithm import gather
 from polyrhythm.training.probes import SIPS, Line, Stream, drink, long_enough, ping, pong, pour, rate, share, sip
 
 SECONDS = 0.4
@@ -40,7 +40,7 @@ _FAIR = Fair()
 Rows = list[list[float]]
 
 
-def network_between(stage: Stage, group: Group, name: str, local: Local | None = None, congestion: Congestion = _FAIR) -> Network:
+def network_between(context: WorkerContext, group: Group, name: str, local: Local | None = None, congestion: Congestion = _FAIR) -> Network:
     """The network of the hosts on which the workers of a run stand, one on each; every worker must call it, and all get the same.
 
     Each ordered pair is measured while all others are silent: that gives latency and capacity. Then each host sends to all at once, and
@@ -50,8 +50,8 @@ def network_between(stage: Stage, group: Group, name: str, local: Local | None =
     """
     if group.size < 2:
         raise CompositionError("One process alone has no network: start one on each of two or more hosts, with RANK and WORLD_SIZE set.")
-    survey = _Survey(stage.port, group, SECONDS, congestion)
-    stage.perform(survey.carry_out())
+    survey = _Survey(context.port, group, SECONDS, congestion)
+    context.perform(survey.carry_out())
     names = [f"host-{rank}" for rank in range(group.size)]
     sites = [Site(each, survey.egress[rank], survey.ingress[rank]) for rank, each in enumerate(names)]
     pairs = [(a, b) for a in range(group.size) for b in range(group.size) if a != b]
@@ -72,8 +72,8 @@ def local_between(seconds: float = SECONDS) -> Local:
 def survey_job(workers: int, seconds: float = SECONDS) -> Job:
     """A job without servers, to be entered by processes that measure; as a program, worker 0's line to worker 1."""
 
-    def program(stage: Stage) -> Message | None:
-        line = stage.perform(_line(stage.port, Group.of_workers(workers, rank_of(stage.port.name)), (0, 1), seconds))
+    def program(context: WorkerContext) -> Message | None:
+        line = context.perform(_line(context.port, Group.of_workers(workers, rank_of(context.port.name)), (0, 1), seconds))
         return None if line is None else Message("line", (line.latency, line.rate))
 
     return Job(workers, 0, program, _no_service, lambda name: True)

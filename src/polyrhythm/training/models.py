@@ -10,13 +10,13 @@ from torch import Tensor, nn
 
 from polyrhythm.errors import CompositionError, WorkloadError
 from polyrhythm.kernel.group import Group
-from polyrhythm.kernel.job import Stage
+from polyrhythm.kernel.job import WorkerContext
 from polyrhythm.pieces.buffers import Keeper
-from polyrhythm.strategy.albums import ALBUM
 from polyrhythm.strategy.averaging import TOPIC, average
 from polyrhythm.strategy.losses import Losses
 from polyrhythm.strategy.replica import Replica, Seat
 from polyrhythm.strategy.service import announce
+from polyrhythm.strategy.snapshots import TOPIC as SNAPSHOTS
 from polyrhythm.strategy.strategy import Strategy
 from polyrhythm.topology.losses import GONE
 from polyrhythm.training.evaluation import Evaluation
@@ -27,17 +27,17 @@ _SHOWN = 3
 class Models:
     """`replicas` in the order of attaching; the first has no scope, so that one model alone says what it always said."""
 
-    def __init__(self, strategy: Strategy, group: Group, stage: Stage) -> None:
+    def __init__(self, strategy: Strategy, group: Group, context: WorkerContext) -> None:
         self.strategy = strategy
         self.group = group
-        self.stage = stage
+        self.context = context
         self.replicas: list[Replica] = []
         self.names: dict[int, str] = {}
         self.modules: dict[int, nn.Module] = {}
         self.keepers: dict[int, Keeper] = {}
-        self.losses = Losses(stage.port)
+        self.losses = Losses(context.port)
         self.checked = False
-        self.evaluation = Evaluation(strategy, group, stage)
+        self.evaluation = Evaluation(strategy, group, context)
 
     def attach(
         self,
@@ -53,12 +53,12 @@ class Models:
         number = len(self.replicas)
         scope = f"{number}/" if number else ""
         self._refuse_again(model, optimizer, name)
-        port = self.stage.port.scoped(scope)
-        replica = Replica(model, optimizer, self.strategy, Seat(self.group, self.stage, port))
+        port = self.context.port.scoped(scope)
+        replica = Replica(model, optimizer, self.strategy, Seat(self.group, self.context, port))
         replica.clip_norm = clip_norm
         self._hear_of_losses(scope)
         if number and self.group.rank == 0:
-            self.stage.perform(announce(self.stage.port, scope, self.strategy.topology.servers(self.group.size)))
+            self.context.perform(announce(self.context.port, scope, self.strategy.topology.servers(self.group.size)))
         replica.establish(partial(step, replica))
         self.replicas.append(replica)
         self.evaluation.follow(replica, scope, model)
@@ -82,12 +82,12 @@ class Models:
         if not self.strategy.consistency.tolerates_loss or self.group.size == 1:
             return
         if not self.replicas:
-            self.stage.perform(self.losses.begin())
+            self.context.perform(self.losses.begin())
             if self.strategy.buffers.averaged and self.group.rank == 0:
-                self.stage.perform(self.losses.tell(TOPIC))
+                self.context.perform(self.losses.tell(TOPIC))
             if self.group.rank == 0:
-                self.stage.perform(self.losses.tell(ALBUM))
-        self.stage.perform(self.losses.tell(scope + GONE))
+                self.context.perform(self.losses.tell(SNAPSHOTS))
+        self.context.perform(self.losses.tell(scope + GONE))
 
     def check(self) -> None:
         """At the first step: refuse a trainable parameter that would stay as it is, different at every worker."""
@@ -120,7 +120,7 @@ class Models:
         own = [b for model in self.modules.values() for b in model.buffers() if b.is_floating_point() and b.numel()]
         if own:
             told = [buffer.detach().cpu().contiguous().clone() for buffer in own]
-            for buffer, mean in zip(own, self.stage.perform(average(self.stage.port, self.group, told)), strict=True):
+            for buffer, mean in zip(own, self.context.perform(average(self.context.port, self.group, told)), strict=True):
                 with torch.no_grad():
                     buffer.copy_(mean)
 

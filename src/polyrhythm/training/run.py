@@ -15,7 +15,7 @@ from polyrhythm import systems
 from polyrhythm.errors import CompositionError, PolyrhythmError, RecordWarning, RunError, WorkloadError
 from polyrhythm.kernel.group import Group
 from polyrhythm.kernel.group import workers as workers_of
-from polyrhythm.kernel.job import Ending, Job, Runtime, Stage
+from polyrhythm.kernel.job import Ending, Job, Runtime, WorkerContext
 from polyrhythm.kernel.message import Message
 from polyrhythm.kernel.names import rank_of, worker
 from polyrhythm.processes import Processes
@@ -166,9 +166,9 @@ def make_job(train: Train, strategy: Strategy, workers: int, seed: int) -> Job:
     taking_part = strategy.topology.workers(workers)
     strategy.check(taking_part)
 
-    def program(stage: Stage) -> Message:
-        group = Group.of_workers(taking_part, rank_of(stage.port.name), seed)
-        own = Worker(stage, strategy, group)
+    def program(context: WorkerContext) -> Message:
+        group = Group.of_workers(taking_part, rank_of(context.port.name), seed)
+        own = Worker(context, strategy, group)
         try:
             train(own)
         except (ValueError, RuntimeError) as error:

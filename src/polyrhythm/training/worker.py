@@ -13,7 +13,7 @@ from polyrhythm import rng
 from polyrhythm.errors import WorkloadError, diverged
 from polyrhythm.kernel.events import Reported, Stepped
 from polyrhythm.kernel.group import Group
-from polyrhythm.kernel.job import Stage
+from polyrhythm.kernel.job import WorkerContext
 from polyrhythm.strategy.replica import Replica
 from polyrhythm.strategy.strategy import Strategy
 from polyrhythm.training.collective import Everyone, ThoseLeft
@@ -37,18 +37,18 @@ class Worker:
     generators of torch, numpy and `random` are seeded for this worker before the training function begins.
     """
 
-    def __init__(self, stage: Stage, strategy: Strategy, group: Group) -> None:
+    def __init__(self, context: WorkerContext, strategy: Strategy, group: Group) -> None:
         self.rank = group.rank
         self.workers = group.size
         self.seed = group.seed
-        self.device = stage.device
-        self._stage = stage
+        self.device = context.device
+        self._stage = context
         self._strategy = strategy
         self._group = group
-        self._models = Models(strategy, group, stage)
+        self._models = Models(strategy, group, context)
         survives = strategy.consistency.tolerates_loss
-        collective = ThoseLeft(stage.port, group, self._models.losses) if survives else Everyone(stage.port, group)
-        self._together = Together(collective, group, stage.perform)
+        collective = ThoseLeft(context.port, group, self._models.losses) if survives else Everyone(context.port, group)
+        self._together = Together(collective, group, context.perform)
         self._data = Data(strategy.shuffle, group, self.count)
         self._samples = 0
         self._batch = 0

@@ -61,8 +61,8 @@ def _stratified(classes: np.ndarray, count: int) -> np.ndarray:
     sizes = np.bincount(classes)
     shares = sizes * count / len(classes)
     taken = np.floor(shares).astype(int)
-    owed = np.argsort(taken - shares, kind="stable")[: count - taken.sum()]
-    taken[owed] += 1
+    residual = np.argsort(taken - shares, kind="stable")[: count - taken.sum()]
+    taken[residual] += 1
     return np.concatenate([draw.permutation(np.flatnonzero(classes == kind))[:number] for kind, number in enumerate(taken)])
 
 

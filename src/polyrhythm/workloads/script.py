@@ -45,7 +45,7 @@ def refuse_while_imported(call: str) -> None:
 def from_file(path: Path, shown: str) -> ModuleType:
     """Run the file as Python runs a script, its own folder first on the path, but not as `__main__`.
 
-    Raises WorkloadError in the user's terms for a file that cannot be run, and ScriptEnded where it refused its arguments itself.
+    Raises WorkloadError in plain terms for a file that cannot be run, and ScriptEnded where it refused its arguments itself.
     """
     module = ModuleType(f"polyrhythm_job_{path.stem}")
     module.__file__ = str(path)

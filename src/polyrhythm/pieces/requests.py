@@ -1,4 +1,4 @@
-"""The questions that a codec's conversation may ask of everybody at once, and who answers them."""
+"""The questions that a codec's aggregation may ask of everybody at once, and who answers them."""
 
 from __future__ import annotations
 
@@ -62,4 +62,4 @@ class Scatter:
         return collective.scatter(self.packets)
 
 
-Question = Reduce | Gather | Scatter
+CollectiveRequest = Reduce | Gather | Scatter

@@ -4,22 +4,22 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from polyrhythm.pieces.terms import EVERY_MANNER, Manner, Subject
+from polyrhythm.pieces.traits import EVERY_PATTERN, Pattern, Payload
 
 
 @dataclass(frozen=True, slots=True)
-class Lockstep:
+class BulkSynchronous:
     """Every worker speaks at every step and goes on when all have been heard (Valiant, 1990)."""
 
     @property
-    def offers(self) -> frozenset[Subject]:
+    def offers(self) -> frozenset[Payload]:
         """Gradients: nobody moves before all have spoken."""
-        return frozenset({Subject.GRADIENT})
+        return frozenset({Payload.GRADIENT})
 
     @property
-    def manners(self) -> frozenset[Manner]:
+    def patterns(self) -> frozenset[Pattern]:
         """Any."""
-        return EVERY_MANNER
+        return EVERY_PATTERN
 
     @property
     def order_matters(self) -> bool:

@@ -7,17 +7,17 @@ from typing import Any
 
 from torch import Tensor
 
-from polyrhythm.pieces.codec import Codec, Speaker
-from polyrhythm.pieces.questions import Packet
+from polyrhythm.pieces.codec import Codec, ExchangeContext
+from polyrhythm.pieces.requests import Packet
 from polyrhythm.pieces.topology import WorkerEndpoint
 from polyrhythm.tensors import Layout, State
-from polyrhythm.topology.algorithm import Algorithm, gather, scatter
+from polyrhythm.topology.algorithms.algorithm import Algorithm, gather, scatter
 
 
-class Circle:
-    """Leads a codec's conversations about vectors of one layout, one after the other.
+class CollectiveClient:
+    """Leads a codec's aggregations about vectors of one layout, one after the other.
 
-    Questions are counted, and their numbers are the topics, so that no two are confused; `name` tells several circles of the same
+    Questions are counted, and their numbers are the topics, so that no two are confused; `name` tells several clients of the same
     workers apart.
     """
 
@@ -27,31 +27,31 @@ class Circle:
         self.group = endpoint.group
         self.port = endpoint.port
         self.name = name
-        self.speaker = Speaker(self.group, self.port.rng(f"codec{name}"))
+        self.context = ExchangeContext(self.group, self.port.rng(f"codec{name}"))
         self.layout: Layout
         self.state: State
         self.questions = 0
 
     def open(self, layout: Layout) -> None:
-        """Begin with nothing said yet."""
+        """Begin with nothing sent yet."""
         self.layout = layout
         self.state = self.codec.initial(layout)
 
     async def sum(self, value: Tensor) -> Tensor:
         """The sum of what all say of their values (numel,)."""
-        conversation = self.codec.converse(value, self.layout, self.state, self.speaker)
-        answer: Any = None
+        aggregation = self.codec.aggregate(value, self.layout, self.state, self.context)
+        response: Any = None
         while True:
             try:
-                question = conversation.send(answer)
+                question = aggregation.send(response)
             except StopIteration as end:
                 self.state = end.value.state
                 total: Tensor = end.value.total
                 return total
-            answer = await question.ask(self)
+            response = await question.ask(self)
 
     async def reduce(self, value: Tensor) -> Tensor:
-        """As `pieces.questions.Collective`."""
+        """As `pieces.requests.Collective`."""
         topic = self._topic()
         total = await self.port.reduce(value, topic, self.group, self.algorithm)
         return total if total is not None else await self.algorithm.reduce(self.port, self.group, value, topic)
@@ -64,16 +64,16 @@ class Circle:
         return bool(done)
 
     async def gather(self, packet: Packet) -> list[Packet]:
-        """As `pieces.questions.Collective`."""
+        """As `pieces.requests.Collective`."""
         return await gather(self.port, self.group, packet, self._topic())
 
     async def scatter(self, packets: Sequence[Packet]) -> list[Packet]:
-        """As `pieces.questions.Collective`."""
+        """As `pieces.requests.Collective`."""
         return await scatter(self.port, self.group, packets, self._topic())
 
-    def owed(self) -> tuple[State, Tensor]:
+    def residual(self) -> tuple[State, Tensor]:
         """The codec's state, and what it owes (numel,)."""
-        return self.state, self.codec.owed(self.state, self.layout)
+        return self.state, self.codec.residual(self.state, self.layout)
 
     def _topic(self) -> str:
         self.questions += 1

@@ -9,7 +9,7 @@ from torch import Tensor
 from polyrhythm.kernel.group import Group
 from polyrhythm.kernel.message import Message, wire_bytes
 from polyrhythm.kernel.port import Port
-from polyrhythm.topology.broadcast import broadcast
+from polyrhythm.topology.algorithms.broadcast import broadcast
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,25 +4,25 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from polyrhythm.pieces.terms import Manner, Subject
+from polyrhythm.pieces.traits import Pattern, Payload
 
 
 @dataclass(frozen=True, slots=True)
-class Free:
-    """Asynchronous SGD: every worker speaks at every step and waits for no other worker, but for the answer of a server it asks.
+class Asynchronous:
+    """Asynchronous SGD: every worker speaks at every step and waits for no other worker, but for the response of a server it asks.
 
     Intervals does not wait for that either.
     """
 
     @property
-    def offers(self) -> frozenset[Subject]:
+    def offers(self) -> frozenset[Payload]:
         """Gradients; updates or weights within LocalSteps."""
-        return frozenset({Subject.GRADIENT})
+        return frozenset({Payload.GRADIENT})
 
     @property
-    def manners(self) -> frozenset[Manner]:
+    def patterns(self) -> frozenset[Pattern]:
         """One-sided."""
-        return frozenset({Manner.SERVED, Manner.PEERS})
+        return frozenset({Pattern.SERVED, Pattern.PEERS})
 
     @property
     def order_matters(self) -> bool:

@@ -10,7 +10,7 @@ from torch import Tensor
 from polyrhythm.kernel.group import Group
 from polyrhythm.kernel.message import Message
 from polyrhythm.kernel.port import Port
-from polyrhythm.pieces.questions import Packet
+from polyrhythm.pieces.requests import Packet
 
 
 class Algorithm(Protocol):

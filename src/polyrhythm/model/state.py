@@ -6,14 +6,14 @@ from collections.abc import Callable, Sequence
 
 from torch import Tensor
 
-from polyrhythm.pieces.merge import Merge, Part, rates_of
+from polyrhythm.pieces.merge import AnyContribution, Merge, rates_of
 from polyrhythm.tensors import Layout, State
 
 Optimize = Callable[[Tensor, tuple[float, ...]], None]
 """Takes an optimizer's step on a gradient (numel,), with these learning rates of its groups."""
 
 
-class Holder:
+class ModelState:
     """Weights (numel,) and what merging does to them.
 
     `optimize` runs an optimizer on a gradient; without one, directions are subtracted. `anchor` is where subtraction starts:
@@ -42,7 +42,7 @@ class Holder:
         self.workers = workers
         self.version = 0
 
-    def drop_anchor(self) -> None:
+    def set_anchor(self) -> None:
         """Remember the weights as they are now: later local steps count from here."""
         self.anchor = self.weights.clone()
 
@@ -50,7 +50,7 @@ class Holder:
         """What local steps have done since the anchor (numel,), with the sign of a gradient."""
         return self.anchor - self.weights
 
-    def move(self, contributions: Sequence[Part]) -> None:
+    def move(self, contributions: Sequence[AnyContribution]) -> None:
         """Merge gradients or updates. They come from the wire, and so from the CPU; my weights may be elsewhere."""
         direction, device, rates = self.merge.combine(contributions, self.workers), self.weights.device, rates_of(contributions)
         if self.merge.rule is not None:

@@ -9,8 +9,9 @@ import pytest
 import torch
 
 from polyrhythm.kernel.message import Delivery, Message
-from polyrhythm.pieces.album import Album, moment
-from polyrhythm.strategy.albums import ALBUM, collect, show
+from polyrhythm.pieces.snapshots import Snapshots, moment
+from polyrhythm.strategy.snapshots import TOPIC as SNAPSHOTS
+from polyrhythm.strategy.snapshots import collect, show
 
 
 class Wire:
@@ -35,35 +36,37 @@ def ended(coroutine: Any) -> Any:
     return stop.value.value
 
 
-def shown(moments: Sequence[int], budget: int = 1000) -> tuple[Album, Wire]:
-    """An album of two numbers that changed after each of `moments`, and the messages that show it."""
-    album, wire = Album(budget), Wire()
-    album.wanted = True
+def shown(moments: Sequence[int], budget: int = 1000) -> tuple[Snapshots, Wire]:
+    """An snapshots of two numbers that changed after each of `moments`, and the messages that show it."""
+    snapshots, wire = Snapshots(budget), Wire()
+    snapshots.wanted = True
     for count, index in enumerate(moments):
-        album.look(moment(index), torch.full((2,), float(count)))
-    ended(show(wire, "buffers", album))  # type: ignore[arg-type]
-    return album, wire
+        snapshots.look(moment(index), torch.full((2,), float(count)))
+    ended(show(wire, "buffers", snapshots))  # type: ignore[arg-type]
+    return snapshots, wire
 
 
 @pytest.mark.parametrize("budget", [1000, 16, 4], ids=["all", "some", "none"])
 def test_an_album_arrives_as_it_was(budget: int) -> None:
-    album, wire = shown(range(0, 20, 3), budget)
+    snapshots, wire = shown(range(0, 20, 3), budget)
     arrived = ended(collect(wire, {("worker/1", "buffers")}))["worker/1", "buffers"]  # type: ignore[arg-type]
-    assert (arrived.stride, arrived.seen, arrived.too_large) == (album.stride, album.seen, album.too_large)
-    assert {first: kept.tolist() for first, kept in arrived.kept.items()} == {first: kept.tolist() for first, kept in album.kept.items()}
-    assert album.too_large == (budget == 4)
+    assert (arrived.stride, arrived.seen, arrived.too_large) == (snapshots.stride, snapshots.seen, snapshots.too_large)
+    assert {first: kept.tolist() for first, kept in arrived.kept.items()} == {
+        first: kept.tolist() for first, kept in snapshots.kept.items()
+    }
+    assert snapshots.too_large == (budget == 4)
 
 
 @pytest.mark.parametrize("arrived", [0, 1, 3], ids=["nothing", "one picture", "all pictures"])
 def test_of_a_sender_that_was_lost_before_the_end_of_its_album_there_is_none(arrived: int) -> None:
     _, wire = shown([0, 3, 6])
     assert len(wire.messages) == 4
-    wire.messages[arrived:] = [Message(ALBUM, text="worker/1")]
+    wire.messages[arrived:] = [Message(SNAPSHOTS, text="worker/1")]
     assert ended(collect(wire, {("worker/1", "buffers")})) == {}  # type: ignore[arg-type]
 
 
 def test_an_album_that_came_whole_outlives_its_sender() -> None:
     _, wire = shown([0, 3])
-    wire.messages.append(Message(ALBUM, text="worker/1"))
-    wire.messages.append(Message(ALBUM, text="worker/2"))
+    wire.messages.append(Message(SNAPSHOTS, text="worker/1"))
+    wire.messages.append(Message(SNAPSHOTS, text="worker/2"))
     assert ended(collect(wire, {("worker/1", "buffers"), ("worker/2", "buffers")})).keys() == {("worker/1", "buffers")}  # type: ignore[arg-type]

@@ -10,11 +10,11 @@ from torch import Tensor
 from polyrhythm.errors import CompositionError
 from polyrhythm.kernel.group import Group
 from polyrhythm.kernel.port import Port
-from polyrhythm.topology.algorithm import Algorithm
-from polyrhythm.topology.butterfly import Butterfly
-from polyrhythm.topology.direct import Direct
-from polyrhythm.topology.ring import Ring
-from polyrhythm.topology.tree import Tree
+from polyrhythm.topology.algorithms.algorithm import Algorithm
+from polyrhythm.topology.algorithms.butterfly import Butterfly
+from polyrhythm.topology.algorithms.direct import Direct
+from polyrhythm.topology.algorithms.ring import Ring
+from polyrhythm.topology.algorithms.tree import Tree
 
 _AMONG: tuple[Algorithm, ...] = (Direct(), Butterfly(), Ring(), Tree())
 _ROUNDING = 1e-9

@@ -17,8 +17,11 @@ from polyrhythm.processes.node import Node
 T = TypeVar("T")
 
 
-class NodeStage:
-    """A `kernel.job.Stage` over real connections. What the program does between two calls is recorded as computing, a call as waiting."""
+class NodeContext:
+    """A `kernel.job.WorkerContext` over real connections.
+
+    What the program does between two calls is recorded as computing, a call as waiting.
+    """
 
     def __init__(self, node: Node) -> None:
         self._node = node

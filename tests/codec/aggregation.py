@@ -11,8 +11,8 @@ from torch import Tensor
 
 from polyrhythm.kernel.group import Group
 from polyrhythm.kernel.message import DTYPES, Message, wire_bytes
-from polyrhythm.pieces.codec import Codec, Speaker, Told
-from polyrhythm.pieces.questions import Gather, Packet, Question, Reduce, Scatter
+from polyrhythm.pieces.codec import Aggregated, Codec, ExchangeContext
+from polyrhythm.pieces.requests import CollectiveRequest, Gather, Packet, Reduce, Scatter
 from polyrhythm.tensors import Layout, State
 
 Values = Callable[[int, int], Tensor]
@@ -21,41 +21,41 @@ Values = Callable[[int, int], Tensor]
 LAYOUT = Layout(("a.weight", "a.bias", "b.weight", "scale"), ((6, 5), (6,), (4, 3, 2), ()))
 
 
-class Circle:
-    """P workers in conversation, round after round; every packet that they send is checked for the wire."""
+class CollectiveClient:
+    """P workers in aggregation, round after round; every packet that they send is checked for the wire."""
 
     def __init__(self, codec: Codec, layout: Layout, workers: int) -> None:
         self.codec = codec
         self.layout = layout
-        self.speakers = [Speaker(Group.of_workers(workers, rank), np.random.default_rng(rank)) for rank in range(workers)]
+        self.speakers = [ExchangeContext(Group.of_workers(workers, rank), np.random.default_rng(rank)) for rank in range(workers)]
         self.states: list[State] = [codec.initial(layout) for _ in self.speakers]
-        self.questions: list[type[Question]] = []
+        self.questions: list[type[CollectiveRequest]] = []
 
-    def round(self, values: Sequence[Tensor]) -> list[Told]:
-        """One conversation: what each worker was told."""
-        conversations = [
-            self.codec.converse(value, self.layout, state, speaker)
-            for value, state, speaker in zip(values, self.states, self.speakers, strict=True)
+    def round(self, values: Sequence[Tensor]) -> list[Aggregated]:
+        """One aggregation: what each worker was told."""
+        aggregations = [
+            self.codec.aggregate(value, self.layout, state, context)
+            for value, state, context in zip(values, self.states, self.speakers, strict=True)
         ]
-        answers: list[Any] = [None] * len(conversations)
+        responses: list[Any] = [None] * len(aggregations)
         while True:
             questions, told = [], []
-            for conversation, answer in zip(conversations, answers, strict=True):
+            for aggregation, response in zip(aggregations, responses, strict=True):
                 try:
-                    questions.append(conversation.send(answer))
+                    questions.append(aggregation.send(response))
                 except StopIteration as end:
                     told.append(end.value)
             if told:
                 assert not questions, "some workers still ask when others have ended"
                 self.states = [one.state for one in told]
                 return told
-            answers = self._answer(questions)
+            responses = self._answer(questions)
 
-    def owed(self) -> Tensor:
+    def residual(self) -> Tensor:
         """What all workers owe together (numel,)."""
-        return total([self.codec.owed(state, self.layout) for state in self.states])
+        return total([self.codec.residual(state, self.layout) for state in self.states])
 
-    def _answer(self, questions: Sequence[Question]) -> list[Any]:
+    def _answer(self, questions: Sequence[CollectiveRequest]) -> list[Any]:
         kind = type(questions[0])
         assert {type(question) for question in questions} == {kind}, "all ask the same"
         self.questions.append(kind)

@@ -10,7 +10,7 @@ from torch import Tensor
 from polyrhythm.kernel.group import Group
 from polyrhythm.kernel.message import Message, wire_bytes
 from polyrhythm.kernel.port import Port
-from polyrhythm.topology.reduce_scatter import scatter_directly
+from polyrhythm.topology.algorithms.reduce_scatter import scatter_directly
 
 
 @dataclass(frozen=True, slots=True)

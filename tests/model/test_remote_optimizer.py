@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 import torch
 
-from polyrhythm.pieces.holder import Optimize
-from polyrhythm.pieces.hosting import describe, host
+from polyrhythm.model.remote_optimizer import describe, host
+from polyrhythm.model.state import Optimize
 from polyrhythm.tensors import Layout
 
 LAYOUT = Layout(("p", "q"), ((3, 2), (3,)))

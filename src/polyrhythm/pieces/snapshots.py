@@ -26,13 +26,13 @@ def index_at(time: float) -> int:
     return index + 1 if moment(index + 1) <= time else index if moment(index) <= time else index - 1
 
 
-class Album:
+class Snapshots:
     """Keeps a copy of weights for each moment at which they were others than at the moment before.
 
     `look` is called before they change. `kept` has them under the first moment at which they were so. Where copies take more
     than `budget` bytes, only every second moment stays of interest, then every fourth; `stride` says how many there are from
     one to the next, and `seen` is the latest moment that has passed. Of weights that are larger than that nothing is kept: they are
-    `too_large`, and the album can tell of the end alone.
+    `too_large`, and the snapshots can tell of the end alone.
     """
 
     def __init__(self, budget: int) -> None:
@@ -83,18 +83,18 @@ class Album:
                 self.kept[self._next(first)] = weights  # the later one counts
 
 
-def together(albums: Sequence[Album]) -> list[int]:
+def together(snapshots: Sequence[Snapshots]) -> list[int]:
     """The moments at which one of them has something new, and all can tell what they had; none where one can tell of the end alone."""
-    if any(album.too_large for album in albums):
+    if any(snapshots.too_large for snapshots in snapshots):
         return []
-    stride = max((album.stride for album in albums), default=1)
-    return sorted({-(-first // stride) * stride for album in albums for first in album.kept})
+    stride = max((snapshots.stride for snapshots in snapshots), default=1)
+    return sorted({-(-first // stride) * stride for snapshots in snapshots for first in snapshots.kept})
 
 
-def before(index: int, albums: Sequence[Album]) -> float:
+def before(index: int, snapshots: Sequence[Snapshots]) -> float:
     """The moment before `index`, of those that all of them can tell of, in seconds; 0 where there is none."""
-    if any(album.too_large for album in albums):
+    if any(snapshots.too_large for snapshots in snapshots):
         return 0.0
-    stride = max((album.stride for album in albums), default=1)
+    stride = max((snapshots.stride for snapshots in snapshots), default=1)
     earlier = (index - 1) // stride * stride
     return moment(earlier) if earlier >= 0 else 0.0

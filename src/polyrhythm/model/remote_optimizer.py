@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from polyrhythm.errors import CompositionError
-from polyrhythm.pieces.holder import Optimize
+from polyrhythm.model.state import Optimize
 from polyrhythm.tensors import Layout, says_nothing
 
 HOSTED: Mapping[str, Callable[..., torch.optim.Optimizer]] = {

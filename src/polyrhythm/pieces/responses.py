@@ -8,115 +8,115 @@ from typing import Protocol
 
 from torch import Tensor
 
-from polyrhythm.pieces.holder import Holder
-from polyrhythm.pieces.merge import Part
+from polyrhythm.pieces.merge import AnyContribution
+from polyrhythm.pieces.weights import HeldWeights
 
 
-class Answer(Protocol):
+class Response(Protocol):
     """Brought back by the communication side; settled where the program runs, because it may run the user's optimizer."""
 
     @property
-    def contributions(self) -> Sequence[Part]:
+    def contributions(self) -> Sequence[AnyContribution]:
         """What the replica has yet to merge, and to decode where it came in a codec's words."""
 
-    def settle(self, holder: Holder) -> None:
-        """Do to the replica what the answer says."""
+    def apply(self, model_state: HeldWeights) -> None:
+        """Do to the replica what the response says."""
 
 
 @dataclass(frozen=True, slots=True)
-class Move:
+class ApplyContributions:
     """Contributions for the replica to merge."""
 
-    contributions: Sequence[Part]
+    contributions: Sequence[AnyContribution]
 
-    def settle(self, holder: Holder) -> None:
+    def apply(self, model_state: HeldWeights) -> None:
         """Merge them, if there are any."""
         if self.contributions:
-            holder.move(self.contributions)
+            model_state.move(self.contributions)
 
 
 @dataclass(frozen=True, slots=True)
-class Step:
+class ApplyInPlace:
     """The merged gradient lies where the worker's own was; `scale` multiplies the learning rates."""
 
     scale: float
 
     @property
-    def contributions(self) -> Sequence[Part]:
+    def contributions(self) -> Sequence[AnyContribution]:
         """None: all is merged."""
         return ()
 
-    def settle(self, holder: Holder) -> None:
+    def apply(self, model_state: HeldWeights) -> None:
         """Step on it."""
-        holder.step(self.scale)
+        model_state.step(self.scale)
 
 
 @dataclass(frozen=True, slots=True)
-class Adopt:
+class AdoptWeights:
     """Weights that were merged elsewhere."""
 
     weights: Tensor
 
     @property
-    def contributions(self) -> Sequence[Part]:
+    def contributions(self) -> Sequence[AnyContribution]:
         """None: all is merged."""
         return ()
 
-    def settle(self, holder: Holder) -> None:
+    def apply(self, model_state: HeldWeights) -> None:
         """Take them over."""
-        holder.adopt(self.weights)
+        model_state.adopt(self.weights)
 
 
 @dataclass(frozen=True, slots=True)
-class OwnStep:
+class StepLocally:
     """Nobody is waited for: the worker's optimizer steps on its own gradient, on top of weights that may have come meanwhile."""
 
     fresh: Tensor | None
 
     @property
-    def contributions(self) -> Sequence[Part]:
-        """None: what others said was merged elsewhere."""
+    def contributions(self) -> Sequence[AnyContribution]:
+        """None: what others sent was merged elsewhere."""
         return ()
 
-    def settle(self, holder: Holder) -> None:
+    def apply(self, model_state: HeldWeights) -> None:
         """Take over what has come, and step."""
         if self.fresh is not None:
-            holder.adopt(self.fresh)
-        holder.step(1.0)
+            model_state.adopt(self.fresh)
+        model_state.step(1.0)
 
 
 @dataclass(frozen=True, slots=True)
-class OwnUpdate:
-    """As `OwnStep`, where the worker's optimizer has stepped already: `update` is what it did, with the sign of a gradient."""
+class RebaseUpdate:
+    """As `StepLocally`, where the worker's optimizer has stepped already: `update` is what it did, with the sign of a gradient."""
 
     fresh: Tensor | None
     update: Tensor
 
     @property
-    def contributions(self) -> Sequence[Part]:
-        """None: what others said was merged elsewhere."""
+    def contributions(self) -> Sequence[AnyContribution]:
+        """None: what others sent was merged elsewhere."""
         return ()
 
-    def settle(self, holder: Holder) -> None:
+    def apply(self, model_state: HeldWeights) -> None:
         """Take over what has come with the update on top; the next update counts from here."""
         if self.fresh is None:
-            holder.drop_anchor()
+            model_state.set_anchor()
         else:
-            holder.adopt(self.fresh - self.update)
+            model_state.adopt(self.fresh - self.update)
 
 
 @dataclass(frozen=True, slots=True)
-class Mix:
+class MixWeights:
     """The weights of others, to be merged with one's own."""
 
     theirs: Sequence[Tensor]
 
     @property
-    def contributions(self) -> Sequence[Part]:
+    def contributions(self) -> Sequence[AnyContribution]:
         """None: these are weights."""
         return ()
 
-    def settle(self, holder: Holder) -> None:
+    def apply(self, model_state: HeldWeights) -> None:
         """Mix them in, if there are any."""
         if self.theirs:
-            holder.mix(self.theirs)
+            model_state.mix(self.theirs)

@@ -1,11 +1,11 @@
-"""What is spoken about, and in which manner: the two things on which pieces must agree."""
+"""What is spoken about, and in which pattern: the two things on which pieces must agree."""
 
 from __future__ import annotations
 
 from enum import Enum
 
 
-class Subject(Enum):
+class Payload(Enum):
     """What a worker says when it speaks."""
 
     GRADIENT = "gradients"
@@ -16,11 +16,11 @@ class Subject(Enum):
     """Its weights as they are."""
 
 
-class Manner(Enum):
+class Pattern(Enum):
     """How workers speak with each other."""
 
     COLLECTIVE = "collectively"
-    """Everybody asks the same question and gets the same answer."""
+    """Everybody asks the same question and gets the same response."""
     SERVED = "with a server"
     """One-sided: to a server that holds the weights; no other worker need be waiting."""
     PEERS = "with all peers"
@@ -29,6 +29,6 @@ class Manner(Enum):
     """With the few workers that a graph names for this step."""
 
 
-EVERY_SUBJECT = frozenset(Subject)
-EVERY_MANNER = frozenset(Manner)
-DIFFERENCES = frozenset({Subject.GRADIENT, Subject.UPDATE})
+EVERY_PAYLOAD = frozenset(Payload)
+EVERY_PATTERN = frozenset(Pattern)
+DIFFERENCES = frozenset({Payload.GRADIENT, Payload.UPDATE})

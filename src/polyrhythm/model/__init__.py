@@ -1,0 +1,1 @@
+"""The weights that somebody holds, and the optimizer that steps on them."""

@@ -1,0 +1,42 @@
+"""What a topology may know of the weights that somebody holds, and what a response may do to them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Protocol
+
+from torch import Tensor
+
+from polyrhythm.pieces.merge import AnyContribution
+from polyrhythm.tensors import Layout
+
+
+class HeldWeights(Protocol):
+    """Weights (numel,) and what merging does to them; `anchor` is where an update counts from."""
+
+    @property
+    def layout(self) -> Layout:
+        """Names and shapes of what lies in the vector."""
+
+    @property
+    def weights(self) -> Tensor:
+        """The weights as they are (numel,)."""
+
+    @property
+    def anchor(self) -> Tensor:
+        """What the workers agreed on last (numel,)."""
+
+    def set_anchor(self) -> None:
+        """Count the next update from the weights as they are."""
+
+    def move(self, contributions: Sequence[AnyContribution]) -> None:
+        """Merge gradients or updates."""
+
+    def step(self, scale: float) -> None:
+        """Step on the gradient that the parameters have, with the optimizer's learning rates times `scale`."""
+
+    def mix(self, theirs: Sequence[Tensor]) -> None:
+        """Merge the weights of others."""
+
+    def adopt(self, weights: Tensor) -> None:
+        """Replace the weights."""

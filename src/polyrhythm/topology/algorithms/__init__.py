@@ -1,0 +1,1 @@
+"""How a sum over a group is made, and how values get round in it."""
