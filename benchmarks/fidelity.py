@@ -44,9 +44,11 @@ from polyrhythm.hardware.devices import Profile
 from polyrhythm.hardware.network import Network
 from polyrhythm.hardware.placement import Local, WithWorkers
 from polyrhythm.kernel.events import AnyEvent, Stepped
+from polyrhythm.kernel.job import unplaced
 from polyrhythm.pieces.traits import Place
 from polyrhythm.processes.join import enter
 from polyrhythm.processes.place import find_place
+from polyrhythm.strategy.run_plan import RunPlan
 from polyrhythm.training.calibrate import device_profile
 from polyrhythm.training.links import congestion_here, local_between, network_between, survey_job
 from polyrhythm.training.run import make_job
@@ -164,7 +166,7 @@ def host(directory: Path, systems: list[str], runs: int) -> None:
             if place.rank == 0:
                 (directory / f"{system}-{number}-profile.json").write_bytes(msgspec.json.encode(profile_of(system)))
             warm_up, length = lengths(system, directory.name)
-            job = make_job(Train(length), strategy(system), WORKERS, SEED)
+            job = make_job(Train(length), RunPlan.of(strategy(system), unplaced(WORKERS), SEED))
             events: list[AnyEvent] = []
             with enter(job, events.append) as context:
                 result = job.program(context)

@@ -38,9 +38,11 @@ from polyrhythm.hardware.devices import Device, Machine, Profile
 from polyrhythm.hardware.network import Network, Site
 from polyrhythm.hardware.placement import WithWorkers
 from polyrhythm.kernel.events import AnyEvent
+from polyrhythm.kernel.job import unplaced
 from polyrhythm.pieces.traits import Place
 from polyrhythm.processes.join import enter
 from polyrhythm.processes.place import find_place
+from polyrhythm.strategy.run_plan import RunPlan
 from polyrhythm.training.calibrate import device_profile
 from polyrhythm.training.links import congestion_here, local_between, network_between, survey_job
 from polyrhythm.training.run import make_job
@@ -117,7 +119,7 @@ def host(directory: Path, workers: int) -> None:
             if place.rank == 0:
                 profile = device_profile(Train(1000), workers=workers, steps=30, seed=SEED, strategy=strategy(system))
                 (directory / f"{system}-{number}-profile.json").write_bytes(msgspec.json.encode(profile))
-            job = make_job(Train(STEPS), strategy(system), workers, SEED)
+            job = make_job(Train(STEPS), RunPlan.of(strategy(system), unplaced(workers), SEED))
             events: list[AnyEvent] = []
             with enter(job, events.append) as context:
                 result = job.program(context)

@@ -59,14 +59,18 @@ if TYPE_CHECKING:
     from polyrhythm.merge import OuterOptimizer as OuterOptimizer
     from polyrhythm.merge import StalenessScaled as StalenessScaled
     from polyrhythm.merge import Sum as Sum
-    from polyrhythm.partition import Replicate as Replicate
     from polyrhythm.processes import Processes as Processes
+    from polyrhythm.selection import Dimensions as Dimensions
+    from polyrhythm.selection import Modules as Modules
+    from polyrhythm.selection import Named as Named
+    from polyrhythm.selection import Where as Where
     from polyrhythm.shuffle import GlobalShuffle as GlobalShuffle
     from polyrhythm.shuffle import RingShuffle as RingShuffle
     from polyrhythm.simulator import ClosedForm as ClosedForm
     from polyrhythm.simulator import Instant as Instant
     from polyrhythm.simulator import Messages as Messages
     from polyrhythm.simulator import Simulator as Simulator
+    from polyrhythm.strategy import Exchange as Exchange
     from polyrhythm.strategy import Strategy as Strategy
     from polyrhythm.topology import AllReduce as AllReduce
     from polyrhythm.topology import AllToAll as AllToAll
@@ -100,11 +104,11 @@ _PLACES = {
     "hardware.fleet": "Fleet Jitter Mixed RandomStragglers Straggler",
     "hardware.network": "Network",
     "merge": "Adagrad Elastic Mean Nesterov OuterOptimizer StalenessScaled Sum",
-    "partition": "Replicate",
     "processes": "Processes",
     "shuffle": "GlobalShuffle RingShuffle",
     "simulator": "ClosedForm Instant Messages Simulator",
-    "strategy": "Strategy",
+    "selection": "Dimensions Modules Named Where",
+    "strategy": "Exchange Strategy",
     "topology": (
         "AllReduce AllToAll Alone Bucketed Butterfly Direct Dissemination Fastest FixedGraph Gossip RandomPairs Ring RingGraph Server Tree"
     ),

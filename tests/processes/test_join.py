@@ -28,6 +28,7 @@ from polyrhythm.processes.node import Node
 from polyrhythm.processes.place import Place
 from polyrhythm.processes.stalls import Patience
 from polyrhythm.sharing import MemoryGroup
+from polyrhythm.strategy.run_plan import RunPlan
 from polyrhythm.topology import Ring
 from polyrhythm.training.run import make_job
 
@@ -392,7 +393,7 @@ def test_a_job_of_another_size_is_refused() -> None:
 @pytest.mark.parametrize("hosts", ["aa", "ab"], ids=["one host", "two hosts"])
 def test_gradients_are_merged_where_they_lie_or_by_messages_with_the_same_bits(hosts: str) -> None:
     def inner(place: Place, rank: int) -> Message:
-        training = make_job(Toy(), systems.find("allreduce"), 2, 5)
+        training = make_job(Toy(), RunPlan.of(systems.find("allreduce"), Processes().locations(2), 5))
         with enter(training, lambda event: None, place) as context:
             result = training.program(context)
             ending = context.leave(result)

@@ -242,7 +242,7 @@ def test_everything_is_closed_when_a_run_fails() -> None:
 
     with pytest.raises(WorkerFailed, match="worker/1 failed"):
         play(job(waits, fails, silent, servers=(serve,)), Simulator(network=INSTANT))
-    assert sorted(closed) == ["background", "aggregation", "program", "server"]
+    assert sorted(closed) == ["aggregation", "background", "program", "server"]
     gc.collect()
 
 

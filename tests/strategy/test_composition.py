@@ -15,10 +15,11 @@ from toy import data, network
 from polyrhythm import codec, consistency, merge, shuffle, systems, topology
 from polyrhythm.codec import Identity, LowRank, OneBit, Striped, TopK
 from polyrhythm.consistency import Asynchronous, Bounded, BulkSynchronous, LocalSteps, SoftSync
-from polyrhythm.errors import CompositionError
+from polyrhythm.errors import CompositionError, UnknownNameError
 from polyrhythm.merge import Elastic, Mean, Nesterov, OuterOptimizer, StalenessScaled, Sum
+from polyrhythm.selection import Named
 from polyrhythm.simulator.simulator import Instant, Simulator
-from polyrhythm.strategy import Strategy
+from polyrhythm.strategy import Exchange, Strategy
 from polyrhythm.strategy.fit import CHOICES, conflict
 from polyrhythm.topology import AllReduce, AllToAll, Gossip, Server
 from polyrhythm.training.run import run
@@ -194,8 +195,10 @@ def test_groups_that_would_never_fill_are_refused_before_anyone_waits(rule: Any,
 def test_a_strategy_takes_no_unknown_piece_and_no_piece_by_position() -> None:
     with pytest.raises(TypeError):
         Strategy(BulkSynchronous())  # type: ignore[misc]
-    with pytest.raises(TypeError):
-        Strategy(compression=Identity())  # type: ignore[call-arg]
+    with pytest.raises(UnknownNameError, match="No axis of a Strategy is called 'compression'"):
+        Strategy(compression=Identity())
+    with pytest.raises(UnknownNameError, match="No axis of a Strategy is called 'partition'"):
+        Strategy(partition="zero3")  # type: ignore[arg-type]
 
 
 def test_essential_actors_are_servers_worker_0_and_whoever_others_wait_for() -> None:
@@ -205,4 +208,5 @@ def test_essential_actors_are_servers_worker_0_and_whoever_others_wait_for() -> 
 
 
 def test_every_field_is_among_the_pieces_that_ranks_compare_when_they_meet() -> None:
-    assert list(Strategy().pieces) == [field.name for field in fields(Strategy) if field.name != "name"]
+    shown = set(Strategy(selected=((Named("*.bias"), Exchange()),)).pieces)
+    assert shown == {*Exchange().pieces, *(field.name for field in fields(Strategy))} - {"exchange", "name"}

@@ -55,8 +55,8 @@ class Watched:
         shard = Shard(agreement, recording)
         return self._watch(shard.live())  # type: ignore[return-value]
 
-    def result_actors(self, workers: int) -> list[str]:
-        return Server(1).result_actors(workers)
+    def result_actors(self, members: tuple[str, ...], servers: tuple[str, ...]) -> list[str]:
+        return Server(1).result_actors(members, servers)
 
     def result(self, weights: Sequence[torch.Tensor]) -> torch.Tensor:
         return Server(1).result(weights)

@@ -240,16 +240,6 @@ def test_double_precision_stays_double_under_every_system(system: str) -> None:
     assert outcome.final["loss"] < 1.2
 
 
-def test_parameters_of_several_types_are_refused() -> None:
-    def mixed() -> nn.Module:
-        model = network()
-        model[2].double()  # type: ignore[index, union-attr]
-        return model
-
-    with pytest.raises(CompositionError, match=r"several kinds \(torch.float32 on cpu, torch.float64 on cpu\).*torch.autocast"):
-        go(trains(sgd, mixed))
-
-
 class Words(nn.Module):
     """An embedding whose gradients are sparse."""
 

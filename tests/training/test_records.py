@@ -21,7 +21,7 @@ from toy import network
 
 from polyrhythm.errors import CompositionError, RecordWarning, RunError, WorkloadError
 from polyrhythm.kernel.events import AnyEvent, Ended, Recorder, Stepped
-from polyrhythm.kernel.job import Ending, Job
+from polyrhythm.kernel.job import Ending, Job, Location, unplaced
 from polyrhythm.processes import Processes
 from polyrhythm.report.load import load
 from polyrhythm.simulator import Instant, Simulator
@@ -153,6 +153,10 @@ class Broken:
 
     def __init__(self, problem: Exception) -> None:
         self.problem = problem
+
+    def locations(self, workers: int) -> tuple[Location, ...]:
+        """One host each."""
+        return unplaced(workers)
 
     def execute(self, job: Job, record: Recorder) -> Ending:
         """Raise."""

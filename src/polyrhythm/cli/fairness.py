@@ -54,7 +54,7 @@ def share_batch(total: int, train: Train, strategies: Mapping[str, Strategy], wo
         )
     shares = {}
     for name, strategy in strategies.items():
-        used = strategy.topology.workers(workers)
+        used = strategy.workers(workers)
         if total < 1 or total % used:
             raise CompositionError(
                 f"--global-batch {total} cannot be shared out among the {used} workers of {name}: give a multiple of {used}."

@@ -42,7 +42,7 @@ class Planned:
 
     def failed(self, error: PolyrhythmError) -> Attempt:
         """What there is to tell of the run where `error` left nothing else of it."""
-        workers = self.strategy.topology.workers(self.workers)
+        workers = self.strategy.workers(self.workers)
         summary = Summary(self.strategy.name, workers, self.on.kind, self.on.network_name, self.seed, error=str(error))
         return Attempt(Outcome(summary, state="failed"), error)
 

@@ -59,4 +59,4 @@ def _decisive(document: dict[str, Any]) -> dict[str, Any]:
 
 def _wanted(plan: Planned) -> dict[str, Any]:
     told = settings_told(plan.train, plan.strategy, plan.on, {name: text for name, text in plan.notes.items() if name != COMMAND})
-    return {**told, **versions(), "seed": plan.seed, "workers": plan.strategy.topology.workers(plan.workers)}
+    return {**told, **versions(), "seed": plan.seed, "workers": plan.strategy.workers(plan.workers)}

@@ -53,8 +53,8 @@ class Network:
     """Sites, and for each ordered pair of them the one-way `latency` in seconds and the shared `capacity` in bytes per second.
 
     Both matrices are indexed [from][to]; their diagonals are not used. `accesses` lists hosts that differ from their site.
-    `deal` gives hosts to sites, `placement` servers to hosts; `congestion` says what connections do beside sharing lines fairly. Raises
-    `CompositionError` where the numbers make no network.
+    `deal` gives hosts to sites, `placement` servers to hosts; `congestion` says what connections do beside sharing lines fairly. Server
+    shard k runs at the site of the worker `beside[k]`, where that is given. Raises `CompositionError` where the numbers make no network.
     """
 
     name: str
@@ -66,6 +66,7 @@ class Network:
     placement: Placement = OwnHosts()  # noqa: RUF009 (a frozen value)
     local: Local = Local()  # noqa: RUF009 (a frozen value)
     congestion: Congestion = Fair()  # noqa: RUF009 (a frozen value)
+    beside: tuple[int | None, ...] = ()
 
     def __post_init__(self) -> None:
         if not self.sites:
@@ -149,7 +150,9 @@ class Network:
         if role == "worker" and number.isdecimal():
             return int(number)
         if role == "server" and number.isdecimal():
-            return self.placement.host_of(int(number), workers)
+            shard = int(number)
+            near = self.beside[shard] if shard < len(self.beside) else None
+            return self.placement.host_of(shard, workers) if near is None else self.placement.host_beside(near, shard, workers)
         raise CompositionError(f"{actor!r} has no host: actors are called worker/N or server/N.")
 
     def site_of(self, host: int, workers: int) -> int:

@@ -31,6 +31,10 @@ class OwnHosts(msgspec.Struct, frozen=True, tag=True, forbid_unknown_fields=True
         """The host of the server of `shard`."""
         return workers + shard
 
+    def host_beside(self, worker: int, shard: int, workers: int) -> int:
+        """A host of its own at the site of `worker`."""
+        return workers * (shard + 1) + worker
+
 
 class WithWorkers(msgspec.Struct, frozen=True, tag=True, forbid_unknown_fields=True):
     """Server shard k runs on the host of worker `k % workers`; what passes between the two costs only the `Local` time."""
@@ -38,6 +42,10 @@ class WithWorkers(msgspec.Struct, frozen=True, tag=True, forbid_unknown_fields=T
     def host_of(self, shard: int, workers: int) -> int:
         """The host of the server of `shard`."""
         return shard % workers
+
+    def host_beside(self, worker: int, shard: int, workers: int) -> int:
+        """The host of `worker`."""
+        return worker
 
 
 class Local(msgspec.Struct, frozen=True, forbid_unknown_fields=True):

@@ -76,11 +76,26 @@ class WorkerContext(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
+class Location:
+    """Where a worker runs: its site and its host, by names that are the same at all workers."""
+
+    site: str
+    host: str
+
+
+def unplaced(workers: int) -> tuple[Location, ...]:
+    """Where nothing is known of sites: each worker on a host of its own, all at one site."""
+    return tuple(Location("", f"host/{rank}") for rank in range(workers))
+
+
+@dataclass(frozen=True, slots=True)
 class Job:
     """`workers` copies of a blocking program and `servers` actors, and how much of a loss the run survives.
 
     `program` returns a message (final weights, totals) or None. `essential` tells whether the run can go on without an
-    actor of that name. `seed` is the root of every random stream.
+    actor of that name. `seed` is the root of every random stream. `beside` has, for each server, the rank of the worker at whose site it
+    should run, or None where that is left to the runtime; `groups` the names and members of groups, besides that of all workers, whose
+    sums the runtime may be asked for.
     """
 
     workers: int
@@ -89,6 +104,8 @@ class Job:
     service: Callable[[Port, Recorder], Coroutine[Effect[Any], Any, None]]
     essential: Callable[[str], bool]
     seed: int = 0
+    beside: tuple[int | None, ...] = ()
+    groups: tuple[tuple[str, tuple[str, ...]], ...] = ()
 
 
 @dataclass(slots=True)
@@ -117,6 +134,9 @@ class Runtime(Protocol):
     @property
     def network_name(self) -> str | None:
         """The name of the network that it models; None where the network is real."""
+
+    def locations(self, workers: int) -> tuple[Location, ...]:
+        """Where each of that many workers will run, by rank."""
 
     def execute(self, job: Job, record: Recorder) -> Ending:
         """Run `job` to its end; events go to `record` as they happen. Raises `RunError`s."""

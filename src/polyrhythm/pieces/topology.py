@@ -146,8 +146,8 @@ class Topology(Protocol):
     def serve(self, agreement: Agreement, endpoint: ServerEndpoint) -> Coroutine[Effect[Any], Any, None]:
         """A server's whole life."""
 
-    def result_actors(self, workers: int) -> list[str]:
-        """The actors whose weights make up the result at any moment: of workers, those they agreed on last."""
+    def result_actors(self, members: tuple[str, ...], servers: tuple[str, ...]) -> list[str]:
+        """The actors among both whose weights make up the result at any moment: of workers, those they agreed on last."""
 
     def result(self, weights: Sequence[Tensor]) -> Tensor:
         """The result (numel,) from the weights of the result_actors, in their order."""

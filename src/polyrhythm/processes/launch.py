@@ -11,7 +11,7 @@ import torch
 
 from polyrhythm.errors import CompositionError
 from polyrhythm.kernel.events import Recorder
-from polyrhythm.kernel.job import Ending, Job
+from polyrhythm.kernel.job import Ending, Job, Location
 from polyrhythm.kernel.names import server, worker
 from polyrhythm.processes import capacity, nursery, parcel
 from polyrhythm.processes.links import Wiring
@@ -68,6 +68,10 @@ class Processes:
     @property
     def network_name(self) -> None:
         """The network is real."""
+
+    def locations(self, workers: int) -> tuple[Location, ...]:
+        """All are on this host."""
+        return (Location("local", socket.gethostname()),) * workers
 
     def execute(self, job: Job, record: Recorder) -> Ending:
         """Run `job` to its end.

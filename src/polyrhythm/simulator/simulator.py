@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import math
 import threading
 from collections.abc import Iterator
@@ -18,7 +19,7 @@ from polyrhythm.hardware.devices import Machine
 from polyrhythm.hardware.fleet import Fleet, fleet
 from polyrhythm.hardware.network import Network
 from polyrhythm.kernel.events import Recorder, Started
-from polyrhythm.kernel.job import Ending, Job
+from polyrhythm.kernel.job import Ending, Job, Location, unplaced
 from polyrhythm.kernel.names import server, worker
 from polyrhythm.kernel.port import Port
 from polyrhythm.simulator.actors import Actor, Task
@@ -83,6 +84,13 @@ class Simulator:
         network = self._network()
         return network.name if network is not None else None
 
+    def locations(self, workers: int) -> tuple[Location, ...]:
+        """Each worker has a host of its own, at the site that the network deals it to."""
+        network = self._network()
+        if network is None:
+            return unplaced(workers)
+        return tuple(Location(network.sites[network.site_of(rank, workers)].name, f"host/{rank}") for rank in range(workers))
+
     def execute(self, job: Job, record: Recorder) -> Ending:
         """Run `job` to its end; events go to `record` as they happen. Runs of several threads take turns.
 
@@ -116,6 +124,8 @@ class Simulator:
     def _assemble(self, job: Job, record: Recorder) -> tuple[Hub, Shared]:
         """The hub with all actors, and the faults on its agenda."""
         network, machines, agenda = self._network(), fleet(self.devices), Agenda(self.shuffle_ties)
+        if network is not None and any(rank is not None for rank in job.beside):
+            network = dataclasses.replace(network, beside=job.beside)
         names = [server(shard) for shard in range(job.servers)] + [worker(rank) for rank in range(job.workers)]
         faults = hazards.schedule(self.faults, self.seed, names)
         link = (0.0, math.inf) if network is None else network.slowest()

@@ -12,17 +12,9 @@ from polyrhythm.tensors import NOTHING, Layout, says_nothing
 
 
 class Parameters:
-    """Makes the parameters views of one flat vector (numel,), so that weights are read and written at once.
+    """Makes parameters of one type, on one device, views of one flat vector (numel,), so that weights are read and written at once."""
 
-    Only parameters that need gradients and that the optimizer holds take part. `others` are what else the model remembers: frozen
-    parameters, and buffers.
-    """
-
-    def __init__(self, model: nn.Module, optimizer: torch.optim.Optimizer) -> None:
-        held = {id(parameter) for group in optimizer.param_groups for parameter in group["params"]}
-        named = [(name, p) for name, p in model.named_parameters() if p.requires_grad and id(p) in held]
-        self._check(model, optimizer, named)
-        self.optimizer = optimizer
+    def __init__(self, named: Sequence[tuple[str, nn.Parameter]]) -> None:
         self.names = {id(parameter): name for name, parameter in named}
         self.parameters = [parameter for _, parameter in named]
         self.layout = Layout.of(named)
@@ -30,32 +22,6 @@ class Parameters:
         for parameter, view in zip(self.parameters, self.layout.views(self.flat), strict=True):
             parameter.data = view
         self.places = [view.data_ptr() for view in self.layout.views(self.flat)]
-        self.others = [t.detach() for t in (*model.parameters(), *model.buffers()) if id(t) not in self.names and t.numel()]
-
-    @staticmethod
-    def _check(model: nn.Module, optimizer: torch.optim.Optimizer, named: Sequence[tuple[str, nn.Parameter]]) -> None:
-        if not list(model.parameters()):
-            raise CompositionError(f"{type(model).__name__} has no parameters, so there is nothing to train: attach a model that has some.")
-        if not named:
-            raise CompositionError("The optimizer holds none of the model's parameters: build it from model.parameters() before attaching.")
-        known = {id(parameter) for parameter in model.parameters()}
-        strangers = sum(id(p) not in known for group in optimizer.param_groups for p in group["params"])
-        if strangers:
-            raise CompositionError(
-                f"The optimizer holds {strangers} parameters that are not the model's: attach the module that owns all of them."
-            )
-        kinds = {(p.dtype, p.device) for _, p in named}
-        if len(kinds) > 1:
-            found = ", ".join(sorted(f"{dtype} on {device}" for dtype, device in kinds))
-            raise CompositionError(
-                f"The parameters are of several kinds ({found}), and one vector holds one kind: convert the model, "
-                f"for example with model.to(torch.float32); for half precision use torch.autocast."
-            )
-        if (dtype := named[0][1].dtype) not in (torch.float32, torch.float64):
-            raise CompositionError(
-                f"The parameters are {dtype}, in which small updates are lost and codecs cannot speak: keep them in torch.float32, and "
-                f"use torch.autocast to compute in half precision."
-            )
 
     def gradient(self) -> Tensor:
         """All gradients (numel,), NOTHING where a parameter got none (others may have one for it); a new tensor."""
@@ -110,29 +76,25 @@ class Parameters:
 
     def check(self) -> None:
         """Refuse what the user has done since attaching that would leave some weights out of the exchange."""
-        for group in self.optimizer.param_groups:
-            if any(id(p) not in self.names and p.grad is not None for p in group["params"]):
-                raise CompositionError(
-                    "A parameter has a gradient that was frozen, or not in the optimizer, when the model was attached, so it is not "
-                    "exchanged: attach with requires_grad=True, and give it a learning rate of 0 until it shall train."
-                )
         if [p.data_ptr() for p in self.parameters] != self.places:
             raise CompositionError(
                 "The model was moved or converted after worker.attach, so its weights are not those that the workers exchange: "
                 "call model.to(...) before attaching."
             )
 
-    def tell_others(self) -> Tensor:
-        """The bytes of `others`, in order."""
-        return torch.cat([tensor.cpu().contiguous().reshape(-1).view(torch.uint8) for tensor in self.others])
 
-    def hear_others(self, told: Tensor) -> None:
-        """Overwrite `others` by the bytes of another worker's."""
-        sizes = [tensor.numel() * tensor.element_size() for tensor in self.others]
-        if sum(sizes) != told.numel():
-            raise CompositionError("The workers' models differ in size: every worker must build the same model.")
-        for tensor, part in zip(self.others, torch.split(told, sizes), strict=True):
-            tensor.copy_(part.clone().view(tensor.dtype).view(tensor.shape))
+def copy_bytes(tensors: Sequence[Tensor]) -> Tensor:
+    """The bytes of `tensors`, in order."""
+    return torch.cat([tensor.cpu().contiguous().reshape(-1).view(torch.uint8) for tensor in tensors])
+
+
+def paste_bytes(copied: Tensor, tensors: Sequence[Tensor]) -> None:
+    """Overwrite `tensors` by the bytes of another worker's."""
+    sizes = [tensor.numel() * tensor.element_size() for tensor in tensors]
+    if sum(sizes) != copied.numel():
+        raise CompositionError("The workers' models differ in size: every worker must build the same model.")
+    for tensor, part in zip(tensors, torch.split(copied, sizes), strict=True):
+        tensor.copy_(part.clone().view(tensor.dtype).view(tensor.shape))
 
 
 def _dense(grad: Tensor) -> Tensor:

@@ -2,40 +2,39 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from polyrhythm.kernel.events import Recorder
-from polyrhythm.kernel.group import Group
 from polyrhythm.kernel.message import ASIDE, Message
-from polyrhythm.kernel.names import rank_of, server
 from polyrhythm.kernel.port import Port
 from polyrhythm.pieces.snapshots import Snapshots
 from polyrhythm.pieces.topology import ServerEndpoint
 from polyrhythm.strategy.losses import Losses
+from polyrhythm.strategy.run_plan import RunPlan
 from polyrhythm.strategy.snapshots import new_snapshots, show
-from polyrhythm.strategy.strategy import Strategy
 from polyrhythm.topology.losses import GONE
 
 _ATTACH, _SERVED, _EVALUATE = "attach", "served", ASIDE + "evaluate"
 
 
-async def announce(port: Port, scope: str, servers: int) -> None:
-    """Tell the servers of another model, whose topics begin with `scope`; worker 0 does, before it establishes it."""
-    for shard in range(servers):
-        await port.send(server(shard), Message(_ATTACH, text=scope))
+async def announce(port: Port, scope: str, servers: Sequence[str]) -> None:
+    """Tell `servers` of another part, whose topics begin with `scope`; worker 0 does, before it establishes it."""
+    for name in servers:
+        await port.send(name, Message(_ATTACH, text=scope))
 
 
-async def ask_for_albums(port: Port, servers: int) -> None:
-    """Have the servers keep snapshots from now on; worker 0 does."""
-    for shard in range(servers):
-        await port.send(server(shard), Message(_EVALUATE))
+async def request_snapshots(port: Port, servers: Sequence[str]) -> None:
+    """Have `servers` keep snapshots from now on; worker 0 does."""
+    for name in servers:
+        await port.send(name, Message(_EVALUATE))
 
 
 class Service:
     """Serves the first model from the beginning, and each that is announced, side by side; ends when all are done with."""
 
-    def __init__(self, strategy: Strategy, workers: tuple[str, ...], port: Port, seed: int, record: Recorder) -> None:
-        self.strategy = strategy
-        self.workers = workers
-        self.group = Group.of_servers(strategy.topology.servers(len(workers)), rank_of(port.name), seed)
+    def __init__(self, plan: RunPlan, port: Port, record: Recorder) -> None:
+        self.planned = plan.served_by(port.name)
+        self.group = plan.group(0)
         self.port = port
         self.record = record
         self.losses = Losses(port)
@@ -48,7 +47,7 @@ class Service:
         await self.losses.begin()
         await self.port.spawn("attachments", self._listen())
         await self.port.spawn("evaluation", self._listen_for_evaluation())
-        await self._serve("")
+        await self._serve(self.planned.scope(0, 0))
         while self.beside:  # announced before the workers could be done with the first
             await self.port.receive(_SERVED)
             self.beside -= 1
@@ -71,11 +70,10 @@ class Service:
         await self.port.send(self.port.name, Message(_SERVED))
 
     async def _serve(self, scope: str) -> None:
-        snapshots = new_snapshots(self.strategy, len(self.workers))
+        snapshots = new_snapshots(len(self.planned.plan.result_actors()))
         snapshots.wanted = self.wanted
         self.snapshots.append(snapshots)
         await self.losses.tell(scope + GONE)
-        endpoint = ServerEndpoint(self.group, self.workers, self.port.scoped(scope), self.record, snapshots)
-        await self.strategy.topology.serve(self.strategy.agreement, endpoint)
+        await self.planned.plan.serve(ServerEndpoint(self.group, self.group.members, self.port.scoped(scope), self.record, snapshots))
         if snapshots.wanted:
             await show(self.port, scope, snapshots)

@@ -6,7 +6,6 @@ from polyrhythm.kernel.message import ASIDE, Message
 from polyrhythm.kernel.names import worker
 from polyrhythm.kernel.port import Port
 from polyrhythm.pieces.snapshots import Snapshots
-from polyrhythm.strategy.strategy import Strategy
 
 TOPIC = ASIDE + "snapshots"
 _BUDGET = 1 << 30
@@ -14,9 +13,9 @@ _BUDGET = 1 << 30
 _ONE, _END = 0.0, 1.0
 
 
-def new_snapshots(strategy: Strategy, workers: int) -> Snapshots:
-    """No snapshots yet, of one of the actors whose weights are the result."""
-    return Snapshots(_BUDGET // len(strategy.topology.result_actors(workers)))
+def new_snapshots(actors: int) -> Snapshots:
+    """No snapshots yet, of one of so many actors whose weights make up the result."""
+    return Snapshots(_BUDGET // actors)
 
 
 async def show(port: Port, scope: str, snapshots: Snapshots) -> None:

@@ -1,99 +1,154 @@
-"""The composition of the pieces, refused when they do not fit."""
+"""A way of training together: what is exchanged how, and what else all workers agree on."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+import dataclasses
+from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from polyrhythm.buffers import MeanBuffers
-from polyrhythm.codec import Identity
-from polyrhythm.consistency import BulkSynchronous
-from polyrhythm.errors import CompositionError
+from polyrhythm.errors import CompositionError, unknown
 from polyrhythm.kernel.names import worker
-from polyrhythm.merge import Mean
-from polyrhythm.partition import Replicate
 from polyrhythm.pieces.buffers import Buffers
 from polyrhythm.pieces.codec import Codec
 from polyrhythm.pieces.consistency import Consistency
 from polyrhythm.pieces.merge import Merge
+from polyrhythm.pieces.selection import Selection
 from polyrhythm.pieces.shuffle import Shuffle
 from polyrhythm.pieces.topology import Agreement, Topology
-from polyrhythm.pieces.traits import Pattern
+from polyrhythm.selection import Named
 from polyrhythm.shuffle import GlobalShuffle
-from polyrhythm.strategy.fit import CHOICES, conflict, payload, remedy
-from polyrhythm.topology import AllReduce
+from polyrhythm.strategy.check import require_piece
+from polyrhythm.strategy.exchange import AnyExchange, Exchange
 
-_HORIZON = 100_000
-"""Steps within which a consistency is expected to have filled any group."""
+Selected = Sequence[tuple[Selection, AnyExchange]]
+_AXES = ("exchange", "selected", "consistency", "topology", "codec", "merge", "shuffle", "buffers", "name")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True, init=False, repr=False)
 class Strategy:
-    """One way of training together: what a worker holds, when it asks, in which words, who answers, what the response does.
+    """One way of training together.
 
-    `shuffle` says which samples a worker sees, and `buffers` with which batch-norm statistics the final weights are saved.
-    `name` is what tables call it. Raises CompositionError when the pieces have no payload or no communication pattern in common.
+    `exchange` says how workers exchange what they compute. `selected` has other exchanges for some of the model's parameters, as pairs
+    (selection, exchange); no parameter may be in two of them. The pieces of an exchange among equals may be given instead of
+    `exchange`: `consistency`, `topology`, `codec`, `merge`. `shuffle` says which samples a worker sees, and `buffers` with which
+    batch-norm statistics the final weights are saved. `name` is what tables call it.
+
+    Raises CompositionError for pieces that do not fit together, and for an axis that there is not.
 
     >>> Strategy().agreement.payload.value
     'gradients'
     """
 
-    consistency: Consistency = field(default_factory=BulkSynchronous)
-    topology: Topology = field(default_factory=AllReduce)
-    codec: Codec = field(default_factory=Identity)
-    merge: Merge = field(default_factory=Mean)
-    partition: Replicate = field(default_factory=Replicate)
-    shuffle: Shuffle = field(default_factory=GlobalShuffle)
-    buffers: Buffers = field(default_factory=MeanBuffers)
-    name: str = field(default="custom", compare=False)
+    exchange: AnyExchange
+    selected: tuple[tuple[Selection, AnyExchange], ...]
+    shuffle: Shuffle
+    buffers: Buffers
+    name: str = dataclasses.field(compare=False)
 
-    def __post_init__(self) -> None:
-        for axis, piece in self._pieces.items():
-            if isinstance(piece, (str, type)):
-                called = piece if isinstance(piece, str) else piece.__name__
-                raise CompositionError(
-                    f"{axis}={called!r} is only the name of a piece: give the piece itself, such as {CHOICES[axis][0]!r}."
-                )
-        reason = conflict(self._pieces)
-        if reason is not None:
-            raise CompositionError(f"{reason}. {remedy(self._pieces)}")
+    def __init__(
+        self,
+        *,
+        exchange: AnyExchange | None = None,
+        selected: Selected = (),
+        shuffle: Shuffle | None = None,
+        buffers: Buffers | None = None,
+        name: str = "custom",
+        **pieces: Consistency | Topology | Codec | Merge,
+    ) -> None:
+        for axis in pieces:
+            if axis not in _AXES:
+                raise unknown("axis of a Strategy", axis, _AXES)
+        if exchange is not None:
+            require_piece("exchange", exchange, Exchange())
+        for entry in selected:
+            _require_pair(entry)
+        chosen = Exchange(**pieces) if exchange is None else exchange.with_pieces(pieces) if pieces else exchange  # type: ignore[arg-type]
+        object.__setattr__(self, "exchange", chosen)
+        object.__setattr__(self, "selected", tuple(selected))
+        object.__setattr__(self, "shuffle", GlobalShuffle() if shuffle is None else shuffle)
+        object.__setattr__(self, "buffers", MeanBuffers() if buffers is None else buffers)
+        object.__setattr__(self, "name", name)
+        require_piece("shuffle", self.shuffle, GlobalShuffle())
+        require_piece("buffers", self.buffers, MeanBuffers())
+
+    def __repr__(self) -> str:
+        return f"Strategy({', '.join(f'{axis}={piece!r}' for axis, piece in self.pieces.items())}, name={self.name!r})"
 
     @property
-    def _pieces(self) -> dict[str, Any]:
-        return {"consistency": self.consistency, "topology": self.topology, "codec": self.codec, "merge": self.merge}
+    def exchanges(self) -> tuple[tuple[Selection | None, AnyExchange], ...]:
+        """All exchanges, each with its selection; the last is for what no selection takes."""
+        return (*self.selected, (None, self.exchange))
 
     @property
     def pieces(self) -> dict[str, Any]:
         """All of them, by axis."""
-        return {**self._pieces, "partition": self.partition, "shuffle": self.shuffle, "buffers": self.buffers}
-
-    def check(self, workers: int) -> None:
-        """Refuse a number of workers with which all would come to wait for a group that never fills."""
-        group = self.consistency.group(workers)
-        spoken = [clock for clock in range(1, _HORIZON) if self.consistency.speaks(clock)][: group - 1]
-        if workers % group and spoken and not self.consistency.may_proceed(spoken[-1], 0):
-            raise CompositionError(
-                f"{self.consistency!r} merges {group} contributions at a time, which do not divide {workers} workers, and lets nobody go "
-                f"on until the rest is merged: all would wait for ever. Use a number of workers that {group} divides, or other groups."
-            )
+        selected = {"selected": self.selected} if self.selected else {}
+        return {**self.exchange.pieces, **selected, "shuffle": self.shuffle, "buffers": self.buffers}
 
     @property
     def agreement(self) -> Agreement:
-        """What the pieces have agreed on."""
-        agreed = payload(self._pieces)
-        assert agreed is not None, "what has nothing in common was refused"
-        return Agreement(agreed, self.consistency, self.codec, self.merge)
+        """What the pieces of `exchange` have agreed on."""
+        return self.exchange.agreement
+
+    @property
+    def consistency(self) -> Consistency:
+        """That of `exchange`."""
+        return self.agreement.consistency
+
+    @property
+    def topology(self) -> Topology:
+        """That of `exchange`."""
+        return self.exchange.topology
+
+    @property
+    def codec(self) -> Codec:
+        """That of `exchange`."""
+        return self.agreement.codec
+
+    @property
+    def merge(self) -> Merge:
+        """That of `exchange`."""
+        return self.agreement.merge
 
     @property
     def order_matters(self) -> bool:
         """Whether the result depends on the order in which messages arrive."""
-        return self.consistency.order_matters
+        return any(exchange.order_matters for _, exchange in self.exchanges)
+
+    @property
+    def tolerates_loss(self) -> bool:
+        """Whether the others can go on when a worker is gone."""
+        return all(exchange.tolerates_loss for _, exchange in self.exchanges)
 
     @property
     def ends_alike(self) -> bool:
-        """Whether all replicas end with the same bits: not where each takes in the others' contributions in an order of its own."""
-        return not (self.order_matters and self.topology.pattern is Pattern.PEERS)
+        """Whether all replicas end with the same bits."""
+        return all(exchange.ends_alike for _, exchange in self.exchanges)
+
+    def workers(self, available: int) -> int:
+        """How many of the available workers it uses. Raises CompositionError where its exchanges use different numbers."""
+        used = {exchange.workers(available) for _, exchange in self.exchanges}
+        if len(used) > 1:
+            raise CompositionError(
+                f"The exchanges of {self.name} use {' and '.join(map(str, sorted(used)))} of {available} workers: a worker takes "
+                "part in all of them or in none, so leave out Alone() where there are several."
+            )
+        return used.pop()
+
+    def check(self, workers: int) -> None:
+        """Refuse a number of workers with which an exchange would wait for ever."""
+        for _, exchange in self.exchanges:
+            exchange.check(workers)
 
     def essential(self, actor: str) -> bool:
         """Whether a run cannot go on without `actor`: servers, worker 0 (it holds the result), and everybody others wait for."""
-        return not self.consistency.tolerates_loss or not actor.startswith("worker/") or actor == worker(0)
+        return not self.tolerates_loss or not actor.startswith("worker/") or actor == worker(0)
+
+
+def _require_pair(entry: object) -> None:
+    if not isinstance(entry, tuple) or len(entry) != 2:
+        raise CompositionError(f'selected has {entry!r}: give pairs, such as (Named("embedding.*"), Exchange()).')
+    require_piece("selection", entry[0], Named("embedding.*"))
+    require_piece("exchange", entry[1], Exchange())

@@ -11,7 +11,7 @@ from torch import Tensor
 
 from polyrhythm.kernel.effects import Effect
 from polyrhythm.kernel.message import Delivery, Message
-from polyrhythm.kernel.names import rank_of, worker
+from polyrhythm.kernel.names import rank_of
 from polyrhythm.pieces.merge import EncodedContribution
 from polyrhythm.pieces.requests import Packet
 from polyrhythm.pieces.responses import AdoptWeights, ApplyContributions, Response
@@ -58,9 +58,9 @@ class AllToAll:
         """There is no server."""
         raise NotImplementedError("AllToAll has no server")
 
-    def result_actors(self, workers: int) -> list[str]:
+    def result_actors(self, members: tuple[str, ...], servers: tuple[str, ...]) -> list[str]:
         """Worker 0, who has taken in nearly what all have."""
-        return [worker(0)]
+        return [members[0]]
 
     def result(self, weights: Sequence[Tensor]) -> Tensor:
         """As they are."""

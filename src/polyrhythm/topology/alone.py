@@ -9,7 +9,6 @@ from typing import Any
 from torch import Tensor
 
 from polyrhythm.kernel.effects import Effect
-from polyrhythm.kernel.names import worker
 from polyrhythm.pieces.merge import Contribution
 from polyrhythm.pieces.responses import ApplyContributions, Response
 from polyrhythm.pieces.topology import Agreement, Channel, InitialState, ServerEndpoint, WorkerEndpoint
@@ -47,9 +46,9 @@ class Alone:
         """There is no server."""
         raise NotImplementedError("Alone has no server")
 
-    def result_actors(self, workers: int) -> list[str]:
+    def result_actors(self, members: tuple[str, ...], servers: tuple[str, ...]) -> list[str]:
         """Worker 0, whose weights are those of all."""
-        return [worker(0)]
+        return [members[0]]
 
     def result(self, weights: Sequence[Tensor]) -> Tensor:
         """As they are."""

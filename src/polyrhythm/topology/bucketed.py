@@ -12,7 +12,6 @@ from torch import Tensor
 
 from polyrhythm.errors import CompositionError
 from polyrhythm.kernel.effects import Effect
-from polyrhythm.kernel.names import worker
 from polyrhythm.pieces.merge import Contribution
 from polyrhythm.pieces.responses import AdoptWeights, ApplyContributions, Response
 from polyrhythm.pieces.topology import Agreement, Buckets, Channel, InitialState, ServerEndpoint, WorkerEndpoint
@@ -73,9 +72,9 @@ class Bucketed:
         """There is no server."""
         raise NotImplementedError("Bucketed has no server")
 
-    def result_actors(self, workers: int) -> list[str]:
+    def result_actors(self, members: tuple[str, ...], servers: tuple[str, ...]) -> list[str]:
         """Worker 0, whose weights are those of all."""
-        return [worker(0)]
+        return [members[0]]
 
     def result(self, weights: Sequence[Tensor]) -> Tensor:
         """As they are."""

@@ -11,7 +11,6 @@ from torch import Tensor
 
 from polyrhythm.kernel.effects import Effect
 from polyrhythm.kernel.message import Message
-from polyrhythm.kernel.names import worker
 from polyrhythm.pieces.responses import AdoptWeights, MixWeights, Response
 from polyrhythm.pieces.topology import Agreement, Channel, InitialState, ServerEndpoint, WorkerEndpoint
 from polyrhythm.pieces.traits import Pattern, Payload
@@ -57,9 +56,9 @@ class Gossip:
         """There is no server."""
         raise NotImplementedError("Gossip has no server")
 
-    def result_actors(self, workers: int) -> list[str]:
+    def result_actors(self, members: tuple[str, ...], servers: tuple[str, ...]) -> list[str]:
         """All workers."""
-        return [worker(rank) for rank in range(workers)]
+        return list(members)
 
     def result(self, weights: Sequence[Tensor]) -> Tensor:
         """Their mean."""

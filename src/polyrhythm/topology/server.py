@@ -11,7 +11,6 @@ from torch import Tensor
 
 from polyrhythm.errors import CompositionError
 from polyrhythm.kernel.effects import Effect
-from polyrhythm.kernel.names import server
 from polyrhythm.pieces.topology import Agreement, Channel, ServerEndpoint, WorkerEndpoint
 from polyrhythm.pieces.traits import EVERY_PAYLOAD, Pattern, Payload
 from polyrhythm.topology.background_client import BackgroundClient
@@ -60,9 +59,9 @@ class Server:
         """A server's whole life; its rank among the servers is its shard."""
         return Shard(agreement, endpoint).live()
 
-    def result_actors(self, workers: int) -> list[str]:
+    def result_actors(self, members: tuple[str, ...], servers: tuple[str, ...]) -> list[str]:
         """The servers."""
-        return [server(shard) for shard in range(self.shards)]
+        return list(servers)
 
     def result(self, weights: Sequence[Tensor]) -> Tensor:
         """Their shards, end to end."""

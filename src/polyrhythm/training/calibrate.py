@@ -37,7 +37,7 @@ def device_profile(train: Train, *, workers: int = 1, steps: int = 30, seed: int
     """
     if steps < 1:
         raise CompositionError(f"A profile of {steps} steps says nothing: time 1 or more.")
-    watch = _Stopwatch(strategy.topology.workers(workers), WARM_UP_STEPS + steps)
+    watch = _Stopwatch(strategy.workers(workers), WARM_UP_STEPS + steps)
     tried = attempt(train, workers=workers, strategy=strategy, on=Processes(), seed=seed, watch=watch)
     if tried.error is not None and not isinstance(tried.error, _SeenEnoughError):
         raise tried.error

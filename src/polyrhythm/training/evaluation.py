@@ -15,12 +15,13 @@ from polyrhythm.errors import WorkloadError, diverged
 from polyrhythm.kernel.events import Evaluated
 from polyrhythm.kernel.group import Group
 from polyrhythm.kernel.job import WorkerContext
-from polyrhythm.kernel.names import server, worker
+from polyrhythm.kernel.names import worker
 from polyrhythm.pieces.snapshots import Snapshots, before, index_at, moment, together
+from polyrhythm.strategy.part import Part
 from polyrhythm.strategy.replica import Replica
-from polyrhythm.strategy.service import ask_for_albums
+from polyrhythm.strategy.run_plan import RunPlan
+from polyrhythm.strategy.service import request_snapshots
 from polyrhythm.strategy.snapshots import collect, new_snapshots, show
-from polyrhythm.strategy.strategy import Strategy
 from polyrhythm.training.numbers import number
 from polyrhythm.training.untouched import untouched
 
@@ -29,14 +30,13 @@ Evaluate = Callable[..., Mapping[str, Any]]
 
 @dataclass(slots=True)
 class Followed:
-    """A replica, the scope of its topics, and its model; `buffers` are the model's floating-point ones.
+    """A part of a replica, and its model; `buffers` are the model's floating-point ones, at the first part of it.
 
     `snapshots` has those of the step that was under way at a moment, as its forward pass left them. A copy is taken when a moment has
     passed; what they were before that pass is then gone, and keeping it would take a copy at every step.
     """
 
-    replica: Replica
-    scope: str
+    part: Part
     model: nn.Module
     buffers: list[Tensor]
     snapshots: Snapshots
@@ -51,8 +51,7 @@ class Followed:
 class Evaluation:
     """What `worker.evaluate` asked for, at one worker. `seconds` of the run's clock went into evaluating."""
 
-    strategy: Strategy
-    group: Group
+    plan: RunPlan
     context: WorkerContext
     function: Evaluate | None = None
     seconds: float = 0.0
@@ -60,13 +59,18 @@ class Evaluation:
     _steps: list[tuple[float, int, int]] = field(default_factory=list)
     _agreed: bool = False
 
-    def follow(self, replica: Replica, scope: str, model: nn.Module) -> None:
+    @property
+    def group(self) -> Group:
+        """All workers."""
+        return self.plan.group(self.plan.members.index(self.context.port.name))
+
+    def follow(self, replica: Replica) -> None:
         """Another model was attached."""
-        known = any(each.model is model for each in self._followed)
-        buffers = [] if known else [b for b in model.buffers() if b.is_floating_point() and b.numel()]
-        self._followed.append(
-            Followed(replica, scope, model, buffers, Snapshots(new_snapshots(self.strategy, 1).budget // self.group.size))
-        )
+        model = replica.model
+        for part in replica.parts:
+            known = any(each.model is model for each in self._followed)
+            buffers = [] if known else [b for b in model.buffers() if b.is_floating_point() and b.numel()]
+            self._followed.append(Followed(part, model, buffers, new_snapshots(self.group.size)))
         self._want()
 
     def ask(self, function: Evaluate) -> None:
@@ -77,8 +81,7 @@ class Evaluation:
             raise WorkloadError(f"worker.evaluate got {function!r}, which cannot be called: give a function of the model.")
         self.function = function
         if self.group.rank == 0:
-            servers = self.strategy.topology.servers(self.group.size)
-            self.context.perform(ask_for_albums(self.context.port, servers))
+            self.context.perform(request_snapshots(self.context.port, self.plan.servers))
         self._want()
 
     def agree(self) -> None:
@@ -95,7 +98,7 @@ class Evaluation:
         if self.function is not None:
             now = self.context.port.now()
             for each in self._followed:
-                each.replica.look()
+                each.part.look()
                 each.look(now)
 
     def stepped(self, clock: int) -> None:
@@ -123,27 +126,26 @@ class Evaluation:
         return final
 
     def _want(self) -> None:
-        holds_result = self.context.port.name in self.strategy.topology.result_actors(self.group.size)
         for each in self._followed:
-            each.replica.snapshots.wanted = holds_result and self.function is not None
+            holds_result = self.context.port.name in each.part.planned.plan.result_actors()
+            each.part.snapshots.wanted = holds_result and self.function is not None
             each.snapshots.wanted = bool(each.buffers) and self.function is not None and self.context.port.name in self._holders()
             each.look(self.context.port.now())  # what is there before the first forward pass
 
     def _holders(self) -> list[str]:
         """Those whose buffers count in the end."""
-        return [worker(rank) for rank in range(self.group.size if self.strategy.buffers.averaged else 1)]
+        return [worker(rank) for rank in range(self.group.size if self.plan.strategy.buffers.averaged else 1)]
 
     def _own(self) -> list[tuple[str, Snapshots]]:
-        weights = [(each.scope, each.replica.snapshots) for each in self._followed if each.replica.snapshots.wanted]
-        return weights + [(f"{each.scope}buffers", each.snapshots) for each in self._followed if each.snapshots.wanted]
+        weights = [(each.part.scope, each.part.snapshots) for each in self._followed if each.part.snapshots.wanted]
+        return weights + [(f"{each.part.scope}buffers", each.snapshots) for each in self._followed if each.snapshots.wanted]
 
     def _expected(self) -> set[tuple[str, str]]:
-        result_actors = self.strategy.topology.result_actors(self.group.size)
-        weights = {(name, each.scope) for name in result_actors for each in self._followed}
-        return weights | {(name, f"{each.scope}buffers") for name in self._holders() for each in self._followed if each.buffers}
+        weights = {(name, each.part.scope) for each in self._followed for name in each.part.planned.plan.result_actors()}
+        return weights | {(name, f"{each.part.scope}buffers") for name in self._holders() for each in self._followed if each.buffers}
 
     def _evaluate_all(self, everyone: Mapping[tuple[str, str], Snapshots], ended: float) -> dict[str, float]:
-        final = [(each.replica.parameters.flat.clone(), [b.clone() for b in each.buffers]) for each in self._followed]
+        final = [(each.part.parameters.flat.clone(), [b.clone() for b in each.buffers]) for each in self._followed]
         kept = list(everyone.values())
         try:
             for index in together(kept):
@@ -159,17 +161,19 @@ class Evaluation:
 
     def _at(self, each: Followed, index: int, everyone: Mapping[tuple[str, str], Snapshots], final: Tensor) -> Tensor:
         """The result at a moment; of one that has changed nothing since, its part of the final weights."""
-        topology, workers = self.strategy.topology, self.group.size
-        names = [name for name in topology.result_actors(workers) if (name, each.scope) in everyone]
-        layouts = each.replica.parameters.layout.split(len(names)) if names[0] == server(0) else []
-        parts = each.replica.parameters.layout.cut(final, layouts) if layouts else [final] * len(names)
-        found = [everyone[name, each.scope].at(index) for name in names]
-        return topology.result([part.cpu() if kept is None else kept for kept, part in zip(found, parts, strict=True)])
+        plan, layout = each.part.planned.plan, each.part.parameters.layout
+        actors = plan.result_actors()
+        layouts = plan.held_by(layout)
+        whole = all(held.numel == layout.numel for held in layouts)
+        parts = [final] * len(actors) if whole else layout.cut(final, layouts)
+        present = [(name, part) for name, part in zip(actors, parts, strict=True) if (name, each.part.scope) in everyone]
+        found = [everyone[name, each.part.scope].at(index) for name, _ in present]
+        return plan.result([part.cpu() if kept is None else kept for kept, (_, part) in zip(found, present, strict=True)])
 
     @staticmethod
     def _put(each: Followed, weights: Tensor, buffers: Sequence[Tensor]) -> None:
         with torch.no_grad():
-            each.replica.parameters.flat.copy_(weights)
+            each.part.parameters.flat.copy_(weights)
             for buffer, value in zip(each.buffers, buffers, strict=True):
                 buffer.copy_(value)
 
@@ -204,7 +208,7 @@ def _buffers_at(each: Followed, index: int, everyone: Mapping[tuple[str, str], S
     """The mean of what the workers had at a moment; of those who have changed nothing since, what is final."""
     if not each.buffers:
         return []
-    mine = [snapshots.at(index) for (_, scope), snapshots in everyone.items() if scope == f"{each.scope}buffers"]
+    mine = [snapshots.at(index) for (_, scope), snapshots in everyone.items() if scope == f"{each.part.scope}buffers"]
     flat = torch.stack([_flat(final) if kept is None else kept for kept in mine]).mean(dim=0)
     parts = torch.split(flat, [buffer.numel() for buffer in final])
     return [part.view(buffer.shape).to(buffer.dtype) for part, buffer in zip(parts, final, strict=True)]

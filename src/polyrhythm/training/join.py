@@ -9,7 +9,7 @@ from pathlib import Path
 
 from polyrhythm import systems
 from polyrhythm.errors import CompositionError
-from polyrhythm.kernel.group import Group
+from polyrhythm.kernel.job import unplaced
 from polyrhythm.kernel.names import worker as name_of
 from polyrhythm.processes.join import JoinedContext, Joining, enter
 from polyrhythm.processes.linux import require_linux
@@ -18,6 +18,7 @@ from polyrhythm.processes.stalls import Patience
 from polyrhythm.report.directory import make
 from polyrhythm.report.outcome import Outcome, Summary
 from polyrhythm.report.progress import ignore
+from polyrhythm.strategy.run_plan import RunPlan
 from polyrhythm.strategy.strategy import Strategy
 from polyrhythm.training.log import Log
 from polyrhythm.training.run import conclude, conclusion, make_job, whole_number
@@ -42,7 +43,8 @@ def join(
     refuse_while_imported("pr.join")
     chosen, seed = systems.resolve(strategy), whole_number("seed", seed, "the same at all ranks")
     place = find_place()
-    job = make_job(_elsewhere, chosen, place.workers, seed)
+    plan = RunPlan.of(chosen, unplaced(place.workers), seed)
+    job = make_job(_elsewhere, plan)
     if job.workers != place.workers:
         raise CompositionError(f"{chosen.name} uses {job.workers} of {place.workers} workers: start as many processes as it uses.")
     outcome = Outcome(Summary(chosen.name, job.workers, "processes", None, seed), settings={"strategy": repr(chosen)})
@@ -52,7 +54,7 @@ def join(
     except BaseException as problem:
         log.fail(problem, name_of(place.rank))
         raise
-    worker = Worker(context, chosen, Group.of_workers(place.workers, place.rank, seed))
+    worker = Worker(context, plan)
     atexit.register(_leave, worker, context, log)
     return worker
 

@@ -9,15 +9,14 @@ import torch
 from torch import Tensor, nn
 
 from polyrhythm.errors import CompositionError, WorkloadError
-from polyrhythm.kernel.group import Group
 from polyrhythm.kernel.job import WorkerContext
 from polyrhythm.pieces.buffers import Keeper
 from polyrhythm.strategy.averaging import TOPIC, average
 from polyrhythm.strategy.losses import Losses
-from polyrhythm.strategy.replica import Replica, Seat
+from polyrhythm.strategy.replica import Replica
+from polyrhythm.strategy.run_plan import RunPlan
 from polyrhythm.strategy.service import announce
 from polyrhythm.strategy.snapshots import TOPIC as SNAPSHOTS
-from polyrhythm.strategy.strategy import Strategy
 from polyrhythm.topology.losses import GONE
 from polyrhythm.training.evaluation import Evaluation
 
@@ -27,9 +26,10 @@ _SHOWN = 3
 class Models:
     """`replicas` in the order of attaching; the first has no scope, so that one model alone says what it always said."""
 
-    def __init__(self, strategy: Strategy, group: Group, context: WorkerContext) -> None:
-        self.strategy = strategy
-        self.group = group
+    def __init__(self, plan: RunPlan, context: WorkerContext) -> None:
+        self.plan = plan
+        self.strategy = plan.strategy
+        self.group = plan.group(plan.members.index(context.port.name))
         self.context = context
         self.replicas: list[Replica] = []
         self.names: dict[int, str] = {}
@@ -37,7 +37,7 @@ class Models:
         self.keepers: dict[int, Keeper] = {}
         self.losses = Losses(context.port)
         self.checked = False
-        self.evaluation = Evaluation(strategy, group, context)
+        self.evaluation = Evaluation(plan, context)
 
     def attach(
         self,
@@ -51,24 +51,22 @@ class Models:
         if any(replica.clock for replica in self.replicas):
             raise WorkloadError("worker.attach was called after the first step: attach every model and optimizer before training begins.")
         number = len(self.replicas)
-        scope = f"{number}/" if number else ""
         self._refuse_again(model, optimizer, name)
-        port = self.context.port.scoped(scope)
-        replica = Replica(model, optimizer, self.strategy, Seat(self.group, self.context, port))
-        replica.clip_norm = clip_norm
-        self._hear_of_losses(scope)
-        if number and self.group.rank == 0:
-            self.context.perform(announce(self.context.port, scope, self.strategy.topology.servers(self.group.size)))
+        replica = Replica(model, optimizer, self.plan, self.context, number, clip_norm)
+        for part in replica.parts:
+            self._hear_of_losses(part.scope)
+            if part.scope != part.planned.scope(0, 0) and self.group.rank == 0:
+                self.context.perform(announce(self.context.port, part.scope, part.planned.servers))
         replica.establish(partial(step, replica))
         self.replicas.append(replica)
-        self.evaluation.follow(replica, scope, model)
+        self.evaluation.follow(replica)
         if id(model) not in self.modules:
             self.modules[id(model)] = model
             self.names[id(model)] = name if name is not None else str(number)
             self.keepers[id(model)] = self.strategy.buffers.keeper(model)
 
     def _refuse_again(self, model: nn.Module, optimizer: torch.optim.Optimizer, name: str | None) -> None:
-        held = {id(parameter) for replica in self.replicas for parameter in replica.parameters.parameters}
+        held = {each for replica in self.replicas for each in replica.trained}
         twice = [each for group in optimizer.param_groups for each in group["params"] if id(each) in held]
         if twice:
             raise WorkloadError(
@@ -79,9 +77,9 @@ class Models:
             raise WorkloadError(f"worker.attach was given the name {name!r} twice: give each model a name of its own.")
 
     def _hear_of_losses(self, scope: str) -> None:
-        if not self.strategy.consistency.tolerates_loss or self.group.size == 1:
+        if not self.strategy.tolerates_loss or self.group.size == 1:
             return
-        if not self.replicas:
+        if not self.losses.topics:
             self.context.perform(self.losses.begin())
             if self.strategy.buffers.averaged and self.group.rank == 0:
                 self.context.perform(self.losses.tell(TOPIC))

@@ -13,16 +13,15 @@ import msgspec
 
 from polyrhythm import systems
 from polyrhythm.errors import CompositionError, PolyrhythmError, RecordWarning, RunError, WorkloadError
-from polyrhythm.kernel.group import Group
-from polyrhythm.kernel.group import workers as workers_of
 from polyrhythm.kernel.job import Ending, Job, Runtime, WorkerContext
 from polyrhythm.kernel.message import Message
-from polyrhythm.kernel.names import rank_of, worker
+from polyrhythm.kernel.names import worker
 from polyrhythm.processes import Processes
 from polyrhythm.report.lines import encoded
 from polyrhythm.report.outcome import Outcome, Summary
 from polyrhythm.report.progress import Watch, ignore, progress
 from polyrhythm.report.unfinished import passed
+from polyrhythm.strategy.run_plan import RunPlan
 from polyrhythm.strategy.service import Service
 from polyrhythm.strategy.strategy import Strategy
 from polyrhythm.tensors import digest
@@ -100,7 +99,7 @@ def attempt(
         raise CompositionError(f"on={on!r} is not a runtime: give one, pr.Processes() or pr.Simulator(network=...).")
     runtime = on if on is not None else Processes()
     root = whole_number("seed", runtime.seed if seed is None else seed, "0 or another of 64 bits")
-    job = make_job(train, strategy, workers, root)
+    job = make_job(train, RunPlan.of(strategy, runtime.locations(workers), root))
     summary = Summary(str(strategy.name), job.workers, runtime.kind, runtime.network_name, root)
     outcome = Outcome(summary, settings=settings_told(train, strategy, runtime, notes or {}))
     return _carry_out(job, runtime, Log(outcome, directory, watch))
@@ -161,14 +160,11 @@ def _shown(value: object) -> str:
         ) from problem
 
 
-def make_job(train: Train, strategy: Strategy, workers: int, seed: int) -> Job:
+def make_job(train: Train, plan: RunPlan) -> Job:
     """The runtime's view of a training function under a strategy."""
-    taking_part = strategy.topology.workers(workers)
-    strategy.check(taking_part)
 
     def program(context: WorkerContext) -> Message:
-        group = Group.of_workers(taking_part, rank_of(context.port.name), seed)
-        own = Worker(context, strategy, group)
+        own = Worker(context, plan)
         try:
             train(own)
         except (ValueError, RuntimeError) as error:
@@ -181,9 +177,9 @@ def make_job(train: Train, strategy: Strategy, workers: int, seed: int) -> Job:
         return conclusion(own)
 
     def service(port: Any, record: Any) -> Any:
-        return Service(strategy, workers_of(taking_part), port, seed, record).live()
+        return Service(plan, port, record).live()
 
-    return Job(taking_part, strategy.topology.servers(taking_part), program, service, strategy.essential, seed)
+    return Job(len(plan.members), len(plan.servers), program, service, plan.strategy.essential, plan.seed, plan.beside, plan.groups)
 
 
 def conclusion(own: Worker) -> Message:

@@ -22,6 +22,7 @@ from polyrhythm.kernel.port import Port
 from polyrhythm.pieces.shuffle import Batch, Feed, Order, Perform, Source, Stream
 from polyrhythm.shuffle import GlobalShuffle
 from polyrhythm.simulator import Instant, Simulator
+from polyrhythm.strategy.part import Part
 from polyrhythm.strategy.replica import Replica
 from polyrhythm.strategy.strategy import Strategy
 from polyrhythm.tensors import Layout
@@ -124,7 +125,8 @@ def shape_of(train: Train, seed: int = 0) -> Shape:
     if not flops:
         raise CompositionError("The training function took no step at one worker, so there is nothing to time: check its data and epochs.")
     replica = _only(held[0].attached)
-    model, flat, layout = replica.model, replica.parameters.flat, replica.parameters.layout
+    model, parameters = replica.model, _only_part(replica).parameters
+    flat, layout = parameters.flat, parameters.layout
     frozen = {name: parameter.detach() for name, parameter in model.named_parameters() if not parameter.requires_grad}
     count, batch = samples[-1] // len(samples), batches[0] if batches else ()
     return Shape(layout, median(flops), count, batch, frozen, dict(model.named_buffers()), flat.dtype)
@@ -136,6 +138,14 @@ def _only(attached: tuple[Replica, ...]) -> Replica:
             f"The training function attaches {len(attached)} optimizers, and a timing-only run replays the steps of one: time a full run."
         )
     return attached[0]
+
+
+def _only_part(replica: Replica) -> Part:
+    if len(replica.parts) > 1:
+        raise CompositionError(
+            "The parameters are of several types or on several devices, and a timing-only run replays those of one: time a full run."
+        )
+    return replica.parts[0]
 
 
 @dataclass(frozen=True, slots=True)
@@ -230,5 +240,5 @@ def time(
     profiles = tuple(_charging(machine, shape.flops) for machine in machines.machines)
     timed = dataclasses.replace(on, devices=dataclasses.replace(machines, machines=profiles), separate_randomness=False)
     chosen = systems.resolve(strategy)
-    travelling = shape.zeros(chosen.topology.workers(workers) * shape.samples) if chosen.shuffle.sends else ()
+    travelling = shape.zeros(chosen.workers(workers) * shape.samples) if chosen.shuffle.sends else ()
     return run(Replay(shape, steps, travelling), workers=workers, strategy=chosen, on=timed)

@@ -12,10 +12,9 @@ from torch import Tensor, nn
 from polyrhythm import rng
 from polyrhythm.errors import WorkloadError, diverged
 from polyrhythm.kernel.events import Reported, Stepped
-from polyrhythm.kernel.group import Group
 from polyrhythm.kernel.job import WorkerContext
 from polyrhythm.strategy.replica import Replica
-from polyrhythm.strategy.strategy import Strategy
+from polyrhythm.strategy.run_plan import RunPlan
 from polyrhythm.training.collective import Everyone, ThoseLeft
 from polyrhythm.training.data import Batches, Data, StreamBatches
 from polyrhythm.training.evaluation import Evaluate
@@ -37,7 +36,8 @@ class Worker:
     generators of torch, numpy and `random` are seeded for this worker before the training function begins.
     """
 
-    def __init__(self, context: WorkerContext, strategy: Strategy, group: Group) -> None:
+    def __init__(self, context: WorkerContext, plan: RunPlan) -> None:
+        group, strategy = plan.group(plan.members.index(context.port.name)), plan.strategy
         self.rank = group.rank
         self.workers = group.size
         self.seed = group.seed
@@ -45,8 +45,8 @@ class Worker:
         self._stage = context
         self._strategy = strategy
         self._group = group
-        self._models = Models(strategy, group, context)
-        survives = strategy.consistency.tolerates_loss
+        self._models = Models(plan, context)
+        survives = strategy.tolerates_loss
         collective = ThoseLeft(context.port, group, self._models.losses) if survives else Everyone(context.port, group)
         self._together = Together(collective, group, context.perform)
         self._data = Data(strategy.shuffle, group, self.count)
@@ -209,7 +209,7 @@ class Worker:
     @property
     def overlaps(self) -> bool:
         """Whether gradients are exchanged from `backward()` on, and not in `optimizer.step()` alone."""
-        return any(replica.overlap is not None for replica in self._models.replicas)
+        return any(replica.overlaps for replica in self._models.replicas)
 
     @property
     def attached(self) -> tuple[Replica, ...]:

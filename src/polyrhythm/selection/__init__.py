@@ -1,0 +1,11 @@
+"""For which parameters is an exchange?"""
+
+from polyrhythm.selection.dimensions import Dimensions
+from polyrhythm.selection.modules import Modules
+from polyrhythm.selection.named import Named
+from polyrhythm.selection.where import Where
+
+MEMBERS = (Named("*.weight"), Modules("Linear"), Dimensions(2), Where(lambda candidate: candidate.parameter.numel() > 8))
+"""One of each kind: the laws are tested over this list."""
+
+__all__ = ["MEMBERS", "Dimensions", "Modules", "Named", "Where"]

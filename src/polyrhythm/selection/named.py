@@ -1,0 +1,28 @@
+"""Parameters by their names."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from fnmatch import fnmatchcase
+
+from polyrhythm.errors import CompositionError
+from polyrhythm.pieces.selection import Candidate
+
+
+@dataclass(frozen=True, slots=True, init=False)
+class Named:
+    """Parameters whose full name matches one of `patterns`, as file names match in a shell: `Named("embedding.*", "head.bias")`."""
+
+    patterns: tuple[str, ...]
+
+    def __init__(self, *patterns: str) -> None:
+        if not patterns:
+            raise CompositionError('Named() takes no parameter: give at least one name or pattern, such as "embedding.*".')
+        object.__setattr__(self, "patterns", patterns)
+
+    def __repr__(self) -> str:
+        return f"Named({', '.join(map(repr, self.patterns))})"
+
+    def takes(self, candidate: Candidate) -> bool:
+        """Whether a pattern matches its name."""
+        return any(fnmatchcase(candidate.name, pattern) for pattern in self.patterns)

@@ -1,0 +1,19 @@
+"""Parameters by a function of one's own."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from polyrhythm.pieces.selection import Candidate
+
+
+@dataclass(frozen=True, slots=True)
+class Where:
+    """Parameters for which `condition(candidate)` is true; it must be the same at every worker."""
+
+    condition: Callable[[Candidate], bool]
+
+    def takes(self, candidate: Candidate) -> bool:
+        """As the function says."""
+        return bool(self.condition(candidate))

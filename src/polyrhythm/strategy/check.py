@@ -1,0 +1,28 @@
+"""Whether what a user gave for an axis can be a piece at all."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from polyrhythm.errors import CompositionError
+
+_ESSENTIAL: Mapping[str, str] = {
+    "consistency": "may_proceed",
+    "topology": "channel",
+    "codec": "aggregate",
+    "merge": "accepts",
+    "shuffle": "feed",
+    "buffers": "keeper",
+    "exchange": "among",
+    "selection": "takes",
+}
+"""What every piece of an axis has."""
+
+
+def require_piece(axis: str, given: object, example: object) -> None:
+    """Raise CompositionError where `given` is the name of a piece, its class, or something else."""
+    if isinstance(given, (str, type)):
+        called = given if isinstance(given, str) else given.__name__
+        raise CompositionError(f"{axis}={called!r} is only the name of a piece: give the piece itself, such as {example!r}.")
+    if getattr(type(given), _ESSENTIAL[axis], None) is None:
+        raise CompositionError(f"{axis}={given!r} is no {axis}: give a piece, such as {example!r}.")

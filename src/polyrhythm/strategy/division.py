@@ -1,0 +1,98 @@
+"""Which parameters belong to which exchange."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+import torch
+from torch import nn
+
+from polyrhythm.errors import CompositionError
+from polyrhythm.pieces.selection import Candidate
+from polyrhythm.strategy.run_plan import PlannedExchange, RunPlan
+
+_EXCHANGED = (torch.float32, torch.float64)
+
+
+@dataclass(frozen=True, slots=True)
+class Share:
+    """The parameters, by name, of one exchange that are of one type and on one device, which is the `kind`-th of that exchange."""
+
+    planned: PlannedExchange
+    kind: int
+    named: Sequence[tuple[str, nn.Parameter]]
+
+
+def divided(model: nn.Module, optimizer: torch.optim.Optimizer, plan: RunPlan) -> list[Share]:
+    """The shares of the parameters of `model` that need gradients and that `optimizer` holds, in the order of exchanges.
+
+    Raises CompositionError for a parameter that two selections take, a selection that takes none, and types that cannot be exchanged.
+    """
+    named = _trained(model, optimizer)
+    candidates = list(_candidates(model, named, len(plan.members)))
+    selected = [each for each in plan.exchanges if each.selection is not None]
+    taken: dict[str, PlannedExchange] = {}
+    for planned in selected:
+        assert planned.selection is not None
+        names = [candidate.name for candidate in candidates if planned.selection.takes(candidate)]
+        for name in names:
+            if name in taken:
+                raise CompositionError(
+                    f"{taken[name].selection!r} and {planned.selection!r} both take {name}: a parameter is in one exchange only, "
+                    "so make one of the selections narrower."
+                )
+            taken[name] = planned
+        if not names:
+            raise CompositionError(
+                f"{planned.selection!r} takes no parameter of {type(model).__name__}, which has {_shown(named)}: check its spelling, "
+                "or leave the selection out."
+            )
+    rest = plan.exchanges[-1]
+    if len(taken) == len(named) and rest.servers:
+        raise CompositionError(
+            f"The selections take every parameter of {type(model).__name__}, so nothing is left for {rest.exchange!r}, "
+            "whose servers would wait for ever: leave it out."
+        )
+    return [share for planned in plan.exchanges for share in _shares(planned, [n for n in named if taken.get(n[0], rest) is planned])]
+
+
+def _shares(planned: PlannedExchange, named: Sequence[tuple[str, nn.Parameter]]) -> Iterator[Share]:
+    kinds = dict.fromkeys((parameter.dtype, parameter.device) for _, parameter in named)
+    for number, (dtype, device) in enumerate(kinds):
+        if dtype not in _EXCHANGED:
+            raise CompositionError(
+                f"The parameters are {dtype}, in which small updates are lost and codecs cannot encode: keep them in torch.float32, and "
+                f"use torch.autocast to compute in half precision."
+            )
+        yield Share(planned, number, [(name, p) for name, p in named if (p.dtype, p.device) == (dtype, device)])
+
+
+def _trained(model: nn.Module, optimizer: torch.optim.Optimizer) -> list[tuple[str, nn.Parameter]]:
+    if not list(model.parameters()):
+        raise CompositionError(f"{type(model).__name__} has no parameters, so there is nothing to train: attach a model that has some.")
+    held = {id(parameter) for group in optimizer.param_groups for parameter in group["params"]}
+    named = [(name, p) for name, p in model.named_parameters() if p.requires_grad and id(p) in held]
+    if not named:
+        raise CompositionError("The optimizer holds none of the model's parameters: build it from model.parameters() before attaching.")
+    known = {id(parameter) for parameter in model.parameters()}
+    strangers = sum(id(p) not in known for group in optimizer.param_groups for p in group["params"])
+    if strangers:
+        raise CompositionError(
+            f"The optimizer holds {strangers} parameters that are not the model's: attach the module that owns all of them."
+        )
+    return named
+
+
+def _candidates(model: nn.Module, named: Sequence[tuple[str, nn.Parameter]], workers: int) -> Iterator[Candidate]:
+    for name, parameter in named:
+        path, _, local = name.rpartition(".")
+        yield Candidate(name, parameter, model.get_submodule(path), local, workers)
+
+
+_MANY = 6
+
+
+def _shown(named: Sequence[tuple[str, nn.Parameter]]) -> str:
+    names = [name for name, _ in named]
+    return ", ".join(names[:_MANY]) + (f" and {len(names) - _MANY} more" if len(names) > _MANY else "")

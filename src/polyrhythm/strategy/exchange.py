@@ -1,0 +1,142 @@
+"""One way of exchanging: when, with whom, in which encoding, and what comes of it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any, Protocol
+
+from polyrhythm.codec import Identity
+from polyrhythm.consistency import BulkSynchronous
+from polyrhythm.errors import CompositionError
+from polyrhythm.merge import Mean
+from polyrhythm.pieces.codec import Codec
+from polyrhythm.pieces.consistency import Consistency
+from polyrhythm.pieces.merge import Merge
+from polyrhythm.pieces.topology import Agreement, Topology
+from polyrhythm.pieces.traits import Pattern, Payload
+from polyrhythm.strategy.check import require_piece
+from polyrhythm.strategy.fit import CHOICES, conflict, payload, remedy
+from polyrhythm.strategy.flat_plan import FlatPlan
+from polyrhythm.strategy.plan import Crew, ExchangePlan
+from polyrhythm.topology import AllReduce
+
+_HORIZON = 100_000
+"""Steps within which a consistency is expected to have filled any quorum."""
+
+
+class AnyExchange(Protocol):
+    """An exchange among equals (`Exchange`), or one of several levels (`Hierarchical`). Frozen settings."""
+
+    @property
+    def pieces(self) -> Mapping[str, Any]:
+        """What it is composed of, by axis."""
+
+    @property
+    def agreement(self) -> Agreement:
+        """The pieces of the exchange in which workers, or the groups that they form, are equals."""
+
+    @property
+    def topology(self) -> Topology:
+        """With whom that is."""
+
+    @property
+    def order_matters(self) -> bool:
+        """Whether the result depends on the order in which messages arrive."""
+
+    @property
+    def tolerates_loss(self) -> bool:
+        """Whether the others can go on when a worker is gone."""
+
+    @property
+    def ends_alike(self) -> bool:
+        """Whether all replicas end with the same bits."""
+
+    def with_pieces(self, pieces: Mapping[str, Any]) -> AnyExchange:
+        """The same with some pieces replaced, by axis. Raises CompositionError where they do not fit."""
+
+    def workers(self, available: int) -> int:
+        """How many of the available workers it uses."""
+
+    def check(self, workers: int) -> None:
+        """Refuse a number of workers with which it would wait for ever."""
+
+    def among(self, crew: Crew) -> ExchangePlan:
+        """The exchange among the members of `crew`."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Exchange:
+    """Consistency, topology, codec and merge that fit together, for all of a model or for some of its parameters.
+
+    Raises CompositionError where the pieces have no payload or no communication pattern in common.
+
+    >>> Exchange().payload.value
+    'gradients'
+    """
+
+    consistency: Consistency = field(default_factory=BulkSynchronous)
+    topology: Topology = field(default_factory=AllReduce)
+    codec: Codec = field(default_factory=Identity)
+    merge: Merge = field(default_factory=Mean)
+
+    def __post_init__(self) -> None:
+        for axis, piece in self.pieces.items():
+            require_piece(axis, piece, CHOICES[axis][0])
+        reason = conflict(self.pieces)
+        if reason is not None:
+            raise CompositionError(f"{reason}. {remedy(self.pieces)}")
+
+    @property
+    def pieces(self) -> dict[str, Any]:
+        """The four, by axis."""
+        return {"consistency": self.consistency, "topology": self.topology, "codec": self.codec, "merge": self.merge}
+
+    @property
+    def payload(self) -> Payload:
+        """What a worker sends."""
+        return self.agreement.payload
+
+    @property
+    def agreement(self) -> Agreement:
+        """What the pieces have agreed on."""
+        agreed = payload(self.pieces)
+        assert agreed is not None, "what has nothing in common was refused"
+        return Agreement(agreed, self.consistency, self.codec, self.merge)
+
+    @property
+    def order_matters(self) -> bool:
+        """Whether the result depends on the order in which messages arrive."""
+        return self.consistency.order_matters
+
+    @property
+    def tolerates_loss(self) -> bool:
+        """Whether the others can go on when a worker is gone."""
+        return self.consistency.tolerates_loss
+
+    @property
+    def ends_alike(self) -> bool:
+        """Whether all replicas end with the same bits: not where each takes in the others' contributions in an order of its own."""
+        return not (self.order_matters and self.topology.pattern is Pattern.PEERS)
+
+    def with_pieces(self, pieces: Mapping[str, Any]) -> Exchange:
+        """The same with some pieces replaced."""
+        return replace(self, **pieces)
+
+    def workers(self, available: int) -> int:
+        """How many of the available workers it uses."""
+        return self.topology.workers(available)
+
+    def check(self, workers: int) -> None:
+        """Refuse a number of workers with which all would come to wait for a quorum that is never reached."""
+        quorum = self.consistency.group(workers)
+        exchanged = [clock for clock in range(1, _HORIZON) if self.consistency.speaks(clock)][: quorum - 1]
+        if workers % quorum and exchanged and not self.consistency.may_proceed(exchanged[-1], 0):
+            raise CompositionError(
+                f"{self.consistency!r} merges {quorum} contributions at a time, which do not divide {workers} workers, and lets nobody go "
+                f"on until the rest is merged: all would wait for ever. Use a number of workers that {quorum} divides, or other groups."
+            )
+
+    def among(self, crew: Crew) -> ExchangePlan:
+        """The exchange among the members of `crew`."""
+        return FlatPlan(self.agreement, self.topology, crew)

@@ -1,0 +1,67 @@
+"""An exchange among equals: one group, and servers of its own if the topology has any."""
+
+from __future__ import annotations
+
+from collections.abc import Coroutine, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from torch import Tensor
+
+from polyrhythm.kernel.effects import Effect
+from polyrhythm.kernel.group import Group
+from polyrhythm.kernel.names import server
+from polyrhythm.kernel.port import Port
+from polyrhythm.pieces.topology import Agreement, ServerEndpoint, Topology, WorkerEndpoint
+from polyrhythm.strategy.plan import Crew, Level
+from polyrhythm.tensors import Layout
+
+
+@dataclass(frozen=True, slots=True)
+class FlatPlan:
+    """`topology` among the members of `crew`, who have agreed on the other pieces. Servers run where the network puts them, or `near`."""
+
+    agreement: Agreement
+    topology: Topology
+    crew: Crew
+    near: str | None = None
+
+    @property
+    def _servers(self) -> tuple[str, ...]:
+        count = self.topology.servers(len(self.crew.members))
+        return tuple(server(self.crew.first_server + k) for k in range(count))
+
+    @property
+    def servers(self) -> Sequence[str | None]:
+        """The shards."""
+        return [self.near] * len(self._servers)
+
+    @property
+    def groups(self) -> Sequence[tuple[str, tuple[str, ...]]]:
+        """The one group."""
+        return [(self.crew.name, self.crew.members)]
+
+    def levels(self, member: str, port: Port) -> Sequence[Level]:
+        """One."""
+        group = self.crew.group(member)
+        channel = self.topology.channel(self.agreement, WorkerEndpoint(group, self._servers, port))
+        return [Level(self.agreement, self.topology.pattern, group, channel)]
+
+    def serve(self, endpoint: ServerEndpoint) -> Coroutine[Effect[Any], Any, None]:
+        """As the topology's."""
+        names = self._servers
+        group = Group(f"{self.crew.name}servers", names, names.index(endpoint.port.name), self.crew.seed)
+        return self.topology.serve(self.agreement, replace(endpoint, group=group, workers=self.crew.members))
+
+    def result_actors(self) -> list[str]:
+        """As the topology says."""
+        return self.topology.result_actors(self.crew.members, self._servers)
+
+    def held_by(self, layout: Layout) -> list[Layout]:
+        """Servers hold a part each, workers the whole."""
+        actors = self.result_actors()
+        return layout.split(len(actors)) if actors[0] in self._servers else [layout] * len(actors)
+
+    def result(self, weights: Sequence[Tensor]) -> Tensor:
+        """As the topology makes it."""
+        return self.topology.result(weights)

@@ -1,0 +1,61 @@
+"""What a worker's group does among itself before it exchanges with other groups as one."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from torch import Tensor
+
+from polyrhythm.kernel.job import WorkerContext
+from polyrhythm.model.state import ModelState
+from polyrhythm.pieces.traits import Payload
+from polyrhythm.strategy.gradients import Parameters
+from polyrhythm.strategy.plan import Level
+
+
+class Inner:
+    """One worker's side of its group's own exchange: of gradients before each step, or of updates after some.
+
+    `check` is shown what leaves the worker.
+    """
+
+    def __init__(self, level: Level, parameters: Parameters, context: WorkerContext, check: Callable[[Sequence[Tensor]], None]) -> None:
+        self.level = level
+        self.parameters = parameters
+        self.context = context
+        self.check = check
+        self.averages_gradients = level.agreement.payload is Payload.GRADIENT
+        merge, size = level.agreement.merge, level.group.size
+        self.state = ModelState(parameters.flat, parameters.layout, merge, size, self._put if self.averages_gradients else None)
+        if not self.averages_gradients:
+            self.state.set_anchor()
+
+    def average_gradients(self, clock: int, rates: tuple[float, ...]) -> None:
+        """Put the group's mean gradient in the place of the worker's own, if gradients are what it exchanges."""
+        if not self.averages_gradients:
+            return
+        channel = self.level.channel
+        if channel.in_place is not None:
+            parts = self.parameters.parts()
+            self.check(parts)
+            self.context.perform(channel.in_place.exchange_parts(parts))  # the response is to step, which is left to the outer exchange
+            self.parameters.drop_nothing()
+        else:
+            gradient = self.parameters.gradient()
+            self.check([gradient])
+            self.context.perform(channel.exchange(gradient.cpu(), clock, rates)).apply(self.state)
+
+    def average_updates(self, clock: int, rates: tuple[float, ...]) -> None:
+        """Exchange what was done since the group last agreed, if updates are what it exchanges and it is time."""
+        if not self.averages_gradients and self.level.agreement.consistency.speaks(clock):
+            moved = self.state.moved()
+            self.check([moved])
+            self.context.perform(self.level.channel.exchange(moved.cpu(), clock, rates)).apply(self.state)
+
+    def rebase(self) -> None:
+        """The weights were changed by the exchange with other groups: the next update counts from here."""
+        if not self.averages_gradients:
+            self.state.set_anchor()
+
+    def _put(self, gradient: Tensor, rates: tuple[float, ...]) -> None:
+        self.parameters.put_gradient(gradient)

@@ -1,0 +1,98 @@
+"""The user's optimizer, as far as it steps on the parameters of one exchange."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from polyrhythm.errors import CompositionError
+from polyrhythm.model.remote_optimizer import describe
+from polyrhythm.strategy.gradients import Parameters
+from polyrhythm.strategy.rates import at
+
+
+class LocalOptimizer:
+    """Steps on `parameters` alone: others of the optimizer have no gradient meanwhile, so that it passes over them.
+
+    `plain_step` is the optimizer's own step. `clip_norm` is the norm to which gradients are clipped, None where they are not.
+    """
+
+    def __init__(
+        self, optimizer: torch.optim.Optimizer, plain_step: Callable[[], Any], parameters: Parameters, clip_norm: float | None
+    ) -> None:
+        self.optimizer = optimizer
+        self.parameters = parameters
+        self.clip_norm = clip_norm
+        self.clips_merged = False
+        self._plain_step = plain_step
+        every = [each for group in optimizer.param_groups for each in group["params"]]
+        self._others = [each for each in every if id(each) not in parameters.names]
+        self._lent: list[dict[str, Any]] | None = None
+
+    @property
+    def kind(self) -> str:
+        """What the optimizer's class is called."""
+        return type(self.optimizer).__name__
+
+    def lend(self) -> str:
+        """How the optimizer is built where the weights are held, as text; its options may not change from now on."""
+        recipe = describe(self.optimizer, self.parameters.names)
+        self._lent = self._options()
+        return recipe
+
+    def rates(self) -> tuple[float, ...]:
+        """The learning rates of the optimizer's groups, as its scheduler has them now; nothing else of them travels.
+
+        Raises CompositionError if the optimizer is run elsewhere and other options have changed.
+        """
+        if self._lent is not None and self._options() != self._lent:
+            raise CompositionError(
+                f"The options of {self.kind} changed since worker.attach, and the server that runs it is told "
+                f"of learning rates only: keep the others as they are (a scheduler that cycles momentum takes cycle_momentum=False)."
+            )
+        return tuple(float(group["lr"]) for group in self.optimizer.param_groups)
+
+    def _options(self) -> list[dict[str, Any]]:
+        keys = self.optimizer.defaults.keys() - {"lr"}
+        return [{key: group[key] for key in keys} for group in self.optimizer.param_groups]
+
+    def step(self) -> None:
+        """Step on the gradients that the parameters have."""
+        with self._alone():
+            self._plain_step()
+
+    def step_on(self, gradient: Tensor, rates: tuple[float, ...]) -> None:
+        """Step on `gradient` (numel,) with these learning rates of the groups."""
+        self.parameters.put_gradient(gradient)
+        self.step_at(rates)
+
+    def step_scaled(self, scale: float) -> None:
+        """Step on the gradients that the parameters have, with the learning rates times `scale`."""
+        self.step_at(tuple(rate * scale for rate in self.rates()))
+
+    def step_at(self, rates: tuple[float, ...]) -> None:
+        """Step with these learning rates of the groups."""
+        if self.clips_merged:
+            self.clip()
+        with at(self.optimizer, rates):
+            self.step()
+
+    def clip(self) -> None:
+        """Clip the gradients that the parameters have."""
+        if self.clip_norm is not None:
+            nn.utils.clip_grad_norm_(self.parameters.parameters, self.clip_norm)
+
+    @contextmanager
+    def _alone(self) -> Iterator[None]:
+        kept = [each.grad for each in self._others]
+        for each in self._others:
+            each.grad = None
+        try:
+            yield
+        finally:
+            for each, grad in zip(self._others, kept, strict=True):
+                each.grad = grad

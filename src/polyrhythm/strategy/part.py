@@ -1,0 +1,171 @@
+"""The parameters of one exchange, of one type and on one device: they lie in one vector and are exchanged together."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from polyrhythm.errors import diverged
+from polyrhythm.kernel.events import Merged
+from polyrhythm.kernel.group import Group
+from polyrhythm.kernel.job import WorkerContext
+from polyrhythm.kernel.port import Port
+from polyrhythm.model.state import ModelState
+from polyrhythm.pieces.responses import Response
+from polyrhythm.pieces.topology import InitialState
+from polyrhythm.pieces.traits import Pattern
+from polyrhythm.strategy.drift import end_alike
+from polyrhythm.strategy.gradients import Parameters
+from polyrhythm.strategy.inner import Inner
+from polyrhythm.strategy.local_optimizer import LocalOptimizer
+from polyrhythm.strategy.overlap import Overlap
+from polyrhythm.strategy.payloads import PAYLOADS
+from polyrhythm.strategy.rates import refuse_unscaled
+from polyrhythm.strategy.run_plan import PlannedExchange
+from polyrhythm.strategy.snapshots import new_snapshots
+
+
+@dataclass(frozen=True, slots=True)
+class PartSeat:
+    """Where a part stands: its worker's context, a port with topics of its own (`scope` is what they begin with), and all workers."""
+
+    context: WorkerContext
+    port: Port
+    scope: str
+    workers: Group
+
+
+class Part:
+    """One worker's side of one exchange. `clock` counts the worker's steps."""
+
+    def __init__(self, parameters: Parameters, optimizer: LocalOptimizer, planned: PlannedExchange, seat: PartSeat) -> None:
+        self.parameters = parameters
+        self.optimizer = optimizer
+        self.planned = planned
+        plan = planned.plan
+        self.context = seat.context
+        self.port = seat.port
+        self.scope = seat.scope
+        self.workers = seat.workers
+        self.ends_alike = planned.exchange.ends_alike
+        self.clock = 0
+        *inner, self.level = plan.levels(seat.port.name, seat.port)
+        self.agreement = self.level.agreement
+        self.channel = self.level.channel
+        self.inner = [Inner(level, parameters, seat.context, self._check) for level in inner]
+        self.payload = PAYLOADS[self.agreement.payload](self)
+        self.state = ModelState(
+            parameters.flat, parameters.layout, self.agreement.merge, self.level.group.size, self.payload.optimize, optimizer.step_scaled
+        )
+        self.overlap: Overlap | None = None
+        self.snapshots = new_snapshots(len(plan.result_actors()))
+
+    @property
+    def pattern(self) -> Pattern:
+        """With whom the exchange is."""
+        return self.level.pattern
+
+    def look(self) -> None:
+        """What the workers agreed on last is about to change, or may be: keep it, if it is wanted."""
+        self.snapshots.look(self.port.now(), self.state.anchor)
+
+    def refuse_optimizer(self) -> None:
+        """Raise CompositionError for an optimizer that takes no notice of how much a contribution counts."""
+        refuse_unscaled(self.optimizer.optimizer, self.agreement, self.level.group.size)
+
+    def establish(self) -> None:
+        """Begin with the weights of worker 0."""
+        recipe = self.payload.recipe()
+        self.payload.begin()
+        for inner in self.inner:
+            self.context.perform(inner.level.channel.establish(InitialState(inner.state, ""))).apply(inner.state)
+        self.context.perform(self.channel.establish(InitialState(self.state, recipe))).apply(self.state)
+        self._rebase()
+
+    def begin_overlap(self) -> None:
+        """From now on exchange gradients as backward() computes them, where the topology can."""
+        if self.channel.buckets is not None:
+            self.overlap = Overlap(self.parameters, self.channel.buckets, self.context, self._check_early)
+
+    def refuse_changes(self) -> None:
+        """Raise WorkloadError if gradients that were exchanged in backward() are not those that are there now."""
+        if self.overlap is not None:
+            self.overlap.refuse_changes()
+            self.overlap.begin_rest()
+
+    def step(self) -> None:
+        """One step of this worker: computed already, now exchanged and merged."""
+        self.clock += 1
+        self.payload.step()
+
+    def average_gradients(self) -> None:
+        """Put the mean gradient of the worker's group in the place of its own, where the group has exchanges of its own."""
+        for inner in self.inner:
+            inner.average_gradients(self.clock, self.payload.rates())
+
+    def average_updates(self) -> None:
+        """Take over what the worker's group agrees on after a local step, where the group has exchanges of its own."""
+        for inner in self.inner:
+            inner.average_updates(self.clock, self.payload.rates())
+
+    def exchange_gradient(self) -> None:
+        """Exchange the gradients that the parameters have, in the way that needs the fewest copies."""
+        if self.overlap is not None:
+            self._apply(self.context.perform(self.overlap.buckets.conclude(self.payload.rates())))
+        elif self.channel.in_place is None:
+            self.exchange(self.parameters.gradient())
+        else:
+            parts = self.parameters.parts()
+            self._check(parts)
+            response = self.context.perform(self.channel.in_place.exchange_parts(parts))
+            self.parameters.drop_nothing()
+            self._apply(response)
+
+    def exchange(self, value: Tensor) -> None:
+        """Send `value` (numel,), and do what the response says. Raises DivergedError if it is not finite."""
+        self._check([value])
+        weighted = value if self.level.weight == 1 else value * self.level.weight
+        self._apply(self.context.perform(self.channel.exchange(weighted.cpu(), self.clock, self.payload.rates())))
+        self._rebase()
+
+    def finish(self) -> None:
+        """Bring the exchange to its end: afterwards the parameters are the final weights."""
+        if self.overlap is not None:
+            self.overlap.close()
+            if self.overlap.under_way:  # a backward() without a step: the others have begun it too, and nobody takes the response
+                self.overlap.begin_rest()
+                self.context.perform(self.overlap.buckets.conclude(self.payload.rates()))
+        self.payload.finish()
+        for inner in self.inner:
+            self.context.perform(inner.level.channel.finish()).apply(inner.state)
+        self._apply(self.context.perform(self.channel.finish()))
+        if self.ends_alike:
+            end_alike(self.context, self.workers, self.parameters.layout, self.state.weights, self.clock)
+
+    def _rebase(self) -> None:
+        for inner in self.inner:
+            inner.rebase()
+
+    def _apply(self, response: Response) -> None:
+        port, late = self.port, [each.staleness for each in response.contributions]
+        self.look()
+        began = port.now()
+        response.apply(self.state)
+        if len(late) > 1:  # one is the worker's own, or a sum that was made on the way
+            self.context.charge_merge(len(late) - 1)
+            self.context.record(Merged(port.now(), port.name, self.state.version, late, port.now() - began))
+
+    def _check(self, parts: Sequence[Tensor]) -> None:
+        self._refuse_infinite(parts, self.clock)
+
+    def _check_early(self, value: Tensor) -> None:
+        """Of the step that `backward()` prepares."""
+        self._refuse_infinite([value], self.clock + 1)
+
+    def _refuse_infinite(self, parts: Sequence[Tensor], step: int) -> None:
+        if not math.isfinite(torch.stack([part.sum() for part in parts]).sum().item()):
+            raise diverged(f"The {self.agreement.payload.value} of {self.port.name} are not finite at step {step}")

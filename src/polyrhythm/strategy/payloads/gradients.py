@@ -1,0 +1,53 @@
+"""The gradient of a worker's batch is exchanged; whoever holds the weights then takes the step."""
+
+from __future__ import annotations
+
+from polyrhythm.errors import CompositionError
+from polyrhythm.model.state import Optimize
+from polyrhythm.pieces.traits import Pattern
+from polyrhythm.strategy.payloads.protocol import ExchangingPart
+
+
+class GradientPayload:
+    """Exchanged at every step. Where servers hold the weights, they run the worker's optimizer, unless the merge has its own."""
+
+    def __init__(self, part: ExchangingPart) -> None:
+        self.part = part
+        self.served = part.pattern is Pattern.SERVED
+        self.own_rule = part.agreement.merge.rule is not None
+        part.optimizer.clips_merged = not self.served
+
+    @property
+    def optimize(self) -> Optimize | None:
+        """The worker's optimizer steps on what was merged."""
+        return self.part.optimizer.step_on
+
+    def recipe(self) -> str:
+        """Of the worker's optimizer, where servers are to run it."""
+        return self.part.optimizer.lend() if self.served and not self.own_rule else ""
+
+    def begin(self) -> None:
+        """Refuse several learning rates where the merge's optimizer takes one."""
+        self.rates()
+
+    def rates(self) -> tuple[float, ...]:
+        """The learning rates that go with a gradient. Raises CompositionError where there are several and one is taken."""
+        rates = self.part.optimizer.rates()
+        if self.own_rule and len(set(rates)) > 1:
+            raise CompositionError(
+                f"{self.part.agreement.merge!r} steps with one learning rate, and the optimizer's groups have "
+                f"{', '.join(map(str, rates))}: give all groups the same, or use a system that runs your own optimizer (softsync, ssp, "
+                "allreduce, …)."
+            )
+        return rates
+
+    def step(self) -> None:
+        """Exchange the gradient."""
+        part = self.part
+        if self.served:
+            part.optimizer.clip()
+        part.average_gradients()
+        part.exchange_gradient()
+
+    def finish(self) -> None:
+        """Every gradient was exchanged at its step."""

@@ -1,0 +1,78 @@
+"""What a kind of payload is to the part of a replica that exchanges it, and what it may ask of that part."""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+from torch import Tensor
+
+from polyrhythm.model.state import ModelState, Optimize
+from polyrhythm.pieces.topology import Agreement
+from polyrhythm.pieces.traits import Pattern
+from polyrhythm.strategy.gradients import Parameters
+from polyrhythm.strategy.local_optimizer import LocalOptimizer
+
+
+class ExchangingPart(Protocol):
+    """The part of a replica that a payload is of."""
+
+    @property
+    def parameters(self) -> Parameters:
+        """What is trained."""
+
+    @property
+    def optimizer(self) -> LocalOptimizer:
+        """Steps on them."""
+
+    @property
+    def state(self) -> ModelState:
+        """Their weights."""
+
+    @property
+    def agreement(self) -> Agreement:
+        """The pieces of the exchange."""
+
+    @property
+    def pattern(self) -> Pattern:
+        """With whom it is."""
+
+    @property
+    def clock(self) -> int:
+        """The step that is being taken, from 1."""
+
+    def average_gradients(self) -> None:
+        """Put the mean gradient of the worker's group in the place of its own, where the group has exchanges of its own."""
+
+    def average_updates(self) -> None:
+        """Take over what the worker's group agrees on after a local step, where the group has exchanges of its own."""
+
+    def exchange(self, value: Tensor) -> None:
+        """Send `value` (numel,), and do what the response says. Raises DivergedError if it is not finite."""
+
+    def exchange_gradient(self) -> None:
+        """As `exchange` of the gradients that the parameters have, in the way that needs the fewest copies."""
+
+
+class PayloadOfPart(Protocol):
+    """What a worker sends of its steps, and who takes them. Made before anything is exchanged."""
+
+    def __init__(self, part: ExchangingPart) -> None: ...
+
+    @property
+    def optimize(self) -> Optimize | None:
+        """How a merged contribution becomes a step; None where it is subtracted."""
+
+    def recipe(self) -> str:
+        """How the optimizer is built where the weights are held; empty where it stays here."""
+
+    def begin(self) -> None:
+        """The weights are about to become those of worker 0."""
+
+    def rates(self) -> tuple[float, ...]:
+        """The learning rates that go with what is exchanged. Raises CompositionError for those that the exchange cannot carry."""
+
+    def step(self) -> None:
+        """Do what a step of the worker's optimizer stands for."""
+
+    def finish(self) -> None:
+        """Exchange what has not been exchanged yet; the run ends."""

@@ -1,0 +1,46 @@
+"""What the worker's own optimizer did to the weights is exchanged, with the sign of a gradient."""
+
+from __future__ import annotations
+
+from polyrhythm.model.state import Optimize
+from polyrhythm.strategy.payloads.protocol import ExchangingPart
+
+
+class UpdatePayload:
+    """Every step is taken locally; what was done since the last exchange is exchanged when the consistency says so."""
+
+    def __init__(self, part: ExchangingPart) -> None:
+        self.part = part
+
+    @property
+    def optimize(self) -> Optimize | None:
+        """Updates are subtracted."""
+        return None
+
+    def recipe(self) -> str:
+        """The optimizer stays here."""
+        return ""
+
+    def begin(self) -> None:
+        """Updates count from the weights as they are."""
+        self.part.state.set_anchor()
+
+    def rates(self) -> tuple[float, ...]:
+        """Those with which the steps were taken."""
+        return self.part.optimizer.rates()
+
+    def step(self) -> None:
+        """Step, and exchange the update if it is time."""
+        part = self.part
+        part.average_gradients()
+        part.optimizer.clip()
+        part.optimizer.step()
+        part.average_updates()
+        if part.agreement.consistency.speaks(part.clock):
+            part.exchange(part.state.moved())
+
+    def finish(self) -> None:
+        """Exchange what was done since the last exchange."""
+        part = self.part
+        if part.clock and not part.agreement.consistency.speaks(part.clock):
+            part.exchange(part.state.moved())

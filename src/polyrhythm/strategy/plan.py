@@ -1,0 +1,76 @@
+"""Who exchanges with whom in one run: what an exchange becomes when its workers are known."""
+
+from __future__ import annotations
+
+from collections.abc import Coroutine, Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+from torch import Tensor
+
+from polyrhythm.kernel.effects import Effect
+from polyrhythm.kernel.group import Group
+from polyrhythm.kernel.job import Location
+from polyrhythm.kernel.port import Port
+from polyrhythm.pieces.topology import Agreement, Channel, ServerEndpoint
+from polyrhythm.pieces.traits import Pattern
+from polyrhythm.tensors import Layout
+
+
+@dataclass(frozen=True, slots=True)
+class Crew:
+    """The actors that an exchange is among, in the order of ranks, and where each of them is.
+
+    `name` tells the groups of one run apart. `first_server` is the number of the first server that the exchange may have.
+    """
+
+    name: str
+    members: tuple[str, ...]
+    locations: tuple[Location, ...]
+    seed: int
+    first_server: int = 0
+
+    def group(self, member: str) -> Group:
+        """The group as `member` sees it."""
+        return Group(self.name, self.members, self.members.index(member), self.seed)
+
+
+@dataclass(frozen=True, slots=True)
+class Level:
+    """A member's side of an exchange with those it exchanges with, and what the pieces of that exchange have agreed on.
+
+    `weight` multiplies what the member sends: members that stand for groups of unequal sizes count by these.
+    """
+
+    agreement: Agreement
+    pattern: Pattern
+    group: Group
+    channel: Channel
+    weight: float = 1.0
+
+
+class ExchangePlan(Protocol):
+    """One exchange among given actors."""
+
+    @property
+    def servers(self) -> Sequence[str | None]:
+        """For each server that it needs, the member beside which it should run, or None where the network decides."""
+
+    @property
+    def groups(self) -> Sequence[tuple[str, tuple[str, ...]]]:
+        """The names and members of the groups whose sums are asked for."""
+
+    def levels(self, member: str, port: Port) -> Sequence[Level]:
+        """A member's sides, the innermost first: what an inner exchange makes of a group's contributions goes on to the next."""
+
+    def serve(self, endpoint: ServerEndpoint) -> Coroutine[Effect[Any], Any, None]:
+        """A server's whole life; of `endpoint` the port, the recorder and the snapshots count."""
+
+    def result_actors(self) -> list[str]:
+        """The actors whose weights make up the result at any moment."""
+
+    def held_by(self, layout: Layout) -> list[Layout]:
+        """What each of `result_actors` holds of a vector of `layout`."""
+
+    def result(self, weights: Sequence[Tensor]) -> Tensor:
+        """The result (numel,) from the weights of `result_actors`, in their order."""

@@ -1,0 +1,89 @@
+"""A strategy among the workers of one run: who exchanges what with whom, and which servers there are."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from polyrhythm.errors import CompositionError
+from polyrhythm.kernel.group import Group, workers
+from polyrhythm.kernel.job import Location
+from polyrhythm.kernel.names import rank_of, server
+from polyrhythm.pieces.selection import Selection
+from polyrhythm.strategy.exchange import AnyExchange
+from polyrhythm.strategy.plan import Crew, ExchangePlan
+from polyrhythm.strategy.strategy import Strategy
+
+
+@dataclass(frozen=True, slots=True)
+class PlannedExchange:
+    """One of a strategy's exchanges, its `number` among them, for which parameters it is (None: for those that no other takes)."""
+
+    number: int
+    selection: Selection | None
+    exchange: AnyExchange
+    plan: ExchangePlan
+    first_server: int
+
+    @property
+    def servers(self) -> tuple[str, ...]:
+        """The names of its servers."""
+        return tuple(server(self.first_server + k) for k in range(len(self.plan.servers)))
+
+    def scope(self, attached: int, kind: int) -> str:
+        """What the topics begin with of parameters of the `attached`-th optimizer, of the `kind`-th type and device in this exchange.
+
+        The very first has none, so that a run of one exchange has the shortest topics.
+        """
+        if self.number or kind:
+            return f"{attached}.{self.number}.{kind}/"
+        return f"{attached}/" if attached else ""
+
+
+@dataclass(frozen=True, slots=True)
+class RunPlan:
+    """The exchanges of `strategy` among `members`, all workers of the run; `seed` is the root of its random streams."""
+
+    strategy: Strategy
+    members: tuple[str, ...]
+    seed: int
+    exchanges: tuple[PlannedExchange, ...]
+
+    @staticmethod
+    def of(strategy: Strategy, locations: Sequence[Location], seed: int) -> RunPlan:
+        """For as many of the located workers as the strategy uses. Raises CompositionError where the exchanges do not fit the workers."""
+        used = strategy.workers(len(locations))
+        strategy.check(used)
+        members, planned, first = workers(used), list[PlannedExchange](), 0
+        for number, (selection, exchange) in enumerate(strategy.exchanges):
+            crew = Crew("", members, tuple(locations[:used]), seed, first)
+            planned.append(PlannedExchange(number, selection, exchange, exchange.among(crew), first))
+            first += len(planned[-1].plan.servers)
+        return RunPlan(strategy, members, seed, tuple(planned))
+
+    def group(self, rank: int) -> Group:
+        """All workers, as the one of `rank` sees them."""
+        return Group.of_workers(len(self.members), rank, self.seed)
+
+    @property
+    def servers(self) -> tuple[str, ...]:
+        """All servers."""
+        return tuple(name for each in self.exchanges for name in each.servers)
+
+    @property
+    def beside(self) -> tuple[int | None, ...]:
+        """For each server, the rank of the worker beside which it should run."""
+        return tuple(None if near is None else rank_of(near) for each in self.exchanges for near in each.plan.servers)
+
+    @property
+    def groups(self) -> tuple[tuple[str, tuple[str, ...]], ...]:
+        """The groups, other than that of all workers, whose sums are asked for."""
+        found = {name: members for each in self.exchanges for name, members in each.plan.groups if members != self.members}
+        return tuple(found.items())
+
+    def served_by(self, name: str) -> PlannedExchange:
+        """The exchange of the server `name`."""
+        for each in self.exchanges:
+            if name in each.servers:
+                return each
+        raise CompositionError(f"{name} is no server of this run: it has {', '.join(self.servers) or 'none'}.")
