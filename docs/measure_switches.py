@@ -20,11 +20,11 @@ REPETITIONS = 5
 
 def through_greenlets(switches: int) -> float:
     """Seconds for so many switches between two greenlets."""
-    hub = greenlet.getcurrent()
+    scheduler = greenlet.getcurrent()
 
     def body() -> None:
         while True:
-            hub.switch()
+            scheduler.switch()
 
     other = greenlet.greenlet(body)
     begin = time.perf_counter()

@@ -224,7 +224,7 @@ def test_deliveries_equal_the_plain_reference_in_small_groups_and_in_crowds(few:
 def flowing(flows: Flows) -> list[tuple[Connection, float]]:
     """The connections with a message on the links, and their rates."""
     attached = [c for row in flows._connections.values() for c in row.values() if c.attached]
-    return [(c, c.rate if c.crowd is None else float(c.crowd.rates[c.slot])) for c in attached]
+    return [(c, c.rate if c.group is None else float(c.group.rates[c.slot])) for c in attached]
 
 
 @pytest.mark.parametrize("name", ["slow", "cloud", "wan-3"])

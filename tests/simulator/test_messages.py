@@ -161,7 +161,7 @@ def test_a_message_to_nobody_is_refused_by_name() -> None:
 
 @pytest.mark.parametrize("network", [PLAIN, INSTANT], ids=["plain", "instant"])
 def test_ways_that_are_idle_and_topics_that_are_read_are_forgotten(network: Network | Instant, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("polyrhythm.simulator.post.REMEMBERED", 10)
+    monkeypatch.setattr("polyrhythm.simulator.mailroom.REMEMBERED", 10)
     monkeypatch.setattr("polyrhythm.simulator.flows.REMEMBERED", 10)
     kept: list[int] = []
 

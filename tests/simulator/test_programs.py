@@ -222,7 +222,7 @@ def test_everything_is_closed_when_a_run_fails() -> None:
                 await context.port.spawn("background", background())
                 await context.port.receive("never")
             finally:
-                closed.append("aggregation")
+                closed.append("coroutine")
 
         try:
             context.perform(wait())
@@ -242,7 +242,7 @@ def test_everything_is_closed_when_a_run_fails() -> None:
 
     with pytest.raises(WorkerFailed, match="worker/1 failed"):
         play(job(waits, fails, silent, servers=(serve,)), Simulator(network=INSTANT))
-    assert sorted(closed) == ["aggregation", "background", "program", "server"]
+    assert sorted(closed) == ["background", "coroutine", "program", "server"]
     gc.collect()
 
 

@@ -14,19 +14,19 @@ from polyrhythm.kernel.message import Delivery
 from polyrhythm.kernel.port import Port
 
 if TYPE_CHECKING:
-    from polyrhythm.simulator.post import Channel
+    from polyrhythm.simulator.mailroom import FifoChannel
     from polyrhythm.simulator.program import Program
 
 
 @dataclass(slots=True, eq=False)
-class Task:
+class VirtualTask:
     """A coroutine on its way; `program` is set when a blocking program waits for its end, `beside` when one goes on meanwhile.
 
     `waiting` is what it waits for, `serial` counts its waits (a timer of an earlier wait is stale), and `grad` is the
     grad mode it left off in, where that is not the usual one.
     """
 
-    actor: Actor
+    actor: VirtualActor
     coroutine: Coroutine[Effect[Any], Any, Any]
     program: Program | None = None
     name: str = ""
@@ -41,7 +41,7 @@ class Task:
 
 
 @dataclass(slots=True, eq=False)
-class Actor:
+class VirtualActor:
     """A worker or a server. Until `held_until` nothing in it moves (a stall; forever once it has ended).
 
     `free_at` is when its device has done all that it was given, `stalled` the seconds that it has been stalled so far.
@@ -52,9 +52,9 @@ class Actor:
     timing: Timer
     program: Program | None = None
     mail: dict[str, deque[Delivery]] = field(default_factory=dict)
-    waiters: dict[str, deque[Task]] = field(default_factory=dict)
-    tasks: dict[Task, None] = field(default_factory=dict)
-    channels: dict[str, Channel] = field(default_factory=dict)
+    waiters: dict[str, deque[VirtualTask]] = field(default_factory=dict)
+    tasks: dict[VirtualTask, None] = field(default_factory=dict)
+    channels: dict[str, FifoChannel] = field(default_factory=dict)
     held_until: float = 0.0
     free_at: float = 0.0
     stalled: float = 0.0
@@ -84,14 +84,14 @@ class Actor:
             box = self.mail[topic] = deque()
         box.append(delivery)
 
-    def wait(self, task: Task, topic: str) -> None:
+    def wait(self, task: VirtualTask, topic: str) -> None:
         """Line `task` up for letters under `topic`."""
         line = self.waiters.get(topic)
         if line is None:
             line = self.waiters[topic] = deque()
         line.append(task)
 
-    def next_waiter(self, topic: str) -> Task | None:
+    def next_waiter(self, topic: str) -> VirtualTask | None:
         """Take the task that has waited longest for `topic` out of the line."""
         line = self.waiters.get(topic)
         if line is None:
@@ -101,7 +101,7 @@ class Actor:
             del self.waiters[topic]
         return task
 
-    def give_up(self, task: Task, topic: str) -> None:
+    def give_up(self, task: VirtualTask, topic: str) -> None:
         """Take `task` out of the line for `topic`."""
         line = self.waiters[topic]
         line.remove(task)

@@ -9,7 +9,7 @@ from torch import Tensor
 
 from polyrhythm.errors import CompositionError
 from polyrhythm.kernel.effects import Reduce
-from polyrhythm.simulator.actors import Task
+from polyrhythm.simulator.actors import VirtualTask
 
 
 class Messages(msgspec.Struct, frozen=True, tag=True, forbid_unknown_fields=True):
@@ -28,10 +28,10 @@ Collectives = Messages | ClosedForm
 
 
 @dataclass(slots=True)
-class Gathering:
+class PendingReduction:
     """The members that have come to one reduction, by rank, and when the last of them came."""
 
-    came: dict[int, tuple[Task, Reduce]] = field(default_factory=dict)
+    came: dict[int, tuple[VirtualTask, Reduce]] = field(default_factory=dict)
 
 
 class Reductions:
@@ -39,16 +39,16 @@ class Reductions:
 
     def __init__(self, link: tuple[float, float]) -> None:
         self._latency, self._bandwidth = link
-        self._gatherings: dict[tuple[str, str], Gathering] = {}
+        self._gatherings: dict[tuple[str, str], PendingReduction] = {}
 
     def asked(self) -> dict[tuple[str, str], int]:
         """How many have come to each."""
         return {key: len(gathering.came) for key, gathering in self._gatherings.items()}
 
-    def join(self, task: Task, effect: Reduce) -> Gathering | None:
+    def join(self, task: VirtualTask, effect: Reduce) -> PendingReduction | None:
         """Let a member come; the gathering, once it is complete."""
         name, group, key = task.actor.name, effect.group, (effect.group.name, effect.topic)
-        gathering = self._gatherings.setdefault(key, Gathering())
+        gathering = self._gatherings.setdefault(key, PendingReduction())
         if group.rank in gathering.came or name not in group.members[group.rank : group.rank + 1]:
             raise CompositionError(
                 f"{name} asked for the reduction {effect.topic!r} of {group.size} members as the one of rank {group.rank}, which it "
@@ -57,7 +57,7 @@ class Reductions:
         gathering.came[group.rank] = (task, effect)
         return self._gatherings.pop(key) if len(gathering.came) == group.size else None
 
-    def settle(self, gathering: Gathering) -> tuple[Tensor, float, int, int]:
+    def settle(self, gathering: PendingReduction) -> tuple[Tensor, float, int, int]:
         """The sum in the order of ranks, the seconds it takes from now, and the bytes and messages it stands for."""
         effects = [gathering.came[rank][1] for rank in range(len(gathering.came))]
         total = effects[0].value.detach().clone()

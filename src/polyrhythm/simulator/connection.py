@@ -6,26 +6,26 @@ from collections import deque
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from polyrhythm.simulator.crowd import Crowd
+    from polyrhythm.simulator.flow_group import FlowGroup
 
 
 REMEMBERED = 65_536
 """Ways between two actors beyond this many are forgotten when idle: random partners would otherwise fill the memory."""
 
 
-class Link:
+class SharedLink:
     """A capacity in bytes per second and the flows that share it, by their connections' keys.
 
-    `crowd` is set while all flows here belong to that crowd. `left`, `unsettled` and `mark` are scratch of the filling.
+    `group` is set while all flows here belong to that group. `left`, `unsettled` and `mark` are scratch of the filling.
     """
 
-    __slots__ = ("capacity", "crowd", "flows", "index", "left", "mark", "unsettled")
+    __slots__ = ("capacity", "flows", "group", "index", "left", "mark", "unsettled")
 
     def __init__(self, index: int, capacity: float) -> None:
         self.index = index
         self.capacity = capacity
         self.flows: dict[int, Connection] = {}
-        self.crowd: Crowd | None = None
+        self.group: FlowGroup | None = None
         self.left = 0.0
         self.unsettled = 0
         self.mark = 0
@@ -39,7 +39,7 @@ class Endpoint:
 
     __slots__ = ("code", "egress", "host", "ingress", "name", "names", "sending", "site")
 
-    def __init__(self, name: str, host: int, site: int, site_name: str, links: tuple[Link, Link]) -> None:
+    def __init__(self, name: str, host: int, site: int, site_name: str, links: tuple[SharedLink, SharedLink]) -> None:
         role, _, number = name.partition("/")
         self.name = name
         self.names = (name, f"host/{host}", f"site/{site_name}")
@@ -53,18 +53,36 @@ class Endpoint:
 class Connection:
     """The first-in-first-out way from one actor to another: at most one message is on it, others wait.
 
-    While it is a flow of its own, `remaining` bytes were left at `since` and go at `rate`; in a crowd, the crowd knows.
+    While it is a flow of its own, `remaining` bytes were left at `since` and go at `rate`; in a group, the group knows.
     `alone` is the rate when no link of its path is shared, `round_trip` the latency there and back. `cuts`
     counts the faults and pauses that hold it up.
     """
 
     __slots__ = (
-        "alone", "attached", "busy", "crowd", "cuts", "generation", "key", "latency", "links", "mark", "rate", "receiver",
-        "remaining", "round_trip", "sender", "share", "since", "slot", "token", "waiting",
+        "alone",
+        "attached",
+        "busy",
+        "cuts",
+        "generation",
+        "group",
+        "key",
+        "latency",
+        "links",
+        "mark",
+        "rate",
+        "receiver",
+        "remaining",
+        "round_trip",
+        "sender",
+        "share",
+        "since",
+        "slot",
+        "token",
+        "waiting",
     )  # fmt: skip
 
     def __init__(
-        self, sender: Endpoint, receiver: Endpoint, links: tuple[Link, ...], alone: float, latency: float, round_trip: float
+        self, sender: Endpoint, receiver: Endpoint, links: tuple[SharedLink, ...], alone: float, latency: float, round_trip: float
     ) -> None:
         self.sender = sender
         self.receiver = receiver
@@ -82,7 +100,7 @@ class Connection:
         self.share = 0.0
         self.since = 0.0
         self.generation = 0
-        self.crowd: Crowd | None = None
+        self.group: FlowGroup | None = None
         self.slot = 0
         self.cuts = 0
         self.mark = 0

@@ -9,12 +9,12 @@ from polyrhythm.kernel.effects import Effect, Flush, Receive, Reduce
 from polyrhythm.kernel.message import CALL
 from polyrhythm.kernel.uneven import uneven
 from polyrhythm.kernel.waiting import awaited
-from polyrhythm.simulator.actors import Actor, Task
+from polyrhythm.simulator.actors import VirtualActor, VirtualTask
 
 _SHOWN = 16
 
 
-def deadlock(now: float, actors: dict[str, Actor], asked: dict[tuple[str, str], int], stopped: dict[str, int]) -> DeadlockError:
+def deadlock(now: float, actors: dict[str, VirtualActor], asked: dict[tuple[str, str], int], stopped: dict[str, int]) -> DeadlockError:
     """The error for a run in which nothing will happen any more.
 
     `asked` counts who has come to each reduction, `stopped` the steps of programs that take no more.
@@ -33,12 +33,12 @@ def _calls(effect: Effect[Any] | None) -> bool:
     return isinstance(effect, (Receive, Reduce)) and effect.topic.startswith(CALL)
 
 
-def _wait(actor: Actor, task: Task, actors: dict[str, Actor], asked: dict[tuple[str, str], int]) -> str:
+def _wait(actor: VirtualActor, task: VirtualTask, actors: dict[str, VirtualActor], asked: dict[tuple[str, str], int]) -> str:
     who = f"{actor.name} ({task.name})" if task.name else actor.name
     return f"{who} waits for {_wanted(task.waiting, actors, asked)}"
 
 
-def _wanted(effect: Effect[Any] | None, actors: dict[str, Actor], asked: dict[tuple[str, str], int]) -> str:
+def _wanted(effect: Effect[Any] | None, actors: dict[str, VirtualActor], asked: dict[tuple[str, str], int]) -> str:
     if isinstance(effect, Reduce):
         came = asked.get((effect.group.name, effect.topic), 0)
         return f"the reduction {effect.topic!r}, to which {came} of {effect.group.size} workers have come"

@@ -9,7 +9,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from polyrhythm.simulator.connection import Connection, Link
+from polyrhythm.simulator.connection import Connection, SharedLink
 
 TOLERANCE = 1e-12
 """Shares and times that differ relatively by less are one: the difference is rounding."""
@@ -20,7 +20,7 @@ def fill_few(flows: list[Connection]) -> None:
     if len(flows) == 1:
         flows[0].share = flows[0].alone
         return
-    links: list[Link] = []
+    links: list[SharedLink] = []
     for flow in flows:
         for link in flow.links:
             if not link.unsettled:

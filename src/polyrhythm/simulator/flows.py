@@ -6,7 +6,7 @@ host, uplink of its site, capacity from site to site, downlink, ingress of the r
 one latency after its last byte has left. Inside one host nothing is shared: the network's `Local` time is all.
 
 The cost. A flow alone on its links costs a few operations; a start or an end looks only at the flows whose links it
-touches, directly or through others; many such flows become a `Crowd`, in arrays. All that starts or ends at
+touches, directly or through others; many such flows become a `FlowGroup`, in arrays. All that starts or ends at
 one instant is taken together, in an order of the actors' names, so the order of the calls changes nothing.
 """
 

@@ -38,7 +38,7 @@ class Clock:
 
 
 @dataclass(slots=True, order=True)
-class Look:
+class PauseCheck:
     """When a connection is to be looked at, in the order of their keys; `stopped`: because it may then go on."""
 
     time: float
@@ -61,7 +61,7 @@ class Pauses:
         self._seed = seed
         self._clocks: dict[int, Clock] = {}
         self._looks = 0
-        self._due: list[Look] = []
+        self._due: list[PauseCheck] = []
 
     def next_time(self) -> float:
         """When a connection that sends or has stopped is to be looked at next; math.inf if there is none."""
@@ -112,4 +112,4 @@ class Pauses:
 
     def _look(self, time: float, clock: Clock, stopped: bool) -> None:
         self._looks += 1
-        heappush(self._due, Look(time, clock.connection.key, self._looks, stopped, clock))
+        heappush(self._due, PauseCheck(time, clock.connection.key, self._looks, stopped, clock))

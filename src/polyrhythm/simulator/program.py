@@ -22,10 +22,10 @@ from polyrhythm.kernel.job import WorkerContext
 from polyrhythm.kernel.line import Line
 from polyrhythm.kernel.message import Message
 from polyrhythm.kernel.port import Port
-from polyrhythm.simulator.actors import Actor, Task
+from polyrhythm.simulator.actors import VirtualActor, VirtualTask
 from polyrhythm.simulator.counting import OperationCounter
 from polyrhythm.simulator.isolation import ThreadState, refuse_unsafe_places
-from polyrhythm.simulator.post import Post
+from polyrhythm.simulator.mailroom import Mailroom
 from polyrhythm.simulator.randomness import Randomness
 
 T = TypeVar("T")
@@ -35,7 +35,7 @@ _FORWARD = 1 / 3
 
 
 @dataclass(slots=True)
-class Shared:
+class SharedState:
     """What all programs of a run have in common.
 
     `drawing` is the states of the program that ran last, or None where programs do not keep theirs apart; `first` who spoke first
@@ -43,7 +43,7 @@ class Shared:
     """
 
     record: Recorder
-    post: Post
+    mailroom: Mailroom
     drawing: Randomness | None
     agreements: Agreements = field(default_factory=Agreements)
     first: dict[int, tuple[str, Claim]] = field(default_factory=dict)
@@ -58,9 +58,9 @@ class Program:
         "_charged",
         "_counter",
         "_greenlet",
-        "_hub",
         "_killed",
         "_randomness",
+        "_scheduler",
         "_shared",
         "_state",
         "actor",
@@ -69,15 +69,15 @@ class Program:
     )
 
     def __init__(
-        self, actor: Actor, body: Callable[[WorkerContext], Message | None], shared: Shared, counter: OperationCounter | None
+        self, actor: VirtualActor, body: Callable[[WorkerContext], Message | None], shared: SharedState, counter: OperationCounter | None
     ) -> None:
         self.actor = actor
         self.since = 0.0
-        self.line: Line[Task] = Line()
+        self.line: Line[VirtualTask] = Line()
         self._begun: list[tuple[Coroutine[Effect[Any], Any, None], float]] = []
         self._shared = shared
         self._counter = counter
-        self._hub = greenlet.getcurrent()
+        self._scheduler = greenlet.getcurrent()
         self._greenlet = greenlet.greenlet(lambda _: body(self))
         self._state = ThreadState()
         self._randomness = copy(shared.drawing)
@@ -97,7 +97,7 @@ class Program:
     @property
     def bytes_sent(self) -> int:
         """Bytes that all actors together have said so far."""
-        return self._shared.post.bytes_sent
+        return self._shared.mailroom.bytes_sent
 
     @property
     def device(self) -> str:
@@ -108,7 +108,7 @@ class Program:
         """Block the program until `coroutine` has ended; meanwhile others run."""
         try:
             self._refuse()
-            answer: T = self._hub.switch(coroutine)
+            answer: T = self._scheduler.switch(coroutine)
         except BaseException:
             coroutine.close()  # an interruption may have come before its first step
             raise
@@ -210,7 +210,7 @@ class Program:
         if seconds > 0 or self._begun:
             self._refuse()
             self._charged += seconds
-            self._hub.switch(None)
+            self._scheduler.switch(None)
 
     def _divide(self, flops: int) -> int:
         """The same operations; what was begun among them learns after which part of them."""

@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from polyrhythm.hardware.network import Network
-from polyrhythm.simulator.connection import Connection, Endpoint, Link
+from polyrhythm.simulator.connection import Connection, Endpoint, SharedLink
 
 
 class Routes:
@@ -21,9 +21,9 @@ class Routes:
         self._network = network
         self._workers = workers
         self._endpoints: dict[str, Endpoint] = {}
-        self._host_links: dict[int, tuple[Link, Link]] = {}
-        self._shared_links: dict[tuple[str, int, int], Link] = {}
-        self._ways: dict[tuple[int, int], tuple[tuple[Link, ...], float]] = {}
+        self._host_links: dict[int, tuple[SharedLink, SharedLink]] = {}
+        self._shared_links: dict[tuple[str, int, int], SharedLink] = {}
+        self._ways: dict[tuple[int, int], tuple[tuple[SharedLink, ...], float]] = {}
         self._capacity: list[float] = [math.inf]  # by link index; link 0 pads short routes
         self._capacities: NDArray[np.float64] = np.array(self._capacity)
         self.places = 2 if len(network.sites) == 1 else 5
@@ -60,11 +60,11 @@ class Routes:
             self._endpoints[actor] = found
         return found
 
-    def _way(self, here: int, there: int) -> tuple[tuple[Link, ...], float]:
+    def _way(self, here: int, there: int) -> tuple[tuple[SharedLink, ...], float]:
         """The shared links from a site to a site, and the latency."""
         network = self._network
         if here == there:
-            way: tuple[tuple[Link, ...], float] = ((), network.site_delay(here, there))
+            way: tuple[tuple[SharedLink, ...], float] = ((), network.site_delay(here, there))
         else:
             shared = (
                 (("uplink", here, here), network.sites[here].uplink),
@@ -79,6 +79,6 @@ class Routes:
         self._ways[here, there] = way
         return way
 
-    def _link(self, capacity: float) -> Link:
+    def _link(self, capacity: float) -> SharedLink:
         self._capacity.append(capacity)
-        return Link(len(self._capacity) - 1, capacity)
+        return SharedLink(len(self._capacity) - 1, capacity)

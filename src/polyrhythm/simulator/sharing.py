@@ -5,13 +5,13 @@ from __future__ import annotations
 import math
 from heapq import heapify, heappop, heappush
 
-from polyrhythm.simulator.connection import Connection, Link
-from polyrhythm.simulator.crowd import Crowd
+from polyrhythm.simulator.connection import Connection, SharedLink
 from polyrhythm.simulator.filling import fill_few
+from polyrhythm.simulator.flow_group import FlowGroup
 from polyrhythm.simulator.routes import Routes
 
 FEW = 32
-"""Up to so many flows that meet are solved one by one; more become a `Crowd`. Where the two cost about the same."""
+"""Up to so many flows that meet are solved one by one; more become a `FlowGroup`. Where the two cost about the same."""
 
 TIDY = 1024
 
@@ -20,26 +20,26 @@ class Sharing:
     """The flows on the links. After a change `solve` must be called before time moves; `changed` tells whether it must.
 
     Only flows that meet a changed one, on a link or through other flows, are looked at again. `ends` is a heap of (time,
-    key, generation, flow or crowd), of which only the entries with the flow's current generation are valid.
+    key, generation, flow or group), of which only the entries with the flow's current generation are valid.
     """
 
-    __slots__ = ("_begun", "_crowds", "_crowds_made", "_expected", "_routes", "_stamp", "_tidy_at", "_touched", "ends")
+    __slots__ = ("_begun", "_expected", "_groups", "_groups_made", "_routes", "_stamp", "_tidy_at", "_touched", "ends")
 
     def __init__(self, routes: Routes) -> None:
         self._routes = routes
         self._begun: list[Connection] = []
-        self._touched: list[Link] = []
-        self._crowds: list[Crowd] = []  # those with changes since they were solved
-        self._crowds_made = 0
+        self._touched: list[SharedLink] = []
+        self._groups: list[FlowGroup] = []  # those with changes since they were solved
+        self._groups_made = 0
         self._stamp = 0
         self._expected = 0
         self._tidy_at = TIDY
-        self.ends: list[tuple[float, int, int, Connection | Crowd]] = []
+        self.ends: list[tuple[float, int, int, Connection | FlowGroup]] = []
 
     @property
     def changed(self) -> bool:
         """Whether `solve` has something to do."""
-        return bool(self._begun or self._touched or self._crowds)
+        return bool(self._begun or self._touched or self._groups)
 
     def next_end(self) -> float:
         """When the next flow ends; math.inf if none does. Nothing may have changed since `solve`."""
@@ -66,18 +66,18 @@ class Sharing:
 
     def restart(self, connection: Connection, nbytes: int, now: float) -> None:
         """Let `nbytes` follow on a flow that has just ended."""
-        if connection.crowd is not None:
-            self._disturb(connection.crowd)
-            connection.crowd.restart(connection, nbytes, now)
+        if connection.group is not None:
+            self._disturb(connection.group)
+            connection.group.restart(connection, nbytes, now)
         else:  # the same flows as before: no rate changes
             connection.remaining = nbytes
             self._expect(connection, now)
 
     def detach(self, connection: Connection, now: float) -> None:
         """Take a flow off its links, knowing what remains of it."""
-        if connection.crowd is not None:
-            self._disturb(connection.crowd)
-            connection.crowd.remove(connection, now)
+        if connection.group is not None:
+            self._disturb(connection.group)
+            connection.group.remove(connection, now)
         else:
             connection.remaining -= connection.rate * (now - connection.since)
         connection.rate = 0.0
@@ -87,24 +87,24 @@ class Sharing:
         for link in connection.links:
             del link.flows[key]
             if not link.flows:
-                link.crowd = None
-            elif link.crowd is None:
+                link.group = None
+            elif link.group is None:
                 self._touched.append(link)
 
     def solve(self, now: float) -> None:
         """Give rates to all that were touched since the last time; nothing has flowed since."""
         seeds = self._attach(now) if self._begun else []
-        if self._crowds:
+        if self._groups:
             seeds += self._disband(now)
         if self._touched:
             touched, self._touched = self._touched, []
             for link in touched:
-                if link.crowd is None:
+                if link.group is None:
                     seeds += link.flows.values()
         if seeds:
             self._share(seeds, now)
-        if self._crowds:
-            self._solve_crowds(now)
+        if self._groups:
+            self._solve_groups(now)
         if len(self.ends) > self._tidy_at:
             self.ends[:] = [entry for entry in self.ends if entry[2] == entry[3].generation]
             heapify(self.ends)
@@ -140,11 +140,11 @@ class Sharing:
     def _share(self, seeds: list[Connection], now: float) -> None:
         self._stamp += 1
         for seed in seeds:
-            if seed.mark == self._stamp or seed.crowd is not None:
+            if seed.mark == self._stamp or seed.group is not None:
                 continue
-            flows, crowds = self._gather(seed)
-            if crowds or len(flows) > FEW:
-                self._crowd_together(flows, crowds, now)
+            flows, groups = self._gather(seed)
+            if groups or len(flows) > FEW:
+                self._merge(flows, groups, now)
                 continue
             fill_few(flows)
             for flow in flows:
@@ -153,58 +153,58 @@ class Sharing:
                     flow.rate = flow.share
                     self._expect(flow, now)
 
-    def _gather(self, seed: Connection) -> tuple[list[Connection], list[Crowd]]:
-        """All flows that meet `seed` on links, directly or through others; crowds are named instead of their members."""
+    def _gather(self, seed: Connection) -> tuple[list[Connection], list[FlowGroup]]:
+        """All flows that meet `seed` on links, directly or through others; groups are named instead of their members."""
         stamp = self._stamp
         seed.mark = stamp
         flows = [seed]
-        crowds: list[Crowd] = []
+        groups: list[FlowGroup] = []
         for flow in flows:  # grows as we go
             for link in flow.links:
-                if link.crowd is not None:
-                    if link.crowd not in crowds:
-                        crowds.append(link.crowd)
+                if link.group is not None:
+                    if link.group not in groups:
+                        groups.append(link.group)
                 elif link.mark != stamp:
                     link.mark = stamp
                     for other in link.flows.values():
                         if other.mark != stamp:
                             other.mark = stamp
                             flows.append(other)
-        return flows, crowds
+        return flows, groups
 
-    def _crowd_together(self, flows: list[Connection], crowds: list[Crowd], now: float) -> None:
-        if crowds:
-            crowd = max(crowds, key=lambda crowd: len(crowd.flows))
+    def _merge(self, flows: list[Connection], groups: list[FlowGroup], now: float) -> None:
+        if groups:
+            group = max(groups, key=lambda group: len(group.flows))
         else:
-            self._crowds_made += 1
-            crowd = Crowd(-self._crowds_made, now, self._routes.places)
-        for other in crowds:
-            if other is not crowd:
+            self._groups_made += 1
+            group = FlowGroup(-self._groups_made, now, self._routes.places)
+        for other in groups:
+            if other is not group:
                 flows = flows + other.disband(now)
         for flow in flows:
             flow.remaining -= flow.rate * (now - flow.since)
             flow.generation += 1
-            crowd.add(flow, now)
-        self._disturb(crowd)
+            group.add(flow, now)
+        self._disturb(group)
 
-    def _disturb(self, crowd: Crowd) -> None:
-        if crowd not in self._crowds:
-            self._crowds.append(crowd)
+    def _disturb(self, group: FlowGroup) -> None:
+        if group not in self._groups:
+            self._groups.append(group)
 
     def _disband(self, now: float) -> list[Connection]:
-        """The flows of changed crowds that became small, or old: these may have fallen into parts."""
+        """The flows of changed groups that became small, or old: these may have fallen into parts."""
         freed: list[Connection] = []
-        for crowd in self._crowds:
-            if len(crowd.flows) <= FEW // 2 or crowd.changes > len(crowd.flows) + FEW:
-                freed += crowd.disband(now)
+        for group in self._groups:
+            if len(group.flows) <= FEW // 2 or group.changes > len(group.flows) + FEW:
+                freed += group.disband(now)
         return freed
 
-    def _solve_crowds(self, now: float) -> None:
-        crowds, self._crowds = self._crowds, []
-        for crowd in crowds:
-            if crowd.flows:
-                crowd.solve(now, self._routes.capacities())
-                heappush(self.ends, (crowd.end, crowd.key, crowd.generation, crowd))
+    def _solve_groups(self, now: float) -> None:
+        groups, self._groups = self._groups, []
+        for group in groups:
+            if group.flows:
+                group.solve(now, self._routes.capacities())
+                heappush(self.ends, (group.end, group.key, group.generation, group))
 
 
 def key_of(connection: Connection) -> int:

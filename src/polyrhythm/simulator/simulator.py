@@ -22,16 +22,16 @@ from polyrhythm.kernel.events import Recorder, Started
 from polyrhythm.kernel.job import Ending, Job, Location, unplaced
 from polyrhythm.kernel.names import server, worker
 from polyrhythm.kernel.port import Port
-from polyrhythm.simulator.actors import Actor, Task
-from polyrhythm.simulator.agenda import Agenda
+from polyrhythm.simulator.actors import VirtualActor, VirtualTask
 from polyrhythm.simulator.collectives import ClosedForm, Collectives, Messages, Reductions
 from polyrhythm.simulator.counting import OperationCounter
+from polyrhythm.simulator.event_queue import EventQueue
 from polyrhythm.simulator.failure import fail
+from polyrhythm.simulator.fault_injection import FaultInjection
 from polyrhythm.simulator.flows import Flows
-from polyrhythm.simulator.hub import Hub
-from polyrhythm.simulator.program import Program, Shared
+from polyrhythm.simulator.program import Program, SharedState
 from polyrhythm.simulator.randomness import Randomness
-from polyrhythm.simulator.strikes import Strikes
+from polyrhythm.simulator.scheduler import Scheduler
 
 _turn = threading.RLock()
 """Held by the run of this process that has the thread count and the global random generators to itself."""
@@ -100,37 +100,37 @@ class Simulator:
         if job.workers < 1:
             raise CompositionError(f"A run was given {job.workers} workers. Give it at least one.")
         with _alone():
-            hub, shared = self._assemble(job, record)
+            scheduler, shared = self._assemble(job, record)
             before = shared.drawing
             try:
-                for actor in hub.actors.values():
+                for actor in scheduler.actors.values():
                     record(Started(0.0, actor.name))
-                    hub.begin(actor)
-                hub.run()
-                _close(hub)
+                    scheduler.begin(actor)
+                scheduler.run()
+                _close(scheduler)
             finally:
-                _abandon(hub)
+                _abandon(scheduler)
                 if before is not None and shared.drawing is not None:
                     shared.drawing.save()
                     before.load(shared.drawing)
-        hub.ending.bytes_sent, hub.ending.messages_sent = hub.post.bytes_sent, hub.post.messages_sent
-        return hub.ending
+        scheduler.ending.bytes_sent, scheduler.ending.messages_sent = scheduler.mailroom.bytes_sent, scheduler.mailroom.messages_sent
+        return scheduler.ending
 
     def _network(self) -> Network | None:
         if isinstance(self.network, Instant):
             return None
         return self.network if isinstance(self.network, Network) else networks.load(self.network)
 
-    def _assemble(self, job: Job, record: Recorder) -> tuple[Hub, Shared]:
-        """The hub with all actors, and the faults on its agenda."""
-        network, machines, agenda = self._network(), fleet(self.devices), Agenda(self.shuffle_ties)
+    def _assemble(self, job: Job, record: Recorder) -> tuple[Scheduler, SharedState]:
+        """The scheduler with all actors, and the faults on its queue."""
+        network, machines, queue = self._network(), fleet(self.devices), EventQueue(self.shuffle_ties)
         if network is not None and any(rank is not None for rank in job.beside):
             network = dataclasses.replace(network, beside=job.beside)
         names = [server(shard) for shard in range(job.servers)] + [worker(rank) for rank in range(job.workers)]
         faults = hazards.schedule(self.faults, self.seed, names)
         link = (0.0, math.inf) if network is None else network.slowest()
-        hub = Hub(
-            agenda,
+        scheduler = Scheduler(
+            queue,
             {},
             None if network is None else Flows(network, job.workers, self.seed),
             Reductions(link) if isinstance(self.collectives, ClosedForm) else None,
@@ -138,21 +138,23 @@ class Simulator:
             record if self.record_sends else None,
         )
         for name in names:
-            port = Port(name, job.seed, lambda: agenda.now)
-            hub.actors[name] = Actor(name, port, machines.timer(name, self.seed))
-        shared = self._staff(hub, job, machines)
-        Strikes(hub, network, job.workers, job.essential, self.seed).plan(faults)
-        return hub, shared
+            port = Port(name, job.seed, lambda: queue.now)
+            scheduler.actors[name] = VirtualActor(name, port, machines.timer(name, self.seed))
+        shared = self._staff(scheduler, job, machines)
+        FaultInjection(scheduler, network, job.workers, job.essential, self.seed).plan(faults)
+        return scheduler, shared
 
-    def _staff(self, hub: Hub, job: Job, machines: Fleet) -> Shared:
+    def _staff(self, scheduler: Scheduler, job: Job, machines: Fleet) -> SharedState:
         """Give servers their services and workers their programs."""
-        shared = Shared(hub.record, hub.post, Randomness() if self.separate_randomness else None, stopped=hub.stopped)
+        shared = SharedState(
+            scheduler.record, scheduler.mailroom, Randomness() if self.separate_randomness else None, stopped=scheduler.stopped
+        )
         counter = OperationCounter()
         for shard in range(job.servers):
-            actor = hub.actors[server(shard)]
-            actor.tasks[Task(actor, job.service(actor.port, hub.record))] = None
+            actor = scheduler.actors[server(shard)]
+            actor.tasks[VirtualTask(actor, job.service(actor.port, scheduler.record))] = None
         for rank in range(job.workers):
-            actor = hub.actors[worker(rank)]
+            actor = scheduler.actors[worker(rank)]
             measured = machines.machines[rank % len(machines.machines)].measured
             actor.program = Program(actor, job.program, shared, None if measured else counter)
         return shared
@@ -172,18 +174,18 @@ def _alone() -> Iterator[None]:
             torch.set_num_threads(threads)
 
 
-def _close(hub: Hub) -> None:
+def _close(scheduler: Scheduler) -> None:
     """Close servers that still wait, after a run that ended well."""
-    for actor in hub.actors.values():
+    for actor in scheduler.actors.values():
         try:
             actor.end()
         except Exception as problem:
             fail(actor.name, problem)
 
 
-def _abandon(hub: Hub) -> None:
+def _abandon(scheduler: Scheduler) -> None:
     """Close whatever is left of a run that failed; what goes wrong in closing would only hide why it failed."""
-    for actor in hub.actors.values():
+    for actor in scheduler.actors.values():
         with suppress(Exception):
             actor.end()
         if actor.program is not None:

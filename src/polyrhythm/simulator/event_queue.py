@@ -15,7 +15,7 @@ _COMPACT_AT = 1024
 
 
 class Ready(Protocol):
-    """What is due now. `deque` gives first come, first served; `Shuffled` any order."""
+    """What is due now. `deque` gives first come, first served; `ShuffledTies` any order."""
 
     def append(self, work: Work, /) -> None:
         """Add some work."""
@@ -27,7 +27,7 @@ class Ready(Protocol):
         """How many are due."""
 
 
-class Shuffled:
+class ShuffledTies:
     """Gives simultaneous entries in an order drawn from a seed: for the law that nothing promised depends on it."""
 
     def __init__(self, seed: int) -> None:
@@ -49,7 +49,7 @@ class Shuffled:
         return len(self._entries)
 
 
-class Agenda:
+class EventQueue:
     """Virtual time. `now` moves only in `advance`; work is (action, first, second), done as `action(first, second)`.
 
     Timers are work that may have gone stale: `is_stale(first, second)` tells, and what is stale moves no time.
@@ -59,7 +59,7 @@ class Agenda:
 
     def __init__(self, shuffle_ties: int | None) -> None:
         self.now = 0.0
-        self.ready: Ready = deque() if shuffle_ties is None else Shuffled(shuffle_ties)
+        self.ready: Ready = deque() if shuffle_ties is None else ShuffledTies(shuffle_ties)
         self._heap: list[tuple[float, int, Work]] = []
         self._counter = 0
         self._timer: Action | None = None

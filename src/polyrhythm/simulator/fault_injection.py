@@ -11,14 +11,14 @@ from polyrhythm.hardware.faults import Crash, Cut, Drop, Fault, Stall
 from polyrhythm.hardware.network import Network
 from polyrhythm.kernel.events import Faulted
 from polyrhythm.kernel.message import Delivery, Message
-from polyrhythm.simulator.hub import Hub
+from polyrhythm.simulator.scheduler import Scheduler
 
 
-class Strikes:
-    """Puts `faults` on the hub's agenda. `essential` tells without whom the run cannot go on; `seed` draws what is dropped."""
+class FaultInjection:
+    """Puts `faults` on the scheduler's queue. `essential` tells without whom the run cannot go on; `seed` draws what is dropped."""
 
-    def __init__(self, hub: Hub, network: Network | None, workers: int, essential: Callable[[str], bool], seed: int) -> None:
-        self._hub = hub
+    def __init__(self, scheduler: Scheduler, network: Network | None, workers: int, essential: Callable[[str], bool], seed: int) -> None:
+        self._scheduler = scheduler
         self._network = network
         self._workers = workers
         self._essential = essential
@@ -27,7 +27,7 @@ class Strikes:
 
     def plan(self, faults: Sequence[Fault]) -> None:
         """Let each strike when its time has come. Raises UnknownNameError for a host or a site that there is not."""
-        known = {name for actor in self._hub.actors for name in self._names(actor)}
+        known = {name for actor in self._scheduler.actors for name in self._names(actor)}
         known |= {f"site/{site.name}" for site in self._network.sites} if self._network is not None else set()
         for fault in faults:
             for name in _between(fault):
@@ -35,38 +35,38 @@ class Strikes:
                     raise unknown("host, site or actor", name, known)
         self._drops = [fault for fault in faults if isinstance(fault, Drop)]
         if self._drops:
-            self._hub.post.losses = self.losses
+            self._scheduler.mailroom.losses = self.losses
         strikes: dict[type, Callable[[Any, None], None]] = {Crash: self._crash, Stall: self._stall, Cut: self._cut}
         for fault in faults:
             if type(fault) in strikes:
-                self._hub.agenda.at(fault.at, (strikes[type(fault)], fault, None))
+                self._scheduler.queue.at(fault.at, (strikes[type(fault)], fault, None))
 
     def _crash(self, fault: Crash, _: None) -> None:
-        hub, actor = self._hub, self._hub.actors[fault.actor]
+        scheduler, actor = self._scheduler, self._scheduler.actors[fault.actor]
         if actor.ended:
             return
         self._tell(actor.name, "crashed")
         if self._essential(actor.name):
-            when = f"{hub.agenda.now:.9g} s of virtual time"
+            when = f"{scheduler.queue.now:.9g} s of virtual time"
             raise WorkerFailed(actor.name, f"it crashed at {when}, as its fault says, and the run cannot go on without it")
-        hub.lose(actor)
+        scheduler.lose(actor)
         news = Message("lost", text=actor.name)
-        for other in hub.actors.values():
-            hub.post.deliver(other, Delivery(actor.name, news))
+        for other in scheduler.actors.values():
+            scheduler.mailroom.deliver(other, Delivery(actor.name, news))
 
     def _stall(self, fault: Stall, _: None) -> None:
-        actor = self._hub.actors[fault.actor]
+        actor = self._scheduler.actors[fault.actor]
         if not actor.ended:
             self._tell(actor.name, f"stalls for {fault.duration:.9g} s")
-            self._hub.stall(actor, fault.duration)
+            self._scheduler.stall(actor, fault.duration)
 
     def _cut(self, fault: Cut, _: None) -> None:
         self._tell(fault.a, f"cut off from {fault.b} for {fault.duration:.9g} s")
-        self._hub.post.block(fault.a, fault.b, True)
-        self._hub.agenda.at(self._hub.agenda.now + fault.duration, (self._mend, fault, None))
+        self._scheduler.mailroom.block(fault.a, fault.b, True)
+        self._scheduler.queue.at(self._scheduler.queue.now + fault.duration, (self._mend, fault, None))
 
     def _mend(self, fault: Cut, _: None) -> None:
-        self._hub.post.block(fault.a, fault.b, False)
+        self._scheduler.mailroom.block(fault.a, fault.b, False)
 
     def losses(self, sender: str, receiver: str) -> Callable[[], bool] | None:
         """What draws whether the next message from `sender` to `receiver` is lost; None where none ever is."""
@@ -80,7 +80,7 @@ class Strikes:
             return None
 
         def loses() -> bool:
-            now = self._hub.agenda.now
+            now = self._scheduler.queue.now
             lost = [drop for drop, stream in drops if drop.at <= now < drop.at + drop.duration and stream.random() < drop.probability]
             if lost:
                 self._tell(sender, f"a message to {receiver} was lost")
@@ -97,7 +97,7 @@ class Strikes:
         return actor, f"host/{host}", f"site/{site.name}"
 
     def _tell(self, actor: str, what: str) -> None:
-        self._hub.record(Faulted(self._hub.agenda.now, actor, what))
+        self._scheduler.record(Faulted(self._scheduler.queue.now, actor, what))
 
 
 def _between(fault: Fault) -> tuple[str, ...]:

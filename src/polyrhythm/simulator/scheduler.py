@@ -1,4 +1,4 @@
-"""The hub: drives the coroutines and programs of all actors through virtual time, one at a time."""
+"""The scheduler: drives the coroutines and programs of all actors through virtual time, one at a time."""
 
 from __future__ import annotations
 
@@ -14,24 +14,24 @@ from torch import is_grad_enabled
 from polyrhythm.kernel.effects import Compute, Flush, Receive, Reduce, ReduceInPlace, Send, Sleep, Spawn
 from polyrhythm.kernel.events import Computed, Ended, Recorder, Waited
 from polyrhythm.kernel.job import Ending
-from polyrhythm.simulator.actors import Actor, Task
-from polyrhythm.simulator.agenda import Agenda, Work
-from polyrhythm.simulator.beside import Beside
+from polyrhythm.simulator.actors import VirtualActor, VirtualTask
+from polyrhythm.simulator.background import BackgroundTasks
 from polyrhythm.simulator.collectives import Reductions
 from polyrhythm.simulator.deadlock import deadlock
+from polyrhythm.simulator.event_queue import EventQueue, Work
 from polyrhythm.simulator.failure import fail
-from polyrhythm.simulator.post import Carrier, Post
+from polyrhythm.simulator.mailroom import Carrier, Mailroom
 from polyrhythm.simulator.program import Program
 
 _PENDING = object()
 
 
 @dataclass(eq=False)
-class Hub:
+class Scheduler:
     """Runs until every program has ended. `reductions` is None where collectives travel as messages, `stopped` as in `Shared`."""
 
-    agenda: Agenda
-    actors: dict[str, Actor]
+    queue: EventQueue
+    actors: dict[str, VirtualActor]
     carrier: Carrier | None
     reductions: Reductions | None
     record: Recorder
@@ -41,13 +41,13 @@ class Hub:
 
     def __post_init__(self) -> None:
         self.wake = self._wake
-        self.post = Post(self.agenda, self.actors, self.carrier, self.wake, self.sends)
-        self.beside = Beside(self.agenda, self.wake, self._over, self._worked)
+        self.mailroom = Mailroom(self.queue, self.actors, self.carrier, self.wake, self.sends)
+        self.beside = BackgroundTasks(self.queue, self.wake, self._over, self._worked)
         self._running = 0
-        self._flushing: dict[str, list[tuple[int, Task]]] = {}
+        self._flushing: dict[str, list[tuple[int, VirtualTask]]] = {}
         self._flushes = 0
-        self._handlers: dict[type, Callable[[Task, Any], Any]] = {
-            Send: self.post.send,
+        self._handlers: dict[type, Callable[[VirtualTask, Any], Any]] = {
+            Send: self.mailroom.send,
             Receive: self._receive,
             Sleep: self._sleep,
             Compute: self._compute,
@@ -57,12 +57,12 @@ class Hub:
             Flush: self._flush,
         }
         self._timer = self._expire
-        self.agenda.timers(self._timer, lambda task, serial: task.serial != serial)
+        self.queue.timers(self._timer, lambda task, serial: task.serial != serial)
 
     def run(self) -> None:
         """Go on until the last program has ended; raises what ends the run otherwise."""
-        agenda, carrier, arrive = self.agenda, self.carrier, self.post.arrive
-        ready = agenda.ready
+        queue, carrier, arrive = self.queue, self.carrier, self.mailroom.arrive
+        ready = queue.ready
         while self._running:
             while ready and self._running:
                 action, first, second = ready.popleft()
@@ -72,40 +72,40 @@ class Hub:
             if carrier is not None and carrier.fell_silent and self._release():
                 continue
             flow = math.inf if carrier is None else carrier.next_time()
-            time = agenda.advance(flow)
+            time = queue.advance(flow)
             if time == math.inf:
-                raise deadlock(agenda.now, self.actors, {} if self.reductions is None else self.reductions.asked(), self.stopped)
+                raise deadlock(queue.now, self.actors, {} if self.reductions is None else self.reductions.asked(), self.stopped)
             if carrier is not None and flow <= time:
                 for channel in carrier.advance(time):
                     ready.append((arrive, channel, None))
 
-    def begin(self, actor: Actor) -> None:
+    def begin(self, actor: VirtualActor) -> None:
         """Let `actor` start now: its program, or the task it was given."""
         for task in actor.tasks:
-            self.agenda.ready.append((self.wake, task, None))
+            self.queue.ready.append((self.wake, task, None))
         if actor.program is not None:
             self._running += 1
-            self.agenda.ready.append((self._proceed, actor.program, None))
+            self.queue.ready.append((self._proceed, actor.program, None))
 
-    def lose(self, actor: Actor) -> None:
+    def lose(self, actor: VirtualActor) -> None:
         """Let `actor` vanish; whatever it was doing is closed and what it would have got is dropped."""
-        self.post.forget(actor)
+        self.mailroom.forget(actor)
         actor.end()
         self.ending.lost.append(actor.name)
         if actor.program is not None:
             actor.program.kill()
-            self.ending.seconds = self.agenda.now
+            self.ending.seconds = self.queue.now
             self._running -= 1
 
-    def stall(self, actor: Actor, seconds: float) -> None:
+    def stall(self, actor: VirtualActor, seconds: float) -> None:
         """Hold `actor` for `seconds` from now; what it is computing ends as much later."""
         actor.stalled += seconds
         actor.free_at += seconds
-        actor.held_until = max(actor.held_until, self.agenda.now) + seconds
+        actor.held_until = max(actor.held_until, self.queue.now) + seconds
 
-    def _wake(self, task: Task, value: Any) -> None:
+    def _wake(self, task: VirtualTask, value: Any) -> None:
         """Let a coroutine go on with `value` until it waits or ends."""
-        if task.actor.held_until > self.agenda.now:
+        if task.actor.held_until > self.queue.now:
             self._hold(task, value)
             return
         if task.grad is not None:
@@ -131,14 +131,14 @@ class Hub:
             torch.set_grad_enabled(True)
         self._over(task, value, error)
 
-    def _hold(self, task: Task, value: Any) -> None:
+    def _hold(self, task: VirtualTask, value: Any) -> None:
         """Keep the answer of a stalled actor until it may move; one that has ended needs none."""
         if not task.actor.ended:
-            self.agenda.at(task.actor.held_until, (self.wake, task, value))
+            self.queue.at(task.actor.held_until, (self.wake, task, value))
 
-    def _over(self, task: Task, value: Any, error: BaseException | None) -> None:
+    def _over(self, task: VirtualTask, value: Any, error: BaseException | None) -> None:
         """A coroutine has ended: its program goes on; a server ends with its own; a failure that nobody can see ends the run."""
-        actor, now = task.actor, self.agenda.now
+        actor, now = task.actor, self.queue.now
         actor.tasks.pop(task, None)
         if task.program is not None:
             if now > task.program.since:
@@ -151,8 +151,8 @@ class Hub:
         elif not task.name:
             self._end(actor)
 
-    def _end(self, actor: Actor) -> None:
-        self.record(Ended(self.agenda.now, actor.name, actor.bytes_sent, actor.messages_sent))
+    def _end(self, actor: VirtualActor) -> None:
+        self.record(Ended(self.queue.now, actor.name, actor.bytes_sent, actor.messages_sent))
         actor.end()
 
     def _proceed(self, program: Program, value: Any, error: BaseException | None = None) -> None:
@@ -160,7 +160,7 @@ class Hub:
         actor = program.actor
         if actor.ended:
             return
-        program.since = self.agenda.now
+        program.since = self.queue.now
         try:
             request = program.run(value, error)
         except (Exception, SystemExit) as problem:
@@ -172,7 +172,7 @@ class Hub:
         elif request is None:
             self._charge(actor, seconds, (self._go_on, program, None))
         else:
-            task = Task(actor, request, program)
+            task = VirtualTask(actor, request, program)
             actor.tasks[task] = None
             self._charge(actor, seconds, (self._perform, program, task))
 
@@ -180,7 +180,7 @@ class Hub:
         self._computed(program)
         self._proceed(program, None)
 
-    def _perform(self, program: Program, task: Task) -> None:
+    def _perform(self, program: Program, task: VirtualTask) -> None:
         self._computed(program)
         self.beside.perform(program, task)
 
@@ -189,45 +189,45 @@ class Hub:
             return
         self._computed(program)
         self.ending.results[program.actor.name] = result
-        self.ending.seconds = self.agenda.now
+        self.ending.seconds = self.queue.now
         self._end(program.actor)
         self._running -= 1
 
     def _computed(self, program: Program) -> None:
-        now = self.agenda.now
+        now = self.queue.now
         if now > program.since and not program.actor.ended:
             self.record(Computed(now, program.actor.name, now - program.since))
         program.since = now
 
-    def _charge(self, actor: Actor, seconds: float, work: Work) -> None:
+    def _charge(self, actor: VirtualActor, seconds: float, work: Work) -> None:
         """Occupy the actor's device for `seconds`, after what it does already; then `work`."""
         if seconds <= 0:
-            self.agenda.ready.append(work)
+            self.queue.ready.append(work)
             return
-        now = self.agenda.now
+        now = self.queue.now
         actor.free_at = (actor.free_at if actor.free_at > now else now) + seconds
-        self.agenda.at(actor.free_at, (self._worked, (actor, actor.stalled), work))
+        self.queue.at(actor.free_at, (self._worked, (actor, actor.stalled), work))
 
-    def _worked(self, whose: tuple[Actor, float], work: Work) -> None:
+    def _worked(self, whose: tuple[VirtualActor, float], work: Work) -> None:
         """Work is done, unless the actor was stalled meanwhile."""
         actor, stalled = whose
         if actor.stalled > stalled:
-            self.agenda.at(self.agenda.now + actor.stalled - stalled, (self._worked, (actor, actor.stalled), work))
+            self.queue.at(self.queue.now + actor.stalled - stalled, (self._worked, (actor, actor.stalled), work))
         else:
             work[0](work[1], work[2])
 
-    def _receive(self, task: Task, effect: Receive) -> object:
+    def _receive(self, task: VirtualTask, effect: Receive) -> object:
         delivery = task.actor.take(effect.topic)
         if delivery is not None:
             return delivery
         if effect.timeout is not None:
             if effect.timeout <= 0:
                 return None
-            self.agenda.at(self.agenda.now + effect.timeout, (self._timer, task, task.serial))
+            self.queue.at(self.queue.now + effect.timeout, (self._timer, task, task.serial))
         task.actor.wait(task, effect.topic)
         return _PENDING
 
-    def _expire(self, task: Task, serial: int) -> None:
+    def _expire(self, task: VirtualTask, serial: int) -> None:
         """A wait has lasted as long as it may."""
         if task.serial == serial:
             assert isinstance(task.waiting, Receive)
@@ -235,11 +235,11 @@ class Hub:
             task.serial += 1
             self._wake(task, None)
 
-    def _sleep(self, task: Task, effect: Sleep) -> object:
-        self.agenda.at(self.agenda.now + effect.seconds, (self.wake, task, None))
+    def _sleep(self, task: VirtualTask, effect: Sleep) -> object:
+        self.queue.at(self.queue.now + effect.seconds, (self.wake, task, None))
         return _PENDING
 
-    def _compute(self, task: Task, effect: Compute) -> object:
+    def _compute(self, task: VirtualTask, effect: Compute) -> object:
         timing = task.actor.timing
         seconds = timing.seconds(effect.flops) if effect.flops > 0 else 0.0
         seconds += timing.merge_seconds(effect.contributions)
@@ -248,12 +248,12 @@ class Hub:
         self._charge(task.actor, seconds, (self.wake, task, None))
         return _PENDING
 
-    def _spawn(self, task: Task, effect: Spawn) -> None:
-        spawned = Task(task.actor, effect.coroutine, None, effect.name or "spawned")
+    def _spawn(self, task: VirtualTask, effect: Spawn) -> None:
+        spawned = VirtualTask(task.actor, effect.coroutine, None, effect.name or "spawned")
         task.actor.tasks[spawned] = None
-        self.agenda.ready.append((self.wake, spawned, None))
+        self.queue.ready.append((self.wake, spawned, None))
 
-    def _flush(self, task: Task, effect: Flush) -> object:
+    def _flush(self, task: VirtualTask, effect: Flush) -> object:
         name = task.actor.name
         if self.carrier is None or not self.carrier.sending(name):
             return None
@@ -264,16 +264,16 @@ class Hub:
     def _release(self) -> bool:
         """Let those go on whose last byte has left, in the order in which they came to wait."""
         assert self.carrier is not None
-        released: list[tuple[int, Task]] = []
+        released: list[tuple[int, VirtualTask]] = []
         for name in self.carrier.fell_silent:
             if name in self._flushing and not self.carrier.sending(name):
                 released += self._flushing.pop(name)
         self.carrier.fell_silent.clear()
         for _, task in sorted(released, key=itemgetter(0)):
-            self.agenda.ready.append((self.wake, task, None))
+            self.queue.ready.append((self.wake, task, None))
         return bool(released)
 
-    def _reduce(self, task: Task, effect: Reduce) -> object:
+    def _reduce(self, task: VirtualTask, effect: Reduce) -> object:
         if self.reductions is None:
             return None
         gathering = self.reductions.join(task, effect)
@@ -282,10 +282,10 @@ class Hub:
             parts = len(gathering.came)
             for rank, (waiting, _) in gathering.came.items():
                 share = nbytes // parts + (rank < nbytes % parts), messages // parts + (rank < messages % parts)
-                self.post.charge(waiting.actor, *share)
-                self.agenda.at(self.agenda.now + seconds, (self._reduced, waiting, total))
+                self.mailroom.charge(waiting.actor, *share)
+                self.queue.at(self.queue.now + seconds, (self._reduced, waiting, total))
         return _PENDING
 
-    def _reduced(self, task: Task, total: torch.Tensor) -> None:
+    def _reduced(self, task: VirtualTask, total: torch.Tensor) -> None:
         """Each worker gets a copy of its own, made only when it goes on."""
         self._wake(task, total.clone())

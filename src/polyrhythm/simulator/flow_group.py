@@ -13,7 +13,7 @@ from polyrhythm.simulator.filling import fill_many
 FIRST_ROOM = 64
 
 
-class Crowd:
+class FlowGroup:
     """Flows that share links with each other and with none outside; it may hold more than one such group, which is only slower.
 
     `remaining` is as of `since`. `end` is when its first flow ends; `generation` tells an outdated `end` from the valid one.
@@ -52,8 +52,8 @@ class Crowd:
         self.paths[slot] = 0
         for place, link in enumerate(flow.links):
             self.paths[slot, place] = link.index
-            link.crowd = self
-        flow.crowd = self
+            link.group = self
+        flow.group = self
         flow.slot = slot
 
     def remove(self, flow: Connection, now: float) -> None:
@@ -62,7 +62,7 @@ class Crowd:
         slot, last = flow.slot, len(self.flows) - 1
         flow.remaining = float(self.remaining[slot])
         flow.since = now
-        flow.crowd = None
+        flow.group = None
         moved = self.flows.pop()
         if slot != last:
             self.flows[slot] = moved
@@ -99,9 +99,9 @@ class Crowd:
             flow.remaining = remaining
             flow.rate = 0.0
             flow.since = now
-            flow.crowd = None
+            flow.group = None
             for link in flow.links:
-                link.crowd = None
+                link.group = None
         return flows
 
     def _grow(self) -> None:

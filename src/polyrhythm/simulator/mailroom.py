@@ -12,9 +12,9 @@ from polyrhythm.errors import CompositionError
 from polyrhythm.kernel.effects import Send
 from polyrhythm.kernel.events import Recorder, Sent
 from polyrhythm.kernel.message import ASIDE, Delivery, Message, wire_bytes
-from polyrhythm.simulator.actors import Actor, Task
-from polyrhythm.simulator.agenda import Agenda
+from polyrhythm.simulator.actors import VirtualActor, VirtualTask
 from polyrhythm.simulator.connection import REMEMBERED
+from polyrhythm.simulator.event_queue import EventQueue
 
 
 class Carrier(Protocol):
@@ -43,29 +43,34 @@ class Carrier(Protocol):
 
 
 @dataclass(slots=True, eq=False)
-class Channel:
+class FifoChannel:
     """The way from one actor to another: what is on it, oldest first (None in the place of what will be lost).
 
     `loses` draws whether the next message is lost. A channel is its own token in the carrier, which keeps the order of each way:
     every arrival means the oldest message, in whatever order simultaneous arrivals are looked at.
     """
 
-    sender: Actor
-    receiver: Actor
+    sender: VirtualActor
+    receiver: VirtualActor
     loses: Callable[[], bool] | None
     line: deque[Delivery | None] = field(default_factory=deque)
 
 
-class Post:
+class Mailroom:
     """Sends and delivers. `carrier` is None where the network takes no time; `events` where sends are not recorded."""
 
     def __init__(
-        self, agenda: Agenda, actors: dict[str, Actor], carrier: Carrier | None, wake: Callable[[Task, Any], None], events: Recorder | None
+        self,
+        queue: EventQueue,
+        actors: dict[str, VirtualActor],
+        carrier: Carrier | None,
+        wake: Callable[[VirtualTask, Any], None],
+        events: Recorder | None,
     ) -> None:
         self.bytes_sent = 0
         self.messages_sent = 0
         self.losses: Callable[[str, str], Callable[[], bool] | None] = _loses_nothing
-        self._agenda = agenda
+        self._queue = queue
         self._actors = actors
         self._carrier = carrier
         self._wake = wake
@@ -75,11 +80,11 @@ class Post:
         self._nbytes = 0
         self._channels = 0
 
-    def send(self, task: Task, effect: Send) -> None:
+    def send(self, task: VirtualTask, effect: Send) -> None:
         """Count a message and let it go."""
         actor, message, to = task.actor, effect.message, effect.to
         if message.topic[:1] == ASIDE:
-            self._agenda.ready.append((self._hand_over, to, Delivery(actor.name, message)))
+            self._queue.ready.append((self._hand_over, to, Delivery(actor.name, message)))
             return
         if message is not self._measured:  # a server says the same message to a thousand workers
             self._measured, self._nbytes = message, wire_bytes(message)
@@ -92,20 +97,20 @@ class Post:
         lost = channel.loses is not None and channel.loses()
         channel.line.append(None if lost else Delivery(actor.name, message))
         if self._events is not None:
-            self._events(Sent(self._agenda.now, actor.name, to, message.topic, nbytes))
+            self._events(Sent(self._queue.now, actor.name, to, message.topic, nbytes))
         if self._carrier is None:
-            self._agenda.ready.append((self._arrive, channel, None))
+            self._queue.ready.append((self._arrive, channel, None))
         else:
-            self._carrier.start(self._agenda.now, actor.name, to, nbytes, channel)
+            self._carrier.start(self._queue.now, actor.name, to, nbytes, channel)
 
-    def charge(self, actor: Actor, nbytes: int, messages: int) -> None:
+    def charge(self, actor: VirtualActor, nbytes: int, messages: int) -> None:
         """Count what `actor` is said to have sent, in closed form."""
         actor.bytes_sent += nbytes
         actor.messages_sent += messages
         self.bytes_sent += nbytes
         self.messages_sent += messages
 
-    def arrive(self, channel: Channel, _: None) -> None:
+    def arrive(self, channel: FifoChannel, _: None) -> None:
         """Deliver the oldest message on `channel`."""
         delivery = channel.line.popleft()
         if self._channels > REMEMBERED and not channel.line and channel.loses is None:
@@ -116,7 +121,7 @@ class Post:
     def _hand_over(self, to: str, delivery: Delivery) -> None:
         self.deliver(self._actors[to], delivery)
 
-    def deliver(self, receiver: Actor, delivery: Delivery) -> None:
+    def deliver(self, receiver: VirtualActor, delivery: Delivery) -> None:
         """Give a letter to who has waited longest for its topic, or keep it."""
         if receiver.held_until == math.inf:
             return
@@ -127,27 +132,27 @@ class Post:
             task.serial += 1
             self._wake(task, delivery)
 
-    def forget(self, actor: Actor) -> None:
+    def forget(self, actor: VirtualActor) -> None:
         """Lose what `actor` had not sent yet and what was being sent to it."""
         if self._carrier is not None:
-            for channel in self._carrier.forget(self._agenda.now, actor.name):
-                assert isinstance(channel, Channel)
+            for channel in self._carrier.forget(self._queue.now, actor.name):
+                assert isinstance(channel, FifoChannel)
                 channel.line.pop()  # what is lost was sent last
 
     def block(self, a: str, b: str, blocked: bool) -> None:
         """Cut the way between `a` and `b`, or mend it."""
         assert self._carrier is not None, "a network that takes no time cannot be cut"
-        self._carrier.block(self._agenda.now, a, b, blocked)
+        self._carrier.block(self._queue.now, a, b, blocked)
 
-    def _open(self, actor: Actor, to: str) -> Channel:
+    def _open(self, actor: VirtualActor, to: str) -> FifoChannel:
         receiver = self._actors.get(to)
         if receiver is None:
             raise CompositionError(f"{actor.name} sent a message to {to!r}, which does not exist: the run has {', '.join(self._known())}.")
-        channel = actor.channels[to] = Channel(actor, receiver, self.losses(actor.name, to))
+        channel = actor.channels[to] = FifoChannel(actor, receiver, self.losses(actor.name, to))
         self._channels += 1
         return channel
 
-    def _close(self, channel: Channel) -> None:
+    def _close(self, channel: FifoChannel) -> None:
         """Forget an idle channel; one that loses messages goes on in its random stream, and must be kept."""
         del channel.sender.channels[channel.receiver.name]
         self._channels -= 1

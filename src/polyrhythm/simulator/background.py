@@ -6,32 +6,32 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from polyrhythm.simulator.actors import Task
-from polyrhythm.simulator.agenda import Agenda, Work
+from polyrhythm.simulator.actors import VirtualTask
+from polyrhythm.simulator.event_queue import EventQueue, Work
 from polyrhythm.simulator.program import Program
 
 
 @dataclass(frozen=True, slots=True)
-class Beside:
-    """Lets programs' coroutines go in their order. `wake`, `over` and `worked` are the hub's."""
+class BackgroundTasks:
+    """Lets programs' coroutines go in their order. `wake`, `over` and `worked` are the scheduler's."""
 
-    agenda: Agenda
-    wake: Callable[[Task, Any], None]
-    over: Callable[[Task, Any, BaseException | None], None]
+    queue: EventQueue
+    wake: Callable[[VirtualTask, Any], None]
+    over: Callable[[VirtualTask, Any, BaseException | None], None]
     worked: Callable[..., None]
 
     def begin(self, program: Program, seconds: float) -> None:
         """Plan what `program` has begun within the `seconds` of computing that its device is about to be charged."""
         actor = program.actor
-        start = max(actor.free_at, self.agenda.now)
+        start = max(actor.free_at, self.queue.now)
         for coroutine, part in program.take_begun():
-            task = Task(actor, coroutine, None, "in backward", beside=program)
+            task = VirtualTask(actor, coroutine, None, "in backward", beside=program)
             actor.tasks[task] = None
             program.line.join(task)
             due: Work = (self.call, program, task)
-            self.agenda.at(start + seconds * part, (self.worked, (actor, actor.stalled), due))
+            self.queue.at(start + seconds * part, (self.worked, (actor, actor.stalled), due))
 
-    def perform(self, program: Program, task: Task) -> None:
+    def perform(self, program: Program, task: VirtualTask) -> None:
         """Let `task`, for which the program waits, come after all that was begun."""
         if program.line.idle:
             self.wake(task, None)
@@ -39,7 +39,7 @@ class Beside:
             program.line.join(task)
             self.call(program, task)
 
-    def call(self, program: Program, task: Task) -> None:
+    def call(self, program: Program, task: VirtualTask) -> None:
         """The time of `task` has come."""
         program.line.call(task)
         self._admit(program, None)
@@ -47,7 +47,7 @@ class Beside:
     def end(self, program: Program, error: BaseException | None) -> None:
         """One that ran beside `program` is over."""
         program.line.leave(error)
-        self.agenda.ready.append((self._admit, program, None))
+        self.queue.ready.append((self._admit, program, None))
 
     def _admit(self, program: Program, _: None) -> None:
         """Wake whose turn it is; after a failure the others are dropped, and the program is told."""
