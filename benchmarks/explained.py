@@ -26,7 +26,7 @@ from torch import Tensor
 import polyrhythm as pr
 from polyrhythm.codec import Identity
 from polyrhythm.workloads.chars import CharsGpt, bits_per_character, corpus, windows
-from polyrhythm.workloads.gpt import Gpt, Shape
+from polyrhythm.workloads.gpt import Gpt, GptSize
 
 WORKERS, GLOBAL_BATCH = 4, 16
 ADAGRAD_RATES = (0.005, 0.01, 0.02, 0.04)
@@ -64,7 +64,7 @@ def _adamw(beta1: float) -> MakeOptimizer:
 def train(make_optimizer: MakeOptimizer, worker: pr.Worker, batch_size: int, late: bool = False) -> None:
     """chars-gpt with another optimizer; `late` applies each step's gradient at the next one."""
     settings, text = CharsGpt(), corpus()
-    model: torch.nn.Module = Gpt(Shape(text.vocabulary, settings.context, settings.layers, settings.width, settings.heads))
+    model: torch.nn.Module = Gpt(GptSize(text.vocabulary, settings.context, settings.layers, settings.width, settings.heads))
     model, optimizer = worker.attach(model, make_optimizer(model.parameters()))
     worker.evaluate(lambda model: {"bits": bits_per_character(model, text.validation, settings, worker.device)})
     before = [torch.zeros_like(parameter) for parameter in model.parameters()]

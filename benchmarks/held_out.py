@@ -49,7 +49,7 @@ from polyrhythm.training.run import make_job
 from polyrhythm.training.timing import shape_of
 from polyrhythm.training.worker import Worker
 from polyrhythm.workloads.chars import corpus, windows
-from polyrhythm.workloads.gpt import Gpt, Shape
+from polyrhythm.workloads.gpt import Gpt, GptSize
 
 SEED, WARM_UP, STEPS, RUNS = 11, 5, 15, 3
 PACE = 0.1
@@ -85,7 +85,7 @@ class Train:
     def __call__(self, worker: Worker) -> None:
         text = corpus()
         data = windows(text.training, 64, 4096)
-        model = Gpt(Shape(text.vocabulary, 64, layers=2, width=128, heads=4))
+        model = Gpt(GptSize(text.vocabulary, 64, layers=2, width=128, heads=4))
         model, optimizer = worker.attach(model, torch.optim.AdamW(model.parameters(), lr=1e-3))
         while True:
             for x, y in worker.batches(data, batch_size=4):

@@ -54,9 +54,9 @@ def perceptron() -> nn.Module:
 
 def gpt() -> nn.Module:
     """The model of chars-gpt-5m."""
-    from polyrhythm.workloads.gpt import Gpt, Shape
+    from polyrhythm.workloads.gpt import Gpt, GptSize
 
-    return Gpt(Shape(vocabulary=96, context=64, layers=6, width=256, heads=8))
+    return Gpt(GptSize(vocabulary=96, context=64, layers=6, width=256, heads=8))
 
 
 def digits() -> nn.Module:

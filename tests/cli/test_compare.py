@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from polyrhythm.cli.compare import exit_code
-from polyrhythm.cli.contest import Held
+from polyrhythm.cli.comparison import ComparisonResult
 from polyrhythm.cli.record import Comparison
 from polyrhythm.report.outcome import Outcome, Summary
 
@@ -87,7 +87,7 @@ def outcome(error: str | None = None, remarks: list[str] | None = None) -> Outco
 def test_the_exit_code_is_1_where_any_run_failed_or_any_record_is_not_whole(
     outcomes: list[Outcome], tried: list[Outcome], kept: bool, code: int
 ) -> None:
-    held = Held(Comparison("job.py", None, [each.summary for each in outcomes]), outcomes, tried)
+    held = ComparisonResult(Comparison("job.py", None, [each.summary for each in outcomes]), outcomes, tried)
     assert exit_code(held, kept) == code
 
 

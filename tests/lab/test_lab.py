@@ -16,7 +16,7 @@ import pytest
 from polyrhythm.errors import CompositionError
 from polyrhythm.hardware import network
 from polyrhythm.hardware.network import Network
-from polyrhythm.lab.lab import Lab, Outcome, run
+from polyrhythm.lab.lab import Lab, LabResult, run
 
 QUICK = Network.uniform("quick", "200 Mbit/s", "1 ms")
 STUBBORN = "(setsid sleep {mark} &); trap '' TERM; echo up; sleep {mark}"
@@ -58,7 +58,7 @@ def seen_within(seconds: float, fact: Callable[[], bool]) -> bool:
     return True
 
 
-def shown(lab: Lab, command: Sequence[str]) -> tuple[Outcome, list[tuple[int, str, str]]]:
+def shown(lab: Lab, command: Sequence[str]) -> tuple[LabResult, list[tuple[int, str, str]]]:
     lines: list[tuple[int, str, str]] = []
     outcome = run(lab, command, lambda *line: lines.append(line))
     return outcome, sorted(lines)

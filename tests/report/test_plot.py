@@ -13,7 +13,7 @@ import pytest
 from polyrhythm.errors import UnknownNameError
 from polyrhythm.kernel.events import Reported
 from polyrhythm.report.axis import decades
-from polyrhythm.report.chart import Line
+from polyrhythm.report.chart import ChartLine
 from polyrhythm.report.metrics import Target
 from polyrhythm.report.outcome import Outcome
 from polyrhythm.report.plot import metric_over_bytes, metric_over_time
@@ -81,7 +81,7 @@ def test_a_plot_is_saved_as_a_picture_without_a_browser(run: Outcome, tmp_path: 
 
 def test_long_lines_are_thinned_evenly_and_keep_their_ends() -> None:
     (one,) = series_of([plain("ssp", 1.0, 1, [])])
-    line = Line(one, [float(x) for x in range(10_001)], [0.0] * 10_001, list(range(10_001))).thinned(500)
+    line = ChartLine(one, [float(x) for x in range(10_001)], [0.0] * 10_001, list(range(10_001))).thinned(500)
     assert len(line.x) == 500
     assert (line.x[0], line.x[-1]) == (0.0, 10_000.0)
     assert max(b - a for a, b in zip(line.x, line.x[1:], strict=False)) <= 21

@@ -11,9 +11,9 @@ from polyrhythm.strategy import Strategy
 from polyrhythm.tensors import Layout
 from polyrhythm.topology import Server
 from polyrhythm.training.run import run
-from polyrhythm.training.timing import Replay, Shape
+from polyrhythm.training.timing import Replay, StepShape
 
-SHAPE = Shape(Layout(("w",), ((1000, 1000),)), 0.0, 1)
+SHAPE = StepShape(Layout(("w",), ((1000, 1000),)), 0.0, 1)
 NBYTES = 4_000_000
 
 

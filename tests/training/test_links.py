@@ -18,7 +18,7 @@ from polyrhythm.kernel.names import rank_of
 from polyrhythm.simulator.simulator import Simulator
 from polyrhythm.training import links
 from polyrhythm.training.links import congestion_here, local_between, network_between, survey_job
-from polyrhythm.training.probes import Stream
+from polyrhythm.training.probes import StreamMeasurement
 
 CLOSE = 0.01
 """Headers, and the latency of answers that came while others were waited for."""
@@ -61,9 +61,9 @@ def test_a_network_has_the_congestion_control_on_which_all_hosts_agree() -> None
 
 
 def test_a_message_that_comes_with_those_behind_it_makes_no_line_faster() -> None:
-    even = Stream(0.4, 3000, 0.3, (0.3, 0.2, 0.1))
+    even = StreamMeasurement(0.4, 3000, 0.3, (0.3, 0.2, 0.1))
     assert even.rate == even.slowest == pytest.approx(10_000)
-    assert Stream(0.4, 3000, 0.21, (0.21, 0.2, 0.1)).slowest == pytest.approx(10_000)
+    assert StreamMeasurement(0.4, 3000, 0.21, (0.21, 0.2, 0.1)).slowest == pytest.approx(10_000)
 
 
 @pytest.mark.parametrize("name", ["slow", "home", "wan-3"])

@@ -10,11 +10,11 @@ import torch
 from polyrhythm.errors import WorkloadError
 from polyrhythm.workloads import CharsGpt, CharsGpt5m
 from polyrhythm.workloads.chars import bits_per_character, corpus, windows
-from polyrhythm.workloads.gpt import Gpt, Shape
+from polyrhythm.workloads.gpt import Gpt, GptSize
 
 
-def shape_of(settings: CharsGpt | CharsGpt5m, vocabulary: int) -> Shape:
-    return Shape(vocabulary, settings.context, settings.layers, settings.width, settings.heads)
+def shape_of(settings: CharsGpt | CharsGpt5m, vocabulary: int) -> GptSize:
+    return GptSize(vocabulary, settings.context, settings.layers, settings.width, settings.heads)
 
 
 @pytest.mark.parametrize(("settings", "low", "high"), [(CharsGpt(), 0.78e6, 0.86e6), (CharsGpt5m(), 4.6e6, 5.2e6)])
@@ -58,7 +58,7 @@ def test_the_last_possible_window_is_given_and_one_more_is_refused() -> None:
 
 def test_a_character_does_not_see_those_that_follow() -> None:
     torch.manual_seed(0)
-    model = Gpt(Shape(vocabulary=11, context=8, layers=2, width=16, heads=2))
+    model = Gpt(GptSize(vocabulary=11, context=8, layers=2, width=16, heads=2))
     symbols = torch.randint(0, 11, (1, 8))
     changed = symbols.clone()
     changed[0, 5] = (changed[0, 5] + 1) % 11
@@ -69,7 +69,7 @@ def test_a_character_does_not_see_those_that_follow() -> None:
 
 def test_attention_equals_its_definition() -> None:
     torch.manual_seed(0)
-    block = Gpt(Shape(vocabulary=5, context=6, layers=1, width=8, heads=2)).blocks[0]
+    block = Gpt(GptSize(vocabulary=5, context=6, layers=1, width=8, heads=2)).blocks[0]
     x = torch.randn(3, 6, 8)
     parts = block.query_key_value(x).split(8, dim=-1)  # type: ignore[operator]
     query, key, value = (part.view(3, 6, 2, 4).transpose(1, 2) for part in parts)
@@ -79,14 +79,14 @@ def test_attention_equals_its_definition() -> None:
 
 
 def test_shorter_texts_than_the_context_can_be_scored() -> None:
-    model = Gpt(Shape(vocabulary=11, context=8, layers=1, width=16, heads=2))
+    model = Gpt(GptSize(vocabulary=11, context=8, layers=1, width=16, heads=2))
     assert model(torch.zeros(2, 3, dtype=torch.int64)).shape == (2, 3, 11)
 
 
 def test_a_model_that_knows_nothing_needs_the_logarithm_of_the_vocabulary_in_bits() -> None:
     text = corpus()
     settings = CharsGpt()
-    model = Gpt(Shape(text.vocabulary, settings.context, layers=1, width=8, heads=1))
+    model = Gpt(GptSize(text.vocabulary, settings.context, layers=1, width=8, heads=1))
     torch.nn.init.zeros_(model.score.weight)
     assert bits_per_character(model, text.validation, settings, "cpu") == pytest.approx(math.log2(text.vocabulary), rel=1e-4)
 

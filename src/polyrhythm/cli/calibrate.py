@@ -56,7 +56,7 @@ class _Timing:
 
 
 @dataclass(frozen=True, slots=True)
-class _Survey:
+class _HostSurvey:
     """What is to be measured on this host: steps, where there are any to time, and the way from process to process."""
 
     timed: Callable[[], Profile] | None
@@ -102,7 +102,7 @@ def calibrate(
             held.enter_context(own_arguments(job, arguments or []))
         timed = _timed(job, timing)
         kept = directory(out) if place.rank == 0 else None
-        survey = _Survey(timed, _STEPS if steps is None else steps, kept)
+        survey = _HostSurvey(timed, _STEPS if steps is None else steps, kept)
         (profile, local), network = (survey.measure(), None) if place.workers < 2 else _joined(place, survey)
     if place.rank > 0:
         return
@@ -133,7 +133,7 @@ def _timed(job: str | None, timing: _Timing) -> Callable[[], Profile] | None:
     return lambda: device_profile(train, workers=workers, steps=steps, seed=timing.seed or 0, strategy=strategy)
 
 
-def _joined(place: Place, survey: _Survey) -> tuple[tuple[Profile | None, Local], Network]:
+def _joined(place: Place, survey: _HostSurvey) -> tuple[tuple[Profile | None, Local], Network]:
     """What is measured at rank 0, and the network between this process and those that were started with it."""
     from polyrhythm.hardware.placement import Local
     from polyrhythm.kernel.group import Group

@@ -12,7 +12,7 @@ from polyrhythm.cli.failures import INTERRUPTED, guarded, say, tell
 from polyrhythm.cli.options import Arguments, DeviceName, Job, Json, NetworkName, On, Options, Out, Quiet, Timeout, Workers
 
 if TYPE_CHECKING:
-    from polyrhythm.cli.contest import Contest, Held, Settings
+    from polyrhythm.cli.comparison import ComparisonResult, Settings, SystemComparison
 
 Systems = Annotated[
     str,
@@ -70,59 +70,59 @@ def compare(
     quiet: Quiet = False,
 ) -> None:
     """Train JOB with each of several systems, with the same seeds and settings, and put them beside one another."""
-    from polyrhythm.cli.contest import Contest
+    from polyrhythm.cli.comparison import SystemComparison
     from polyrhythm.cli.output import reserved
     from polyrhythm.cli.prepare import directory, prepared, typed
     from polyrhythm.cli.request import Given, requested
-    from polyrhythm.cli.runtimes import Where
+    from polyrhythm.cli.runtimes import RuntimeOptions
     from polyrhythm.report.directory import RUN
 
     given = Given(systems, seed, seeds, global_batch, settings or (), options or (), tune or (), tune_seed, target, jobs)
-    request = requested(typed(job, arguments, workers, Where(on, network, device, timeout)), given)
+    request = requested(typed(job, arguments, workers, RuntimeOptions(on, network, device, timeout)), given)
     with reserved(as_json), prepared(request.typed) as loaded:
         own = request.settings(loaded)
-        held = _hold(Contest(request, loaded, directory(out, RUN), watched=not (as_json or quiet)), own)
-    _show(held, as_json)
-    raise typer.Exit(exit_code(held, kept=out is None or _keep(held, out)))
+        result = _make(SystemComparison(request, loaded, directory(out, RUN), watched=not (as_json or quiet)), own)
+    _show(result, as_json)
+    raise typer.Exit(exit_code(result, kept=out is None or _keep(result, out)))
 
 
-def _hold(contest: Contest, settings: Settings) -> Held:
+def _make(runs: SystemComparison, settings: Settings) -> ComparisonResult:
     try:
-        return contest.hold(settings)
+        return runs.make(settings)
     except KeyboardInterrupt:
-        if contest.out is None:
+        if runs.out is None:
             raise
-        say(f"interrupted: the runs that have ended are in {contest.out}; the same command goes on from there, and report draws them")
+        say(f"interrupted: the runs that have ended are in {runs.out}; the same command goes on from there, and report draws them")
         raise typer.Exit(INTERRUPTED) from None
 
 
-def _show(held: Held, as_json: bool) -> None:
+def _show(result: ComparisonResult, as_json: bool) -> None:
     from polyrhythm.cli.output import print_grid, print_json, print_outcomes
     from polyrhythm.cli.tuning import grid_of
 
     if as_json:
-        print_json(held.comparison)
+        print_json(result.comparison)
         return
-    if held.comparison.tuning is not None:
-        print_grid(grid_of(held.comparison.tuning))
-    print_outcomes(held.outcomes, held.comparison.target)
+    if result.comparison.tuning is not None:
+        print_grid(grid_of(result.comparison.tuning))
+    print_outcomes(result.outcomes, result.comparison.target)
 
 
-def _keep(held: Held, out: Path) -> bool:
+def _keep(result: ComparisonResult, out: Path) -> bool:
     """Write the record and the page, if that can be: after the runs, which are not to be lost with it."""
     from polyrhythm.cli.record import keep
     from polyrhythm.errors import CompositionError
 
     try:
-        say(f"the report is in {keep(held.comparison, held.outcomes, out)}")
+        say(f"the report is in {keep(result.comparison, result.outcomes, out)}")
     except CompositionError as error:
         tell(error)
         return False
     return True
 
 
-def exit_code(held: Held, kept: bool) -> int:
+def exit_code(result: ComparisonResult, kept: bool) -> int:
     """The exit code: 1 where any run of the comparison failed, or any record is not whole; that a choice of --tune fails is no failure."""
-    failed = any(outcome.summary.error is not None for outcome in held.outcomes)
-    torn = any(outcome.remarks for outcome in (*held.tried, *held.outcomes))
+    failed = any(outcome.summary.error is not None for outcome in result.outcomes)
+    torn = any(outcome.remarks for outcome in (*result.tried, *result.outcomes))
     return 1 if failed or torn or not kept else 0

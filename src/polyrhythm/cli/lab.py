@@ -14,7 +14,7 @@ from polyrhythm.cli.failures import guarded, say
 from polyrhythm.cli.options import Json, Seed
 
 if TYPE_CHECKING:
-    from polyrhythm.lab.lab import Outcome
+    from polyrhythm.lab.lab import LabResult
 
 Hosts = Annotated[int, typer.Option("--hosts", metavar="N", help="How many hosts; each runs the command once.")]
 LabNetwork = Annotated[
@@ -85,7 +85,7 @@ def _how(code: int) -> str:
     return numbers.get(code - _SIGNALLED, f"exit code {code}")
 
 
-def _summary(outcome: Outcome) -> dict[str, Any]:
+def _summary(outcome: LabResult) -> dict[str, Any]:
     """Bytes and packets by [from][to]."""
     traffic = outcome.traffic
     counted = {"bytes_sent": traffic.nbytes, "packets_sent": traffic.packets, "packets_dropped": traffic.dropped}

@@ -12,9 +12,9 @@ from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
-from polyrhythm.cli.planned import COMMAND, Planned
 from polyrhythm.cli.record import COMPARISON
-from polyrhythm.cli.runtimes import Where, runtime
+from polyrhythm.cli.run_plan import COMMAND, RunPlan
+from polyrhythm.cli.runtimes import RuntimeOptions, runtime
 from polyrhythm.errors import CompositionError, WorkloadError
 from polyrhythm.hardware import devices
 from polyrhythm.hardware import network as networks
@@ -34,7 +34,7 @@ class Typed:
     job: str
     arguments: Sequence[str]
     workers: int
-    where: Where
+    where: RuntimeOptions
 
     def command(self, verb: str, *, before: Sequence[str], after: Sequence[str]) -> str:
         """The whole command line, with the words `before` the shared options and `after` them."""
@@ -43,7 +43,7 @@ class Typed:
         return shlex.join(["polyrhythm", verb, self.job, *before, *shared, *after, *own])
 
 
-def typed(job: str, given: Sequence[str] | None, workers: int, where: Where) -> Typed:
+def typed(job: str, given: Sequence[str] | None, workers: int, where: RuntimeOptions) -> Typed:
     """What was typed, its runtime chosen."""
     if workers < 1:
         raise CompositionError(f"--workers {workers} trains nothing: give 1 or more.")
@@ -58,11 +58,11 @@ class Prepared:
     train: Train
     facts: Mapping[str, str]
 
-    def plan(self, name: str, place: str, strategy: Strategy, settings: Mapping[str, Any], seed: int, command: str) -> Planned:
+    def plan(self, name: str, place: str, strategy: Strategy, settings: Mapping[str, Any], seed: int, command: str) -> RunPlan:
         """One run of it. Raises PolyrhythmErrors for settings that the JOB does not have."""
         on = runtime(self.typed.where, seed)
         train = with_settings(self.train, self.typed.job, settings)
-        return Planned(name, place, strategy, train, on, self.typed.workers, seed, {**self.facts, COMMAND: command})
+        return RunPlan(name, place, strategy, train, on, self.typed.workers, seed, {**self.facts, COMMAND: command})
 
 
 @contextmanager

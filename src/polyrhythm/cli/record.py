@@ -10,14 +10,14 @@ from urllib.parse import quote
 
 import msgspec
 
-from polyrhythm.cli.planned import COMMAND
+from polyrhythm.cli.run_plan import COMMAND
 from polyrhythm.cli.tuning import Tuning, grid_of
 from polyrhythm.errors import CompositionError
 from polyrhythm.kernel.names import worker
 from polyrhythm.report.atomic import write
 from polyrhythm.report.directory import RUN, reason
+from polyrhythm.report.event_lines import UNREADABLE, encoded
 from polyrhythm.report.grid import Grid
-from polyrhythm.report.lines import UNREADABLE, encoded
 from polyrhythm.report.load import load
 from polyrhythm.report.metrics import Target
 from polyrhythm.report.outcome import Outcome, Summary
@@ -63,11 +63,11 @@ def keep(comparison: Comparison, outcomes: Sequence[Outcome], directory: Path) -
     except OSError as error:
         raise CompositionError(f"{path} cannot be written: {reason(error)}. Give another place with --out.") from None
     tried = grid_of(comparison.tuning) if comparison.tuning is not None else None
-    return write_page(Kept(comparison.job, list(outcomes), comparison.target, comparison.command, tried), directory / "report.html")
+    return write_page(StoredRuns(comparison.job, list(outcomes), comparison.target, comparison.command, tried), directory / "report.html")
 
 
 @dataclass(frozen=True, slots=True)
-class Kept:
+class StoredRuns:
     """What directories hold: a title, outcomes, target and tuning of the first comparison, and the commands that made them, one a line."""
 
     title: str
@@ -77,7 +77,7 @@ class Kept:
     tried: Grid | None = None
 
 
-def read(directories: Sequence[Path]) -> Kept:
+def read(directories: Sequence[Path]) -> StoredRuns:
     """What is in run directories, in those of comparisons, whose runs come in their own order, and in those that hold such."""
     title, outcomes, target, tuning = "", [], None, None
     commands: dict[str, None] = {}
@@ -94,7 +94,7 @@ def read(directories: Sequence[Path]) -> Kept:
             run.settings.pop(COMMAND, None)  # it is told once, and sets nothing
         outcomes += runs
     title = title or ", ".join(str(directory) for directory in directories)
-    return Kept(title, outcomes, target, "\n".join(commands) or None, grid_of(tuning) if tuning is not None else None)
+    return StoredRuns(title, outcomes, target, "\n".join(commands) or None, grid_of(tuning) if tuning is not None else None)
 
 
 def _runs_in(directory: Path) -> list[Path]:
@@ -122,7 +122,7 @@ def _run(directory: Path, summary: Summary) -> Outcome:
     return alone if found.state == "ended" else found
 
 
-def write_page(kept: Kept, path: Path) -> Path:
+def write_page(kept: StoredRuns, path: Path) -> Path:
     """The page about what was kept, written to `path`."""
     from polyrhythm.report import page  # here, because it loads the plotting library
 

@@ -59,11 +59,11 @@ def run(
     from polyrhythm.cli.prepare import directory, prepared, typed
     from polyrhythm.cli.presets import compose
     from polyrhythm.cli.record import COMPARISON
-    from polyrhythm.cli.runtimes import Where
+    from polyrhythm.cli.runtimes import RuntimeOptions
     from polyrhythm.report.progress import progress
 
     strategy = compose(system, pairs(options or [], "--option"))
-    asked = typed(job, arguments, workers, Where(on, network, device, timeout))
+    asked = typed(job, arguments, workers, RuntimeOptions(on, network, device, timeout))
     changes = [*repeated("--set", settings), *repeated("--option", options)]
     again = asked.command("run", before=["--system", system], after=["--seed", str(seed), *changes])
     with reserved(as_json), prepared(asked) as loaded:

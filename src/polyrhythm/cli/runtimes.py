@@ -17,7 +17,7 @@ _CUDA = {"cpu": False, "cuda": True}
 
 
 @dataclass(frozen=True, slots=True)
-class Where:
+class RuntimeOptions:
     """Where runs are to happen, as it was typed: the runtime, what only one of the two has use for, and None for what was not said."""
 
     on: str | None = None
@@ -31,7 +31,7 @@ class Where:
         named += [("--timeout", None if self.timeout is None else f"{self.timeout:g}")]
         return [word for flag, value in named if value is not None for word in (flag, value)]
 
-    def settled(self) -> Where:
+    def settled(self) -> RuntimeOptions:
         """With the runtime that is meant: the simulator where nobody says, but a network or a device was given that only it has."""
         if self.on is not None:
             return self
@@ -50,7 +50,7 @@ def _simulated(device: str) -> bool:
     return True
 
 
-def runtime(where: Where, seed: int) -> Runtime:
+def runtime(where: RuntimeOptions, seed: int) -> Runtime:
     """The runtime that is meant. Raises UnknownNameError for names that do not exist, CompositionError for options it has no use for."""
     on = where.settled().on
     assert on is not None
@@ -59,7 +59,7 @@ def runtime(where: Where, seed: int) -> Runtime:
     return RUNTIMES[on](where, seed)
 
 
-def _simulator(where: Where, seed: int) -> Runtime:
+def _simulator(where: RuntimeOptions, seed: int) -> Runtime:
     if where.timeout is not None:
         raise CompositionError(
             f"--timeout {where.timeout:g} is for real processes: in virtual time a worker that nobody can wait for is an error at once. "
@@ -70,7 +70,7 @@ def _simulator(where: Where, seed: int) -> Runtime:
     return chosen
 
 
-def _processes(where: Where, seed: int) -> Runtime:
+def _processes(where: RuntimeOptions, seed: int) -> Runtime:
     if where.network is not None:
         raise CompositionError(
             f"--network {where.network} is for --on simulator: real processes have the network there is. "
@@ -93,4 +93,4 @@ def _cuda(device: str | None) -> bool | None:
     )
 
 
-RUNTIMES: dict[str, Callable[[Where, int], Runtime]] = {"processes": _processes, "simulator": _simulator}
+RUNTIMES: dict[str, Callable[[RuntimeOptions, int], Runtime]] = {"processes": _processes, "simulator": _simulator}

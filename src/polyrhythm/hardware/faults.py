@@ -99,7 +99,7 @@ class Drop:
 Fault = Crash | Stall | Cut | Drop
 
 
-class Source(Protocol):
+class FaultSource(Protocol):
     """A fault, or a rule that makes faults."""
 
     def expand(self, seed: int, place: int, actors: Sequence[str]) -> list[Fault]:
@@ -167,7 +167,7 @@ class RandomCuts:
         return [Cut(self.a, self.b, at, self.duration) for at in times]
 
 
-def schedule(faults: Sequence[Source], seed: int, actors: Sequence[str]) -> list[Fault]:
+def schedule(faults: Sequence[FaultSource], seed: int, actors: Sequence[str]) -> list[Fault]:
     """All faults among `actors` by time; those of one instant in the order given. Raises `UnknownNameError` for a stranger."""
     found = [fault for place, source in enumerate(faults) for fault in source.expand(seed, place, actors)]
     return sorted(found, key=lambda fault: fault.at)

@@ -115,7 +115,7 @@ class Fleet:
         if not self.machines:
             raise CompositionError("A fleet was given no machine. Give it at least one device or profile.")
 
-    def timer(self, actor: str, seed: int) -> Timer:
+    def timer(self, actor: str, seed: int) -> ComputeTimer:
         """The time of "worker/3" or "server/0" in a run seeded with `seed`."""
         role, _, number = actor.partition("/")
         if role != "worker":
@@ -123,7 +123,7 @@ class Fleet:
         return WorkerTimer(self.machines[int(number) % len(self.machines)], self.paces, int(number), seed)
 
 
-class Timer(Protocol):
+class ComputeTimer(Protocol):
     """How long one actor computes. Ask once for each piece of work, in order."""
 
     def step_seconds(self, flops: float, samples: int) -> float:
@@ -149,17 +149,17 @@ class WorkerTimer:
         self._step = -1
 
     def step_seconds(self, flops: float, samples: int) -> float:
-        """As `Timer`."""
+        """As `ComputeTimer`."""
         self._step += 1
         self._slowdown = math.prod(pace.slowdown(self._rank, draws) for pace, draws in self._paces)
         return self._machine.step_seconds(flops, self._step) * self._slowdown
 
     def seconds(self, flops: float) -> float:
-        """As `Timer`."""
+        """As `ComputeTimer`."""
         return self._machine.seconds(flops) * self._slowdown
 
     def merge_seconds(self, contributions: int) -> float:
-        """As `Timer`."""
+        """As `ComputeTimer`."""
         return self._machine.merge_seconds(contributions)
 
 
@@ -174,11 +174,11 @@ class ServerTimer:
         return 0.0
 
     def seconds(self, flops: float) -> float:
-        """As `Timer`."""
+        """As `ComputeTimer`."""
         return self.machine.seconds(flops)
 
     def merge_seconds(self, contributions: int) -> float:
-        """As `Timer`."""
+        """As `ComputeTimer`."""
         return self.machine.merge_seconds(contributions)
 
 

@@ -8,9 +8,9 @@ from heapq import heappop, heappush
 
 import msgspec
 
-from polyrhythm.lab.segments import Agenda, Packet, Segment
+from polyrhythm.lab.segments import Packet, PacketScheduler, PathSegment
 
-Deed = Callable[[float, Agenda], None]
+Deed = Callable[[float, PacketScheduler], None]
 
 
 class Traffic(msgspec.Struct):
@@ -32,7 +32,7 @@ class Fabric:
     A driver `send`s what hosts have sent until now, calls `advance` to get what has arrived until now, and sleeps until `next_time`.
     """
 
-    def __init__(self, ways: Sequence[Sequence[tuple[Segment, ...]]]) -> None:
+    def __init__(self, ways: Sequence[Sequence[tuple[PathSegment, ...]]]) -> None:
         self._ways = ways
         self._due: list[tuple[float, int, Deed]] = []
         self._count = 0  # breaks ties: first come, first served

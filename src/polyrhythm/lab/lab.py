@@ -16,10 +16,10 @@ from dataclasses import dataclass, field
 
 from polyrhythm.errors import CompositionError, RunError
 from polyrhythm.hardware.network import Network
-from polyrhythm.lab.crew import Crew, HostProcess
+from polyrhythm.lab.children import HostProcess, LabProcesses
 from polyrhythm.lab.fabric import Traffic
 from polyrhythm.lab.impairments import Impairments
-from polyrhythm.lab.lines import Lines, Show
+from polyrhythm.lab.output import OutputReader, Show
 from polyrhythm.lab.requirements import require_machine, require_sense
 
 _LOOK_SECONDS = 0.02
@@ -62,7 +62,7 @@ class Lab:
 
 
 @dataclass(frozen=True, slots=True)
-class Outcome:
+class LabResult:
     """How the hosts ended, by number, and what was carried; `failed` are the hosts that failed by themselves."""
 
     failed: tuple[int, ...]
@@ -76,7 +76,7 @@ class Outcome:
         return self.codes[self.failed[0]] if self.failed else 0
 
 
-def run(lab: Lab, command: Sequence[str], show: Show) -> Outcome:
+def run(lab: Lab, command: Sequence[str], show: Show) -> LabResult:
     """Run `command` once in each host of `lab`, passing every line that they print to `show`; when one fails, the others are ended.
 
     Raises `CompositionError` if the lab cannot be made here or the command cannot be started, `RunError` if the relay fails.
@@ -84,39 +84,39 @@ def run(lab: Lab, command: Sequence[str], show: Show) -> Outcome:
     require_sense(lab.hosts, command)
     require_machine()
     begun = time.monotonic()
-    lines = Lines(show)
-    crew = Crew(lab.network, lab.impairments, lab.count_headers)
+    output = OutputReader(show)
+    processes = LabProcesses(lab.network, lab.impairments, lab.count_headers)
     try:
         for host in range(lab.hosts):
-            started = crew.start_host(host, lab.hosts, command, lab.congestion)
-            lines.follow(started.stdout, host, "stdout")
-            lines.follow(started.stderr, host, "stderr")
-        crew.start_relay()
-        failed = _watch(crew, lines)
-        _end(crew.hosts, lines)
-        traffic = crew.end_relay()
+            started = processes.start_host(host, lab.hosts, command, lab.congestion)
+            output.follow(started.stdout, host, "stdout")
+            output.follow(started.stderr, host, "stderr")
+        processes.start_relay()
+        failed = _watch(processes, output)
+        _end(processes.hosts, output)
+        traffic = processes.end_relay()
     finally:
-        crew.kill()
-        _drain(lines)
-    return Outcome(failed, tuple(host.code for host in crew.hosts), time.monotonic() - begun, traffic)
+        processes.kill()
+        _drain(output)
+    return LabResult(failed, tuple(host.code for host in processes.hosts), time.monotonic() - begun, traffic)
 
 
-def _watch(crew: Crew, lines: Lines) -> tuple[int, ...]:
+def _watch(processes: LabProcesses, output: OutputReader) -> tuple[int, ...]:
     """Wait until all hosts have ended well, or some have not; which, as far as they fell together."""
     while True:
-        lines.read(_LOOK_SECONDS)
-        ended = [number for number, host in enumerate(crew.hosts) if host.process.poll() is not None]
-        failed = tuple(number for number in ended if crew.hosts[number].code)
+        output.read(_LOOK_SECONDS)
+        ended = [number for number, host in enumerate(processes.hosts) if host.process.poll() is not None]
+        failed = tuple(number for number in ended if processes.hosts[number].code)
         for number in failed:
-            if refusal := crew.hosts[number].refusal():
+            if refusal := processes.hosts[number].refusal():
                 raise CompositionError(refusal)
-        if crew.relay_has_failed():
+        if processes.relay_has_failed():
             raise RunError("The relay of the lab has ended before the hosts: what it printed on stderr says why.")
-        if failed or len(ended) == len(crew.hosts):
+        if failed or len(ended) == len(processes.hosts):
             return failed
 
 
-def _end(hosts: Sequence[HostProcess], lines: Lines) -> None:
+def _end(hosts: Sequence[HostProcess], output: OutputReader) -> None:
     """End the hosts that still run: SIGTERM, and SIGKILL after a while."""
     for number in (signal.SIGTERM, signal.SIGKILL):
         for host in hosts:
@@ -124,12 +124,12 @@ def _end(hosts: Sequence[HostProcess], lines: Lines) -> None:
                 os.kill(host.process.pid, number)
         until = time.monotonic() + _GRACE_SECONDS
         while any(host.process.poll() is None for host in hosts) and time.monotonic() < until:
-            lines.read(_LOOK_SECONDS)
+            output.read(_LOOK_SECONDS)
 
 
-def _drain(lines: Lines) -> None:
-    """Show the last lines: the streams end when the last process of a host has."""
+def _drain(output: OutputReader) -> None:
+    """Show the last output: the streams end when the last process of a host has."""
     until = time.monotonic() + _GRACE_SECONDS
-    while lines.open and time.monotonic() < until:
-        lines.read(_LOOK_SECONDS)
-    lines.close()
+    while output.open and time.monotonic() < until:
+        output.read(_LOOK_SECONDS)
+    output.close()

@@ -21,13 +21,13 @@ class Packet:
     target: int
     nbytes: int
     frame: bytes
-    way: tuple[Segment, ...]
+    way: tuple[PathSegment, ...]
     head: float
     tail: float
     passed: int = 0
 
 
-class Agenda(Protocol):
+class PacketScheduler(Protocol):
     """What a segment asks of the fabric that it belongs to."""
 
     def onward(self, packet: Packet) -> None:
@@ -38,15 +38,15 @@ class Agenda(Protocol):
         """Forget `packet`, and count that."""
         ...
 
-    def call(self, when: float, deed: Callable[[float, Agenda], None]) -> None:
+    def call(self, when: float, deed: Callable[[float, PacketScheduler], None]) -> None:
         """Do `deed` at `when`."""
         ...
 
 
-class Segment(Protocol):
+class PathSegment(Protocol):
     """A part of a way."""
 
-    def enter(self, packet: Packet, agenda: Agenda) -> None:
+    def enter(self, packet: Packet, agenda: PacketScheduler) -> None:
         """Take a packet whose head is here now; packets enter in the order of time."""
         ...
 
@@ -66,7 +66,7 @@ class Distance:
         self._chance = random.Random(seed) if jitter or loss else None
         self._head = self._tail = 0.0
 
-    def enter(self, packet: Packet, agenda: Agenda) -> None:
+    def enter(self, packet: Packet, agenda: PacketScheduler) -> None:
         """Delay the packet, or lose it."""
         delay = self._latency
         if self._chance is not None:

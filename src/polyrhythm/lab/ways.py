@@ -11,9 +11,9 @@ from __future__ import annotations
 import math
 
 from polyrhythm.hardware.network import Network
+from polyrhythm.lab.fair_link import FairLink
 from polyrhythm.lab.impairments import Impairments
-from polyrhythm.lab.link import Link
-from polyrhythm.lab.segments import Distance, Segment
+from polyrhythm.lab.segments import Distance, PathSegment
 
 LEAST_QUEUE = 4 * 1024**2
 """As much as Linux lets one connection have on the way (the most of tcp_wmem). On a short path the hosts' turns at the cores make a
@@ -28,7 +28,7 @@ looking. With one a ring of 4.5 MB over `wan-3` lost some 40 packets a round and
 Key = tuple[str, int, int]
 
 
-def ways(network: Network, hosts: int, impairments: Impairments) -> list[list[tuple[Segment, ...]]]:
+def ways(network: Network, hosts: int, impairments: Impairments) -> list[list[tuple[PathSegment, ...]]]:
     """The segments by [from][to] among `hosts` hosts, each the host of one worker; empty from a host to itself."""
     pairs = [(a, b) for a in range(hosts) for b in range(hosts) if a != b]
     rates: dict[Key, float] = {}
@@ -38,9 +38,9 @@ def ways(network: Network, hosts: int, impairments: Impairments) -> list[list[tu
         for key, rate in [*_leaving(network, a, b, hosts), *_arriving(network, a, b, hosts)]:
             rates[key] = rate
             longest[key] = max(longest.get(key, 0.0), round_trip)
-    links = {key: Link(rate, max(LEAST_QUEUE, ROUND_TRIPS * rate * longest[key])) for key, rate in rates.items() if rate < math.inf}
+    links = {key: FairLink(rate, max(LEAST_QUEUE, ROUND_TRIPS * rate * longest[key])) for key, rate in rates.items() if rate < math.inf}
 
-    def segments(a: int, b: int) -> tuple[Segment, ...]:
+    def segments(a: int, b: int) -> tuple[PathSegment, ...]:
         if a == b:
             return ()
         jitter, loss = impairments.jitter.between(a, b), impairments.loss.between(a, b)

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from polyrhythm.kernel.effects import Effect
-from polyrhythm.kernel.line import Line
+from polyrhythm.kernel.serial_queue import SerialQueue
 from polyrhythm.processes.actor import Actor
 from polyrhythm.processes.ticket import Ticket
 
@@ -26,7 +26,7 @@ class Turns:
 
     def __init__(self, actor: Actor) -> None:
         self._actor = actor
-        self._line: Line[Turn] = Line()
+        self._line: SerialQueue[Turn] = SerialQueue()
         self._expected = 0
         self._ended = 0
 

@@ -14,7 +14,7 @@ _WIDE_BYTES = 30.0
 
 
 @dataclass(frozen=True, slots=True)
-class Line:
+class ChartLine:
     """One run's points; `clocks` are worker 0's steps."""
 
     series: Series
@@ -22,13 +22,13 @@ class Line:
     y: list[float]
     clocks: list[int]
 
-    def thinned(self, most: int) -> Line:
+    def thinned(self, most: int) -> ChartLine:
         """The same line with at most `most` evenly chosen points, the first and the last among them."""
         count = len(self.x)
         if count <= most:
             return self
         chosen = [round(index * (count - 1) / (most - 1)) for index in range(most)]
-        return Line(self.series, [self.x[i] for i in chosen], [self.y[i] for i in chosen], [self.clocks[i] for i in chosen])
+        return ChartLine(self.series, [self.x[i] for i in chosen], [self.y[i] for i in chosen], [self.clocks[i] for i in chosen])
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,7 +41,7 @@ class Chart:
     metric: str
     in_bytes: bool
     log: bool
-    lines: list[Line]
+    lines: list[ChartLine]
     goal: float | None = None
     notes: list[str] = field(default_factory=list)
 
@@ -84,7 +84,7 @@ def _finished(raw: Chart, target: Target | None, most: int) -> Chart:
     return replace(raw, subtitle=_capital("; ".join(words)), lines=drawn, goal=goal, notes=notes).thinned(most)
 
 
-def _silent(missing: list[Line]) -> list[str]:
+def _silent(missing: list[ChartLine]) -> list[str]:
     """A sentence for each name that has no place on a logarithmic axis of bytes."""
     notes = []
     for name in dict.fromkeys(line.series.name for line in missing):
@@ -100,21 +100,23 @@ def _silent(missing: list[Line]) -> list[str]:
     return notes
 
 
-def _lines(series: Sequence[Series], metric: str, x: Callable[[Measured], float]) -> list[Line]:
+def _lines(series: Sequence[Series], metric: str, x: Callable[[Measured], float]) -> list[ChartLine]:
     lines = []
     for one in series:
         reports = curve_of(one.outcome, metric)
         if reports:
             lines.append(
-                Line(one, [x(report) for report in reports], [report.metrics[metric] for report in reports], [r.clock for r in reports])
+                ChartLine(
+                    one, [x(report) for report in reports], [report.metrics[metric] for report in reports], [r.clock for r in reports]
+                )
             )
     return lines
 
 
-def _positive(line: Line) -> Line:
+def _positive(line: ChartLine) -> ChartLine:
     """What has a place on a logarithmic axis: not what lies at 0, nor the state before the first step, which is at no distance from it."""
     kept = [index for index, x in enumerate(line.x) if x > 0 and (line.clocks[index] > 0 or not any(line.clocks))]
-    return Line(line.series, [line.x[i] for i in kept], [line.y[i] for i in kept], [line.clocks[i] for i in kept])
+    return ChartLine(line.series, [line.x[i] for i in kept], [line.y[i] for i in kept], [line.clocks[i] for i in kept])
 
 
 def _wide(values: list[float], factor: float) -> bool:

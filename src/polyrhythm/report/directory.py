@@ -12,7 +12,7 @@ from contextlib import suppress
 from pathlib import Path
 
 from polyrhythm.errors import CompositionError, PolyrhythmError
-from polyrhythm.report import document, lines, weights
+from polyrhythm.report import document, event_lines, weights
 from polyrhythm.report.atomic import flush
 from polyrhythm.report.lock import is_held
 from polyrhythm.report.outcome import Outcome
@@ -47,7 +47,7 @@ def save(outcome: Outcome, directory: str | Path) -> Path:
 
 def _write_all(outcome: Outcome, folder: Path) -> None:
     with (folder / EVENTS).open("wb") as file:
-        file.writelines(map(lines.line, outcome.events))
+        file.writelines(map(event_lines.line, outcome.events))
     if outcome.weights:
         weights.write(outcome.weights, folder / WEIGHTS)
     (folder / RUN).write_bytes(document.content(outcome))

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import msgspec
 
-from polyrhythm.report.lines import UNREADABLE, encoded
+from polyrhythm.report.event_lines import UNREADABLE, encoded
 from polyrhythm.report.outcome import Outcome, State, Summary, versions
 
 NOT_ENDED = "The run has not ended, or was killed."

@@ -10,9 +10,9 @@ from typing import Any
 import altair as alt
 
 from polyrhythm.report.axis import decades
-from polyrhythm.report.chart import Chart, Line
-from polyrhythm.report.look import FONT, Look
+from polyrhythm.report.chart import Chart, ChartLine
 from polyrhythm.report.series import Series
+from polyrhythm.report.style import FONT, ChartStyle
 
 IN_SECONDS = (
     "datum.value == 0 ? '0' : datum.value < 0.001 ? format(datum.value * 1e6, ',.4~r') + ' µs' : "
@@ -21,7 +21,7 @@ IN_SECONDS = (
 IN_BYTES = "datum.value == 0 ? '0' : format(datum.value, '.3~s') + 'B'"
 
 
-def base(chart: Chart, look: Look) -> alt.Chart:
+def base(chart: Chart, look: ChartStyle) -> alt.Chart:
     """The points of all lines, with their places and colours and no mark yet."""
     seeds = _seeds(chart)
     rows = [_row(line, seeds[line.series.name]) for line in chart.lines]
@@ -61,7 +61,7 @@ def markers(points: alt.Chart, chart: Chart, most: int) -> list[alt.Chart]:
     return [drawn.mark_point(filled=True, opacity=1, size=34).encode(shape=shape)]
 
 
-def goal(chart: Chart, look: Look) -> list[alt.Chart]:
+def goal(chart: Chart, look: ChartStyle) -> list[alt.Chart]:
     """The target as a dotted line, if there is one."""
     if chart.goal is None:
         return []
@@ -86,13 +86,13 @@ def near(points: alt.Chart, chart: Chart) -> alt.Chart:
     return shown
 
 
-def hues(series: list[Series], look: Look) -> alt.Color:
+def hues(series: list[Series], look: ChartStyle) -> alt.Color:
     """The colours of the names in `series`, without a legend."""
     colours = {one.name: look.hues[one.hue] for one in series}
     return alt.Color("name:N").scale(domain=list(colours), range=list(colours.values())).legend(None)
 
 
-def dressed(chart: alt.LayerChart, look: Look) -> alt.LayerChart:
+def dressed(chart: alt.LayerChart, look: ChartStyle) -> alt.LayerChart:
     """The chart with the type, grid and colours of `look`."""
     text: dict[str, Any] = {"labelColor": look.soft, "titleColor": look.soft, "labelFontSize": 11, "titleFontSize": 12}
     made: alt.LayerChart = (
@@ -109,7 +109,7 @@ def _seeds(chart: Chart) -> Counter[str]:
     return Counter(line.series.name for line in chart.lines)
 
 
-def _row(line: Line, seeds: int) -> dict[str, Any]:
+def _row(line: ChartLine, seeds: int) -> dict[str, Any]:
     """A line as one row, its points as lists: a row for each point would say the names anew."""
     return {
         "name": line.series.name,

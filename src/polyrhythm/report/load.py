@@ -7,9 +7,9 @@ from pathlib import Path
 from safetensors import SafetensorError
 
 from polyrhythm.errors import CompositionError
-from polyrhythm.report import document, lines, unfinished, weights
+from polyrhythm.report import document, event_lines, unfinished, weights
 from polyrhythm.report.directory import EARLIER, EVENTS, RUN, WEIGHTS, path_of, reason
-from polyrhythm.report.lines import UNREADABLE, Lines
+from polyrhythm.report.event_lines import UNREADABLE, EventLines
 from polyrhythm.report.lock import is_held
 from polyrhythm.report.outcome import Outcome, Summary
 
@@ -74,13 +74,13 @@ def _outcome(path: Path, summary: Summary | None) -> Outcome:
     )
 
 
-def _lines(path: Path, going_on: bool) -> Lines:
+def _lines(path: Path, going_on: bool) -> EventLines:
     if not (path / EVENTS).is_file():
-        return Lines([], [f"{EVENTS} is missing."])
+        return EventLines([], [f"{EVENTS} is missing."])
     try:
-        return lines.read(path / EVENTS, going_on)
+        return event_lines.read(path / EVENTS, going_on)
     except OSError as problem:
-        return Lines([], [f"{EVENTS} cannot be read: {reason(problem)}."])
+        return EventLines([], [f"{EVENTS} cannot be read: {reason(problem)}."])
 
 
 def _amiss(path: Path) -> list[str]:

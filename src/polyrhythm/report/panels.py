@@ -12,8 +12,8 @@ import vl_convert
 
 from polyrhythm.report import layers
 from polyrhythm.report.chart import Chart
-from polyrhythm.report.look import ON_A_PAGE
 from polyrhythm.report.shares import Shares
+from polyrhythm.report.style import ON_A_PAGE
 
 WIDTH = 460
 HEIGHT = 300

@@ -10,10 +10,10 @@ import altair as alt
 from polyrhythm.errors import unknown
 from polyrhythm.report import layers
 from polyrhythm.report.chart import MOST_POINTS, Chart, over_bytes, over_time
-from polyrhythm.report.look import ON_WHITE
 from polyrhythm.report.metrics import Target, metrics_of, primary_metric
 from polyrhythm.report.outcome import Outcome
 from polyrhythm.report.series import Series, by_runtime, is_virtual, series_of
+from polyrhythm.report.style import ON_WHITE
 
 _MARKED = 300
 

@@ -52,7 +52,7 @@ def _line(runs: int, refreshed: bool) -> Progress:
     )
 
 
-class Board:
+class ProgressLine:
     """The line of runs that are under way at once; it starts no thread, so that the process may be copied meanwhile."""
 
     def __init__(self, shown: Progress | None, runs: int) -> None:
@@ -90,13 +90,13 @@ class Board:
 
 
 @contextmanager
-def board(runs: int, wanted: bool) -> Iterator[Board]:
+def board(runs: int, wanted: bool) -> Iterator[ProgressLine]:
     """A line about `runs`, several at once, where stderr is a terminal and it is `wanted`."""
     if not (wanted and sys.stderr.isatty()):
-        yield Board(None, runs)
+        yield ProgressLine(None, runs)
         return
     with _line(runs, refreshed=False) as shown:
-        yield Board(shown, runs)
+        yield ProgressLine(shown, runs)
 
 
 def _see(event: AnyEvent, show: Callable[[str], None]) -> None:

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from polyrhythm.errors import CompositionError, RecordError
 from polyrhythm.report import directory as directories
-from polyrhythm.report import document, lines, weights
+from polyrhythm.report import document, event_lines, weights
 from polyrhythm.report.atomic import beside, write
 from polyrhythm.report.directory import EVENTS, RESERVE, RUN, WEIGHTS, reason
 from polyrhythm.report.lock import hold
@@ -73,7 +73,7 @@ class Record:
     def _append(self) -> None:
         events = self._outcome.events
         while self._whole < len(events):
-            left = memoryview(lines.line(events[self._whole]))
+            left = memoryview(event_lines.line(events[self._whole]))
             size = len(left)
             while left:
                 left = left[self._file.write(left) :]

@@ -21,7 +21,7 @@ _ROOMY = 96
 
 
 @dataclass(frozen=True, slots=True)
-class Comparison:
+class ComparisonTable:
     """A table for the real runs and one for the virtual ones, each with its failures below: print it with a rich console."""
 
     outcomes: Sequence[Outcome]
@@ -49,9 +49,9 @@ class Comparison:
         yield from map(Text, cells.remarks)
 
 
-def table(outcomes: Sequence[Outcome], target: Target | None = None) -> Comparison:
+def table(outcomes: Sequence[Outcome], target: Target | None = None) -> ComparisonTable:
     """What `rich.print` and a rich console show as tables."""
-    return Comparison(tuple(outcomes), target)
+    return ComparisonTable(tuple(outcomes), target)
 
 
 def text(outcomes: Sequence[Outcome], target: Target | None = None, width: int = 120) -> str:
@@ -62,4 +62,4 @@ def text(outcomes: Sequence[Outcome], target: Target | None = None, width: int =
     return "\n".join(lines).strip("\n") + "\n\n" + sentence(outcomes, target) + "\n"
 
 
-__all__ = ["Comparison", "sentence", "table", "text"]
+__all__ = ["ComparisonTable", "sentence", "table", "text"]

@@ -8,7 +8,7 @@ from collections.abc import Callable, Coroutine
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from polyrhythm.hardware.fleet import Timer
+from polyrhythm.hardware.fleet import ComputeTimer
 from polyrhythm.kernel.effects import Effect
 from polyrhythm.kernel.message import Delivery
 from polyrhythm.kernel.port import Port
@@ -49,7 +49,7 @@ class VirtualActor:
 
     name: str
     port: Port
-    timing: Timer
+    timing: ComputeTimer
     program: Program | None = None
     mail: dict[str, deque[Delivery]] = field(default_factory=dict)
     waiters: dict[str, deque[VirtualTask]] = field(default_factory=dict)

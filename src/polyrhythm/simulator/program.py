@@ -19,9 +19,9 @@ from polyrhythm.kernel.claim import Claim
 from polyrhythm.kernel.effects import Effect
 from polyrhythm.kernel.events import Recorder
 from polyrhythm.kernel.job import WorkerContext
-from polyrhythm.kernel.line import Line
 from polyrhythm.kernel.message import Message
 from polyrhythm.kernel.port import Port
+from polyrhythm.kernel.serial_queue import SerialQueue
 from polyrhythm.simulator.actors import VirtualActor, VirtualTask
 from polyrhythm.simulator.counting import OperationCounter
 from polyrhythm.simulator.isolation import ThreadState, refuse_unsafe_places
@@ -73,7 +73,7 @@ class Program:
     ) -> None:
         self.actor = actor
         self.since = 0.0
-        self.line: Line[VirtualTask] = Line()
+        self.line: SerialQueue[VirtualTask] = SerialQueue()
         self._begun: list[tuple[Coroutine[Effect[Any], Any, None], float]] = []
         self._shared = shared
         self._counter = counter

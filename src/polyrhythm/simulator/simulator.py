@@ -61,7 +61,7 @@ class Simulator:
 
     network: str | Path | Network | Instant = "lan"
     devices: str | Path | Machine | Fleet = "cpu-core"
-    faults: tuple[hazards.Source, ...] = ()
+    faults: tuple[hazards.FaultSource, ...] = ()
     seed: int = 0
     collectives: Collectives = Messages()  # noqa: RUF009 (a frozen value)
     shuffle_ties: int | None = None

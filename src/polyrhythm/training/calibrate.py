@@ -39,7 +39,7 @@ def device_profile(train: Train, *, workers: int = 1, steps: int = 30, seed: int
         raise CompositionError(f"A profile of {steps} steps says nothing: time 1 or more.")
     watch = _Stopwatch(strategy.workers(workers), WARM_UP_STEPS + steps)
     tried = attempt(train, workers=workers, strategy=strategy, on=Processes(), seed=seed, watch=watch)
-    if tried.error is not None and not isinstance(tried.error, _SeenEnoughError):
+    if tried.error is not None and not isinstance(tried.error, _ProfileCompleteError):
         raise tried.error
     seconds = watch.seconds()
     if len(seconds) < min(steps, _FEWEST):
@@ -51,7 +51,7 @@ def device_profile(train: Train, *, workers: int = 1, steps: int = 30, seed: int
     return Profile(str(getattr(train, "name", getattr(train, "__name__", "measured"))), tuple(seconds), each)
 
 
-class _SeenEnoughError(PolyrhythmError):
+class _ProfileCompleteError(PolyrhythmError):
     """Ends the run that is timed."""
 
 
@@ -72,7 +72,7 @@ class _Stopwatch:
             self.ended.setdefault(event.actor, []).append(event.time)
             complete = len(self.ended) == self.workers and min(map(len, self.ended.values())) >= self.enough
             if complete and event.time > _LATE + max(times[self.enough - 1] for times in self.ended.values()):
-                raise _SeenEnoughError
+                raise _ProfileCompleteError
 
     def seconds(self) -> list[float]:
         """The mean over the workers of what each step took after the first few, in order, without the merging that is charged apart."""

@@ -16,7 +16,7 @@ from polyrhythm.pieces.shuffle import Batch, Feed, Perform, Shuffle
 from polyrhythm.training.loader import LoaderSource
 from polyrhythm.training.sampling import Listed, Permuted, ShareSampler
 from polyrhythm.training.source import Sources, Streams, parts_of, source_of, stream_of
-from polyrhythm.training.stream import LoaderStream, PlainStream, Shard
+from polyrhythm.training.stream import LoaderStream, PlainStream, StreamShard
 
 
 class StreamBatches:
@@ -72,10 +72,10 @@ class Data:
         order = Permuted(length) if shuffle else Listed(range(length))
         return ShareSampler(lambda number: self._shuffle.share(order, self._group, number), length // workers, self._count)
 
-    def shard(self, iterable: Iterable[Any]) -> Shard:
+    def shard(self, iterable: Iterable[Any]) -> StreamShard:
         """As `Worker.shard`."""
         self.used = True
-        return Shard(iterable, self._group)
+        return StreamShard(iterable, self._group)
 
     def warn_if_unused(self) -> None:
         """Warn, at worker 0, if a step comes and no sample has."""

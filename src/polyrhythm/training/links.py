@@ -26,7 +26,7 @@ from polyrhythm.kernel.names import rank_of, worker
 from polyrhythm.kernel.port import Port
 from polyrhythm.processes import Processes
 from polyrhythm.topology.algorithms.algorithm import gather
-from polyrhythm.training.probes import SIPS, Line, Stream, drink, long_enough, ping, pong, pour, rate, share, sip
+from polyrhythm.training.probes import SIPS, LinkEstimate, StreamMeasurement, drink, long_enough, ping, pong, pour, rate, share, sip
 
 SECONDS = 0.4
 """How long a stream lasts at least."""
@@ -50,7 +50,7 @@ def network_between(context: WorkerContext, group: Group, name: str, local: Loca
     """
     if group.size < 2:
         raise CompositionError("One process alone has no network: start one on each of two or more hosts, with RANK and WORLD_SIZE set.")
-    survey = _Survey(context.port, group, SECONDS, congestion)
+    survey = _LinkSurvey(context.port, group, SECONDS, congestion)
     context.perform(survey.carry_out())
     names = [f"host-{rank}" for rank in range(group.size)]
     sites = [Site(each, survey.egress[rank], survey.ingress[rank]) for rank, each in enumerate(names)]
@@ -89,19 +89,19 @@ async def _no_service(port: Port, record: object) -> None:
     """There are no servers."""
 
 
-async def _line(port: Port, group: Group, pair: tuple[int, int], seconds: float) -> Line | None:
+async def _line(port: Port, group: Group, pair: tuple[int, int], seconds: float) -> LinkEstimate | None:
     """The line from the first of `pair` to the second, if this is the first."""
     source, target = pair
     if group.rank == source:
         latency = await ping(port, group.members[target])
-        return Line(latency, await rate(port, group.members[target], latency, seconds))
+        return LinkEstimate(latency, await rate(port, group.members[target], latency, seconds))
     if group.rank == target:
         await pong(port, group.members[source])
         await drink(port, group.members[source])
     return None
 
 
-class _Survey:
+class _LinkSurvey:
     """One worker's part; afterwards each has all figures: `latency` and `rate` by [from][to], `egress` and `ingress` by host."""
 
     def __init__(self, port: Port, group: Group, seconds: float, congestion: Congestion) -> None:
@@ -120,7 +120,7 @@ class _Survey:
         workers = range(self.group.size)
         habits = await self._agree((self.congestion.every, self.congestion.seconds))
         self.agree = all(habit == habits[0] for habit in habits)
-        mine: dict[int, Line] = {}
+        mine: dict[int, LinkEstimate] = {}
         for source, target in [(a, b) for a in workers for b in workers if a != b]:
             await self._agree((0.0,))
             line = await _line(self.port, self.group, (source, target), self.seconds)
@@ -142,7 +142,7 @@ class _Survey:
         sent, moments = (0.0, 0.0), [0.0]
         if rank in sources:
             seconds = max(long_enough(self.latency[source][target], self.seconds) for source in sources for target in targets)
-            lines = {self.group.members[to]: Line(self.latency[rank][to], self.rate[rank][to]) for to in targets}
+            lines = {self.group.members[to]: LinkEstimate(self.latency[rank][to], self.rate[rank][to]) for to in targets}
             stream = await pour(
                 self.port,
                 {peer: share(line, seconds) for peer, line in lines.items()},
@@ -156,7 +156,7 @@ class _Survey:
                 await self.port.spawn(f"sip of {source}", self._sip(source, moments))
         await self._agree((0.0,))
         told = await self._agree((*sent, max(moments) - min(moments)))
-        return Stream(0.0, int(sum(nbytes for nbytes, _, _ in told)), max(max(spans) for _, *spans in told)).rate
+        return StreamMeasurement(0.0, int(sum(nbytes for nbytes, _, _ in told)), max(max(spans) for _, *spans in told)).rate
 
     async def _sip(self, source: int, moments: list[float]) -> None:
         moments += [moment - self.latency[source][self.group.rank] for moment in await sip(self.port, self.group.members[source], SIPS)]

@@ -33,7 +33,7 @@ _SHORTEST = 1e-6
 
 
 @dataclass(frozen=True, slots=True)
-class Line:
+class LinkEstimate:
     """From one actor to another: `latency` in seconds, one way, and `rate` in bytes per second."""
 
     latency: float
@@ -41,7 +41,7 @@ class Line:
 
 
 @dataclass(frozen=True, slots=True)
-class Stream:
+class StreamMeasurement:
     """Messages sent without a pause: the `seconds` until the last had arrived everywhere, and how fast all but the first came.
 
     `nbytes` is the sum over the receivers, `span` the time from the first arrival of all to the last. In between the window is open and no
@@ -117,7 +117,7 @@ async def rate(port: Port, peer: str, latency: float, seconds: float) -> float:
     return best
 
 
-async def pour(port: Port, sizes: Mapping[str, int], count: int = MESSAGES, away: Mapping[str, float] | None = None) -> Stream:
+async def pour(port: Port, sizes: Mapping[str, int], count: int = MESSAGES, away: Mapping[str, float] | None = None) -> StreamMeasurement:
     """Send `count` messages of so many bytes to each of the peers in `sizes` at once, right after one another; each peer runs `drink`.
 
     `away` is how many seconds a word takes to each peer and back, where that tells several from one another.
@@ -142,8 +142,8 @@ async def pour(port: Port, sizes: Mapping[str, int], count: int = MESSAGES, away
             longest = max(longest, *before, 0.0)
     nbytes = sum((count - 1) * wire_bytes(message) for message in messages.values())
     if len(messages) == 1:
-        return Stream(port.now() - began, nbytes, longest, before)
-    return Stream(port.now() - began, nbytes, max(longest, max(lasts) - min(firsts)))
+        return StreamMeasurement(port.now() - began, nbytes, longest, before)
+    return StreamMeasurement(port.now() - began, nbytes, max(longest, max(lasts) - min(firsts)))
 
 
 async def drink(port: Port, peer: str) -> None:
@@ -171,7 +171,7 @@ async def sip(port: Port, peer: str, count: int) -> tuple[float, ...]:
     return first, last
 
 
-def share(line: Line, seconds: float) -> int:
+def share(line: LinkEstimate, seconds: float) -> int:
     """The bytes of each message of a stream of `SIPS` that takes `seconds` on `line` if it has it to itself."""
     return min(max(int(line.rate * seconds / SIPS), 1), _LARGEST_BYTES)
 

@@ -17,7 +17,7 @@ from polyrhythm.kernel.job import Ending, Job, Runtime, WorkerContext
 from polyrhythm.kernel.message import Message
 from polyrhythm.kernel.names import worker
 from polyrhythm.processes import Processes
-from polyrhythm.report.lines import encoded
+from polyrhythm.report.event_lines import encoded
 from polyrhythm.report.outcome import Outcome, Summary
 from polyrhythm.report.progress import Watch, ignore, progress
 from polyrhythm.report.unfinished import passed

@@ -69,7 +69,7 @@ class LoaderStream:
         return len(samples), pin_memory(batch) if self.loads.options["pin_memory"] else batch  # type: ignore[no-untyped-call]
 
 
-class Shard(IterableDataset[Any]):
+class StreamShard(IterableDataset[Any]):
     """One worker's elements of an iterable: of each round of as many as there are workers, one. What is left over is dropped.
 
     In the processes of a DataLoader the rounds are dealt out among these. Each then reads the whole iterable, as if it were alone:

@@ -34,7 +34,7 @@ WATCHED_STEPS = 4
 
 
 @dataclass(frozen=True, slots=True)
-class Shape:
+class StepShape:
     """What a training function asks of a worker at each step: its tensors, its floating-point operations, its samples; a batch of them.
 
     `frozen` parameters and `buffers`, by name, are exchanged when a run begins and ends.
@@ -89,11 +89,11 @@ class _Noted:
             yield samples, batch
 
 
-class _SeenEnoughError(PolyrhythmError):
+class _EnoughStepsError(PolyrhythmError):
     """Ends the watched run."""
 
 
-def shape_of(train: Train, seed: int = 0) -> Shape:
+def shape_of(train: Train, seed: int = 0) -> StepShape:
     """Watch the first steps of `train` at one worker, in virtual time.
 
     Raises CompositionError if it takes none, or steps of several optimizers.
@@ -115,12 +115,12 @@ def shape_of(train: Train, seed: int = 0) -> Shape:
             samples.append(event.samples)
             pending = 0.0
             if len(flops) == WATCHED_STEPS:
-                raise _SeenEnoughError
+                raise _EnoughStepsError
 
     on = Simulator(network=Instant(), devices=Device("one operation a second", 1.0))
     alone = dataclasses.replace(systems.find("single"), shuffle=_Noting(batches))
     tried = attempt(watched, workers=1, strategy=alone, on=on, seed=seed, watch=watch)
-    if tried.error is not None and not isinstance(tried.error, _SeenEnoughError):
+    if tried.error is not None and not isinstance(tried.error, _EnoughStepsError):
         raise tried.error
     if not flops:
         raise CompositionError("The training function took no step at one worker, so there is nothing to time: check its data and epochs.")
@@ -129,7 +129,7 @@ def shape_of(train: Train, seed: int = 0) -> Shape:
     flat, layout = parameters.flat, parameters.layout
     frozen = {name: parameter.detach() for name, parameter in model.named_parameters() if not parameter.requires_grad}
     count, batch = samples[-1] // len(samples), batches[0] if batches else ()
-    return Shape(layout, median(flops), count, batch, frozen, dict(model.named_buffers()), flat.dtype)
+    return StepShape(layout, median(flops), count, batch, frozen, dict(model.named_buffers()), flat.dtype)
 
 
 def _only(attached: tuple[Replica, ...]) -> Replica:
@@ -155,7 +155,7 @@ class Replay:
     `batches` are the samples of a step of all workers, where samples travel.
     """
 
-    shape: Shape
+    shape: StepShape
     steps: int
     batches: tuple[Tensor, ...] = ()
 
@@ -191,7 +191,7 @@ def _stand_still(optimizer: torch.optim.Optimizer) -> None:
     """A step from zeros by zeros."""
 
 
-def _zeros(shape: Shape) -> nn.Module:
+def _zeros(shape: StepShape) -> nn.Module:
     """A model of `shape`, all zero, in which everything has its own name: a server is told of names, and two must not become one."""
     model = nn.Module()
     for name, size in zip(shape.layout.names, shape.layout.shapes, strict=True):

@@ -11,9 +11,9 @@ from torch import Tensor
 from polyrhythm.errors import WorkloadError
 from polyrhythm.kernel.group import Group
 from polyrhythm.kernel.message import DTYPES, Message
-from polyrhythm.training.collective import Call, Collective
 from polyrhythm.training.numbers import number
 from polyrhythm.training.plain import decoded, encoded
+from polyrhythm.training.user_collectives import UserCall, UserCollectives
 
 Value = TypeVar("Value")
 
@@ -24,7 +24,7 @@ _PLAIN = "plain"
 class Together:
     """One worker's side. Every worker makes the same calls in the same order; calls are counted."""
 
-    def __init__(self, collective: Collective, group: Group, perform: Callable[[Any], Any]) -> None:
+    def __init__(self, collective: UserCollectives, group: Group, perform: Callable[[Any], Any]) -> None:
         self.collective = collective
         self.group = group
         self.perform = perform
@@ -65,9 +65,9 @@ class Together:
         summed: tuple[Tensor, int] = self.perform(self.collective.total(value.detach().cpu().contiguous(), self._next(kind)))
         return summed
 
-    def _next(self, kind: str) -> Call:
+    def _next(self, kind: str) -> UserCall:
         self.calls += 1
-        return Call(kind, self.calls)
+        return UserCall(kind, self.calls)
 
 
 def _told(value: object) -> Message:

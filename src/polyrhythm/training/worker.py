@@ -15,14 +15,14 @@ from polyrhythm.kernel.events import Reported, Stepped
 from polyrhythm.kernel.job import WorkerContext
 from polyrhythm.strategy.replica import Replica
 from polyrhythm.strategy.run_plan import RunPlan
-from polyrhythm.training.collective import Everyone, ThoseLeft
 from polyrhythm.training.data import Batches, Data, StreamBatches
 from polyrhythm.training.evaluation import Evaluate
 from polyrhythm.training.models import Models
 from polyrhythm.training.numbers import number
 from polyrhythm.training.sampling import ShareSampler
-from polyrhythm.training.stream import Shard
+from polyrhythm.training.stream import StreamShard
 from polyrhythm.training.together import Together
+from polyrhythm.training.user_collectives import SurvivorCollectives, TreeCollectives
 
 Model = TypeVar("Model", bound=nn.Module)
 Optimizer = TypeVar("Optimizer", bound=torch.optim.Optimizer)
@@ -47,7 +47,7 @@ class Worker:
         self._group = group
         self._models = Models(plan, context)
         survives = strategy.tolerates_loss
-        collective = ThoseLeft(context.port, group, self._models.losses) if survives else Everyone(context.port, group)
+        collective = SurvivorCollectives(context.port, group, self._models.losses) if survives else TreeCollectives(context.port, group)
         self._together = Together(collective, group, context.perform)
         self._data = Data(strategy.shuffle, group, self.count)
         self._samples = 0
@@ -108,7 +108,7 @@ class Worker:
         """
         return self._data.sampler(dataset, shuffle)
 
-    def shard(self, iterable: Iterable[Any]) -> Shard:
+    def shard(self, iterable: Iterable[Any]) -> StreamShard:
         """This worker's elements of any iterable, files or batches or samples: rank, rank + workers, …, equally many for all.
 
         It is an IterableDataset, which the processes of a DataLoader share. Every worker iterates the whole, which must be the same at

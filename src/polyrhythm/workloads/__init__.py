@@ -4,7 +4,7 @@ from polyrhythm.workloads.chars import CharsGpt, CharsGpt5m
 from polyrhythm.workloads.digits import DigitsCnn, DigitsMlp
 from polyrhythm.workloads.load import load
 from polyrhythm.workloads.registry import WORKLOADS, find
-from polyrhythm.workloads.worker import Worker
+from polyrhythm.workloads.worker import WorkloadWorker
 from polyrhythm.workloads.workload import Metric, Workload
 
-__all__ = ["WORKLOADS", "CharsGpt", "CharsGpt5m", "DigitsCnn", "DigitsMlp", "Metric", "Worker", "Workload", "find", "load"]
+__all__ = ["WORKLOADS", "CharsGpt", "CharsGpt5m", "DigitsCnn", "DigitsMlp", "Metric", "Workload", "WorkloadWorker", "find", "load"]

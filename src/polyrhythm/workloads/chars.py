@@ -18,8 +18,8 @@ from torch import Tensor, nn
 from torch.utils.data import TensorDataset
 
 from polyrhythm.errors import WorkloadError
-from polyrhythm.workloads.gpt import Gpt, Shape
-from polyrhythm.workloads.worker import Worker
+from polyrhythm.workloads.gpt import Gpt, GptSize
+from polyrhythm.workloads.worker import WorkloadWorker
 from polyrhythm.workloads.workload import Metric, require_positive
 
 VALIDATION_WINDOWS = 256
@@ -97,7 +97,7 @@ class CharsGpt:
     def __post_init__(self) -> None:
         _check(self)
 
-    def __call__(self, worker: Worker) -> None:
+    def __call__(self, worker: WorkloadWorker) -> None:
         """Train once, as one of the workers."""
         train(worker, self)
 
@@ -121,7 +121,7 @@ class CharsGpt5m:
     def __post_init__(self) -> None:
         _check(self)
 
-    def __call__(self, worker: Worker) -> None:
+    def __call__(self, worker: WorkloadWorker) -> None:
         """Train once, as one of the workers."""
         train(worker, self)
 
@@ -136,11 +136,11 @@ def _check(settings: CharsGpt | CharsGpt5m) -> None:
         )
 
 
-def train(worker: Worker, settings: CharsGpt | CharsGpt5m) -> None:
+def train(worker: WorkloadWorker, settings: CharsGpt | CharsGpt5m) -> None:
     """An ordinary loop of PyTorch; what it asks of `worker` is all that differs from a program of one process."""
     text = corpus()
     dataset = windows(text.training, settings.context, settings.samples)
-    model: nn.Module = Gpt(Shape(text.vocabulary, settings.context, settings.layers, settings.width, settings.heads)).to(worker.device)
+    model: nn.Module = Gpt(GptSize(text.vocabulary, settings.context, settings.layers, settings.width, settings.heads)).to(worker.device)
     optimizer: torch.optim.Optimizer = torch.optim.AdamW(model.parameters(), lr=settings.learning_rate, weight_decay=0.01)
     model, optimizer = worker.attach(model, optimizer)
     worker.evaluate(lambda model: {"bits": bits_per_character(model, text.validation, settings, worker.device)})

@@ -20,7 +20,7 @@ from torch.utils.data import TensorDataset
 
 from polyrhythm import rng
 from polyrhythm.errors import WorkloadError
-from polyrhythm.workloads.worker import Worker
+from polyrhythm.workloads.worker import WorkloadWorker
 from polyrhythm.workloads.workload import Metric, require_positive
 
 TEST_SAMPLES = 360
@@ -128,7 +128,7 @@ class DigitsCnn:
     def __post_init__(self) -> None:
         _check(self)
 
-    def __call__(self, worker: Worker) -> None:
+    def __call__(self, worker: WorkloadWorker) -> None:
         """Train once, as one of the workers."""
         train(worker, small_cnn(), self)
 
@@ -149,7 +149,7 @@ class DigitsMlp:
     def __post_init__(self) -> None:
         _check(self)
 
-    def __call__(self, worker: Worker) -> None:
+    def __call__(self, worker: WorkloadWorker) -> None:
         """Train once, as one of the workers."""
         train(worker, wide_mlp(), self)
 
@@ -160,7 +160,7 @@ def _check(settings: DigitsCnn | DigitsMlp) -> None:
         raise WorkloadError(f"{settings.name} was given momentum={settings.momentum}: it must be at least 0 and below 1.")
 
 
-def train(worker: Worker, model: nn.Module, settings: DigitsCnn | DigitsMlp) -> None:
+def train(worker: WorkloadWorker, model: nn.Module, settings: DigitsCnn | DigitsMlp) -> None:
     """An ordinary loop of PyTorch; what it asks of `worker` is all that differs from a program of one process."""
     training, test = digits()
     model = model.to(worker.device)

@@ -10,7 +10,7 @@ from torch import Tensor, nn
 
 
 @dataclass(frozen=True, slots=True)
-class Shape:
+class GptSize:
     """The size of a GPT: `width` is cut among `heads`."""
 
     vocabulary: int
@@ -52,7 +52,7 @@ class Block(nn.Module):
 class Gpt(nn.Module):
     """Scores of the next symbol at every place of (batch, time) symbols: (batch, time, vocabulary)."""
 
-    def __init__(self, shape: Shape) -> None:
+    def __init__(self, shape: GptSize) -> None:
         super().__init__()
         self.symbols = nn.Embedding(shape.vocabulary, shape.width)
         self.positions = nn.Embedding(shape.context, shape.width)

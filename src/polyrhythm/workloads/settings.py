@@ -9,9 +9,9 @@ from typing import Any, get_type_hints
 
 from polyrhythm.errors import WorkloadError, unknown
 from polyrhythm.workloads.values import ANYTHING, read, wanted
-from polyrhythm.workloads.worker import Worker
+from polyrhythm.workloads.worker import WorkloadWorker
 
-Train = Callable[[Worker], object]
+Train = Callable[[WorkloadWorker], object]
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,7 +29,7 @@ class Configured:
     train: Callable[..., object]
     settings: tuple[tuple[str, Any], ...]
 
-    def __call__(self, worker: Worker) -> object:
+    def __call__(self, worker: WorkloadWorker) -> object:
         """Train once, as one of the workers."""
         return self.train(worker, **dict(self.settings))
 

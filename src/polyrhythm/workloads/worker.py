@@ -10,7 +10,7 @@ from torch.optim import Optimizer
 from torch.utils.data import Dataset
 
 
-class Worker(Protocol):
+class WorkloadWorker(Protocol):
     """One of `workers` copies of a training function, seen from inside it."""
 
     @property

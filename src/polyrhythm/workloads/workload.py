@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import ClassVar, Protocol
 
 from polyrhythm.errors import WorkloadError
-from polyrhythm.workloads.worker import Worker
+from polyrhythm.workloads.worker import WorkloadWorker
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,7 +25,7 @@ class Workload(Protocol):
     description: ClassVar[str]
     metric: ClassVar[Metric]
 
-    def __call__(self, worker: Worker) -> None:
+    def __call__(self, worker: WorkloadWorker) -> None:
         """Train once, as one of the workers."""
 
 

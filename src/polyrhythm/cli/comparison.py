@@ -8,10 +8,10 @@ from pathlib import Path
 
 from polyrhythm.cli import resume
 from polyrhythm.cli.failures import say, tell
-from polyrhythm.cli.planned import COMMAND, Planned
 from polyrhythm.cli.prepare import Prepared
 from polyrhythm.cli.record import Comparison, place, tuning_place
 from polyrhythm.cli.request import Request
+from polyrhythm.cli.run_plan import COMMAND, RunPlan
 from polyrhythm.cli.tuning import Tuning, choices, chosen, judge
 from polyrhythm.errors import RunError, unknown
 from polyrhythm.report.metrics import Target, metrics_of
@@ -23,7 +23,7 @@ Settings = Mapping[str, Mapping[str, str]]
 
 
 @dataclass(frozen=True, slots=True)
-class Held:
+class ComparisonResult:
     """A comparison that was held, the outcomes of its runs, and those of the runs that tuned it."""
 
     comparison: Comparison
@@ -32,7 +32,7 @@ class Held:
 
 
 @dataclass(frozen=True, slots=True)
-class Contest:
+class SystemComparison:
     """Several systems on one JOB: what was requested, the JOB, where the runs are kept, and whether somebody watches."""
 
     request: Request
@@ -40,7 +40,7 @@ class Contest:
     out: Path | None = None
     watched: bool = False
 
-    def hold(self, settings: Settings) -> Held:
+    def make(self, settings: Settings) -> ComparisonResult:
         """Tune what is to be tuned, and run every system under every seed with its own `settings` and the best that were found."""
         tuning, tried = self._tune(settings) if self.request.rules.grid else (None, [])
         best = {name: {} for name in settings} if tuning is None else chosen(tuning)
@@ -50,7 +50,7 @@ class Contest:
         summaries = [outcome.summary for outcome in outcomes]
         request = self.request
         comparison = Comparison(request.typed.job, request.goal, summaries, request.rules.seeds, told, tuning, request.command())
-        return Held(comparison, outcomes, tried)
+        return ComparisonResult(comparison, outcomes, tried)
 
     def _tune(self, settings: Settings) -> tuple[Tuning, list[Outcome]]:
         """Every system with every combination of the grid, on one seed."""
@@ -79,12 +79,12 @@ class Contest:
                 tell(untried, name)
         return [next(made) if name not in unfit else plan.failed(untried).outcome for name, plan in plans]
 
-    def _plan(self, system: str, shown: str, where: str, settings: Mapping[str, str], seed: int) -> Planned:
+    def _plan(self, system: str, shown: str, where: str, settings: Mapping[str, str], seed: int) -> RunPlan:
         strategy, command = self.request.strategies[system], self.request.command()
         return self.loaded.plan(shown, where, strategy, settings, seed, command)
 
-    def _make(self, plans: Sequence[Planned]) -> list[Outcome]:
-        made = _Made(plans, self.out, self.request.goal)
+    def _make(self, plans: Sequence[RunPlan]) -> list[Outcome]:
+        made = _Outcomes(plans, self.out, self.request.goal)
         made.take_kept()
         jobs = self.request.given.jobs
         if jobs == 1:
@@ -92,24 +92,24 @@ class Contest:
                 for number, plan, directory in made.missing:
                     made.add(number, plan.attempt(directory, begin(plan.name)))
         else:
-            from polyrhythm.cli.crew import Crew  # needs Linux
+            from polyrhythm.cli.run_pool import RunPool  # needs Linux
 
             with board(len(made.missing), self.watched) as shown:
-                Crew(jobs, shown, made.add).work(made.missing)
+                RunPool(jobs, shown, made.add).work(made.missing)
         return [made.outcomes[number] for number in range(len(plans))]
 
 
 @dataclass(slots=True)
-class _Made:
+class _Outcomes:
     """The outcomes of `plans` that are there, by their places."""
 
-    plans: Sequence[Planned]
+    plans: Sequence[RunPlan]
     out: Path | None
     goal: Target | None
     outcomes: dict[int, Outcome] = field(default_factory=dict)
 
     @property
-    def missing(self) -> list[tuple[int, Planned, Path | None]]:
+    def missing(self) -> list[tuple[int, RunPlan, Path | None]]:
         """The runs that are still to be made, with their places and directories."""
         each = enumerate(self.plans)
         return [(number, plan, self._directory(plan)) for number, plan in each if number not in self.outcomes]
@@ -147,5 +147,5 @@ class _Made:
         outcome.settings.pop(COMMAND, None)  # the record has it; a page tells it once, and it sets nothing
         self.outcomes[number] = outcome
 
-    def _directory(self, plan: Planned) -> Path | None:
+    def _directory(self, plan: RunPlan) -> Path | None:
         return self.out / plan.place if self.out is not None else None

@@ -10,13 +10,13 @@ from collections import deque
 from dataclasses import dataclass, field
 from heapq import heappop, heappush
 
-from polyrhythm.lab.segments import Agenda, Packet
+from polyrhythm.lab.segments import Packet, PacketScheduler
 
 _MANY = 256
 
 
 @dataclass(slots=True)
-class Queue:
+class FlowQueue:
     """What waits of one flow: packets with their start tags, their bytes, and the finish tag of the last."""
 
     packets: deque[tuple[float, Packet]] = field(default_factory=deque)
@@ -24,7 +24,7 @@ class Queue:
     finish: float = 0.0
 
 
-class Link:
+class FairLink:
     """A line of `rate` bytes per second, before which at most `limit` bytes wait.
 
     What does not fit is dropped from the end of the longest queue. Packets of one flow stay in order.
@@ -38,11 +38,11 @@ class Link:
         self._busy = False
         self._waiting = 0
         self._virtual = 0.0  # the start tag of the packet in service; tags are in bytes
-        self._queues: dict[bytes, Queue] = {}
+        self._queues: dict[bytes, FlowQueue] = {}
         self._due: list[tuple[float, int, Packet]] = []  # all that waits, by start tag; what was dropped stays until it comes up
         self._count = 0
 
-    def enter(self, packet: Packet, agenda: Agenda) -> None:
+    def enter(self, packet: Packet, agenda: PacketScheduler) -> None:
         """Let the packet wait for its turn."""
         queue = self._queues.get(packet.flow)
         if queue is None:
@@ -59,7 +59,7 @@ class Link:
         while self._waiting > self.limit:
             self._drop_from_longest(agenda)
 
-    def _serve(self, now: float, agenda: Agenda) -> None:
+    def _serve(self, now: float, agenda: PacketScheduler) -> None:
         """Let the next packet onto the line, which is free at `now`."""
         while self._due:
             start, _, packet = heappop(self._due)
@@ -81,16 +81,16 @@ class Link:
         self._virtual = 0.0
         self._queues.clear()
 
-    def _drop_from_longest(self, agenda: Agenda) -> None:
+    def _drop_from_longest(self, agenda: PacketScheduler) -> None:
         longest = max(self._queues.values(), key=lambda queue: queue.nbytes)
         longest.finish, packet = longest.packets.pop()
         longest.nbytes -= packet.nbytes
         self._waiting -= packet.nbytes
         agenda.drop(packet)
 
-    def _open(self, flow: bytes) -> Queue:
+    def _open(self, flow: bytes) -> FlowQueue:
         """An empty queue for `flow`; those of connections that have ended are forgotten once there are many."""
         if len(self._queues) > _MANY:
             self._queues = {name: queue for name, queue in self._queues.items() if queue.packets or queue.finish > self._virtual}
-        queue = self._queues[flow] = Queue()
+        queue = self._queues[flow] = FlowQueue()
         return queue

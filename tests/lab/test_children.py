@@ -13,8 +13,8 @@ import pytest
 
 from polyrhythm.errors import RunError
 from polyrhythm.hardware.network import Network, to_json
-from polyrhythm.lab import crew, host
-from polyrhythm.lab.crew import Crew
+from polyrhythm.lab import children, host
+from polyrhythm.lab.children import LabProcesses
 from polyrhythm.lab.fabric import Traffic
 from polyrhythm.lab.impairments import Impairments
 from polyrhythm.lab.orders import HostOrders, RelayOrders
@@ -41,8 +41,8 @@ def test_a_relay_whose_hosts_died_before_they_had_devices_has_carried_nothing() 
     [("pass", "has failed"), ("raise SystemExit(3)", "has failed"), ("import time; time.sleep(60)", "did not end within 0.5 s")],
 )
 def test_a_relay_that_says_nothing_is_answered_with_one_sentence(monkeypatch: pytest.MonkeyPatch, script: str, words: str) -> None:
-    monkeypatch.setattr(crew, "_END_SECONDS", 0.5 if "sleep" in script else 60.0)
-    started = Crew(QUICK, Impairments(), False)
+    monkeypatch.setattr(children, "_END_SECONDS", 0.5 if "sleep" in script else 60.0)
+    started = LabProcesses(QUICK, Impairments(), False)
     started._relay = subprocess.Popen([sys.executable, "-c", script], stdin=subprocess.PIPE, stdout=subprocess.PIPE)
     try:
         with pytest.raises(RunError, match=words):

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from polyrhythm.kernel.line import Line
+from polyrhythm.kernel.serial_queue import SerialQueue
 
 
 def test_an_item_is_admitted_when_it_is_due_and_the_one_before_has_left() -> None:
-    line: Line[str] = Line()
+    line: SerialQueue[str] = SerialQueue()
     line.join("a")
     line.join("b")
     assert line.admit() is None
@@ -20,7 +20,7 @@ def test_an_item_is_admitted_when_it_is_due_and_the_one_before_has_left() -> Non
 
 
 def test_it_is_idle_when_nobody_waits_or_runs_and_no_error_is_to_be_told() -> None:
-    line: Line[str] = Line()
+    line: SerialQueue[str] = SerialQueue()
     assert line.idle
     line.join("a")
     assert not line.idle
@@ -35,7 +35,7 @@ def test_it_is_idle_when_nobody_waits_or_runs_and_no_error_is_to_be_told() -> No
 
 
 def test_the_first_error_is_kept_until_it_is_taken() -> None:
-    line: Line[str] = Line()
+    line: SerialQueue[str] = SerialQueue()
     first, second = KeyError("first"), KeyError("second")
     line.leave(first)
     line.leave(second)
@@ -45,7 +45,7 @@ def test_the_first_error_is_kept_until_it_is_taken() -> None:
 
 
 def test_those_who_wait_can_be_sent_away() -> None:
-    line: Line[str] = Line()
+    line: SerialQueue[str] = SerialQueue()
     for item in "abc":
         line.join(item)
         line.call(item)

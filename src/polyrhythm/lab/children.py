@@ -60,7 +60,7 @@ def environment(host: int, hosts: int) -> dict[str, str]:
     }
 
 
-class Crew:
+class LabProcesses:
     """Starts and ends the processes of a lab."""
 
     def __init__(self, network: Network, impairments: Impairments, count_headers: bool) -> None:

@@ -24,7 +24,7 @@ KINDS = ("barrier", "mean", "any", "broadcast")
 
 
 @dataclass(frozen=True, slots=True)
-class Call:
+class UserCall:
     """One call: which of KINDS, and its number among all calls of the worker."""
 
     kind: str
@@ -41,34 +41,34 @@ class Call:
         return float(self.number), float(KINDS.index(self.kind))
 
 
-class Collective(Protocol):
+class UserCollectives(Protocol):
     """One worker's side. All workers make the same calls, which are numbered."""
 
-    async def total(self, value: Tensor, call: Call) -> tuple[Tensor, int]:
+    async def total(self, value: Tensor, call: UserCall) -> tuple[Tensor, int]:
         """The sum over the workers, the same bits for all, and how many they were."""
 
-    async def spread(self, message: Message, call: Call) -> Message:
+    async def spread(self, message: Message, call: UserCall) -> Message:
         """Worker 0's message; its topic is not looked at."""
 
 
-class Everyone:
+class TreeCollectives:
     """For runs that end with the first worker that is lost: 2 (P - 1) messages and 2 ⌈log2 P⌉ latencies for a sum."""
 
     def __init__(self, port: Port, group: Group) -> None:
         self.port = port
         self.group = group
 
-    async def total(self, value: Tensor, call: Call) -> tuple[Tensor, int]:
+    async def total(self, value: Tensor, call: UserCall) -> tuple[Tensor, int]:
         """As the protocol says."""
         return await Tree().reduce(self.port, self.group, value, call.topic), self.group.size
 
-    async def spread(self, message: Message, call: Call) -> Message:
+    async def spread(self, message: Message, call: UserCall) -> Message:
         """As the protocol says."""
         message.topic = call.topic
         return await spread(self.port, self.group, message)
 
 
-class ThoseLeft:
+class SurvivorCollectives:
     """For runs that go on without a lost worker: all tell worker 0, without which none goes on, and worker 0 tells all.
 
     2 (P - 1) messages and two latencies for a sum. A worker that is lost counts if worker 0 has heard it before the news.
@@ -81,7 +81,7 @@ class ThoseLeft:
         self.left = set(group.members[1:])
         self.listens = False
 
-    async def total(self, value: Tensor, call: Call) -> tuple[Tensor, int]:
+    async def total(self, value: Tensor, call: UserCall) -> tuple[Tensor, int]:
         """As the protocol says; worker 0 adds up in the order of ranks."""
         if self.group.rank:
             await self.port.send(self.group.members[0], Message(CALL, call.code, tensors=(value,)))
@@ -92,12 +92,12 @@ class ThoseLeft:
             answer = await self.spread(Message("", (float(len(values) + 1),), tensors=(summed,)), call)
         return answer.tensors[0], int(answer.numbers[0])
 
-    async def spread(self, message: Message, call: Call) -> Message:
+    async def spread(self, message: Message, call: UserCall) -> Message:
         """As the protocol says."""
         message.topic = call.topic
         return await tell_all(self.port, self.group, message)
 
-    async def _hear(self, call: Call) -> list[Tensor]:
+    async def _hear(self, call: UserCall) -> list[Tensor]:
         """What the others say, by rank."""
         await self._listen()
         said: dict[str, Tensor] = {}

@@ -14,7 +14,7 @@ _AT_ONCE = 65536
 
 
 @dataclass(slots=True)
-class Stream:
+class OutputStream:
     """One output of one host, and what has come of its last line so far."""
 
     descriptor: int
@@ -23,7 +23,7 @@ class Stream:
     partial: bytearray = field(default_factory=bytearray)
 
 
-class Lines:
+class OutputReader:
     """Reads streams as far as they have come, and shows their lines. A line without an end is shown when its stream ends."""
 
     def __init__(self, show: Show) -> None:
@@ -32,7 +32,7 @@ class Lines:
 
     def follow(self, descriptor: int, host: int, name: str) -> None:
         """Read `descriptor` from now on; it is closed when it ends, or with `close`."""
-        self._selector.register(descriptor, selectors.EVENT_READ, Stream(descriptor, host, name))
+        self._selector.register(descriptor, selectors.EVENT_READ, OutputStream(descriptor, host, name))
 
     @property
     def open(self) -> bool:
@@ -50,7 +50,7 @@ class Lines:
             self._end(key.data)
         self._selector.close()
 
-    def _read(self, stream: Stream) -> None:
+    def _read(self, stream: OutputStream) -> None:
         data = os.read(stream.descriptor, _AT_ONCE)
         if not data:
             self._end(stream)
@@ -63,12 +63,12 @@ class Lines:
         if len(stream.partial) > _AT_ONCE:
             self._show_line(stream)
 
-    def _end(self, stream: Stream) -> None:
+    def _end(self, stream: OutputStream) -> None:
         if stream.partial:
             self._show_line(stream)
         self._selector.unregister(stream.descriptor)
         os.close(stream.descriptor)
 
-    def _show_line(self, stream: Stream) -> None:
+    def _show_line(self, stream: OutputStream) -> None:
         self._show(stream.host, stream.name, stream.partial.decode(errors="replace"))
         stream.partial.clear()

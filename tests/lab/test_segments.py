@@ -12,8 +12,8 @@ import pytest
 from polyrhythm.hardware import network
 from polyrhythm.hardware.network import Network
 from polyrhythm.lab.fabric import Fabric
+from polyrhythm.lab.fair_link import FairLink
 from polyrhythm.lab.impairments import Amount, Impairments
-from polyrhythm.lab.link import Link
 from polyrhythm.lab.segments import Distance
 from polyrhythm.lab.ways import LEAST_QUEUE, ROUND_TRIPS, least_latency, ways
 
@@ -90,7 +90,7 @@ def test_packets_of_one_connection_stay_in_order() -> None:
 
 
 def test_what_waits_beyond_the_limit_is_dropped_from_the_longest_queue() -> None:
-    tight = Fabric([[(), (Link(1000.0, 1000.0),)], [(), ()]])
+    tight = Fabric([[(), (FairLink(1000.0, 1000.0),)], [(), ()]])
     sent = [(0.0, 0, 1, 100)] * 20 + [(0.0, 0, 1, 100)]
     got = arrivals(tight, sent, ["greedy"] * 20 + ["modest"])
     assert tight.traffic.dropped == 10
@@ -111,8 +111,8 @@ def test_sites_share_what_lies_between_them_one_way_each() -> None:
 
 def test_a_queue_holds_a_round_trip_and_never_less_than_the_least() -> None:
     (egress, *_), (least, *_) = ways(network.load("wan-11"), 11, Impairments())[0][1], ways(PLAIN, 2, Impairments())[0][1]
-    assert isinstance(egress, Link)
-    assert isinstance(least, Link)
+    assert isinstance(egress, FairLink)
+    assert isinstance(least, FairLink)
     assert egress.limit == pytest.approx(ROUND_TRIPS * 125e6 * 0.230)  # Virginia's longest round trip
     assert least.limit == LEAST_QUEUE
 

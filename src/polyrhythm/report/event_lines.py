@@ -21,7 +21,7 @@ _encoder = msgspec.json.Encoder()
 
 
 @dataclass(slots=True)
-class Lines:
+class EventLines:
     """The events of a file, and a sentence for each way in which it is damaged."""
 
     events: list[AnyEvent] = field(default_factory=list)
@@ -41,9 +41,9 @@ def encoded(value: Any) -> bytes:
         return _encoder.encode(_sayable(msgspec.to_builtins(value)))
 
 
-def read(path: Path, growing: bool = False) -> Lines:
+def read(path: Path, growing: bool = False) -> EventLines:
     """The events in the file at `path`. A damaged end is cut off, which is no damage in a file that is `growing`. Raises OSError."""
-    whole = Lines()
+    whole = EventLines()
     decoder = msgspec.json.Decoder(AnyEvent)
     wrong = tail = size = 0  # damaged lines before the last good one; those after it, and their bytes
     lines = path.read_bytes().split(b"\n")

@@ -17,12 +17,12 @@ from multiprocessing.context import ForkProcess
 from pathlib import Path
 from time import monotonic
 
-from polyrhythm.cli.planned import Planned
+from polyrhythm.cli.run_plan import RunPlan
 from polyrhythm.errors import PolyrhythmError, RunError
 from polyrhythm.kernel.events import AnyEvent
 from polyrhythm.processes.failure import death
 from polyrhythm.processes.prctl import die_with_parent
-from polyrhythm.report.progress import Board
+from polyrhythm.report.progress import ProgressLine
 from polyrhythm.training.run import Attempt
 
 _FORK = multiprocessing.get_context("fork")
@@ -36,20 +36,20 @@ class _Running:
     """A run that is under way: its place among the plans, what it is, and the process that makes it."""
 
     place: int
-    plan: Planned
+    plan: RunPlan
     process: ForkProcess
 
 
 @dataclass(slots=True)
-class Crew:
+class RunPool:
     """At most `size` runs at once; `done` is told of each that ended, by its place among the plans."""
 
     size: int
-    board: Board
+    board: ProgressLine
     done: Done
     _busy: dict[Connection, _Running] = field(default_factory=dict)
 
-    def work(self, plans: Sequence[tuple[int, Planned, Path | None]]) -> None:
+    def work(self, plans: Sequence[tuple[int, RunPlan, Path | None]]) -> None:
         """Start all runs in their order, and wait for them. Whatever ends this ends the runs under way.
 
         Raises the PolyrhythmError of a run that could not be begun.
@@ -69,7 +69,7 @@ class Crew:
                 running.process.kill()
                 running.process.join()
 
-    def _start(self, place: int, plan: Planned, directory: Path | None) -> None:
+    def _start(self, place: int, plan: RunPlan, directory: Path | None) -> None:
         ours, theirs = _FORK.Pipe(duplex=False)
         process = _FORK.Process(target=_make, args=(plan, directory, theirs, os.getpid()))
         with warnings.catch_warnings():
@@ -101,7 +101,7 @@ class Crew:
         self.done(running.place, told)
 
 
-def _make(plan: Planned, directory: Path | None, connection: Connection, parent: int) -> None:
+def _make(plan: RunPlan, directory: Path | None, connection: Connection, parent: int) -> None:
     """What a copy of the process does: one run, and telling of it."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches all; the one that started us ends us
     die_with_parent(parent)
@@ -109,7 +109,7 @@ def _make(plan: Planned, directory: Path | None, connection: Connection, parent:
 
     def watch(event: AnyEvent) -> None:
         nonlocal last
-        if Board.follows(event) and monotonic() - last > _LOOK_SECONDS:
+        if ProgressLine.follows(event) and monotonic() - last > _LOOK_SECONDS:
             last = monotonic()
             connection.send(event)
 
@@ -125,6 +125,6 @@ def _make(plan: Planned, directory: Path | None, connection: Connection, parent:
             connection.send(attempt)
 
 
-def _died(plan: Planned, how: str) -> Attempt:
+def _died(plan: RunPlan, how: str) -> Attempt:
     """The attempt of a process that ended without a word."""
     return plan.failed(RunError(f"The process of this run was lost: {how}. If memory ran out, give fewer --jobs."))

@@ -10,7 +10,7 @@ FONT = "system-ui, -apple-system, 'Segoe UI', Roboto, sans-serif"
 
 
 @dataclass(frozen=True, slots=True)
-class Look:
+class ChartStyle:
     """Colours as CSS writes them; `hues` are those of the series, in the order of their places."""
 
     hues: tuple[str, ...]
@@ -19,6 +19,6 @@ class Look:
     paper: str
 
 
-ON_WHITE = Look(tuple(LIGHT), "#5d6672", "#e3e6ea", "#ffffff")
+ON_WHITE = ChartStyle(tuple(LIGHT), "#5d6672", "#e3e6ea", "#ffffff")
 # A stroke may be a variable of the page's style sheet: so one picture serves light and dark, and follows when that changes.
-ON_A_PAGE = Look(tuple(f"var(--c{hue})" for hue in range(len(LIGHT))), "var(--soft)", "var(--faint)", "transparent")
+ON_A_PAGE = ChartStyle(tuple(f"var(--c{hue})" for hue in range(len(LIGHT))), "var(--soft)", "var(--faint)", "transparent")

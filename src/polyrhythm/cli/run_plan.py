@@ -18,7 +18,7 @@ COMMAND = "command"
 
 
 @dataclass(frozen=True, slots=True)
-class Planned:
+class RunPlan:
     """One run: `name` is what progress and errors call it, `place` its directory below --out, `notes` what its record tells besides."""
 
     name: str

@@ -8,7 +8,7 @@ from typing import Generic, TypeVar
 T = TypeVar("T")
 
 
-class Line(Generic[T]):
+class SerialQueue(Generic[T]):
     """Admits an item when it is due and the one before it has left.
 
     One order for all workers is what lets them ask each other without confusion: sums through shared memory have no names, and a
