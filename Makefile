@@ -2,7 +2,7 @@
 PYTHON ?= $(shell for p in python3.13 python3.12 python3.11 python3; do $$p -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null && echo $$p && break; done)
 BIN := .venv/bin
 
-.PHONY: demo test test-all lint format install bench clean
+.PHONY: demo test test-all lint format docs install bench clean
 
 install: .venv/installed
 
@@ -31,6 +31,14 @@ lint: install
 format: install
 	$(BIN)/ruff format .
 	$(BIN)/ruff check --fix .
+
+.venv/docs-installed: .venv/installed requirements-docs.txt
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint requirements.txt -r requirements-docs.txt
+	@touch $@
+
+# The guide and the API reference as a site in site/. A warning is an error.
+docs: .venv/docs-installed
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet
 
 # The rivals live in an environment of their own. requirements.txt pins torch for both, so that no rival brings another.
 .venv-bench/installed: requirements.txt requirements-bench.txt pyproject.toml src/polyrhythm/sharing/_native.c
@@ -62,4 +70,4 @@ bench: .venv-bench/installed
 	$(BENCH)/time_to_accuracy.py $(RACE) --json $(RESULTS)/time_to_accuracy.json --plot docs/time_to_accuracy.svg > $(RESULTS)/time_to_accuracy.md
 
 clean:
-	rm -rf .venv .venv-bench build dist src/*.egg-info .pytest_cache .mypy_cache .ruff_cache
+	rm -rf .venv .venv-bench build dist site src/*.egg-info .pytest_cache .mypy_cache .ruff_cache

@@ -52,7 +52,7 @@ class Access:
 class Network:
     """Sites, and for each ordered pair of them the one-way `latency` in seconds and the shared `capacity` in bytes per second.
 
-    Both matrices are indexed [from][to]; their diagonals are not used. `accesses` lists hosts that differ from their site.
+    Both matrices are indexed `[from][to]`; their diagonals are not used. `accesses` lists hosts that differ from their site.
     `deal` gives hosts to sites, `placement` servers to hosts; `congestion` says what connections do beside sharing lines fairly. Server
     shard k runs at the site of the worker `beside[k]`, where that is given. Raises `CompositionError` where the numbers make no network.
     """

@@ -15,8 +15,9 @@ class Group:
     `members` are their names in the order of ranks, and `rank` is the actor's own. `name` tells the groups of one run apart; that of
     all workers is "". `seed` is the run's.
 
-    >>> Group.of_workers(3, rank=1).members
-    ('worker/0', 'worker/1', 'worker/2')
+    Examples:
+        >>> Group.of_workers(3, rank=1).members
+        ('worker/0', 'worker/1', 'worker/2')
     """
 
     name: str

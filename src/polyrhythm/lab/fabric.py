@@ -14,7 +14,7 @@ Deed = Callable[[float, PacketScheduler], None]
 
 
 class Traffic(msgspec.Struct):
-    """What was carried: packets and bytes that count on links, by [from][to], and how many packets were dropped on the way."""
+    """What was carried: packets and bytes that count on links, by `[from][to]`, and how many packets were dropped on the way."""
 
     packets: list[list[int]]
     nbytes: list[list[int]]
@@ -27,7 +27,7 @@ class Traffic(msgspec.Struct):
 
 
 class Fabric:
-    """Carries packets over `ways`, the segments by [from][to].
+    """Carries packets over `ways`, the segments by `[from][to]`.
 
     A driver `send`s what hosts have sent until now, calls `advance` to get what has arrived until now, and sleeps until `next_time`.
     """

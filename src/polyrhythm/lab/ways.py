@@ -29,7 +29,7 @@ Key = tuple[str, int, int]
 
 
 def ways(network: Network, hosts: int, impairments: Impairments) -> list[list[tuple[PathSegment, ...]]]:
-    """The segments by [from][to] among `hosts` hosts, each the host of one worker; empty from a host to itself."""
+    """The segments by `[from][to]` among `hosts` hosts, each the host of one worker; empty from a host to itself."""
     pairs = [(a, b) for a in range(hosts) for b in range(hosts) if a != b]
     rates: dict[Key, float] = {}
     longest: dict[Key, float] = {}

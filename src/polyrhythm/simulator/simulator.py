@@ -46,15 +46,16 @@ class Instant:
 class Simulator:
     """Virtual time: real programs with real gradients, on a network and devices that need not exist.
 
-    network: a preset's name ("lan", "slow", "wan-11", …), a file or a directory of `polyrhythm calibrate`, a `Network`, or `Instant()`.
-    devices: a preset's name ("cpu-core", "a100", …), a file or such a directory, a device or profile for all workers, or a `Fleet`.
-    faults: what goes wrong, as values of `hardware.faults`.
-    seed: of jitter, stragglers, faults and pauses of connections; the job has its own for what the actors draw.
-    collectives: whether reductions travel as messages or are charged in closed form.
-    shuffle_ties: a seed that orders what happens at the same time; None keeps the order in which it was planned.
-    separate_randomness: whether each program has the global random generators to itself, as in a process of its own; this costs
-        some 20 µs each time another program goes on, so a run that only times messages does without.
-    record_sends: whether every message is recorded as an event; there are millions.
+    Args:
+        network: a preset's name ("lan", "slow", "wan-11", …), a file or a directory of `polyrhythm calibrate`, a `Network`, or `Instant()`.
+        devices: a preset's name ("cpu-core", "a100", …), a file or such a directory, a device or profile for all workers, or a `Fleet`.
+        faults: what goes wrong, as values of `hardware.faults`.
+        seed: of jitter, stragglers, faults and pauses of connections; the job has its own for what the actors draw.
+        collectives: whether reductions travel as messages or are charged in closed form.
+        shuffle_ties: a seed that orders what happens at the same time; None keeps the order in which it was planned.
+        separate_randomness: whether each program has the global random generators to itself, as in a process of its own; this costs
+            some 20 µs each time another program goes on, so a run that only times messages does without.
+        record_sends: whether every message is recorded as an event; there are millions.
 
     Raises `PolyrhythmError`s for what does not exist or cannot be used.
     """

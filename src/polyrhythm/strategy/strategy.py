@@ -37,8 +37,9 @@ class Strategy:
 
     Raises CompositionError for pieces that do not fit together, and for an axis that there is not.
 
-    >>> Strategy().agreement.payload.value
-    'gradients'
+    Examples:
+        >>> Strategy().agreement.payload.value
+        'gradients'
     """
 
     exchange: AnyExchange

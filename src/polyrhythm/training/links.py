@@ -102,7 +102,7 @@ async def _line(port: Port, group: Group, pair: tuple[int, int], seconds: float)
 
 
 class _LinkSurvey:
-    """One worker's part; afterwards each has all figures: `latency` and `rate` by [from][to], `egress` and `ingress` by host."""
+    """One worker's part; afterwards each has all figures: `latency` and `rate` by `[from][to]`, `egress` and `ingress` by host."""
 
     def __init__(self, port: Port, group: Group, seconds: float, congestion: Congestion) -> None:
         self.port = port

@@ -1,0 +1,96 @@
+"""Hooks of MkDocs: the pages of the API reference, made of the package's public names, and links to files outside docs/.
+
+What `polyrhythm/__init__.py` exports and the modules of `polyrhythm/pieces` and `polyrhythm/systems` appear without an edit here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import polyrhythm
+
+if TYPE_CHECKING:
+    from mkdocs.config.defaults import MkDocsConfig
+    from mkdocs.structure.files import Files
+    from mkdocs.structure.pages import Page
+
+ROOT = Path(__file__).resolve().parents[1]
+PACKAGE = ROOT / "src" / "polyrhythm"
+
+PAGES = {
+    "running": (
+        "Running",
+        "What starts a run, and what a training function is given.",
+        "training.run training.join training.worker processes",
+    ),
+    "simulator": (
+        "Simulator and hardware",
+        "Virtual time, and the networks, devices and faults that it simulates.",
+        "simulator training.timing hardware.network hardware.devices hardware.fleet hardware.faults",
+    ),
+    "strategy": (
+        "Strategy",
+        "The composition of pieces, and the axes with few members.",
+        "strategy partition shuffle buffers",
+    ),
+    "codecs": ("Codecs", "In which form a payload is sent.", "codec"),
+    "topologies": ("Topologies", "Who exchanges with whom.", "topology"),
+    "consistencies": ("Consistencies", "When a worker exchanges, and whether it waits.", "consistency"),
+    "merges": ("Merges", "What the aggregated payload does to the model.", "merge"),
+    "workloads": ("Workloads", "Bundled training functions.", "workloads.load"),
+    "results": ("Results and errors", "What a run returns, and what it raises or warns of.", "training.result errors"),
+}
+"""Page: its title, its first sentence, and the modules whose public names it lists."""
+
+COPIES = {"changes.md": "CHANGELOG.md", "contributing.md": "CONTRIBUTING.md"}
+"""Pages of the site that lie beside docs/ in the repository."""
+
+
+def public_names(module: str) -> list[str]:
+    """The names of `polyrhythm` that live in `module`, which is below it."""
+    return sorted(name for name, (home, _) in polyrhythm._HOMES.items() if home == f"polyrhythm.{module}")
+
+
+def pages() -> Iterator[tuple[str, str]]:
+    """Each page of the reference: its place below docs/, and its Markdown."""
+    for page, (title, about, modules) in PAGES.items():
+        names = [name for module in modules.split() for name in public_names(module)]
+        yield f"api/{page}.md", f"# {title}\n\n{about}\n\n" + "".join(f"::: polyrhythm.{name}\n\n" for name in names)
+    yield "api/systems.md", _of_modules("Systems", "Published systems, as functions that return a `Strategy`.", "systems")
+    yield "api/protocols.md", _of_modules("Protocols", "What a piece must have: the protocols of `polyrhythm.pieces`.", "pieces")
+
+
+def _of_modules(title: str, about: str, package: str) -> str:
+    modules = sorted(path.stem for path in (PACKAGE / package).glob("*.py") if path.stem != "__init__")
+    blocks = [f"## {module}\n\n::: polyrhythm.{package}.{module}\n    options:\n      show_root_toc_entry: false\n" for module in modules]
+    return f"# {title}\n\n{about}\n\n" + "\n".join(blocks)
+
+
+def on_config(config: MkDocsConfig) -> MkDocsConfig:
+    """Put every decision into the navigation, in alphabetical order."""
+    decisions = [f"decisions/{path.name}" for path in sorted((ROOT / "docs" / "decisions").glob("*.md"))]
+    config.nav = [{"Decisions": decisions} if "Decisions" in entry else entry for entry in config.nav or []]
+    return config
+
+
+def on_files(files: Files, config: MkDocsConfig) -> Files:
+    """Add the pages of the reference, and the results of the benchmarks, to which pages link."""
+    from mkdocs.structure.files import File  # here, so that the tests can read the list of pages without MkDocs
+
+    for place, text in pages():
+        files.append(File.generated(config, place, content=text))
+    for place, name in COPIES.items():
+        files.append(File.generated(config, place, content=(ROOT / name).read_text(encoding="utf-8")))
+    for path in sorted((ROOT / "benchmarks" / "results").glob("*.json")):
+        files.append(File.generated(config, f"benchmarks/results/{path.name}", abs_src_path=str(path)))
+    return files
+
+
+def on_page_markdown(markdown: str, page: Page, config: MkDocsConfig, files: Files) -> str:
+    """Links to files that lie beside docs/ in the repository lead to their copies in the site."""
+    markdown = markdown.replace("](../benchmarks/results/", "](benchmarks/results/")
+    if page.file.src_uri in COPIES:
+        markdown = markdown.replace("](docs/", "](").replace("](CHANGELOG.md)", "](changes.md)")
+    return markdown

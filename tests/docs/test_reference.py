@@ -1,0 +1,37 @@
+"""The API reference names every public name once, and the examples in docstrings give what they show."""
+
+from __future__ import annotations
+
+import doctest
+import importlib
+import re
+import runpy
+from collections import Counter
+from pathlib import Path
+
+import pytest
+
+import polyrhythm
+
+ROOT = Path(__file__).resolve().parents[2]
+SOURCE = ROOT / "src"
+EXAMPLES = sorted(path for path in SOURCE.rglob("*.py") if ">>> " in path.read_text(encoding="utf-8"))
+
+
+def test_every_public_name_is_on_one_page_of_the_reference() -> None:
+    pages = runpy.run_path(str(ROOT / "docs" / "reference.py"))["pages"]()
+    listed = Counter(name for _, text in pages for name in re.findall(r"^::: polyrhythm\.(\w+)$", text, re.MULTILINE))
+    wanted = set(polyrhythm.__all__) - {"systems"}  # a module, with a page of its own
+    assert listed == Counter(wanted)
+
+
+def test_there_are_examples_in_docstrings() -> None:
+    assert EXAMPLES
+
+
+@pytest.mark.parametrize("path", EXAMPLES, ids=lambda path: str(path.relative_to(SOURCE)))
+def test_the_examples_of_a_module_give_what_they_show(path: Path) -> None:
+    module = importlib.import_module(".".join(path.relative_to(SOURCE).with_suffix("").parts).removesuffix(".__init__"))
+    found = doctest.testmod(module, optionflags=doctest.NORMALIZE_WHITESPACE)
+    assert found.attempted
+    assert not found.failed
