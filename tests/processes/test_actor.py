@@ -172,12 +172,12 @@ def test_an_actor_whose_coroutine_adds_up_stands_still_only_when_the_others_wait
     asked: list[Callable[[Any, BaseException | None], None]] = []
     actor = scene.actor = Actor("worker/0", scene.loop, scene.post, lambda effect, done: asked.append(done) is None, scene.errors.append)
     scene.start(add())
-    assert actor.standstill("in a sum") == ["in a sum"]
+    assert actor.standstill(["in a sum"]) == ["in a sum"]
     assert actor.standstill() == []  # the sum is there, and about to be taken
     scene.start(hear("a", sender="worker/1"))
-    assert actor.standstill("in a sum") == ["in a sum", "worker/0 waits for 'a' from worker/1"]
+    assert actor.standstill(["in a sum"]) == ["in a sum", "worker/0 waits for 'a' from worker/1"]
     scene.start(nap())
-    assert actor.standstill("in a sum") == []
+    assert actor.standstill(["in a sum"]) == []
     asked[0]("total", None)
     assert scene.results == ["total"]
 

@@ -15,7 +15,7 @@ from torch import Tensor
 from polyrhythm.errors import DeadlockError, WorkerFailed
 from polyrhythm.kernel.effects import Reduce
 from polyrhythm.kernel.events import Recorder
-from polyrhythm.kernel.group import Group
+from polyrhythm.kernel.group import Group, workers
 from polyrhythm.kernel.job import Ending, Job, WorkerContext
 from polyrhythm.kernel.message import Message
 from polyrhythm.kernel.names import rank_of
@@ -171,7 +171,7 @@ def test_where_memory_cannot_be_shared_sums_are_left_to_messages(monkeypatch: py
 
 def test_a_sum_that_gets_on_is_no_standstill() -> None:
     segment = Segment.create(2)
-    ours, other = SharedMemory(MemoryGroup(segment, 0), lambda nbytes, messages: None), MemoryGroup(segment, 1)
+    ours, other = SharedMemory(MemoryGroup(segment, 0), workers(2), lambda nbytes, messages: None), MemoryGroup(segment, 1)
     begun = ours.moved
     with ThreadPoolExecutor(1) as pool:
         adding = pool.submit(other.reduce, torch.ones(300_000), torch.ones(300_000))

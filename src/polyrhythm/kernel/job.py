@@ -6,10 +6,12 @@ from collections.abc import Callable, Coroutine
 from dataclasses import dataclass, field
 from typing import Any, Protocol, TypeVar, runtime_checkable
 
+from polyrhythm.errors import CompositionError
 from polyrhythm.kernel.agreement import Facts
 from polyrhythm.kernel.claim import Claim
 from polyrhythm.kernel.effects import Effect
 from polyrhythm.kernel.events import Recorder
+from polyrhythm.kernel.group import servers, workers
 from polyrhythm.kernel.message import Message
 from polyrhythm.kernel.port import Body, Port
 
@@ -93,9 +95,10 @@ class Job:
     """`workers` copies of a blocking program and `servers` actors, and how much of a loss the run survives.
 
     `program` returns a message (final weights, totals) or None. `essential` tells whether the run can go on without an
-    actor of that name. `seed` is the root of every random stream. `beside` has, for each server, the rank of the worker at whose site it
-    should run, or None where that is left to the runtime; `groups` the names and members of groups, besides that of all workers, whose
-    sums the runtime may be asked for.
+    actor of that name. `seed` is the root of every random stream. `groups` are those whose sums may be wanted besides the sums of all
+    workers: each a name and its members, by which a runtime knows whom to give a faster way than messages.
+    `beside` has, for each server, the rank of the worker at whose site it should run, or None where that is left to the runtime.
+    Raises CompositionError for groups that cannot be told apart, or whose members are not in the run.
     """
 
     workers: int
@@ -104,8 +107,27 @@ class Job:
     service: Callable[[Port, Recorder], Coroutine[Effect[Any], Any, None]]
     essential: Callable[[str], bool]
     seed: int = 0
-    beside: tuple[int | None, ...] = ()
     groups: tuple[tuple[str, tuple[str, ...]], ...] = ()
+    beside: tuple[int | None, ...] = ()
+
+    def __post_init__(self) -> None:
+        names = [name for name, _ in self.groups]
+        if "" in names or len(set(names)) < len(names):
+            raise CompositionError(f"Groups are called {names}: give each a name of its own; the nameless one is that of all workers.")
+        actors = {*workers(self.workers), *servers(self.servers)}
+        for name, members in self.groups:
+            if len(set(members)) < len(members) or not members or not actors.issuperset(members):
+                raise CompositionError(
+                    f"The group {name!r} has the members {list(members)}: give each once, at least one, and only actors of a run with "
+                    f"{self.workers} workers and {self.servers} servers."
+                )
+
+    @property
+    def summing(self) -> dict[str, tuple[str, ...]]:
+        """The members of each group of two or more workers, by its name; all workers are the group ""."""
+        everyone = workers(self.workers)
+        found = {"": everyone, **dict(self.groups)}
+        return {name: members for name, members in found.items() if len(members) > 1 and set(everyone).issuperset(members)}
 
 
 @dataclass(slots=True)

@@ -17,9 +17,9 @@ class Accord:
         self._ticket: Ticket | None = None
 
     @property
-    def waits(self) -> str:
-        """What the program waits for; empty if it does not."""
-        return f"{self._name} waits for the others to say what all must say alike" if self._ticket is not None else ""
+    def waits(self) -> list[str]:
+        """What the program waits for, if it does."""
+        return [f"{self._name} waits for the others to say what all must say alike"] if self._ticket is not None else []
 
     def ask(self, ticket: Ticket, facts: Facts, remedy: str) -> None:
         """The program has said its `facts`, and waits with `ticket`."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Sequence
 from typing import Any, Protocol
 
 from polyrhythm.errors import DeadlockError
@@ -99,9 +99,9 @@ class Actor:
                 self._stop_waiting(task)
                 self._resume(task, None, self._hopeless(wants))
 
-    def standstill(self, adding: str = "") -> list[str]:
-        """What each coroutine waits for, if all of them wait for messages, or for the sum that `adding` describes; else nothing."""
-        waits = [adding] if adding else []
+    def standstill(self, adding: Sequence[str] = ()) -> list[str]:
+        """What each coroutine waits for, if all of them wait for messages, or for the sums that `adding` describes; else nothing."""
+        waits = list(adding)
         for task in self._tasks:
             want = task.wants
             if want is not None and want.timeout is None:

@@ -12,12 +12,12 @@ import torch
 from polyrhythm.errors import RunError
 from polyrhythm.kernel.agreement import Facts, difference
 from polyrhythm.kernel.job import Job
-from polyrhythm.kernel.names import server, worker
-from polyrhythm.processes.addresses import Address
+from polyrhythm.kernel.names import rank_of, server, worker
 from polyrhythm.processes.charges import Charge
+from polyrhythm.processes.collective import Collective
 from polyrhythm.processes.meeting import Meeting
-from polyrhythm.processes.nccl import Nccl
-from polyrhythm.processes.place import Place
+from polyrhythm.processes.nccl import Nccl, NcclStore
+from polyrhythm.processes.place import Place, own_ip
 from polyrhythm.processes.shared import SharedMemory
 from polyrhythm.processes.stalls import say
 from polyrhythm.processes.wire import VERSION
@@ -42,29 +42,40 @@ def device_of(place: Place) -> str:
     return f"cuda:{place.local_rank}" if torch.cuda.is_available() and place.local_rank < torch.cuda.device_count() else "cpu"
 
 
-def share_memory(meeting: Meeting, place: Place, table: Mapping[str, Address], charge: Charge) -> SharedMemory | None:
-    """Sums through shared memory, if all workers are on one host and every one can open it."""
-    rank, workers = place.rank, place.workers
-    if workers < 2 or len({table[worker(each)].host for each in range(workers)}) > 1:
-        return None
+def collectives(meeting: Meeting, place: Place, job: Job, hosts: Mapping[str, str], device: str, charge: Charge) -> dict[str, Collective]:
+    """The ways to a sum of the groups that this worker is a member of, by their names; `hosts` says where each actor is."""
+    name = worker(place.rank)
+    if device != "cpu":
+        store = NcclStore(_nccl_address(meeting, own_ip(place)), place.rank, device)
+        return {group: Nccl(store, group, members, charge) for group, members in job.summing.items() if name in members}
+    found: dict[str, Collective] = {}
+    for group, members in job.summing.items():
+        if name in members and len({hosts[member] for member in members}) == 1:
+            memory = _share_memory(meeting, group, members, name)
+            if memory is not None:
+                found[group] = SharedMemory(MemoryGroup(memory, members.index(name)), members, charge)
+    return found
+
+
+def _share_memory(meeting: Meeting, group: str, members: tuple[str, ...], name: str) -> Segment | None:
+    """The memory that the members of a group on this host share, if every one can open it; the first of them makes it."""
+    ranks = [rank_of(member) for member in members]
     with ExitStack() as stack:
         made = ""
-        if rank == 0:
-            segment = Segment.create(workers)
+        if name == members[0]:
+            segment = Segment.create(len(members))
             stack.callback(segment.close)
             made = segment.path
-        path = meeting.agree("memory", made)
+        path = meeting.agree(f"memory/{group}", made, ranks[0])
         try:
-            mine: Segment | None = Segment.open(path, workers)
+            mine: Segment | None = Segment.open(path, len(members))
         except RunError:
             mine = None
-        if meeting.all_can("share memory", mine is not None and can_share()) and mine is not None:
-            return SharedMemory(MemoryGroup(mine, rank), charge)
-    return None
+        return mine if meeting.all_can(f"share memory/{group}", mine is not None and can_share(), ranks) else None
 
 
-def by_nccl(meeting: Meeting, place: Place, ip: str, device: str, charge: Charge) -> Nccl:
-    """Sums through NCCL; rank 0 offers the place where it meets."""
+def _nccl_address(meeting: Meeting, ip: str) -> str:
+    """Where the store of NCCL's communicators is, which rank 0 keeps."""
     with socket.create_server((ip, 0)) as free:
         proposal = f"{ip}:{free.getsockname()[1]}"
-    return Nccl(place.rank, place.workers, meeting.agree("nccl", proposal), device, charge)
+    return meeting.agree("nccl", proposal)

@@ -26,16 +26,19 @@ from polyrhythm.kernel.effects import Effect
 from polyrhythm.kernel.events import AnyEvent, Ended, Recorder, Started
 from polyrhythm.kernel.job import WorkerContext
 from polyrhythm.kernel.message import Message
+from polyrhythm.kernel.names import rank_of
 from polyrhythm.kernel.port import Port
 from polyrhythm.processes import agreeing, failure
 from polyrhythm.processes.addresses import Address, listen_everywhere, listen_locally
 from polyrhythm.processes.allocator import keep_memory
+from polyrhythm.processes.charges import Charge
+from polyrhythm.processes.collective import Collective
 from polyrhythm.processes.condition import Condition
 from polyrhythm.processes.context import NodeContext
 from polyrhythm.processes.links import Link, Wiring
-from polyrhythm.processes.nccl import Nccl
+from polyrhythm.processes.nccl import Nccl, NcclStore
 from polyrhythm.processes.node import Node
-from polyrhythm.processes.parcel import Orders, unpack
+from polyrhythm.processes.parcel import Orders, Sharing, unpack
 from polyrhythm.processes.reporter import Reporter
 from polyrhythm.processes.role import Role
 from polyrhythm.processes.shared import SharedMemory
@@ -188,17 +191,20 @@ class Child:
         data = message.tensors[0].numpy().tobytes()
         table = msgspec.json.decode(data, type=dict[str, Address])
         self._node.know(table, message.numbers[0])
-        rank, workers = int(self._name.partition("/")[2]), sum(name.startswith("worker/") for name in table)
-        if self._name.startswith("worker/"):
-            if self._node.device != "cpu":
-                self._node.collective = Nccl(rank, workers, self._orders.meeting, self._node.device, self._node.peers.charge)
-            elif self._orders.memory:
-                group = MemoryGroup(Segment.open(self._orders.memory, workers), rank)
-                self._node.collective = SharedMemory(group, self._node.peers.charge)
+        self._node.collectives = self._collectives()
         if self._orders.ip:  # without a launcher, a connection is how the others learn of an end
             self._node.peers.connect(other for other in table if other != self._name)
         Reporter(self._node, self._orders.thresholds, self._tell_condition).look()
         self._begun.finish(None, None)
+
+    def _collectives(self) -> dict[str, Collective]:
+        """The ways to a sum of the groups that this actor is a member of, by their names."""
+        mine = [group for group in self._orders.groups if self._name in group.members]
+        charge = self._node.peers.charge
+        if mine and self._node.device != "cpu":
+            store = NcclStore(self._orders.meeting, rank_of(self._name), self._node.device)
+            return {group.name: Nccl(store, group.name, group.members, charge) for group in mine}
+        return {group.name: open_memory(group, self._name, charge) for group in mine if group.memory}
 
     def _tell_condition(self, condition: Condition) -> None:
         message = condition.message()
@@ -211,3 +217,9 @@ class Child:
     def _hear_peer(self, name: str, message: Message) -> None:
         if message.topic == "failed":
             self._node.fail(failure.rebuild(message))
+
+
+def open_memory(group: Sharing, name: str, charge: Charge) -> SharedMemory:
+    """The part of the member `name` in the memory that `group` shares."""
+    segment = Segment.open(group.memory, len(group.members))
+    return SharedMemory(MemoryGroup(segment, group.members.index(name)), group.members, charge)

@@ -29,7 +29,7 @@ from polyrhythm.kernel.port import Port
 from polyrhythm.processes import parcel
 from polyrhythm.processes.addresses import listen_everywhere
 from polyrhythm.processes.allocator import keep_memory
-from polyrhythm.processes.arrival import by_nccl, compare, device_of, everyone, share_memory
+from polyrhythm.processes.arrival import collectives, compare, device_of, everyone
 from polyrhythm.processes.collective import Collective
 from polyrhythm.processes.context import NodeContext
 from polyrhythm.processes.departure import Departure
@@ -223,21 +223,19 @@ class JoinedContext:
         self._node.loop.call(connect)
         self._departure.wait(lambda: self._node.peers.connected(others), self._joining.startup)
         self._node.loop.call(lambda: self._overview.begin(table))
-        together: Collective | None
-        if self.device == "cpu":
-            together = share_memory(meeting, self._place, table, self._node.peers.charge)
-        else:
-            together = by_nccl(meeting, self._place, orders.ip, self.device, self._node.peers.charge)
-        if together is not None:
-            self._add_by(together)
+        hosts = {name: address.host for name, address in table.items()}
+        self._add_by(collectives(meeting, self._place, self._job, hosts, self.device, self._node.peers.charge))
         self._record(Started(self.port.now(), self._name))
 
-    def _add_by(self, collective: Collective) -> None:
+    def _add_by(self, found: dict[str, Collective]) -> None:
+        used = threading.Event()
+
         def use() -> None:
-            self._node.collective = collective
+            self._node.collectives = found
+            used.set()
 
         self._node.loop.call(use)
-        self._departure.wait(lambda: self._node.collective is not None)
+        self._departure.wait(used.is_set)
 
     def _record(self, event: AnyEvent) -> None:
         with self._recording:  # the servers' events come in the loop's thread, ours in the program's

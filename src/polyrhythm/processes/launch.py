@@ -16,7 +16,7 @@ from polyrhythm.kernel.names import server, worker
 from polyrhythm.processes import capacity, nursery, parcel
 from polyrhythm.processes.links import Wiring
 from polyrhythm.processes.linux import require_linux
-from polyrhythm.processes.parcel import Orders
+from polyrhythm.processes.parcel import Orders, Sharing
 from polyrhythm.processes.run import Run
 from polyrhythm.processes.stalls import Patience
 from polyrhythm.sharing import Segment, can_share
@@ -83,11 +83,7 @@ class Processes:
         capacity.check(job.workers + job.servers)
         devices = self._devices(job)
         with ExitStack() as stack:
-            memory = ""
-            if job.workers > 1 and can_share():
-                segment = Segment.create(job.workers)
-                stack.callback(segment.close)
-                memory = segment.path
+            groups = [_share(name, members, stack) for name, members in job.summing.items()]
             orders = Orders(
                 *parcel.surroundings(),
                 secrets.token_bytes(32),
@@ -95,7 +91,7 @@ class Processes:
                 self.wiring,
                 self.threads,
                 self._patience.thresholds,
-                memory,
+                groups,
                 _meeting(devices),
             )
             return self._launch(job, record, orders, devices)
@@ -115,6 +111,15 @@ class Processes:
             )
         workers = {worker(rank): f"cuda:{rank}" if there >= job.workers else "cpu" for rank in range(job.workers)}
         return workers | {server(shard): "cpu" for shard in range(job.servers)}
+
+
+def _share(name: str, members: tuple[str, ...], stack: ExitStack) -> Sharing:
+    """Memory for a group, where processes of this host can share any; `stack` closes it when all members have opened it."""
+    if not can_share():
+        return Sharing(name, members, "")
+    segment = Segment.create(len(members))
+    stack.callback(segment.close)
+    return Sharing(name, members, segment.path)
 
 
 def _meeting(devices: dict[str, str]) -> str:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import hashlib
 import os
 import secrets
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from datetime import timedelta
 
 import msgspec
@@ -60,11 +60,11 @@ class Meeting:
             return hashlib.sha256(given.encode()).digest()
         return bytes.fromhex(self.agree("secret", secrets.token_hex(32)))
 
-    def agree(self, key: str, proposal: str) -> str:
-        """What rank 0 proposes under `key`."""
-        if self._place.rank == 0:
+    def agree(self, key: str, proposal: str, by: int = 0) -> str:
+        """What the rank `by` proposes under `key`."""
+        if self._place.rank == by:
             self._store.set(self._prefix + key, proposal)
-        return self._get(key, "rank 0").decode()
+        return self._get(key, f"rank {by}").decode()
 
     def gather(self, key: str, facts: Facts) -> dict[str, Facts]:
         """What each rank says under `key`, by worker."""
@@ -82,10 +82,11 @@ class Meeting:
         if (found := difference(said)) is not None:
             raise CompositionError(f"{found}: start all with the same.")
 
-    def all_can(self, what: str, mine: bool) -> bool:
-        """Whether every rank says that it can."""
+    def all_can(self, what: str, mine: bool, ranks: Sequence[int] | None = None) -> bool:
+        """Whether every one of `ranks` can, this one among them; without `ranks`, everyone."""
         self._store.set(f"{self._prefix}{what}/{self._place.rank}", "yes" if mine else "no")
-        return all(self._get(f"{what}/{rank}", worker(rank)) == b"yes" for rank in range(self._place.workers))
+        asked = range(self._place.workers) if ranks is None else ranks
+        return all(self._get(f"{what}/{rank}", worker(rank)) == b"yes" for rank in asked)
 
     def publish(self, actor: str, address: Address) -> None:
         """Tell where `actor` is."""

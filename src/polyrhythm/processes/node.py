@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Mapping
 from contextlib import ExitStack
 from typing import Any, TypeVar
 
@@ -13,7 +13,6 @@ from polyrhythm.kernel.agreement import Facts
 from polyrhythm.kernel.effects import Effect, Reduction
 from polyrhythm.kernel.events import AnyEvent, Recorder
 from polyrhythm.kernel.message import CALL, Delivery, Message
-from polyrhythm.kernel.names import rank_of
 from polyrhythm.kernel.port import Port
 from polyrhythm.processes.accord import Accord
 from polyrhythm.processes.actor import Actor, Done
@@ -92,14 +91,14 @@ class Node:
         return self._peers
 
     @property
-    def collective(self) -> Collective | None:
-        """A faster way to sums than messages, if there is one."""
-        return self._sums.collective
+    def collectives(self) -> Mapping[str, Collective]:
+        """Faster ways to sums than messages, by the name of the group."""
+        return self._sums.collectives
 
-    @collective.setter
-    def collective(self, collective: Collective) -> None:
+    @collectives.setter
+    def collectives(self, collectives: Mapping[str, Collective]) -> None:
         """Only in the loop's thread, which may hear meanwhile that someone has gone."""
-        self._sums.collective = collective
+        self._sums.collectives = collectives
 
     def standstill(self) -> list[str]:
         """What this actor's coroutines wait for, if its program is in `perform` and they all wait for messages or a sum alone."""
@@ -110,7 +109,7 @@ class Node:
     @property
     def calls(self) -> bool:
         """Whether the program waits in a call of its own, such as `worker.barrier()`."""
-        return self._sums.topic.startswith(CALL) or self.actor.awaits(CALL)
+        return self._sums.awaits(CALL) or self.actor.awaits(CALL)
 
     @property
     def moved(self) -> int:
@@ -237,8 +236,7 @@ class Node:
 
     def _say_gone(self, name: str, how: str) -> None:
         self.actor.part(name, how)
-        if name.startswith("worker/"):
-            self._sums.part(rank_of(name), how)
+        self._sums.part(name, how)
 
     def _run_here(self, coroutine: Coroutine[Effect[Any], Any, Any]) -> Effect[Any]:
         """Run `coroutine` in the program's thread up to the first effect that only the loop can answer, which is returned.

@@ -28,6 +28,14 @@ from polyrhythm.processes.links import Wiring
 _LENGTH = struct.Struct("<Q")
 
 
+class Sharing(msgspec.Struct, frozen=True):
+    """A group of workers, and where its members find the memory that they share; empty if they cannot share any."""
+
+    name: str
+    members: tuple[str, ...]
+    memory: str
+
+
 class Orders(msgspec.Struct, frozen=True):
     """What all processes of a job have in common: the launcher's surroundings, the run's secret and seed, settings."""
 
@@ -42,8 +50,8 @@ class Orders(msgspec.Struct, frozen=True):
     threads: int
     thresholds: tuple[float, float]
     """Seconds of waiting that an actor tells at once."""
-    memory: str = ""
-    """Where the workers find the memory that they share, if all are on this host."""
+    groups: list[Sharing] = []
+    """The groups of workers whose sums have a way of their own."""
     meeting: str = ""
     """Where workers with CUDA devices meet for NCCL: host and port."""
     ip: str = ""

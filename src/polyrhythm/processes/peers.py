@@ -105,8 +105,7 @@ class Peers:
         if to in self.lost:
             return
         if message.topic[:1] != ASIDE:
-            self.bytes_sent += wire_bytes(message)
-            self.messages_sent += 1
+            self.charge(wire_bytes(message), 1)
         if to == self._station.identity.name:
             self._observer.deliver(Delivery(to, message))
         else:
@@ -118,7 +117,8 @@ class Peers:
             self._outbound[name].tell(message)
 
     def charge(self, nbytes: int, messages: int) -> None:
-        """Count what would have been sent, had it not gone another way."""
+        """Count what is sent, or would have been had it not gone another way; from any thread."""
+        # no call stands between reading a count and writing it, so that no thread comes between them
         self.bytes_sent += nbytes
         self.messages_sent += messages
 

@@ -1,4 +1,4 @@
-"""Sums over all workers through memory that they share, where all are on one host."""
+"""Sums over a group of workers through memory that they share, where all of them are on one host."""
 
 from __future__ import annotations
 
@@ -9,19 +9,19 @@ import torch
 from torch import Tensor
 
 from polyrhythm.kernel.effects import Reduce, ReduceInPlace, Reduction, Schedule
-from polyrhythm.kernel.names import worker
 from polyrhythm.processes.charges import Charge, Charges
 from polyrhythm.sharing import MemoryGroup
 
 
 class SharedMemory:
-    """A worker's part in a group of all workers. `charge` counts what the messages of the schedule would have been."""
+    """One of `members`' part in their `group`. `charge` counts what the messages of the schedule would have been."""
 
-    def __init__(self, group: MemoryGroup, charge: Charge) -> None:
+    def __init__(self, group: MemoryGroup, members: Sequence[str], charge: Charge) -> None:
         self._group = group
+        self._members = tuple(members)
         self._charges = Charges(charge)
         self._gone: list[str] = []
-        self._orders: dict[tuple[Schedule, int, int], bool | None] = {}
+        self._orders: dict[tuple[Schedule, int], bool | None] = {}
 
     def reduce(self, effect: Reduce) -> Tensor | None:
         """The sum, in the order of its schedule."""
@@ -50,10 +50,11 @@ class SharedMemory:
                 part.copy_(own)
         return True
 
-    def part(self, rank: int, how: str) -> None:
-        """What it had given before still counts."""
-        self._gone.append(f"{worker(rank)} {how}")
-        self._group.lose(rank)
+    def part(self, name: str, how: str) -> None:
+        """What it had given before still counts; who is no member is not waited for here."""
+        if name in self._members:
+            self._gone.append(f"{name} {how}")
+            self._group.lose(self._members.index(name))
 
     def give_up(self) -> None:
         """Wait for nobody."""
@@ -75,11 +76,11 @@ class SharedMemory:
 
     def _rotated(self, effect: Reduction, nbytes: int) -> bool | None:
         """Whether the parts of a sum begin with their own rank (True) or all with rank 0 (False); None if it is left to messages."""
-        if effect.group.size != self._group.ranks:
+        if effect.group.members != self._members:
             return None
-        key = (effect.schedule, effect.group.size, nbytes)
+        key = (effect.schedule, nbytes)
         if key not in self._orders:
-            self._orders[key] = _rotated(*key)
+            self._orders[key] = _rotated(effect.schedule, len(self._members), nbytes)
         return self._orders[key]
 
 

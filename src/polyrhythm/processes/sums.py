@@ -1,9 +1,9 @@
-"""Who waits for a sum: the program's thread, or one of the sums' own."""
+"""Who waits for a sum: the program's thread, or one of its group's own."""
 
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from queue import SimpleQueue
 
 from torch import Tensor
@@ -15,91 +15,124 @@ from polyrhythm.processes.collective import Collective
 
 
 class Sums:
-    """Answers an actor's `Reduction` effects through `collective`, once there is one.
+    """Answers an actor's `Reduction` effects through the collective of their group, where there is one.
 
-    A sum blocks until all have come to it, and the loop must meanwhile hear of those who never will; so what the loop's coroutines
-    ask is done in a thread of its own, in the order in which they ask. `why` tells what the node has failed with.
+    A sum blocks until all members have come to it, and the loop must meanwhile hear of those who never will; so what the loop's
+    coroutines want is done in a thread of the group's own, in the order in which they want it. Groups do not wait for each other.
+    `why` tells what the node has failed with.
     """
 
     def __init__(self, name: str, why: Callable[[], BaseException | None]) -> None:
-        self.topic = ""
-        self._collective: Collective | None = None
-        self._gone: dict[int, str] = {}
+        self._collectives: dict[str, Collective] = {}
+        self._lanes: dict[str, _Lane] = {}
+        self._awaited: dict[str, str] = {}
+        self._gone: dict[str, str] = {}
         self._name = name
         self._why = why
-        self._asked: SimpleQueue[tuple[Reduction, Done] | None] = SimpleQueue()
-        self._thread: threading.Thread | None = None
 
     @property
-    def collective(self) -> Collective | None:
-        """What answers, if anything does; to be set in the loop's thread."""
-        return self._collective
+    def collectives(self) -> Mapping[str, Collective]:
+        """What answers, by the name of the group; to be set in the loop's thread."""
+        return self._collectives
 
-    @collective.setter
-    def collective(self, collective: Collective) -> None:
-        self._collective = collective
-        # who went while it was set up must not be waited for either
-        for rank, how in self._gone.items():
-            collective.part(rank, how)
+    @collectives.setter
+    def collectives(self, collectives: Mapping[str, Collective]) -> None:
+        self._collectives = dict(collectives)
+        # who went while they were set up must not be waited for either
+        for name, how in self._gone.items():
+            self.part(name, how)
         if self._why() is not None:
-            collective.give_up()
+            self.give_up()
 
     @property
-    def waits(self) -> str:
-        """What is waited for; empty if nothing is."""
-        return f"{self._name} waits for the others in the sum {self.topic!r}" if self.topic else ""
+    def waits(self) -> list[str]:
+        """What is waited for, a sentence for each sum."""
+        return [self._sentence(group, topic) for group, topic in sorted(self._awaited.items())]
+
+    def awaits(self, prefix: str) -> bool:
+        """Whether a sum is waited for under a topic that begins so."""
+        return any(topic.startswith(prefix) for topic in list(self._awaited.values()))
 
     def here(self, effect: Reduction) -> Tensor | bool | None:
         """The answer, waited for in this thread; None if it is left to messages."""
-        if self._collective is None:
+        group = effect.group.name
+        collective = self._collectives.get(group)
+        if collective is None:
             return None
-        self.topic = effect.topic
+        self._awaited[group] = effect.topic
         try:
-            return effect.ask(self._collective)
+            return effect.ask(collective)
         except ConnectionAbortedError as problem:
-            raise self._why() or DeadlockError(f"{self.waits}: {problem}.") from None
+            raise self._why() or DeadlockError(f"{self._sentence(group, effect.topic)}: {problem}.") from None
         finally:
-            self.topic = ""
+            del self._awaited[group]
 
     def beside(self, effect: Reduction, done: Done) -> bool:
         """Whether `done` will be called with the sum, in another thread; otherwise it is left to messages."""
-        if self._collective is None:
+        group = effect.group.name
+        if group not in self._collectives:
             return False
-        if self._thread is None:
-            self._thread = threading.Thread(target=self._add, name="polyrhythm sums", daemon=True)
-            self._thread.start()
-        self._asked.put((effect, done))
+        if group not in self._lanes:
+            self._lanes[group] = _Lane(self.here)
+        self._lanes[group].put(effect, done)
         return True
 
     @property
     def moved(self) -> int:
         """A number that changes whenever a sum gets on."""
-        return 0 if self._collective is None else self._collective.moved
+        return sum(collective.moved for collective in self._collectives.values())
 
-    def part(self, rank: int, how: str) -> None:
-        """Wait for the worker `rank` no longer."""
-        self._gone[rank] = how
-        if self._collective is not None:
-            self._collective.part(rank, how)
+    def part(self, name: str, how: str) -> None:
+        """Wait for the actor `name` no longer, in any group."""
+        self._gone[name] = how
+        for collective in self._collectives.values():
+            collective.part(name, how)
 
     def give_up(self) -> None:
         """Wait for nobody."""
-        if self._collective is not None:
-            self._collective.give_up()
+        for collective in self._collectives.values():
+            collective.give_up()
 
     def stop(self) -> None:
-        """End the thread; whoever waits in it gives up."""
-        if self._thread is not None:
-            self._asked.put(None)
+        """End the threads; whoever waits in them gives up."""
+        for lane in self._lanes.values():
+            lane.close()
+        if self._lanes:
             self.give_up()
-            self._thread.join()
+        for lane in self._lanes.values():
+            lane.join()
 
-    def _add(self) -> None:
-        while (asked := self._asked.get()) is not None:
-            effect, done = asked
+    def _sentence(self, group: str, topic: str) -> str:
+        return f"{self._name} waits for the others in the sum {topic!r}{f' of the group {group!r}' if group else ''}"
+
+
+class _Lane:
+    """A thread in which the sums of one group are made, one after another."""
+
+    def __init__(self, answer: Callable[[Reduction], Tensor | bool | None]) -> None:
+        self._answer = answer
+        self._queue: SimpleQueue[tuple[Reduction, Done] | None] = SimpleQueue()
+        self._thread = threading.Thread(target=self._work, name="polyrhythm sums", daemon=True)
+        self._thread.start()
+
+    def put(self, effect: Reduction, done: Done) -> None:
+        """Have the sum made when its turn comes."""
+        self._queue.put((effect, done))
+
+    def close(self) -> None:
+        """End after what is queued."""
+        self._queue.put(None)
+
+    def join(self) -> None:
+        """Wait for the end."""
+        self._thread.join()
+
+    def _work(self) -> None:
+        while (queued := self._queue.get()) is not None:
+            effect, done = queued
             try:
-                total = self.here(effect)
-            except Exception as problem:  # goes to who asked
+                total = self._answer(effect)
+            except Exception as problem:  # goes to the coroutine that waits
                 done(None, problem)
             else:
                 done(total, None)

@@ -179,7 +179,7 @@ def make_job(train: Train, plan: RunPlan) -> Job:
     def service(port: Any, record: Any) -> Any:
         return Service(plan, port, record).live()
 
-    return Job(len(plan.members), len(plan.servers), program, service, plan.strategy.essential, plan.seed, plan.beside, plan.groups)
+    return Job(len(plan.members), len(plan.servers), program, service, plan.strategy.essential, plan.seed, plan.groups, plan.beside)
 
 
 def conclusion(own: Worker) -> Message:
