@@ -21,9 +21,9 @@ from collections.abc import Callable
 from datetime import timedelta
 
 import torch
-from polyrhythm.pieces.terms import Place
 from torch import Tensor, distributed
 
+from polyrhythm.kernel.group import Group
 from polyrhythm.kernel.job import Job
 from polyrhythm.kernel.port import Port
 from polyrhythm.processes.join import Joining, enter
@@ -57,13 +57,13 @@ def sum_of_equals(value: Tensor) -> Tensor:
 def with_polyrhythm(algorithm: Algorithm, lanes: int, options: argparse.Namespace, value: Tensor) -> list[float]:
     """All-reduces by messages of this project's own."""
     workers = int(os.environ["WORLD_SIZE"])
-    place = Place(int(os.environ["RANK"]), workers, 0)
+    group = Group.of_workers(workers, int(os.environ["RANK"]))
 
     async def no_service(port: Port, record: object) -> None:
         return None
 
-    job = Job(workers, 0, lambda stage: None, no_service, lambda name: True)
-    with enter(job, lambda event: None, joining=Joining(wiring=Wiring(lanes=lanes, fewest_lanes=min(lanes, options.fewest)))) as stage:
+    job = Job(workers, 0, lambda context: None, no_service, lambda name: True)
+    with enter(job, lambda event: None, joining=Joining(wiring=Wiring(lanes=lanes, fewest_lanes=min(lanes, options.fewest)))) as joined:
         count = 0
 
         def topic() -> str:
@@ -72,11 +72,15 @@ def with_polyrhythm(algorithm: Algorithm, lanes: int, options: argparse.Namespac
             return str(count)
 
         def agree(mine: float) -> float:
-            told = stage.perform(gather(stage.port, place, (torch.tensor([mine], dtype=torch.float64),), topic()))
+            told = joined.context.perform(gather(joined.context.port, group, (torch.tensor([mine], dtype=torch.float64),), topic()))
             return max(float(packet[0]) for packet in told)
 
         return measured(
-            lambda tensor: stage.perform(algorithm.reduce(stage.port, place, tensor, topic())), agree, value, options.rounds, options.pause
+            lambda tensor: joined.context.perform(algorithm.reduce(joined.context.port, group, tensor, topic())),
+            agree,
+            value,
+            options.rounds,
+            options.pause,
         )
 
 

@@ -45,7 +45,7 @@ from polyrhythm.hardware.network import Network
 from polyrhythm.hardware.placement import Local, WithWorkers
 from polyrhythm.kernel.events import AnyEvent, Stepped
 from polyrhythm.kernel.job import unplaced
-from polyrhythm.pieces.traits import Place
+from polyrhythm.kernel.group import Group
 from polyrhythm.processes.join import enter
 from polyrhythm.processes.place import find_place
 from polyrhythm.strategy.run_plan import RunPlan
@@ -156,8 +156,8 @@ def host(directory: Path, systems: list[str], runs: int) -> None:
     """What one host of the lab does: measure the network, and take part in a run of each system."""
     torch.set_num_threads(1)
     place = find_place()
-    with enter(survey_job(WORKERS), _ignore) as context:
-        measured = network_between(context, Place(place.rank, WORKERS, 0), "measured", congestion=congestion_here())
+    with enter(survey_job(WORKERS), _ignore) as joined:
+        measured = network_between(joined.context, Group.of_workers(WORKERS, place.rank), "measured", congestion=congestion_here())
     if place.rank == 0:
         (directory / "network.json").write_text(networks.to_json(measured))
     counts = {system: runs_of(system, directory.name, runs) for system in systems}
@@ -168,9 +168,9 @@ def host(directory: Path, systems: list[str], runs: int) -> None:
             warm_up, length = lengths(system, directory.name)
             job = make_job(Train(length), RunPlan.of(strategy(system), unplaced(WORKERS), SEED))
             events: list[AnyEvent] = []
-            with enter(job, events.append) as context:
-                result = job.program(context)
-                ending = context.leave(result)
+            with enter(job, events.append) as joined:
+                result = job.program(joined.context)
+                ending = joined.leave(result)
             mine = Taken(seconds_per_step(events, warm_up), ending.bytes_sent)  # bytes are those of the whole run, at every rank
             (directory / f"{system}-{number}-{place.rank}.json").write_text(json.dumps(asdict(mine)))
             if place.rank == 0:

@@ -39,7 +39,7 @@ from polyrhythm.hardware.network import Network, Site
 from polyrhythm.hardware.placement import WithWorkers
 from polyrhythm.kernel.events import AnyEvent
 from polyrhythm.kernel.job import unplaced
-from polyrhythm.pieces.traits import Place
+from polyrhythm.kernel.group import Group
 from polyrhythm.processes.join import enter
 from polyrhythm.processes.place import find_place
 from polyrhythm.strategy.run_plan import RunPlan
@@ -110,8 +110,8 @@ def host(directory: Path, workers: int) -> None:
     """What one host of the lab does: measure the network, and take part in each run."""
     torch.set_num_threads(1)
     place = find_place()
-    with enter(survey_job(workers), _ignore) as context:
-        measured = network_between(context, Place(place.rank, workers, 0), "measured", congestion=congestion_here())
+    with enter(survey_job(workers), _ignore) as joined:
+        measured = network_between(joined.context, Group.of_workers(workers, place.rank), "measured", congestion=congestion_here())
     if place.rank == 0:
         (directory / "network.json").write_text(networks.to_json(measured))
     for system in SYSTEMS:
@@ -121,9 +121,9 @@ def host(directory: Path, workers: int) -> None:
                 (directory / f"{system}-{number}-profile.json").write_bytes(msgspec.json.encode(profile))
             job = make_job(Train(STEPS), RunPlan.of(strategy(system), unplaced(workers), SEED))
             events: list[AnyEvent] = []
-            with enter(job, events.append) as context:
-                result = job.program(context)
-                ending = context.leave(result)
+            with enter(job, events.append) as joined:
+                result = job.program(joined.context)
+                ending = joined.leave(result)
             taken = {"seconds": seconds_per_step(events, WARM_UP), "nbytes": ending.bytes_sent}
             (directory / f"{system}-{number}-{place.rank}.json").write_text(json.dumps(taken))
 

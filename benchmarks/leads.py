@@ -75,9 +75,10 @@ def main() -> None:
     given = parser.parse_args()
     torch.set_num_threads(1)
     rank = find_place().rank
-    with enter(survey_job(3), lambda event: None) as context:
-        side = push(context.port, rank, int(given.megabytes * 250_000)) if rank else receive(context.port, given.leads, given.trials)
-        context.perform(side)
+    with enter(survey_job(3), lambda event: None) as joined:
+        port = joined.context.port
+        side = push(port, rank, int(given.megabytes * 250_000)) if rank else receive(port, given.leads, given.trials)
+        joined.context.perform(side)
 
 
 if __name__ == "__main__":

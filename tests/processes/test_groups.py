@@ -132,8 +132,8 @@ def test_joined_workers_share_memory_in_each_group_that_is_on_one_host(hosts: st
             rank = rank_of(context.port.name)
             os.environ["POLYRHYTHM_HOST_ID"] = hosts[rank]
             with enter(job(lambda _: None), lambda event: None, Place(rank, WORKERS, port=port)) as joined:
-                joined.perform(all_at_once(joined.port, natively))
-                return Message("ways", text=native_groups(joined))
+                joined.context.perform(all_at_once(joined.context.port, natively))
+                return Message("ways", text=native_groups(joined.context))
 
         ending = Processes().execute(Job(WORKERS, 0, program, no_service, lambda name: True), lambda event: None)
     assert texts(ending) == ways.split("|") * 2

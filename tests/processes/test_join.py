@@ -91,9 +91,9 @@ async def receive(port: Port, topic: str, sender: str = "") -> str:
 @pytest.mark.parametrize("hosts", ["aaa", "abc", "aab"], ids=["one host", "three hosts", "two hosts"])
 def test_joined_processes_exchange_messages_and_leave_well(hosts: str) -> None:
     def inner(place: Place, rank: int) -> Message:
-        context = enter(job(3), lambda event: None, place)
-        total = context.perform(exchange(context.port, 3, 50_000))
-        ending = context.leave()
+        joined = enter(job(3), lambda event: None, place)
+        total = joined.context.perform(exchange(joined.context.port, 3, 50_000))
+        ending = joined.leave()
         return Message("end", (total, ending.bytes_sent, ending.messages_sent))
 
     each = wire_bytes(Message("x", tensors=(torch.zeros(50_000),)))
@@ -109,10 +109,10 @@ async def add(port: Port, workers: int) -> torch.Tensor | None:
 def test_where_one_rank_has_no_device_nobody_uses_one() -> None:
     def inner(place: Place, rank: int) -> Message:
         join.device_of = lambda place: "cpu" if rank else "cuda:0"
-        with enter(job(2), lambda event: None, place, Joining(startup=20.0)) as context:
-            total = context.perform(add(context.port, 2))
+        with enter(job(2), lambda event: None, place, Joining(startup=20.0)) as joined:
+            total = joined.context.perform(add(joined.context.port, 2))
             assert total is not None
-            return Message("end", text=context.device, tensors=(total,))
+            return Message("end", text=joined.context.device, tensors=(total,))
 
     for message in everywhere(inner, 2).results.values():
         assert message is not None
@@ -134,10 +134,10 @@ def test_who_leaves_before_another_can_add_up_is_not_waited_for() -> None:
                 return group(*given)
 
             Node.part, arrival.MemoryGroup = note, late  # type: ignore[method-assign,assignment,misc]
-        with enter(job(2), lambda event: None, place) as context:
+        with enter(job(2), lambda event: None, place) as joined:
             if rank == 0:
                 with pytest.raises(DeadlockError, match=r"worker/0 waits for the others in the sum 'sum': worker/1 has ended"):
-                    context.perform(add(context.port, 2))
+                    joined.context.perform(add(joined.context.port, 2))
         return Message("end")
 
     assert list(everywhere(inner, 2).results.values()) == [Message("end")] * 2
@@ -146,7 +146,7 @@ def test_who_leaves_before_another_can_add_up_is_not_waited_for() -> None:
 def test_servers_run_beside_the_workers_on_several_hosts() -> None:
     def inner(place: Place, rank: int) -> Message:
         events: list[AnyEvent] = []
-        with enter(job(2, servers=3), events.append, place) as context:
+        with enter(job(2, servers=3), events.append, place) as joined:
 
             async def body(port: Port) -> float:
                 for shard in range(3):
@@ -158,7 +158,7 @@ def test_servers_run_beside_the_workers_on_several_hosts() -> None:
                     total += float(delivery.message.tensors[0][0])
                 return total
 
-            total = context.perform(body(context.port))
+            total = joined.context.perform(body(joined.context.port))
         actors = {kind: sorted(event.actor for event in events if isinstance(event, kind)) for kind in (Started, Ended)}
         assert actors[Started] == actors[Ended]
         return Message("end", (total,), " ".join(actors[Ended]))
@@ -174,21 +174,21 @@ def test_servers_run_beside_the_workers_on_several_hosts() -> None:
 @pytest.mark.parametrize("computing", [False, True], ids=["who waits", "who computes"])
 def test_the_loss_of_a_peer_reaches_the_others(hosts: str, computing: bool) -> None:
     def inner(place: Place, rank: int) -> Message | None:
-        context = enter(job(2), lambda event: None, place)
-        context.perform(exchange(context.port, 2, 10))
+        joined = enter(job(2), lambda event: None, place)
+        joined.context.perform(exchange(joined.context.port, 2, 10))
         if rank == 1:
-            context.abandon()
+            joined.abandon()
             return None
         deadline = time.monotonic() + 60
         if computing:
-            while context.failure is None:
+            while joined.failure is None:
                 assert time.monotonic() < deadline
         try:
-            context.perform(receive(context.port, "never"))
+            joined.context.perform(receive(joined.context.port, "never"))
         except WorkerFailed as problem:
             return Message("failed", text=problem.actor)
         finally:
-            context.abandon()
+            joined.abandon()
         return None
 
     result = everywhere(inner, 2, hosts).results["worker/0"]
@@ -207,13 +207,13 @@ def test_who_loses_the_parent_of_its_servers_is_told_and_can_leave() -> None:
         return int(delivery.message.numbers[0])
 
     def inner(place: Place, rank: int) -> Message:
-        context = enter(Job(1, 1, lambda context: None, service, lambda name: True), lambda event: None, place)
-        os.kill(context.perform(parent(context.port)), signal.SIGKILL)
+        joined = enter(Job(1, 1, lambda context: None, service, lambda name: True), lambda event: None, place)
+        os.kill(joined.context.perform(parent(joined.context.port)), signal.SIGKILL)
         with pytest.raises(RunError, match=r"The process that starts the workers was killed by signal 9 \(SIGKILL\)|server/0"):
-            context.leave()
+            joined.leave()
         with pytest.raises(RunError):
-            context.perform(receive(context.port, "never"))
-        context.abandon()
+            joined.context.perform(receive(joined.context.port, "never"))
+        joined.abandon()
         return Message("end")
 
     assert everywhere(inner, 1).results["worker/0"] == Message("end")
@@ -224,11 +224,11 @@ def test_a_worker_that_is_killed_is_named_by_the_others() -> None:
 
     def program(context: WorkerContext) -> None:
         rank = int(context.port.name.partition("/")[2])
-        with enter(job(3), lambda event: None, Place(rank, 3, port=port)) as inner:
-            inner.perform(exchange(inner.port, 3, 10))
+        with enter(job(3), lambda event: None, Place(rank, 3, port=port)) as joined:
+            joined.context.perform(exchange(joined.context.port, 3, 10))
             if rank == 1:
                 os.kill(os.getpid(), signal.SIGKILL)
-            inner.perform(receive(inner.port, "never"))
+            joined.context.perform(receive(joined.context.port, "never"))
 
     # of no actor does the outer run depend, so that what ends it is what the inner one raised
     with pytest.raises(WorkerFailed, match="worker/1 failed: its connections broke off without a good-bye"):
@@ -243,12 +243,12 @@ def test_a_worker_that_is_killed_is_named_by_those_who_have_begun_a_sum_with_it(
 
     def program(context: WorkerContext) -> None:
         rank = int(context.port.name.partition("/")[2])
-        with enter(job(3), lambda event: None, Place(rank, 3, port=port)) as inner:
-            inner.perform(exchange(inner.port, 3, 10))
+        with enter(job(3), lambda event: None, Place(rank, 3, port=port)) as joined:
+            joined.context.perform(exchange(joined.context.port, 3, 10))
             if rank == 1:
                 os.kill(os.getpid(), signal.SIGKILL)
-            inner.begin(add(inner.port), 1.0)
-            inner.perform(receive(inner.port, "never"))
+            joined.context.begin(add(joined.context.port), 1.0)
+            joined.context.perform(receive(joined.context.port, "never"))
 
     with pytest.raises(WorkerFailed, match="worker/1 failed: its connections broke off without a good-bye"):
         Processes().execute(Job(3, 0, program, no_service, lambda name: False), lambda event: None)
@@ -270,9 +270,9 @@ def test_a_failure_after_a_good_bye_is_everybodys() -> None:
     """Worker 1 has parted from worker 0, which computes, and then fails for a reason of its own."""
 
     def inner(place: Place, rank: int) -> Message:
-        context = enter(job(2), lambda event: None, place)
+        joined = enter(job(2), lambda event: None, place)
         if rank == 1:
-            node, finish = context._node, context._node.finish
+            node, finish = joined._node, joined._node.finish
 
             def fail() -> None:
                 node.fail(RunError("The last word was none."))
@@ -281,7 +281,7 @@ def test_a_failure_after_a_good_bye_is_everybodys() -> None:
         else:
             time.sleep(1.0)
         with pytest.raises(RunError, match=r"The last word was none\."):
-            context.leave()
+            joined.leave()
         return Message("end")
 
     assert list(everywhere(inner, 2).results.values()) == [Message("end")] * 2
@@ -289,11 +289,11 @@ def test_a_failure_after_a_good_bye_is_everybodys() -> None:
 
 def test_who_dies_between_its_good_bye_and_its_end_has_failed() -> None:
     def inner(place: Place, rank: int) -> Message:
-        context = enter(job(3), lambda event: None, place)
+        joined = enter(job(3), lambda event: None, place)
         if rank == 1:
-            context._overview.tell_farewell = lambda totals: os.kill(os.getpid(), signal.SIGKILL)  # type: ignore[method-assign]
+            joined._overview.tell_farewell = lambda totals: os.kill(os.getpid(), signal.SIGKILL)  # type: ignore[method-assign]
         with pytest.raises(WorkerFailed, match="worker/1 failed: its connections broke off without a good-bye"):
-            context.leave()
+            joined.leave()
         return Message("end")
 
     port = free_port()
@@ -314,9 +314,9 @@ def test_every_worker_learns_the_totals_of_the_whole_run(servers: int) -> None:
         await port.send(f"worker/{1 - rank}", Message("hello", text="!" * rank))
 
     def inner(place: Place, rank: int) -> Message:
-        context = enter(job(2, servers), lambda event: None, place)
-        context.perform(ask(context.port, rank))
-        ending = context.leave(Message("result", (10.0 + rank, 100.0 * rank, 0.0), "mine"))
+        joined = enter(job(2, servers), lambda event: None, place)
+        joined.context.perform(ask(joined.context.port, rank))
+        ending = joined.leave(Message("result", (10.0 + rank, 100.0 * rank, 0.0), "mine"))
         told = {name: result and (result.numbers, result.text) for name, result in ending.results.items()}
         assert told == {f"worker/{each}": ((10.0 + each, 100.0 * each, 0.0), "mine" if each == rank else "") for each in range(2)}
         return Message("end", (ending.bytes_sent, ending.messages_sent))
@@ -330,13 +330,13 @@ def test_every_worker_learns_the_totals_of_the_whole_run(servers: int) -> None:
 
 def test_the_run_goes_on_without_a_worker_that_is_not_essential() -> None:
     def inner(place: Place, rank: int) -> Message | None:
-        context = enter(job(3, essential=lambda name: name != "worker/1"), lambda event: None, place)
-        context.perform(exchange(context.port, 3, 10))
+        joined = enter(job(3, essential=lambda name: name != "worker/1"), lambda event: None, place)
+        joined.context.perform(exchange(joined.context.port, 3, 10))
         if rank == 1:
-            context.abandon()
+            joined.abandon()
             return None
-        lost = context.perform(receive(context.port, "lost"))
-        return Message("lost", text=f"{lost} {context.leave().lost}")
+        lost = joined.context.perform(receive(joined.context.port, "lost"))
+        return Message("lost", text=f"{lost} {joined.leave().lost}")
 
     results = everywhere(inner, 3).results
     assert [message and message.text for message in results.values()] == ["worker/1 ['worker/1']", None, "worker/1 ['worker/1']"]
@@ -346,10 +346,10 @@ def test_a_process_may_join_again_after_it_has_left() -> None:
     def inner(place: Place, rank: int) -> Message:
         totals = []
         for size in (1, 2):
-            with enter(job(2), lambda event: None, place) as context:
-                totals.append(context.perform(exchange(context.port, 2, size)))
+            with enter(job(2), lambda event: None, place) as joined:
+                totals.append(joined.context.perform(exchange(joined.context.port, 2, size)))
         with pytest.raises(RunError, match="has left this run already"):
-            context.leave()
+            joined.leave()
         return Message("end", tuple(totals))
 
     assert [message and message.numbers for message in everywhere(inner, 2).results.values()] == [(2.0, 4.0)] * 2
@@ -360,8 +360,8 @@ def test_an_attempt_that_met_nobody_does_not_count() -> None:
         if rank == 1:
             with pytest.raises(RunError, match="cannot be reached"):
                 enter(job(2), lambda event: None, Place(1, 2, port=free_port()), Joining(startup=0.2))
-        with enter(job(2), lambda event: None, place, Joining(startup=20.0)) as context:
-            return Message("end", (context.perform(exchange(context.port, 2, 1)),))
+        with enter(job(2), lambda event: None, place, Joining(startup=20.0)) as joined:
+            return Message("end", (joined.context.perform(exchange(joined.context.port, 2, 1)),))
 
     assert [message and message.numbers for message in everywhere(inner, 2).results.values()] == [(2.0,)] * 2
 
@@ -394,9 +394,9 @@ def test_a_job_of_another_size_is_refused() -> None:
 def test_gradients_are_merged_where_they_lie_or_by_messages_with_the_same_bits(hosts: str) -> None:
     def inner(place: Place, rank: int) -> Message:
         training = make_job(Toy(), RunPlan.of(systems.find("allreduce"), Processes().locations(2), 5))
-        with enter(training, lambda event: None, place) as context:
-            result = training.program(context)
-            ending = context.leave(result)
+        with enter(training, lambda event: None, place) as joined:
+            result = training.program(joined.context)
+            ending = joined.leave(result)
         return Message("end", (ending.bytes_sent, ending.messages_sent), tensors=result.tensors if result is not None else ())
 
     virtual = trained(Toy(), 2, "allreduce")

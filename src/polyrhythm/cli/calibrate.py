@@ -140,7 +140,7 @@ def _joined(place: Place, survey: _HostSurvey) -> tuple[tuple[Profile | None, Lo
     from polyrhythm.processes.join import enter
     from polyrhythm.training.links import congestion_here, network_between, survey_job
 
-    with enter(survey_job(place.workers), lambda event: None, place) as context:
+    with enter(survey_job(place.workers), lambda event: None, place) as joined:
         # all have met: the others wait in the first message of the survey meanwhile, and do not disturb
         found = survey.measure() if place.rank == 0 else (None, Local())
-        return found, network_between(context, Group.of_workers(place.workers, place.rank), "measured", found[1], congestion_here())
+        return found, network_between(joined.context, Group.of_workers(place.workers, place.rank), "measured", found[1], congestion_here())

@@ -1,7 +1,7 @@
 """Joining a run from a process that torchrun, SLURM or a person started: the way over several hosts.
 
-    with enter(job, record) as context:
-        result = job.program(context)
+    with enter(job, record) as joined:
+        result = job.program(joined.context)
 
 Each such process is one worker. Server shard k runs as a child of rank k modulo the number of workers.
 """
@@ -12,20 +12,16 @@ import atexit
 import os
 import threading
 import time
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from types import TracebackType
-from typing import Any, TypeVar
 
 from polyrhythm.errors import CompositionError, RunError
 from polyrhythm.kernel.agreement import Facts
-from polyrhythm.kernel.claim import Claim
-from polyrhythm.kernel.effects import Effect
 from polyrhythm.kernel.events import AnyEvent, Recorder, Started
 from polyrhythm.kernel.job import Ending, Job
 from polyrhythm.kernel.message import Message
 from polyrhythm.kernel.names import server, worker
-from polyrhythm.kernel.port import Port
 from polyrhythm.processes import parcel
 from polyrhythm.processes.addresses import listen_everywhere
 from polyrhythm.processes.allocator import keep_memory
@@ -46,8 +42,6 @@ from polyrhythm.processes.role import Role
 from polyrhythm.processes.stalls import Patience
 from polyrhythm.processes.wards import Wards
 
-T = TypeVar("T")
-
 
 @dataclass(frozen=True, slots=True)
 class Joining:
@@ -66,8 +60,8 @@ def _say_nothing(problem: BaseException) -> None:
     return None
 
 
-class JoinedContext:
-    """A `kernel.job.WorkerContext` in a process of the user's own; `leave` it, or use it in a `with` statement."""
+class JoinedRun:
+    """A run that this process, the user's own, takes part in as a worker; `leave` it, or use it in a `with` statement."""
 
     def __init__(self, job: Job, record: Recorder, place: Place, joining: Joining) -> None:
         self._place = place
@@ -93,7 +87,7 @@ class JoinedContext:
         self._losses.on_loss = self._overview.lose
         self._wards = Wards(self._node.loop, self._record, self._node.fail)
         self._departure = Departure(self._node, self._overview, self._wards, self._record)
-        self._stage = NodeContext(self._node)
+        self._context = NodeContext(self._node)
         atexit.register(self._at_exit)
         try:
             self._come_in(meeting, self._orders(secret, ip, host))
@@ -116,59 +110,14 @@ class JoinedContext:
         )
 
     @property
-    def port(self) -> Port:
-        """The worker's door to the others."""
-        return self._node.port
-
-    @property
-    def record(self) -> Recorder:
-        """Where this worker's events go, and those of the servers that run beside it."""
-        return self._node.record
-
-    @property
-    def bytes_sent(self) -> int:
-        """Bytes that this worker has sent so far."""
-        return self._node.bytes_sent
-
-    @property
-    def device(self) -> str:
-        """The torch device of this worker."""
-        return self._node.device
+    def context(self) -> NodeContext:
+        """The worker's place in the run, for its program. Its calls raise WorkerFailed if an actor of the run was lost."""
+        return self._context
 
     @property
     def failure(self) -> BaseException | None:
-        """What the next `perform` will raise, if something has failed meanwhile."""
+        """What the next call of the context will raise, if something has failed meanwhile."""
         return self._node.failure
-
-    def charge(self, samples: int) -> None:
-        """Nothing: real time has passed."""
-
-    def charge_merge(self, others: int) -> None:
-        """Nothing: real time has passed."""
-
-    def free(self, compute: Callable[[], T]) -> T:
-        """Call `compute`."""
-        return compute()
-
-    def perform(self, coroutine: Coroutine[Effect[Any], Any, T]) -> T:
-        """Block until `coroutine` has ended. Raises WorkerFailed, now or at the next call, if an actor of the run was lost."""
-        return self._stage.perform(coroutine)
-
-    def begin(self, coroutine: Coroutine[Effect[Any], Any, None], done: float) -> None:
-        """Run `coroutine` beside the program; the next `perform` comes after it, and raises its error."""
-        self._stage.begin(coroutine, done)
-
-    def agree(self, facts: Facts, remedy: str) -> None:
-        """Wait until all workers have said theirs. Raises CompositionError where they differ."""
-        self._stage.agree(facts, remedy)
-
-    def align(self, claim: Claim) -> Message | None:
-        """Wait until all workers have claimed the same; else what worker 0 holds. Raises CompositionError if one is too far from that."""
-        return self._stage.align(claim)
-
-    def stopped(self, steps: int) -> None:
-        """No step follows."""
-        self._stage.stopped(steps)
 
     def leave(self, result: Message | None = None) -> Ending:
         """End well, when all others do: what was sent has been taken in, and all servers have ended; with the totals of the whole run.
@@ -192,7 +141,7 @@ class JoinedContext:
             self._departure.tell_failure(why)
         self._close()
 
-    def __enter__(self) -> JoinedContext:
+    def __enter__(self) -> JoinedRun:
         return self
 
     def __exit__(self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None) -> None:
@@ -224,8 +173,8 @@ class JoinedContext:
         self._departure.wait(lambda: self._node.peers.connected(others), self._joining.startup)
         self._node.loop.call(lambda: self._overview.begin(table))
         hosts = {name: address.host for name, address in table.items()}
-        self._add_by(collectives(meeting, self._place, self._job, hosts, self.device, self._node.peers.charge))
-        self._record(Started(self.port.now(), self._name))
+        self._add_by(collectives(meeting, self._place, self._job, hosts, self._node.device, self._node.peers.charge))
+        self._record(Started(self._node.port.now(), self._name))
 
     def _add_by(self, found: dict[str, Collective]) -> None:
         used = threading.Event()
@@ -275,7 +224,7 @@ class JoinedContext:
         self.end(settled=False, conclude=lambda: None)
 
 
-def enter(job: Job, record: Recorder, place: Place | None = None, joining: Joining | None = None) -> JoinedContext:
+def enter(job: Job, record: Recorder, place: Place | None = None, joining: Joining | None = None) -> JoinedRun:
     """Join a run as the worker of `place`, by default where torchrun or SLURM put this process; returns when all have come.
 
     Every process must be given the same job. Raises RunError if the others do not come, WorkerFailed if a server cannot start.
@@ -283,4 +232,4 @@ def enter(job: Job, record: Recorder, place: Place | None = None, joining: Joini
     place = find_place() if place is None else place
     if job.workers != place.workers:
         raise CompositionError(f"The job is for {job.workers} workers, and {place.workers} processes were started: start as many.")
-    return JoinedContext(job, record, place, joining or Joining())
+    return JoinedRun(job, record, place, joining or Joining())

@@ -11,7 +11,7 @@ from polyrhythm import systems
 from polyrhythm.errors import CompositionError
 from polyrhythm.kernel.job import unplaced
 from polyrhythm.kernel.names import worker as name_of
-from polyrhythm.processes.join import JoinedContext, Joining, enter
+from polyrhythm.processes.join import JoinedRun, Joining, enter
 from polyrhythm.processes.linux import require_linux
 from polyrhythm.processes.place import find_place
 from polyrhythm.processes.stalls import Patience
@@ -50,12 +50,12 @@ def join(
     outcome = Outcome(Summary(chosen.name, job.workers, "processes", None, seed), settings={"strategy": repr(chosen)})
     log = Log(outcome, None if directory is None else make(directory) / f"worker-{place.rank}", ignore)
     try:
-        context = enter(job, log.record, place, Joining(patience=Patience(timeout=timeout), facts=_facts(chosen)))
+        joined = enter(job, log.record, place, Joining(patience=Patience(timeout=timeout), facts=_facts(chosen)))
     except BaseException as problem:
         log.fail(problem, name_of(place.rank))
         raise
-    worker = Worker(context, plan)
-    atexit.register(_leave, worker, context, log)
+    worker = Worker(joined.context, plan)
+    atexit.register(_leave, worker, joined, log)
     return worker
 
 
@@ -63,11 +63,11 @@ def _elsewhere(worker: Worker) -> None:
     raise NotImplementedError("the script itself is the program")
 
 
-def _leave(worker: Worker, context: JoinedContext, log: Log) -> None:
+def _leave(worker: Worker, joined: JoinedRun, log: Log) -> None:
     """At the script's end; after a failure there is nothing to conclude, and the others learn of it."""
     worker.close()
-    name = context.port.name
-    ending = context.end(worker.finished, partial(conclusion, worker), lambda problem: log.fail(problem, name))
+    name = joined.context.port.name
+    ending = joined.end(worker.finished, partial(conclusion, worker), lambda problem: log.fail(problem, name))
     if ending is not None:
         conclude(log.outcome, ending, name)
         log.close()

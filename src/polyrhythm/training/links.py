@@ -1,7 +1,7 @@
 """What messages meet between hosts, and between processes of one: a `Network`, measured.
 
-    with enter(survey_job(workers), lambda event: None) as context:
-        network = network_between(context, group, "ours")
+    with enter(survey_job(workers), lambda event: None) as joined:
+        network = network_between(joined.context, group, "ours")
 
 A host's latency and rate towards another are alpha and beta of the usual model: a message of n bytes takes alpha + n beta,
 with beta = 1 / rate.
