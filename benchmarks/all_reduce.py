@@ -27,7 +27,7 @@ import torch.distributed as dist
 import torch.multiprocessing as mp
 from torch import Tensor
 
-from polyrhythm.sharing import MemoryGroup, Segment
+from polyrhythm.sharing import MemoryGroup, SharedSegment
 from polyrhythm.sharing.segment import CHUNK
 
 SECONDS = 0.15
@@ -45,7 +45,7 @@ def main() -> None:
     given = parser.parse_args()
     context = mp.get_context("spawn")
     results = context.SimpleQueue()
-    segment, windows = Segment.create(given.ranks), Segment.create(given.ranks)
+    segment, windows = SharedSegment.create(given.ranks), SharedSegment.create(given.ranks)
     with socket.create_server(("127.0.0.1", 0)) as free:
         port = free.getsockname()[1]
     arguments = (given.ranks, given.kib, given.rounds, (segment.path, windows.path), port, results)
@@ -76,8 +76,8 @@ def measure(rank: int, ranks: int, kib: list[int], rounds: int, paths: tuple[str
     os.environ.update(MASTER_ADDR="127.0.0.1", MASTER_PORT=str(port), RANK=str(rank), WORLD_SIZE=str(ranks))
     dist.init_process_group("gloo")
     ours = dist.new_group(backend="polyrhythm")
-    group = MemoryGroup(Segment.open(paths[0], ranks), rank)
-    window = Segment.open(paths[1], ranks).base[rank * CHUNK : (rank + 1) * CHUNK].view(torch.float32)
+    group = MemoryGroup(SharedSegment.open(paths[0], ranks), rank)
+    window = SharedSegment.open(paths[1], ranks).base[rank * CHUNK : (rank + 1) * CHUNK].view(torch.float32)
     found: dict[str, dict[int, float]] = {}
     for size in kib:
         n = size * 256

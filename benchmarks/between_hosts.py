@@ -26,8 +26,8 @@ from torch import Tensor, distributed
 from polyrhythm.kernel.group import Group
 from polyrhythm.kernel.job import Job
 from polyrhythm.kernel.port import Port
-from polyrhythm.processes.join import Joining, enter
-from polyrhythm.processes.links import Wiring
+from polyrhythm.processes.rendezvous.join import Joining, enter
+from polyrhythm.processes.transport.frame_link import Wiring
 from polyrhythm.topology import Direct, Ring
 from polyrhythm.topology.algorithms.algorithm import Algorithm, gather
 

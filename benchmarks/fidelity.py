@@ -46,8 +46,8 @@ from polyrhythm.hardware.placement import Local, WithWorkers
 from polyrhythm.kernel.events import AnyEvent, Stepped
 from polyrhythm.kernel.job import unplaced
 from polyrhythm.kernel.group import Group
-from polyrhythm.processes.join import enter
-from polyrhythm.processes.place import find_place
+from polyrhythm.processes.rendezvous.join import enter
+from polyrhythm.processes.rendezvous.rank_environment import find_rank_environment
 from polyrhythm.strategy.run_plan import RunPlan
 from polyrhythm.training.calibrate import device_profile
 from polyrhythm.training.links import congestion_here, local_between, network_between, survey_job
@@ -155,7 +155,7 @@ def runs_of(system: str, network: str, least: int) -> int:
 def host(directory: Path, systems: list[str], runs: int) -> None:
     """What one host of the lab does: measure the network, and take part in a run of each system."""
     torch.set_num_threads(1)
-    place = find_place()
+    place = find_rank_environment()
     with enter(survey_job(WORKERS), _ignore) as joined:
         measured = network_between(joined.context, Group.of_workers(WORKERS, place.rank), "measured", congestion=congestion_here())
     if place.rank == 0:

@@ -40,8 +40,8 @@ from polyrhythm.hardware.placement import WithWorkers
 from polyrhythm.kernel.events import AnyEvent
 from polyrhythm.kernel.job import unplaced
 from polyrhythm.kernel.group import Group
-from polyrhythm.processes.join import enter
-from polyrhythm.processes.place import find_place
+from polyrhythm.processes.rendezvous.join import enter
+from polyrhythm.processes.rendezvous.rank_environment import find_rank_environment
 from polyrhythm.strategy.run_plan import RunPlan
 from polyrhythm.training.calibrate import device_profile
 from polyrhythm.training.links import congestion_here, local_between, network_between, survey_job
@@ -109,7 +109,7 @@ def runs_of(system: str) -> int:
 def host(directory: Path, workers: int) -> None:
     """What one host of the lab does: measure the network, and take part in each run."""
     torch.set_num_threads(1)
-    place = find_place()
+    place = find_rank_environment()
     with enter(survey_job(workers), _ignore) as joined:
         measured = network_between(joined.context, Group.of_workers(workers, place.rank), "measured", congestion=congestion_here())
     if place.rank == 0:

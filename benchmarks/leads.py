@@ -16,8 +16,8 @@ import torch
 from polyrhythm.kernel.message import Message
 from polyrhythm.kernel.names import worker
 from polyrhythm.kernel.port import Port
-from polyrhythm.processes.join import enter
-from polyrhythm.processes.place import find_place
+from polyrhythm.processes.rendezvous.join import enter
+from polyrhythm.processes.rendezvous.rank_environment import find_rank_environment
 from polyrhythm.training.links import survey_job
 
 SENDERS = (1, 2)
@@ -74,7 +74,7 @@ def main() -> None:
     parser.add_argument("--trials", type=int, default=10)
     given = parser.parse_args()
     torch.set_num_threads(1)
-    rank = find_place().rank
+    rank = find_rank_environment().rank
     with enter(survey_job(3), lambda event: None) as joined:
         port = joined.context.port
         side = push(port, rank, int(given.megabytes * 250_000)) if rank else receive(port, given.leads, given.trials)

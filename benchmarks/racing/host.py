@@ -24,7 +24,7 @@ import torch._dynamo  # what the first step of an optimizer imports, in seconds
 import torch.distributed as dist
 
 import polyrhythm.training.join  # noqa: F401  what pr.join imports
-from polyrhythm.processes.prctl import die_with_parent
+from polyrhythm.processes.system.prctl import die_with_parent
 from polyrhythm.workloads.digits import digits
 from racing import ours, rivals
 from racing.task import Found, Heat, Seat, train

@@ -16,7 +16,7 @@ from polyrhythm.kernel.message import Message, wire_bytes
 from polyrhythm.pieces.codec import Codec, ExchangeContext
 from polyrhythm.pieces.requests import Reduce
 from polyrhythm.pieces.traits import Pattern
-from polyrhythm.processes.wire import encode
+from polyrhythm.processes.transport.wire import encode
 from polyrhythm.tensors import Layout
 
 from .aggregation import LAYOUT, CollectiveClient, check_for_the_wire, draw, normal, same_bits, total

@@ -7,20 +7,21 @@ from typing import Any
 
 from polyrhythm.kernel.message import Message
 from polyrhythm.kernel.port import Port
-from polyrhythm.processes.node import Node, Ticket
+from polyrhythm.processes.runtime.completion import Completion
+from polyrhythm.processes.runtime.node import Node
 
 
 def within_loop(node: Node, what: Callable[[], Any]) -> Any:
-    ticket = Ticket()
+    completion = Completion()
 
     def answer() -> None:
         try:
-            ticket.finish(what(), None)
+            completion.finish(what(), None)
         except Exception as problem:
-            ticket.finish(None, problem)
+            completion.finish(None, problem)
 
     node.loop.call(answer)
-    return ticket.wait()
+    return completion.wait()
 
 
 async def send(port: Port, to: str, *messages: Message) -> None:

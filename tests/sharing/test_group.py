@@ -17,7 +17,7 @@ from torch import Tensor
 
 from polyrhythm.errors import RunError
 from polyrhythm.kernel.message import DTYPES
-from polyrhythm.sharing import MemoryGroup, Operation, Segment
+from polyrhythm.sharing import MemoryGroup, Operation, SharedSegment
 from polyrhythm.sharing.native import Native
 from polyrhythm.sharing.portable import OPERATIONS, Portable
 from polyrhythm.sharing.segment import LINE
@@ -27,9 +27,9 @@ SIZES = [1, 7, 1000, 4097, 65_536, 65_537, 200_003]
 Body = Callable[[MemoryGroup], object]
 
 
-def together(ranks: int, body: Body, engines: tuple[type, ...] = (Native,), segment: Segment | None = None) -> list[object]:
+def together(ranks: int, body: Body, engines: tuple[type, ...] = (Native,), segment: SharedSegment | None = None) -> list[object]:
     """What `body` returns at each rank."""
-    segment = segment or Segment.create(ranks)
+    segment = segment or SharedSegment.create(ranks)
     groups = [MemoryGroup(segment, rank, engines[rank % len(engines)]) for rank in range(ranks)]
     try:
         with ThreadPoolExecutor(ranks) as pool:
@@ -244,7 +244,7 @@ def test_buffers_go_on_in_turn_when_the_counters_begin_anew(start: int, engines:
         group.reduce(total, total)
         return total
 
-    begun, segment = threading.Barrier(2), Segment.create(2)
+    begun, segment = threading.Barrier(2), SharedSegment.create(2)
     for rank in range(2):
         segment.base[rank * LINE : rank * LINE + 4].view(torch.int32).fill_(-4)  # the lower bits of 2 * start
     for total in together(2, body, engines, segment):
@@ -265,22 +265,22 @@ def test_empty_tensors_take_part_without_a_word() -> None:
 
 
 def test_another_process_opens_a_segment_by_its_path() -> None:
-    segment = Segment.create(2)
-    opened = Segment.open(segment.path, 2)
+    segment = SharedSegment.create(2)
+    opened = SharedSegment.open(segment.path, 2)
     segment.base[5] = 7
     assert opened.base[5] == 7
     segment.close()
 
 
 def test_a_segment_that_is_something_else_is_refused() -> None:
-    segment, other = Segment.create(2), Segment.create(2)
+    segment, other = SharedSegment.create(2), SharedSegment.create(2)
     token = other.path.partition(" ")[2]
     with pytest.raises(RunError, match="another container"):
-        Segment.open(f"{segment.path.partition(' ')[0]} {token}", 2)
+        SharedSegment.open(f"{segment.path.partition(' ')[0]} {token}", 2)
     with pytest.raises(RunError, match="has ended, or is on another host"):
-        Segment.open(f"/proc/{os.getpid()}/fd/999999 {token}", 2)
+        SharedSegment.open(f"/proc/{os.getpid()}/fd/999999 {token}", 2)
     with pytest.raises(RunError, match="not the size"):
-        Segment.open(segment.path, 3)
+        SharedSegment.open(segment.path, 3)
     segment.close()
     other.close()
 

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 import torch
 
-from polyrhythm.sharing import MemoryGroup, Segment
+from polyrhythm.sharing import MemoryGroup, SharedSegment
 from polyrhythm.sharing.native import Native
 from polyrhythm.sharing.portable import Portable
 from polyrhythm.sharing.segment import LINE
@@ -19,7 +19,7 @@ from polyrhythm.sharing.segment import LINE
 
 @pytest.mark.parametrize("engine", [Native, Portable])
 def test_whoever_waits_for_a_lost_rank_gets_an_error_and_the_group_is_of_no_use_then(engine: type) -> None:
-    segment = Segment.create(2)
+    segment = SharedSegment.create(2)
     group = MemoryGroup(segment, 0, engine)
     threading.Timer(0.05, group.lose, [1]).start()
     with pytest.raises(ConnectionAbortedError, match="given up"):
@@ -31,7 +31,7 @@ def test_whoever_waits_for_a_lost_rank_gets_an_error_and_the_group_is_of_no_use_
 
 @pytest.mark.parametrize("engine", [Native, Portable])
 def test_a_rank_that_had_given_its_part_may_be_lost(engine: type) -> None:
-    segment = Segment.create(2)
+    segment = SharedSegment.create(2)
     ours, theirs = MemoryGroup(segment, 0, engine), MemoryGroup(segment, 1, engine)
     with ThreadPoolExecutor(1) as pool:
         other = pool.submit(theirs.reduce, torch.ones(4), torch.ones(4))
@@ -54,7 +54,7 @@ def test_after_an_interrupt_the_group_is_of_no_use(engine: type) -> None:
     def interrupt(number: int, frame: object) -> None:
         raise Interrupted
 
-    segment = Segment.create(2)
+    segment = SharedSegment.create(2)
     group = MemoryGroup(segment, 0, engine)
     before = signal.signal(signal.SIGALRM, interrupt)
     try:
@@ -70,7 +70,7 @@ def test_after_an_interrupt_the_group_is_of_no_use(engine: type) -> None:
 
 
 def test_a_rank_that_gives_its_part_while_the_others_hear_of_its_loss_has_given_it() -> None:
-    segment = Segment.create(2)
+    segment = SharedSegment.create(2)
     group = MemoryGroup(segment, 0, Portable)
 
     class GivesLast(list[bool]):

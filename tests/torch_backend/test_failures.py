@@ -17,10 +17,10 @@ from torch import nn
 from torch.nn.parallel import DistributedDataParallel
 
 from polyrhythm.errors import RunError
-from polyrhythm.sharing import MemoryGroup, Segment
-from polyrhythm.torch_backend import meeting
-from polyrhythm.torch_backend.meeting import Shared
-from polyrhythm.torch_backend.watch import Watch
+from polyrhythm.sharing import MemoryGroup, SharedSegment
+from polyrhythm.torch_backend import rendezvous
+from polyrhythm.torch_backend.rendezvous import SharedMembership
+from polyrhythm.torch_backend.watchdog import Watchdog
 
 
 def one_is_killed(rank: int, ranks: int) -> list[object]:
@@ -116,10 +116,10 @@ def test_a_group_may_be_ended_and_made_again_over_the_same_store() -> None:
 
 
 def test_a_rank_that_had_ended_before_it_was_watched_is_lost() -> None:
-    segment = Segment.create(2)
+    segment = SharedSegment.create(2)
     with subprocess.Popen(["true"]) as ended:
         ended.wait()
-        watch = Watch(group := MemoryGroup(segment, 0), Shared(segment, 0, (os.getpid(), ended.pid)), [0, 7])
+        watch = Watchdog(group := MemoryGroup(segment, 0), SharedMembership(segment, 0, (os.getpid(), ended.pid)), [0, 7])
     try:
         with pytest.raises(RunError, match="Rank 7 was lost"), watch.over(30, "a sum"):
             group.barrier()
@@ -129,7 +129,7 @@ def test_a_rank_that_had_ended_before_it_was_watched_is_lost() -> None:
 
 
 class Elsewhere:
-    """Stands for `Segment` on another host."""
+    """Stands for `SharedSegment` on another host."""
 
     @staticmethod
     def open(path: str, ranks: int) -> None:
@@ -142,7 +142,7 @@ def on_two_hosts(rank: int, ranks: int, folder: str) -> list[object]:
     handler.emit = lambda record: records.append(record.getMessage())  # type: ignore[method-assign]
     logging.getLogger("polyrhythm.torch_backend").addHandler(handler)
     if rank == 1:
-        meeting.Segment = Elsewhere  # type: ignore[misc, assignment]
+        rendezvous.SharedSegment = Elsewhere  # type: ignore[misc, assignment]
     dist.init_process_group("polyrhythm", init_method=torch_ranks.meeting(folder), rank=rank, world_size=ranks)
     tensor = torch.tensor([rank + 1.0])
     dist.all_reduce(tensor)

@@ -15,7 +15,7 @@ from torch.futures import Future
 from torch.nn.parallel import DistributedDataParallel
 
 from polyrhythm.torch_backend import process_group
-from polyrhythm.torch_backend.lane import Kept
+from polyrhythm.torch_backend.work_queue import CompletedWork
 
 
 def training(rank: int, ranks: int, folder: str) -> dict[str, str]:
@@ -43,7 +43,9 @@ def within_a_hook(rank: int, ranks: int) -> dict[str, bool]:
             "reduce_scatter_tensor": dist.reduce_scatter_tensor(value, each, async_op=True),
             "all_reduce_coalesced": dist.all_reduce_coalesced([value], async_op=True),
         }
-        done.update({name: work.done() if isinstance(work, torch._C.Future) else isinstance(work, Kept) for name, work in works.items()})
+        done.update(
+            {name: work.done() if isinstance(work, torch._C.Future) else isinstance(work, CompletedWork) for name, work in works.items()}
+        )
         future: Future[Tensor] = Future()
         future.set_result(value)
         return future

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from polyrhythm.hardware.devices import Profile
     from polyrhythm.hardware.network import Network
     from polyrhythm.hardware.placement import Local
-    from polyrhythm.processes.place import Place
+    from polyrhythm.processes.rendezvous.rank_environment import RankEnvironment
 
 Job = Annotated[
     str | None, typer.Argument(metavar="[JOB]", help="train.py, train.py:function or a bundled workload; without one, links only.")
@@ -93,9 +93,9 @@ def calibrate(
     from polyrhythm.cli.calibrated import show, told, write_network
     from polyrhythm.cli.output import print_json, reserved
     from polyrhythm.cli.prepare import directory, own_arguments
-    from polyrhythm.processes.place import find_place
+    from polyrhythm.processes.rendezvous.rank_environment import find_rank_environment
 
-    place, timing = find_place(), _Timing(system, workers, steps, seed, settings or [], options or [])
+    place, timing = find_rank_environment(), _Timing(system, workers, steps, seed, settings or [], options or [])
     with ExitStack() as held:
         held.enter_context(reserved(as_json))
         if job is not None:
@@ -133,11 +133,11 @@ def _timed(job: str | None, timing: _Timing) -> Callable[[], Profile] | None:
     return lambda: device_profile(train, workers=workers, steps=steps, seed=timing.seed or 0, strategy=strategy)
 
 
-def _joined(place: Place, survey: _HostSurvey) -> tuple[tuple[Profile | None, Local], Network]:
+def _joined(place: RankEnvironment, survey: _HostSurvey) -> tuple[tuple[Profile | None, Local], Network]:
     """What is measured at rank 0, and the network between this process and those that were started with it."""
     from polyrhythm.hardware.placement import Local
     from polyrhythm.kernel.group import Group
-    from polyrhythm.processes.join import enter
+    from polyrhythm.processes.rendezvous.join import enter
     from polyrhythm.training.links import congestion_here, network_between, survey_job
 
     with enter(survey_job(place.workers), lambda event: None, place) as joined:

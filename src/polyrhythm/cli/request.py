@@ -12,7 +12,7 @@ from polyrhythm.cli.prepare import Prepared, Typed
 from polyrhythm.cli.presets import compose, deal
 from polyrhythm.cli.tuning import APART, choices, parse_grid
 from polyrhythm.errors import CompositionError, unknown
-from polyrhythm.processes.linux import require_linux
+from polyrhythm.processes.system.linux import require_linux
 from polyrhythm.report.metrics import Target, parse_target
 from polyrhythm.strategy.strategy import Strategy
 from polyrhythm.systems import SYSTEMS

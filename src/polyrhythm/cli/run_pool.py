@@ -20,8 +20,8 @@ from time import monotonic
 from polyrhythm.cli.run_plan import RunPlan
 from polyrhythm.errors import PolyrhythmError, RunError
 from polyrhythm.kernel.events import AnyEvent
-from polyrhythm.processes.failure import death
-from polyrhythm.processes.prctl import die_with_parent
+from polyrhythm.processes.runtime.failure import exit_reason
+from polyrhythm.processes.system.prctl import die_with_parent
 from polyrhythm.report.progress import ProgressLine
 from polyrhythm.training.run import Attempt
 
@@ -88,7 +88,7 @@ class RunPool:
             told = connection.recv()
         except EOFError:
             running.process.join()
-            told = _died(running.plan, death(running.process.exitcode or 0))
+            told = _died(running.plan, exit_reason(running.process.exitcode or 0))
         if isinstance(told, AnyEvent):
             self.board.see(running.plan.name, told)
             return

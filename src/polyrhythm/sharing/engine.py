@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from polyrhythm.kernel.message import DTYPES
-from polyrhythm.sharing.segment import CHUNK, Segment
+from polyrhythm.sharing.segment import CHUNK, SharedSegment
 
 ONE_ROUND = 16 * 1024
 """Up to so many bytes every rank adds up everything, which saves a round of waiting."""
@@ -21,7 +21,7 @@ OTHER = 31
 
 
 @dataclass(frozen=True, slots=True)
-class Sum:
+class ReduceSpec:
     """How to add up: `operation` by its number in `group.Operation`, what to divide by, and whether parts begin with their own rank.
 
     The tensor begins at element `start` of a vector of `whole` elements, which those are parts of (for `reduce` alone).
@@ -41,10 +41,10 @@ class Engine(Protocol):
     size or type.
     """
 
-    def reduce(self, tensor: Tensor, into: Tensor, how: Sum) -> None:
+    def reduce(self, tensor: Tensor, into: Tensor, how: ReduceSpec) -> None:
         """The sum over all ranks into `into`, which may be `tensor`."""
 
-    def reduce_scatter(self, tensor: Tensor, into: Tensor, how: Sum) -> None:
+    def reduce_scatter(self, tensor: Tensor, into: Tensor, how: ReduceSpec) -> None:
         """Part `rank` of the sum, whose P parts are those of `tensor` (P numel of `into`,), into `into`."""
 
     def gather(self, tensor: Tensor, into: Tensor) -> None:
@@ -64,10 +64,10 @@ class Engine(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class Post:
+class Attachment:
     """A rank's place in a segment. `spins` is how often to look at a counter before sleeping on it."""
 
-    segment: Segment
+    segment: SharedSegment
     rank: int
     spins: int
     chunk: int = CHUNK

@@ -10,9 +10,9 @@ from enum import IntEnum
 import torch
 from torch import Tensor
 
-from polyrhythm.sharing.engine import ADDS, Engine, Post, Sum
+from polyrhythm.sharing.engine import ADDS, Attachment, Engine, ReduceSpec
 from polyrhythm.sharing.portable import OPERATIONS, Portable
-from polyrhythm.sharing.segment import CHUNK, LINE, Segment
+from polyrhythm.sharing.segment import CHUNK, LINE, SharedSegment
 
 try:
     from polyrhythm.sharing.native import Native
@@ -50,12 +50,12 @@ class MemoryGroup:
     has begun another collective, or one of another size or type; the group is of no use then. Ctrl-C raises as ever.
     """
 
-    def __init__(self, segment: Segment, rank: int, engine: type[Native] | type[Portable] = Native) -> None:
+    def __init__(self, segment: SharedSegment, rank: int, engine: type[Native] | type[Portable] = Native) -> None:
         self.rank = rank
         self.ranks = segment.ranks
         spins = _SPINS if segment.ranks <= len(os.sched_getaffinity(0)) else 0
         self._counts = segment.base[: LINE * segment.ranks].view(torch.int32)[:: LINE // 4]
-        self._engine: Engine = engine(Post(segment, rank, spins))
+        self._engine: Engine = engine(Attachment(segment, rank, spins))
 
     def reduce(
         self, tensor: Tensor, into: Tensor, operation: Operation = Operation.SUM, divisor: float = 1.0, *, rotated: bool = False
@@ -65,14 +65,14 @@ class MemoryGroup:
         Ranks are added up in order, beginning with rank 0; `rotated`: of the P parts that torch.tensor_split makes, part k begins
         with rank k.
         """
-        self._reduce(tensor, into, Sum(int(operation), divisor, rotated, 0, tensor.numel()))
+        self._reduce(tensor, into, ReduceSpec(int(operation), divisor, rotated, 0, tensor.numel()))
 
     def reduce_parts(self, parts: Sequence[Tensor], divisor: float = 1.0, *, rotated: bool = False) -> None:
         """As `reduce` of the vector that `parts` (each flat) are in order, in place; no two may lie in the same memory."""
         start, whole = 0, sum(part.numel() for part in parts)
         for run in _runs(parts):
             flat = run[0] if len(run) == 1 else torch.cat(run)
-            self._reduce(flat, flat, Sum(int(Operation.SUM), divisor, rotated, start, whole))
+            self._reduce(flat, flat, ReduceSpec(int(Operation.SUM), divisor, rotated, start, whole))
             start += flat.numel()
             if len(run) > 1:
                 for part, total in zip(run, torch.split(flat, [part.numel() for part in run]), strict=True):
@@ -84,7 +84,7 @@ class MemoryGroup:
         if not into.numel():
             return
         if tensor.dtype in ADDS:
-            self._engine.reduce_scatter(tensor, into, Sum(int(operation), divisor))
+            self._engine.reduce_scatter(tensor, into, ReduceSpec(int(operation), divisor))
         else:
             received = torch.empty_like(tensor)
             self._engine.exchange(tensor, received)
@@ -118,7 +118,7 @@ class MemoryGroup:
         """Wait for `rank` no longer, from any thread: whoever needs it gets an error, if what it had to give has not come."""
         self._engine.lose(rank)
 
-    def _reduce(self, tensor: Tensor, into: Tensor, how: Sum) -> None:
+    def _reduce(self, tensor: Tensor, into: Tensor, how: ReduceSpec) -> None:
         if not tensor.numel():
             return
         if tensor.dtype in ADDS:

@@ -5,25 +5,25 @@ from __future__ import annotations
 from torch import Tensor
 
 from polyrhythm.sharing._native import Group  # in this form, what is missing is told from what is broken
-from polyrhythm.sharing.engine import CODES, OTHER, Post, Sum
+from polyrhythm.sharing.engine import CODES, OTHER, Attachment, ReduceSpec
 
 
 class Native:
     """See `_native.c`."""
 
-    def __init__(self, post: Post) -> None:
+    def __init__(self, post: Attachment) -> None:
         self._post = post  # keeps the memory mapped
         self._group = Group(post.segment.base.data_ptr(), post.rank, post.ranks, post.chunk, post.spins)
         self.lose = self._group.lose
         self.barrier = self._group.barrier
 
-    def reduce(self, tensor: Tensor, into: Tensor, how: Sum) -> None:
+    def reduce(self, tensor: Tensor, into: Tensor, how: ReduceSpec) -> None:
         """Into `into`."""
         code = CODES[tensor.dtype]
         vector = how.start, how.whole
         self._group.reduce(tensor.data_ptr(), into.data_ptr(), tensor.numel(), code, how.operation, how.divisor, how.rotated, *vector)
 
-    def reduce_scatter(self, tensor: Tensor, into: Tensor, how: Sum) -> None:
+    def reduce_scatter(self, tensor: Tensor, into: Tensor, how: ReduceSpec) -> None:
         """Into `into`."""
         code = CODES[tensor.dtype]
         self._group.reduce_scatter(tensor.data_ptr(), into.data_ptr(), tensor.numel(), code, how.operation, how.divisor)

@@ -11,7 +11,7 @@ from typing import Concatenate, ParamSpec
 import torch
 from torch import Tensor
 
-from polyrhythm.sharing.engine import CODES, ONE_ROUND, OTHER, Post, Sum
+from polyrhythm.sharing.engine import CODES, ONE_ROUND, OTHER, Attachment, ReduceSpec
 from polyrhythm.sharing.segment import BUFFERS, LINE
 
 _REDUCE, _REDUCE_SCATTER, _GATHER, _EXCHANGE, _BROADCAST, _BARRIER = range(6)
@@ -48,7 +48,7 @@ def _at_once(deed: Callable[Concatenate[Portable, P], None]) -> Callable[Concate
 class Portable:
     """Counters are read and written through numpy, whole words at a time; x86-64 keeps their order, and elsewhere `can_share` says no."""
 
-    def __init__(self, post: Post) -> None:
+    def __init__(self, post: Attachment) -> None:
         self._post = post
         self._rank, self._ranks = post.rank, post.ranks
         base = post.segment.base
@@ -68,7 +68,7 @@ class Portable:
         self._gone[rank] = True
 
     @_at_once
-    def reduce(self, tensor: Tensor, into: Tensor, how: Sum) -> None:
+    def reduce(self, tensor: Tensor, into: Tensor, how: ReduceSpec) -> None:
         """Into `into`."""
         flat, out = tensor.view(-1), into.view(-1)
         self._begin(_REDUCE, tensor.dtype, _detail(how), _nbytes(flat))
@@ -92,7 +92,7 @@ class Portable:
             self._step += 1
 
     @_at_once
-    def reduce_scatter(self, tensor: Tensor, into: Tensor, how: Sum) -> None:
+    def reduce_scatter(self, tensor: Tensor, into: Tensor, how: ReduceSpec) -> None:
         """Into `into`."""
         parts, out = tensor.view(self._ranks, -1), into.view(-1)
         self._begin(_REDUCE_SCATTER, tensor.dtype, _detail(how), _nbytes(parts))
@@ -157,7 +157,7 @@ class Portable:
         self._count_and_await(1)
         self._step += 1
 
-    def _added(self, flat: Tensor, start: int, low: int, high: int, how: Sum) -> Tensor:
+    def _added(self, flat: Tensor, start: int, low: int, high: int, how: ReduceSpec) -> Tensor:
         """The sum of [low, high) of a tensor whose chunk begins at `start` and lies in the buffers."""
         chunk, pieces = flat[start:], []
         while low < high:
@@ -225,7 +225,7 @@ class Portable:
                 time.sleep(_NAP_SECONDS if naps < 10 * _NAPS_BEFORE_LONGER else _LONGEST_NAP_SECONDS)
 
 
-def _detail(how: Sum) -> int:
+def _detail(how: ReduceSpec) -> int:
     return how.operation | how.rotated << 3 | (how.divisor != 1) << 4
 
 
@@ -233,7 +233,7 @@ def _nbytes(tensor: Tensor) -> int:
     return tensor.numel() * tensor.element_size()
 
 
-def _divided(total: Tensor, how: Sum) -> Tensor:
+def _divided(total: Tensor, how: ReduceSpec) -> Tensor:
     return total / how.divisor if how.divisor != 1 else total
 
 

@@ -24,7 +24,7 @@ _TOKEN = 64
 
 
 @dataclass(frozen=True, slots=True)
-class Segment:
+class SharedSegment:
     """Shared memory for `ranks` ranks: a token, then for each rank a line of counters, then for each three buffers."""
 
     memory: Tensor
@@ -33,18 +33,18 @@ class Segment:
     descriptor: int = -1
 
     @staticmethod
-    def create(ranks: int) -> Segment:
+    def create(ranks: int) -> SharedSegment:
         """New memory; `close` it when all others have opened it."""
         descriptor = os.memfd_create("polyrhythm-group", os.MFD_CLOEXEC)
         os.ftruncate(descriptor, _size(ranks))
         token = secrets.token_hex(_TOKEN // 2).encode()
         os.pwrite(descriptor, token, 0)
-        return Segment(
+        return SharedSegment(
             _map(f"/proc/self/fd/{descriptor}", ranks), ranks, f"/proc/{os.getpid()}/fd/{descriptor} {token.decode()}", descriptor
         )
 
     @staticmethod
-    def open(path: str, ranks: int) -> Segment:
+    def open(path: str, ranks: int) -> SharedSegment:
         """The memory that another process of this host made. Raises RunError if it cannot be reached from here."""
         file, _, token = path.partition(" ")
         try:
@@ -59,7 +59,7 @@ class Segment:
             raise RunError(
                 "What this host's workers share lies in another container's view of it: processes of one host must see each other."
             )
-        return Segment(memory, ranks, path)
+        return SharedSegment(memory, ranks, path)
 
     @property
     def base(self) -> Tensor:

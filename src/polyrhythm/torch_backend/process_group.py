@@ -38,10 +38,10 @@ from torch._C._distributed_c10d import (
 from polyrhythm.sharing import MemoryGroup
 from polyrhythm.torch_backend import check
 from polyrhythm.torch_backend.collectives import Collectives
-from polyrhythm.torch_backend.lane import Deed, Errand, Lane
-from polyrhythm.torch_backend.meeting import Shared
 from polyrhythm.torch_backend.operations import reduction
-from polyrhythm.torch_backend.watch import Watch
+from polyrhythm.torch_backend.rendezvous import SharedMembership
+from polyrhythm.torch_backend.watchdog import Watchdog
+from polyrhythm.torch_backend.work_queue import CollectiveBody, CollectiveCall, WorkQueue
 
 
 class _Options(Protocol):
@@ -57,7 +57,7 @@ class PolyrhythmGroup(dist.ProcessGroup):
     ones raise RunError, and the group is of no use then.
     """
 
-    def __init__(self, store: Store, shared: Shared, gloo: ProcessGroupGloo, names: Sequence[int]) -> None:
+    def __init__(self, store: Store, shared: SharedMembership, gloo: ProcessGroupGloo, names: Sequence[int]) -> None:
         assert shared.segment is not None
         dist.ProcessGroup.__init__(self, shared.rank, shared.segment.ranks)  # type: ignore[call-arg]  # this is the one for subclasses
         self._store = store
@@ -67,8 +67,8 @@ class PolyrhythmGroup(dist.ProcessGroup):
         self._set_default_backend(dist.ProcessGroup.BackendType.GLOO)
         self._memory = MemoryGroup(shared.segment, shared.rank)
         self._collectives = Collectives(self._memory)
-        self._watch = Watch(self._memory, shared, names)
-        self._lane = Lane(self._watch)
+        self._watch = Watchdog(self._memory, shared, names)
+        self._lane = WorkQueue(self._watch)
 
     def getBackendName(self) -> str:  # noqa: N802
         """What torch calls it."""
@@ -219,11 +219,11 @@ class PolyrhythmGroup(dist.ProcessGroup):
             how.check(own)
         return self._issue("reduce_scatter", lambda: self._collectives.scatter_reduced(pairs, how), outputs, opts)
 
-    def _issue(self, name: str, deed: Deed, outputs: Any, opts: _Options) -> dist.Work:
+    def _issue(self, name: str, deed: CollectiveBody, outputs: Any, opts: _Options) -> dist.Work:
         seconds = opts.timeout.total_seconds()
         if seconds <= 0:  # not given
             seconds = self._gloo.options._timeout.total_seconds()
-        errand = Errand(deed, name, outputs, seconds)
+        errand = CollectiveCall(deed, name, outputs, seconds)
         return self._lane.later(errand) if opts.asyncOp and not _asked_by_a_hook() else self._lane.now(errand)
 
 

@@ -8,8 +8,8 @@ import torch.distributed as dist
 from torch._C._distributed_c10d import Backend, PrefixStore, ProcessGroupGloo, Store, _DistributedBackendOptions
 from torch.distributed import ProcessGroup
 
-from polyrhythm.torch_backend.meeting import meet
 from polyrhythm.torch_backend.process_group import PolyrhythmGroup
+from polyrhythm.torch_backend.rendezvous import rendezvous
 
 NAME = "polyrhythm"
 _log = logging.getLogger(__name__)
@@ -27,7 +27,7 @@ def create(options: _DistributedBackendOptions, _unused: object = None) -> Proce
     meeting = options.store.add(f"meetings/{options.group_rank}", 1)
     store = PrefixStore(f"meeting {meeting}", options.store)
     gloo = _gloo(options, PrefixStore("gloo", store))
-    shared = meet(store, options.group_rank, options.group_size)
+    shared = rendezvous(store, options.group_rank, options.group_size)
     if shared.segment is None:
         _log.warning("This process group speaks through gloo, not through shared memory: %s", shared.reason)
         return gloo

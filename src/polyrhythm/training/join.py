@@ -11,10 +11,10 @@ from polyrhythm import systems
 from polyrhythm.errors import CompositionError
 from polyrhythm.kernel.job import unplaced
 from polyrhythm.kernel.names import worker as name_of
-from polyrhythm.processes.join import JoinedRun, Joining, enter
-from polyrhythm.processes.linux import require_linux
-from polyrhythm.processes.place import find_place
-from polyrhythm.processes.stalls import Patience
+from polyrhythm.processes.rendezvous.join import JoinedRun, Joining, enter
+from polyrhythm.processes.rendezvous.rank_environment import find_rank_environment
+from polyrhythm.processes.runtime.stall_detection import Patience
+from polyrhythm.processes.system.linux import require_linux
 from polyrhythm.report.directory import make
 from polyrhythm.report.outcome import Outcome, Summary
 from polyrhythm.report.progress import ignore
@@ -42,7 +42,7 @@ def join(
     require_linux("join(), which makes a worker of this process,")
     refuse_while_imported("pr.join")
     chosen, seed = systems.resolve(strategy), whole_number("seed", seed, "the same at all ranks")
-    place = find_place()
+    place = find_rank_environment()
     plan = RunPlan.of(chosen, unplaced(place.workers), seed)
     job = make_job(_elsewhere, plan)
     if job.workers != place.workers:

@@ -1,0 +1,1 @@
+"""Sums over a group that are made without messages."""

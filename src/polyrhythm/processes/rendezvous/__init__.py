@@ -1,0 +1,1 @@
+"""Processes that somebody else started, and how they become one run."""

@@ -1,0 +1,235 @@
+"""Joining a run from a process that torchrun, SLURM or a person started: the way over several hosts.
+
+    with enter(job, record) as joined:
+        result = job.program(joined.context)
+
+Each such process is one worker. Server shard k runs as a child of rank k modulo the number of workers.
+"""
+
+from __future__ import annotations
+
+import atexit
+import os
+import threading
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from types import TracebackType
+
+from polyrhythm.errors import CompositionError, RunError
+from polyrhythm.kernel.agreement import Facts
+from polyrhythm.kernel.events import AnyEvent, Recorder, Started
+from polyrhythm.kernel.job import Ending, Job
+from polyrhythm.kernel.message import Message
+from polyrhythm.kernel.names import server, worker
+from polyrhythm.processes.collectives.reducer import GroupReducer
+from polyrhythm.processes.rendezvous.loss_policy import LossPolicy
+from polyrhythm.processes.rendezvous.negotiation import collectives, compare, device_of, everyone
+from polyrhythm.processes.rendezvous.peer_monitor import PeerMonitor
+from polyrhythm.processes.rendezvous.rank_environment import RankEnvironment, find_rank_environment, own_ip
+from polyrhythm.processes.rendezvous.rendezvous import Rendezvous
+from polyrhythm.processes.rendezvous.script_end import Script, end_badly
+from polyrhythm.processes.rendezvous.shutdown import Shutdown
+from polyrhythm.processes.runtime.context import NodeContext
+from polyrhythm.processes.runtime.node import Node
+from polyrhythm.processes.runtime.role import Role
+from polyrhythm.processes.runtime.stall_detection import Patience
+from polyrhythm.processes.spawn import job_spec
+from polyrhythm.processes.spawn.job_spec import JobSpec
+from polyrhythm.processes.spawn.supervisor import Supervisor
+from polyrhythm.processes.system.allocator import keep_memory
+from polyrhythm.processes.system.descriptors import allow_many
+from polyrhythm.processes.transport.addresses import listen_everywhere
+from polyrhythm.processes.transport.frame_link import Wiring
+
+
+@dataclass(frozen=True, slots=True)
+class Joining:
+    """How to join: how many seconds to wait for the others, the wiring, and how long to bear with who stands still.
+
+    `facts` are what all must have been started with.
+    """
+
+    startup: float = 300.0
+    wiring: Wiring = field(default_factory=Wiring)
+    patience: Patience = field(default_factory=Patience)
+    facts: Facts = field(default_factory=dict)
+
+
+def _say_nothing(problem: BaseException) -> None:
+    return None
+
+
+class JoinedRun:
+    """A run that this process, the user's own, takes part in as a worker; `leave` it, or use it in a `with` statement."""
+
+    def __init__(self, job: Job, record: Recorder, place: RankEnvironment, joining: Joining) -> None:
+        self._place = place
+        self._job = job
+        self._joining = joining
+        self._name = worker(place.rank)
+        self._recorder = record
+        self._recording = threading.Lock()
+        self._left = False
+        self._script = Script()
+        keep_memory()
+        allow_many()
+        meeting = Rendezvous(place, joining.startup)
+        compare(meeting, {**joining.facts, "seed": str(job.seed)}, self._name)
+        # where one has none, all do without: what goes between devices must find everybody there
+        mine = device_of(place)
+        device = mine if meeting.all_can("use a device", mine != "cpu") else "cpu"
+        secret, ip, host = meeting.secret(), own_ip(place), os.environ.get("POLYRHYTHM_HOST_ID", "")
+        self._listeners = listen_everywhere(ip, host)
+        self._node = Node(Role(self._name, secret, job.seed, device), joining.wiring, self._listeners, self._record)
+        self._losses = LossPolicy(self._node, job.essential, self._record)
+        self._overview = PeerMonitor(self._node, self._name, job.workers, joining.patience, self._record)
+        self._losses.on_loss = self._overview.lose
+        self._wards = Supervisor(self._node.loop, self._record, self._node.fail)
+        self._departure = Shutdown(self._node, self._overview, self._wards, self._record)
+        self._context = NodeContext(self._node)
+        atexit.register(self._at_exit)
+        try:
+            self._come_in(meeting, self._orders(secret, ip, host))
+        except BaseException:
+            self._close()
+            raise
+
+    def _orders(self, secret: bytes, ip: str, host: str) -> JobSpec:
+        """What the servers that this process starts are told."""
+        return JobSpec(
+            *job_spec.surroundings(),
+            secret,
+            self._job.seed,
+            self._joining.wiring,
+            threads=1,
+            thresholds=self._joining.patience.thresholds,
+            ip=ip,
+            host=host,
+            expendable=[name for name in everyone(self._job) if not self._job.essential(name)],
+        )
+
+    @property
+    def context(self) -> NodeContext:
+        """The worker's place in the run, for its program. Its calls raise WorkerFailed if an actor of the run was lost."""
+        return self._context
+
+    @property
+    def failure(self) -> BaseException | None:
+        """What the next call of the context will raise, if something has failed meanwhile."""
+        return self._node.failure
+
+    def leave(self, result: Message | None = None) -> Ending:
+        """End well, when all others do: what was sent has been taken in, and all servers have ended; with the totals of the whole run.
+
+        Raises WorkerFailed if another worker fails before all have ended.
+        """
+        if self._left:
+            raise RunError(f"{self._name} has left this run already.")
+        others = [worker(rank) for rank in range(self._place.workers) if rank != self._place.rank]
+        try:
+            ending = self._departure.leave(others, result, self._losses.lost)
+        except BaseException as problem:
+            self.abandon(problem)
+            raise
+        self._close()
+        return ending
+
+    def abandon(self, why: BaseException | None = None) -> None:
+        """End as one that has failed, and tell the others why, where that is known. Its servers are killed."""
+        if why is not None and not self._left:
+            self._departure.tell_failure(why)
+        self._close()
+
+    def __enter__(self) -> JoinedRun:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None) -> None:
+        if value is not None:
+            self.abandon(value)
+        elif not self._left:
+            self.leave()
+
+    def _come_in(self, meeting: Rendezvous, orders: JobSpec) -> None:
+        """Start the servers that belong here, learn where everyone is, and connect with all of them."""
+        mine = [server(shard) for shard in range(self._job.servers) if shard % self._place.workers == self._place.rank]
+        work = (self._job.program, self._job.service)
+        if mine:
+            self._wards.start(mine, job_spec.pack(orders, work))
+        self._node.start()
+        self._departure.wait(lambda: self._wards.up, self._joining.startup)
+        for name, address in {self._name: self._listeners.address, **self._wards.addresses}.items():
+            meeting.publish(name, address)
+        table = meeting.table(everyone(self._job))
+        origin = time.monotonic()
+        others = [name for name in table if name != self._name]
+
+        def connect() -> None:
+            self._node.know(table, origin)
+            self._wards.know(table, origin)
+            self._node.peers.connect(others)
+
+        self._node.loop.call(connect)
+        self._departure.wait(lambda: self._node.peers.connected(others), self._joining.startup)
+        self._node.loop.call(lambda: self._overview.begin(table))
+        hosts = {name: address.host for name, address in table.items()}
+        self._add_by(collectives(meeting, self._place, self._job, hosts, self._node.device, self._node.peers.charge))
+        self._record(Started(self._node.port.now(), self._name))
+
+    def _add_by(self, found: dict[str, GroupReducer]) -> None:
+        used = threading.Event()
+
+        def use() -> None:
+            self._node.collectives = found
+            used.set()
+
+        self._node.loop.call(use)
+        self._departure.wait(used.is_set)
+
+    def _record(self, event: AnyEvent) -> None:
+        with self._recording:  # the servers' events come in the loop's thread, ours in the program's
+            self._recorder(event)
+
+    def _close(self) -> None:
+        if self._left:
+            return
+        self._left = True
+        atexit.unregister(self._at_exit)
+        self._node.stop(self._wards.close)
+
+    def end(
+        self, settled: bool, conclude: Callable[[], Message | None], on_failure: Callable[[BaseException], None] = _say_nothing
+    ) -> Ending | None:
+        """For exit handlers: leave with what `conclude` gives, or, if the script has failed, let the others know; None then.
+
+        `settled` is whether this worker's part of the run is done. `on_failure` is called with why the run did not end well here, if it
+        did not; where that is not the script's own doing, this process then ends with exit code 1.
+        """
+        if self._left or not self._script.here:
+            return None
+        fault = self._script.fault(self._name, settled)
+        if fault is not None:
+            why = self._node.failure or fault  # before it leaves, which is one more failure for the node
+            self.abandon(fault)
+            on_failure(why)
+            return None
+        try:
+            return self.leave(conclude())
+        except Exception as problem:
+            self.abandon(problem)
+            on_failure(problem)
+            end_badly(problem)
+
+    def _at_exit(self) -> None:
+        self.end(settled=False, conclude=lambda: None)
+
+
+def enter(job: Job, record: Recorder, place: RankEnvironment | None = None, joining: Joining | None = None) -> JoinedRun:
+    """Join a run as the worker of `place`, by default where torchrun or SLURM put this process; returns when all have come.
+
+    Every process must be given the same job. Raises RunError if the others do not come, WorkerFailed if a server cannot start.
+    """
+    place = find_rank_environment() if place is None else place
+    if job.workers != place.workers:
+        raise CompositionError(f"The job is for {job.workers} workers, and {place.workers} processes were started: start as many.")
+    return JoinedRun(job, record, place, joining or Joining())

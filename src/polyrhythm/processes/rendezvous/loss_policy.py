@@ -1,0 +1,50 @@
+"""What becomes of a joined worker whose connections with another break off."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from polyrhythm.errors import WorkerFailed
+from polyrhythm.kernel.events import Faulted, Recorder
+from polyrhythm.processes.runtime.node import Node
+from polyrhythm.processes.runtime.stall_detection import notify
+
+_TOGETHER_SECONDS = 0.2
+"""Actors of one host fall together, and some say why: so long is waited for all to be known before one is named."""
+
+
+class LossPolicy:
+    """Judges in the loop's thread: the run goes on without an actor that is not `essential`, and fails without another."""
+
+    def __init__(self, node: Node, essential: Callable[[str], bool], record: Recorder) -> None:
+        self.lost: list[str] = []
+        self.on_loss: Callable[[str], None] = node.lose
+        self._node = node
+        self._essential = essential
+        self._record = record
+        self._broken: dict[str, Exception | None] = {}
+        node.on_break = self._break
+
+    def _break(self, name: str, why: Exception | None) -> None:
+        if name not in self._broken:
+            self._broken[name] = why
+            self._node.loop.after(_TOGETHER_SECONDS, lambda: self._judge(name))
+
+    def _judge(self, name: str) -> None:
+        if self._node.failure is not None or self._node.is_over(name):
+            return
+        if self._essential(name):
+            self._name_broken()
+            return
+        self.lost.append(name)
+        self._record(Faulted(self._node.port.now(), name, "its connection broke off"))
+        self._node.lose(name)
+        self.on_loss(name)
+        notify(f"{self._node.port.name} goes on without {name}, whose connection broke off.")
+
+    def _name_broken(self) -> None:
+        """Fail, naming a worker rather than the servers that fell with it."""
+        broken = [name for name in self._broken if self._essential(name) and not self._node.is_over(name)]
+        first, *rest = sorted(broken, key=lambda name: name.startswith("server/"))
+        why, also = self._broken[first], f", and with it those of {', '.join(rest)}" if rest else ""
+        self._node.fail(WorkerFailed(first, f"its connections broke off without a good-bye{f' ({why})' if why else ''}{also}"))

@@ -1,0 +1,83 @@
+"""What joined processes settle as they come: whether they belong together, which devices they use, how they add up."""
+
+from __future__ import annotations
+
+import socket
+from collections.abc import Mapping
+from contextlib import ExitStack
+from importlib.metadata import version
+
+import torch
+
+from polyrhythm.errors import RunError
+from polyrhythm.kernel.agreement import Facts, difference
+from polyrhythm.kernel.job import Job
+from polyrhythm.kernel.names import rank_of, server, worker
+from polyrhythm.processes.collectives.nccl import Nccl, NcclStore
+from polyrhythm.processes.collectives.reducer import GroupReducer
+from polyrhythm.processes.collectives.shared_memory import SharedMemory
+from polyrhythm.processes.collectives.traffic import CountTraffic
+from polyrhythm.processes.rendezvous.rank_environment import RankEnvironment, own_ip
+from polyrhythm.processes.rendezvous.rendezvous import Rendezvous
+from polyrhythm.processes.runtime.stall_detection import notify
+from polyrhythm.processes.transport.wire import VERSION
+from polyrhythm.sharing import MemoryGroup, SharedSegment, can_share
+
+
+def compare(meeting: Rendezvous, facts: Facts, name: str) -> None:
+    """Refuse ranks of different jobs; say so where only torch differs, which rounds in its own way."""
+    meeting.alike({**facts, "version of Polyrhythm": version("polyrhythm"), "version of the wire format": str(VERSION)})
+    found = difference(meeting.gather("torch", {"torch": str(torch.__version__)}))
+    if found is not None and name == worker(0):
+        notify(f"{found}: they may round differently, and replicas that must be equal drift apart; that is found at the end.")
+
+
+def everyone(job: Job) -> list[str]:
+    """The names of all actors."""
+    return [*(worker(rank) for rank in range(job.workers)), *(server(shard) for shard in range(job.servers))]
+
+
+def device_of(place: RankEnvironment) -> str:
+    """The CUDA device of this process, if there is one for it, else the CPU."""
+    return f"cuda:{place.local_rank}" if torch.cuda.is_available() and place.local_rank < torch.cuda.device_count() else "cpu"
+
+
+def collectives(
+    meeting: Rendezvous, place: RankEnvironment, job: Job, hosts: Mapping[str, str], device: str, charge: CountTraffic
+) -> dict[str, GroupReducer]:
+    """The ways to a sum of the groups that this worker is a member of, by their names; `hosts` says where each actor is."""
+    name = worker(place.rank)
+    if device != "cpu":
+        store = NcclStore(_nccl_address(meeting, own_ip(place)), place.rank, device)
+        return {group: Nccl(store, group, members, charge) for group, members in job.summing.items() if name in members}
+    found: dict[str, GroupReducer] = {}
+    for group, members in job.summing.items():
+        if name in members and len({hosts[member] for member in members}) == 1:
+            memory = _share_memory(meeting, group, members, name)
+            if memory is not None:
+                found[group] = SharedMemory(MemoryGroup(memory, members.index(name)), members, charge)
+    return found
+
+
+def _share_memory(meeting: Rendezvous, group: str, members: tuple[str, ...], name: str) -> SharedSegment | None:
+    """The memory that the members of a group on this host share, if every one can open it; the first of them makes it."""
+    ranks = [rank_of(member) for member in members]
+    with ExitStack() as stack:
+        made = ""
+        if name == members[0]:
+            segment = SharedSegment.create(len(members))
+            stack.callback(segment.close)
+            made = segment.path
+        path = meeting.agree(f"memory/{group}", made, ranks[0])
+        try:
+            mine: SharedSegment | None = SharedSegment.open(path, len(members))
+        except RunError:
+            mine = None
+        return mine if meeting.all_can(f"share memory/{group}", mine is not None and can_share(), ranks) else None
+
+
+def _nccl_address(meeting: Rendezvous, ip: str) -> str:
+    """Where the store of NCCL's communicators is, which rank 0 keeps."""
+    with socket.create_server((ip, 0)) as free:
+        proposal = f"{ip}:{free.getsockname()[1]}"
+    return meeting.agree("nccl", proposal)

@@ -1,0 +1,108 @@
+"""Where processes on several hosts find each other: a key-value store of torch.distributed.
+
+The store is not protected: whoever reaches its port can read the secret, unless POLYRHYTHM_SECRET holds one that all
+processes were started with.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import secrets
+from collections.abc import Iterable, Sequence
+from datetime import timedelta
+
+import msgspec
+from torch.distributed import DistError, Store, TCPStore  # type: ignore[attr-defined]
+
+from polyrhythm.errors import CompositionError, RunError
+from polyrhythm.kernel.agreement import Facts, difference
+from polyrhythm.kernel.names import worker
+from polyrhythm.processes.rendezvous.rank_environment import RankEnvironment
+from polyrhythm.processes.transport.addresses import Address
+
+_OPENING_SECONDS = 30.0
+_WORKERS = "number of workers"
+
+# a process may join several times, one after another: the store stays, each time has its own keys
+_stores: dict[tuple[str, int], Store] = {}
+_times = 0
+
+
+class Rendezvous:
+    """One gathering of all the actors of a run."""
+
+    def __init__(self, place: RankEnvironment, seconds: float) -> None:
+        """Meet at `place`, waiting at most `seconds` for the others. Raises RunError if there is nobody to be met."""
+        global _times
+        self._place = place
+        self._seconds = seconds
+        key = (place.host, place.port)
+        keeper = place.rank == 0 and not place.agent
+        # who keeps the store waits for nobody to come to it, only for this machine to open it
+        initial = max(seconds, _OPENING_SECONDS) if keeper else seconds
+        try:
+            if key not in _stores:
+                _stores[key] = TCPStore(
+                    place.host, place.port, is_master=keeper, wait_for_workers=False, timeout=timedelta(seconds=initial)
+                )
+            _stores[key].set_timeout(timedelta(seconds=seconds))
+        except (DistError, RuntimeError) as problem:
+            raise RunError(f"The meeting place {place.host}:{place.port} cannot be reached: {_first_line(problem)}") from problem
+        self._store = _stores[key]
+        _times += 1  # not if there was nobody: the others have not met either
+        self._prefix = f"polyrhythm/{place.attempt}/{_times}/"
+
+    def secret(self) -> bytes:
+        """The secret of this run: from POLYRHYTHM_SECRET, or made by rank 0."""
+        given = os.environ.get("POLYRHYTHM_SECRET")
+        if given:
+            return hashlib.sha256(given.encode()).digest()
+        return bytes.fromhex(self.agree("secret", secrets.token_hex(32)))
+
+    def agree(self, key: str, proposal: str, by: int = 0) -> str:
+        """What the rank `by` proposes under `key`."""
+        if self._place.rank == by:
+            self._store.set(self._prefix + key, proposal)
+        return self._get(key, f"rank {by}").decode()
+
+    def gather(self, key: str, facts: Facts) -> dict[str, Facts]:
+        """What each rank says under `key`, by worker."""
+        self._store.set(f"{self._prefix}{key}/{self._place.rank}", msgspec.json.encode(facts).decode())
+        said: dict[str, Facts] = {}
+        for rank in range(self._place.workers):
+            said[worker(rank)] = msgspec.json.decode(self._get(f"{key}/{rank}", worker(rank)), type=dict[str, str])
+            if said[worker(0)].get(_WORKERS) != facts.get(_WORKERS):  # the others that this rank looks for may not exist
+                return {worker(0): said[worker(0)], worker(self._place.rank): facts}
+        return said
+
+    def alike(self, facts: Facts) -> None:
+        """Raise CompositionError, at all ranks, if they were started with something else."""
+        said = self.gather("facts", {_WORKERS: str(self._place.workers), **facts})
+        if (found := difference(said)) is not None:
+            raise CompositionError(f"{found}: start all with the same.")
+
+    def all_can(self, what: str, mine: bool, ranks: Sequence[int] | None = None) -> bool:
+        """Whether every one of `ranks` can, this one among them; without `ranks`, everyone."""
+        self._store.set(f"{self._prefix}{what}/{self._place.rank}", "yes" if mine else "no")
+        asked = range(self._place.workers) if ranks is None else ranks
+        return all(self._get(f"{what}/{rank}", worker(rank)) == b"yes" for rank in asked)
+
+    def publish(self, actor: str, address: Address) -> None:
+        """Tell where `actor` is."""
+        self._store.set(f"{self._prefix}address/{actor}", msgspec.json.encode(address).decode())
+
+    def table(self, actors: Iterable[str]) -> dict[str, Address]:
+        """Where all `actors` are, once all have said it."""
+        return {actor: msgspec.json.decode(self._get(f"address/{actor}", actor), type=Address) for actor in actors}
+
+    def _get(self, key: str, who: str) -> bytes:
+        try:
+            found: bytes = self._store.get(self._prefix + key)
+        except (DistError, RuntimeError) as problem:
+            raise RunError(f"{who} has not come to {self._place.host}:{self._place.port} within {self._seconds:g} seconds.") from problem
+        return found
+
+
+def _first_line(problem: Exception) -> str:
+    return str(problem).partition("\n")[0]

@@ -1,0 +1,1 @@
+"""One actor in its process: its coroutines, its program, and what is known of its state."""

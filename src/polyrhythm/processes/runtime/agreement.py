@@ -1,0 +1,47 @@
+"""What all workers must say alike, as messages between their runtimes."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+
+import msgspec
+
+from polyrhythm.kernel.agreement import Agreements, Facts
+from polyrhythm.kernel.message import Message
+from polyrhythm.processes.transport.wire import packed
+
+
+class AgreementRequest(msgspec.Struct, frozen=True):
+    """The facts, and what to do where they differ."""
+
+    facts: dict[str, str]
+    remedy: str
+
+
+def agreement_request(facts: Facts, remedy: str) -> Message:
+    """The message that says them."""
+    return Message("agree", tensors=packed(msgspec.json.encode(AgreementRequest(dict(facts), remedy))))
+
+
+class AgreementCollector:
+    """Collects what workers say, until all of a round have spoken."""
+
+    def __init__(self) -> None:
+        self._agreements = Agreements()
+        self._remedies: list[str] = []
+        self._settled = 0
+
+    def hear(self, name: str, message: Message) -> None:
+        """The worker `name` has spoken."""
+        said = msgspec.json.decode(message.tensors[0].numpy().data, type=AgreementRequest)
+        if self._agreements.say(name, said.facts) == len(self._remedies):
+            self._remedies.append(said.remedy)
+
+    def settle(self, names: Collection[str]) -> str | None:
+        """The sentence of the next round in which all of `names` have spoken, "" if they agree; None if some are still to speak."""
+        if not self._agreements.complete(self._settled, names):
+            return None
+        difference = self._agreements.difference(self._settled)
+        remedy = self._remedies[self._settled]
+        self._settled += 1
+        return "" if difference is None else f"{difference}: {remedy}"

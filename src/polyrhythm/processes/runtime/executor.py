@@ -1,0 +1,227 @@
+"""The coroutines of one actor, its mailboxes, and the answers to their effects."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Coroutine, Sequence
+from typing import Any, Protocol
+
+from polyrhythm.errors import DeadlockError
+from polyrhythm.kernel.effects import Compute, Effect, Flush, Receive, Reduce, ReduceInPlace, Reduction, Send, Sleep, Spawn
+from polyrhythm.kernel.message import Delivery, Message
+from polyrhythm.kernel.waiting import awaited
+from polyrhythm.processes.transport.loop import Loop, LoopTimer
+
+Done = Callable[[Any, BaseException | None], None]
+Answer = Callable[[Reduction, Done], bool]
+"""Whether it will call back, in the loop's thread, with a sum."""
+
+
+class Outbox(Protocol):
+    """What takes an actor's messages away."""
+
+    def send(self, to: str, message: Message) -> None:
+        """Send `message` to the actor `to` in the background."""
+
+    def when_drained(self, call: Callable[[], None]) -> None:
+        """Make `call` when all that was sent so far has left."""
+
+
+class CoroutineTask:
+    """A coroutine, what it has `asked` before it came here, and what it waits for: a message that it `wants`, or a sum if it `adds`."""
+
+    __slots__ = ("adds", "asked", "coroutine", "done", "name", "timer", "wants")
+
+    def __init__(self, name: str, coroutine: Coroutine[Effect[Any], Any, Any], done: Done, asked: Effect[Any] | None = None) -> None:
+        self.name = name
+        self.coroutine = coroutine
+        self.done = done
+        self.asked = asked
+        self.adds = False
+        self.wants: Receive | None = None
+        self.timer: LoopTimer | None = None
+
+
+class ActorExecutor:
+    """Drives coroutines over effects, in the loop's thread.
+
+    `reduce` answers `Reduction` effects, or says at once that they are left to messages. A coroutine started with `start` calls its
+    `done` with its result or its error; the error of a spawned one goes to `on_error`.
+    """
+
+    def __init__(self, name: str, loop: Loop, post: Outbox, reduce: Answer, on_error: Callable[[BaseException], None]) -> None:
+        self.name = name
+        self._loop = loop
+        self._post = post
+        self._reduce = reduce
+        self._on_error = on_error
+        self._mail: dict[str, deque[Delivery]] = {}
+        self._waiting: dict[str, deque[CoroutineTask]] = {}
+        self._gone: dict[str, str] = {}
+        self._ready: deque[tuple[CoroutineTask, Any, BaseException | None]] = deque()
+        self._tasks: dict[CoroutineTask, None] = {}
+        self._running = False
+        self._closed = False
+
+    @property
+    def idle(self) -> bool:
+        """Whether no coroutine of this actor is under way."""
+        return not self._tasks
+
+    def start(self, name: str, coroutine: Coroutine[Effect[Any], Any, Any], done: Done, asked: Effect[Any] | None = None) -> None:
+        """Run `coroutine` until it waits for something; it may have been run elsewhere so far, up to an effect that it has `asked`."""
+        if self._closed:
+            coroutine.close()
+            return
+        task = CoroutineTask(name, coroutine, done, asked)
+        self._tasks[task] = None
+        self._resume(task)
+
+    def deliver(self, delivery: Delivery) -> None:
+        """A message has come: to the first that waits for its topic, or into the mailbox."""
+        if self._closed:
+            return
+        topic = delivery.message.topic
+        waiting = self._waiting.get(topic)
+        if waiting:
+            task = waiting[0]
+            self._stop_waiting(task)
+            self._resume(task, delivery)
+        else:
+            self._mail.setdefault(topic, deque()).append(delivery)
+
+    def part(self, name: str, how: str) -> None:
+        """Nothing more will come from the actor `name`, which "has ended" or "was lost": whoever waits for it alone gets an error."""
+        self._gone.setdefault(name, how)
+        for task in list(self._tasks):
+            wants = task.wants
+            if wants is not None and wants.sender == name and wants.timeout is None:
+                self._stop_waiting(task)
+                self._resume(task, None, self._hopeless(wants))
+
+    def standstill(self, adding: Sequence[str] = ()) -> list[str]:
+        """What each coroutine waits for, if all of them wait for messages, or for the sums that `adding` describes; else nothing."""
+        waits = list(adding)
+        for task in self._tasks:
+            want = task.wants
+            if want is not None and want.timeout is None:
+                waits.append(f"{self.name} waits for {awaited(want.topic, want.sender)}")
+            elif not (task.adds and adding):
+                return []
+        return waits
+
+    def awaits(self, prefix: str) -> bool:
+        """Whether a coroutine waits for a message under a topic that begins so."""
+        return any(task.wants is not None and task.wants.topic.startswith(prefix) for task in self._tasks)
+
+    def close(self) -> None:
+        """End all coroutines where they stand, and take no more messages."""
+        self._closed = True
+        tasks, self._tasks = self._tasks, {}
+        self._mail.clear()
+        self._waiting.clear()
+        for task in tasks:
+            if task.timer is not None:
+                task.timer.cancel()
+            task.coroutine.close()
+
+    def _resume(self, task: CoroutineTask, value: Any = None, error: BaseException | None = None) -> None:
+        """Let `task` go on; if another is running just now, after that one has come to wait."""
+        self._ready.append((task, value, error))
+        if self._running:
+            return
+        self._running = True
+        try:
+            while self._ready:
+                self._advance(*self._ready.popleft())
+        finally:
+            self._running = False
+
+    def _advance(self, task: CoroutineTask, value: Any, error: BaseException | None) -> None:
+        task.adds = False
+        while task in self._tasks:
+            try:
+                effect, task.asked = task.asked, None
+                if effect is None:
+                    effect = task.coroutine.send(value) if error is None else task.coroutine.throw(error)
+            except StopIteration as stop:
+                return self._end(task, stop.value, None)
+            except BaseException as problem:  # goes to whoever waits for this coroutine
+                return self._end(task, None, problem)
+            try:
+                waits, value = self._answer(task, effect)
+                error = None
+            except Exception as problem:  # an effect that cannot be had is an error of who asked
+                waits, value, error = False, None, problem
+            if waits:
+                return None
+        return None
+
+    def _end(self, task: CoroutineTask, value: Any, error: BaseException | None) -> None:
+        self._tasks.pop(task, None)
+        task.done(value, error)
+
+    def _spawned(self, value: Any, error: BaseException | None) -> None:
+        if error is not None:
+            self._on_error(error)
+
+    def _answer(self, task: CoroutineTask, effect: Effect[Any]) -> tuple[bool, Any]:
+        """Whether `task` must wait, and if not, the answer to its effect."""
+        match effect:
+            case Send():
+                self._post.send(effect.to, effect.message)
+            case Receive():
+                return self._receive(task, effect)
+            case Compute():
+                pass
+            case Flush():
+                self._post.when_drained(lambda: self._loop.call(lambda: self._resume(task)))
+                return True, None
+            case Sleep():
+                task.timer = self._loop.after(effect.seconds, lambda: self._resume(task))
+                return True, None
+            case Spawn():
+                child = CoroutineTask(effect.name, effect.coroutine, self._spawned)
+                self._tasks[child] = None
+                self._ready.append((child, None, None))
+            case Reduce() | ReduceInPlace():
+                task.adds = self._reduce(effect, lambda value, error: self._resume(task, value, error))
+                return task.adds, None
+            case _:
+                raise TypeError(f"{effect!r} is not an effect that processes know.")
+        return False, None
+
+    def _receive(self, task: CoroutineTask, effect: Receive) -> tuple[bool, Delivery | None]:
+        box = self._mail.get(effect.topic)
+        if box:
+            delivery = box.popleft()
+            if not box:
+                del self._mail[effect.topic]
+            return False, delivery
+        if effect.timeout is not None and effect.timeout <= 0:
+            return False, None
+        if effect.timeout is None and effect.sender in self._gone:
+            raise self._hopeless(effect)
+        task.wants = effect
+        self._waiting.setdefault(effect.topic, deque()).append(task)
+        if effect.timeout is not None:
+            task.timer = self._loop.after(effect.timeout, lambda: self._time_out(task))
+        return True, None
+
+    def _time_out(self, task: CoroutineTask) -> None:
+        self._stop_waiting(task)
+        self._resume(task)
+
+    def _stop_waiting(self, task: CoroutineTask) -> None:
+        if task.wants is not None:
+            waiting = self._waiting[task.wants.topic]
+            waiting.remove(task)
+            if not waiting:
+                del self._waiting[task.wants.topic]
+            task.wants = None
+        if task.timer is not None:
+            task.timer.cancel()
+            task.timer = None
+
+    def _hopeless(self, effect: Receive) -> DeadlockError:
+        return DeadlockError(f"{self.name} waits for {awaited(effect.topic, effect.sender)}, which {self._gone[effect.sender]}.")

@@ -1,0 +1,138 @@
+"""Who waits for a sum: the program's thread, or one of its group's own."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Mapping
+from queue import SimpleQueue
+
+from torch import Tensor
+
+from polyrhythm.errors import DeadlockError
+from polyrhythm.kernel.effects import Reduction
+from polyrhythm.processes.collectives.reducer import GroupReducer
+from polyrhythm.processes.runtime.executor import Done
+
+
+class Sums:
+    """Answers an actor's `Reduction` effects through the collective of their group, where there is one.
+
+    A sum blocks until all members have come to it, and the loop must meanwhile hear of those who never will; so what the loop's
+    coroutines want is done in a thread of the group's own, in the order in which they want it. Groups do not wait for each other.
+    `why` tells what the node has failed with.
+    """
+
+    def __init__(self, name: str, why: Callable[[], BaseException | None]) -> None:
+        self._collectives: dict[str, GroupReducer] = {}
+        self._lanes: dict[str, _Lane] = {}
+        self._awaited: dict[str, str] = {}
+        self._gone: dict[str, str] = {}
+        self._name = name
+        self._why = why
+
+    @property
+    def collectives(self) -> Mapping[str, GroupReducer]:
+        """What answers, by the name of the group; to be set in the loop's thread."""
+        return self._collectives
+
+    @collectives.setter
+    def collectives(self, collectives: Mapping[str, GroupReducer]) -> None:
+        self._collectives = dict(collectives)
+        # who went while they were set up must not be waited for either
+        for name, how in self._gone.items():
+            self.part(name, how)
+        if self._why() is not None:
+            self.give_up()
+
+    @property
+    def waits(self) -> list[str]:
+        """What is waited for, a sentence for each sum."""
+        return [self._sentence(group, topic) for group, topic in sorted(self._awaited.items())]
+
+    def awaits(self, prefix: str) -> bool:
+        """Whether a sum is waited for under a topic that begins so."""
+        return any(topic.startswith(prefix) for topic in list(self._awaited.values()))
+
+    def here(self, effect: Reduction) -> Tensor | bool | None:
+        """The answer, waited for in this thread; None if it is left to messages."""
+        group = effect.group.name
+        collective = self._collectives.get(group)
+        if collective is None:
+            return None
+        self._awaited[group] = effect.topic
+        try:
+            return effect.ask(collective)
+        except ConnectionAbortedError as problem:
+            raise self._why() or DeadlockError(f"{self._sentence(group, effect.topic)}: {problem}.") from None
+        finally:
+            del self._awaited[group]
+
+    def beside(self, effect: Reduction, done: Done) -> bool:
+        """Whether `done` will be called with the sum, in another thread; otherwise it is left to messages."""
+        group = effect.group.name
+        if group not in self._collectives:
+            return False
+        if group not in self._lanes:
+            self._lanes[group] = _Lane(self.here)
+        self._lanes[group].put(effect, done)
+        return True
+
+    @property
+    def moved(self) -> int:
+        """A number that changes whenever a sum gets on."""
+        return sum(collective.moved for collective in self._collectives.values())
+
+    def part(self, name: str, how: str) -> None:
+        """Wait for the actor `name` no longer, in any group."""
+        self._gone[name] = how
+        for collective in self._collectives.values():
+            collective.part(name, how)
+
+    def give_up(self) -> None:
+        """Wait for nobody."""
+        for collective in self._collectives.values():
+            collective.give_up()
+
+    def stop(self) -> None:
+        """End the threads; whoever waits in them gives up."""
+        for lane in self._lanes.values():
+            lane.close()
+        if self._lanes:
+            self.give_up()
+        for lane in self._lanes.values():
+            lane.join()
+
+    def _sentence(self, group: str, topic: str) -> str:
+        return f"{self._name} waits for the others in the sum {topic!r}{f' of the group {group!r}' if group else ''}"
+
+
+class _Lane:
+    """A thread in which the sums of one group are made, one after another."""
+
+    def __init__(self, answer: Callable[[Reduction], Tensor | bool | None]) -> None:
+        self._answer = answer
+        self._queue: SimpleQueue[tuple[Reduction, Done] | None] = SimpleQueue()
+        self._thread = threading.Thread(target=self._work, name="polyrhythm sums", daemon=True)
+        self._thread.start()
+
+    def put(self, effect: Reduction, done: Done) -> None:
+        """Have the sum made when its turn comes."""
+        self._queue.put((effect, done))
+
+    def close(self) -> None:
+        """End after what is queued."""
+        self._queue.put(None)
+
+    def join(self) -> None:
+        """Wait for the end."""
+        self._thread.join()
+
+    def _work(self) -> None:
+        while (queued := self._queue.get()) is not None:
+            effect, done = queued
+            try:
+                total = self._answer(effect)
+            except Exception as problem:  # goes to the coroutine that waits
+                done(None, problem)
+            else:
+                done(total, None)

@@ -1,0 +1,225 @@
+"""A worker's or a server's own process, from the fork to its end.
+
+It speaks with its launcher over a control link. To the launcher: `address`, `events`, the result (a plain frame),
+`ended`, `failed`, `condition`, `agree`. From the launcher: `table`, `lost`, `ended` (of others), `agreed`, `release`. The end of
+that link is the end of the launcher, and so of this process.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import socket
+import sys
+import time
+from collections import deque
+from collections.abc import Callable, Coroutine
+from functools import partial
+from typing import Any
+
+import msgspec
+import torch
+
+from polyrhythm import rng
+from polyrhythm.errors import WireError
+from polyrhythm.kernel.effects import Effect
+from polyrhythm.kernel.events import AnyEvent, Ended, Recorder, Started
+from polyrhythm.kernel.job import WorkerContext
+from polyrhythm.kernel.message import Message
+from polyrhythm.kernel.names import rank_of
+from polyrhythm.kernel.port import Port
+from polyrhythm.processes.collectives.nccl import Nccl, NcclStore
+from polyrhythm.processes.collectives.reducer import GroupReducer
+from polyrhythm.processes.collectives.shared_memory import SharedMemory
+from polyrhythm.processes.collectives.traffic import CountTraffic
+from polyrhythm.processes.runtime import agreement, failure
+from polyrhythm.processes.runtime.completion import Completion
+from polyrhythm.processes.runtime.context import NodeContext
+from polyrhythm.processes.runtime.node import Node
+from polyrhythm.processes.runtime.reporter import StatusReporter
+from polyrhythm.processes.runtime.role import Role
+from polyrhythm.processes.runtime.status import ActorStatus
+from polyrhythm.processes.spawn.job_spec import JobSpec, SharingGroup, unpack
+from polyrhythm.processes.system.allocator import keep_memory
+from polyrhythm.processes.transport.addresses import Address, listen_everywhere, listen_locally
+from polyrhythm.processes.transport.frame_link import FrameLink, Wiring
+from polyrhythm.processes.transport.wire import CONTROL, Frame, Tally, packed
+from polyrhythm.sharing import MemoryGroup, SharedSegment
+
+Program = Callable[[WorkerContext], Message | None]
+Service = Callable[[Port, Recorder], Coroutine[Effect[Any], Any, None]]
+Work = tuple[Program, Service]
+
+_SWITCH_SECONDS = 0.0005
+_GATHERING_SECONDS = 0.02
+_LAST_SECONDS = 10.0
+_VERDICT_SECONDS = 5.0
+
+
+def run(control: socket.socket, name: str, device: str, parcel: int) -> int:
+    """Be the actor `name` of the job in `parcel`; the exit code."""
+    orders, work = unpack(parcel)
+    os.close(parcel)
+    _settle(orders)
+    rng.seed_everything(orders.seed, name)
+    child = Child(control, Role(name, orders.secret, orders.seed, device), orders)
+    return child.live(work)
+
+
+def _settle(orders: JobSpec) -> None:
+    """Take on the launcher's surroundings."""
+    os.environb.clear()
+    os.environb.update(orders.environment)
+    os.chdir(orders.directory)
+    sys.path[:] = map(os.fsdecode, orders.path)
+    sys.argv[:] = map(os.fsdecode, orders.arguments)
+    sys.stdout.reconfigure(line_buffering=True)  # type: ignore[union-attr]
+    # the loop's thread must not wait long for a program that computes in Python
+    sys.setswitchinterval(_SWITCH_SECONDS)
+    torch.set_num_threads(orders.threads)
+    keep_memory()
+
+
+class Child:
+    """The process's side of its control link, and its node."""
+
+    def __init__(self, control: socket.socket, role: Role, orders: JobSpec) -> None:
+        self._name = role.name
+        self._orders = orders
+        listeners = listen_everywhere(orders.ip, orders.host) if orders.ip else listen_locally()
+        self._address = listeners.address
+        self._node = Node(role, orders.wiring, listeners, self._record)
+        self._node.on_failure = self._fail
+        self._node.on_break = self._break
+        self._node.on_word = self._hear_peer
+        self._events: deque[AnyEvent] = deque()
+        self._flushing = False
+        self._encoder = msgspec.msgpack.Encoder()
+        self._launcher = FrameLink(self._node.loop, control, Wiring(), Tally())
+        self._launcher.on_frame = self._hear
+        self._launcher.on_close = lambda *_: os.killpg(0, signal.SIGKILL)
+        self._begun, self._released = Completion(), Completion()
+        self._node.accord.on_ask = lambda facts, remedy: self._launcher.control(agreement.agreement_request(facts, remedy))
+
+    def live(self, work: Callable[[], Work]) -> int:
+        """Run the actor from its start to its end; the process's exit code."""
+        self._node.start()
+        try:
+            program, service = work()
+            self._in_loop(lambda: self._say("address", text=msgspec.json.encode(self._address).decode()))
+            self._begun.wait()
+            self._record(Started(self._node.port.now(), self._name))
+            works = self._name.startswith("worker/")
+            result = program(NodeContext(self._node)) if works else self._node.complete(service(self._node.port, self._node.record))
+            ended = self._node.port.now()
+        except BaseException as problem:
+            self._in_loop(partial(self._fail, problem))
+            time.sleep(_LAST_SECONDS)  # the launcher kills us once it has read why
+            return 1
+        self._part(result, ended)
+        self._released.wait()
+        return 0
+
+    def _part(self, result: Message | None, ended: float) -> None:
+        """Take leave of the others, then tell the launcher."""
+        parted = Completion()
+        self._in_loop(lambda: self._node.finish(lambda: parted.finish(None, None)))
+        parted.wait()
+        peers = self._node.peers
+        self._record(Ended(self._node.port.now(), self._name, peers.bytes_sent, peers.messages_sent))
+
+        def tell() -> None:
+            self._flush()
+            if result is not None:
+                self._launcher.send(result)
+            self._say("ended", (peers.bytes_sent, peers.messages_sent, ended))
+
+        self._in_loop(tell)
+
+    def _in_loop(self, call: Callable[[], None]) -> None:
+        self._node.loop.call(call)
+
+    def _say(self, topic: str, numbers: tuple[float, ...] = (), text: str = "", data: bytes = b"") -> None:
+        self._launcher.control(Message(topic, numbers, text, packed(data) if data else ()))
+
+    def _record(self, event: AnyEvent) -> None:
+        self._events.append(event)
+        if not self._flushing:
+            self._flushing = True
+            # waking the loop for every event would cost the program a switch of threads each time
+            self._in_loop(self._flush_soon)
+
+    def _flush_soon(self) -> None:
+        self._node.loop.after(_GATHERING_SECONDS, self._flush)
+
+    def _flush(self) -> None:
+        self._flushing = False  # before looking: what comes in meanwhile asks again
+        events = [self._events.popleft() for _ in range(len(self._events))]
+        if events:
+            peers = self._node.peers
+            self._say("events", (peers.bytes_sent, peers.messages_sent), data=self._encoder.encode(events))
+
+    def _fail(self, error: BaseException) -> None:
+        self._flush()
+        self._launcher.control(failure.tell(self._name, error))
+
+    def _break(self, name: str, why: Exception | None) -> None:
+        """A peer that died is the launcher's to judge, and it will; one that speaks nonsense, or is silent and lives, is ours to report."""
+        if name in self._orders.expendable:
+            self._node.lose(name)
+        elif isinstance(why, WireError):
+            self._node.fail(WireError(f"{self._name} cannot understand {name}: {why}"))
+        else:
+            self._node.loop.after(_VERDICT_SECONDS, lambda: self._node.still_broken(name))
+
+    def _hear(self, link: FrameLink, frame: Frame) -> None:
+        message = frame.message
+        assert frame.flags & CONTROL
+        match message.topic:
+            case "table":
+                self._begin(message)
+            case "lost":
+                self._node.lose(message.text)
+            case "ended":
+                self._node.part(message.text)
+            case "agreed":
+                self._node.accord.settle(message.text)
+            case "release":
+                self._released.finish(None, None)
+
+    def _begin(self, message: Message) -> None:
+        data = message.tensors[0].numpy().tobytes()
+        table = msgspec.json.decode(data, type=dict[str, Address])
+        self._node.know(table, message.numbers[0])
+        self._node.collectives = self._collectives()
+        if self._orders.ip:  # without a launcher, a connection is how the others learn of an end
+            self._node.peers.connect(other for other in table if other != self._name)
+        StatusReporter(self._node, self._orders.thresholds, self._tell_condition).look()
+        self._begun.finish(None, None)
+
+    def _collectives(self) -> dict[str, GroupReducer]:
+        """The ways to a sum of the groups that this actor is a member of, by their names."""
+        mine = [group for group in self._orders.groups if self._name in group.members]
+        charge = self._node.peers.charge
+        if mine and self._node.device != "cpu":
+            store = NcclStore(self._orders.meeting, rank_of(self._name), self._node.device)
+            return {group.name: Nccl(store, group.name, group.members, charge) for group in mine}
+        return {group.name: open_memory(group, self._name, charge) for group in mine if group.memory}
+
+    def _tell_condition(self, condition: ActorStatus) -> None:
+        message = condition.message()
+        if self._orders.ip:
+            for name in self._node.peers.reached:
+                self._node.peers.tell(name, message)
+        else:
+            self._launcher.control(message)
+
+    def _hear_peer(self, name: str, message: Message) -> None:
+        if message.topic == "failed":
+            self._node.fail(failure.rebuild(message))
+
+
+def open_memory(group: SharingGroup, name: str, charge: CountTraffic) -> SharedMemory:
+    """The part of the member `name` in the memory that `group` shares."""
+    segment = SharedSegment.open(group.memory, len(group.members))
+    return SharedMemory(MemoryGroup(segment, group.members.index(name)), group.members, charge)

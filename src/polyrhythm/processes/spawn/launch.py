@@ -1,0 +1,131 @@
+"""`Processes`: run a job for real, one process for each worker and server, on this host."""
+
+from __future__ import annotations
+
+import secrets
+import socket
+from contextlib import ExitStack
+from dataclasses import dataclass, field
+
+import torch
+
+from polyrhythm.errors import CompositionError
+from polyrhythm.kernel.events import Recorder
+from polyrhythm.kernel.job import Ending, Job, Location
+from polyrhythm.kernel.names import server, worker
+from polyrhythm.processes.runtime.stall_detection import Patience
+from polyrhythm.processes.spawn import fork_client, job_spec
+from polyrhythm.processes.spawn.job_spec import JobSpec, SharingGroup
+from polyrhythm.processes.spawn.launched_run import LaunchedRun
+from polyrhythm.processes.system import capacity
+from polyrhythm.processes.system.linux import require_linux
+from polyrhythm.processes.transport.frame_link import Wiring
+from polyrhythm.sharing import SharedSegment, can_share
+
+
+@dataclass(frozen=True, slots=True)
+class Processes:
+    """Real processes on this host (Linux), joined by local sockets and shared memory.
+
+    `threads` is how many threads torch may use in each; `cuda` whether each worker must have a CUDA device (True), may not
+    (False), or has one where there is one for each (None); `patience` after how many seconds without a byte, with everyone waiting,
+    the run counts as stuck; `startup` how many seconds all may take to come up; `notice` after how many seconds of waiting for one that
+    stands still, or computes for long, that is said on stderr; `timeout` after how many the run ends with its name (None: never);
+    `preload` names modules to import once instead of in every process; `seed` is a run's where it names none.
+    """
+
+    threads: int = 1
+    cuda: bool | None = None
+    patience: float = 20.0
+    startup: float = 120.0
+    notice: float = 30.0
+    timeout: float | None = None
+    preload: tuple[str, ...] = ()
+    seed: int = 0
+    wiring: Wiring = field(default_factory=Wiring)
+
+    def __post_init__(self) -> None:
+        require_linux("Processes(), which starts real processes,")
+        if self.threads < 1:
+            raise CompositionError(f"Processes(threads={self.threads}) leaves no thread to compute with: give at least 1.")
+        if self.cuda and not torch.cuda.is_available():
+            raise CompositionError(
+                f"Workers were to compute on CUDA devices, and torch {torch.__version__} finds none here: let them compute on the "
+                "CPU, with Processes(cuda=False) or --device cpu."
+            )
+        if self.startup <= 0:
+            raise CompositionError(f"Processes(startup={self.startup:g}) is a time to wait: give more than 0 seconds.")
+        assert self._patience  # refuses the others
+
+    @property
+    def kind(self) -> str:
+        """How `--on` and the JSON call this runtime."""
+        return "processes"
+
+    @property
+    def _patience(self) -> Patience:
+        return Patience(deadlock=self.patience, notice=self.notice, timeout=self.timeout)
+
+    @property
+    def network_name(self) -> None:
+        """The network is real."""
+
+    def locations(self, workers: int) -> tuple[Location, ...]:
+        """All are on this host."""
+        return (Location("local", socket.gethostname()),) * workers
+
+    def execute(self, job: Job, record: Recorder) -> Ending:
+        """Run `job` to its end.
+
+        Raises CompositionError for more processes than this host can hold; WorkerFailed naming an actor that raised or died, with its
+        own traceback; the actor's own error if that is a PolyrhythmError; DeadlockError if nobody can go on. No process is left, however
+        it ends.
+        """
+        capacity.check(job.workers + job.servers)
+        devices = self._devices(job)
+        with ExitStack() as stack:
+            groups = [_share(name, members, stack) for name, members in job.summing.items()]
+            orders = JobSpec(
+                *job_spec.surroundings(),
+                secrets.token_bytes(32),
+                job.seed,
+                self.wiring,
+                self.threads,
+                self._patience.thresholds,
+                groups,
+                _meeting(devices),
+            )
+            return self._launch(job, record, orders, devices)
+
+    def _launch(self, job: Job, record: Recorder, orders: JobSpec, devices: dict[str, str]) -> Ending:
+        with fork_client.borrow() as zygote:  # first, so that it imports while the job is packed
+            packed = job_spec.pack(orders, (job.program, job.service))
+            return LaunchedRun(job, record, zygote, self.startup, self._patience).execute(packed, devices, list(self.preload))
+
+    def _devices(self, job: Job) -> dict[str, str]:
+        """The device of each actor: one CUDA device for each worker if there are enough and they may be used, else the CPU."""
+        there = torch.cuda.device_count() if self.cuda is not False and torch.cuda.is_available() else 0
+        if self.cuda and there < job.workers:
+            raise CompositionError(
+                f"{job.workers} workers were to compute on a CUDA device each, and torch finds {there} here: start no more than "
+                "that, or let them compute on the CPU."
+            )
+        workers = {worker(rank): f"cuda:{rank}" if there >= job.workers else "cpu" for rank in range(job.workers)}
+        return workers | {server(shard): "cpu" for shard in range(job.servers)}
+
+
+def _share(name: str, members: tuple[str, ...], stack: ExitStack) -> SharingGroup:
+    """Memory for a group, where processes of this host can share any; `stack` closes it when all members have opened it."""
+    if not can_share():
+        return SharingGroup(name, members, "")
+    segment = SharedSegment.create(len(members))
+    stack.callback(segment.close)
+    return SharingGroup(name, members, segment.path)
+
+
+def _meeting(devices: dict[str, str]) -> str:
+    """A free port of this host where workers on CUDA devices meet for NCCL."""
+    if "cpu" in {device for name, device in devices.items() if name.startswith("worker/")}:
+        return ""
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        return f"127.0.0.1:{free.getsockname()[1]}"

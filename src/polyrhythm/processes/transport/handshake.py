@@ -1,0 +1,94 @@
+"""How two processes prove to each other that they belong to the same run, without saying the secret.
+
+    caller   hello      its name, the name it calls, the number of the lane (0: the connection itself), a nonce
+    listener challenge  a nonce of its own, and HMAC-SHA256(secret, "listener", both names, the lane, both nonces)
+    caller   proof      HMAC-SHA256(secret, "caller", both names, the lane, both nonces)
+
+The two roles sign different texts, so that neither can be answered with the other's words.
+"""
+
+from __future__ import annotations
+
+import hmac
+import secrets
+from dataclasses import dataclass
+
+from polyrhythm.errors import WireError
+from polyrhythm.kernel.message import Message
+from polyrhythm.processes.transport.wire import CONTROL, Frame, Limits
+
+STRANGER = Limits(text=1024, numbers=0, tensors=0, payload=0)
+"""What is taken from a peer that has not proved itself."""
+
+
+_LANE_DIGITS = 3
+
+
+@dataclass(frozen=True, slots=True)
+class Credentials:
+    """An actor's name and the secret of its run."""
+
+    name: str
+    secret: bytes
+
+    def sign(self, role: str, *parts: str) -> str:
+        """The proof, in hexadecimal, that one who knows the secret in `role` saw `parts`."""
+        return hmac.digest(self.secret, "\n".join((role, *parts)).encode(), "sha256").hex()
+
+
+class Caller:
+    """The side that opened the connection."""
+
+    def __init__(self, identity: Credentials, called: str, lane: int = 0) -> None:
+        self._identity = identity
+        self._called = called
+        self._lane = str(lane)
+        self._nonce = secrets.token_hex(32)
+
+    def hello(self) -> Message:
+        """The first words."""
+        return _say("hello", self._identity.name, self._called, self._lane, self._nonce)
+
+    def answer(self, frame: Frame) -> Message:
+        """The proof in reply to the challenge. Raises WireError if the listener has not the secret."""
+        theirs, signed = _heard(frame, "challenge", 2)
+        told = (self._identity.name, self._called, self._lane, self._nonce, theirs)
+        if not hmac.compare_digest(signed, self._identity.sign("listener", *told)):
+            raise WireError(f"Whoever listens at the address of {self._called} does not know the secret of this run.")
+        return _say("proof", self._identity.sign("caller", *told))
+
+
+class Listener:
+    """The side that was called; `lane` is what the caller said that it opens."""
+
+    def __init__(self, identity: Credentials) -> None:
+        self.lane = 0
+        self._identity = identity
+        self._told: tuple[str, ...] = ()
+
+    def hear(self, frame: Frame) -> tuple[str, Message | None]:
+        """The caller's name once it is proved, else "" and what to reply. Raises WireError on anything else."""
+        if not self._told:
+            caller, called, lane, theirs = _heard(frame, "hello", 4)
+            if called != self._identity.name:
+                raise WireError(f"{caller[:40]!r} called for {called[:40]!r}, and this is {self._identity.name}.")
+            if not (lane.isdecimal() and len(lane) <= _LANE_DIGITS):
+                raise WireError(f"{caller[:40]!r} called for lane {lane[:40]!r}.")
+            self.lane, mine = int(lane), secrets.token_hex(32)
+            self._told = (caller, called, lane, theirs, mine)
+            return "", _say("challenge", mine, self._identity.sign("listener", *self._told))
+        (signed,) = _heard(frame, "proof", 1)
+        if not hmac.compare_digest(signed, self._identity.sign("caller", *self._told)):
+            raise WireError(f"{self._told[0][:40]!r} does not know the secret of this run.")
+        return self._told[0], None
+
+
+def _say(topic: str, *words: str) -> Message:
+    return Message(topic, text="\n".join(words))
+
+
+def _heard(frame: Frame, topic: str, count: int) -> list[str]:
+    words = frame.message.text.split("\n")
+    if not frame.flags & CONTROL or frame.message.topic != topic or len(words) != count or not frame.message.text.isascii():
+        raise WireError(f"A peer that had not proved itself sent something else than {topic}.")
+    return words

@@ -1,0 +1,122 @@
+"""The event loop of a process: sockets, timers, and calls from other threads, one at a time."""
+
+from __future__ import annotations
+
+import heapq
+import os
+import selectors
+import time
+from collections import deque
+from collections.abc import Callable
+from itertools import count
+from socket import socket
+
+_LONGEST_SECONDS = 3600.0
+"""The system refuses to wait for more than some weeks at once; after this long the loop just looks again."""
+_COMPACT_AT = 1024
+
+READ = selectors.EVENT_READ
+WRITE = selectors.EVENT_WRITE
+Callback = Callable[[], None]
+Watcher = Callable[[int], None]
+
+
+class LoopTimer:
+    """A call at a time to come, until it is cancelled."""
+
+    __slots__ = ("call",)
+
+    def __init__(self, call: Callback) -> None:
+        self.call: Callback | None = call
+
+    def cancel(self) -> None:
+        """Never make the call."""
+        self.call = None
+
+
+class Loop:
+    """Runs callbacks when sockets are ready, when timers are due, and when another thread asks; all in the thread of `run`."""
+
+    def __init__(self) -> None:
+        self._selector = selectors.DefaultSelector()
+        self._bell = os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)
+        self._selector.register(self._bell, READ, None)
+        self._calls: deque[Callback] = deque()
+        self._timers: list[tuple[float, int, LoopTimer]] = []
+        self._order = count()
+        self._asleep = False
+        self._stopped = False
+
+    def call(self, callback: Callback) -> None:
+        """Have `callback` run in the loop, soon; from any thread."""
+        self._calls.append(callback)
+        if self._asleep:
+            os.eventfd_write(self._bell, 1)
+
+    def after(self, seconds: float, call: Callback) -> LoopTimer:
+        """Have `call` made `seconds` from now; only from the loop's own thread, or before it runs."""
+        timer = LoopTimer(call)
+        place = next(self._order)
+        heapq.heappush(self._timers, (time.monotonic() + seconds, place, timer))
+        if not place % _COMPACT_AT:
+            self._compact()
+        return timer
+
+    def watch(self, source: socket | int, events: int, watcher: Watcher) -> None:
+        """Call `watcher` with what `source` is ready for, whenever that is among `events`."""
+        self._selector.register(source, events, watcher)
+
+    def change(self, source: socket | int, events: int, watcher: Watcher) -> None:
+        """Watch a source that is watched already for other events."""
+        self._selector.modify(source, events, watcher)
+
+    def forget(self, source: socket | int) -> None:
+        """Watch `source` no more."""
+        self._selector.unregister(source)
+
+    def run(self) -> None:
+        """Serve until `stop`; what a callback raises comes out of here, and `run` may be called again."""
+        while not self._stopped:
+            # told before looking for calls: a caller who comes after that look sees it and rings
+            self._asleep = True
+            ready = self._selector.select(0 if self._calls else self._patience())
+            self._asleep = False
+            for key, events in ready:
+                if key.data is None:
+                    os.eventfd_read(self._bell)
+                else:
+                    key.data(events)
+            self._run_calls()
+            self._run_timers()
+        self._stopped = False
+
+    def stop(self) -> None:
+        """End `run` after the callbacks that are due, or as soon as it is called."""
+        self._stopped = True
+
+    def close(self) -> None:
+        """Give the loop's own descriptors back."""
+        self._asleep = False  # an interrupt leaves it set, and a late call would ring a bell that is gone
+        self._selector.close()
+        os.close(self._bell)
+
+    def _patience(self) -> float | None:
+        while self._timers and self._timers[0][2].call is None:
+            heapq.heappop(self._timers)
+        return min(max(0.0, self._timers[0][0] - time.monotonic()), _LONGEST_SECONDS) if self._timers else None
+
+    def _compact(self) -> None:
+        """Throw out what was cancelled: receiving with generous timeouts leaves a timer behind for every message."""
+        if len(self._timers) >= _COMPACT_AT:
+            self._timers[:] = [entry for entry in self._timers if entry[2].call is not None]
+            heapq.heapify(self._timers)
+
+    def _run_calls(self) -> None:
+        for _ in range(len(self._calls)):
+            self._calls.popleft()()
+
+    def _run_timers(self) -> None:
+        while self._timers and self._timers[0][0] <= time.monotonic():
+            timer = heapq.heappop(self._timers)[2]
+            if timer.call is not None:
+                timer.call()

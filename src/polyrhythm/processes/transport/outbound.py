@@ -1,0 +1,156 @@
+"""One actor's connection to another, from before it is open until all that was sent has been taken in."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable
+
+from polyrhythm.errors import WireError
+from polyrhythm.kernel.message import Message
+from polyrhythm.processes.transport.connector import ConnectionFactory, Connector
+from polyrhythm.processes.transport.frame_link import FrameLink
+from polyrhythm.processes.transport.lanes import Lanes
+from polyrhythm.processes.transport.loop import Callback
+from polyrhythm.processes.transport.wire import CONTROL, Frame
+
+_CLOSING = Message("closing")
+
+
+class Outbound:
+    """The connection that this actor opened to `name`, or is opening, and its lanes: if one of them ends, all have.
+
+    A lane that cannot be opened is done without, and no further one is tried.
+    `on_over` is called once, with the reason if it was no orderly end.
+    """
+
+    def __init__(self, station: ConnectionFactory, name: str, on_over: Callable[[Exception | None], None]) -> None:
+        self.ready = False
+        self._name = name
+        self._station = station
+        self._on_over = on_over
+        self._over = False
+        self._calls: list[Connector] = []
+        self._link: FrameLink | None = None
+        self._lanes = Lanes(station.wiring, self._open_lane)
+        self._closing: Callback | None = None
+        self._backlog: deque[Message] = deque()
+        self._after_backlog: list[Callback] = []
+
+    @property
+    def moved(self) -> int:
+        """As `FrameLink.carried`, over all of the connections."""
+        return sum(call.link.carried for call in self._calls if call.link is not None)
+
+    @property
+    def lanes(self) -> int:
+        """How many lanes are open."""
+        return len(self._lanes.links)
+
+    def dial(self) -> None:
+        """Begin to open it."""
+        call = self._call(0)
+        call.on_open, call.on_over = self._open, self._fail
+        call.dial()
+
+    def send(self, message: Message) -> None:
+        """Send in the background; once connected, if that is not yet so."""
+        if self._over:
+            return
+        if not self.ready or self._link is None:
+            self._backlog.append(message)
+        elif not self._lanes.send(message, self._link):
+            self._link.send(message)
+
+    def tell(self, message: Message) -> None:
+        """Send a frame of the runtime's own, after all that was sent before, the good-bye too; nothing while there is no connection."""
+        if self.ready and self._link is not None:
+            self._link.control(message)
+
+    def when_drained(self, call: Callback) -> None:
+        """Make `call` when all has gone to the system, or the connection is over."""
+        link = self._link
+        if self._over and link is not None:
+            link.when_drained(call)  # the runtime may still have something to say
+        elif self._over:
+            call()
+        elif self.ready and link is not None:
+            self._lanes.when_idle(lambda: link.when_drained(call))
+        else:
+            self._after_backlog.append(lambda: self.when_drained(call))
+
+    def close(self, done: Callback) -> None:
+        """Say that nothing more will come; `done` is called when the other has taken everything in, or is no more."""
+        self._closing = done
+        if self._over:
+            self._finish()
+        elif self.ready and self._link is not None:
+            self._link.control(_CLOSING)
+
+    def hang_up(self) -> None:
+        """End at once and give all sockets back, telling nobody but those who wait."""
+        self._end()
+        for call in self._calls:
+            call.hang_up()
+
+    def _call(self, lane: int) -> Connector:
+        call = Connector(self._station, self._name, lane)
+        self._calls.append(call)
+        return call
+
+    def _open_lane(self, number: int) -> None:
+        call = self._call(number)
+        call.on_open = lambda link: self._join(call, link)
+        call.on_over = lambda _: self._lanes.suffice()
+        try:
+            call.dial()
+        except OSError:  # no descriptor is left, for example: no matter of who just sends a message
+            self._lanes.suffice()
+
+    def _join(self, call: Connector, link: FrameLink) -> None:
+        call.on_over = self._fail  # from now on stripes lie in it that would be missed
+        link.on_frame = self._refuse
+        self._lanes.join(link)
+
+    def _open(self, link: FrameLink) -> None:
+        """The peer has proved itself: send what has waited."""
+        self._link = link
+        link.on_frame = self._hear
+        link.share()
+        self.ready = True
+        while self._backlog:
+            self.send(self._backlog.popleft())
+        if self._closing is not None:
+            link.control(_CLOSING)
+        self._run_waiting()
+
+    def _hear(self, link: FrameLink, frame: Frame) -> None:
+        if frame.flags & CONTROL and frame.message.topic == "closed":
+            self._end()
+
+    def _refuse(self, link: FrameLink, frame: Frame) -> None:
+        self._station.tally.rejected += 1
+        link.close(WireError("Something came back over a lane, which goes one way."))
+
+    def _fail(self, why: Exception | None) -> None:
+        if not self._over:
+            self.hang_up()
+            self._on_over(why)
+
+    def _end(self) -> None:
+        """The connection is over, in one way or another."""
+        if not self._over:
+            self._over = True
+            self._backlog.clear()
+            self._lanes.end()
+            self._run_waiting()
+            self._finish()
+
+    def _finish(self) -> None:
+        done, self._closing = self._closing, None
+        if done is not None:
+            done()
+
+    def _run_waiting(self) -> None:
+        calls, self._after_backlog = self._after_backlog, []
+        for call in calls:
+            call()

@@ -1,0 +1,243 @@
+"""The connections of one actor with the others of its run.
+
+Each actor opens a connection to whom it sends, when it first does; so there is at most one for each direction, messages
+between two actors keep their order, and nobody has to decide which of two calls that crossed is the one to keep.
+"""
+
+from __future__ import annotations
+
+import socket
+from collections.abc import Callable, Iterable
+from typing import Protocol
+
+from polyrhythm.errors import RunError, WireError
+from polyrhythm.kernel.message import ASIDE, Delivery, Message, wire_bytes
+from polyrhythm.processes.transport.addresses import Address, Listeners
+from polyrhythm.processes.transport.connector import ConnectionFactory
+from polyrhythm.processes.transport.frame_link import FrameLink, Wiring
+from polyrhythm.processes.transport.handshake import Credentials, Listener
+from polyrhythm.processes.transport.inbound import Inbound
+from polyrhythm.processes.transport.loop import READ, Callback, Loop
+from polyrhythm.processes.transport.outbound import Outbound
+from polyrhythm.processes.transport.wire import CONTROL, Frame, Limits, Tally
+
+_STRANGER_SECONDS = 15.0
+_REST_SECONDS = 0.05
+_CLOSED = Message("closed")
+
+
+class Observer(Protocol):
+    """Who is told of what comes."""
+
+    def deliver(self, delivery: Delivery) -> None:
+        """A message has come."""
+
+    def part(self, name: str) -> None:
+        """The actor `name` has ended well, and all that it sent here has come."""
+
+    def hear(self, name: str, message: Message) -> None:
+        """The runtime of the actor `name` says something to this one."""
+
+    def break_off(self, name: str, why: Exception | None) -> None:
+        """A connection with the actor `name` ended, and it had not said that it would."""
+
+
+class Peers:
+    """Sends to and receives from all other actors of a run, and counts what was sent as the wire would."""
+
+    def __init__(self, loop: Loop, identity: Credentials, wiring: Wiring, listeners: Listeners, observer: Observer) -> None:
+        self.tally = Tally()
+        self.bytes_sent = 0
+        self.messages_sent = 0
+        self.lost: set[str] = set()
+        self._station = ConnectionFactory(loop, identity, wiring, self.tally)
+        self._listeners = listeners
+        self._observer = observer
+        self._outbound: dict[str, Outbound] = {}
+        self._inbound: dict[str, Inbound] = {}
+        self._strangers: set[FrameLink] = set()
+        self._resting: set[socket.socket] = set()
+        self._closed = False
+        for listener in listeners.sockets:
+            listener.setblocking(False)
+            self._attend(listener)
+
+    @property
+    def moved(self) -> int:
+        """A number that grows whenever bytes come or go."""
+        connections: list[Outbound | Inbound] = [*self._outbound.values(), *self._inbound.values()]
+        return sum(connection.moved for connection in connections) + self.messages_sent
+
+    @property
+    def reached(self) -> list[str]:
+        """The actors to whom a connection was opened."""
+        return list(self._outbound)
+
+    @property
+    def address(self) -> Address:
+        """Where others reach this actor."""
+        return self._listeners.address
+
+    def lanes(self, name: str) -> int:
+        """How many lanes there are beside the connection to the actor `name`."""
+        return self._outbound[name].lanes if name in self._outbound else 0
+
+    def know(self, table: dict[str, Address]) -> None:
+        """Learn where everyone is."""
+        self._station.table = table
+
+    def connect(self, names: Iterable[str]) -> None:
+        """Open connections now, without waiting for the first message."""
+        for name in names:
+            self._reach(name)
+
+    def connected(self, names: Iterable[str]) -> bool:
+        """Whether there are proved connections with all of `names`, both ways."""
+        both = [(self._inbound.get(name), self._outbound.get(name)) for name in names]
+        return all(come is not None and come.connected and gone is not None and gone.ready for come, gone in both)
+
+    def restrict(self, name: str, limits: Limits) -> None:
+        """Believe the actor `name` up to these limits only from now on."""
+        self._inbound[name].restrict(limits)
+
+    def send(self, to: str, message: Message) -> None:
+        """Send `message`, and count it; to an actor that was lost, do nothing."""
+        if to in self.lost:
+            return
+        if message.topic[:1] != ASIDE:
+            self.charge(wire_bytes(message), 1)
+        if to == self._station.identity.name:
+            self._observer.deliver(Delivery(to, message))
+        else:
+            self._reach(to).send(message)
+
+    def tell(self, name: str, message: Message) -> None:
+        """Say something to the runtime of the actor `name`, if there is a connection with it; that is no traffic, and not counted."""
+        if name in self._outbound:
+            self._outbound[name].tell(message)
+
+    def charge(self, nbytes: int, messages: int) -> None:
+        """Count what is sent, or would have been had it not gone another way; from any thread."""
+        # no call stands between reading a count and writing it, so that no thread comes between them
+        self.bytes_sent += nbytes
+        self.messages_sent += messages
+
+    def when_drained(self, call: Callback) -> None:
+        """Make `call` when all that was sent so far has gone to the system."""
+        self._after_all(Outbound.when_drained, call)
+
+    def farewell(self, done: Callback) -> None:
+        """Tell everyone this actor has sent to that nothing more will come; `done` when they have taken everything in."""
+        self._after_all(Outbound.close, done)
+
+    def lose(self, name: str) -> None:
+        """Have done with an actor that is no more: nothing is sent to it from now on."""
+        self.lost.add(name)
+        if name in self._outbound:
+            self._outbound[name].hang_up()
+
+    def close(self) -> None:
+        """Give all sockets back."""
+        self._closed = True
+        for listener in self._listeners.sockets:
+            if listener not in self._resting:
+                self._station.loop.forget(listener)
+            listener.close()
+        for outbound in self._outbound.values():
+            outbound.hang_up()
+        for inbound in self._inbound.values():
+            inbound.close()
+        for stranger in list(self._strangers):
+            stranger.close()
+
+    def _after_all(self, what: Callable[[Outbound, Callback], None], call: Callback) -> None:
+        left = len(self._outbound)
+
+        def one_less() -> None:
+            nonlocal left
+            left -= 1
+            if left == 0:
+                call()
+
+        if not left:
+            call()
+        for outbound in list(self._outbound.values()):
+            what(outbound, one_less)
+
+    # Outbound: who calls
+
+    def _reach(self, name: str) -> Outbound:
+        if name not in self._outbound:
+            if name not in self._station.table:
+                raise RunError(f"{self._station.identity.name} sends to {name!r}; in this run there are {', '.join(self._station.table)}.")
+            self._outbound[name] = Outbound(self._station, name, lambda why: self._break_off(name, why))
+            self._outbound[name].dial()
+        return self._outbound[name]
+
+    def _break_off(self, name: str, why: Exception | None) -> None:
+        if not self._closed:
+            self._observer.break_off(name, why)
+
+    # Inbound: who is called
+
+    def _attend(self, listener: socket.socket) -> None:
+        if not self._closed:
+            self._resting.discard(listener)
+            self._station.loop.watch(listener, READ, lambda _: self._accept(listener))
+
+    def _rest(self, listener: socket.socket) -> None:
+        """Leave those who call in the queue for a moment: while the system has no descriptor to give, the loop would ask without end."""
+        self._resting.add(listener)
+        self._station.loop.forget(listener)
+        self._station.loop.after(_REST_SECONDS, lambda: self._attend(listener))
+
+    def _accept(self, listener: socket.socket) -> None:
+        try:
+            connection, _ = listener.accept()
+        except (BlockingIOError, ConnectionError):
+            return
+        except OSError:
+            self._rest(listener)
+            return
+        link = self._station.link(connection)
+        ours = Listener(self._station.identity)
+        self._strangers.add(link)
+        link.on_frame = lambda it, frame: self._hear(ours, it, frame)
+        link.on_close = lambda it, _: self._strangers.discard(it)
+        self._station.loop.after(_STRANGER_SECONDS, lambda: self._dismiss(link))
+
+    def _dismiss(self, link: FrameLink) -> None:
+        if link in self._strangers:
+            self.tally.rejected += 1
+            link.close(WireError("A caller did not prove itself in time."))
+
+    def _hear(self, ours: Listener, link: FrameLink, frame: Frame) -> None:
+        try:
+            name, reply = ours.hear(frame)
+            if reply is not None:
+                link.control(reply)
+            else:
+                self._of(name).join(ours.lane, link)
+                self._strangers.discard(link)
+        except WireError as problem:
+            self.tally.rejected += 1
+            link.close(problem)
+
+    def _of(self, name: str) -> Inbound:
+        if name not in self._inbound:
+            self._inbound[name] = Inbound(
+                self._station.wiring.limits,
+                self.tally,
+                lambda link, frame: self._take(name, link, frame),
+                lambda why: self._break_off(name, why),
+            )
+        return self._inbound[name]
+
+    def _take(self, name: str, link: FrameLink, frame: Frame) -> None:
+        if not frame.flags & CONTROL:
+            self._observer.deliver(Delivery(name, frame.message))
+        elif frame.message.topic == "closing":
+            link.control(_CLOSED)
+            self._observer.part(name)
+        else:
+            self._observer.hear(name, frame.message)

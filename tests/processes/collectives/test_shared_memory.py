@@ -1,0 +1,184 @@
+"""Sums through shared memory: who takes that way, what it counts, and how waiting ends."""
+
+import os
+import re
+import signal
+import threading
+import time
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+
+import pytest
+import torch
+from torch import Tensor
+
+from polyrhythm.errors import DeadlockError, WorkerFailed
+from polyrhythm.kernel.effects import Reduce
+from polyrhythm.kernel.events import Recorder
+from polyrhythm.kernel.group import Group, workers
+from polyrhythm.kernel.job import Ending, Job, WorkerContext
+from polyrhythm.kernel.message import Message
+from polyrhythm.kernel.names import rank_of
+from polyrhythm.kernel.port import Port
+from polyrhythm.processes.collectives.shared_memory import SharedMemory
+from polyrhythm.processes.spawn.launch import Processes
+from polyrhythm.sharing import MemoryGroup, SharedSegment
+from polyrhythm.topology import Fastest, Ring, Tree
+from polyrhythm.topology.algorithms.algorithm import Algorithm
+
+
+async def no_service(port: Port, record: Recorder) -> None:
+    return None
+
+
+def run(program: Callable[[WorkerContext], Message | None], workers: int) -> Ending:
+    return Processes(patience=4.0).execute(Job(workers, 0, program, no_service, lambda name: True), lambda event: None)
+
+
+def value_of(rank: int, size: int) -> Tensor:
+    return torch.randn(size, generator=torch.Generator().manual_seed(rank))
+
+
+async def by_messages(port: Port, algorithm: Algorithm, value: Tensor, workers: int) -> Tensor:
+    return await algorithm.reduce(port, Group.of_workers(workers, rank_of(port.name)), value, "1")
+
+
+async def as_it_comes(port: Port, algorithm: Algorithm, value: Tensor, workers: int) -> Tensor:
+    total = await port.reduce(value, "1", Group.of_workers(workers, rank_of(port.name)), algorithm)
+    return total if total is not None else await by_messages(port, algorithm, value, workers)
+
+
+async def in_place(port: Port, algorithm: Algorithm, value: Tensor, workers: int) -> Tensor:
+    parts = [part.clone() for part in value.tensor_split(5)]
+    assert await port.reduce_in_place(parts, 1.0, "1", Group.of_workers(workers, rank_of(port.name)), algorithm)
+    return torch.cat(parts)
+
+
+@pytest.mark.parametrize("ask", [as_it_comes, in_place])
+@pytest.mark.parametrize(("algorithm", "workers"), [(Ring(), 2), (Ring(), 3), (Ring(), 4), (Tree(), 2), (Fastest(0.001, 1e8), 3)], ids=str)
+def test_shared_memory_gives_the_bits_and_counts_the_bytes_of_the_messages_it_replaces(
+    algorithm: Algorithm, workers: int, ask: Callable[..., object]
+) -> None:
+    def program(ask: Callable[..., object]) -> Callable[[WorkerContext], Message]:
+        def sums(context: WorkerContext) -> Message:
+            rank = rank_of(context.port.name)
+            totals = [context.perform(ask(context.port, algorithm, value_of(rank, size), workers)) for size in (3, 5_000, 200_001)]  # type: ignore[arg-type]
+            return Message("sums", tensors=tuple(totals))
+
+        return sums
+
+    ours, theirs = run(program(ask), workers), run(program(by_messages), workers)
+    assert (ours.bytes_sent, ours.messages_sent) == (theirs.bytes_sent, theirs.messages_sent)
+    for name, result in ours.results.items():
+        other = theirs.results[name]
+        assert result is not None
+        assert other is not None
+        assert all(torch.equal(a, b) for a, b in zip(result.tensors, other.tensors, strict=True))
+
+
+def test_the_algorithm_is_picked_before_it_is_asked_for_its_order() -> None:
+    async def shared(port: Port, size: int) -> bool:
+        return (
+            await port.reduce(torch.ones(size), "1", Group.of_workers(3, rank_of(port.name)), Fastest(0.01, 1e7, (Ring(), Tree())))
+            is not None
+        )
+
+    def program(context: WorkerContext) -> Message:
+        answers = [context.perform(shared(context.port, size)) for size in (3, 1_000_000)]
+        return Message("shared", tuple(answers))
+
+    assert {result.numbers for result in run(program, 3).results.values() if result is not None} == {(0.0, 1.0)}
+
+
+def test_sums_are_made_in_the_programs_own_thread_unless_other_coroutines_run() -> None:
+    async def thread(port: Port) -> int:
+        await port.reduce(torch.ones(4), "1", Group.of_workers(2, rank_of(port.name)), Ring())
+        return threading.get_ident()
+
+    async def nap(port: Port) -> None:
+        await port.sleep(0.2)
+
+    async def spawning(port: Port) -> None:
+        await port.spawn("nap", nap(port))
+
+    def program(context: WorkerContext) -> Message:
+        here = context.perform(thread(context.port)) == threading.get_ident()
+        context.perform(spawning(context.port))
+        there = context.perform(thread(context.port)) == threading.get_ident()
+        return Message("where", (here, there))
+
+    assert {result.numbers for result in run(program, 2).results.values() if result is not None} == {(1.0, 0.0)}
+
+
+def test_whoever_waits_for_a_sum_from_one_that_has_ended_is_told() -> None:
+    def program(context: WorkerContext) -> None:
+        if rank_of(context.port.name):
+            context.perform(as_it_comes(context.port, Ring(), torch.ones(5), 2))
+
+    with pytest.raises(DeadlockError, match=r"worker/1 waits for the others in the sum '1': worker/0 has ended"):
+        run(program, 2)
+
+
+def test_workers_that_wait_for_each_other_in_different_ways_are_named() -> None:
+    async def listen(port: Port) -> None:
+        await port.receive("word", "worker/0")
+
+    def program(context: WorkerContext) -> None:
+        context.perform(listen(context.port) if rank_of(context.port.name) else as_it_comes(context.port, Ring(), torch.ones(5), 2))  # type: ignore[arg-type]
+
+    with pytest.raises(DeadlockError, match=r"worker/0 waits for the others in the sum '1'.*worker/1 waits for 'word'"):
+        run(program, 2)
+
+
+def test_a_killed_worker_is_named_although_the_others_wait_in_shared_memory() -> None:
+    def program(context: WorkerContext) -> None:
+        if rank_of(context.port.name) == 1:
+            os.kill(os.getpid(), signal.SIGKILL)
+        context.perform(as_it_comes(context.port, Ring(), torch.ones(5), 3))
+
+    with pytest.raises(WorkerFailed, match=re.escape("worker/1")):
+        run(program, 3)
+
+
+def test_waiting_for_a_sum_takes_no_processor() -> None:
+    def program(context: WorkerContext) -> Message:
+        if rank_of(context.port.name):
+            time.sleep(1.0)
+        began = time.process_time()
+        context.perform(as_it_comes(context.port, Ring(), torch.ones(5), 2))
+        return Message("cpu", (time.process_time() - began,))
+
+    result = run(program, 2).results["worker/0"]
+    assert result is not None
+    assert result.numbers[0] < 0.1  # of a second in which it waited
+
+
+def test_where_memory_cannot_be_shared_sums_are_left_to_messages(monkeypatch: pytest.MonkeyPatch) -> None:
+    def program(context: WorkerContext) -> Message:
+        total = context.perform(as_it_comes(context.port, Ring(), torch.ones(5), 2))
+        left = context.perform(only_shared(context.port)) is None
+        return Message("sum", (left,), tensors=(total,))
+
+    async def only_shared(port: Port) -> Tensor | None:
+        return await port.reduce(torch.ones(5), "2", Group.of_workers(2, rank_of(port.name)), Ring())
+
+    monkeypatch.setattr("polyrhythm.processes.spawn.launch.can_share", lambda: False)
+    for result in run(program, 2).results.values():
+        assert result is not None
+        assert result.numbers == (1.0,)
+        assert result.tensors[0].tolist() == [2] * 5
+
+
+def test_a_sum_that_gets_on_is_no_standstill() -> None:
+    segment = SharedSegment.create(2)
+    ours, other = SharedMemory(MemoryGroup(segment, 0), workers(2), lambda nbytes, messages: None), MemoryGroup(segment, 1)
+    begun = ours.moved
+    with ThreadPoolExecutor(1) as pool:
+        adding = pool.submit(other.reduce, torch.ones(300_000), torch.ones(300_000))
+        while ours.moved == begun:
+            os.sched_yield()
+        met = ours.moved
+        ours.reduce(Reduce(torch.ones(300_000), "1", Group.of_workers(2, 0), Tree()))
+        adding.result()
+    assert ours.moved != met
+    segment.close()

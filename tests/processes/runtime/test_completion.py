@@ -1,0 +1,23 @@
+"""One thread waits for another."""
+
+import pytest
+
+from polyrhythm.errors import RunError
+from polyrhythm.processes.runtime.completion import Completion
+
+
+def test_the_first_call_counts_also_when_its_value_has_been_fetched_already() -> None:
+    ticket = Completion()
+    ticket.finish("first", None)
+    ticket.finish("second", None)
+    assert ticket.wait() == "first"
+    # as one that comes between the end of the wait and its return
+    ticket.finish(None, RunError("late"))
+    assert (ticket._value, ticket._error) == ("first", None)
+
+
+def test_an_error_is_raised_where_it_is_waited_for() -> None:
+    ticket = Completion()
+    ticket.finish(None, RunError("why"))
+    with pytest.raises(RunError, match="why"):
+        ticket.wait()
