@@ -44,8 +44,8 @@ from polyrhythm.hardware.devices import Profile
 from polyrhythm.hardware.network import Network
 from polyrhythm.hardware.placement import Local, WithWorkers
 from polyrhythm.kernel.events import AnyEvent, Stepped
-from polyrhythm.kernel.job import unplaced
 from polyrhythm.kernel.group import Group
+from polyrhythm.kernel.job import unplaced
 from polyrhythm.processes.rendezvous.join import enter
 from polyrhythm.processes.rendezvous.rank_environment import find_rank_environment
 from polyrhythm.strategy.run_plan import RunPlan

@@ -38,8 +38,8 @@ from polyrhythm.hardware.devices import Device, Machine, Profile
 from polyrhythm.hardware.network import Network, Site
 from polyrhythm.hardware.placement import WithWorkers
 from polyrhythm.kernel.events import AnyEvent
-from polyrhythm.kernel.job import unplaced
 from polyrhythm.kernel.group import Group
+from polyrhythm.kernel.job import unplaced
 from polyrhythm.processes.rendezvous.join import enter
 from polyrhythm.processes.rendezvous.rank_environment import find_rank_environment
 from polyrhythm.strategy.run_plan import RunPlan
