@@ -74,7 +74,7 @@ training; when the run finishes, floating-point buffers are averaged over the wo
 def state_of(strategy: Strategy) -> str:
     """Where the optimizer's state lives."""
     agreement = strategy.agreement
-    served = strategy.topology.pattern is Pattern.SERVED
+    served = strategy.topology.traits.pattern is Pattern.SERVED
     model_state = "at the servers" if served else "at every worker, equal"
     if agreement.payload is Payload.GRADIENT:
         if agreement.merge.rule is not None:
@@ -112,7 +112,7 @@ def section(name: str) -> list[str]:
     facts = {
         "paper": shown.paper or "none: the baseline",
         "pieces": composed,
-        "says": strategy.agreement.payload.value + ", " + strategy.topology.pattern.value,
+        "says": strategy.agreement.payload.value + ", " + strategy.topology.traits.pattern.value,
         "options": options or "none",
         "optimizer state": state_of(strategy),
         "sent a step": SENT[name].text,

@@ -57,10 +57,10 @@ def test_everything_is_pushed_and_something_is_read_again_and_again(rule: Consis
 @each
 @given(mine=clocks, slowest=clocks)
 def test_who_does_not_wait_for_weights_waits_for_nobody_and_survives_a_loss(rule: Consistency, mine: int, slowest: int) -> None:
-    if not rule.waits:
+    if not rule.traits.waits:
         assert rule.may_proceed(mine, slowest)
-        assert rule.tolerates_loss
-        assert rule.order_matters
+        assert rule.traits.tolerates_loss
+        assert rule.traits.order_matters
 
 
 @given(mine=clocks, slowest=clocks)
@@ -70,7 +70,7 @@ def test_a_bound_without_slack_answers_every_question_as_lockstep_does(mine: int
     assert bounded.must_read(mine, slowest) == locked.must_read(mine, slowest)
     assert bounded.takes(slowest, mine) == locked.takes(slowest, mine)
     assert bounded.group(mine) == locked.group(mine)
-    assert bounded.order_matters == locked.order_matters
+    assert bounded.traits.order_matters == locked.traits.order_matters
 
 
 @given(slack=st.integers(0, 20), mine=clocks, slowest=clocks)

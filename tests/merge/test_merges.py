@@ -184,9 +184,9 @@ def test_an_outer_optimizer_combines_as_its_inner_merge_does() -> None:
 @pytest.mark.parametrize("merge", MEMBERS, ids=repr)
 def test_a_merge_writes_to_nothing_that_it_is_given(merge: Merge) -> None:
     given = [A.clone(), B.clone(), C.clone()]
-    if merge.accepts & DIFFERENCES:
+    if merge.traits.payloads & DIFFERENCES:
         merge.combine([Contribution(value) for value in given], 3)
-    if Payload.WEIGHTS in merge.accepts:
+    if Payload.WEIGHTS in merge.traits.payloads:
         merge.mix(given[0], given[1:], 3)
     assert all(torch.equal(value, before) for value, before in zip(given, (A, B, C), strict=True))
 
@@ -194,10 +194,10 @@ def test_a_merge_writes_to_nothing_that_it_is_given(merge: Merge) -> None:
 @pytest.mark.parametrize("merge", MEMBERS, ids=repr)
 def test_a_merge_keeps_the_type_of_the_weights(merge: Merge) -> None:
     given = [value.double() for value in (A, B, C)]
-    if merge.accepts & DIFFERENCES:
+    if merge.traits.payloads & DIFFERENCES:
         direction = merge.combine([Contribution(value) for value in given], 3)
         assert direction.average().dtype == direction.move().dtype == torch.float64
-    if Payload.WEIGHTS in merge.accepts:
+    if Payload.WEIGHTS in merge.traits.payloads:
         assert merge.mix(given[0], given[1:], 3).dtype == torch.float64
 
 

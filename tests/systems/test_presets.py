@@ -136,4 +136,4 @@ def test_direct_has_the_bits_of_allreduce_and_fewer_latencies(workers: int) -> N
 
 def test_codecs_of_presets_lose_nothing() -> None:
     codecs: list[Codec] = [systems.find(system).codec for system in THIRTEEN]
-    assert not any(codec.lossy for codec in codecs)
+    assert not any(codec.traits.lossy for codec in codecs)

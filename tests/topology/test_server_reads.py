@@ -20,7 +20,6 @@ from polyrhythm.kernel.events import Merged
 from polyrhythm.kernel.message import Message
 from polyrhythm.merge import Adagrad, Mean, Nesterov, OuterOptimizer, StalenessScaled, Sum
 from polyrhythm.pieces.topology import Agreement, Channel, ServerEndpoint, WorkerEndpoint
-from polyrhythm.pieces.traits import EVERY_PAYLOAD, Pattern
 from polyrhythm.simulator import Simulator
 from polyrhythm.strategy import Strategy
 from polyrhythm.topology import Server
@@ -37,8 +36,7 @@ class Watched:
 
     weights: list[torch.Tensor] = field(default_factory=list, compare=False)
     sent: list[tuple[str, int, bool]] = field(default_factory=list, compare=False)
-    accepts = EVERY_PAYLOAD
-    pattern = Pattern.SERVED
+    traits = Server.traits
 
     def workers(self, available: int) -> int:
         return available

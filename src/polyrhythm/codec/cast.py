@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import ClassVar
 
 import numpy as np
 import torch
@@ -11,7 +12,7 @@ from torch import Tensor
 from polyrhythm.errors import CompositionError
 from polyrhythm.pieces.codec import Aggregated, Aggregation, Encoded, ExchangeContext
 from polyrhythm.pieces.requests import Packet, Reduce
-from polyrhythm.pieces.traits import EVERY_PATTERN, EVERY_PAYLOAD, Pattern, Payload
+from polyrhythm.pieces.traits import EVERY_PATTERN, EVERY_PAYLOAD, CodecTraits
 from polyrhythm.tensors import Layout, State
 
 
@@ -23,31 +24,13 @@ class Cast:
     A magnitude above 65,504, in a value or in a sum, becomes infinite in float16; bfloat16 has the range of float32.
     """
 
+    traits: ClassVar = CodecTraits(EVERY_PAYLOAD, EVERY_PATTERN, lossy=True)
+
     dtype: torch.dtype
 
     def __post_init__(self) -> None:
         if self.dtype not in (torch.float16, torch.bfloat16):
             raise CompositionError(f"Cast(dtype={self.dtype!r}) is not half of anything: give torch.float16 or torch.bfloat16.")
-
-    @property
-    def carries(self) -> frozenset[Payload]:
-        """Anything."""
-        return EVERY_PAYLOAD
-
-    @property
-    def patterns(self) -> frozenset[Pattern]:
-        """Any."""
-        return EVERY_PATTERN
-
-    @property
-    def lossy(self) -> bool:
-        """What rounding takes is lost."""
-        return True
-
-    @property
-    def verbatim(self) -> bool:
-        """They are rounded first."""
-        return False
 
     @property
     def width(self) -> int:

@@ -11,7 +11,7 @@ from torch import Tensor
 from polyrhythm.errors import CompositionError
 from polyrhythm.pieces.codec import Aggregated, Aggregation, Codec, Encoded, ExchangeContext
 from polyrhythm.pieces.requests import Packet
-from polyrhythm.pieces.traits import Pattern, Payload
+from polyrhythm.pieces.traits import CodecTraits, Payload
 from polyrhythm.tensors import Layout, State
 
 _RESIDUAL = "residual"
@@ -27,30 +27,16 @@ class ErrorFeedback:
     inner: Codec
 
     def __post_init__(self) -> None:
-        if not self.inner.lossy:
+        if not self.inner.traits.lossy:
             raise CompositionError(
                 f"ErrorFeedback({self.inner}) has nothing to feed back: {type(self.inner).__name__} loses nothing. Use it bare."
             )
 
     @property
-    def carries(self) -> frozenset[Payload]:
-        """Differences that the inner codec carries: a residual of weights has no meaning."""
-        return self.inner.carries - {Payload.WEIGHTS}
-
-    @property
-    def patterns(self) -> frozenset[Pattern]:
-        """As the inner codec."""
-        return self.inner.patterns
-
-    @property
-    def lossy(self) -> bool:
-        """Nothing is lost."""
-        return False
-
-    @property
-    def verbatim(self) -> bool:
-        """The residual is added first."""
-        return False
+    def traits(self) -> CodecTraits:
+        """As the inner codec's, but nothing is lost; and no weights: a residual of them has no meaning."""
+        inner = self.inner.traits
+        return CodecTraits(inner.payloads - {Payload.WEIGHTS}, inner.patterns)
 
     @property
     def width(self) -> int:

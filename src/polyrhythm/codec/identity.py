@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import ClassVar
 
 import numpy as np
 import torch
@@ -10,7 +11,7 @@ from torch import Tensor
 
 from polyrhythm.pieces.codec import Aggregated, Aggregation, Encoded, ExchangeContext
 from polyrhythm.pieces.requests import Packet, Reduce
-from polyrhythm.pieces.traits import EVERY_PATTERN, EVERY_PAYLOAD, Pattern, Payload
+from polyrhythm.pieces.traits import EVERY_PATTERN, EVERY_PAYLOAD, CodecTraits
 from polyrhythm.tensors import Layout, State
 
 
@@ -18,25 +19,7 @@ from polyrhythm.tensors import Layout, State
 class Identity:
     """Every element in the model's own precision."""
 
-    @property
-    def carries(self) -> frozenset[Payload]:
-        """Anything."""
-        return EVERY_PAYLOAD
-
-    @property
-    def patterns(self) -> frozenset[Pattern]:
-        """Any."""
-        return EVERY_PATTERN
-
-    @property
-    def lossy(self) -> bool:
-        """Nothing is left unsaid."""
-        return False
-
-    @property
-    def verbatim(self) -> bool:
-        """The value itself."""
-        return True
+    traits: ClassVar = CodecTraits(EVERY_PAYLOAD, EVERY_PATTERN, verbatim=True)
 
     @property
     def width(self) -> int:

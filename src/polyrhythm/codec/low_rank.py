@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Generator, Iterator, Sequence
 from dataclasses import dataclass
 from math import prod
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import torch
@@ -15,7 +15,7 @@ from polyrhythm import rng
 from polyrhythm.errors import CompositionError
 from polyrhythm.pieces.codec import Aggregated, Aggregation, Encoded, ExchangeContext
 from polyrhythm.pieces.requests import CollectiveRequest, Packet, Reduce
-from polyrhythm.pieces.traits import DIFFERENCES, Pattern, Payload
+from polyrhythm.pieces.traits import DIFFERENCES, CodecTraits, Pattern
 from polyrhythm.tensors import Layout, State
 
 
@@ -31,31 +31,13 @@ class LowRank:
     (rank, rest), the last Σ Q_iᵀ, equal at all workers. Wrap it: ErrorFeedback(LowRank(2)).
     """
 
+    traits: ClassVar = CodecTraits(DIFFERENCES, frozenset({Pattern.COLLECTIVE}), lossy=True)
+
     rank: int
 
     def __post_init__(self) -> None:
         if self.rank < 1:
             raise CompositionError(f"LowRank(rank={self.rank}) leaves no column to send: rank must be at least 1.")
-
-    @property
-    def carries(self) -> frozenset[Payload]:
-        """Differences."""
-        return DIFFERENCES
-
-    @property
-    def patterns(self) -> frozenset[Pattern]:
-        """Collectively: the second factor needs everybody's first."""
-        return frozenset({Pattern.COLLECTIVE})
-
-    @property
-    def lossy(self) -> bool:
-        """What lies outside the common column space is lost."""
-        return True
-
-    @property
-    def verbatim(self) -> bool:
-        """Two reductions, of factors."""
-        return False
 
     @property
     def width(self) -> int:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from functools import lru_cache
 from math import prod
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import torch
@@ -14,7 +14,7 @@ from torch import Tensor
 
 from polyrhythm.pieces.codec import Aggregation, Encoded, ExchangeContext, gather_and_sum
 from polyrhythm.pieces.requests import Packet
-from polyrhythm.pieces.traits import DIFFERENCES, EVERY_PATTERN, Pattern, Payload
+from polyrhythm.pieces.traits import DIFFERENCES, EVERY_PATTERN, CodecTraits
 from polyrhythm.tensors import Layout, State
 
 
@@ -29,25 +29,7 @@ class OneBit:
     diverges: wrap it, Striped(ErrorFeedback(OneBit())).
     """
 
-    @property
-    def carries(self) -> frozenset[Payload]:
-        """Differences."""
-        return DIFFERENCES
-
-    @property
-    def patterns(self) -> frozenset[Pattern]:
-        """Any."""
-        return EVERY_PATTERN
-
-    @property
-    def lossy(self) -> bool:
-        """The distance from the mean is lost."""
-        return True
-
-    @property
-    def verbatim(self) -> bool:
-        """Only signs are sent."""
-        return False
+    traits: ClassVar = CodecTraits(DIFFERENCES, EVERY_PATTERN, lossy=True)
 
     @property
     def width(self) -> int:

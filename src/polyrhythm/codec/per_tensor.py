@@ -15,7 +15,7 @@ from polyrhythm.codec.nested import divide, under
 from polyrhythm.errors import CompositionError
 from polyrhythm.pieces.codec import Aggregated, Aggregation, Codec, Encoded, ExchangeContext
 from polyrhythm.pieces.requests import Packet
-from polyrhythm.pieces.traits import Pattern, Payload
+from polyrhythm.pieces.traits import CodecTraits
 from polyrhythm.tensors import Layout, State
 
 
@@ -37,24 +37,10 @@ class PerTensor:
             raise CompositionError(f"PerTensor(smallest={self.smallest}) is not a number of elements: give at least 1.")
 
     @property
-    def carries(self) -> frozenset[Payload]:
-        """What both codecs carry."""
-        return self.inner.carries & self.rest.carries
-
-    @property
-    def patterns(self) -> frozenset[Pattern]:
-        """Those of both codecs."""
-        return self.inner.patterns & self.rest.patterns
-
-    @property
-    def lossy(self) -> bool:
-        """Whether either does."""
-        return self.inner.lossy or self.rest.lossy
-
-    @property
-    def verbatim(self) -> bool:
-        """Questions are put together."""
-        return False
+    def traits(self) -> CodecTraits:
+        """What both codecs can."""
+        inner, rest = self.inner.traits, self.rest.traits
+        return CodecTraits(inner.payloads & rest.payloads, inner.patterns & rest.patterns, inner.lossy or rest.lossy)
 
     @property
     def width(self) -> int:

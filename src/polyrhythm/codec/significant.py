@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from typing import ClassVar
 
 import numpy as np
 import torch
@@ -13,7 +14,7 @@ from polyrhythm.codec.sparse import Entries, as_said, check_size, gather_and_add
 from polyrhythm.errors import CompositionError
 from polyrhythm.pieces.codec import Aggregation, Encoded, ExchangeContext
 from polyrhythm.pieces.requests import Packet
-from polyrhythm.pieces.traits import DIFFERENCES, EVERY_PATTERN, Pattern, Payload
+from polyrhythm.pieces.traits import DIFFERENCES, EVERY_PATTERN, CodecTraits
 from polyrhythm.tensors import Layout, State
 
 
@@ -25,6 +26,8 @@ class Significant:
     What is not sent is forgotten: wrap it, ErrorFeedback(Significant(0.001)).
     """
 
+    traits: ClassVar = CodecTraits(DIFFERENCES, EVERY_PATTERN, lossy=True)
+
     threshold: float
 
     def __post_init__(self) -> None:
@@ -32,26 +35,6 @@ class Significant:
             raise CompositionError(
                 f"Significant(threshold={self.threshold}) cannot tell large from small: threshold is a magnitude, a number of at least 0."
             )
-
-    @property
-    def carries(self) -> frozenset[Payload]:
-        """Differences: the rest of a set of weights is not zero."""
-        return DIFFERENCES
-
-    @property
-    def patterns(self) -> frozenset[Pattern]:
-        """Any."""
-        return EVERY_PATTERN
-
-    @property
-    def lossy(self) -> bool:
-        """The small elements are lost."""
-        return True
-
-    @property
-    def verbatim(self) -> bool:
-        """Only the large ones are sent."""
-        return False
 
     @property
     def width(self) -> int:

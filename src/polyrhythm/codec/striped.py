@@ -15,7 +15,7 @@ from polyrhythm.codec.nested import divide, under
 from polyrhythm.errors import CompositionError
 from polyrhythm.pieces.codec import Aggregated, Aggregation, Codec, Encoded, ExchangeContext
 from polyrhythm.pieces.requests import Gather, Packet, Scatter
-from polyrhythm.pieces.traits import Pattern, Payload
+from polyrhythm.pieces.traits import CodecTraits, Pattern
 from polyrhythm.tensors import Layout, State
 
 
@@ -32,30 +32,16 @@ class Striped:
     inner: Codec
 
     def __post_init__(self) -> None:
-        if not self.inner.patterns - {Pattern.COLLECTIVE}:
+        if not self.inner.traits.patterns - {Pattern.COLLECTIVE}:
             raise CompositionError(
                 f"Striped({self.inner}) has nothing to send: {type(self.inner).__name__} asks everybody and makes no packets. Use it bare."
             )
 
     @property
-    def carries(self) -> frozenset[Payload]:
-        """As the inner codec."""
-        return self.inner.carries
-
-    @property
-    def patterns(self) -> frozenset[Pattern]:
-        """Collectively: stripes need everybody."""
-        return self.inner.patterns & {Pattern.COLLECTIVE}
-
-    @property
-    def lossy(self) -> bool:
-        """As the inner codec."""
-        return self.inner.lossy
-
-    @property
-    def verbatim(self) -> bool:
-        """Stripe by stripe."""
-        return False
+    def traits(self) -> CodecTraits:
+        """As the inner codec's, collectively only: stripes need all workers."""
+        inner = self.inner.traits
+        return CodecTraits(inner.payloads, inner.patterns & {Pattern.COLLECTIVE}, inner.lossy)
 
     @property
     def width(self) -> int:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from typing import ClassVar
 
 import numpy as np
 import torch
@@ -13,7 +14,7 @@ from polyrhythm.codec.sparse import Entries, check_size, gather_and_add, spread
 from polyrhythm.errors import CompositionError
 from polyrhythm.pieces.codec import Aggregation, Encoded, ExchangeContext
 from polyrhythm.pieces.requests import Packet
-from polyrhythm.pieces.traits import DIFFERENCES, EVERY_PATTERN, Pattern, Payload
+from polyrhythm.pieces.traits import DIFFERENCES, EVERY_PATTERN, CodecTraits
 from polyrhythm.tensors import Layout, State
 
 _WORDS = {torch.float32: torch.int32, torch.float64: torch.int64}
@@ -28,6 +29,8 @@ class Threshold:
     excess, value - sent, which is Strom's residual. `tau` is in units of what is sent: of gradients, or of updates.
     """
 
+    traits: ClassVar = CodecTraits(DIFFERENCES, EVERY_PATTERN, lossy=True)
+
     tau: float
 
     def __post_init__(self) -> None:
@@ -35,26 +38,6 @@ class Threshold:
             raise CompositionError(
                 f"Threshold(tau={self.tau}) has no quantum to send: tau must be positive; Significant(0) says every value as it is."
             )
-
-    @property
-    def carries(self) -> frozenset[Payload]:
-        """Differences: the rest of a set of weights is not zero."""
-        return DIFFERENCES
-
-    @property
-    def patterns(self) -> frozenset[Pattern]:
-        """Any."""
-        return EVERY_PATTERN
-
-    @property
-    def lossy(self) -> bool:
-        """Small elements are lost, and of large ones what lies beyond the quantum."""
-        return True
-
-    @property
-    def verbatim(self) -> bool:
-        """Only the large ones are sent."""
-        return False
 
     @property
     def width(self) -> int:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import ClassVar
 
 import numpy as np
 import torch
@@ -11,7 +12,7 @@ from torch import Tensor
 from polyrhythm.codec.sparse import Entries, as_said, check_share, check_size, gather_and_add, in_full, share, spread
 from polyrhythm.pieces.codec import Aggregation, Encoded, ExchangeContext
 from polyrhythm.pieces.requests import Packet
-from polyrhythm.pieces.traits import DIFFERENCES, EVERY_PATTERN, Pattern, Payload
+from polyrhythm.pieces.traits import DIFFERENCES, EVERY_PATTERN, CodecTraits
 from polyrhythm.tensors import Layout, State
 
 
@@ -22,30 +23,12 @@ class TopK:
     Among equals the first are taken. What is not sent is forgotten: wrap it, ErrorFeedback(TopK(0.01)).
     """
 
+    traits: ClassVar = CodecTraits(DIFFERENCES, EVERY_PATTERN, lossy=True)
+
     ratio: float
 
     def __post_init__(self) -> None:
         check_share("TopK", self.ratio)
-
-    @property
-    def carries(self) -> frozenset[Payload]:
-        """Differences: the rest of a set of weights is not zero."""
-        return DIFFERENCES
-
-    @property
-    def patterns(self) -> frozenset[Pattern]:
-        """Any."""
-        return EVERY_PATTERN
-
-    @property
-    def lossy(self) -> bool:
-        """The small elements are lost."""
-        return True
-
-    @property
-    def verbatim(self) -> bool:
-        """Only the large ones are sent."""
-        return False
 
     @property
     def width(self) -> int:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import torch
@@ -13,7 +13,7 @@ from polyrhythm.codec.nested import divide, under
 from polyrhythm.errors import CompositionError
 from polyrhythm.pieces.codec import Aggregated, Aggregation, Codec, Encoded, ExchangeContext
 from polyrhythm.pieces.requests import Packet
-from polyrhythm.pieces.traits import Pattern, Payload
+from polyrhythm.pieces.traits import CodecTraits
 from polyrhythm.tensors import Layout, State
 
 _DENSE, _INNER = 0, 1
@@ -35,24 +35,9 @@ class Warmup:
             raise CompositionError(f"Warmup(steps={self.steps}) never speaks plainly: give at least 1 step, or use {self.inner} bare.")
 
     @property
-    def carries(self) -> frozenset[Payload]:
-        """As the inner codec."""
-        return self.inner.carries
-
-    @property
-    def patterns(self) -> frozenset[Pattern]:
-        """As the inner codec."""
-        return self.inner.patterns
-
-    @property
-    def lossy(self) -> bool:
-        """As the inner codec."""
-        return self.inner.lossy
-
-    @property
-    def verbatim(self) -> bool:
-        """Only at first."""
-        return False
+    def traits(self) -> CodecTraits:
+        """As the inner codec's; the value is its own sum only at first."""
+        return replace(self.inner.traits, verbatim=False)
 
     @property
     def width(self) -> int:

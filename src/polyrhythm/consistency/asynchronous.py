@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import ClassVar
 
-from polyrhythm.pieces.traits import Pattern, Payload
+from polyrhythm.pieces.traits import GRADIENTS, ONE_SIDED, ConsistencyTraits
 
 
 @dataclass(frozen=True, slots=True)
@@ -14,30 +15,7 @@ class Asynchronous:
     Intervals does not wait for that either.
     """
 
-    @property
-    def offers(self) -> frozenset[Payload]:
-        """Gradients; updates or weights within LocalSteps."""
-        return frozenset({Payload.GRADIENT})
-
-    @property
-    def patterns(self) -> frozenset[Pattern]:
-        """One-sided."""
-        return frozenset({Pattern.SERVED, Pattern.PEERS})
-
-    @property
-    def order_matters(self) -> bool:
-        """Yes: contributions are merged as they arrive."""
-        return True
-
-    @property
-    def tolerates_loss(self) -> bool:
-        """Yes: nobody waits for the one that is gone."""
-        return True
-
-    @property
-    def waits(self) -> bool:
-        """Yes."""
-        return True
+    traits: ClassVar = ConsistencyTraits(GRADIENTS, ONE_SIDED, order_matters=True, tolerates_loss=True)
 
     def speaks(self, clock: int) -> bool:
         """Always."""

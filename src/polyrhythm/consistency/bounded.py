@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from polyrhythm.errors import CompositionError
-from polyrhythm.pieces.traits import Pattern, Payload
+from polyrhythm.pieces.traits import GRADIENTS, ONE_SIDED, ConsistencyTraits
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,29 +24,9 @@ class Bounded:
             raise CompositionError(f"Bounded(slack={self.slack}) lets nobody go on: slack counts steps, so give 0 (lockstep) or more.")
 
     @property
-    def offers(self) -> frozenset[Payload]:
-        """Gradients; updates within LocalSteps."""
-        return frozenset({Payload.GRADIENT})
-
-    @property
-    def patterns(self) -> frozenset[Pattern]:
-        """One-sided: a collective would make all wait for all."""
-        return frozenset({Pattern.SERVED, Pattern.PEERS})
-
-    @property
-    def order_matters(self) -> bool:
-        """Yes: contributions are merged as they arrive; without slack, all at once."""
-        return self.slack > 0
-
-    @property
-    def tolerates_loss(self) -> bool:
-        """No: the bound is to the slowest, and the one that is gone is slower than any."""
-        return False
-
-    @property
-    def waits(self) -> bool:
-        """Yes."""
-        return True
+    def traits(self) -> ConsistencyTraits:
+        """The order matters where contributions are merged as they arrive: not without slack, which merges all at once."""
+        return ConsistencyTraits(GRADIENTS, ONE_SIDED, order_matters=self.slack > 0, tolerates_loss=False)
 
     def speaks(self, clock: int) -> bool:
         """Always."""

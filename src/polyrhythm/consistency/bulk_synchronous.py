@@ -3,38 +3,16 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import ClassVar
 
-from polyrhythm.pieces.traits import EVERY_PATTERN, Pattern, Payload
+from polyrhythm.pieces.traits import EVERY_PATTERN, GRADIENTS, ConsistencyTraits
 
 
 @dataclass(frozen=True, slots=True)
 class BulkSynchronous:
     """Every worker speaks at every step and goes on when all have been heard (Valiant, 1990)."""
 
-    @property
-    def offers(self) -> frozenset[Payload]:
-        """Gradients: nobody moves before all have spoken."""
-        return frozenset({Payload.GRADIENT})
-
-    @property
-    def patterns(self) -> frozenset[Pattern]:
-        """Any."""
-        return EVERY_PATTERN
-
-    @property
-    def order_matters(self) -> bool:
-        """No: a group is everybody, merged in rank order."""
-        return False
-
-    @property
-    def tolerates_loss(self) -> bool:
-        """No: all wait for the one that is gone."""
-        return False
-
-    @property
-    def waits(self) -> bool:
-        """Yes."""
-        return True
+    traits: ClassVar = ConsistencyTraits(GRADIENTS, EVERY_PATTERN, order_matters=False, tolerates_loss=False)
 
     def speaks(self, clock: int) -> bool:
         """Always."""

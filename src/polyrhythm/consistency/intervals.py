@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import ClassVar
 
 from polyrhythm.errors import CompositionError
-from polyrhythm.pieces.traits import Pattern, Payload
+from polyrhythm.pieces.traits import GRADIENTS, ConsistencyTraits, Pattern
 
 
 @dataclass(frozen=True, slots=True)
@@ -18,6 +19,8 @@ class Intervals:
     several backward() add up.
     """
 
+    traits: ClassVar = ConsistencyTraits(GRADIENTS, frozenset({Pattern.SERVED}), order_matters=True, tolerates_loss=True, waits=False)
+
     push: int = 1
     fetch: int = 1
 
@@ -26,31 +29,6 @@ class Intervals:
             raise CompositionError(
                 f"Intervals(push={self.push}, fetch={self.fetch}) would never speak: both count steps, so give 1 (at every step) or more."
             )
-
-    @property
-    def offers(self) -> frozenset[Payload]:
-        """Gradients; updates within LocalSteps."""
-        return frozenset({Payload.GRADIENT})
-
-    @property
-    def patterns(self) -> frozenset[Pattern]:
-        """With a server: there must be something to fetch."""
-        return frozenset({Pattern.SERVED})
-
-    @property
-    def order_matters(self) -> bool:
-        """Yes: contributions are merged as they arrive, and weights are taken over when they have come."""
-        return True
-
-    @property
-    def tolerates_loss(self) -> bool:
-        """Yes: nobody waits for the one that is gone."""
-        return True
-
-    @property
-    def waits(self) -> bool:
-        """No."""
-        return False
 
     def speaks(self, clock: int) -> bool:
         """Always: what is not pushed accrues."""

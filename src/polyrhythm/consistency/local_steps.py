@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from polyrhythm.consistency.bulk_synchronous import BulkSynchronous
 from polyrhythm.errors import CompositionError
 from polyrhythm.pieces.consistency import Consistency
-from polyrhythm.pieces.traits import Pattern, Payload
+from polyrhythm.pieces.traits import ConsistencyTraits, Payload
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,29 +26,9 @@ class LocalSteps:
             raise CompositionError(f"LocalSteps(tau={self.tau}) would never speak: tau counts steps between exchanges, so give 1 or more.")
 
     @property
-    def offers(self) -> frozenset[Payload]:
-        """Updates or weights: the gradients are spent."""
-        return frozenset({Payload.UPDATE, Payload.WEIGHTS})
-
-    @property
-    def patterns(self) -> frozenset[Pattern]:
-        """As the waiting rule."""
-        return self.then.patterns
-
-    @property
-    def order_matters(self) -> bool:
-        """As the waiting rule."""
-        return self.then.order_matters
-
-    @property
-    def tolerates_loss(self) -> bool:
-        """As the waiting rule."""
-        return self.then.tolerates_loss
-
-    @property
-    def waits(self) -> bool:
-        """As the waiting rule."""
-        return self.then.waits
+    def traits(self) -> ConsistencyTraits:
+        """As the waiting rule's, but for updates or weights: the gradients are spent."""
+        return replace(self.then.traits, payloads=frozenset({Payload.UPDATE, Payload.WEIGHTS}))
 
     def speaks(self, clock: int) -> bool:
         """At every multiple of tau."""

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from polyrhythm.consistency.asynchronous import Asynchronous
 from polyrhythm.errors import CompositionError
 from polyrhythm.pieces.consistency import Consistency
-from polyrhythm.pieces.traits import Pattern, Payload
+from polyrhythm.pieces.traits import ConsistencyTraits, Pattern
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,29 +26,10 @@ class SoftSync:
             raise CompositionError(f"SoftSync(groups={self.groups}) has no group to merge: give 1 (everybody in one group) or more.")
 
     @property
-    def offers(self) -> frozenset[Payload]:
-        """What the waiting rule offers."""
-        return self.then.offers
-
-    @property
-    def patterns(self) -> frozenset[Pattern]:
-        """With a server: groups are counted where the weights are."""
-        return frozenset({Pattern.SERVED})
-
-    @property
-    def order_matters(self) -> bool:
-        """Yes: who is in which group depends on arrival; not where a group is everybody and all wait for it."""
-        return self.groups > 1 or self.then.order_matters
-
-    @property
-    def tolerates_loss(self) -> bool:
-        """As the waiting rule."""
-        return self.then.tolerates_loss
-
-    @property
-    def waits(self) -> bool:
-        """As the waiting rule."""
-        return self.then.waits
+    def traits(self) -> ConsistencyTraits:
+        """As the waiting rule's, with a server: groups are counted where the weights are, and who is in which depends on arrival."""
+        then = self.then.traits
+        return replace(then, patterns=frozenset({Pattern.SERVED}), order_matters=self.groups > 1 or then.order_matters)
 
     def speaks(self, clock: int) -> bool:
         """As the waiting rule."""

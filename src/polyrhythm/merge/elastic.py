@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import ClassVar
 
 from torch import Tensor
 
 from polyrhythm.errors import CompositionError
 from polyrhythm.pieces.merge import AnyContribution, Direction, Rule
-from polyrhythm.pieces.traits import Payload
+from polyrhythm.pieces.traits import MergeTraits, Payload
 
 
 @dataclass(frozen=True, slots=True)
@@ -19,6 +20,8 @@ class Elastic:
     e = α (w - c); w ← w - e; c ← c + e, with the w and c from before the exchange on both sides. The paper takes β = 0.9.
     """
 
+    traits: ClassVar = MergeTraits(frozenset({Payload.WEIGHTS}))
+
     beta: float = 0.9
 
     def __post_init__(self) -> None:
@@ -27,11 +30,6 @@ class Elastic:
                 f"Elastic(beta={self.beta}) overshoots or does not pull: beta is the part of the distance that the centre moves when all "
                 f"workers have spoken once, between 0 and 1; the paper takes 0.9."
             )
-
-    @property
-    def accepts(self) -> frozenset[Payload]:
-        """Weights."""
-        return frozenset({Payload.WEIGHTS})
 
     @property
     def rule(self) -> Rule | None:

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import ClassVar
 
 from torch import Tensor
 
 from polyrhythm.merge.total import count, total
 from polyrhythm.pieces.merge import AnyContribution, Direction, Rule
-from polyrhythm.pieces.traits import EVERY_PAYLOAD, Payload
+from polyrhythm.pieces.traits import EVERY_PAYLOAD, MergeTraits
 
 
 @dataclass(frozen=True, slots=True)
@@ -19,10 +20,7 @@ class Mean:
     Weights are averaged with those of whoever one meets, oneself included.
     """
 
-    @property
-    def accepts(self) -> frozenset[Payload]:
-        """Anything."""
-        return EVERY_PAYLOAD
+    traits: ClassVar = MergeTraits(EVERY_PAYLOAD)
 
     @property
     def rule(self) -> Rule | None:

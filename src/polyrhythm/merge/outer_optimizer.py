@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from typing import ClassVar
 
 from torch import Tensor
 
 from polyrhythm.merge.mean import Mean
 from polyrhythm.pieces.merge import AnyContribution, Direction, Merge, Rule
-from polyrhythm.pieces.traits import DIFFERENCES, Payload
+from polyrhythm.pieces.traits import DIFFERENCES, MergeTraits
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,13 +21,10 @@ class OuterOptimizer:
     gradients at a server it is the server's own optimizer (DistBelief; Dean et al., 2012).
     """
 
+    traits: ClassVar = MergeTraits(DIFFERENCES)
+
     rule: Rule
     inner: Merge = field(default_factory=Mean)
-
-    @property
-    def accepts(self) -> frozenset[Payload]:
-        """Differences."""
-        return DIFFERENCES
 
     def scale(self, workers: int) -> None:
         """Another optimizer steps."""

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import ClassVar
 
 from torch import Tensor
 
 from polyrhythm.merge.total import count, total
 from polyrhythm.pieces.merge import AnyContribution, Direction, Rule
-from polyrhythm.pieces.traits import DIFFERENCES, Payload
+from polyrhythm.pieces.traits import DIFFERENCES, MergeTraits
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,10 +22,7 @@ class StalenessScaled:
     is the same as scaling gradients, under an adaptive optimizer it is not.
     """
 
-    @property
-    def accepts(self) -> frozenset[Payload]:
-        """Differences."""
-        return DIFFERENCES
+    traits: ClassVar = MergeTraits(DIFFERENCES)
 
     @property
     def rule(self) -> Rule | None:

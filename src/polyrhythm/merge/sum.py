@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import ClassVar
 
 from torch import Tensor
 
 from polyrhythm.merge.total import count, total
 from polyrhythm.pieces.merge import AnyContribution, Direction, Rule
-from polyrhythm.pieces.traits import DIFFERENCES, Payload
+from polyrhythm.pieces.traits import DIFFERENCES, MergeTraits
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,10 +21,7 @@ class Sum:
     sum, or use Mean.
     """
 
-    @property
-    def accepts(self) -> frozenset[Payload]:
-        """Differences: a sum of weights is no set of weights."""
-        return DIFFERENCES
+    traits: ClassVar = MergeTraits(DIFFERENCES)
 
     @property
     def rule(self) -> Rule | None:

@@ -11,7 +11,7 @@ from torch import Tensor
 
 from polyrhythm.kernel.group import Group
 from polyrhythm.pieces.requests import CollectiveRequest, Gather, Packet
-from polyrhythm.pieces.traits import Pattern, Payload
+from polyrhythm.pieces.traits import CodecTraits
 from polyrhythm.tensors import Layout, State
 
 
@@ -47,24 +47,12 @@ Aggregation = Generator[CollectiveRequest, Any, Aggregated]
 class Codec(Protocol):
     """How a flat vector (numel,) of some layout is sent. Settings are frozen; `state` goes in and comes out.
 
-    Law: what was sent plus the residual equals what was given, per coordinate, unless `lossy`.
+    Law: what was sent plus the residual equals what was given, per coordinate, unless it is lossy.
     """
 
     @property
-    def carries(self) -> frozenset[Payload]:
-        """What may be sent in these words."""
-
-    @property
-    def patterns(self) -> frozenset[Pattern]:
-        """How it may be sent."""
-
-    @property
-    def lossy(self) -> bool:
-        """Whether the difference between what was asked and what was sent is lost (True), or kept in the state (False)."""
-
-    @property
-    def verbatim(self) -> bool:
-        """Whether an aggregation is one `Reduce` of the value, whose response is the total, without a state; values then need no copy."""
+    def traits(self) -> CodecTraits:
+        """What it declares of itself."""
 
     @property
     def width(self) -> int:

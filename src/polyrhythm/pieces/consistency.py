@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Protocol
 
-from polyrhythm.pieces.traits import Pattern, Payload
+from polyrhythm.pieces.traits import ConsistencyTraits
 
 
 class Consistency(Protocol):
@@ -14,24 +14,8 @@ class Consistency(Protocol):
     """
 
     @property
-    def offers(self) -> frozenset[Payload]:
-        """What a worker can say under this rule."""
-
-    @property
-    def patterns(self) -> frozenset[Pattern]:
-        """How it can be sent."""
-
-    @property
-    def order_matters(self) -> bool:
-        """Whether results depend on the order in which messages arrive."""
-
-    @property
-    def tolerates_loss(self) -> bool:
-        """Whether the others can go on when a worker is gone."""
-
-    @property
-    def waits(self) -> bool:
-        """Whether a worker that reads goes on only when the response has come; else it takes it over at the first step after that."""
+    def traits(self) -> ConsistencyTraits:
+        """What it declares of itself."""
 
     def speaks(self, clock: int) -> bool:
         """Whether a worker that has just taken step `clock` says something."""

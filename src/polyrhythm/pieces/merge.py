@@ -11,7 +11,7 @@ from torch import Tensor
 
 from polyrhythm.pieces.codec import Codec
 from polyrhythm.pieces.requests import Packet
-from polyrhythm.pieces.traits import Payload
+from polyrhythm.pieces.traits import MergeTraits
 from polyrhythm.tensors import Layout, State
 
 
@@ -118,8 +118,8 @@ class Merge(Protocol):
     """Directions have the sign of a gradient: weights move against them."""
 
     @property
-    def accepts(self) -> frozenset[Payload]:
-        """What it can merge."""
+    def traits(self) -> MergeTraits:
+        """What it declares of itself."""
 
     @property
     def rule(self) -> Rule | None:

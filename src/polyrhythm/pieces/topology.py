@@ -17,7 +17,7 @@ from polyrhythm.pieces.consistency import Consistency
 from polyrhythm.pieces.merge import Merge
 from polyrhythm.pieces.responses import Response
 from polyrhythm.pieces.snapshots import Snapshots
-from polyrhythm.pieces.traits import Pattern, Payload
+from polyrhythm.pieces.traits import Payload, TopologyTraits
 from polyrhythm.pieces.weights import HeldWeights
 from polyrhythm.tensors import Layout, State
 
@@ -127,12 +127,8 @@ class Topology(Protocol):
     """Frozen settings; makes a channel for a worker and the body of a server."""
 
     @property
-    def accepts(self) -> frozenset[Payload]:
-        """What can be sent over it."""
-
-    @property
-    def pattern(self) -> Pattern:
-        """How one speaks over it."""
+    def traits(self) -> TopologyTraits:
+        """What it declares of itself."""
 
     def workers(self, available: int) -> int:
         """How many of the available workers it uses."""

@@ -1,30 +1,31 @@
-"""What is spoken about, and in which pattern: the two things on which pieces must agree."""
+"""What each piece declares of itself; two of its declarations, payload and communication pattern, are what pieces must agree on."""
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from enum import Enum
 
 
 class Payload(Enum):
-    """What a worker says when it speaks."""
+    """What a worker sends in an exchange."""
 
     GRADIENT = "gradients"
     """The gradient of its batch; whoever holds the weights then takes the step."""
     UPDATE = "updates"
-    """What its own optimizer did to the weights since it last spoke, with the sign of a gradient (before minus after)."""
+    """What its own optimizer did to the weights since its last exchange, with the sign of a gradient (before minus after)."""
     WEIGHTS = "weights"
     """Its weights as they are."""
 
 
 class Pattern(Enum):
-    """How workers speak with each other."""
+    """How workers communicate."""
 
     COLLECTIVE = "collectively"
-    """Everybody asks the same question and gets the same response."""
+    """All workers make the same request and get the same response."""
     SERVED = "with a server"
     """One-sided: to a server that holds the weights; no other worker need be waiting."""
     PEERS = "with all peers"
-    """One-sided: to every other worker, who takes it in when it next looks."""
+    """One-sided: to every other worker, which merges it when it next looks."""
     NEIGHBOURS = "with neighbours"
     """With the few workers that a graph names for this step."""
 
@@ -32,3 +33,50 @@ class Pattern(Enum):
 EVERY_PAYLOAD = frozenset(Payload)
 EVERY_PATTERN = frozenset(Pattern)
 DIFFERENCES = frozenset({Payload.GRADIENT, Payload.UPDATE})
+GRADIENTS = frozenset({Payload.GRADIENT})
+ONE_SIDED = frozenset({Pattern.SERVED, Pattern.PEERS})
+
+
+@dataclass(frozen=True, slots=True)
+class CodecTraits:
+    """What a codec can send, and how.
+
+    `lossy`: whether the difference between what was given and what was sent is lost, and not kept in the state. `verbatim`: whether an
+    aggregation is one reduction of the value itself, whose response is the total, without a state; values then need no copy.
+    """
+
+    payloads: frozenset[Payload]
+    patterns: frozenset[Pattern]
+    lossy: bool = False
+    verbatim: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class ConsistencyTraits:
+    """What workers can send under a consistency, and how.
+
+    `order_matters`: whether results depend on the order in which messages arrive. `tolerates_loss`: whether the others can go on when a
+    worker is gone. `waits`: whether a worker that reads goes on only when the response has come; else it takes the weights over at the
+    first step after that.
+    """
+
+    payloads: frozenset[Payload]
+    patterns: frozenset[Pattern]
+    order_matters: bool
+    tolerates_loss: bool
+    waits: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class MergeTraits:
+    """What a merge can merge."""
+
+    payloads: frozenset[Payload]
+
+
+@dataclass(frozen=True, slots=True)
+class TopologyTraits:
+    """What can be sent over a topology, and in which pattern."""
+
+    payloads: frozenset[Payload]
+    pattern: Pattern

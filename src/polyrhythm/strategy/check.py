@@ -10,7 +10,7 @@ _ESSENTIAL: Mapping[str, str] = {
     "consistency": "may_proceed",
     "topology": "channel",
     "codec": "aggregate",
-    "merge": "accepts",
+    "merge": "traits",
     "shuffle": "feed",
     "buffers": "keeper",
     "exchange": "among",

@@ -107,17 +107,17 @@ class Exchange:
     @property
     def order_matters(self) -> bool:
         """Whether the result depends on the order in which messages arrive."""
-        return self.consistency.order_matters
+        return self.consistency.traits.order_matters
 
     @property
     def tolerates_loss(self) -> bool:
         """Whether the others can go on when a worker is gone."""
-        return self.consistency.tolerates_loss
+        return self.consistency.traits.tolerates_loss
 
     @property
     def ends_alike(self) -> bool:
         """Whether all replicas end with the same bits: not where each takes in the others' contributions in an order of its own."""
-        return not (self.order_matters and self.topology.pattern is Pattern.PEERS)
+        return not (self.order_matters and self.topology.traits.pattern is Pattern.PEERS)
 
     def with_pieces(self, pieces: Mapping[str, Any]) -> Exchange:
         """The same with some pieces replaced."""

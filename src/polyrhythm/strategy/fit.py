@@ -25,13 +25,8 @@ _MANY = 2**20
 
 
 def payloads(pieces: Pieces) -> dict[str, frozenset[Payload]]:
-    """What each piece can say or take in."""
-    return {
-        "consistency": pieces["consistency"].offers,
-        "topology": pieces["topology"].accepts,
-        "merge": pieces["merge"].accepts,
-        "codec": pieces["codec"].carries,
-    }
+    """What each piece can send or merge."""
+    return {axis: pieces[axis].traits.payloads for axis in ("consistency", "topology", "merge", "codec")}
 
 
 def payload(pieces: Pieces) -> Payload | None:
@@ -42,12 +37,12 @@ def payload(pieces: Pieces) -> Payload | None:
 
 def conflict(pieces: Pieces) -> str | None:
     """Why the pieces cannot work together, as half a sentence; None where they can."""
-    pattern = pieces["topology"].pattern
+    pattern = pieces["topology"].traits.pattern
     for axis in ("consistency", "codec"):
-        if pattern not in pieces[axis].patterns:
+        if pattern not in pieces[axis].traits.patterns:
             return (
                 f"{_both(pieces, 'topology', axis)} do not fit: over {_name(pieces['topology'])} workers speak {pattern.value}, "
-                f"and {_name(pieces[axis])} can be used only {_list(pieces[axis].patterns)}"
+                f"and {_name(pieces[axis])} can be used only {_list(pieces[axis].traits.patterns)}"
             )
     if payload(pieces) is None:
         return _nothing_in_common(pieces)
@@ -68,7 +63,7 @@ def _nothing_in_common(pieces: Pieces) -> str:
 def _half_an_exchange(pieces: Pieces) -> str | None:
     """Both ends of an exchange of weights mix what they had before it, so a worker must wait for the server's half every time."""
     rule = pieces["consistency"]
-    if not rule.waits or not rule.must_read(1, math.inf) or (rule.group(_MANY) > 1 and rule.may_proceed(1, 0)):
+    if not rule.traits.waits or not rule.must_read(1, math.inf) or (rule.group(_MANY) > 1 and rule.may_proceed(1, 0)):
         return (
             f"{_both(pieces, 'consistency', 'merge')} do not fit: {_name(pieces['merge'])} mixes weights at both ends of every exchange, "
             f"and under {_name(rule)} a worker may go on before the server has mixed"

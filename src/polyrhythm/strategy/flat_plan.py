@@ -45,7 +45,7 @@ class FlatPlan:
         """One."""
         group = self.crew.group(member)
         channel = self.topology.channel(self.agreement, WorkerEndpoint(group, self._servers, port))
-        return [Level(self.agreement, self.topology.pattern, group, channel)]
+        return [Level(self.agreement, self.topology.traits.pattern, group, channel)]
 
     def serve(self, endpoint: ServerEndpoint) -> Coroutine[Effect[Any], Any, None]:
         """As the topology's."""

@@ -34,9 +34,8 @@ def at(optimizer: torch.optim.Optimizer, rates: tuple[float, ...]) -> Iterator[N
 
 def refuse_unscaled(optimizer: torch.optim.Optimizer, agreement: Agreement, workers: int) -> None:
     """Raise CompositionError where learning rates will be multiplied, and `optimizer` would take no notice."""
-    together = (
-        agreement.consistency.group(workers) == workers and not agreement.consistency.order_matters and agreement.merge.scale(workers) == 1
-    )
+    rule = agreement.consistency
+    together = rule.group(workers) == workers and not rule.traits.order_matters and agreement.merge.scale(workers) == 1
     if (
         isinstance(optimizer, UNSCALED)
         and agreement.payload is Payload.GRADIENT

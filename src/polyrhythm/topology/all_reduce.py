@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Coroutine, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, ClassVar
 
 import torch
 from torch import Tensor
@@ -13,7 +13,7 @@ from polyrhythm.kernel.effects import Effect
 from polyrhythm.pieces.merge import Contribution
 from polyrhythm.pieces.responses import AdoptWeights, ApplyContributions, ApplyInPlace, Response
 from polyrhythm.pieces.topology import Agreement, Channel, InitialState, InPlace, ServerEndpoint, WorkerEndpoint
-from polyrhythm.pieces.traits import DIFFERENCES, Pattern, Payload
+from polyrhythm.pieces.traits import DIFFERENCES, Pattern, TopologyTraits
 from polyrhythm.tensors import State
 from polyrhythm.topology.algorithms.algorithm import Algorithm
 from polyrhythm.topology.algorithms.broadcast import broadcast
@@ -25,17 +25,9 @@ from polyrhythm.topology.collective_client import CollectiveClient
 class AllReduce:
     """Collective questions among the workers alone; `algorithm` says how sums are made: Ring, Direct, Tree, Butterfly, Fastest."""
 
+    traits: ClassVar = TopologyTraits(DIFFERENCES, Pattern.COLLECTIVE)  # the mean of weights is the mean of what was done to equal weights
+
     algorithm: Algorithm = field(default_factory=Ring)
-
-    @property
-    def accepts(self) -> frozenset[Payload]:
-        """Differences; the mean of weights is the mean of what was done to equal weights."""
-        return DIFFERENCES
-
-    @property
-    def pattern(self) -> Pattern:
-        """Collectively."""
-        return Pattern.COLLECTIVE
 
     def workers(self, available: int) -> int:
         """All."""
@@ -72,7 +64,7 @@ class _Equal:
         self.group = endpoint.group
         self.port = endpoint.port
         # one worker alone has none: what gets no gradient from anyone keeps none, and its optimizer passes over it
-        self.scale = agreement.merge.scale(self.group.size) if agreement.codec.verbatim and self.group.size > 1 else None
+        self.scale = agreement.merge.scale(self.group.size) if agreement.codec.traits.verbatim and self.group.size > 1 else None
 
     @property
     def in_place(self) -> InPlace | None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Coroutine, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 from torch import Tensor
 
@@ -16,7 +16,7 @@ from polyrhythm.pieces.merge import EncodedContribution
 from polyrhythm.pieces.requests import Packet
 from polyrhythm.pieces.responses import AdoptWeights, ApplyContributions, Response
 from polyrhythm.pieces.topology import Agreement, Channel, InitialState, ServerEndpoint, WorkerEndpoint
-from polyrhythm.pieces.traits import DIFFERENCES, Pattern, Payload
+from polyrhythm.pieces.traits import DIFFERENCES, Pattern, TopologyTraits
 from polyrhythm.tensors import Layout, State
 from polyrhythm.topology.algorithms.broadcast import heirs, pass_on
 from polyrhythm.topology.losses import GONE
@@ -32,15 +32,7 @@ class AllToAll:
     contributions, in the end, but not in the same order.
     """
 
-    @property
-    def accepts(self) -> frozenset[Payload]:
-        """Differences."""
-        return DIFFERENCES
-
-    @property
-    def pattern(self) -> Pattern:
-        """With all peers."""
-        return Pattern.PEERS
+    traits: ClassVar = TopologyTraits(DIFFERENCES, Pattern.PEERS)
 
     def workers(self, available: int) -> int:
         """All."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Coroutine, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 from torch import Tensor
 
@@ -12,7 +12,7 @@ from polyrhythm.kernel.effects import Effect
 from polyrhythm.pieces.merge import Contribution
 from polyrhythm.pieces.responses import ApplyContributions, Response
 from polyrhythm.pieces.topology import Agreement, Channel, InitialState, ServerEndpoint, WorkerEndpoint
-from polyrhythm.pieces.traits import DIFFERENCES, Pattern, Payload
+from polyrhythm.pieces.traits import DIFFERENCES, Pattern, TopologyTraits
 from polyrhythm.tensors import State
 
 
@@ -20,15 +20,7 @@ from polyrhythm.tensors import State
 class Alone:
     """Uses one worker, however many there are; what it computes is what the script would compute without Polyrhythm."""
 
-    @property
-    def accepts(self) -> frozenset[Payload]:
-        """Differences."""
-        return DIFFERENCES
-
-    @property
-    def pattern(self) -> Pattern:
-        """Collectively, with oneself."""
-        return Pattern.COLLECTIVE
+    traits: ClassVar = TopologyTraits(DIFFERENCES, Pattern.COLLECTIVE)
 
     def workers(self, available: int) -> int:
         """One."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Coroutine, Sequence
 from dataclasses import dataclass, field
 from math import prod
-from typing import Any
+from typing import Any, ClassVar
 
 import torch
 from torch import Tensor
@@ -15,7 +15,7 @@ from polyrhythm.kernel.effects import Effect
 from polyrhythm.pieces.merge import Contribution
 from polyrhythm.pieces.responses import AdoptWeights, ApplyContributions, Response
 from polyrhythm.pieces.topology import Agreement, Buckets, Channel, InitialState, ServerEndpoint, WorkerEndpoint
-from polyrhythm.pieces.traits import Pattern, Payload
+from polyrhythm.pieces.traits import Pattern, Payload, TopologyTraits
 from polyrhythm.tensors import Layout, State
 from polyrhythm.topology.algorithms.broadcast import broadcast
 from polyrhythm.topology.all_reduce import AllReduce
@@ -32,6 +32,8 @@ class Bucketed:
     something else than an all-reduce is wrapped.
     """
 
+    traits: ClassVar = TopologyTraits(frozenset({Payload.GRADIENT}), Pattern.COLLECTIVE)
+
     topology: AllReduce = field(default_factory=AllReduce)
     nbytes: int = 4 * 2**20
 
@@ -45,16 +47,6 @@ class Bucketed:
             )
         if not self.nbytes >= 1:
             raise CompositionError(f"Bucketed(nbytes={self.nbytes}) is no size: give 1 byte or more, for example 4 * 2**20.")
-
-    @property
-    def accepts(self) -> frozenset[Payload]:
-        """Gradients: updates and weights are there only when the step has been taken."""
-        return frozenset({Payload.GRADIENT})
-
-    @property
-    def pattern(self) -> Pattern:
-        """As the all-reduce."""
-        return self.topology.pattern
 
     def workers(self, available: int) -> int:
         """As the all-reduce."""

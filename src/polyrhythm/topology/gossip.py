@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Coroutine, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, ClassVar
 
 import torch
 from torch import Tensor
@@ -13,7 +13,7 @@ from polyrhythm.kernel.effects import Effect
 from polyrhythm.kernel.message import Message
 from polyrhythm.pieces.responses import AdoptWeights, MixWeights, Response
 from polyrhythm.pieces.topology import Agreement, Channel, InitialState, ServerEndpoint, WorkerEndpoint
-from polyrhythm.pieces.traits import Pattern, Payload
+from polyrhythm.pieces.traits import Pattern, Payload, TopologyTraits
 from polyrhythm.tensors import Layout, State
 from polyrhythm.topology.algorithms.broadcast import broadcast
 from polyrhythm.topology.algorithms.tree import Tree
@@ -27,17 +27,9 @@ class Gossip:
     The run ends with the mean of all replicas, over a tree.
     """
 
+    traits: ClassVar = TopologyTraits(frozenset({Payload.WEIGHTS}), Pattern.NEIGHBOURS)
+
     graph: Graph = field(default_factory=Dissemination)
-
-    @property
-    def accepts(self) -> frozenset[Payload]:
-        """Weights: replicas differ, so a difference to one's own would mean nothing to another."""
-        return frozenset({Payload.WEIGHTS})
-
-    @property
-    def pattern(self) -> Pattern:
-        """With neighbours."""
-        return Pattern.NEIGHBOURS
 
     def workers(self, available: int) -> int:
         """All, if the graph has room for them."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Coroutine, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 import torch
 from torch import Tensor
@@ -12,7 +12,7 @@ from torch import Tensor
 from polyrhythm.errors import CompositionError
 from polyrhythm.kernel.effects import Effect
 from polyrhythm.pieces.topology import Agreement, Channel, ServerEndpoint, WorkerEndpoint
-from polyrhythm.pieces.traits import EVERY_PAYLOAD, Pattern, Payload
+from polyrhythm.pieces.traits import EVERY_PAYLOAD, Pattern, TopologyTraits
 from polyrhythm.topology.background_client import BackgroundClient
 from polyrhythm.topology.server_client import Client
 from polyrhythm.topology.server_shard import Shard
@@ -26,21 +26,13 @@ class Server:
     back as they are.
     """
 
+    traits: ClassVar = TopologyTraits(EVERY_PAYLOAD, Pattern.SERVED)
+
     shards: int = 1
 
     def __post_init__(self) -> None:
         if self.shards < 1:
             raise CompositionError(f"Server(shards={self.shards}) has nowhere to keep the weights: give 1 or more.")
-
-    @property
-    def accepts(self) -> frozenset[Payload]:
-        """Anything."""
-        return EVERY_PAYLOAD
-
-    @property
-    def pattern(self) -> Pattern:
-        """With a server."""
-        return Pattern.SERVED
 
     def workers(self, available: int) -> int:
         """All."""
@@ -52,7 +44,7 @@ class Server:
 
     def channel(self, agreement: Agreement, endpoint: WorkerEndpoint) -> Channel:
         """A worker's side."""
-        client = Client if agreement.consistency.waits else BackgroundClient
+        client = Client if agreement.consistency.traits.waits else BackgroundClient
         return client(agreement, endpoint)
 
     def serve(self, agreement: Agreement, endpoint: ServerEndpoint) -> Coroutine[Effect[Any], Any, None]:
