@@ -77,10 +77,10 @@ def state_of(strategy: Strategy) -> str:
     served = strategy.topology.traits.pattern is Pattern.SERVED
     model_state = "at the servers" if served else "at every worker, equal"
     if agreement.payload is Payload.GRADIENT:
-        if agreement.merge.rule is not None:
-            return f"{type(agreement.merge.rule).__name__}'s {model_state}; the worker's optimizer lends its learning rate only"
+        if agreement.rule is not None:
+            return f"{type(agreement.rule).__name__}'s {model_state}; the worker's optimizer lends its learning rate only"
         return f"{model_state}: the user's optimizer takes the merged gradient"
-    outer = "" if agreement.merge.rule is None else f", and {type(agreement.merge.rule).__name__}'s {model_state}"
+    outer = "" if agreement.rule is None else f", and {type(agreement.rule).__name__}'s {model_state}"
     return f"at each worker, its own{outer}"
 
 

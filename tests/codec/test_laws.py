@@ -9,20 +9,19 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from polyrhythm.processes.transport.wire import encode
 from torch import Tensor
 
 from polyrhythm.codec import MEMBERS, Cast, Identity, LowRank, RandomK, Significant, TopK
 from polyrhythm.kernel.group import Group
 from polyrhythm.kernel.message import Message, wire_bytes
-from polyrhythm.pieces.codec import Codec, ExchangeContext
+from polyrhythm.pieces.codec import Codec, ExchangeContext, PacketCodec, packets
 from polyrhythm.pieces.requests import Reduce
-from polyrhythm.pieces.traits import Pattern
-from polyrhythm.processes.transport.wire import encode
 from polyrhythm.tensors import Layout
 
 from .aggregation import LAYOUT, CollectiveClient, check_for_the_wire, draw, normal, same_bits, total
 
-ONE_SHOT = [codec for codec in MEMBERS if codec.traits.patterns - {Pattern.COLLECTIVE}]
+ONE_SHOT = [packets(codec) for codec in MEMBERS if codec.traits.makes_packets]
 KEEPING = [codec for codec in MEMBERS if not codec.traits.lossy]
 EVERYTHING = (TopK(1.0), RandomK(1.0), Significant(0), LowRank(100))
 FLOATS = (torch.float32, torch.float64)
@@ -54,7 +53,7 @@ def close(left: Tensor, right: Tensor, relative: float, scale: Tensor) -> bool:
 @pytest.mark.parametrize("dtype", FLOATS, ids=str)
 @brief
 @given(layout=layouts, seed=seeds)
-def test_a_packet_says_to_every_receiver_what_its_sender_said(codec: Codec, dtype: torch.dtype, layout: Layout, seed: int) -> None:
+def test_a_packet_says_to_every_receiver_what_its_sender_said(codec: PacketCodec, dtype: torch.dtype, layout: Layout, seed: int) -> None:
     state, stream = codec.initial(layout), draw()
     for step in range(4):
         encoded = codec.encode(normal(seed + step, layout.numel, dtype), layout, state, stream)
@@ -71,7 +70,7 @@ def test_a_packet_says_to_every_receiver_what_its_sender_said(codec: Codec, dtyp
 @pytest.mark.parametrize("dtype", FLOATS, ids=str)
 @brief
 @given(layout=layouts, seed=seeds)
-def test_what_is_said_and_owed_is_what_was_asked_and_owed(codec: Codec, dtype: torch.dtype, layout: Layout, seed: int) -> None:
+def test_what_is_said_and_owed_is_what_was_asked_and_owed(codec: PacketCodec, dtype: torch.dtype, layout: Layout, seed: int) -> None:
     state, stream = codec.initial(layout), draw()
     for step in range(5):
         value, before = normal(seed + step, layout.numel, dtype), codec.residual(state, layout)
@@ -171,7 +170,7 @@ def test_a_codec_that_says_everything_is_identity(codec: Codec, layout: Layout, 
 
 
 @every_one_shot
-def test_declared_bytes_are_serialized_bytes(codec: Codec) -> None:
+def test_declared_bytes_are_serialized_bytes(codec: PacketCodec) -> None:
     packet = codec.encode(normal(3, LAYOUT.numel), LAYOUT, codec.initial(LAYOUT), draw()).packet
     message = Message("topic", (1.0,), tensors=packet)
     assert wire_bytes(message) == sum(len(part) for part in encode(message))

@@ -9,6 +9,7 @@ import pytest
 import torch
 
 from polyrhythm.codec import (
+    MEMBERS,
     Cast,
     ErrorFeedback,
     Identity,
@@ -23,7 +24,7 @@ from polyrhythm.codec import (
     Warmup,
 )
 from polyrhythm.errors import CompositionError
-from polyrhythm.pieces.codec import Codec
+from polyrhythm.pieces.codec import Codec, packets
 from polyrhythm.tensors import Layout
 
 HUGE = Layout(("p",), ((2**31 + 1,),))
@@ -67,7 +68,10 @@ def test_more_elements_than_an_index_can_name_are_refused_before_anything_is_all
         codec.initial(HUGE)
 
 
-@pytest.mark.parametrize("codec", [LowRank(1), Striped(Identity())], ids=str)
-def test_codecs_that_only_converse_make_no_packets(codec: Codec) -> None:
-    with pytest.raises(NotImplementedError, match="collectively only"):
-        codec.decode((), HUGE)
+@pytest.mark.parametrize("codec", MEMBERS, ids=str)
+def test_a_codec_is_narrowed_to_one_of_packets_exactly_where_its_traits_say_that_it_makes_them(codec: Codec) -> None:
+    if codec.traits.makes_packets:
+        assert packets(codec).width > 0
+    else:
+        with pytest.raises(AssertionError, match="where packets are needed"):
+            packets(codec)

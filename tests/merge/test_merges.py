@@ -16,7 +16,7 @@ from polyrhythm.kernel.names import server, worker
 from polyrhythm.kernel.port import Port
 from polyrhythm.merge import MEMBERS, Adagrad, Elastic, Mean, Nesterov, OuterOptimizer, StalenessScaled, Sum
 from polyrhythm.model.state import ModelState
-from polyrhythm.pieces.merge import Contribution, Merge, Rule
+from polyrhythm.pieces.merge import Contribution, Merge, Rule, combining, mixing, rule_of, scale_of_all
 from polyrhythm.pieces.traits import DIFFERENCES, Payload
 from polyrhythm.strategy import Strategy
 from polyrhythm.tensors import Layout
@@ -68,14 +68,19 @@ def test_each_contribution_counts_less_the_staler_it_is_and_the_group_is_one_ste
     assert StalenessScaled().combine([Contribution(C, staleness=2)], 30).move().tolist() == [4, 3, -2, 1]
 
 
-@pytest.mark.parametrize("merge", MEMBERS, ids=str)
-def test_a_merge_that_names_its_scale_does_nothing_else_to_a_mean_of_all(merge: Merge) -> None:
-    scale = merge.scale(3)
-    if scale is not None:
-        assert merge.rule is None
-        direction = merge.combine([Contribution(A + B + C, 3)], 3)
-        assert direction.scale == scale
+@pytest.mark.parametrize("merge", [merge for merge in MEMBERS if merge.traits.averages], ids=str)
+def test_a_merge_that_averages_does_nothing_else_to_the_contributions_of_all_but_to_scale_the_rate(merge: Merge) -> None:
+    for contributions in ([Contribution(A + B + C, 3)], [Contribution(A), Contribution(B), Contribution(C)]):
+        direction = combining(merge).combine(contributions, 3)
+        assert direction.scale == scale_of_all(merge, 3)
         assert torch.equal(direction.average(), (A + B + C) / 3)
+    assert rule_of(merge) is None
+
+
+def test_a_merge_with_an_optimizer_or_of_weights_does_not_average_gradients() -> None:
+    assert scale_of_all(Elastic(), 3) is None
+    assert scale_of_all(OuterOptimizer(Nesterov()), 3) is None
+    assert scale_of_all(Sum(), 3) == 3
 
 
 def test_a_groups_learning_rates_are_the_mean_of_its_members() -> None:
@@ -185,9 +190,9 @@ def test_an_outer_optimizer_combines_as_its_inner_merge_does() -> None:
 def test_a_merge_writes_to_nothing_that_it_is_given(merge: Merge) -> None:
     given = [A.clone(), B.clone(), C.clone()]
     if merge.traits.payloads & DIFFERENCES:
-        merge.combine([Contribution(value) for value in given], 3)
+        combining(merge).combine([Contribution(value) for value in given], 3)
     if Payload.WEIGHTS in merge.traits.payloads:
-        merge.mix(given[0], given[1:], 3)
+        mixing(merge).mix(given[0], given[1:], 3)
     assert all(torch.equal(value, before) for value, before in zip(given, (A, B, C), strict=True))
 
 
@@ -195,10 +200,10 @@ def test_a_merge_writes_to_nothing_that_it_is_given(merge: Merge) -> None:
 def test_a_merge_keeps_the_type_of_the_weights(merge: Merge) -> None:
     given = [value.double() for value in (A, B, C)]
     if merge.traits.payloads & DIFFERENCES:
-        direction = merge.combine([Contribution(value) for value in given], 3)
+        direction = combining(merge).combine([Contribution(value) for value in given], 3)
         assert direction.average().dtype == direction.move().dtype == torch.float64
     if Payload.WEIGHTS in merge.traits.payloads:
-        assert merge.mix(given[0], given[1:], 3).dtype == torch.float64
+        assert mixing(merge).mix(given[0], given[1:], 3).dtype == torch.float64
 
 
 @pytest.mark.parametrize(
@@ -210,8 +215,10 @@ def test_a_merge_keeps_the_type_of_the_weights(merge: Merge) -> None:
         lambda: Nesterov(0.7, 1.0),
         lambda: Adagrad(-1.0),
         lambda: Adagrad(epsilon=0),
+        lambda: OuterOptimizer(Nesterov(), Elastic()),
+        lambda: OuterOptimizer(Nesterov(), OuterOptimizer(Adagrad())),
     ],
 )
 def test_settings_that_cannot_work_are_refused(make) -> None:  # type: ignore[no-untyped-def]
-    with pytest.raises(CompositionError, match=r"between 0 and 1|positive"):
+    with pytest.raises(CompositionError, match=r"between 0 and 1|positive|such as Mean"):
         make()

@@ -14,7 +14,8 @@ from polyrhythm.consistency import Asynchronous, Bounded, BulkSynchronous, Inter
 from polyrhythm.kernel.names import server, worker
 from polyrhythm.merge import Mean, Sum
 from polyrhythm.model.state import ModelState
-from polyrhythm.pieces.topology import InitialState
+from polyrhythm.pieces.codec import packets
+from polyrhythm.pieces.topology import InitialState, server_count
 from polyrhythm.strategy import Strategy
 from polyrhythm.tensors import Layout
 from polyrhythm.topology import AllToAll, Server
@@ -44,7 +45,7 @@ async def _live_on(channel, model_state: ModelState, values: list[Tensor], produ
 
 def shard_of(strategy: Strategy, shard: int, workers: int, schedule: Schedule) -> Shard:
     """A server of the schedule, not begun yet."""
-    return Shard(strategy.agreement, server_end(schedule.port(server(shard)), workers, strategy.topology.servers(workers)))
+    return Shard(strategy.agreement, server_end(schedule.port(server(shard)), workers, server_count(strategy.topology, workers)))
 
 
 def _values(draw: np.random.Generator, steps: int) -> list[Tensor]:
@@ -67,7 +68,7 @@ def test_servers_conserve_at_any_pause_of_a_thousand_schedules(codec, rule) -> N
             model_state = ModelState(torch.zeros(LAYOUT.numel), LAYOUT, Sum(), workers, None)
             channels.append(
                 strategy.topology.channel(
-                    strategy.agreement, worker_end(schedule.port(worker(rank)), workers, strategy.topology.servers(workers), seed)
+                    strategy.agreement, worker_end(schedule.port(worker(rank)), workers, server_count(strategy.topology, workers), seed)
                 )
             )
             schedule.start(worker(rank), _live(channels[-1], model_state, _values(draw, steps), produced))
@@ -101,7 +102,7 @@ def test_at_the_end_servers_have_all_that_was_produced_and_workers_have_the_serv
             holders.append(ModelState(torch.zeros(LAYOUT.numel), LAYOUT, Sum(), workers, None))
             channels.append(
                 strategy.topology.channel(
-                    strategy.agreement, worker_end(schedule.port(worker(rank)), workers, strategy.topology.servers(workers), seed)
+                    strategy.agreement, worker_end(schedule.port(worker(rank)), workers, server_count(strategy.topology, workers), seed)
                 )
             )
             schedule.start(worker(rank), _live_on(channels[-1], holders[-1], _values(draw, steps), produced))
@@ -119,7 +120,7 @@ def _pushes(strategy: Strategy, schedule: Schedule, shard: Shard, part: Layout) 
     name = shard.port.name
     messages = [m for (_, to), queue in schedule.under_way.items() if to == name for m in queue]
     messages += [d.message for d in schedule.mail[name, REQUESTS]] + [d.message for d in shard.pending]
-    sent = [strategy.codec.decode(m.tensors, part) for m in messages if m.numbers[0] == PUSH]
+    sent = [packets(strategy.codec).decode(m.tensors, part) for m in messages if m.numbers[0] == PUSH]
     return sum(sent, torch.zeros(part.numel))
 
 
@@ -135,7 +136,7 @@ def test_peers_conserve_at_any_pause_of_a_thousand_schedules(codec, rule) -> Non
             holders.append(ModelState(torch.zeros(LAYOUT.numel), LAYOUT, Mean(), workers, None))
             channels.append(
                 strategy.topology.channel(
-                    strategy.agreement, worker_end(schedule.port(worker(rank)), workers, strategy.topology.servers(workers), seed)
+                    strategy.agreement, worker_end(schedule.port(worker(rank)), workers, server_count(strategy.topology, workers), seed)
                 )
             )
             schedule.start(worker(rank), _live(channels[-1], holders[-1], _values(draw, steps), produced))
@@ -145,7 +146,7 @@ def test_peers_conserve_at_any_pause_of_a_thousand_schedules(codec, rule) -> Non
             name = worker(rank)
             messages = [m for (_, to), queue in schedule.under_way.items() if to == name for m in queue if m.topic == _NEWS]
             messages += [d.message for d in schedule.mail[name, _NEWS]]
-            coming = sum((strategy.codec.decode(m.tensors, LAYOUT) for m in messages), torch.zeros(17))
+            coming = sum((packets(strategy.codec).decode(m.tensors, LAYOUT) for m in messages), torch.zeros(17))
             pending = sum((item[2].value for item in channel.pending), torch.zeros(17))
             assert torch.equal(-model_state.weights * workers + residual + coming + pending, sum(produced, torch.zeros(17)))
         schedule.close()

@@ -16,6 +16,7 @@ from polyrhythm.consistency import Intervals
 from polyrhythm.errors import CompositionError, UnknownNameError
 from polyrhythm.merge import Adagrad, Nesterov, OuterOptimizer, Sum
 from polyrhythm.pieces.codec import Codec
+from polyrhythm.pieces.topology import server_count
 from polyrhythm.simulator.simulator import Instant, Simulator
 from polyrhythm.strategy import Strategy
 
@@ -99,7 +100,7 @@ def test_options_reach_their_pieces() -> None:
     assert systems.find("diloco", outer_learning_rate=0.5).merge.rule == Nesterov(0.5, 0.9)
     assert systems.find("downpour", learning_rate=0.2).merge == OuterOptimizer(Adagrad(0.2, 1e-6), Sum())
     assert systems.find("downpour", push=5, fetch=3).consistency == Intervals(push=5, fetch=3)
-    assert systems.find("softsync", shards=4).topology.servers(9) == 4
+    assert server_count(systems.find("softsync", shards=4).topology, 9) == 4
 
 
 @each

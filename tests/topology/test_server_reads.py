@@ -41,7 +41,11 @@ class Watched:
     def workers(self, available: int) -> int:
         return available
 
-    def servers(self, workers: int) -> int:
+    @property
+    def service(self) -> Watched:
+        return self
+
+    def count(self, workers: int) -> int:
         return 1
 
     def channel(self, agreement: Agreement, endpoint: WorkerEndpoint) -> Channel:

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from polyrhythm.errors import CompositionError
-from polyrhythm.pieces.codec import Aggregated, Aggregation, Codec, Encoded, ExchangeContext
+from polyrhythm.pieces.codec import Aggregated, Aggregation, Codec, Encoded, ExchangeContext, packets
 from polyrhythm.pieces.requests import Packet
 from polyrhythm.pieces.traits import CodecTraits, Payload
 from polyrhythm.tensors import Layout, State
@@ -41,7 +41,7 @@ class ErrorFeedback:
     @property
     def width(self) -> int:
         """As the inner codec."""
-        return self.inner.width
+        return packets(self.inner).width
 
     def initial(self, layout: Layout) -> State:
         """No residual yet."""
@@ -51,12 +51,12 @@ class ErrorFeedback:
     def encode(self, value: Tensor, layout: Layout, state: State, draw: np.random.Generator) -> Encoded:
         """The inner codec's words for value + residual."""
         asked = value + state[_RESIDUAL].to(value)
-        encoded = self.inner.encode(asked, layout, state, draw)
+        encoded = packets(self.inner).encode(asked, layout, state, draw)
         return Encoded(encoded.packet, encoded.sent, {**encoded.state, _RESIDUAL: asked - encoded.sent})
 
     def decode(self, packet: Packet, layout: Layout) -> Tensor:
         """As the inner codec."""
-        return self.inner.decode(packet, layout)
+        return packets(self.inner).decode(packet, layout)
 
     def aggregate(self, value: Tensor, layout: Layout, state: State, context: ExchangeContext) -> Aggregation:
         """The inner codec's aggregation about value + residual."""

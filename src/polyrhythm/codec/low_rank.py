@@ -7,14 +7,13 @@ from dataclasses import dataclass
 from math import prod
 from typing import Any, ClassVar
 
-import numpy as np
 import torch
 from torch import Tensor
 
 from polyrhythm import rng
 from polyrhythm.errors import CompositionError
-from polyrhythm.pieces.codec import Aggregated, Aggregation, Encoded, ExchangeContext
-from polyrhythm.pieces.requests import CollectiveRequest, Packet, Reduce
+from polyrhythm.pieces.codec import Aggregated, Aggregation, ExchangeContext
+from polyrhythm.pieces.requests import CollectiveRequest, Reduce
 from polyrhythm.pieces.traits import DIFFERENCES, CodecTraits, Pattern
 from polyrhythm.tensors import Layout, State
 
@@ -39,25 +38,12 @@ class LowRank:
         if self.rank < 1:
             raise CompositionError(f"LowRank(rank={self.rank}) leaves no column to send: rank must be at least 1.")
 
-    @property
-    def width(self) -> int:
-        """Nothing is sent in packets: all goes into reductions."""
-        return 0
-
     def initial(self, layout: Layout) -> State:
         """A random Q for each matrix, the same at every worker and in every run."""
         state = {}
         for name, (_, rest) in self._matrices(layout):
             state[f"q/{name}"] = torch.randn(self.rank, rest, generator=rng.generator(0, "powersgd", name))
         return state
-
-    def encode(self, value: Tensor, layout: Layout, state: State, draw: np.random.Generator) -> Encoded:
-        """Never asked for: the factors need everybody."""
-        raise NotImplementedError("LowRank speaks collectively only")
-
-    def decode(self, packet: Packet, layout: Layout) -> Tensor:
-        """Never asked for: the factors need everybody."""
-        raise NotImplementedError("LowRank speaks collectively only")
 
     def aggregate(self, value: Tensor, layout: Layout, state: State, context: ExchangeContext) -> Aggregation:
         """Reduce the P = M Q, make their columns orthonormal, reduce the Q = Mᵀ P̂."""

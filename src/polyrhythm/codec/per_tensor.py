@@ -13,7 +13,7 @@ from polyrhythm.codec.identity import Identity
 from polyrhythm.codec.in_step import in_step
 from polyrhythm.codec.nested import divide, under
 from polyrhythm.errors import CompositionError
-from polyrhythm.pieces.codec import Aggregated, Aggregation, Codec, Encoded, ExchangeContext
+from polyrhythm.pieces.codec import Aggregated, Aggregation, Codec, Encoded, ExchangeContext, PacketCodec, packets
 from polyrhythm.pieces.requests import Packet
 from polyrhythm.pieces.traits import CodecTraits
 from polyrhythm.tensors import Layout, State
@@ -45,7 +45,7 @@ class PerTensor:
     @property
     def width(self) -> int:
         """The lengths, and both codecs' tensors."""
-        return 1 + self.inner.width + self.rest.width
+        return 1 + sum(codec.width for codec in self._both())
 
     def initial(self, layout: Layout) -> State:
         """Each tensor's own."""
@@ -54,23 +54,23 @@ class PerTensor:
     def encode(self, value: Tensor, layout: Layout, state: State, draw: np.random.Generator) -> Encoded:
         """One packet of all tensors' packets."""
         plan, states = self._plan(layout), divide(state, layout.names)
-        spoken = [
-            self._codec(large).encode(part, single, states[name], draw)
+        encodings = [
+            packets(self._codec(large)).encode(part, single, states[name], draw)
             for part, (name, single, large) in zip(_parts(value, plan), plan, strict=True)
         ]
-        packets = [[encoded.packet for encoded, (*_, large) in zip(spoken, plan, strict=True) if large is kind] for kind in (True, False)]
-        bodies = [_column(group, k) for group, codec in zip(packets, (self.inner, self.rest), strict=True) for k in range(codec.width)]
-        lengths = [tensor.numel() for group in packets for packet in group for tensor in packet]
-        sent = _end_to_end([encoded.sent for encoded in spoken])
-        following = _named((name, encoded.state) for (name, _, _), encoded in zip(plan, spoken, strict=True))
-        return Encoded((torch.tensor(lengths, dtype=torch.int64), *bodies), sent, following)
+        groups = [[encoded.packet for encoded, (*_, large) in zip(encodings, plan, strict=True) if large is kind] for kind in (True, False)]
+        bodies = [_column(group, k) for group, codec in zip(groups, self._both(), strict=True) for k in range(codec.width)]
+        lengths = [tensor.numel() for group in groups for packet in group for tensor in packet]
+        following = _named((name, encoded.state) for (name, _, _), encoded in zip(plan, encodings, strict=True))
+        packet = (torch.tensor(lengths, dtype=torch.int64), *bodies)
+        return Encoded(packet, _end_to_end([encoded.sent for encoded in encodings]), following)
 
     def decode(self, packet: Packet, layout: Layout) -> Tensor:
         """Each tensor by its own codec, end to end."""
         plan = self._plan(layout)
         lengths, bodies = packet[0].tolist(), packet[1:]
         decoded: dict[str, Tensor] = {}
-        for kind, codec in ((True, self.inner), (False, self.rest)):
+        for kind, codec in zip((True, False), self._both(), strict=True):
             group = [(name, single) for name, single, large in plan if large is kind]
             mine, lengths = lengths[: len(group) * codec.width], lengths[len(group) * codec.width :]
             columns = [torch.split(body, mine[k :: codec.width]) for k, body in enumerate(bodies[: codec.width])]
@@ -97,6 +97,9 @@ class PerTensor:
     def _codec(self, large: bool) -> Codec:
         return self.inner if large else self.rest
 
+    def _both(self) -> tuple[PacketCodec, PacketCodec]:
+        return packets(self.inner), packets(self.rest)
+
     def _plan(self, layout: Layout) -> list[tuple[str, Layout, bool]]:
         """Name, layout, and whether it is sent in the words of `inner`, of each tensor."""
         singles = (Layout((name,), (shape,)) for name, shape in zip(layout.names, layout.shapes, strict=True))
@@ -111,8 +114,8 @@ def _named(states: Iterable[tuple[str, State]]) -> State:
     return {key: tensor for name, state in states for key, tensor in under(name, state).items()}
 
 
-def _column(packets: Sequence[Packet], k: int) -> Tensor:
-    return _end_to_end([packet[k] for packet in packets])
+def _column(group: Sequence[Packet], k: int) -> Tensor:
+    return _end_to_end([packet[k] for packet in group])
 
 
 def _end_to_end(tensors: Sequence[Tensor]) -> Tensor:

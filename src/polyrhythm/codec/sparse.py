@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from polyrhythm.errors import CompositionError
-from polyrhythm.pieces.codec import Aggregated, Aggregation, Codec, ExchangeContext
+from polyrhythm.pieces.codec import Aggregated, Aggregation, ExchangeContext, PacketCodec
 from polyrhythm.pieces.requests import Gather, Packet
 from polyrhythm.tensors import Layout, State
 
@@ -20,7 +20,7 @@ MOST = 2**31
 """Elements that an index of 31 bits can name."""
 
 
-class Sparse(Codec, Protocol):
+class SparseCodec(PacketCodec, Protocol):
     """A codec whose packets say a few elements; the others are zero."""
 
     def entries(self, packet: Packet) -> Entries:
@@ -66,7 +66,7 @@ def spread(entries: Entries, layout: Layout) -> Tensor:
     return values.new_zeros(layout.numel).index_copy_(0, indices, values)
 
 
-def gather_and_add(codec: Sparse, value: Tensor, layout: Layout, state: State, context: ExchangeContext) -> Aggregation:
+def gather_and_add(codec: SparseCodec, value: Tensor, layout: Layout, state: State, context: ExchangeContext) -> Aggregation:
     """As `gather_and_sum`, in the same order, but touching only what was sent: P packets cost their length, not P · numel."""
     encoded = codec.encode(value, layout, state, context.draw)
     packets: list[Packet] = yield Gather(encoded.packet)

@@ -7,13 +7,12 @@ from dataclasses import dataclass
 from functools import lru_cache
 from itertools import chain
 
-import numpy as np
 import torch
 from torch import Tensor
 
 from polyrhythm.codec.nested import divide, under
 from polyrhythm.errors import CompositionError
-from polyrhythm.pieces.codec import Aggregated, Aggregation, Codec, Encoded, ExchangeContext
+from polyrhythm.pieces.codec import Aggregated, Aggregation, Codec, ExchangeContext, packets
 from polyrhythm.pieces.requests import Gather, Packet, Scatter
 from polyrhythm.pieces.traits import CodecTraits, Pattern
 from polyrhythm.tensors import Layout, State
@@ -32,9 +31,9 @@ class Striped:
     inner: Codec
 
     def __post_init__(self) -> None:
-        if not self.inner.traits.patterns - {Pattern.COLLECTIVE}:
+        if not self.inner.traits.makes_packets:
             raise CompositionError(
-                f"Striped({self.inner}) has nothing to send: {type(self.inner).__name__} asks everybody and makes no packets. Use it bare."
+                f"Striped({self.inner}) has nothing to send: {type(self.inner).__name__} only aggregates and makes no packets. Use it bare."
             )
 
     @property
@@ -43,39 +42,26 @@ class Striped:
         inner = self.inner.traits
         return CodecTraits(inner.payloads, inner.patterns & {Pattern.COLLECTIVE}, inner.lossy)
 
-    @property
-    def width(self) -> int:
-        """As the inner codec, a stripe."""
-        return self.inner.width
-
     def initial(self, layout: Layout) -> State:
         """Nothing yet: how many stripes there are is known when the first aggregation begins."""
         return {}
 
-    def encode(self, value: Tensor, layout: Layout, state: State, draw: np.random.Generator) -> Encoded:
-        """Never asked for: stripes need everybody."""
-        raise NotImplementedError("Striped speaks collectively only")
-
-    def decode(self, packet: Packet, layout: Layout) -> Tensor:
-        """Never asked for: stripes need everybody."""
-        raise NotImplementedError("Striped speaks collectively only")
-
     def aggregate(self, value: Tensor, layout: Layout, state: State, context: ExchangeContext) -> Aggregation:
         """Scatter, sum, gather."""
-        rank, stripes = context.group.rank, _stripes(layout, context.group.size)
+        inner, rank, stripes = packets(self.inner), context.group.rank, _stripes(layout, context.group.size)
         mine, home = f"back/{rank}", stripes[rank]
         states = divide(state, [mine, *_outward(len(stripes))])
         out = [
-            self.inner.encode(part, stripe, states[name] or self.inner.initial(stripe), context.draw)
+            inner.encode(part, stripe, states[name] or inner.initial(stripe), context.draw)
             for name, part, stripe in zip(_outward(len(stripes)), layout.cut(value, stripes), stripes, strict=True)
         ]
         heard: Sequence[Packet] = yield Scatter([encoded.packet for encoded in out])
-        summed = self.inner.decode(heard[0], home)
+        summed = inner.decode(heard[0], home)
         for packet in heard[1:]:
-            summed = summed + self.inner.decode(packet, home)
-        back = self.inner.encode(summed, home, states[mine] or self.inner.initial(home), context.draw)
+            summed = summed + inner.decode(packet, home)
+        back = inner.encode(summed, home, states[mine] or inner.initial(home), context.draw)
         sums: Sequence[Packet] = yield Gather(back.packet)
-        total = torch.cat([self.inner.decode(packet, stripe) for packet, stripe in zip(sums, stripes, strict=True)])
+        total = torch.cat([inner.decode(packet, stripe) for packet, stripe in zip(sums, stripes, strict=True)])
         sent = [encoded.sent for encoded in out]
         sent[rank] = sent[rank] + (back.sent - summed)
         following = {"stripes": torch.tensor(len(stripes)), **under(mine, back.state)}

@@ -11,7 +11,7 @@ from torch import Tensor
 from polyrhythm.codec.identity import Identity
 from polyrhythm.codec.nested import divide, under
 from polyrhythm.errors import CompositionError
-from polyrhythm.pieces.codec import Aggregated, Aggregation, Codec, Encoded, ExchangeContext
+from polyrhythm.pieces.codec import Aggregated, Aggregation, Codec, Encoded, ExchangeContext, packets
 from polyrhythm.pieces.requests import Packet
 from polyrhythm.pieces.traits import CodecTraits
 from polyrhythm.tensors import Layout, State
@@ -42,7 +42,7 @@ class Warmup:
     @property
     def width(self) -> int:
         """The flag, and room for either."""
-        return 1 + max(1, self.inner.width)
+        return 1 + max(1, packets(self.inner).width)
 
     def initial(self, layout: Layout) -> State:
         """No round yet."""
@@ -51,7 +51,7 @@ class Warmup:
     def encode(self, value: Tensor, layout: Layout, state: State, draw: np.random.Generator) -> Encoded:
         """The flag, and the words of the codec whose turn it is."""
         kind = _DENSE if int(state["rounds"]) < self.steps else _INNER
-        codec = (Identity(), self.inner)[kind]
+        codec = (Identity(), packets(self.inner))[kind]
         encoded = codec.encode(value, layout, divide(state, ["inner"])["inner"], draw)
         room = (torch.empty(0, dtype=torch.uint8),) * (self.width - 1 - len(encoded.packet))
         packet = (torch.tensor([kind], dtype=torch.uint8), *encoded.packet, *room)
@@ -60,7 +60,7 @@ class Warmup:
     def decode(self, packet: Packet, layout: Layout) -> Tensor:
         """As the codec that the flag names."""
         kind, *words = packet
-        codec = (Identity(), self.inner)[int(kind)]
+        codec = (Identity(), packets(self.inner))[int(kind)]
         return codec.decode(tuple(words[: codec.width]), layout)
 
     def aggregate(self, value: Tensor, layout: Layout, state: State, context: ExchangeContext) -> Aggregation:

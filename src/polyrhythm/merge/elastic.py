@@ -9,7 +9,6 @@ from typing import ClassVar
 from torch import Tensor
 
 from polyrhythm.errors import CompositionError
-from polyrhythm.pieces.merge import AnyContribution, Direction, Rule
 from polyrhythm.pieces.traits import MergeTraits, Payload
 
 
@@ -30,19 +29,6 @@ class Elastic:
                 f"Elastic(beta={self.beta}) overshoots or does not pull: beta is the part of the distance that the centre moves when all "
                 f"workers have spoken once, between 0 and 1; the paper takes 0.9."
             )
-
-    @property
-    def rule(self) -> Rule | None:
-        """None: the step is left to the optimizer."""
-        return None
-
-    def scale(self, workers: int) -> None:
-        """It takes weights only."""
-        return
-
-    def combine(self, contributions: Sequence[AnyContribution], workers: int) -> Direction:
-        """Never asked for: Elastic accepts weights only."""
-        raise NotImplementedError("Elastic accepts weights only")
 
     def mix(self, mine: Tensor, theirs: Sequence[Tensor], workers: int) -> Tensor:
         """mine + β / P Σ (theirs - mine)."""

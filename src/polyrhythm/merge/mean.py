@@ -9,7 +9,7 @@ from typing import ClassVar
 from torch import Tensor
 
 from polyrhythm.merge.total import count, total
-from polyrhythm.pieces.merge import AnyContribution, Direction, Rule
+from polyrhythm.pieces.merge import AnyContribution, Direction
 from polyrhythm.pieces.traits import EVERY_PAYLOAD, MergeTraits
 
 
@@ -20,16 +20,8 @@ class Mean:
     Weights are averaged with those of whoever one meets, oneself included.
     """
 
-    traits: ClassVar = MergeTraits(EVERY_PAYLOAD)
-
-    @property
-    def rule(self) -> Rule | None:
-        """None: the step is left to the optimizer."""
-        return None
-
-    def scale(self, workers: int) -> float:
-        """Everybody's mean is one full step."""
-        return 1.0
+    traits: ClassVar = MergeTraits(EVERY_PAYLOAD, averages=True)
+    rule: ClassVar[None] = None
 
     def combine(self, contributions: Sequence[AnyContribution], workers: int) -> Direction:
         """The mean of a group of c, with the learning rate times c / P; Σ value / P without one."""

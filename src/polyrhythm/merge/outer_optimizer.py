@@ -6,10 +6,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import ClassVar
 
-from torch import Tensor
-
+from polyrhythm.errors import CompositionError
 from polyrhythm.merge.mean import Mean
-from polyrhythm.pieces.merge import AnyContribution, Direction, Merge, Rule
+from polyrhythm.pieces.merge import AnyContribution, DifferenceMerge, Direction, Rule
 from polyrhythm.pieces.traits import DIFFERENCES, MergeTraits
 
 
@@ -24,16 +23,19 @@ class OuterOptimizer:
     traits: ClassVar = MergeTraits(DIFFERENCES)
 
     rule: Rule
-    inner: Merge = field(default_factory=Mean)
+    inner: DifferenceMerge = field(default_factory=Mean)
 
-    def scale(self, workers: int) -> None:
-        """Another optimizer steps."""
-        return
+    def __post_init__(self) -> None:
+        if not self.inner.traits.payloads & DIFFERENCES:
+            raise CompositionError(
+                f"OuterOptimizer(inner={self.inner}) has no direction to step along: {type(self.inner).__name__} merges weights only. "
+                "Give it a merge of gradients or updates, such as Mean()."
+            )
+        if self.inner.rule is not None:
+            raise CompositionError(
+                f"OuterOptimizer(inner={self.inner}) would leave one of two optimizers out: give it a merge without one, such as Mean()."
+            )
 
     def combine(self, contributions: Sequence[AnyContribution], workers: int) -> Direction:
         """As the inner merge."""
         return self.inner.combine(contributions, workers)
-
-    def mix(self, mine: Tensor, theirs: Sequence[Tensor], workers: int) -> Tensor:
-        """Never asked for: an optimizer takes differences."""
-        raise NotImplementedError("OuterOptimizer does not accept weights")

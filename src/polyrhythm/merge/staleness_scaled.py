@@ -6,10 +6,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
-from torch import Tensor
-
 from polyrhythm.merge.total import count, total
-from polyrhythm.pieces.merge import AnyContribution, Direction, Rule
+from polyrhythm.pieces.merge import AnyContribution, Direction
 from polyrhythm.pieces.traits import DIFFERENCES, MergeTraits
 
 
@@ -22,16 +20,8 @@ class StalenessScaled:
     is the same as scaling gradients, under an adaptive optimizer it is not.
     """
 
-    traits: ClassVar = MergeTraits(DIFFERENCES)
-
-    @property
-    def rule(self) -> Rule | None:
-        """None: the step is left to the optimizer."""
-        return None
-
-    def scale(self, workers: int) -> float:
-        """The group is all workers, and nobody is late."""
-        return 1.0
+    traits: ClassVar = MergeTraits(DIFFERENCES, averages=True)
+    rule: ClassVar[None] = None
 
     def combine(self, contributions: Sequence[AnyContribution], workers: int) -> Direction:
         """The mean with weights 1 / max(1, staleness), and the learning rate times the mean weight.
@@ -41,7 +31,3 @@ class StalenessScaled:
         scaled = (contribution.value / max(1, contribution.staleness) for contribution in contributions)
         weight = sum(contribution.count / max(1, contribution.staleness) for contribution in contributions)
         return Direction(total(scaled), weight, count(contributions))
-
-    def mix(self, mine: Tensor, theirs: Sequence[Tensor], workers: int) -> Tensor:
-        """Never asked for: weights have no staleness."""
-        raise NotImplementedError("StalenessScaled does not accept weights")

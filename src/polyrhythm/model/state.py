@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 
 from torch import Tensor
 
-from polyrhythm.pieces.merge import AnyContribution, Merge, rates_of
+from polyrhythm.pieces.merge import AnyContribution, Merge, combining, mixing, rates_of, rule_of
 from polyrhythm.tensors import Layout, State
 
 Optimize = Callable[[Tensor, tuple[float, ...]], None]
@@ -21,7 +21,7 @@ class ModelState:
     optimizer on the gradient that the parameters have, with its learning rates multiplied.
     """
 
-    __slots__ = ("anchor", "layout", "merge", "optimize", "own_step", "state", "version", "weights", "workers")
+    __slots__ = ("anchor", "layout", "merge", "optimize", "own_step", "rule", "state", "version", "weights", "workers")
 
     def __init__(
         self,
@@ -36,7 +36,8 @@ class ModelState:
         self.anchor = weights
         self.layout = layout
         self.merge = merge
-        self.state: State = merge.rule.initial(layout) if merge.rule else {}
+        self.rule = rule_of(merge)
+        self.state: State = self.rule.initial(layout) if self.rule else {}
         self.optimize = optimize
         self.own_step = own_step
         self.workers = workers
@@ -52,9 +53,10 @@ class ModelState:
 
     def move(self, contributions: Sequence[AnyContribution]) -> None:
         """Merge gradients or updates. They come from the wire, and so from the CPU; my weights may be elsewhere."""
-        direction, device, rates = self.merge.combine(contributions, self.workers), self.weights.device, rates_of(contributions)
-        if self.merge.rule is not None:
-            step, self.state = self.merge.rule.step(direction.average().to(device), self.state, rates[0] if rates else 0.0)
+        direction = combining(self.merge).combine(contributions, self.workers)
+        device, rates = self.weights.device, rates_of(contributions)
+        if self.rule is not None:
+            step, self.state = self.rule.step(direction.average().to(device), self.state, rates[0] if rates else 0.0)
             self.adopt(self.anchor - direction.scale * step)
         elif self.optimize is not None:
             self.optimize(direction.average().to(device), tuple(rate * direction.scale for rate in rates))
@@ -70,7 +72,8 @@ class ModelState:
 
     def mix(self, theirs: Sequence[Tensor]) -> None:
         """Merge the weights of others into mine."""
-        self.adopt(self.merge.mix(self.weights, [weights.to(self.weights.device) for weights in theirs], self.workers))
+        own = self.weights
+        self.adopt(mixing(self.merge).mix(own, [weights.to(own.device) for weights in theirs], self.workers))
         self.version += 1
 
     def adopt(self, weights: Tensor) -> None:

@@ -1,10 +1,10 @@
-"""What a codec is: one message in few words, and an aggregation in which everybody's values are summed."""
+"""What a codec is: an aggregation in which the values of all workers are summed; and for most of them, packets."""
 
 from __future__ import annotations
 
 from collections.abc import Generator
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any, Protocol, cast
 
 import numpy as np
 from torch import Tensor
@@ -17,7 +17,7 @@ from polyrhythm.tensors import Layout, State
 
 @dataclass(frozen=True, slots=True)
 class Encoded:
-    """One value put into words: the packet, what every receiver will make of it (numel,), and the next state."""
+    """One value encoded: the packet, what every receiver will make of it (numel,), and the next state."""
 
     packet: Packet
     sent: Tensor
@@ -54,28 +54,38 @@ class Codec(Protocol):
     def traits(self) -> CodecTraits:
         """What it declares of itself."""
 
+    def initial(self, layout: Layout) -> State:
+        """The state before anything was sent."""
+
+    def aggregate(self, value: Tensor, layout: Layout, state: State, context: ExchangeContext) -> Aggregation:
+        """Make the requests that it takes to know the sum of the values of all workers."""
+
+    def residual(self, state: State, layout: Layout) -> Tensor:
+        """What was given before and is not sent yet (numel,)."""
+
+
+class PacketCodec(Codec, Protocol):
+    """A codec that can encode a vector in one packet, as every pattern but the collective one needs."""
+
     @property
     def width(self) -> int:
         """The number of tensors in a packet."""
 
-    def initial(self, layout: Layout) -> State:
-        """The state before anything was sent."""
-
     def encode(self, value: Tensor, layout: Layout, state: State, draw: np.random.Generator) -> Encoded:
-        """Put `value` into one packet."""
+        """Encode `value` in one packet."""
 
     def decode(self, packet: Packet, layout: Layout) -> Tensor:
-        """What a packet says (numel,); every receiver gets the same bits."""
-
-    def aggregate(self, value: Tensor, layout: Layout, state: State, context: ExchangeContext) -> Aggregation:
-        """Ask whatever it takes to know the sum of everyone's values."""
-
-    def residual(self, state: State, layout: Layout) -> Tensor:
-        """What was asked before and is still unsaid (numel,)."""
+        """The value of a packet (numel,); every receiver gets the same bits."""
 
 
-def gather_and_sum(codec: Codec, value: Tensor, layout: Layout, state: State, context: ExchangeContext) -> Aggregation:
-    """The aggregation of a codec that speaks once: everyone's packets, decoded and summed in rank order."""
+def packets(codec: Codec) -> PacketCodec:
+    """`codec` as one that makes packets, which whoever composed it has made sure of: its traits say so."""
+    assert codec.traits.makes_packets, f"{codec} was composed where packets are needed"
+    return cast(PacketCodec, codec)
+
+
+def gather_and_sum(codec: PacketCodec, value: Tensor, layout: Layout, state: State, context: ExchangeContext) -> Aggregation:
+    """The aggregation of a codec that makes packets: those of all, decoded and summed in rank order."""
     encoded = codec.encode(value, layout, state, context.draw)
     packets: list[Packet] = yield Gather(encoded.packet)
     total = codec.decode(packets[0], layout)

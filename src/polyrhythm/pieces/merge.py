@@ -5,13 +5,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from operator import mul
-from typing import Protocol
+from typing import Protocol, cast
 
+import torch
 from torch import Tensor
 
-from polyrhythm.pieces.codec import Codec
+from polyrhythm.pieces.codec import PacketCodec
 from polyrhythm.pieces.requests import Packet
-from polyrhythm.pieces.traits import MergeTraits
+from polyrhythm.pieces.traits import DIFFERENCES, MergeTraits, Payload
 from polyrhythm.tensors import Layout, State
 
 
@@ -54,7 +55,7 @@ class EncodedContribution:
     """A contribution in the words in which it came: many of them may wait, and decoded they would fill the memory."""
 
     packet: Packet
-    codec: Codec
+    codec: PacketCodec
     layout: Layout
     rates: tuple[float, ...]
     count: int = 1
@@ -115,24 +116,51 @@ class Rule(Protocol):
 
 
 class Merge(Protocol):
-    """Directions have the sign of a gradient: weights move against them."""
+    """How contributions change weights: a `DifferenceMerge`, a `WeightMerge`, or both, as its traits say."""
 
     @property
     def traits(self) -> MergeTraits:
         """What it declares of itself."""
 
+
+class DifferenceMerge(Merge, Protocol):
+    """A merge of gradients or updates. Directions have the sign of a gradient: weights move against them."""
+
     @property
     def rule(self) -> Rule | None:
         """Its own optimizer; None leaves the step to the user's (gradients) or to plain subtraction (updates)."""
 
-    def scale(self, workers: int) -> float | None:
-        """By what learning rates are multiplied when all workers' gradients, none of them late, are averaged.
-
-        None where `combine` is not such an average, or another optimizer than the user's steps.
-        """
-
     def combine(self, contributions: Sequence[AnyContribution], workers: int) -> Direction:
         """One direction from the contributions of one group, of a run with `workers` workers."""
 
+
+class WeightMerge(Merge, Protocol):
+    """A merge of weights."""
+
     def mix(self, mine: Tensor, theirs: Sequence[Tensor], workers: int) -> Tensor:
-        """My weights after meeting those of others; a new tensor."""
+        """My weights after an exchange with others; a new tensor."""
+
+
+def combining(merge: Merge) -> DifferenceMerge:
+    """`merge` as one of differences, which composition has made sure of."""
+    assert merge.traits.payloads & DIFFERENCES, f"{merge} was composed with gradients or updates"
+    return cast(DifferenceMerge, merge)
+
+
+def mixing(merge: Merge) -> WeightMerge:
+    """`merge` as one of weights, which composition has made sure of."""
+    assert Payload.WEIGHTS in merge.traits.payloads, f"{merge} was composed with weights"
+    return cast(WeightMerge, merge)
+
+
+def rule_of(merge: Merge) -> Rule | None:
+    """The optimizer of a merge; None where it has none, or merges weights only."""
+    return combining(merge).rule if merge.traits.payloads & DIFFERENCES else None
+
+
+def scale_of_all(merge: Merge, workers: int) -> float | None:
+    """By what learning rates are multiplied when the gradients of all workers, none of them late, are averaged.
+
+    None where `merge` does something else with them.
+    """
+    return combining(merge).combine([Contribution(torch.zeros(0), workers)], workers).scale if merge.traits.averages else None

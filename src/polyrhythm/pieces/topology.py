@@ -14,7 +14,7 @@ from polyrhythm.kernel.group import Group
 from polyrhythm.kernel.port import Port
 from polyrhythm.pieces.codec import Codec
 from polyrhythm.pieces.consistency import Consistency
-from polyrhythm.pieces.merge import Merge
+from polyrhythm.pieces.merge import Merge, Rule, rule_of
 from polyrhythm.pieces.responses import Response
 from polyrhythm.pieces.snapshots import Snapshots
 from polyrhythm.pieces.traits import Payload, TopologyTraits
@@ -32,12 +32,17 @@ class Agreement:
     merge: Merge
 
     @property
+    def rule(self) -> Rule | None:
+        """The merge's own optimizer, if it has one."""
+        return rule_of(self.merge)
+
+    @property
     def previews(self) -> bool:
         """Whether a worker can see what its own contribution does before it reads: where weights move by sums of updates alone.
 
         An optimizer between contributions and weights has a state at whoever holds the weights, and a second one would not agree with it.
         """
-        return self.payload is Payload.UPDATE and self.merge.rule is None
+        return self.payload is Payload.UPDATE and self.rule is None
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,8 +128,18 @@ class Channel(Protocol):
         """The codec's states and what each owes, in the order of the flat vector (for checkpoints and the conservation law)."""
 
 
+class ServerSide(Protocol):
+    """The servers of a topology. Frozen settings."""
+
+    def count(self, workers: int) -> int:
+        """How many servers there are for that many workers."""
+
+    def serve(self, agreement: Agreement, endpoint: ServerEndpoint) -> Coroutine[Effect[Any], Any, None]:
+        """A server's whole life."""
+
+
 class Topology(Protocol):
-    """Frozen settings; makes a channel for a worker and the body of a server."""
+    """Frozen settings; makes a channel for a worker."""
 
     @property
     def traits(self) -> TopologyTraits:
@@ -133,17 +148,20 @@ class Topology(Protocol):
     def workers(self, available: int) -> int:
         """How many of the available workers it uses."""
 
-    def servers(self, workers: int) -> int:
-        """How many servers it needs."""
+    @property
+    def service(self) -> ServerSide | None:
+        """What its servers do; None where it has none."""
 
     def channel(self, agreement: Agreement, endpoint: WorkerEndpoint) -> Channel:
         """A worker's side."""
 
-    def serve(self, agreement: Agreement, endpoint: ServerEndpoint) -> Coroutine[Effect[Any], Any, None]:
-        """A server's whole life."""
-
     def result_actors(self, members: tuple[str, ...], servers: tuple[str, ...]) -> list[str]:
-        """The actors among both whose weights make up the result at any moment: of workers, those they agreed on last."""
+        """The actors of both whose weights make up the result at any moment: of workers, those they agreed on last."""
 
     def result(self, weights: Sequence[Tensor]) -> Tensor:
         """The result (numel,) from the weights of the result_actors, in their order."""
+
+
+def server_count(topology: Topology, workers: int) -> int:
+    """How many servers a topology needs for that many workers."""
+    return 0 if topology.service is None else topology.service.count(workers)

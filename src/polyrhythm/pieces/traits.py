@@ -50,6 +50,11 @@ class CodecTraits:
     lossy: bool = False
     verbatim: bool = False
 
+    @property
+    def makes_packets(self) -> bool:
+        """Whether it is a `pieces.codec.PacketCodec`: whether it can be used in any other pattern than the collective one."""
+        return bool(self.patterns - {Pattern.COLLECTIVE})
+
 
 @dataclass(frozen=True, slots=True)
 class ConsistencyTraits:
@@ -69,9 +74,14 @@ class ConsistencyTraits:
 
 @dataclass(frozen=True, slots=True)
 class MergeTraits:
-    """What a merge can merge."""
+    """What a merge can merge.
+
+    `averages`: whether what it combines from all workers' contributions, none of them late, is their mean, and the step that is taken on it
+    is the user's optimizer's; only the learning rate may be multiplied.
+    """
 
     payloads: frozenset[Payload]
+    averages: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,7 +12,7 @@ from polyrhythm.kernel.effects import Effect
 from polyrhythm.kernel.group import Group
 from polyrhythm.kernel.names import server
 from polyrhythm.kernel.port import Port
-from polyrhythm.pieces.topology import Agreement, ServerEndpoint, Topology, WorkerEndpoint
+from polyrhythm.pieces.topology import Agreement, ServerEndpoint, Topology, WorkerEndpoint, server_count
 from polyrhythm.strategy.plan import Crew, Level
 from polyrhythm.tensors import Layout
 
@@ -28,7 +28,7 @@ class FlatPlan:
 
     @property
     def _servers(self) -> tuple[str, ...]:
-        count = self.topology.servers(len(self.crew.members))
+        count = server_count(self.topology, len(self.crew.members))
         return tuple(server(self.crew.first_server + k) for k in range(count))
 
     @property
@@ -51,7 +51,9 @@ class FlatPlan:
         """As the topology's."""
         names = self._servers
         group = Group(f"{self.crew.name}servers", names, names.index(endpoint.port.name), self.crew.seed)
-        return self.topology.serve(self.agreement, replace(endpoint, group=group, workers=self.crew.members))
+        service = self.topology.service
+        assert service is not None, "only a served topology has servers"
+        return service.serve(self.agreement, replace(endpoint, group=group, workers=self.crew.members))
 
     def result_actors(self) -> list[str]:
         """As the topology says."""

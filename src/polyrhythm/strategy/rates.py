@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 
 from polyrhythm.errors import CompositionError
+from polyrhythm.pieces.merge import scale_of_all
 from polyrhythm.pieces.topology import Agreement
 from polyrhythm.pieces.traits import Payload
 
@@ -35,11 +36,11 @@ def at(optimizer: torch.optim.Optimizer, rates: tuple[float, ...]) -> Iterator[N
 def refuse_unscaled(optimizer: torch.optim.Optimizer, agreement: Agreement, workers: int) -> None:
     """Raise CompositionError where learning rates will be multiplied, and `optimizer` would take no notice."""
     rule = agreement.consistency
-    together = rule.group(workers) == workers and not rule.traits.order_matters and agreement.merge.scale(workers) == 1
+    together = rule.group(workers) == workers and not rule.traits.order_matters and scale_of_all(agreement.merge, workers) == 1
     if (
         isinstance(optimizer, UNSCALED)
         and agreement.payload is Payload.GRADIENT
-        and agreement.merge.rule is None
+        and agreement.rule is None
         and workers > 1
         and not together
     ):

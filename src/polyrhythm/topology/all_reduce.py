@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Coroutine, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import torch
 from torch import Tensor
 
-from polyrhythm.kernel.effects import Effect
-from polyrhythm.pieces.merge import Contribution
+from polyrhythm.pieces.merge import Contribution, scale_of_all
 from polyrhythm.pieces.responses import AdoptWeights, ApplyContributions, ApplyInPlace, Response
-from polyrhythm.pieces.topology import Agreement, Channel, InitialState, InPlace, ServerEndpoint, WorkerEndpoint
+from polyrhythm.pieces.topology import Agreement, Channel, InitialState, InPlace, WorkerEndpoint
 from polyrhythm.pieces.traits import DIFFERENCES, Pattern, TopologyTraits
 from polyrhythm.tensors import State
 from polyrhythm.topology.algorithms.algorithm import Algorithm
@@ -26,6 +25,7 @@ class AllReduce:
     """Collective questions among the workers alone; `algorithm` says how sums are made: Ring, Direct, Tree, Butterfly, Fastest."""
 
     traits: ClassVar = TopologyTraits(DIFFERENCES, Pattern.COLLECTIVE)  # the mean of weights is the mean of what was done to equal weights
+    service: ClassVar[None] = None
 
     algorithm: Algorithm = field(default_factory=Ring)
 
@@ -33,17 +33,9 @@ class AllReduce:
         """All."""
         return available
 
-    def servers(self, workers: int) -> int:
-        """None."""
-        return 0
-
     def channel(self, agreement: Agreement, endpoint: WorkerEndpoint) -> Channel:
         """A worker's side."""
         return _Equal(CollectiveClient(self.algorithm, agreement.codec, endpoint), agreement, endpoint)
-
-    def serve(self, agreement: Agreement, endpoint: ServerEndpoint) -> Coroutine[Effect[Any], Any, None]:
-        """There is no server."""
-        raise NotImplementedError("AllReduce has no server")
 
     def result_actors(self, members: tuple[str, ...], servers: tuple[str, ...]) -> list[str]:
         """Worker 0, whose weights are those of all."""
@@ -64,7 +56,7 @@ class _Equal:
         self.group = endpoint.group
         self.port = endpoint.port
         # one worker alone has none: what gets no gradient from anyone keeps none, and its optimizer passes over it
-        self.scale = agreement.merge.scale(self.group.size) if agreement.codec.traits.verbatim and self.group.size > 1 else None
+        self.scale = scale_of_all(agreement.merge, self.group.size) if agreement.codec.traits.verbatim and self.group.size > 1 else None
 
     @property
     def in_place(self) -> InPlace | None:

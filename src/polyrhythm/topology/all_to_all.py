@@ -3,19 +3,19 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Coroutine, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import ClassVar
 
 from torch import Tensor
 
-from polyrhythm.kernel.effects import Effect
 from polyrhythm.kernel.message import Delivery, Message
 from polyrhythm.kernel.names import rank_of
+from polyrhythm.pieces.codec import packets
 from polyrhythm.pieces.merge import EncodedContribution
 from polyrhythm.pieces.requests import Packet
 from polyrhythm.pieces.responses import AdoptWeights, ApplyContributions, Response
-from polyrhythm.pieces.topology import Agreement, Channel, InitialState, ServerEndpoint, WorkerEndpoint
+from polyrhythm.pieces.topology import Agreement, Channel, InitialState, WorkerEndpoint
 from polyrhythm.pieces.traits import DIFFERENCES, Pattern, TopologyTraits
 from polyrhythm.tensors import Layout, State
 from polyrhythm.topology.algorithms.broadcast import heirs, pass_on
@@ -33,22 +33,15 @@ class AllToAll:
     """
 
     traits: ClassVar = TopologyTraits(DIFFERENCES, Pattern.PEERS)
+    service: ClassVar[None] = None
 
     def workers(self, available: int) -> int:
         """All."""
         return available
 
-    def servers(self, workers: int) -> int:
-        """None."""
-        return 0
-
     def channel(self, agreement: Agreement, endpoint: WorkerEndpoint) -> Channel:
         """A worker's side."""
         return _Peer(agreement, endpoint)
-
-    def serve(self, agreement: Agreement, endpoint: ServerEndpoint) -> Coroutine[Effect[Any], Any, None]:
-        """There is no server."""
-        raise NotImplementedError("AllToAll has no server")
 
     def result_actors(self, members: tuple[str, ...], servers: tuple[str, ...]) -> list[str]:
         """Worker 0, who has taken in nearly what all have."""
@@ -66,7 +59,8 @@ class _Peer:
     in_place = None
 
     def __init__(self, agreement: Agreement, endpoint: WorkerEndpoint) -> None:
-        self.agreement = agreement
+        self.codec = packets(agreement.codec)
+        self.consistency = agreement.consistency
         self.group = endpoint.group
         self.port = endpoint.port
         self.draw = self.port.rng("codec")
@@ -77,7 +71,7 @@ class _Peer:
 
     async def establish(self, initial: InitialState) -> Response:
         self.layout = initial.model_state.layout
-        self.state = self.agreement.codec.initial(self.layout)
+        self.state = self.codec.initial(self.layout)
         weights = initial.weights()
         await self.port.spawn("lost", self._watch(weights if self.group.rank == 0 else None))
         if self.group.rank:
@@ -101,12 +95,12 @@ class _Peer:
                         await self.port.send(heir, Message(_FIRST, tensors=(first,)))
 
     async def exchange(self, value: Tensor, clock: int, rates: tuple[float, ...]) -> Response:
-        encoded = self.agreement.codec.encode(value, self.layout, self.state, self.draw)
+        encoded = self.codec.encode(value, self.layout, self.state, self.draw)
         self.state = encoded.state
         await self.port.flush()  # on a line that is too slow words would pile up without end, and arrive ever later
         await self._tell(Message(_NEWS, (float(clock), *rates), tensors=encoded.packet))
         self._keep(float(clock), self.group.rank, encoded.packet, rates)
-        while not self.agreement.consistency.may_proceed(clock, min(self.clocks.values(), default=math.inf)):
+        while not self.consistency.may_proceed(clock, min(self.clocks.values(), default=math.inf)):
             delivery = await self.port.receive(_NEWS)
             assert delivery is not None
             self._hear(delivery)
@@ -122,7 +116,7 @@ class _Peer:
         """All that has come and may be taken in at `clock`, in the order of steps and ranks."""
         while (delivery := await self.port.receive(_NEWS, timeout=0.0)) is not None:
             self._hear(delivery)
-        takes = self.agreement.consistency.takes
+        takes = self.consistency.takes
         ready = sorted((item for item in self.pending if takes(item[0], clock)), key=lambda item: item[:2])
         self.pending = [item for item in self.pending if not takes(item[0], clock)]
         return ApplyContributions([contribution for _, _, contribution in ready])
@@ -137,7 +131,7 @@ class _Peer:
             self._keep(clock, rank_of(delivery.sender), delivery.message.tensors, tuple(rates))
 
     def _keep(self, clock: float, rank: int, packet: Packet, rates: tuple[float, ...]) -> None:
-        self.pending.append((clock, rank, EncodedContribution(packet, self.agreement.codec, self.layout, rates)))
+        self.pending.append((clock, rank, EncodedContribution(packet, self.codec, self.layout, rates)))
 
     async def finish(self) -> Response:
         """Tell all that this was the last, and take in everything until all others have said so."""
@@ -149,4 +143,4 @@ class _Peer:
         return await self._ready(math.inf)
 
     def states(self) -> list[tuple[State, Tensor]]:
-        return [(self.state, self.agreement.codec.residual(self.state, self.layout))]
+        return [(self.state, self.codec.residual(self.state, self.layout))]

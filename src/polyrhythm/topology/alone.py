@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Coroutine, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import ClassVar
 
 from torch import Tensor
 
-from polyrhythm.kernel.effects import Effect
 from polyrhythm.pieces.merge import Contribution
 from polyrhythm.pieces.responses import ApplyContributions, Response
-from polyrhythm.pieces.topology import Agreement, Channel, InitialState, ServerEndpoint, WorkerEndpoint
+from polyrhythm.pieces.topology import Agreement, Channel, InitialState, WorkerEndpoint
 from polyrhythm.pieces.traits import DIFFERENCES, Pattern, TopologyTraits
 from polyrhythm.tensors import State
 
@@ -21,22 +20,15 @@ class Alone:
     """Uses one worker, however many there are; what it computes is what the script would compute without Polyrhythm."""
 
     traits: ClassVar = TopologyTraits(DIFFERENCES, Pattern.COLLECTIVE)
+    service: ClassVar[None] = None
 
     def workers(self, available: int) -> int:
         """One."""
         return 1
 
-    def servers(self, workers: int) -> int:
-        """None."""
-        return 0
-
     def channel(self, agreement: Agreement, endpoint: WorkerEndpoint) -> Channel:
         """The worker's side."""
         return _Hermit()
-
-    def serve(self, agreement: Agreement, endpoint: ServerEndpoint) -> Coroutine[Effect[Any], Any, None]:
-        """There is no server."""
-        raise NotImplementedError("Alone has no server")
 
     def result_actors(self, members: tuple[str, ...], servers: tuple[str, ...]) -> list[str]:
         """Worker 0, whose weights are those of all."""

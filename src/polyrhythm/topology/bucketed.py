@@ -2,19 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Coroutine, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from math import prod
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import torch
 from torch import Tensor
 
 from polyrhythm.errors import CompositionError
-from polyrhythm.kernel.effects import Effect
 from polyrhythm.pieces.merge import Contribution
 from polyrhythm.pieces.responses import AdoptWeights, ApplyContributions, Response
-from polyrhythm.pieces.topology import Agreement, Buckets, Channel, InitialState, ServerEndpoint, WorkerEndpoint
+from polyrhythm.pieces.topology import Agreement, Buckets, Channel, InitialState, WorkerEndpoint
 from polyrhythm.pieces.traits import Pattern, Payload, TopologyTraits
 from polyrhythm.tensors import Layout, State
 from polyrhythm.topology.algorithms.broadcast import broadcast
@@ -33,6 +32,7 @@ class Bucketed:
     """
 
     traits: ClassVar = TopologyTraits(frozenset({Payload.GRADIENT}), Pattern.COLLECTIVE)
+    service: ClassVar[None] = None
 
     topology: AllReduce = field(default_factory=AllReduce)
     nbytes: int = 4 * 2**20
@@ -52,17 +52,9 @@ class Bucketed:
         """As the all-reduce."""
         return self.topology.workers(available)
 
-    def servers(self, workers: int) -> int:
-        """None."""
-        return 0
-
     def channel(self, agreement: Agreement, endpoint: WorkerEndpoint) -> Channel:
         """A worker's side."""
         return _Parts(self, agreement, endpoint)
-
-    def serve(self, agreement: Agreement, endpoint: ServerEndpoint) -> Coroutine[Effect[Any], Any, None]:
-        """There is no server."""
-        raise NotImplementedError("Bucketed has no server")
 
     def result_actors(self, members: tuple[str, ...], servers: tuple[str, ...]) -> list[str]:
         """Worker 0, whose weights are those of all."""

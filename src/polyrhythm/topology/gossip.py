@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Coroutine, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import torch
 from torch import Tensor
 
-from polyrhythm.kernel.effects import Effect
 from polyrhythm.kernel.message import Message
+from polyrhythm.pieces.codec import packets
 from polyrhythm.pieces.responses import AdoptWeights, MixWeights, Response
-from polyrhythm.pieces.topology import Agreement, Channel, InitialState, ServerEndpoint, WorkerEndpoint
+from polyrhythm.pieces.topology import Agreement, Channel, InitialState, WorkerEndpoint
 from polyrhythm.pieces.traits import Pattern, Payload, TopologyTraits
 from polyrhythm.tensors import Layout, State
 from polyrhythm.topology.algorithms.broadcast import broadcast
@@ -28,6 +28,7 @@ class Gossip:
     """
 
     traits: ClassVar = TopologyTraits(frozenset({Payload.WEIGHTS}), Pattern.NEIGHBOURS)
+    service: ClassVar[None] = None
 
     graph: Graph = field(default_factory=Dissemination)
 
@@ -36,17 +37,9 @@ class Gossip:
         self.graph.check(available)
         return available
 
-    def servers(self, workers: int) -> int:
-        """None."""
-        return 0
-
     def channel(self, agreement: Agreement, endpoint: WorkerEndpoint) -> Channel:
         """A worker's side."""
         return _Neighbour(self.graph, agreement, endpoint)
-
-    def serve(self, agreement: Agreement, endpoint: ServerEndpoint) -> Coroutine[Effect[Any], Any, None]:
-        """There is no server."""
-        raise NotImplementedError("Gossip has no server")
 
     def result_actors(self, members: tuple[str, ...], servers: tuple[str, ...]) -> list[str]:
         """All workers."""
@@ -65,7 +58,7 @@ class _Neighbour:
 
     def __init__(self, graph: Graph, agreement: Agreement, endpoint: WorkerEndpoint) -> None:
         self.graph = graph
-        self.codec = agreement.codec
+        self.codec = packets(agreement.codec)
         self.group = endpoint.group
         self.port = endpoint.port
         self.draw = self.port.rng("codec")

@@ -11,7 +11,7 @@ from torch import Tensor
 
 from polyrhythm.errors import CompositionError
 from polyrhythm.kernel.effects import Effect
-from polyrhythm.pieces.topology import Agreement, Channel, ServerEndpoint, WorkerEndpoint
+from polyrhythm.pieces.topology import Agreement, Channel, ServerEndpoint, ServerSide, WorkerEndpoint
 from polyrhythm.pieces.traits import EVERY_PAYLOAD, Pattern, TopologyTraits
 from polyrhythm.topology.background_client import BackgroundClient
 from polyrhythm.topology.server_client import Client
@@ -38,18 +38,15 @@ class Server:
         """All."""
         return available
 
-    def servers(self, workers: int) -> int:
-        """One a shard."""
-        return self.shards
+    @property
+    def service(self) -> ServerSide:
+        """One server a shard."""
+        return _Shards(self.shards)
 
     def channel(self, agreement: Agreement, endpoint: WorkerEndpoint) -> Channel:
         """A worker's side."""
         client = Client if agreement.consistency.traits.waits else BackgroundClient
         return client(agreement, endpoint)
-
-    def serve(self, agreement: Agreement, endpoint: ServerEndpoint) -> Coroutine[Effect[Any], Any, None]:
-        """A server's whole life; its rank among the servers is its shard."""
-        return Shard(agreement, endpoint).live()
 
     def result_actors(self, members: tuple[str, ...], servers: tuple[str, ...]) -> list[str]:
         """The servers."""
@@ -58,3 +55,15 @@ class Server:
     def result(self, weights: Sequence[Tensor]) -> Tensor:
         """Their shards, end to end."""
         return torch.cat(list(weights))
+
+
+@dataclass(frozen=True, slots=True)
+class _Shards:
+    shards: int
+
+    def count(self, workers: int) -> int:
+        return self.shards
+
+    def serve(self, agreement: Agreement, endpoint: ServerEndpoint) -> Coroutine[Effect[Any], Any, None]:
+        """The rank of a server among the servers is its shard."""
+        return Shard(agreement, endpoint).live()

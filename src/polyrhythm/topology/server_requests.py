@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 
 from polyrhythm.kernel.message import Message
+from polyrhythm.pieces.codec import packets
 from polyrhythm.pieces.topology import Agreement, InitialState, WorkerEndpoint
 from polyrhythm.pieces.weights import HeldWeights
 from polyrhythm.tensors import Layout, State
@@ -36,7 +37,7 @@ class Requests:
     """
 
     def __init__(self, agreement: Agreement, endpoint: WorkerEndpoint) -> None:
-        self.agreement = agreement
+        self.codec = packets(agreement.codec)
         self.group = endpoint.group
         self.port = endpoint.port
         self.names = endpoint.servers
@@ -51,7 +52,7 @@ class Requests:
         """Worker 0 brings the weights, and all get them (numel,)."""
         self.model_state = initial.model_state
         self.parts = self.model_state.layout.split(len(self.names))
-        self.coded = [self.agreement.codec.initial(part) for part in self.parts]
+        self.coded = [self.codec.initial(part) for part in self.parts]
         if self.group.rank == 0:
             for name, part, piece in zip(self.names, self.parts, self.cut(initial.weights()), strict=True):
                 founding = msgspec.json.encode(Founding(part.names, part.shapes, initial.optimizer)).decode()
@@ -70,7 +71,7 @@ class Requests:
         sent = []
         await self.port.flush()  # where no response is waited for, pushes would pile up on a line that is too slow
         for k, (part, piece) in enumerate(zip(self.parts, self.cut(value), strict=True)):
-            encoded = self.agreement.codec.encode(piece, part, self.coded[k], self.draw)
+            encoded = self.codec.encode(piece, part, self.coded[k], self.draw)
             self.coded[k] = encoded.state
             sent.append(encoded.sent)
             numbers = (PUSH, float(clock), float(self.versions[k]), asks[k], *rates)
@@ -104,4 +105,4 @@ class Requests:
 
     def states(self) -> list[tuple[State, Tensor]]:
         """The codec's states and what each owes, by shard."""
-        return [(state, self.agreement.codec.residual(state, part)) for state, part in zip(self.coded, self.parts, strict=True)]
+        return [(state, self.codec.residual(state, part)) for state, part in zip(self.coded, self.parts, strict=True)]

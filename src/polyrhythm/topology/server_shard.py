@@ -12,6 +12,7 @@ from polyrhythm.kernel.message import Delivery, Message
 from polyrhythm.kernel.names import rank_of
 from polyrhythm.model.remote_optimizer import host
 from polyrhythm.model.state import ModelState
+from polyrhythm.pieces.codec import packets
 from polyrhythm.pieces.merge import Contribution
 from polyrhythm.pieces.topology import Agreement, ServerEndpoint
 from polyrhythm.pieces.traits import Payload
@@ -30,6 +31,7 @@ class Shard:
 
     def __init__(self, agreement: Agreement, endpoint: ServerEndpoint) -> None:
         self.agreement = agreement
+        self.codec = packets(agreement.codec)
         self.rank = endpoint.group.rank
         self.workers = len(endpoint.workers)
         self.port = endpoint.port
@@ -109,7 +111,7 @@ class Shard:
         group = sorted(self.pending, key=lambda delivery: rank_of(delivery.sender))
         self.pending = []
         staleness = [self.model_state.version - int(delivery.message.numbers[2]) for delivery in group]
-        values = [self.agreement.codec.decode(delivery.message.tensors, self.model_state.layout) for delivery in group]
+        values = [self.codec.decode(delivery.message.tensors, self.model_state.layout) for delivery in group]
         self.snapshots.look(began, self.model_state.weights)
         if self.agreement.payload is Payload.WEIGHTS:
             for delivery in group:

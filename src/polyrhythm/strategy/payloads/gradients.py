@@ -14,7 +14,7 @@ class GradientPayload:
     def __init__(self, part: ExchangingPart) -> None:
         self.part = part
         self.served = part.pattern is Pattern.SERVED
-        self.own_rule = part.agreement.merge.rule is not None
+        self.own_rule = part.agreement.rule is not None
         part.optimizer.clips_merged = not self.served
 
     @property
