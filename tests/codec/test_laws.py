@@ -9,7 +9,6 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from polyrhythm.processes.transport.wire import encode
 from torch import Tensor
 
 from polyrhythm.codec import MEMBERS, Cast, Identity, LowRank, RandomK, Significant, TopK
@@ -17,6 +16,7 @@ from polyrhythm.kernel.group import Group
 from polyrhythm.kernel.message import Message, wire_bytes
 from polyrhythm.pieces.codec import Codec, ExchangeContext, PacketCodec, packets
 from polyrhythm.pieces.requests import Reduce
+from polyrhythm.processes.transport.wire import encode
 from polyrhythm.tensors import Layout
 
 from .aggregation import LAYOUT, CollectiveClient, check_for_the_wire, draw, normal, same_bits, total

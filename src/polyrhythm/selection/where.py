@@ -8,11 +8,14 @@ from dataclasses import dataclass
 from polyrhythm.pieces.selection import Candidate
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, repr=False)
 class Where:
     """Parameters for which `condition(candidate)` is true; it must be the same at every worker."""
 
     condition: Callable[[Candidate], bool]
+
+    def __repr__(self) -> str:
+        return f"Where({getattr(self.condition, '__qualname__', repr(self.condition))})"
 
     def takes(self, candidate: Candidate) -> bool:
         """As the function says."""
