@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from polyrhythm.codec import OneBit as OneBit
     from polyrhythm.codec import PerTensor as PerTensor
     from polyrhythm.codec import RandomK as RandomK
+    from polyrhythm.codec import Relative as Relative
     from polyrhythm.codec import Significant as Significant
     from polyrhythm.codec import Striped as Striped
     from polyrhythm.codec import Threshold as Threshold
@@ -96,7 +97,7 @@ if TYPE_CHECKING:
 
 _PLACES = {
     "buffers": "MeanBuffers OwnBuffers RecalibratedBuffers",
-    "codec": "Cast ErrorFeedback Identity LowRank OneBit PerTensor RandomK Significant Striped Threshold TopK Warmup",
+    "codec": "Cast ErrorFeedback Identity LowRank OneBit PerTensor RandomK Relative Significant Striped Threshold TopK Warmup",
     "consistency": "Bounded Asynchronous Intervals LocalSteps BulkSynchronous SoftSync",
     "errors": "DriftWarning PolyrhythmError RecordError RecordWarning UnshardedWarning",
     "hardware.devices": "Device Profile",

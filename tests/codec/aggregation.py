@@ -11,7 +11,8 @@ from torch import Tensor
 
 from polyrhythm.kernel.group import Group
 from polyrhythm.kernel.message import DTYPES, Message, wire_bytes
-from polyrhythm.pieces.codec import Aggregated, Codec, ExchangeContext
+from polyrhythm.pieces.codec import Aggregated, Codec
+from polyrhythm.pieces.context import ExchangeContext
 from polyrhythm.pieces.requests import CollectiveRequest, Gather, Packet, Reduce, Scatter
 from polyrhythm.tensors import Layout, State
 
@@ -27,15 +28,17 @@ class CollectiveClient:
     def __init__(self, codec: Codec, layout: Layout, workers: int) -> None:
         self.codec = codec
         self.layout = layout
-        self.speakers = [ExchangeContext(Group.of_workers(workers, rank), np.random.default_rng(rank)) for rank in range(workers)]
-        self.states: list[State] = [codec.initial(layout) for _ in self.speakers]
+        self.contexts = [ExchangeContext(Group.of_workers(workers, rank), np.random.default_rng(rank)) for rank in range(workers)]
+        self.clock = 0
+        self.states: list[State] = [codec.initial(layout) for _ in self.contexts]
         self.questions: list[type[CollectiveRequest]] = []
 
     def round(self, values: Sequence[Tensor]) -> list[Aggregated]:
         """One aggregation: what each worker was told."""
+        self.clock += 1
         aggregations = [
-            self.codec.aggregate(value, self.layout, state, context)
-            for value, state, context in zip(values, self.states, self.speakers, strict=True)
+            self.codec.aggregate(value, self.layout, state, context.at(self.clock, self._weights))
+            for value, state, context in zip(values, self.states, self.contexts, strict=True)
         ]
         responses: list[Any] = [None] * len(aggregations)
         while True:
@@ -50,6 +53,9 @@ class CollectiveClient:
                 self.states = [one.state for one in told]
                 return told
             responses = self._answer(questions)
+
+    def _weights(self) -> Tensor:
+        return normal(self.clock, self.layout.numel)
 
     def residual(self) -> Tensor:
         """What all workers owe together (numel,)."""
@@ -101,9 +107,10 @@ def payload(packet: Packet) -> int:
     return wire_bytes(Message("", tensors=packet)) - wire_bytes(heads)
 
 
-def draw() -> np.random.Generator:
-    """A stream for codecs that ask for one."""
-    return np.random.default_rng(0)
+def alone(layout: Layout | None = None, clock: int = 1) -> ExchangeContext:
+    """An exchange of one worker, whose weights of `layout` are normal numbers."""
+    context = ExchangeContext(Group.of_workers(1, 0), np.random.default_rng(0))
+    return context.at(clock, lambda: normal(4711, 0 if layout is None else layout.numel))
 
 
 def same_bits(left: Tensor, right: Tensor) -> bool:

@@ -9,7 +9,7 @@ from polyrhythm.codec import Cast, ErrorFeedback
 from polyrhythm.pieces.requests import Reduce
 from polyrhythm.tensors import Layout
 
-from .aggregation import CollectiveClient, draw, normal, payload
+from .aggregation import CollectiveClient, alone, normal, payload
 
 LAYOUT = Layout(("p",), ((100,),))
 HALVES = pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16], ids=str)
@@ -18,7 +18,7 @@ HALVES = pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16], ids=s
 @HALVES
 def test_values_are_rounded_to_the_half_type_and_take_two_bytes(dtype: torch.dtype) -> None:
     value = normal(0, 100)
-    encoded = Cast(dtype).encode(value, LAYOUT, {}, draw())
+    encoded = Cast(dtype).encode(value, LAYOUT, {}, alone())
     assert torch.equal(encoded.sent, value.to(dtype).float())
     assert payload(encoded.packet) == 2 * 100
 
@@ -37,7 +37,7 @@ def test_small_steps_that_rounding_would_swallow_are_said_in_the_end() -> None:
     state, sent = codec.initial(LAYOUT), torch.zeros(100)
     value = torch.full((100,), 1 + 2**-10)
     for _ in range(64):
-        encoded = codec.encode(value, LAYOUT, state, draw())
+        encoded = codec.encode(value, LAYOUT, state, alone())
         state, sent = encoded.state, sent + encoded.sent
     assert ((sent - 64 * value).abs() <= 2**-7).all()
-    assert (Cast(torch.bfloat16).encode(value, LAYOUT, {}, draw()).sent == 1).all()
+    assert (Cast(torch.bfloat16).encode(value, LAYOUT, {}, alone()).sent == 1).all()

@@ -11,19 +11,18 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor
 
-from polyrhythm.codec import MEMBERS, Cast, Identity, LowRank, RandomK, Significant, TopK
-from polyrhythm.kernel.group import Group
+from polyrhythm.codec import MEMBERS, Cast, Identity, LowRank, RandomK, Relative, Significant, TopK
 from polyrhythm.kernel.message import Message, wire_bytes
-from polyrhythm.pieces.codec import Codec, ExchangeContext, PacketCodec, packets
+from polyrhythm.pieces.codec import Codec, PacketCodec, packets
 from polyrhythm.pieces.requests import Reduce
 from polyrhythm.processes.transport.wire import encode
 from polyrhythm.tensors import Layout
 
-from .aggregation import LAYOUT, CollectiveClient, check_for_the_wire, draw, normal, same_bits, total
+from .aggregation import LAYOUT, CollectiveClient, alone, check_for_the_wire, normal, same_bits, total
 
 ONE_SHOT = [packets(codec) for codec in MEMBERS if codec.traits.makes_packets]
 KEEPING = [codec for codec in MEMBERS if not codec.traits.lossy]
-EVERYTHING = (TopK(1.0), RandomK(1.0), Significant(0), LowRank(100))
+EVERYTHING = (TopK(1.0), RandomK(1.0), Significant(0), Relative(0), LowRank(100))
 FLOATS = (torch.float32, torch.float64)
 
 shapes = st.lists(st.one_of(st.tuples(), st.tuples(st.integers(0, 9)), st.tuples(st.integers(0, 5), st.integers(0, 7))), max_size=4)
@@ -54,9 +53,9 @@ def close(left: Tensor, right: Tensor, relative: float, scale: Tensor) -> bool:
 @brief
 @given(layout=layouts, seed=seeds)
 def test_a_packet_says_to_every_receiver_what_its_sender_said(codec: PacketCodec, dtype: torch.dtype, layout: Layout, seed: int) -> None:
-    state, stream = codec.initial(layout), draw()
+    state, context = codec.initial(layout), alone(layout)
     for step in range(4):
-        encoded = codec.encode(normal(seed + step, layout.numel, dtype), layout, state, stream)
+        encoded = codec.encode(normal(seed + step, layout.numel, dtype), layout, state, context)
         state = encoded.state
         assert encoded.sent.shape == (layout.numel,)
         assert len(encoded.packet) == codec.width
@@ -71,10 +70,10 @@ def test_a_packet_says_to_every_receiver_what_its_sender_said(codec: PacketCodec
 @brief
 @given(layout=layouts, seed=seeds)
 def test_what_is_said_and_owed_is_what_was_asked_and_owed(codec: PacketCodec, dtype: torch.dtype, layout: Layout, seed: int) -> None:
-    state, stream = codec.initial(layout), draw()
+    state, context = codec.initial(layout), alone(layout)
     for step in range(5):
         value, before = normal(seed + step, layout.numel, dtype), codec.residual(state, layout)
-        encoded = codec.encode(value, layout, state, stream)
+        encoded = codec.encode(value, layout, state, context)
         after, state = codec.residual(encoded.state, layout), encoded.state
         if codec.traits.lossy:
             assert not after.any() or "ErrorFeedback" in str(codec)
@@ -90,10 +89,10 @@ def test_sparse_words_lose_not_a_bit(codec: Codec) -> None:
         values = [(normal(step, LAYOUT.numel) * 8).round() / 8 for step in range(6)]
     else:
         values = [normal(step, LAYOUT.numel) for step in range(6)]
-    state, stream = codec.initial(LAYOUT), draw()
+    state, context = codec.initial(LAYOUT), alone(LAYOUT)
     for value in values:
         asked = value + codec.residual(state, LAYOUT)
-        encoded = codec.encode(value, LAYOUT, state, stream)
+        encoded = codec.encode(value, LAYOUT, state, context)
         state = encoded.state
         assert same_bits(encoded.sent + codec.residual(state, LAYOUT), asked)
 
@@ -133,7 +132,7 @@ def test_verbatim_is_what_asks_for_the_sum_of_the_values_and_of_nothing_else(cod
 
 def _asks_for_the_sum_alone(codec: Codec) -> bool:
     value, response, state = normal(1, LAYOUT.numel), normal(2, LAYOUT.numel), codec.initial(LAYOUT)
-    aggregation = codec.aggregate(value, LAYOUT, state, ExchangeContext(Group.of_workers(1, 0), draw()))
+    aggregation = codec.aggregate(value, LAYOUT, state, alone(LAYOUT))
     question = next(aggregation)
     if state or not isinstance(question, Reduce) or question.value is not value:
         return False
@@ -171,7 +170,7 @@ def test_a_codec_that_says_everything_is_identity(codec: Codec, layout: Layout, 
 
 @every_one_shot
 def test_declared_bytes_are_serialized_bytes(codec: PacketCodec) -> None:
-    packet = codec.encode(normal(3, LAYOUT.numel), LAYOUT, codec.initial(LAYOUT), draw()).packet
+    packet = codec.encode(normal(3, LAYOUT.numel), LAYOUT, codec.initial(LAYOUT), alone(LAYOUT)).packet
     message = Message("topic", (1.0,), tensors=packet)
     assert wire_bytes(message) == sum(len(part) for part in encode(message))
 
@@ -184,7 +183,7 @@ def test_empty_layouts_are_said_too(codec: Codec) -> None:
             told = client.round([torch.zeros(0)] * 3)
             assert told[0].total.shape == told[0].sent.shape == client.residual().shape == (0,)
         if codec in ONE_SHOT:
-            encoded = codec.encode(torch.zeros(0), layout, codec.initial(layout), draw())
+            encoded = codec.encode(torch.zeros(0), layout, codec.initial(layout), alone(layout))
             assert codec.decode(encoded.packet, layout).shape == (0,)
 
 

@@ -8,13 +8,13 @@ import torch
 from polyrhythm.codec import TopK
 from polyrhythm.tensors import Layout
 
-from .aggregation import CollectiveClient, draw, normal, payload
+from .aggregation import CollectiveClient, alone, normal, payload
 
 
 def spoken(ratio: float, values: list[float]) -> tuple[list[int], list[float]]:
     """Indices and values of a packet."""
     layout = Layout(("p",), ((len(values),),))
-    indices, sent = TopK(ratio).encode(torch.tensor(values), layout, {}, draw()).packet
+    indices, sent = TopK(ratio).encode(torch.tensor(values), layout, {}, alone()).packet
     assert indices.dtype == torch.int32
     return indices.tolist(), sent.tolist()
 
@@ -44,7 +44,7 @@ def test_at_least_one_element_is_said_and_a_share_is_rounded_up() -> None:
 @pytest.mark.parametrize(("dtype", "size"), [(torch.float32, 4), (torch.float64, 8)])
 def test_a_packet_has_four_bytes_of_index_and_a_value_for_each_element(dtype: torch.dtype, size: int) -> None:
     layout = Layout(("p",), ((1000,),))
-    assert payload(TopK(0.03).encode(normal(0, 1000, dtype), layout, {}, draw()).packet) == 30 * (4 + size)
+    assert payload(TopK(0.03).encode(normal(0, 1000, dtype), layout, {}, alone()).packet) == 30 * (4 + size)
 
 
 def test_the_sum_of_sparse_packets_is_the_sum_of_their_dense_meanings() -> None:

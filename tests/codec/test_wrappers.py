@@ -8,7 +8,7 @@ from polyrhythm.codec import Cast, ErrorFeedback, Identity, LowRank, OneBit, Per
 from polyrhythm.pieces.requests import Gather, Reduce, Scatter
 from polyrhythm.tensors import Layout
 
-from .aggregation import LAYOUT, CollectiveClient, draw, normal, payload, same_bits, total
+from .aggregation import LAYOUT, CollectiveClient, alone, normal, payload, same_bits, total
 
 
 def test_a_warmup_says_the_first_values_in_full_and_then_as_the_inner_codec() -> None:
@@ -16,7 +16,7 @@ def test_a_warmup_says_the_first_values_in_full_and_then_as_the_inner_codec() ->
     state = codec.initial(LAYOUT)
     for step in range(4):
         value = normal(step, LAYOUT.numel)
-        encoded = codec.encode(value, LAYOUT, state, draw())
+        encoded = codec.encode(value, LAYOUT, state, alone())
         state = encoded.state
         assert int(encoded.packet[0]) == (step >= 2)
         assert same_bits(encoded.sent, value) == (step < 2)
@@ -33,15 +33,15 @@ def test_a_warmup_converses_densely_and_then_as_the_inner_codec() -> None:
 
 def test_error_feedback_around_a_warmup_owes_nothing_before_its_end() -> None:
     codec = ErrorFeedback(Warmup(1, Threshold(0.5)))
-    first = codec.encode(normal(0, LAYOUT.numel), LAYOUT, codec.initial(LAYOUT), draw())
-    second = codec.encode(normal(1, LAYOUT.numel), LAYOUT, first.state, draw())
+    first = codec.encode(normal(0, LAYOUT.numel), LAYOUT, codec.initial(LAYOUT), alone())
+    second = codec.encode(normal(1, LAYOUT.numel), LAYOUT, first.state, alone())
     assert not codec.residual(first.state, LAYOUT).any()
     assert codec.residual(second.state, LAYOUT).any()
 
 
 def test_per_tensor_leaves_vectors_alone_and_gives_each_matrix_its_own_words() -> None:
     value = normal(0, LAYOUT.numel)
-    sent = LAYOUT.named(PerTensor(TopK(0.1)).encode(value, LAYOUT, {}, draw()).sent)
+    sent = LAYOUT.named(PerTensor(TopK(0.1)).encode(value, LAYOUT, {}, alone()).sent)
     given = LAYOUT.named(value)
     assert torch.equal(sent["a.bias"], given["a.bias"])
     assert torch.equal(sent["scale"], given["scale"])
@@ -51,7 +51,7 @@ def test_per_tensor_leaves_vectors_alone_and_gives_each_matrix_its_own_words() -
 def test_per_tensor_says_small_matrices_in_the_other_words() -> None:
     codec = PerTensor(TopK(0.1), rest=Cast(torch.float16), smallest=25)
     value = normal(0, LAYOUT.numel)
-    sent = LAYOUT.named(codec.encode(value, LAYOUT, {}, draw()).sent)
+    sent = LAYOUT.named(codec.encode(value, LAYOUT, {}, alone()).sent)
     assert int(sent["a.weight"].count_nonzero()) == 3
     assert torch.equal(sent["b.weight"], LAYOUT.named(value)["b.weight"].half().float())
 
@@ -85,7 +85,7 @@ def test_names_with_a_slash_keep_their_states_apart() -> None:
     for step in range(3):
         value = normal(step, layout.numel)
         asked = value + codec.residual(state, layout)
-        encoded = codec.encode(value, layout, state, draw())
+        encoded = codec.encode(value, layout, state, alone())
         state = encoded.state
         assert same_bits(encoded.sent + codec.residual(state, layout), asked)
 
@@ -107,5 +107,5 @@ def test_error_feedback_around_stripes_keeps_what_the_way_back_loses() -> None:
 
 def test_a_residual_has_the_type_of_the_values() -> None:
     codec = ErrorFeedback(TopK(0.1))
-    encoded = codec.encode(normal(0, LAYOUT.numel, torch.float64), LAYOUT, codec.initial(LAYOUT), draw())
+    encoded = codec.encode(normal(0, LAYOUT.numel, torch.float64), LAYOUT, codec.initial(LAYOUT), alone())
     assert encoded.state["residual"].dtype == encoded.sent.dtype == torch.float64

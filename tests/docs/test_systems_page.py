@@ -12,6 +12,8 @@ import torch
 from torch import nn
 
 from polyrhythm import rng
+from polyrhythm.kernel.group import Group
+from polyrhythm.pieces.context import ExchangeContext
 from polyrhythm.simulator import Instant, Simulator
 from polyrhythm.systems import SYSTEMS, find
 from polyrhythm.tensors import Layout
@@ -61,7 +63,8 @@ def sizes(name: str) -> tuple[int, int, int]:
     layout = Layout.of(model().named_parameters())
     codec = find(name).codec
     codec = codec.inner.inner if name == "onebit" else codec
-    packet = codec.encode(torch.randn(layout.numel), layout, codec.initial(layout), rng.stream(0, "packet")).packet
+    context = ExchangeContext(Group.of_workers(1, 0), rng.stream(0, "packet"))
+    packet = codec.encode(torch.randn(layout.numel), layout, codec.initial(layout), context).packet
     return 4 * layout.numel, sum(tensor.numel() * tensor.element_size() for tensor in packet), 4 * BATCH * FEATURES
 
 

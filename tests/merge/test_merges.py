@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 import torch
-from endpoints import server_end
+from endpoints import context_of, server_end
 from torch import Tensor
 
 from polyrhythm.consistency import Asynchronous, LocalSteps
@@ -29,9 +29,9 @@ A, B, C = torch.tensor([1.0, 2, 3, 4]), torch.tensor([3.0, -2, 1, 0]), torch.ten
 
 
 def test_mean_divides_the_sum_by_the_number_of_workers_of_the_run() -> None:
-    assert Mean().combine([Contribution(A), Contribution(B)], 2).move().tolist() == [2, 0, 2, 2]
-    assert Mean().combine([Contribution(A)], 4).move().tolist() == [0.25, 0.5, 0.75, 1]
-    assert Mean().combine([Contribution(A + B + C, 3)], 3).move().tolist() == [4, 2, 0, 2]
+    assert Mean().combine([Contribution(A), Contribution(B)], context_of(2)).move().tolist() == [2, 0, 2, 2]
+    assert Mean().combine([Contribution(A)], context_of(4)).move().tolist() == [0.25, 0.5, 0.75, 1]
+    assert Mean().combine([Contribution(A + B + C, 3)], context_of(3)).move().tolist() == [4, 2, 0, 2]
 
 
 def test_an_optimizer_is_given_the_average_of_a_group_and_how_much_it_counts() -> None:
@@ -46,46 +46,46 @@ def test_an_optimizer_is_given_the_average_of_a_group_and_how_much_it_counts() -
         (StalenessScaled(), [Contribution(C, staleness=4)], 4, C, 1 / 4),
         (OuterOptimizer(Nesterov(), Sum()), [Contribution(A), Contribution(B)], 4, (A + B) / 2, 2.0),
     ]:
-        direction = merge.combine(group, workers)
+        direction = merge.combine(group, context_of(workers))
         assert direction.scale == scale, merge
         assert torch.equal(direction.average(), average), merge
         torch.testing.assert_close(direction.move(), scale * average, msg=repr(merge))
 
 
 def test_mean_mixes_with_those_it_meets_oneself_included() -> None:
-    assert Mean().mix(A, [B, C], 8).tolist() == [4, 2, 0, 2]
-    assert Mean().mix(A, [A], 8).tolist() == A.tolist()
+    assert Mean().mix(A, [B, C], context_of(8)).tolist() == [4, 2, 0, 2]
+    assert Mean().mix(A, [A], context_of(8)).tolist() == A.tolist()
 
 
 def test_sum_adds() -> None:
-    assert Sum().combine([Contribution(A), Contribution(B), Contribution(C)], 8).move().tolist() == [12, 6, 0, 6]
+    assert Sum().combine([Contribution(A), Contribution(B), Contribution(C)], context_of(8)).move().tolist() == [12, 6, 0, 6]
 
 
 def test_each_contribution_counts_less_the_staler_it_is_and_the_group_is_one_step() -> None:
     group = [Contribution(A, staleness=0), Contribution(B, staleness=1), Contribution(C, staleness=4)]
     expected = [(1 + 3 + 2) / 3, (2 - 2 + 1.5) / 3, (3 + 1 - 1) / 3, 4.5 / 3]
-    assert StalenessScaled().combine(group, 30).move().tolist() == pytest.approx(expected)
-    assert StalenessScaled().combine([Contribution(C, staleness=2)], 30).move().tolist() == [4, 3, -2, 1]
+    assert StalenessScaled().combine(group, context_of(30)).move().tolist() == pytest.approx(expected)
+    assert StalenessScaled().combine([Contribution(C, staleness=2)], context_of(30)).move().tolist() == [4, 3, -2, 1]
 
 
 @pytest.mark.parametrize("merge", [merge for merge in MEMBERS if merge.traits.averages], ids=str)
 def test_a_merge_that_averages_does_nothing_else_to_the_contributions_of_all_but_to_scale_the_rate(merge: Merge) -> None:
     for contributions in ([Contribution(A + B + C, 3)], [Contribution(A), Contribution(B), Contribution(C)]):
-        direction = combining(merge).combine(contributions, 3)
-        assert direction.scale == scale_of_all(merge, 3)
+        direction = combining(merge).combine(contributions, context_of(3))
+        assert direction.scale == scale_of_all(merge, context_of(3))
         assert torch.equal(direction.average(), (A + B + C) / 3)
     assert rule_of(merge) is None
 
 
 def test_a_merge_with_an_optimizer_or_of_weights_does_not_average_gradients() -> None:
-    assert scale_of_all(Elastic(), 3) is None
-    assert scale_of_all(OuterOptimizer(Nesterov()), 3) is None
-    assert scale_of_all(Sum(), 3) == 3
+    assert scale_of_all(Elastic(), context_of(3)) is None
+    assert scale_of_all(OuterOptimizer(Nesterov()), context_of(3)) is None
+    assert scale_of_all(Sum(), context_of(3)) == 3
 
 
 def test_a_groups_learning_rates_are_the_mean_of_its_members() -> None:
     seen: list[tuple[float, ...]] = []
-    model_state = ModelState(torch.zeros(4), LAYOUT, Mean(), 4, lambda _, rates: seen.append(rates))
+    model_state = ModelState(torch.zeros(4), LAYOUT, Mean(), context_of(4), lambda _, rates: seen.append(rates))
     model_state.move([Contribution(A, rates=(0.1, 0.7)), Contribution(B, rates=(0.3, 0.1)), Contribution(C, 2, rates=(0.6, 0.2))])
     assert seen[-1] == pytest.approx((0.4, 0.3))
     model_state.move([Contribution(A, count=4, rates=(0.1,))])
@@ -98,20 +98,20 @@ def test_the_step_of_a_rule_is_multiplied_and_not_its_direction(rule: Rule) -> N
     """Two of eight count a quarter: the first step is a quarter of that of all, whatever the rule does to a small direction."""
     moved = []
     for workers in (2, 8):
-        model_state = ModelState(torch.zeros(4), LAYOUT, OuterOptimizer(rule), workers, None)
+        model_state = ModelState(torch.zeros(4), LAYOUT, OuterOptimizer(rule), context_of(workers), None)
         model_state.move([Contribution(A, rates=(0.1,)), Contribution(C, rates=(0.1,))])
         moved.append(model_state.weights)
     torch.testing.assert_close(moved[1], moved[0] / 4)
 
 
 def test_elastic_pulls_by_a_share_of_the_distance() -> None:
-    assert Elastic(0.5).mix(A, [B], 2).tolist() == [1.5, 1, 2.5, 3]  # α = 1/4: A + (B - A) / 4
-    assert Elastic(0.5).mix(A, [B, C], 2).tolist() == [1 + 2.25, 2 + 0.0, 3 - 2.25, 4 - 1.5]
+    assert Elastic(0.5).mix(A, [B], context_of(2)).tolist() == [1.5, 1, 2.5, 3]  # α = 1/4: A + (B - A) / 4
+    assert Elastic(0.5).mix(A, [B, C], context_of(2)).tolist() == [1 + 2.25, 2 + 0.0, 3 - 2.25, 4 - 1.5]
 
 
 def test_both_ends_of_a_spring_move_by_what_they_were_before() -> None:
     mine, centre = A.clone(), B.clone()
-    holders = [ModelState(weights, LAYOUT, Elastic(0.8), 4, None) for weights in (mine, centre)]
+    holders = [ModelState(weights, LAYOUT, Elastic(0.8), context_of(4), None) for weights in (mine, centre)]
     before = [A.clone(), B.clone()]
     holders[0].mix([before[1]])
     holders[1].mix([before[0]])
@@ -144,7 +144,7 @@ def against(rule: Rule, optimizer: type[torch.optim.Optimizer], options: dict[st
     weights = torch.randn(4, generator=draw, dtype=dtype)
     parameter = torch.nn.Parameter(weights.clone())
     reference = optimizer([parameter], **options)
-    model_state = ModelState(weights, LAYOUT, OuterOptimizer(rule), 1, None)
+    model_state = ModelState(weights, LAYOUT, OuterOptimizer(rule), context_of(1), None)
     for _ in range(10):
         direction = torch.randn(4, generator=draw, dtype=dtype)
         model_state.move([Contribution(direction, rates=(0.3,))])
@@ -181,7 +181,7 @@ def test_adagrad_without_a_rate_of_its_own_follows_the_workers_schedule() -> Non
 def test_an_outer_optimizer_combines_as_its_inner_merge_does() -> None:
     group = [Contribution(A, staleness=2), Contribution(B)]
     for inner in (Sum(), Mean(), StalenessScaled()):
-        outer, alone = OuterOptimizer(Nesterov(), inner).combine(group, 4), inner.combine(group, 4)
+        outer, alone = OuterOptimizer(Nesterov(), inner).combine(group, context_of(4)), inner.combine(group, context_of(4))
         assert torch.equal(outer.average(), alone.average())
         assert outer.scale == alone.scale
 
@@ -190,9 +190,9 @@ def test_an_outer_optimizer_combines_as_its_inner_merge_does() -> None:
 def test_a_merge_writes_to_nothing_that_it_is_given(merge: Merge) -> None:
     given = [A.clone(), B.clone(), C.clone()]
     if merge.traits.payloads & DIFFERENCES:
-        combining(merge).combine([Contribution(value) for value in given], 3)
+        combining(merge).combine([Contribution(value) for value in given], context_of(3))
     if Payload.WEIGHTS in merge.traits.payloads:
-        mixing(merge).mix(given[0], given[1:], 3)
+        mixing(merge).mix(given[0], given[1:], context_of(3))
     assert all(torch.equal(value, before) for value, before in zip(given, (A, B, C), strict=True))
 
 
@@ -200,10 +200,10 @@ def test_a_merge_writes_to_nothing_that_it_is_given(merge: Merge) -> None:
 def test_a_merge_keeps_the_type_of_the_weights(merge: Merge) -> None:
     given = [value.double() for value in (A, B, C)]
     if merge.traits.payloads & DIFFERENCES:
-        direction = combining(merge).combine([Contribution(value) for value in given], 3)
+        direction = combining(merge).combine([Contribution(value) for value in given], context_of(3))
         assert direction.average().dtype == direction.move().dtype == torch.float64
     if Payload.WEIGHTS in merge.traits.payloads:
-        assert mixing(merge).mix(given[0], given[1:], 3).dtype == torch.float64
+        assert mixing(merge).mix(given[0], given[1:], context_of(3)).dtype == torch.float64
 
 
 @pytest.mark.parametrize(

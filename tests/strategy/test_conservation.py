@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 import torch
-from endpoints import server_end, worker_end
+from endpoints import context_of, server_end, worker_end
 from schedules import Schedule
 from torch import Tensor
 
@@ -65,7 +65,7 @@ def test_servers_conserve_at_any_pause_of_a_thousand_schedules(codec, rule) -> N
             schedule.start(server(k), shard.live())
         channels = []
         for rank in range(workers):
-            model_state = ModelState(torch.zeros(LAYOUT.numel), LAYOUT, Sum(), workers, None)
+            model_state = ModelState(torch.zeros(LAYOUT.numel), LAYOUT, Sum(), context_of(workers), None)
             channels.append(
                 strategy.topology.channel(
                     strategy.agreement, worker_end(schedule.port(worker(rank)), workers, server_count(strategy.topology, workers), seed)
@@ -99,7 +99,7 @@ def test_at_the_end_servers_have_all_that_was_produced_and_workers_have_the_serv
         for k, shard in enumerate(bodies):
             schedule.start(server(k), shard.live())
         for rank in range(workers):
-            holders.append(ModelState(torch.zeros(LAYOUT.numel), LAYOUT, Sum(), workers, None))
+            holders.append(ModelState(torch.zeros(LAYOUT.numel), LAYOUT, Sum(), context_of(workers), None))
             channels.append(
                 strategy.topology.channel(
                     strategy.agreement, worker_end(schedule.port(worker(rank)), workers, server_count(strategy.topology, workers), seed)
@@ -133,7 +133,7 @@ def test_peers_conserve_at_any_pause_of_a_thousand_schedules(codec, rule) -> Non
         strategy = Strategy(consistency=LocalSteps(1, rule), topology=AllToAll(), codec=codec, merge=Mean())
         schedule, produced, holders, channels = Schedule(seed), [], [], []
         for rank in range(workers):
-            holders.append(ModelState(torch.zeros(LAYOUT.numel), LAYOUT, Mean(), workers, None))
+            holders.append(ModelState(torch.zeros(LAYOUT.numel), LAYOUT, Mean(), context_of(workers), None))
             channels.append(
                 strategy.topology.channel(
                     strategy.agreement, worker_end(schedule.port(worker(rank)), workers, server_count(strategy.topology, workers), seed)

@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 import torch
+from endpoints import context_of
 from test_collapse import OPTIMIZERS, UNEVEN, each_optimizer, plain
 from toy import SLOW, Toy, network, trained, weights
 
@@ -86,7 +87,7 @@ def test_a_hosted_optimizer_moves_as_far_as_a_contribution_counts(
         shard = torch.zeros(6)
         made = OPTIMIZERS[optimizer]([parameter := torch.nn.Parameter(shard)])
         made.param_groups[0]["weight_decay"] = 0.0  # decay depends on where the weights are
-        model_state = ModelState(shard, LAYOUT, rule, 8, host(describe(made, {id(parameter): "w"}), shard, LAYOUT))
+        model_state = ModelState(shard, LAYOUT, rule, context_of(8), host(describe(made, {id(parameter): "w"}), shard, LAYOUT))
         draw = torch.Generator().manual_seed(3)
         for _ in range(6):
             gradient = torch.randn(6, generator=draw)

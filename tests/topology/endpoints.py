@@ -2,10 +2,12 @@
 
 from collections.abc import Callable
 
+from polyrhythm import rng
 from polyrhythm.kernel.events import AnyEvent
 from polyrhythm.kernel.group import Group, servers, workers
 from polyrhythm.kernel.names import rank_of
 from polyrhythm.kernel.port import Port
+from polyrhythm.pieces.context import ExchangeContext
 from polyrhythm.pieces.snapshots import Snapshots
 from polyrhythm.pieces.topology import ServerEndpoint, WorkerEndpoint
 
@@ -18,3 +20,8 @@ def worker_end(port: Port, count: int, shards: int = 0, seed: int = 0) -> Worker
 def server_end(port: Port, count: int, shards: int = 1, record: Callable[[AnyEvent], object] = lambda event: None) -> ServerEndpoint:
     """The server of `port` among `shards`, with `count` workers."""
     return ServerEndpoint(Group.of_servers(shards, rank_of(port.name)), workers(count), port, record, Snapshots(0))  # type: ignore[arg-type]
+
+
+def context_of(count: int, rank: int = 0, clock: int = 0) -> ExchangeContext:
+    """An exchange among `count` workers, as the one of `rank` sees it."""
+    return ExchangeContext(Group.of_workers(count, rank), rng.stream(0, "test"), clock)

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 import torch
-from endpoints import worker_end
+from endpoints import context_of, worker_end
 from test_collapse import plain
 from toy import Toy, trained, weights
 
@@ -46,7 +46,7 @@ class World:
         self.sent: list[tuple[int, tuple[float, ...], list[float]]] = []
         self.mail: dict[int, list[Message]] = {shard: [] for shard in range(shards)}
         self.gradient = torch.zeros(4)
-        self.model_state = ModelState(torch.zeros(4), LAYOUT, Sum(), 1, None, self._step)
+        self.model_state = ModelState(torch.zeros(4), LAYOUT, Sum(), context_of(1), None, self._step)
         self.channel: Channel = strategy.topology.channel(strategy.agreement, worker_end(Port(worker(0), 0, lambda: 0.0), 1, shards))
         for shard in range(shards):
             self.response(shard, torch.zeros(4 // shards))

@@ -7,7 +7,7 @@ from math import prod
 import pytest
 import torch
 from collectives import ask, values
-from endpoints import worker_end
+from endpoints import context_of, worker_end
 
 from polyrhythm.codec import Identity
 from polyrhythm.consistency import BulkSynchronous, LocalSteps
@@ -43,7 +43,7 @@ def test_a_value_said_in_buckets_is_the_sum_of_all(algorithm, workers: int) -> N
 
     async def exchange(context, group):  # type: ignore[no-untyped-def]
         channel = Bucketed(AllReduce(algorithm), nbytes=12).channel(agreement, worker_end(context.port, workers))
-        model_state = ModelState(torch.zeros(LAYOUT.numel), LAYOUT, Mean(), workers, None)
+        model_state = ModelState(torch.zeros(LAYOUT.numel), LAYOUT, Mean(), context_of(workers), None)
         await channel.establish(InitialState(model_state, ""))
         assert sum(state.numel() for _, state in channel.states()) == LAYOUT.numel
         responses = [await channel.exchange(given[group.rank], clock, (0.1,)) for clock in (1, 2)]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import networkx
 import pytest
 import torch
+from endpoints import context_of
 
 from polyrhythm.kernel.group import Group
 from polyrhythm.merge import Elastic, Mean
@@ -29,7 +30,7 @@ def mixed(graph: Graph, merge: Merge, step: int, values: list[torch.Tensor]) -> 
     """One exchange."""
     workers = len(values)
     return [
-        merge.mix(values[group.rank], [values[k] for k in senders], workers)
+        merge.mix(values[group.rank], [values[k] for k in senders], context_of(workers))
         if (senders := graph.meets(step, group)[1])
         else values[group.rank]
         for group in places(workers)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import torch
-from endpoints import server_end
+from endpoints import context_of, server_end
 from torch import Tensor
 from toy import Toy, trained
 
@@ -28,7 +28,7 @@ LAYOUT = Layout(("w",), ((2,),))
 def shard_of(strategy: Strategy, workers: int) -> Shard:
     """A shard that has its weights."""
     shard = Shard(strategy.agreement, server_end(Port(server(0), 0, lambda: 0.0), workers))
-    shard.model_state = ModelState(torch.zeros(2), LAYOUT, strategy.merge, workers, None)
+    shard.model_state = ModelState(torch.zeros(2), LAYOUT, strategy.merge, context_of(workers), None)
     shard.founded = True
     return shard
 

@@ -9,6 +9,7 @@ from polyrhythm.codec.low_rank import LowRank
 from polyrhythm.codec.one_bit import OneBit
 from polyrhythm.codec.per_tensor import PerTensor
 from polyrhythm.codec.random_k import RandomK
+from polyrhythm.codec.relative import Relative
 from polyrhythm.codec.significant import Significant
 from polyrhythm.codec.striped import Striped
 from polyrhythm.codec.threshold import Threshold
@@ -26,6 +27,8 @@ MEMBERS: tuple[Codec, ...] = (
     RandomK(1.0),
     Significant(0.5),
     Significant(0),
+    Relative(0.5, floor=0.1),
+    Relative(0),
     Threshold(0.5),
     OneBit(),
     LowRank(1),
@@ -33,6 +36,7 @@ MEMBERS: tuple[Codec, ...] = (
     ErrorFeedback(TopK(0.1)),
     ErrorFeedback(RandomK(0.1)),
     ErrorFeedback(Significant(0.5)),
+    ErrorFeedback(Relative(0.5, floor=0.1)),
     ErrorFeedback(Threshold(0.5)),
     ErrorFeedback(OneBit()),
     ErrorFeedback(LowRank(2)),
@@ -40,12 +44,14 @@ MEMBERS: tuple[Codec, ...] = (
     Striped(ErrorFeedback(TopK(0.1))),
     Striped(ErrorFeedback(OneBit())),
     Striped(PerTensor(ErrorFeedback(OneBit()))),
+    Striped(ErrorFeedback(Relative(0.5))),
     ErrorFeedback(Striped(OneBit())),
     Warmup(2, ErrorFeedback(TopK(0.1))),
     Warmup(1, Striped(ErrorFeedback(OneBit()))),
     ErrorFeedback(Warmup(1, LowRank(1))),
     PerTensor(ErrorFeedback(OneBit())),
     PerTensor(ErrorFeedback(Threshold(0.5)), rest=Cast(torch.float16)),
+    PerTensor(ErrorFeedback(Relative(0.5))),
     ErrorFeedback(PerTensor(LowRank(1), rest=TopK(0.5), smallest=8)),
     Warmup(1, PerTensor(ErrorFeedback(TopK(0.2)))),
 )
@@ -60,6 +66,7 @@ __all__ = [
     "OneBit",
     "PerTensor",
     "RandomK",
+    "Relative",
     "Significant",
     "Striped",
     "Threshold",

@@ -5,12 +5,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar
 
-import numpy as np
 import torch
 from torch import Tensor
 
 from polyrhythm.errors import CompositionError
-from polyrhythm.pieces.codec import Aggregated, Aggregation, Encoded, ExchangeContext
+from polyrhythm.pieces.codec import Aggregated, Aggregation, Encoded
+from polyrhythm.pieces.context import ExchangeContext
 from polyrhythm.pieces.requests import Packet, Reduce
 from polyrhythm.pieces.traits import EVERY_PATTERN, EVERY_PAYLOAD, CodecTraits
 from polyrhythm.tensors import Layout, State
@@ -41,7 +41,7 @@ class Cast:
         """Nothing to remember."""
         return {}
 
-    def encode(self, value: Tensor, layout: Layout, state: State, draw: np.random.Generator) -> Encoded:
+    def encode(self, value: Tensor, layout: Layout, state: State, context: ExchangeContext) -> Encoded:
         """The rounded values."""
         packet = (value.to(self.dtype), value.new_empty(0))
         return Encoded(packet, self.decode(packet, layout), state)

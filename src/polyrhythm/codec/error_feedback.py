@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-import numpy as np
 import torch
 from torch import Tensor
 
 from polyrhythm.errors import CompositionError
-from polyrhythm.pieces.codec import Aggregated, Aggregation, Codec, Encoded, ExchangeContext, packets
+from polyrhythm.pieces.codec import Aggregated, Aggregation, Codec, Encoded, packets
+from polyrhythm.pieces.context import ExchangeContext
 from polyrhythm.pieces.requests import Packet
 from polyrhythm.pieces.traits import CodecTraits, Payload
 from polyrhythm.tensors import Layout, State
@@ -48,10 +48,10 @@ class ErrorFeedback:
         inner = self.inner.initial(layout)
         return {**inner, _RESIDUAL: torch.zeros(layout.numel)}
 
-    def encode(self, value: Tensor, layout: Layout, state: State, draw: np.random.Generator) -> Encoded:
+    def encode(self, value: Tensor, layout: Layout, state: State, context: ExchangeContext) -> Encoded:
         """The inner codec's words for value + residual."""
         asked = value + state[_RESIDUAL].to(value)
-        encoded = packets(self.inner).encode(asked, layout, state, draw)
+        encoded = packets(self.inner).encode(asked, layout, state, context)
         return Encoded(encoded.packet, encoded.sent, {**encoded.state, _RESIDUAL: asked - encoded.sent})
 
     def decode(self, packet: Packet, layout: Layout) -> Tensor:

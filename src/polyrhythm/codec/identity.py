@@ -5,11 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar
 
-import numpy as np
 import torch
 from torch import Tensor
 
-from polyrhythm.pieces.codec import Aggregated, Aggregation, Encoded, ExchangeContext
+from polyrhythm.pieces.codec import Aggregated, Aggregation, Encoded
+from polyrhythm.pieces.context import ExchangeContext
 from polyrhythm.pieces.requests import Packet, Reduce
 from polyrhythm.pieces.traits import EVERY_PATTERN, EVERY_PAYLOAD, CodecTraits
 from polyrhythm.tensors import Layout, State
@@ -30,7 +30,7 @@ class Identity:
         """Nothing to remember."""
         return {}
 
-    def encode(self, value: Tensor, layout: Layout, state: State, draw: np.random.Generator) -> Encoded:
+    def encode(self, value: Tensor, layout: Layout, state: State, context: ExchangeContext) -> Encoded:
         """The value itself."""
         return Encoded((value,), value, state)
 

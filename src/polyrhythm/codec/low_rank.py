@@ -12,7 +12,8 @@ from torch import Tensor
 
 from polyrhythm import rng
 from polyrhythm.errors import CompositionError
-from polyrhythm.pieces.codec import Aggregated, Aggregation, ExchangeContext
+from polyrhythm.pieces.codec import Aggregated, Aggregation
+from polyrhythm.pieces.context import ExchangeContext
 from polyrhythm.pieces.requests import CollectiveRequest, Reduce
 from polyrhythm.pieces.traits import DIFFERENCES, CodecTraits, Pattern
 from polyrhythm.tensors import Layout, State

@@ -12,7 +12,8 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from polyrhythm.pieces.codec import Aggregation, Encoded, ExchangeContext, gather_and_sum
+from polyrhythm.pieces.codec import Aggregation, Encoded, gather_and_sum
+from polyrhythm.pieces.context import ExchangeContext
 from polyrhythm.pieces.requests import Packet
 from polyrhythm.pieces.traits import DIFFERENCES, EVERY_PATTERN, CodecTraits
 from polyrhythm.tensors import Layout, State
@@ -40,7 +41,7 @@ class OneBit:
         """Nothing to remember."""
         return {}
 
-    def encode(self, value: Tensor, layout: Layout, state: State, draw: np.random.Generator) -> Encoded:
+    def encode(self, value: Tensor, layout: Layout, state: State, context: ExchangeContext) -> Encoded:
         """A class without elements has mean zero. What is not a number makes both means of its column so, and is seen."""
         starts, lengths = _columns(layout)
         upper = value.numpy() >= 0

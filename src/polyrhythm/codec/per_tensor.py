@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
-import numpy as np
 import torch
 from torch import Tensor
 
@@ -13,7 +12,8 @@ from polyrhythm.codec.identity import Identity
 from polyrhythm.codec.in_step import in_step
 from polyrhythm.codec.nested import divide, under
 from polyrhythm.errors import CompositionError
-from polyrhythm.pieces.codec import Aggregated, Aggregation, Codec, Encoded, ExchangeContext, PacketCodec, packets
+from polyrhythm.pieces.codec import Aggregated, Aggregation, Codec, Encoded, PacketCodec, packets
+from polyrhythm.pieces.context import ExchangeContext
 from polyrhythm.pieces.requests import Packet
 from polyrhythm.pieces.traits import CodecTraits
 from polyrhythm.tensors import Layout, State
@@ -51,12 +51,12 @@ class PerTensor:
         """Each tensor's own."""
         return _named((name, self._codec(large).initial(single)) for name, single, large in self._plan(layout))
 
-    def encode(self, value: Tensor, layout: Layout, state: State, draw: np.random.Generator) -> Encoded:
+    def encode(self, value: Tensor, layout: Layout, state: State, context: ExchangeContext) -> Encoded:
         """One packet of all tensors' packets."""
         plan, states = self._plan(layout), divide(state, layout.names)
         encodings = [
-            packets(self._codec(large)).encode(part, single, states[name], draw)
-            for part, (name, single, large) in zip(_parts(value, plan), plan, strict=True)
+            packets(self._codec(large)).encode(part, single, states[name], own)
+            for part, own, (name, single, large) in zip(*_parts(value, context, plan), plan, strict=True)
         ]
         groups = [[encoded.packet for encoded, (*_, large) in zip(encodings, plan, strict=True) if large is kind] for kind in (True, False)]
         bodies = [_column(group, k) for group, codec in zip(groups, self._both(), strict=True) for k in range(codec.width)]
@@ -83,8 +83,8 @@ class PerTensor:
         """The aggregations of all tensors, in step."""
         plan, states = self._plan(layout), divide(state, layout.names)
         told = yield from in_step([
-            self._codec(large).aggregate(part, single, states[name], context)
-            for part, (name, single, large) in zip(_parts(value, plan), plan, strict=True)
+            self._codec(large).aggregate(part, single, states[name], own)
+            for part, own, (name, single, large) in zip(*_parts(value, context, plan), plan, strict=True)
         ])  # fmt: skip
         following = _named((name, one.state) for (name, _, _), one in zip(plan, told, strict=True))
         return Aggregated(_end_to_end([one.total for one in told]), _end_to_end([one.sent for one in told]), following)
@@ -106,8 +106,11 @@ class PerTensor:
         return [(single.names[0], single, len(single.shapes[0]) > 1 and single.numel >= self.smallest) for single in singles]
 
 
-def _parts(value: Tensor, plan: Sequence[tuple[str, Layout, bool]]) -> Sequence[Tensor]:
-    return torch.split(value, [single.numel for _, single, _ in plan])
+def _parts(
+    value: Tensor, context: ExchangeContext, plan: Sequence[tuple[str, Layout, bool]]
+) -> tuple[Sequence[Tensor], Sequence[ExchangeContext]]:
+    singles = [single for _, single, _ in plan]
+    return torch.split(value, [single.numel for single in singles]), context.parts(singles)
 
 
 def _named(states: Iterable[tuple[str, State]]) -> State:

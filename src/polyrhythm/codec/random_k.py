@@ -9,8 +9,9 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from polyrhythm.codec.sparse import Entries, as_said, check_share, check_size, gather_and_add, in_full, share, spread
-from polyrhythm.pieces.codec import Aggregation, Encoded, ExchangeContext
+from polyrhythm.codec.sparse import Entries, as_sent, check_share, check_size, gather_and_add, in_full, share, spread
+from polyrhythm.pieces.codec import Aggregation, Encoded
+from polyrhythm.pieces.context import ExchangeContext
 from polyrhythm.pieces.requests import Packet
 from polyrhythm.pieces.traits import DIFFERENCES, EVERY_PATTERN, CodecTraits
 from polyrhythm.tensors import Layout, State
@@ -41,20 +42,20 @@ class RandomK:
         check_size("RandomK", layout)
         return {}
 
-    def encode(self, value: Tensor, layout: Layout, state: State, draw: np.random.Generator) -> Encoded:
+    def encode(self, value: Tensor, layout: Layout, state: State, context: ExchangeContext) -> Encoded:
         """Indices in increasing order, so that receivers walk memory forwards."""
         numel = value.numel()
-        drawn = np.sort(draw.choice(numel, share(self.ratio, numel), replace=False, shuffle=False)) if numel else np.arange(0)
+        drawn = np.sort(context.draw.choice(numel, share(self.ratio, numel), replace=False, shuffle=False)) if numel else np.arange(0)
         packet = in_full(value, torch.from_numpy(drawn))
         return Encoded(packet, self.decode(packet, layout), state)
 
     def entries(self, packet: Packet) -> Entries:
         """The elements that a packet says."""
-        return as_said(packet)
+        return as_sent(packet)
 
     def decode(self, packet: Packet, layout: Layout) -> Tensor:
         """Zeros but for what was sent."""
-        return spread(as_said(packet), layout)
+        return spread(as_sent(packet), layout)
 
     def aggregate(self, value: Tensor, layout: Layout, state: State, context: ExchangeContext) -> Aggregation:
         """Everyone's packet, summed."""

@@ -10,9 +10,10 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from polyrhythm.codec.sparse import Entries, as_said, check_size, gather_and_add, in_full, spread
+from polyrhythm.codec.sparse import Entries, as_sent, check_size, gather_and_add, in_full, spread
 from polyrhythm.errors import CompositionError
-from polyrhythm.pieces.codec import Aggregation, Encoded, ExchangeContext
+from polyrhythm.pieces.codec import Aggregation, Encoded
+from polyrhythm.pieces.context import ExchangeContext
 from polyrhythm.pieces.requests import Packet
 from polyrhythm.pieces.traits import DIFFERENCES, EVERY_PATTERN, CodecTraits
 from polyrhythm.tensors import Layout, State
@@ -46,18 +47,18 @@ class Significant:
         check_size("Significant", layout)
         return {}
 
-    def encode(self, value: Tensor, layout: Layout, state: State, draw: np.random.Generator) -> Encoded:
+    def encode(self, value: Tensor, layout: Layout, state: State, context: ExchangeContext) -> Encoded:
         """Indices in increasing order. What is not a number is sent too, so that it is seen where it arrives."""
         packet = in_full(value, torch.from_numpy(np.flatnonzero(~(np.abs(value.numpy()) < self.threshold))))
         return Encoded(packet, self.decode(packet, layout), state)
 
     def entries(self, packet: Packet) -> Entries:
         """The elements that a packet says."""
-        return as_said(packet)
+        return as_sent(packet)
 
     def decode(self, packet: Packet, layout: Layout) -> Tensor:
         """Zeros but for what was sent."""
-        return spread(as_said(packet), layout)
+        return spread(as_sent(packet), layout)
 
     def aggregate(self, value: Tensor, layout: Layout, state: State, context: ExchangeContext) -> Aggregation:
         """Everyone's packet, summed."""

@@ -9,7 +9,8 @@ import torch
 from torch import Tensor
 
 from polyrhythm.errors import CompositionError
-from polyrhythm.pieces.codec import Aggregated, Aggregation, ExchangeContext, PacketCodec
+from polyrhythm.pieces.codec import Aggregated, Aggregation, PacketCodec
+from polyrhythm.pieces.context import ExchangeContext
 from polyrhythm.pieces.requests import Gather, Packet
 from polyrhythm.tensors import Layout, State
 
@@ -54,7 +55,7 @@ def in_full(value: Tensor, indices: Tensor) -> Packet:
     return indices.to(torch.int32), value.index_select(0, indices)
 
 
-def as_said(packet: Packet) -> Entries:
+def as_sent(packet: Packet) -> Entries:
     """What `in_full` sent."""
     indices, values = packet
     return indices.long(), values
@@ -68,7 +69,7 @@ def spread(entries: Entries, layout: Layout) -> Tensor:
 
 def gather_and_add(codec: SparseCodec, value: Tensor, layout: Layout, state: State, context: ExchangeContext) -> Aggregation:
     """As `gather_and_sum`, in the same order, but touching only what was sent: P packets cost their length, not P · numel."""
-    encoded = codec.encode(value, layout, state, context.draw)
+    encoded = codec.encode(value, layout, state, context)
     packets: list[Packet] = yield Gather(encoded.packet)
     total = spread(codec.entries(packets[0]), layout)
     for packet in packets[1:]:

@@ -12,7 +12,8 @@ from torch import Tensor
 
 from polyrhythm.codec.nested import divide, under
 from polyrhythm.errors import CompositionError
-from polyrhythm.pieces.codec import Aggregated, Aggregation, Codec, ExchangeContext, packets
+from polyrhythm.pieces.codec import Aggregated, Aggregation, Codec, packets
+from polyrhythm.pieces.context import ExchangeContext
 from polyrhythm.pieces.requests import Gather, Packet, Scatter
 from polyrhythm.pieces.traits import CodecTraits, Pattern
 from polyrhythm.tensors import Layout, State
@@ -49,17 +50,18 @@ class Striped:
     def aggregate(self, value: Tensor, layout: Layout, state: State, context: ExchangeContext) -> Aggregation:
         """Scatter, sum, gather."""
         inner, rank, stripes = packets(self.inner), context.group.rank, _stripes(layout, context.group.size)
+        contexts = context.parts(stripes)
         mine, home = f"back/{rank}", stripes[rank]
         states = divide(state, [mine, *_outward(len(stripes))])
         out = [
-            inner.encode(part, stripe, states[name] or inner.initial(stripe), context.draw)
-            for name, part, stripe in zip(_outward(len(stripes)), layout.cut(value, stripes), stripes, strict=True)
+            inner.encode(part, stripe, states[name] or inner.initial(stripe), own)
+            for name, part, stripe, own in zip(_outward(len(stripes)), layout.cut(value, stripes), stripes, contexts, strict=True)
         ]
         heard: Sequence[Packet] = yield Scatter([encoded.packet for encoded in out])
         summed = inner.decode(heard[0], home)
         for packet in heard[1:]:
             summed = summed + inner.decode(packet, home)
-        back = inner.encode(summed, home, states[mine] or inner.initial(home), context.draw)
+        back = inner.encode(summed, home, states[mine] or inner.initial(home), contexts[rank])
         sums: Sequence[Packet] = yield Gather(back.packet)
         total = torch.cat([inner.decode(packet, stripe) for packet, stripe in zip(sums, stripes, strict=True)])
         sent = [encoded.sent for encoded in out]

@@ -12,7 +12,8 @@ from torch import Tensor
 
 from polyrhythm.codec.sparse import Entries, check_size, gather_and_add, spread
 from polyrhythm.errors import CompositionError
-from polyrhythm.pieces.codec import Aggregation, Encoded, ExchangeContext
+from polyrhythm.pieces.codec import Aggregation, Encoded
+from polyrhythm.pieces.context import ExchangeContext
 from polyrhythm.pieces.requests import Packet
 from polyrhythm.pieces.traits import DIFFERENCES, EVERY_PATTERN, CodecTraits
 from polyrhythm.tensors import Layout, State
@@ -49,7 +50,7 @@ class Threshold:
         check_size("Threshold", layout)
         return {}
 
-    def encode(self, value: Tensor, layout: Layout, state: State, draw: np.random.Generator) -> Encoded:
+    def encode(self, value: Tensor, layout: Layout, state: State, context: ExchangeContext) -> Encoded:
         """Indices in increasing order; a set sign bit says minus."""
         indices = torch.from_numpy(np.flatnonzero(np.abs(value.numpy()) > self.tau))
         word = _WORDS[value.dtype]

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-import numpy as np
 import torch
 from torch import Tensor
 
 from polyrhythm.codec.identity import Identity
 from polyrhythm.codec.nested import divide, under
 from polyrhythm.errors import CompositionError
-from polyrhythm.pieces.codec import Aggregated, Aggregation, Codec, Encoded, ExchangeContext, packets
+from polyrhythm.pieces.codec import Aggregated, Aggregation, Codec, Encoded, packets
+from polyrhythm.pieces.context import ExchangeContext
 from polyrhythm.pieces.requests import Packet
 from polyrhythm.pieces.traits import CodecTraits
 from polyrhythm.tensors import Layout, State
@@ -48,11 +48,11 @@ class Warmup:
         """No round yet."""
         return {"rounds": torch.zeros((), dtype=torch.int64), **under("inner", self.inner.initial(layout))}
 
-    def encode(self, value: Tensor, layout: Layout, state: State, draw: np.random.Generator) -> Encoded:
+    def encode(self, value: Tensor, layout: Layout, state: State, context: ExchangeContext) -> Encoded:
         """The flag, and the words of the codec whose turn it is."""
         kind = _DENSE if int(state["rounds"]) < self.steps else _INNER
         codec = (Identity(), packets(self.inner))[kind]
-        encoded = codec.encode(value, layout, divide(state, ["inner"])["inner"], draw)
+        encoded = codec.encode(value, layout, divide(state, ["inner"])["inner"], context)
         room = (torch.empty(0, dtype=torch.uint8),) * (self.width - 1 - len(encoded.packet))
         packet = (torch.tensor([kind], dtype=torch.uint8), *encoded.packet, *room)
         return Encoded(packet, encoded.sent, _next(state, encoded.state))

@@ -9,6 +9,7 @@ from typing import ClassVar
 from torch import Tensor
 
 from polyrhythm.errors import CompositionError
+from polyrhythm.pieces.context import ExchangeContext
 from polyrhythm.pieces.traits import MergeTraits, Payload
 
 
@@ -30,9 +31,9 @@ class Elastic:
                 f"workers have spoken once, between 0 and 1; the paper takes 0.9."
             )
 
-    def mix(self, mine: Tensor, theirs: Sequence[Tensor], workers: int) -> Tensor:
+    def mix(self, mine: Tensor, theirs: Sequence[Tensor], context: ExchangeContext) -> Tensor:
         """mine + β / P Σ (theirs - mine)."""
         pull = theirs[0] - mine
         for other in theirs[1:]:
             pull = pull + (other - mine)
-        return mine + self.beta / workers * pull
+        return mine + self.beta / context.group.size * pull

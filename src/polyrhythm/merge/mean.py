@@ -9,6 +9,7 @@ from typing import ClassVar
 from torch import Tensor
 
 from polyrhythm.merge.total import count, total
+from polyrhythm.pieces.context import ExchangeContext
 from polyrhythm.pieces.merge import AnyContribution, Direction
 from polyrhythm.pieces.traits import EVERY_PAYLOAD, MergeTraits
 
@@ -23,11 +24,11 @@ class Mean:
     traits: ClassVar = MergeTraits(EVERY_PAYLOAD, averages=True)
     rule: ClassVar[None] = None
 
-    def combine(self, contributions: Sequence[AnyContribution], workers: int) -> Direction:
+    def combine(self, contributions: Sequence[AnyContribution], context: ExchangeContext) -> Direction:
         """The mean of a group of c, with the learning rate times c / P; Σ value / P without one."""
-        return Direction(total(contribution.value for contribution in contributions), count(contributions), workers)
+        return Direction(total(contribution.value for contribution in contributions), count(contributions), context.group.size)
 
-    def mix(self, mine: Tensor, theirs: Sequence[Tensor], workers: int) -> Tensor:
+    def mix(self, mine: Tensor, theirs: Sequence[Tensor], context: ExchangeContext) -> Tensor:
         """(mine + Σ theirs) / (1 + n)."""
         mixed = mine + theirs[0]
         for other in theirs[1:]:

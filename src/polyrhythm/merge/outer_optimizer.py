@@ -8,6 +8,7 @@ from typing import ClassVar
 
 from polyrhythm.errors import CompositionError
 from polyrhythm.merge.mean import Mean
+from polyrhythm.pieces.context import ExchangeContext
 from polyrhythm.pieces.merge import AnyContribution, DifferenceMerge, Direction, Rule
 from polyrhythm.pieces.traits import DIFFERENCES, MergeTraits
 
@@ -36,6 +37,6 @@ class OuterOptimizer:
                 f"OuterOptimizer(inner={self.inner}) would leave one of two optimizers out: give it a merge without one, such as Mean()."
             )
 
-    def combine(self, contributions: Sequence[AnyContribution], workers: int) -> Direction:
+    def combine(self, contributions: Sequence[AnyContribution], context: ExchangeContext) -> Direction:
         """As the inner merge."""
-        return self.inner.combine(contributions, workers)
+        return self.inner.combine(contributions, context)

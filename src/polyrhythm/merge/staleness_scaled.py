@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from polyrhythm.merge.total import count, total
+from polyrhythm.pieces.context import ExchangeContext
 from polyrhythm.pieces.merge import AnyContribution, Direction
 from polyrhythm.pieces.traits import DIFFERENCES, MergeTraits
 
@@ -23,7 +24,7 @@ class StalenessScaled:
     traits: ClassVar = MergeTraits(DIFFERENCES, averages=True)
     rule: ClassVar[None] = None
 
-    def combine(self, contributions: Sequence[AnyContribution], workers: int) -> Direction:
+    def combine(self, contributions: Sequence[AnyContribution], context: ExchangeContext) -> Direction:
         """The mean with weights 1 / max(1, staleness), and the learning rate times the mean weight.
 
         Without a learning rate: Σ value / max(1, staleness), over the size of the group.

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from polyrhythm.merge.total import count, total
+from polyrhythm.pieces.context import ExchangeContext
 from polyrhythm.pieces.merge import AnyContribution, Direction
 from polyrhythm.pieces.traits import DIFFERENCES, MergeTraits
 
@@ -22,6 +23,6 @@ class Sum:
     traits: ClassVar = MergeTraits(DIFFERENCES, averages=True)
     rule: ClassVar[None] = None
 
-    def combine(self, contributions: Sequence[AnyContribution], workers: int) -> Direction:
+    def combine(self, contributions: Sequence[AnyContribution], context: ExchangeContext) -> Direction:
         """The mean of a group of c, with the learning rate times c; Σ value without one."""
         return Direction(total(contribution.value for contribution in contributions), count(contributions), 1.0)

@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 
 from torch import Tensor
 
+from polyrhythm.pieces.context import ExchangeContext
 from polyrhythm.pieces.merge import AnyContribution, Merge, combining, mixing, rates_of, rule_of
 from polyrhythm.tensors import Layout, State
 
@@ -18,17 +19,18 @@ class ModelState:
 
     `optimize` runs an optimizer on a gradient; without one, directions are subtracted. `anchor` is where subtraction starts:
     a worker that takes local steps has moved away from the weights it last agreed on, and those are the anchor. `own_step` runs the
-    optimizer on the gradient that the parameters have, with its learning rates multiplied.
+    optimizer on the gradient that the parameters have, with its learning rates multiplied. `context` has the group whose contributions are
+    merged, and a random stream; `clock` is kept by whoever holds this: a worker's step, at a server the slowest worker's merged one.
     """
 
-    __slots__ = ("anchor", "layout", "merge", "optimize", "own_step", "rule", "state", "version", "weights", "workers")
+    __slots__ = ("anchor", "clock", "context", "layout", "merge", "optimize", "own_step", "rule", "state", "version", "weights")
 
     def __init__(
         self,
         weights: Tensor,
         layout: Layout,
         merge: Merge,
-        workers: int,
+        context: ExchangeContext,
         optimize: Optimize | None,
         own_step: Callable[[float], None] | None = None,
     ) -> None:
@@ -40,7 +42,8 @@ class ModelState:
         self.state: State = self.rule.initial(layout) if self.rule else {}
         self.optimize = optimize
         self.own_step = own_step
-        self.workers = workers
+        self.context = context
+        self.clock = 0
         self.version = 0
 
     def set_anchor(self) -> None:
@@ -53,7 +56,7 @@ class ModelState:
 
     def move(self, contributions: Sequence[AnyContribution]) -> None:
         """Merge gradients or updates. They come from the wire, and so from the CPU; my weights may be elsewhere."""
-        direction = combining(self.merge).combine(contributions, self.workers)
+        direction = combining(self.merge).combine(contributions, self._context())
         device, rates = self.weights.device, rates_of(contributions)
         if self.rule is not None:
             step, self.state = self.rule.step(direction.average().to(device), self.state, rates[0] if rates else 0.0)
@@ -73,7 +76,7 @@ class ModelState:
     def mix(self, theirs: Sequence[Tensor]) -> None:
         """Merge the weights of others into mine."""
         own = self.weights
-        self.adopt(mixing(self.merge).mix(own, [weights.to(own.device) for weights in theirs], self.workers))
+        self.adopt(mixing(self.merge).mix(own, [weights.to(own.device) for weights in theirs], self._context()))
         self.version += 1
 
     def adopt(self, weights: Tensor) -> None:
@@ -81,3 +84,6 @@ class ModelState:
         self.weights.copy_(weights)
         if self.anchor is not self.weights:
             self.anchor.copy_(weights)
+
+    def _context(self) -> ExchangeContext:
+        return self.context.at(self.clock, lambda: self.weights)

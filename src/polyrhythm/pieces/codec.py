@@ -6,10 +6,9 @@ from collections.abc import Generator
 from dataclasses import dataclass
 from typing import Any, Protocol, cast
 
-import numpy as np
 from torch import Tensor
 
-from polyrhythm.kernel.group import Group
+from polyrhythm.pieces.context import ExchangeContext
 from polyrhythm.pieces.requests import CollectiveRequest, Gather, Packet
 from polyrhythm.pieces.traits import CodecTraits
 from polyrhythm.tensors import Layout, State
@@ -31,14 +30,6 @@ class Aggregated:
     total: Tensor
     sent: Tensor
     state: State
-
-
-@dataclass(frozen=True, slots=True)
-class ExchangeContext:
-    """Who takes part in an aggregation: its group, and its random stream."""
-
-    group: Group
-    draw: np.random.Generator
 
 
 Aggregation = Generator[CollectiveRequest, Any, Aggregated]
@@ -71,7 +62,7 @@ class PacketCodec(Codec, Protocol):
     def width(self) -> int:
         """The number of tensors in a packet."""
 
-    def encode(self, value: Tensor, layout: Layout, state: State, draw: np.random.Generator) -> Encoded:
+    def encode(self, value: Tensor, layout: Layout, state: State, context: ExchangeContext) -> Encoded:
         """Encode `value` in one packet."""
 
     def decode(self, packet: Packet, layout: Layout) -> Tensor:
@@ -86,7 +77,7 @@ def packets(codec: Codec) -> PacketCodec:
 
 def gather_and_sum(codec: PacketCodec, value: Tensor, layout: Layout, state: State, context: ExchangeContext) -> Aggregation:
     """The aggregation of a codec that makes packets: those of all, decoded and summed in rank order."""
-    encoded = codec.encode(value, layout, state, context.draw)
+    encoded = codec.encode(value, layout, state, context)
     packets: list[Packet] = yield Gather(encoded.packet)
     total = codec.decode(packets[0], layout)
     for packet in packets[1:]:

@@ -11,6 +11,7 @@ import torch
 from torch import Tensor
 
 from polyrhythm.pieces.codec import PacketCodec
+from polyrhythm.pieces.context import ExchangeContext
 from polyrhythm.pieces.requests import Packet
 from polyrhythm.pieces.traits import DIFFERENCES, MergeTraits, Payload
 from polyrhythm.tensors import Layout, State
@@ -130,14 +131,14 @@ class DifferenceMerge(Merge, Protocol):
     def rule(self) -> Rule | None:
         """Its own optimizer; None leaves the step to the user's (gradients) or to plain subtraction (updates)."""
 
-    def combine(self, contributions: Sequence[AnyContribution], workers: int) -> Direction:
-        """One direction from the contributions of one group, of a run with `workers` workers."""
+    def combine(self, contributions: Sequence[AnyContribution], context: ExchangeContext) -> Direction:
+        """One direction from contributions that are merged at once."""
 
 
 class WeightMerge(Merge, Protocol):
     """A merge of weights."""
 
-    def mix(self, mine: Tensor, theirs: Sequence[Tensor], workers: int) -> Tensor:
+    def mix(self, mine: Tensor, theirs: Sequence[Tensor], context: ExchangeContext) -> Tensor:
         """My weights after an exchange with others; a new tensor."""
 
 
@@ -158,9 +159,10 @@ def rule_of(merge: Merge) -> Rule | None:
     return combining(merge).rule if merge.traits.payloads & DIFFERENCES else None
 
 
-def scale_of_all(merge: Merge, workers: int) -> float | None:
+def scale_of_all(merge: Merge, context: ExchangeContext) -> float | None:
     """By what learning rates are multiplied when the gradients of all workers, none of them late, are averaged.
 
     None where `merge` does something else with them.
     """
-    return combining(merge).combine([Contribution(torch.zeros(0), workers)], workers).scale if merge.traits.averages else None
+    nothing = Contribution(torch.zeros(0), context.group.size)
+    return combining(merge).combine([nothing], context).scale if merge.traits.averages else None

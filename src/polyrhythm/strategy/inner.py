@@ -8,6 +8,7 @@ from torch import Tensor
 
 from polyrhythm.kernel.job import WorkerContext
 from polyrhythm.model.state import ModelState
+from polyrhythm.pieces.context import ExchangeContext
 from polyrhythm.pieces.traits import Payload
 from polyrhythm.strategy.gradients import Parameters
 from polyrhythm.strategy.plan import Level
@@ -25,8 +26,9 @@ class Inner:
         self.context = context
         self.check = check
         self.averages_gradients = level.agreement.payload is Payload.GRADIENT
-        merge, size = level.agreement.merge, level.group.size
-        self.state = ModelState(parameters.flat, parameters.layout, merge, size, self._put if self.averages_gradients else None)
+        merging = ExchangeContext(level.group, context.port.rng("merge"))
+        optimize = self._put if self.averages_gradients else None
+        self.state = ModelState(parameters.flat, parameters.layout, level.agreement.merge, merging, optimize)
         if not self.averages_gradients:
             self.state.set_anchor()
 
@@ -34,6 +36,7 @@ class Inner:
         """Put the group's mean gradient in the place of the worker's own, if gradients are what it exchanges."""
         if not self.averages_gradients:
             return
+        self.state.clock = clock
         channel = self.level.channel
         if channel.in_place is not None:
             parts = self.parameters.parts()
@@ -48,6 +51,7 @@ class Inner:
     def average_updates(self, clock: int, rates: tuple[float, ...]) -> None:
         """Exchange what was done since the group last agreed, if updates are what it exchanges and it is time."""
         if not self.averages_gradients and self.level.agreement.consistency.speaks(clock):
+            self.state.clock = clock
             moved = self.state.moved()
             self.check([moved])
             self.context.perform(self.level.channel.exchange(moved.cpu(), clock, rates)).apply(self.state)

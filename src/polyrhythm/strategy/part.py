@@ -15,6 +15,7 @@ from polyrhythm.kernel.group import Group
 from polyrhythm.kernel.job import WorkerContext
 from polyrhythm.kernel.port import Port
 from polyrhythm.model.state import ModelState
+from polyrhythm.pieces.context import ExchangeContext
 from polyrhythm.pieces.responses import Response
 from polyrhythm.pieces.topology import InitialState
 from polyrhythm.pieces.traits import Pattern
@@ -58,8 +59,9 @@ class Part:
         self.channel = self.level.channel
         self.inner = [Inner(level, parameters, seat.context, self._check) for level in inner]
         self.payload = PAYLOADS[self.agreement.payload](self)
+        context = ExchangeContext(self.level.group, self.port.rng("merge"))
         self.state = ModelState(
-            parameters.flat, parameters.layout, self.agreement.merge, self.level.group.size, self.payload.optimize, optimizer.step_scaled
+            parameters.flat, parameters.layout, self.agreement.merge, context, self.payload.optimize, optimizer.step_scaled
         )
         self.overlap: Overlap | None = None
         self.snapshots = new_snapshots(len(plan.result_actors()))
@@ -100,6 +102,7 @@ class Part:
     def step(self) -> None:
         """One step of this worker: computed already, now exchanged and merged."""
         self.clock += 1
+        self.state.clock = self.clock
         self.payload.step()
 
     def average_gradients(self) -> None:

@@ -8,7 +8,10 @@ from contextlib import contextmanager
 import torch
 from torch import Tensor
 
+from polyrhythm import rng
 from polyrhythm.errors import CompositionError
+from polyrhythm.kernel.group import Group
+from polyrhythm.pieces.context import ExchangeContext
 from polyrhythm.pieces.merge import scale_of_all
 from polyrhythm.pieces.topology import Agreement
 from polyrhythm.pieces.traits import Payload
@@ -35,8 +38,8 @@ def at(optimizer: torch.optim.Optimizer, rates: tuple[float, ...]) -> Iterator[N
 
 def refuse_unscaled(optimizer: torch.optim.Optimizer, agreement: Agreement, workers: int) -> None:
     """Raise CompositionError where learning rates will be multiplied, and `optimizer` would take no notice."""
-    rule = agreement.consistency
-    together = rule.group(workers) == workers and not rule.traits.order_matters and scale_of_all(agreement.merge, workers) == 1
+    rule, everybody = agreement.consistency, ExchangeContext(Group.of_workers(workers, 0), rng.stream(0, "merge"))
+    together = rule.group(workers) == workers and not rule.traits.order_matters and scale_of_all(agreement.merge, everybody) == 1
     if (
         isinstance(optimizer, UNSCALED)
         and agreement.payload is Payload.GRADIENT

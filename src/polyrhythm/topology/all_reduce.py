@@ -56,23 +56,23 @@ class _Equal:
         self.group = endpoint.group
         self.port = endpoint.port
         # one worker alone has none: what gets no gradient from anyone keeps none, and its optimizer passes over it
-        self.scale = scale_of_all(agreement.merge, self.group.size) if agreement.codec.traits.verbatim and self.group.size > 1 else None
+        self.scale = scale_of_all(agreement.merge, self.client.context) if agreement.codec.traits.verbatim and self.group.size > 1 else None
 
     @property
     def in_place(self) -> InPlace | None:
         return None if self.scale is None else self
 
     async def establish(self, initial: InitialState) -> Response:
-        self.client.open(initial.model_state.layout)
+        self.client.open(initial.model_state.layout, lambda: initial.model_state.weights)
         return AdoptWeights(await broadcast(self.port, self.group, initial.weights(), "init"))
 
     async def exchange(self, value: Tensor, clock: int, rates: tuple[float, ...]) -> Response:
-        return ApplyContributions([Contribution(await self.client.sum(value), self.group.size, rates=rates)])
+        return ApplyContributions([Contribution(await self.client.sum(value, clock), self.group.size, rates=rates)])
 
     async def exchange_parts(self, parts: Sequence[Tensor]) -> Response:
         assert self.scale is not None, "asked for through `in_place`"
         if not await self.client.reduce_in_place(parts, self.group.size):
-            total = await self.client.sum(torch.cat(list(parts)).cpu())
+            total = await self.client.reduce(torch.cat(list(parts)).cpu())  # all that a verbatim codec does
             for part, summed in zip(parts, torch.split(total, [part.numel() for part in parts]), strict=True):
                 torch.div(summed.to(part.device), self.group.size, out=part)
         return ApplyInPlace(self.scale)

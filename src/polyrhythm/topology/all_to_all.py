@@ -12,11 +12,13 @@ from torch import Tensor
 from polyrhythm.kernel.message import Delivery, Message
 from polyrhythm.kernel.names import rank_of
 from polyrhythm.pieces.codec import packets
+from polyrhythm.pieces.context import ExchangeContext
 from polyrhythm.pieces.merge import EncodedContribution
 from polyrhythm.pieces.requests import Packet
 from polyrhythm.pieces.responses import AdoptWeights, ApplyContributions, Response
 from polyrhythm.pieces.topology import Agreement, Channel, InitialState, WorkerEndpoint
 from polyrhythm.pieces.traits import DIFFERENCES, Pattern, TopologyTraits
+from polyrhythm.pieces.weights import HeldWeights
 from polyrhythm.tensors import Layout, State
 from polyrhythm.topology.algorithms.broadcast import heirs, pass_on
 from polyrhythm.topology.losses import GONE
@@ -63,13 +65,15 @@ class _Peer:
         self.consistency = agreement.consistency
         self.group = endpoint.group
         self.port = endpoint.port
-        self.draw = self.port.rng("codec")
+        self.context = ExchangeContext(self.group, self.port.rng("codec"))
+        self.model_state: HeldWeights
         self.layout: Layout
         self.state: State
         self.clocks = {name: 0.0 for name in self.group.members if name != self.port.name}
         self.pending: list[tuple[float, int, EncodedContribution]] = []
 
     async def establish(self, initial: InitialState) -> Response:
+        self.model_state = initial.model_state
         self.layout = initial.model_state.layout
         self.state = self.codec.initial(self.layout)
         weights = initial.weights()
@@ -95,7 +99,8 @@ class _Peer:
                         await self.port.send(heir, Message(_FIRST, tensors=(first,)))
 
     async def exchange(self, value: Tensor, clock: int, rates: tuple[float, ...]) -> Response:
-        encoded = self.codec.encode(value, self.layout, self.state, self.draw)
+        context = self.context.at(clock, lambda: self.model_state.weights)
+        encoded = self.codec.encode(value, self.layout, self.state, context)
         self.state = encoded.state
         await self.port.flush()  # on a line that is too slow words would pile up without end, and arrive ever later
         await self._tell(Message(_NEWS, (float(clock), *rates), tensors=encoded.packet))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from math import prod
 from typing import ClassVar
 
@@ -15,6 +16,7 @@ from polyrhythm.pieces.merge import Contribution
 from polyrhythm.pieces.responses import AdoptWeights, ApplyContributions, Response
 from polyrhythm.pieces.topology import Agreement, Buckets, Channel, InitialState, WorkerEndpoint
 from polyrhythm.pieces.traits import Pattern, Payload, TopologyTraits
+from polyrhythm.pieces.weights import HeldWeights
 from polyrhythm.tensors import Layout, State
 from polyrhythm.topology.algorithms.broadcast import broadcast
 from polyrhythm.topology.all_reduce import AllReduce
@@ -66,7 +68,10 @@ class Bucketed:
 
 
 class _Parts:
-    """A client for each bucket. The first has no name, so that one bucket says what an all-reduce without buckets does."""
+    """A client for each bucket. The first has no name, so that one bucket sends what an all-reduce without buckets does.
+
+    `clock` is the step whose buckets are exchanged: there is one `conclude` to each step.
+    """
 
     in_place = None
 
@@ -78,6 +83,7 @@ class _Parts:
         self.port = endpoint.port
         self.clients: list[CollectiveClient] = []
         self.numel = 0
+        self.clock = 1
         self.total: Tensor | None = None
 
     @property
@@ -94,21 +100,23 @@ class _Parts:
         for k, layout in enumerate(cut(initial.model_state.layout, self.settings.nbytes, weights.element_size())):
             name = f"{k}/" if k else ""
             self.clients.append(CollectiveClient(self.settings.topology.algorithm, self.agreement.codec, self.endpoint, name))
-            self.clients[k].open(layout)
+            self.clients[k].open(layout, partial(self._weights, initial.model_state, k))
         return AdoptWeights(await broadcast(self.port, self.group, weights, "init"))
 
     async def say(self, bucket: int, value: Tensor) -> None:
-        total = await self.clients[bucket].sum(value)
+        total = await self.clients[bucket].sum(value, self.clock)
         if self.total is None:
             self.total = torch.empty(self.numel, dtype=total.dtype)
         self._of(self.total, bucket).copy_(total)
 
     async def conclude(self, rates: tuple[float, ...]) -> Response:
         total, self.total = self.total, None
+        self.clock += 1
         assert total is not None, "every bucket was sent before"
         return ApplyContributions([Contribution(total, self.group.size, rates=rates)])
 
     async def exchange(self, value: Tensor, clock: int, rates: tuple[float, ...]) -> Response:
+        self.clock = clock
         for bucket in range(len(self.clients)):
             await self.say(bucket, self._of(value, bucket))
         return await self.conclude(rates)
@@ -118,6 +126,9 @@ class _Parts:
 
     def states(self) -> list[tuple[State, Tensor]]:
         return [client.residual() for client in reversed(self.clients)]
+
+    def _weights(self, model_state: HeldWeights, bucket: int) -> Tensor:
+        return self._of(model_state.weights, bucket)
 
     def _of(self, flat: Tensor, bucket: int) -> Tensor:
         """The range of `flat` (numel,) that belongs to a bucket; the first bucket lies at the end."""

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from torch import Tensor
 
-from polyrhythm.pieces.codec import Codec, ExchangeContext
+from polyrhythm.pieces.codec import Codec
+from polyrhythm.pieces.context import ExchangeContext
 from polyrhythm.pieces.requests import Packet
 from polyrhythm.pieces.topology import WorkerEndpoint
 from polyrhythm.tensors import Layout, State
@@ -29,17 +30,19 @@ class CollectiveClient:
         self.name = name
         self.context = ExchangeContext(self.group, self.port.rng(f"codec{name}"))
         self.layout: Layout
+        self.weights: Callable[[], Tensor]
         self.state: State
         self.questions = 0
 
-    def open(self, layout: Layout) -> None:
-        """Begin with nothing sent yet."""
+    def open(self, layout: Layout, weights: Callable[[], Tensor]) -> None:
+        """Begin with nothing sent yet; `weights` gives the worker's weights of `layout`."""
         self.layout = layout
+        self.weights = weights
         self.state = self.codec.initial(layout)
 
-    async def sum(self, value: Tensor) -> Tensor:
-        """The sum of what all say of their values (numel,)."""
-        aggregation = self.codec.aggregate(value, self.layout, self.state, self.context)
+    async def sum(self, value: Tensor, clock: int) -> Tensor:
+        """The sum of what all send of their values (numel,) after step `clock`."""
+        aggregation = self.codec.aggregate(value, self.layout, self.state, self.context.at(clock, self.weights))
         response: Any = None
         while True:
             try:

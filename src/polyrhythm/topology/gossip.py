@@ -11,6 +11,7 @@ from torch import Tensor
 
 from polyrhythm.kernel.message import Message
 from polyrhythm.pieces.codec import packets
+from polyrhythm.pieces.context import ExchangeContext
 from polyrhythm.pieces.responses import AdoptWeights, MixWeights, Response
 from polyrhythm.pieces.topology import Agreement, Channel, InitialState, WorkerEndpoint
 from polyrhythm.pieces.traits import Pattern, Payload, TopologyTraits
@@ -61,7 +62,7 @@ class _Neighbour:
         self.codec = packets(agreement.codec)
         self.group = endpoint.group
         self.port = endpoint.port
-        self.draw = self.port.rng("codec")
+        self.context = ExchangeContext(self.group, self.port.rng("codec"))
         self.layout: Layout
         self.state: State
         self.exchanges = 0
@@ -78,7 +79,8 @@ class _Neighbour:
         topic = str(self.exchanges)
         self.exchanges += 1
         if receivers:
-            encoded = self.codec.encode(value.clone(), self.layout, self.state, self.draw)
+            context = self.context.at(clock, lambda: self.initial.model_state.weights)
+            encoded = self.codec.encode(value.clone(), self.layout, self.state, context)
             self.state = encoded.state
             for rank in receivers:
                 await self.port.send(self.group.members[rank], Message(topic, tensors=encoded.packet))

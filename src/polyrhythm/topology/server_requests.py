@@ -10,6 +10,7 @@ from torch import Tensor
 
 from polyrhythm.kernel.message import Message
 from polyrhythm.pieces.codec import packets
+from polyrhythm.pieces.context import ExchangeContext
 from polyrhythm.pieces.topology import Agreement, InitialState, WorkerEndpoint
 from polyrhythm.pieces.weights import HeldWeights
 from polyrhythm.tensors import Layout, State
@@ -46,7 +47,7 @@ class Requests:
         self.coded: list[State]
         self.versions = [0] * len(self.names)
         self.clocks = [0.0] * len(self.names)
-        self.draw = self.port.rng("codec")
+        self.context = ExchangeContext(self.group, self.port.rng("codec"))
 
     async def join(self, initial: InitialState) -> Tensor:
         """Worker 0 brings the weights, and all get them (numel,)."""
@@ -70,8 +71,9 @@ class Requests:
         """Tell each shard its part of `value` (numel,) and what is asked of it: what all of them were told, in the codec's words."""
         sent = []
         await self.port.flush()  # where no response is waited for, pushes would pile up on a line that is too slow
+        contexts = self.context.at(clock, lambda: self.model_state.weights).parts(self.parts)
         for k, (part, piece) in enumerate(zip(self.parts, self.cut(value), strict=True)):
-            encoded = self.codec.encode(piece, part, self.coded[k], self.draw)
+            encoded = self.codec.encode(piece, part, self.coded[k], contexts[k])
             self.coded[k] = encoded.state
             sent.append(encoded.sent)
             numbers = (PUSH, float(clock), float(self.versions[k]), asks[k], *rates)

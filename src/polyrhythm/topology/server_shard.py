@@ -8,11 +8,13 @@ import msgspec
 from torch import Tensor
 
 from polyrhythm.kernel.events import Merged
+from polyrhythm.kernel.group import Group
 from polyrhythm.kernel.message import Delivery, Message
 from polyrhythm.kernel.names import rank_of
 from polyrhythm.model.remote_optimizer import host
 from polyrhythm.model.state import ModelState
 from polyrhythm.pieces.codec import packets
+from polyrhythm.pieces.context import ExchangeContext
 from polyrhythm.pieces.merge import Contribution
 from polyrhythm.pieces.topology import Agreement, ServerEndpoint
 from polyrhythm.pieces.traits import Payload
@@ -35,6 +37,7 @@ class Shard:
         self.rank = endpoint.group.rank
         self.workers = len(endpoint.workers)
         self.port = endpoint.port
+        self.context = ExchangeContext(Group("", endpoint.workers, -1, endpoint.group.seed), self.port.rng("merge"))
         self.record = endpoint.record
         self.snapshots = endpoint.snapshots
         self.model_state: ModelState
@@ -98,7 +101,7 @@ class Shard:
             layout = Layout(founding.names, founding.shapes)
             weights = delivery.message.tensors[0].clone()
             optimize = host(founding.optimizer, weights, layout) if founding.optimizer else None
-            self.model_state = ModelState(weights, layout, self.agreement.merge, self.workers, optimize)
+            self.model_state = ModelState(weights, layout, self.agreement.merge, self.context, optimize)
             self.founded = True
         self.joining.append(delivery.sender)
         if self.founded:
@@ -113,6 +116,8 @@ class Shard:
         staleness = [self.model_state.version - int(delivery.message.numbers[2]) for delivery in group]
         values = [self.codec.decode(delivery.message.tensors, self.model_state.layout) for delivery in group]
         self.snapshots.look(began, self.model_state.weights)
+        if (slowest := min(self.clocks.values(), default=math.inf)) < math.inf:
+            self.model_state.clock = int(slowest)
         if self.agreement.payload is Payload.WEIGHTS:
             for delivery in group:
                 self.before[delivery.sender] = self._weights()

@@ -1,0 +1,74 @@
+"""Encode only what is large beside the weight that it changes, in full."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import ClassVar
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from polyrhythm.codec.sparse import Entries, as_sent, check_size, gather_and_add, in_full, spread
+from polyrhythm.errors import CompositionError
+from polyrhythm.pieces.codec import Aggregation, Encoded
+from polyrhythm.pieces.context import ExchangeContext
+from polyrhythm.pieces.requests import Packet
+from polyrhythm.pieces.traits import DIFFERENCES, EVERY_PATTERN, CodecTraits
+from polyrhythm.tensors import Layout, State
+
+
+@dataclass(frozen=True, slots=True)
+class Relative:
+    """Every element of magnitude v / √t · max(|w|, `floor`) or more, as an int32 index and its whole value (Gaia; Hsieh et al., 2017).
+
+    The significance filter of section 3.2: v is `threshold` (the paper begins with 0.01), t the clock, w the sender's weight. `floor` is in
+    units of weights: near zero a weight would make every change significant. Relative(0) sends everything. It is meant for updates, and
+    what is not sent is lost: wrap it, ErrorFeedback(Relative(0.01)), so that it is sent when enough has accumulated.
+    """
+
+    traits: ClassVar = CodecTraits(DIFFERENCES, EVERY_PATTERN, lossy=True)
+
+    threshold: float = 0.01
+    floor: float = 1e-3
+
+    def __post_init__(self) -> None:
+        if not (0 <= self.threshold < math.inf and 0 < self.floor < math.inf):
+            raise CompositionError(
+                f"Relative(threshold={self.threshold}, floor={self.floor}) cannot tell large from small: threshold is a part of a weight, "
+                "a number of at least 0, and floor a magnitude above 0, such as 0.001."
+            )
+
+    @property
+    def width(self) -> int:
+        """Indices and values."""
+        return 2
+
+    def initial(self, layout: Layout) -> State:
+        """Nothing to remember. Raises CompositionError for more than 2³¹ elements."""
+        check_size("Relative", layout)
+        return {}
+
+    def encode(self, value: Tensor, layout: Layout, state: State, context: ExchangeContext) -> Encoded:
+        """Indices in increasing order. What is not a number is sent too, so that it is seen where it arrives."""
+        significant = np.maximum(np.abs(context.weights.numpy()), self.floor)
+        significant *= self.threshold / math.sqrt(max(1, context.clock))
+        packet = in_full(value, torch.from_numpy(np.flatnonzero(~(np.abs(value.numpy()) < significant))))
+        return Encoded(packet, self.decode(packet, layout), state)
+
+    def entries(self, packet: Packet) -> Entries:
+        """The elements of a packet."""
+        return as_sent(packet)
+
+    def decode(self, packet: Packet, layout: Layout) -> Tensor:
+        """Zeros but for what was sent."""
+        return spread(as_sent(packet), layout)
+
+    def aggregate(self, value: Tensor, layout: Layout, state: State, context: ExchangeContext) -> Aggregation:
+        """The packets of all workers, summed."""
+        return gather_and_add(self, value, layout, state, context)
+
+    def residual(self, state: State, layout: Layout) -> Tensor:
+        """Nothing is kept."""
+        return torch.zeros(layout.numel)

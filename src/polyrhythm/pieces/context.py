@@ -1,0 +1,56 @@
+"""What a codec, a consistency or a merge may look at in one exchange."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property, partial
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from polyrhythm.kernel.group import Group
+from polyrhythm.tensors import Layout
+
+
+def _no_weights() -> Tensor:
+    return torch.empty(0)
+
+
+@dataclass(frozen=True)
+class ExchangeContext:
+    """One exchange, as whoever encodes or merges sees it.
+
+    `group` are the workers that exchange; a server stands outside it, with rank -1. `draw` is a random stream of the piece's own. `clock`
+    is the worker's step, from 1; at a server the slowest worker's step that was merged before. `source` gives the weights of the same
+    vector as they are, on any device; it is called only when a piece looks at `weights`. Before training there are none.
+    """
+
+    group: Group
+    draw: np.random.Generator
+    clock: int = 0
+    source: Callable[[], Tensor] = _no_weights
+
+    @cached_property
+    def weights(self) -> Tensor:
+        """The sender's weights, or at a server those of its part (numel,), on the CPU. Nobody may write to them.
+
+        They are copied from another device when first looked at; on the CPU they are the weights themselves, so keep no reference.
+        """
+        return self.source().detach().cpu()
+
+    def at(self, clock: int, source: Callable[[], Tensor]) -> ExchangeContext:
+        """The same group and stream at `clock`, with the weights that `source` gives."""
+        return replace(self, clock=clock, source=source)
+
+    def parts(self, layouts: Sequence[Layout]) -> list[ExchangeContext]:
+        """The same exchange, of each of consecutive parts of the vector."""
+        contexts, start = [], 0
+        for layout in layouts:
+            contexts.append(replace(self, source=partial(self._range, start, layout.numel)))
+            start += layout.numel
+        return contexts
+
+    def _range(self, start: int, numel: int) -> Tensor:
+        return self.weights.narrow(0, start, numel)

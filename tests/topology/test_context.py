@@ -1,0 +1,132 @@
+"""Every topology shows codecs and merges the exchange as it is: group, clock and weights."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import ClassVar
+
+import pytest
+import torch
+from torch import Tensor
+from toy import Toy, network, trained
+
+from polyrhythm import rng
+from polyrhythm.codec import Identity
+from polyrhythm.consistency import BulkSynchronous, LocalSteps
+from polyrhythm.kernel.group import workers
+from polyrhythm.merge import Mean
+from polyrhythm.pieces.codec import Aggregation, Encoded
+from polyrhythm.pieces.context import ExchangeContext
+from polyrhythm.pieces.merge import AnyContribution, Direction
+from polyrhythm.pieces.requests import Packet
+from polyrhythm.pieces.topology import Topology
+from polyrhythm.pieces.traits import EVERY_PATTERN, EVERY_PAYLOAD, CodecTraits, MergeTraits, Payload
+from polyrhythm.strategy import Strategy
+from polyrhythm.tensors import Layout, State
+from polyrhythm.topology import MEMBERS, Alone, Bucketed, Server
+
+WORKERS, STEPS = 4, 3  # 96 samples in batches of 8
+
+
+@dataclass(frozen=True)
+class Sight:
+    """What was seen in one exchange."""
+
+    rank: int
+    members: tuple[str, ...]
+    clock: int
+    weights: Tensor
+
+    @staticmethod
+    def of(context: ExchangeContext) -> Sight:
+        return Sight(context.group.rank, context.group.members, context.clock, context.weights.clone())
+
+
+@dataclass(frozen=True)
+class WatchingCodec:
+    """Identity, but it looks at every context."""
+
+    seen: list[Sight] = field(default_factory=list, compare=False)
+    traits: ClassVar = CodecTraits(EVERY_PAYLOAD, EVERY_PATTERN)
+    width: ClassVar = 1
+
+    def initial(self, layout: Layout) -> State:
+        return {}
+
+    def encode(self, value: Tensor, layout: Layout, state: State, context: ExchangeContext) -> Encoded:
+        assert context.weights.numel() == layout.numel
+        self.seen.append(Sight.of(context))
+        return Identity().encode(value, layout, state, context)
+
+    def decode(self, packet: Packet, layout: Layout) -> Tensor:
+        return Identity().decode(packet, layout)
+
+    def aggregate(self, value: Tensor, layout: Layout, state: State, context: ExchangeContext) -> Aggregation:
+        assert context.weights.numel() == layout.numel
+        self.seen.append(Sight.of(context))
+        return Identity().aggregate(value, layout, state, context)
+
+    def residual(self, state: State, layout: Layout) -> Tensor:
+        return torch.zeros(layout.numel)
+
+
+@dataclass(frozen=True)
+class WatchingMean:
+    """Mean, but it looks at every context."""
+
+    seen: list[Sight] = field(default_factory=list, compare=False)
+    traits: ClassVar = MergeTraits(EVERY_PAYLOAD)
+    rule: ClassVar = None
+
+    def combine(self, contributions: Sequence[AnyContribution], context: ExchangeContext) -> Direction:
+        self.seen.append(Sight.of(context))
+        return Mean().combine(contributions, context)
+
+    def mix(self, mine: Tensor, theirs: Sequence[Tensor], context: ExchangeContext) -> Tensor:
+        self.seen.append(Sight.of(context))
+        return Mean().mix(mine, theirs, context)
+
+
+def start() -> Tensor:
+    """The weights with which all begin."""
+    rng.seed_everything(5, "worker", 0)
+    return torch.cat([p.detach().reshape(-1) for p in network().parameters()])
+
+
+def strategy(topology: Topology, codec: object, merge: object) -> Strategy:
+    gradients = Payload.GRADIENT in topology.traits.payloads
+    return Strategy(consistency=BulkSynchronous() if gradients else LocalSteps(1), topology=topology, codec=codec, merge=merge)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("topology", [member for member in MEMBERS if member != Alone()], ids=repr)
+def test_a_codec_sees_the_sender_its_steps_and_its_weights(topology: Topology) -> None:
+    codec = WatchingCodec()
+    trained(Toy(epochs=1), WORKERS, strategy(topology, codec, Mean()))
+    for rank in range(WORKERS):
+        mine = [sight for sight in codec.seen if sight.rank == rank]
+        parts = len(mine) // STEPS
+        assert [sight.clock for sight in mine] == [clock for clock in range(1, STEPS + 1) for _ in range(parts)]
+        assert {sight.members for sight in mine} == {workers(WORKERS)}
+        if Payload.GRADIENT in topology.traits.payloads:  # else local steps came before
+            order = reversed(mine[:parts]) if type(topology) is Bucketed else mine[:parts]
+            assert torch.equal(torch.cat([sight.weights for sight in order]), start())
+
+
+@pytest.mark.parametrize("topology", MEMBERS, ids=repr)
+def test_a_merge_sees_the_group_the_clock_and_the_weights_that_it_changes(topology: Topology) -> None:
+    merge = WatchingMean()
+    trained(Toy(epochs=1), WORKERS, strategy(topology, Identity(), merge))
+    assert merge.seen
+    for rank in range(-1, WORKERS):
+        clocks = [sight.clock for sight in merge.seen if sight.rank == rank]
+        assert clocks == sorted(clocks)
+    served = topology.service is not None
+    assert {sight.rank for sight in merge.seen} == ({-1} if served else set(range(topology.workers(WORKERS))))
+    assert {sight.members for sight in merge.seen} == {workers(topology.workers(WORKERS))}
+
+
+def test_a_server_sees_the_step_that_the_slowest_worker_has_merged() -> None:
+    merge = WatchingMean()
+    trained(Toy(epochs=1), WORKERS, Strategy(topology=Server(), merge=merge))  # type: ignore[arg-type]
+    assert [sight.clock for sight in merge.seen] == list(range(STEPS))
