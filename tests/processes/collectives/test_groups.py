@@ -205,7 +205,7 @@ def test_groups_that_cannot_be_told_apart_or_filled_are_refused(groups: tuple[tu
         Job(2, 0, lambda context: None, no_service, lambda name: True, groups=groups)
 
 
-class FakeCollective:
+class FakeReducer:
     def __init__(self) -> None:
         self.parted: list[str] = []
         self.given_up = False
@@ -217,18 +217,18 @@ class FakeCollective:
     def reduce_in_place(self, effect: object) -> None:
         return None
 
-    def part(self, name: str, how: str) -> None:
+    def peer_gone(self, name: str, how: str) -> None:
         self.parted.append(f"{name} {how}")
 
     def give_up(self) -> None:
         self.given_up = True
 
 
-def test_losses_reach_the_collectives_of_all_groups_also_if_they_came_first() -> None:
-    sums, ways = Sums("worker/0", lambda: RuntimeError("failed before")), {"": FakeCollective(), "even": FakeCollective()}
-    sums.part("worker/1", "was lost")
-    sums.collectives = ways
-    sums.part("worker/2", "has ended")
+def test_losses_reach_the_reducers_of_all_groups_also_if_they_came_first() -> None:
+    sums, ways = Sums("worker/0", lambda: RuntimeError("failed before")), {"": FakeReducer(), "even": FakeReducer()}
+    sums.peer_gone("worker/1", "was lost")
+    sums.reducers = ways
+    sums.peer_gone("worker/2", "has ended")
     assert [way.parted for way in ways.values()] == [["worker/1 was lost", "worker/2 has ended"]] * 2
     assert all(way.given_up for way in ways.values())
     assert sums.moved == 2

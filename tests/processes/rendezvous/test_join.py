@@ -123,7 +123,7 @@ def test_where_one_rank_has_no_device_nobody_uses_one() -> None:
 def test_who_leaves_before_another_can_add_up_is_not_waited_for() -> None:
     def inner(place: RankEnvironment, rank: int) -> Message:
         if rank == 0:
-            parted, part, group = threading.Event(), Node.part, negotiation.MemoryGroup
+            parted, part, group = threading.Event(), Node.peer_ended, negotiation.MemoryGroup
 
             def note(self: Node, name: str) -> None:
                 part(self, name)
@@ -133,7 +133,7 @@ def test_who_leaves_before_another_can_add_up_is_not_waited_for() -> None:
                 assert parted.wait(60)
                 return group(*given)
 
-            Node.part, negotiation.MemoryGroup = note, late  # type: ignore[method-assign,assignment,misc]
+            Node.peer_ended, negotiation.MemoryGroup = note, late  # type: ignore[method-assign,assignment,misc]
         with enter(job(2), lambda event: None, place) as joined:
             if rank == 0:
                 with pytest.raises(DeadlockError, match=r"worker/0 waits for the others in the sum 'sum': worker/1 has ended"):
@@ -291,7 +291,7 @@ def test_who_dies_between_its_good_bye_and_its_end_has_failed() -> None:
     def inner(place: RankEnvironment, rank: int) -> Message:
         joined = enter(job(3), lambda event: None, place)
         if rank == 1:
-            joined._overview.tell_farewell = lambda totals: os.kill(os.getpid(), signal.SIGKILL)  # type: ignore[method-assign]
+            joined._monitor.send_farewell = lambda totals: os.kill(os.getpid(), signal.SIGKILL)  # type: ignore[method-assign]
         with pytest.raises(WorkerFailed, match="worker/1 failed: its connections broke off without a good-bye"):
             joined.leave()
         return Message("end")

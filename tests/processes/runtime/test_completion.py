@@ -7,17 +7,17 @@ from polyrhythm.processes.runtime.completion import Completion
 
 
 def test_the_first_call_counts_also_when_its_value_has_been_fetched_already() -> None:
-    ticket = Completion()
-    ticket.finish("first", None)
-    ticket.finish("second", None)
-    assert ticket.wait() == "first"
+    completion = Completion()
+    completion.finish("first", None)
+    completion.finish("second", None)
+    assert completion.wait() == "first"
     # as one that comes between the end of the wait and its return
-    ticket.finish(None, RunError("late"))
-    assert (ticket._value, ticket._error) == ("first", None)
+    completion.finish(None, RunError("late"))
+    assert (completion._value, completion._error) == ("first", None)
 
 
 def test_an_error_is_raised_where_it_is_waited_for() -> None:
-    ticket = Completion()
-    ticket.finish(None, RunError("why"))
+    completion = Completion()
+    completion.finish(None, RunError("why"))
     with pytest.raises(RunError, match="why"):
-        ticket.wait()
+        completion.wait()

@@ -145,7 +145,7 @@ def test_a_flush_waits_for_what_was_sent(scene: Scene) -> None:
 def test_waiting_for_one_who_has_ended_is_an_error_that_names_both(scene: Scene) -> None:
     scene.deliver("a", "last")
     scene.start(hear("b", sender="worker/1"))
-    scene.actor.part("worker/1", "has ended")
+    scene.actor.peer_gone("worker/1", "has ended")
     scene.start(hear("a", sender="worker/1"))
     scene.start(hear("a", sender="worker/1"))
     first, second, third = scene.results

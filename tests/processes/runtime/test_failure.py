@@ -9,7 +9,7 @@ from polyrhythm.processes.transport.wire import CONTROL, encode
 
 
 def through_the_wire(error: BaseException) -> Exception:
-    data = b"".join(map(bytes, encode(failure.tell("worker/1", error), CONTROL)))
+    data = b"".join(map(bytes, encode(failure.failure_message("worker/1", error), CONTROL)))
     (frame,) = Decoder().feed(data)
     return failure.rebuild(frame.message)
 

@@ -33,15 +33,15 @@ def stalls(patience: Patience | None = None, workers: int = 3, servers: int = 1)
 def test_who_keeps_the_others_waiting_is_named_with_its_last_step_at_growing_intervals() -> None:
     seen = stalls()
     for name in ("worker/0", "worker/1", "server/0"):
-        seen.hear(name, waiting(2.0), 10.0)
+        seen.update(name, waiting(2.0), 10.0)
     told = []
     for second in range(10, 200):
         for name in ("worker/0", "worker/1", "server/0"):
-            seen.hear(name, waiting(second - 8.0), second)
-        seen.hear("worker/2", computing(17, second - 6.0), second)
+            seen.update(name, waiting(second - 8.0), second)
+        seen.update("worker/2", computing(17, second - 6.0), second)
         if (stall := seen.look(second)) is not None:
             told.append(stall)
-    assert [stall.said for stall in told] == [
+    assert [stall.sentence for stall in told] == [
         f"worker/0 and worker/1 have waited {waited} s for worker/2, which last took step 17, {waited + 2} s ago."
         for waited in (30, 60, 120)
     ]
@@ -51,29 +51,29 @@ def test_who_keeps_the_others_waiting_is_named_with_its_last_step_at_growing_int
 def test_a_slow_worker_is_not_a_stalled_one() -> None:
     seen = stalls()
     for second in range(2, 230):
-        seen.hear("worker/0", waiting(float(second)), second)
-        seen.hear("worker/1", waiting(float(second)), second)
-        seen.hear("worker/2", computing(longest=60.0), second)
+        seen.update("worker/0", waiting(float(second)), second)
+        seen.update("worker/1", waiting(float(second)), second)
+        seen.update("worker/2", computing(longest=60.0), second)
         assert seen.look(second) is None
         assert seen.verdict(second) is None
 
 
 def test_servers_that_wait_for_workers_that_compute_are_nobodys_stall() -> None:
     seen = stalls()
-    seen.hear("server/0", waiting(500.0), 500.0)
+    seen.update("server/0", waiting(500.0), 500.0)
     assert seen.look(500.0) is None
 
 
 def test_after_the_timeout_the_run_ends_with_the_name_and_not_before() -> None:
     seen = stalls(Patience(timeout=40.0))
-    seen.hear("worker/0", waiting(2.0), 10.0)
-    seen.hear("worker/1", waiting(2.0), 10.0)
+    seen.update("worker/0", waiting(2.0), 10.0)
+    seen.update("worker/1", waiting(2.0), 10.0)
     assert seen.verdict(47.0) is None
     verdict = seen.verdict(48.5)
     assert verdict is not None
     assert verdict.actor == "worker/2"
     assert "timeout=40 seconds are over" in str(verdict)
-    assert "nothing has been heard of it for" in str(verdict)
+    assert "nothing has been received from it for" in str(verdict)
 
 
 @pytest.fixture
@@ -91,18 +91,18 @@ def stopped() -> Iterator[int]:
 
 def test_a_process_that_is_stopped_is_seen_as_such_and_makes_no_deadlock(stopped: int) -> None:
     seen = stalls(servers=0, workers=2)
-    seen.hear("worker/0", waiting(50.0), 50.0)
-    seen.hear("worker/1", ActorStatus(stopped, 17, 50.0, 0.1, False, 50.0, WAITS), 50.0)
+    seen.update("worker/0", waiting(50.0), 50.0)
+    seen.update("worker/1", ActorStatus(stopped, 17, 50.0, 0.1, False, 50.0, WAITS), 50.0)
     assert seen.deadlock(50.0) is None
     stall = seen.look(51.0)
     assert stall is not None
-    assert stall.said.endswith(f"its process {stopped} is stopped by a signal (kill -CONT {stopped} lets it go on).")
+    assert stall.sentence.endswith(f"its process {stopped} is stopped by a signal (kill -CONT {stopped} lets it go on).")
 
 
 def test_what_is_stopped_is_told_of_at_growing_intervals_until_the_timeout(stopped: int) -> None:
     seen = stalls(Patience(notice=2.0, timeout=6.0), servers=0, workers=2)
-    seen.hear("worker/0", waiting(2.0), 2.0)
-    seen.hear("worker/1", computing(0, pid=stopped), 0.0)
+    seen.update("worker/0", waiting(2.0), 2.0)
+    seen.update("worker/1", computing(0, pid=stopped), 0.0)
     told = [second for second in range(2, 8) if seen.look(second) is not None]
     assert told == [2, 4]
     assert (seen.verdict(5.9), seen.verdict(6.0) is None) == (None, False)
@@ -117,7 +117,7 @@ def test_a_deadlock_is_found_sooner_where_some_take_no_more_steps() -> None:
     ):
         seen = stalls()
         for name in seen.names:
-            seen.hear(name, waiting(quiet, stopped and name == "worker/0"), 30.0)
+            seen.update(name, waiting(quiet, stopped and name == "worker/0"), 30.0)
         error = seen.deadlock(30.0)
         assert error is None if said is None else said in str(error)
 
@@ -125,12 +125,12 @@ def test_a_deadlock_is_found_sooner_where_some_take_no_more_steps() -> None:
 def test_who_has_ended_is_not_waited_for() -> None:
     seen = stalls(servers=0)
     for name in ("worker/0", "worker/1"):
-        seen.hear(name, waiting(100.0), 100.0)
+        seen.update(name, waiting(100.0), 100.0)
     seen.forget("worker/2", 100.0)
     assert seen.stall(100.0) is None
     assert seen.deadlock(100.0) is None  # they may be about to say that they go on: what it sent last is still on its way
     for name in ("worker/0", "worker/1"):
-        seen.hear(name, waiting(105.0), 105.0)
+        seen.update(name, waiting(105.0), 105.0)
     assert "Nobody can go on: waits for something; waits for something." in str(seen.deadlock(105.0))
 
 
@@ -141,9 +141,9 @@ def leaving(seconds: float) -> ActorStatus:
 def test_who_leaves_does_not_wait_for_what_worker_0_still_computes() -> None:
     seen = stalls(Patience(notice=5.0, timeout=8.0), servers=0)
     for second in range(2, 600):
-        seen.hear("worker/0", computing(), second)
+        seen.update("worker/0", computing(), second)
         for name in ("worker/1", "worker/2"):
-            seen.hear(name, leaving(float(second)), second)
+            seen.update(name, leaving(float(second)), second)
         assert seen.look(second) is None
         assert seen.verdict(second) is None
         assert seen.deadlock(second) is None
@@ -151,21 +151,21 @@ def test_who_leaves_does_not_wait_for_what_worker_0_still_computes() -> None:
 
 def test_one_that_is_not_heard_of_keeps_nobody_from_leaving_for_ever() -> None:
     seen = stalls(Patience(timeout=4.0), servers=0)
-    seen.hear("worker/0", computing(), 10.0)
+    seen.update("worker/0", computing(), 10.0)
     for second in range(10, 26):
         for name in ("worker/1", "worker/2"):
-            seen.hear(name, leaving(float(second)), second)
+            seen.update(name, leaving(float(second)), second)
         assert seen.verdict(second) is None
     verdict = seen.verdict(25.5)
     assert verdict is not None
     assert verdict.actor == "worker/0"
-    assert "nothing has been heard of it for 16 s, so it is stopped or cut off" in str(verdict)
+    assert "nothing has been received from it for 16 s, so it is stopped or cut off" in str(verdict)
 
 
 def test_who_is_stopped_keeps_nobody_from_leaving_for_ever(stopped: int) -> None:
     seen = stalls(Patience(timeout=4.0), servers=0, workers=2)
-    seen.hear("worker/0", computing(pid=stopped), 10.0)
-    seen.hear("worker/1", leaving(2.0), 10.0)
+    seen.update("worker/0", computing(pid=stopped), 10.0)
+    seen.update("worker/1", leaving(2.0), 10.0)
     assert seen.verdict(10.0) is None
     verdict = seen.verdict(14.0)
     assert verdict is not None

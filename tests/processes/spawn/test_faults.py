@@ -34,7 +34,7 @@ def orphaned_sockets() -> set[str]:
 
 @contextmanager
 def nothing_left_behind() -> Iterator[None]:
-    """Nothing but the kept zygote may remain."""
+    """Nothing but the kept fork server may remain."""
     fork_client.warm()
     processes, memory = descendants(os.getpid()), set(os.listdir("/dev/shm"))
     yield

@@ -39,7 +39,7 @@ def started() -> Iterator[Start]:
             nodes.append(Node(Role(name, secret), wiring or Wiring(), listeners, lambda _: None))
             addresses[name] = listeners.address
         for node in nodes:
-            node.know(addresses, 0.0)
+            node.begin_run(addresses, 0.0)
             node.start()
         return nodes
 
@@ -138,13 +138,13 @@ def test_everybody_may_call_everybody_at_once(started: Start) -> None:
 
 
 def test_who_does_not_know_the_secret_is_counted_and_hears_nothing(started: Start) -> None:
-    one, stranger = started(["worker/0", "worker/1"], secrets=(SECRET, b"another"))
+    one, link = started(["worker/0", "worker/1"], secrets=(SECRET, b"another"))
     broken = threading.Event()
-    stranger.on_break = lambda name, why: broken.set()
-    stranger.complete(send(stranger.port, "worker/0", Message("t")))
+    link.on_connection_lost = lambda name, why: broken.set()
+    link.complete(send(link.port, "worker/0", Message("t")))
     assert broken.wait(60)
     # the caller finds out first: the listener could not prove itself either
-    assert within_loop(stranger, lambda: stranger.peers.tally.rejected) == 1
+    assert within_loop(link, lambda: link.peers.tally.rejected) == 1
     assert one.complete(one_look(one.port)) is None
 
 
@@ -160,10 +160,10 @@ async def one_look(port: Port) -> Any:
 def test_a_stranger_who_says_something_else_is_counted_and_dropped(started: Start, words: bytes) -> None:
     (one,) = started(["worker/0"])
     address = one.peers.address
-    with socket.create_connection((address.ip, address.port)) as stranger:
-        stranger.sendall(words)
-        stranger.settimeout(60)
-        assert stranger.recv(1) == b""
+    with socket.create_connection((address.ip, address.port)) as link:
+        link.sendall(words)
+        link.settimeout(60)
+        assert link.recv(1) == b""
     assert within_loop(one, lambda: one.peers.tally.rejected) == 1
 
 
@@ -208,7 +208,7 @@ def test_a_peer_that_proved_itself_and_then_says_too_much_is_reported_by_name(st
         heard.append((name, why))
         done.set()
 
-    other.on_break = note
+    other.on_connection_lost = note
     one.complete(send(one.port, "worker/1", Message("t")))
     other.complete(take(other.port, "t", 1))
     within_loop(other, lambda: other.peers.restrict("worker/0", Limits(payload=100)))

@@ -39,7 +39,7 @@ def pair() -> Iterator[Pair]:
         names = ["worker/0", "worker/1"]
         nodes.extend(Node(Role(name, SECRET), wiring, mine, lambda _: None) for name, mine in zip(names, listeners, strict=True))
         for node in nodes:
-            node.know({name: mine.address for name, mine in zip(names, listeners, strict=True)}, 0.0)
+            node.begin_run({name: mine.address for name, mine in zip(names, listeners, strict=True)}, 0.0)
             node.start()
         return nodes[0], nodes[1]
 
@@ -139,7 +139,7 @@ def noting(node: Node) -> tuple[list[tuple[str, Exception | None]], threading.Ev
         heard.append((name, why))
         done.set()
 
-    node.on_break = note
+    node.on_connection_lost = note
     return heard, done
 
 
@@ -219,7 +219,7 @@ def test_what_is_no_stripe_or_fits_nowhere_is_counted_and_ends_the_connection(pa
     assert heard[0][0] == "worker/0"
     assert isinstance(heard[0][1], WireError)
     assert within_loop(other, lambda: other.peers.tally.rejected) == 1
-    within_loop(one, call.hang_up)
+    within_loop(one, call.abort)
 
 
 @pytest.mark.parametrize(("lane", "secret"), [(1, b"another"), (999, SECRET)], ids=["without the secret", "out of bounds"])
@@ -274,7 +274,7 @@ def test_a_lane_may_be_proved_before_its_connection(pair: Pair) -> None:
     (got,) = other.complete(take(other.port, "t", 1))
     assert got.numbers == (7.0,)
     assert torch.equal(got.tensors[0], message.tensors[0])
-    within_loop(one, call.hang_up)
+    within_loop(one, call.abort)
 
 
 def test_limits_hold_for_lanes_too(pair: Pair) -> None:
@@ -313,7 +313,7 @@ def test_a_call_that_is_given_up_while_it_is_dialled_leaves_nothing(pair: Pair) 
         station, call = calling(one, 1)
         address = station.table["worker/1"]
         station.table["worker/1"] = type(address)("elsewhere", "", "127.0.0.1", silent.getsockname()[1])
-        assert within_loop(one, lambda: (call.dial(), call.hang_up(), len(os.listdir("/proc/self/fd")))[-1]) == before  # type: ignore[func-returns-value]
+        assert within_loop(one, lambda: (call.dial(), call.abort(), len(os.listdir("/proc/self/fd")))[-1]) == before  # type: ignore[func-returns-value]
 
 
 def test_more_lanes_than_a_peer_takes_in_are_refused_at_once() -> None:

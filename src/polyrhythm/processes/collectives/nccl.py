@@ -89,7 +89,7 @@ class Nccl:
         """Not done yet: the vector goes the way of `reduce`."""
         return None
 
-    def part(self, name: str, how: str) -> None:
+    def peer_gone(self, name: str, how: str) -> None:
         """An actor is gone: NCCL finds out for itself."""
 
     def give_up(self) -> None:

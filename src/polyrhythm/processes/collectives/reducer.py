@@ -13,7 +13,7 @@ class GroupReducer(Adder, Protocol):
     A sum is left to messages at every member or at none. Raises ConnectionAbortedError if it cannot come.
     """
 
-    def part(self, name: str, how: str) -> None:
+    def peer_gone(self, name: str, how: str) -> None:
         """The actor `name`, a member or not, "has ended" or "was lost"."""
 
     def give_up(self) -> None:

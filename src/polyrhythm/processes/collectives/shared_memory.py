@@ -50,7 +50,7 @@ class SharedMemory:
                 part.copy_(own)
         return True
 
-    def part(self, name: str, how: str) -> None:
+    def peer_gone(self, name: str, how: str) -> None:
         """What it had given before still counts; who is no member is not waited for here."""
         if name in self._members:
             self._gone.append(f"{name} {how}")

@@ -23,6 +23,7 @@ from polyrhythm.kernel.job import Ending, Job
 from polyrhythm.kernel.message import Message
 from polyrhythm.kernel.names import server, worker
 from polyrhythm.processes.collectives.reducer import GroupReducer
+from polyrhythm.processes.rendezvous.local_servers import LocalServers
 from polyrhythm.processes.rendezvous.loss_policy import LossPolicy
 from polyrhythm.processes.rendezvous.negotiation import collectives, compare, device_of, everyone
 from polyrhythm.processes.rendezvous.peer_monitor import PeerMonitor
@@ -36,7 +37,6 @@ from polyrhythm.processes.runtime.role import Role
 from polyrhythm.processes.runtime.stall_detection import Patience
 from polyrhythm.processes.spawn import job_spec
 from polyrhythm.processes.spawn.job_spec import JobSpec
-from polyrhythm.processes.spawn.supervisor import Supervisor
 from polyrhythm.processes.system.allocator import keep_memory
 from polyrhythm.processes.system.descriptors import allow_many
 from polyrhythm.processes.transport.addresses import listen_everywhere
@@ -56,46 +56,46 @@ class Joining:
     facts: Facts = field(default_factory=dict)
 
 
-def _say_nothing(problem: BaseException) -> None:
+def _ignore(problem: BaseException) -> None:
     return None
 
 
 class JoinedRun:
     """A run that this process, the user's own, takes part in as a worker; `leave` it, or use it in a `with` statement."""
 
-    def __init__(self, job: Job, record: Recorder, place: RankEnvironment, joining: Joining) -> None:
-        self._place = place
+    def __init__(self, job: Job, record: Recorder, environment: RankEnvironment, joining: Joining) -> None:
+        self._environment = environment
         self._job = job
         self._joining = joining
-        self._name = worker(place.rank)
+        self._name = worker(environment.rank)
         self._recorder = record
         self._recording = threading.Lock()
         self._left = False
         self._script = Script()
         keep_memory()
         allow_many()
-        meeting = Rendezvous(place, joining.startup)
-        compare(meeting, {**joining.facts, "seed": str(job.seed)}, self._name)
+        rendezvous = Rendezvous(environment, joining.startup)
+        compare(rendezvous, {**joining.facts, "seed": str(job.seed)}, self._name)
         # where one has none, all do without: what goes between devices must find everybody there
-        mine = device_of(place)
-        device = mine if meeting.all_can("use a device", mine != "cpu") else "cpu"
-        secret, ip, host = meeting.secret(), own_ip(place), os.environ.get("POLYRHYTHM_HOST_ID", "")
+        mine = device_of(environment)
+        device = mine if rendezvous.all_can("use a device", mine != "cpu") else "cpu"
+        secret, ip, host = rendezvous.secret(), own_ip(environment), os.environ.get("POLYRHYTHM_HOST_ID", "")
         self._listeners = listen_everywhere(ip, host)
         self._node = Node(Role(self._name, secret, job.seed, device), joining.wiring, self._listeners, self._record)
-        self._losses = LossPolicy(self._node, job.essential, self._record)
-        self._overview = PeerMonitor(self._node, self._name, job.workers, joining.patience, self._record)
-        self._losses.on_loss = self._overview.lose
-        self._wards = Supervisor(self._node.loop, self._record, self._node.fail)
-        self._departure = Shutdown(self._node, self._overview, self._wards, self._record)
+        self._loss_policy = LossPolicy(self._node, job.essential, self._record)
+        self._monitor = PeerMonitor(self._node, self._name, job.workers, joining.patience, self._record)
+        self._loss_policy.on_loss = self._monitor.lose
+        self._servers = LocalServers(self._node.loop, self._record, self._node.fail)
+        self._shutdown = Shutdown(self._node, self._monitor, self._servers, self._record)
         self._context = NodeContext(self._node)
         atexit.register(self._at_exit)
         try:
-            self._come_in(meeting, self._orders(secret, ip, host))
+            self._connect(rendezvous, self._job_spec(secret, ip, host))
         except BaseException:
             self._close()
             raise
 
-    def _orders(self, secret: bytes, ip: str, host: str) -> JobSpec:
+    def _job_spec(self, secret: bytes, ip: str, host: str) -> JobSpec:
         """What the servers that this process starts are told."""
         return JobSpec(
             *job_spec.surroundings(),
@@ -111,7 +111,7 @@ class JoinedRun:
 
     @property
     def context(self) -> NodeContext:
-        """The worker's place in the run, for its program. Its calls raise WorkerFailed if an actor of the run was lost."""
+        """The worker's environment in the run, for its program. Its calls raise WorkerFailed if an actor of the run was lost."""
         return self._context
 
     @property
@@ -126,9 +126,9 @@ class JoinedRun:
         """
         if self._left:
             raise RunError(f"{self._name} has left this run already.")
-        others = [worker(rank) for rank in range(self._place.workers) if rank != self._place.rank]
+        others = [worker(rank) for rank in range(self._environment.workers) if rank != self._environment.rank]
         try:
-            ending = self._departure.leave(others, result, self._losses.lost)
+            ending = self._shutdown.leave(others, result, self._loss_policy.lost)
         except BaseException as problem:
             self.abandon(problem)
             raise
@@ -138,7 +138,7 @@ class JoinedRun:
     def abandon(self, why: BaseException | None = None) -> None:
         """End as one that has failed, and tell the others why, where that is known. Its servers are killed."""
         if why is not None and not self._left:
-            self._departure.tell_failure(why)
+            self._shutdown.send_failure(why)
         self._close()
 
     def __enter__(self) -> JoinedRun:
@@ -150,41 +150,41 @@ class JoinedRun:
         elif not self._left:
             self.leave()
 
-    def _come_in(self, meeting: Rendezvous, orders: JobSpec) -> None:
+    def _connect(self, rendezvous: Rendezvous, spec: JobSpec) -> None:
         """Start the servers that belong here, learn where everyone is, and connect with all of them."""
-        mine = [server(shard) for shard in range(self._job.servers) if shard % self._place.workers == self._place.rank]
+        mine = [server(shard) for shard in range(self._job.servers) if shard % self._environment.workers == self._environment.rank]
         work = (self._job.program, self._job.service)
         if mine:
-            self._wards.start(mine, job_spec.pack(orders, work))
+            self._servers.start(mine, lambda: job_spec.pack(spec, work))
         self._node.start()
-        self._departure.wait(lambda: self._wards.up, self._joining.startup)
-        for name, address in {self._name: self._listeners.address, **self._wards.addresses}.items():
-            meeting.publish(name, address)
-        table = meeting.table(everyone(self._job))
+        self._shutdown.wait(lambda: self._servers.up, self._joining.startup)
+        for name, address in {self._name: self._listeners.address, **self._servers.addresses}.items():
+            rendezvous.publish(name, address)
+        table = rendezvous.table(everyone(self._job))
         origin = time.monotonic()
         others = [name for name in table if name != self._name]
 
         def connect() -> None:
-            self._node.know(table, origin)
-            self._wards.know(table, origin)
+            self._node.begin_run(table, origin)
+            self._servers.begin(table, origin)
             self._node.peers.connect(others)
 
         self._node.loop.call(connect)
-        self._departure.wait(lambda: self._node.peers.connected(others), self._joining.startup)
-        self._node.loop.call(lambda: self._overview.begin(table))
+        self._shutdown.wait(lambda: self._node.peers.connected(others), self._joining.startup)
+        self._node.loop.call(lambda: self._monitor.begin(table))
         hosts = {name: address.host for name, address in table.items()}
-        self._add_by(collectives(meeting, self._place, self._job, hosts, self._node.device, self._node.peers.charge))
+        self._use(collectives(rendezvous, self._environment, self._job, hosts, self._node.device, self._node.peers.count))
         self._record(Started(self._node.port.now(), self._name))
 
-    def _add_by(self, found: dict[str, GroupReducer]) -> None:
+    def _use(self, found: dict[str, GroupReducer]) -> None:
         used = threading.Event()
 
         def use() -> None:
-            self._node.collectives = found
+            self._node.reducers = found
             used.set()
 
         self._node.loop.call(use)
-        self._departure.wait(used.is_set)
+        self._shutdown.wait(used.is_set)
 
     def _record(self, event: AnyEvent) -> None:
         with self._recording:  # the servers' events come in the loop's thread, ours in the program's
@@ -195,10 +195,10 @@ class JoinedRun:
             return
         self._left = True
         atexit.unregister(self._at_exit)
-        self._node.stop(self._wards.close)
+        self._node.stop(self._servers.close)
 
     def end(
-        self, settled: bool, conclude: Callable[[], Message | None], on_failure: Callable[[BaseException], None] = _say_nothing
+        self, settled: bool, conclude: Callable[[], Message | None], on_failure: Callable[[BaseException], None] = _ignore
     ) -> Ending | None:
         """For exit handlers: leave with what `conclude` gives, or, if the script has failed, let the others know; None then.
 
@@ -224,12 +224,12 @@ class JoinedRun:
         self.end(settled=False, conclude=lambda: None)
 
 
-def enter(job: Job, record: Recorder, place: RankEnvironment | None = None, joining: Joining | None = None) -> JoinedRun:
-    """Join a run as the worker of `place`, by default where torchrun or SLURM put this process; returns when all have come.
+def enter(job: Job, record: Recorder, environment: RankEnvironment | None = None, joining: Joining | None = None) -> JoinedRun:
+    """Join a run as the worker of `environment`, by default where torchrun or SLURM put this process; returns when all have come.
 
     Every process must be given the same job. Raises RunError if the others do not come, WorkerFailed if a server cannot start.
     """
-    place = find_rank_environment() if place is None else place
-    if job.workers != place.workers:
-        raise CompositionError(f"The job is for {job.workers} workers, and {place.workers} processes were started: start as many.")
-    return JoinedRun(job, record, place, joining or Joining())
+    environment = find_rank_environment() if environment is None else environment
+    if job.workers != environment.workers:
+        raise CompositionError(f"The job is for {job.workers} workers, and {environment.workers} processes were started: start as many.")
+    return JoinedRun(job, record, environment, joining or Joining())

@@ -23,7 +23,7 @@ class LossPolicy:
         self._essential = essential
         self._record = record
         self._broken: dict[str, Exception | None] = {}
-        node.on_break = self._break
+        node.on_connection_lost = self._break
 
     def _break(self, name: str, why: Exception | None) -> None:
         if name not in self._broken:

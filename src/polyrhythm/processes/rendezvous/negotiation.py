@@ -24,10 +24,10 @@ from polyrhythm.processes.transport.wire import VERSION
 from polyrhythm.sharing import MemoryGroup, SharedSegment, can_share
 
 
-def compare(meeting: Rendezvous, facts: Facts, name: str) -> None:
+def compare(rendezvous: Rendezvous, facts: Facts, name: str) -> None:
     """Refuse ranks of different jobs; say so where only torch differs, which rounds in its own way."""
-    meeting.alike({**facts, "version of Polyrhythm": version("polyrhythm"), "version of the wire format": str(VERSION)})
-    found = difference(meeting.gather("torch", {"torch": str(torch.__version__)}))
+    rendezvous.require_equal({**facts, "version of Polyrhythm": version("polyrhythm"), "version of the wire format": str(VERSION)})
+    found = difference(rendezvous.gather("torch", {"torch": str(torch.__version__)}))
     if found is not None and name == worker(0):
         notify(f"{found}: they may round differently, and replicas that must be equal drift apart; that is found at the end.")
 
@@ -37,29 +37,29 @@ def everyone(job: Job) -> list[str]:
     return [*(worker(rank) for rank in range(job.workers)), *(server(shard) for shard in range(job.servers))]
 
 
-def device_of(place: RankEnvironment) -> str:
+def device_of(environment: RankEnvironment) -> str:
     """The CUDA device of this process, if there is one for it, else the CPU."""
-    return f"cuda:{place.local_rank}" if torch.cuda.is_available() and place.local_rank < torch.cuda.device_count() else "cpu"
+    return f"cuda:{environment.local_rank}" if torch.cuda.is_available() and environment.local_rank < torch.cuda.device_count() else "cpu"
 
 
 def collectives(
-    meeting: Rendezvous, place: RankEnvironment, job: Job, hosts: Mapping[str, str], device: str, charge: CountTraffic
+    rendezvous: Rendezvous, environment: RankEnvironment, job: Job, hosts: Mapping[str, str], device: str, charge: CountTraffic
 ) -> dict[str, GroupReducer]:
     """The ways to a sum of the groups that this worker is a member of, by their names; `hosts` says where each actor is."""
-    name = worker(place.rank)
+    name = worker(environment.rank)
     if device != "cpu":
-        store = NcclStore(_nccl_address(meeting, own_ip(place)), place.rank, device)
+        store = NcclStore(_nccl_address(rendezvous, own_ip(environment)), environment.rank, device)
         return {group: Nccl(store, group, members, charge) for group, members in job.summing.items() if name in members}
     found: dict[str, GroupReducer] = {}
     for group, members in job.summing.items():
         if name in members and len({hosts[member] for member in members}) == 1:
-            memory = _share_memory(meeting, group, members, name)
+            memory = _share_memory(rendezvous, group, members, name)
             if memory is not None:
                 found[group] = SharedMemory(MemoryGroup(memory, members.index(name)), members, charge)
     return found
 
 
-def _share_memory(meeting: Rendezvous, group: str, members: tuple[str, ...], name: str) -> SharedSegment | None:
+def _share_memory(rendezvous: Rendezvous, group: str, members: tuple[str, ...], name: str) -> SharedSegment | None:
     """The memory that the members of a group on this host share, if every one can open it; the first of them makes it."""
     ranks = [rank_of(member) for member in members]
     with ExitStack() as stack:
@@ -68,16 +68,16 @@ def _share_memory(meeting: Rendezvous, group: str, members: tuple[str, ...], nam
             segment = SharedSegment.create(len(members))
             stack.callback(segment.close)
             made = segment.path
-        path = meeting.agree(f"memory/{group}", made, ranks[0])
+        path = rendezvous.agree(f"memory/{group}", made, ranks[0])
         try:
             mine: SharedSegment | None = SharedSegment.open(path, len(members))
         except RunError:
             mine = None
-        return mine if meeting.all_can(f"share memory/{group}", mine is not None and can_share(), ranks) else None
+        return mine if rendezvous.all_can(f"share memory/{group}", mine is not None and can_share(), ranks) else None
 
 
-def _nccl_address(meeting: Rendezvous, ip: str) -> str:
+def _nccl_address(rendezvous: Rendezvous, ip: str) -> str:
     """Where the store of NCCL's communicators is, which rank 0 keeps."""
     with socket.create_server((ip, 0)) as free:
         proposal = f"{ip}:{free.getsockname()[1]}"
-    return meeting.agree("nccl", proposal)
+    return rendezvous.agree("nccl", proposal)

@@ -35,68 +35,68 @@ class PeerMonitor:
         self._workers = [worker(rank) for rank in range(workers)]
         self._patience = patience
         self._record = record
-        self._ballot = agreement.AgreementCollector()
+        self._collector = agreement.AgreementCollector()
         self.farewells: dict[str, Message] = {}
         self._hosts: dict[str, str] = {}
-        self._stalls = StallDetector(patience, lambda other: self._hosts.get(other) == self._hosts.get(name))
-        node.on_word = self._hear
+        self._detector = StallDetector(patience, lambda other: self._hosts.get(other) == self._hosts.get(name))
+        node.on_control = self._receive
         node.is_over = self.is_over
-        node.accord.on_ask = self._agree
+        node.agreement.on_request = self._agree
 
     def begin(self, table: Mapping[str, Address]) -> None:
         """All are connected: `table` says where they are."""
         self._hosts = {name: address.host for name, address in table.items()}
         if len(set(self._hosts.values())) > 1:  # a network may be silent for a while, and yet bring something
-            self._stalls.patience = replace(self._patience, uneven=self._patience.deadlock)
-        self._stalls.begin(table, time.monotonic())
-        StatusReporter(self._node, self._patience.thresholds, self._tell).look()
+            self._detector.patience = replace(self._patience, uneven=self._patience.deadlock)
+        self._detector.begin(table, time.monotonic())
+        StatusReporter(self._node, self._patience.thresholds, self._send_status).look()
         self._look()
 
     def lose(self, name: str) -> None:
         """The run goes on without the actor `name`."""
-        self._stalls.forget(name, time.monotonic())
+        self._detector.forget(name, time.monotonic())
         if name in self._workers:
             self._workers.remove(name)
         self._settle()
 
     def is_over(self, name: str) -> bool:
         """Whether nothing more is to come of the actor `name`: a good-bye is not enough where a farewell follows."""
-        return name in self._node.peers.lost or (name in self.farewells if name.startswith("worker/") else self._node.knows_end(name))
+        return name in self._node.peers.lost or (name in self.farewells if name.startswith("worker/") else self._node.has_ended(name))
 
-    def tell_farewell(self, totals: Sequence[float]) -> None:
+    def send_farewell(self, totals: Sequence[float]) -> None:
         """Tell all that this worker has ended well, with what it counted."""
-        self._tell_all(Message("farewell", tuple(totals)))
+        self._broadcast(Message("farewell", tuple(totals)))
 
-    def tell_failure(self, error: BaseException) -> None:
+    def send_failure(self, error: BaseException) -> None:
         """Tell all that `error` has ended this worker."""
-        self._tell_all(failure.tell(self._name, error))
+        self._broadcast(failure.failure_message(self._name, error))
 
-    def _tell_all(self, message: Message) -> None:
+    def _broadcast(self, message: Message) -> None:
         for name in self._node.peers.reached:
-            self._node.peers.tell(name, message)
+            self._node.peers.send_control(name, message)
 
-    def _tell(self, condition: ActorStatus) -> None:
-        self._stalls.hear(self._name, condition, time.monotonic())
-        self._tell_all(condition.message())
+    def _send_status(self, condition: ActorStatus) -> None:
+        self._detector.update(self._name, condition, time.monotonic())
+        self._broadcast(condition.message())
         self._check()
 
     def _agree(self, facts: Facts, remedy: str) -> None:
         message = agreement.agreement_request(facts, remedy)
-        self._ballot.hear(self._name, message)
-        self._tell_all(message)
+        self._collector.add(self._name, message)
+        self._broadcast(message)
         self._settle()
 
     def _settle(self) -> None:
-        if (difference := self._ballot.settle(self._workers)) is not None:
-            self._node.accord.settle(difference)
+        if (difference := self._collector.settle(self._workers)) is not None:
+            self._node.agreement.settle(difference)
 
-    def _hear(self, name: str, message: Message) -> None:
+    def _receive(self, name: str, message: Message) -> None:
         match message.topic:
             case "agree":
-                self._ballot.hear(name, message)
+                self._collector.add(name, message)
                 self._settle()
             case "condition":
-                self._stalls.hear(name, msgspec.json.decode(message.text, type=ActorStatus), time.monotonic())
+                self._detector.update(name, msgspec.json.decode(message.text, type=ActorStatus), time.monotonic())
                 self._check()
             case "farewell":
                 self.farewells[name] = message
@@ -105,25 +105,25 @@ class PeerMonitor:
 
     def _check(self) -> None:
         self._forget_the_ended()
-        deadlock = self._stalls.deadlock(time.monotonic())
+        deadlock = self._detector.deadlock(time.monotonic())
         if deadlock is not None:
             self._node.fail(deadlock)
 
     def _look(self) -> None:
         self._forget_the_ended()
         now = time.monotonic()
-        stall, verdict = self._stalls.look(now), self._stalls.verdict(now)
-        if stall is not None and self._speaks(stall):
+        stall, verdict = self._detector.look(now), self._detector.verdict(now)
+        if stall is not None and self._reports(stall):
             report(stall)
-            self._record(Faulted(self._node.port.now(), stall.culprits[0], f"stands still: {stall.said}"))
+            self._record(Faulted(self._node.port.now(), stall.culprits[0], f"stands still: {stall.sentence}"))
         if verdict is not None:
             self._node.fail(verdict)
         self._node.loop.after(min(_LOOK_SECONDS, self._patience.notice / 4), self._look)
 
     def _forget_the_ended(self) -> None:
-        for name in filter(self.is_over, self._stalls.names):
-            self._stalls.forget(name, time.monotonic())
+        for name in filter(self.is_over, self._detector.names):
+            self._detector.forget(name, time.monotonic())
 
-    def _speaks(self, stall: StallReport) -> bool:
+    def _reports(self, stall: StallReport) -> bool:
         """Whether it is this worker's to say: the first of those who wait, so that it is said once."""
         return self._name == next(iter(stall.waiters or [name for name in self._workers if name not in stall.culprits]), "")

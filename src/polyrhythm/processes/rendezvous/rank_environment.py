@@ -16,7 +16,7 @@ _DEFAULT_PORT = 29400
 class RankEnvironment:
     """Rank of `workers`; `local_rank` among those on this host; where rank 0, or torchrun's agent, is to be met.
 
-    `agent` is whether the meeting place is a store that torchrun keeps; `attempt` tells apart restarts that share it.
+    `agent` is whether the meeting environment is a store that torchrun keeps; `attempt` tells apart restarts that share it.
     """
 
     rank: int
@@ -33,7 +33,7 @@ class RankEnvironment:
 
 
 def find_rank_environment(environment: Mapping[str, str] | None = None) -> RankEnvironment:
-    """The place that torchrun's variables (RANK, WORLD_SIZE, ...) or SLURM's describe; the only one of one worker without any."""
+    """The environment that torchrun's variables (RANK, WORLD_SIZE, ...) or SLURM's describe; the only one of one worker without any."""
     given = os.environ if environment is None else environment
     if "RANK" in given and "WORLD_SIZE" in given:
         return RankEnvironment(
@@ -59,22 +59,22 @@ def find_rank_environment(environment: Mapping[str, str] | None = None) -> RankE
     return RankEnvironment(0, 1)
 
 
-def own_ip(place: RankEnvironment) -> str:
-    """The address of this host's interface towards the meeting place, unless POLYRHYTHM_HOST_ADDR names another.
+def own_ip(environment: RankEnvironment) -> str:
+    """The address of this host's interface towards the meeting environment, unless POLYRHYTHM_HOST_ADDR names another.
 
     That is needed where a host's own name leads to its loopback interface, and on hosts behind address translation.
     """
     named = os.environ.get("POLYRHYTHM_HOST_ADDR")
     if named:
         return named
-    for family, kind, _, _, target in socket.getaddrinfo(place.host, place.port, type=socket.SOCK_DGRAM):
+    for family, kind, _, _, target in socket.getaddrinfo(environment.host, environment.port, type=socket.SOCK_DGRAM):
         with socket.socket(family, kind) as probe:
             try:
                 probe.connect(target)  # sends nothing: only asks the system for the way
             except OSError:
                 continue
             return str(probe.getsockname()[0])
-    raise CompositionError(f"There is no way from here to {place.host!r}: set MASTER_ADDR to an address that all hosts reach.")
+    raise CompositionError(f"There is no way from here to {environment.host!r}: set MASTER_ADDR to an address that all hosts reach.")
 
 
 def _number(given: Mapping[str, str], name: str, otherwise: int | None = None) -> int:

@@ -32,26 +32,28 @@ _times = 0
 class Rendezvous:
     """One gathering of all the actors of a run."""
 
-    def __init__(self, place: RankEnvironment, seconds: float) -> None:
-        """Meet at `place`, waiting at most `seconds` for the others. Raises RunError if there is nobody to be met."""
+    def __init__(self, environment: RankEnvironment, seconds: float) -> None:
+        """Meet at `environment`, waiting at most `seconds` for the others. Raises RunError if there is nobody to be met."""
         global _times
-        self._place = place
+        self._environment = environment
         self._seconds = seconds
-        key = (place.host, place.port)
-        keeper = place.rank == 0 and not place.agent
+        key = (environment.host, environment.port)
+        keeper = environment.rank == 0 and not environment.agent
         # who keeps the store waits for nobody to come to it, only for this machine to open it
         initial = max(seconds, _OPENING_SECONDS) if keeper else seconds
         try:
             if key not in _stores:
                 _stores[key] = TCPStore(
-                    place.host, place.port, is_master=keeper, wait_for_workers=False, timeout=timedelta(seconds=initial)
+                    environment.host, environment.port, is_master=keeper, wait_for_workers=False, timeout=timedelta(seconds=initial)
                 )
             _stores[key].set_timeout(timedelta(seconds=seconds))
         except (DistError, RuntimeError) as problem:
-            raise RunError(f"The meeting place {place.host}:{place.port} cannot be reached: {_first_line(problem)}") from problem
+            raise RunError(
+                f"The meeting environment {environment.host}:{environment.port} cannot be reached: {_first_line(problem)}"
+            ) from problem
         self._store = _stores[key]
         _times += 1  # not if there was nobody: the others have not met either
-        self._prefix = f"polyrhythm/{place.attempt}/{_times}/"
+        self._prefix = f"polyrhythm/{environment.attempt}/{_times}/"
 
     def secret(self) -> bytes:
         """The secret of this run: from POLYRHYTHM_SECRET, or made by rank 0."""
@@ -62,30 +64,30 @@ class Rendezvous:
 
     def agree(self, key: str, proposal: str, by: int = 0) -> str:
         """What the rank `by` proposes under `key`."""
-        if self._place.rank == by:
+        if self._environment.rank == by:
             self._store.set(self._prefix + key, proposal)
         return self._get(key, f"rank {by}").decode()
 
     def gather(self, key: str, facts: Facts) -> dict[str, Facts]:
         """What each rank says under `key`, by worker."""
-        self._store.set(f"{self._prefix}{key}/{self._place.rank}", msgspec.json.encode(facts).decode())
-        said: dict[str, Facts] = {}
-        for rank in range(self._place.workers):
-            said[worker(rank)] = msgspec.json.decode(self._get(f"{key}/{rank}", worker(rank)), type=dict[str, str])
-            if said[worker(0)].get(_WORKERS) != facts.get(_WORKERS):  # the others that this rank looks for may not exist
-                return {worker(0): said[worker(0)], worker(self._place.rank): facts}
-        return said
+        self._store.set(f"{self._prefix}{key}/{self._environment.rank}", msgspec.json.encode(facts).decode())
+        given: dict[str, Facts] = {}
+        for rank in range(self._environment.workers):
+            given[worker(rank)] = msgspec.json.decode(self._get(f"{key}/{rank}", worker(rank)), type=dict[str, str])
+            if given[worker(0)].get(_WORKERS) != facts.get(_WORKERS):  # the others that this rank looks for may not exist
+                return {worker(0): given[worker(0)], worker(self._environment.rank): facts}
+        return given
 
-    def alike(self, facts: Facts) -> None:
+    def require_equal(self, facts: Facts) -> None:
         """Raise CompositionError, at all ranks, if they were started with something else."""
-        said = self.gather("facts", {_WORKERS: str(self._place.workers), **facts})
-        if (found := difference(said)) is not None:
+        given = self.gather("facts", {_WORKERS: str(self._environment.workers), **facts})
+        if (found := difference(given)) is not None:
             raise CompositionError(f"{found}: start all with the same.")
 
     def all_can(self, what: str, mine: bool, ranks: Sequence[int] | None = None) -> bool:
         """Whether every one of `ranks` can, this one among them; without `ranks`, everyone."""
-        self._store.set(f"{self._prefix}{what}/{self._place.rank}", "yes" if mine else "no")
-        asked = range(self._place.workers) if ranks is None else ranks
+        self._store.set(f"{self._prefix}{what}/{self._environment.rank}", "yes" if mine else "no")
+        asked = range(self._environment.workers) if ranks is None else ranks
         return all(self._get(f"{what}/{rank}", worker(rank)) == b"yes" for rank in asked)
 
     def publish(self, actor: str, address: Address) -> None:
@@ -93,14 +95,16 @@ class Rendezvous:
         self._store.set(f"{self._prefix}address/{actor}", msgspec.json.encode(address).decode())
 
     def table(self, actors: Iterable[str]) -> dict[str, Address]:
-        """Where all `actors` are, once all have said it."""
+        """Where all `actors` are, once all have given it."""
         return {actor: msgspec.json.decode(self._get(f"address/{actor}", actor), type=Address) for actor in actors}
 
     def _get(self, key: str, who: str) -> bytes:
         try:
             found: bytes = self._store.get(self._prefix + key)
         except (DistError, RuntimeError) as problem:
-            raise RunError(f"{who} has not come to {self._place.host}:{self._place.port} within {self._seconds:g} seconds.") from problem
+            raise RunError(
+                f"{who} has not come to {self._environment.host}:{self._environment.port} within {self._seconds:g} seconds."
+            ) from problem
         return found
 
 

@@ -31,11 +31,11 @@ class AgreementCollector:
         self._remedies: list[str] = []
         self._settled = 0
 
-    def hear(self, name: str, message: Message) -> None:
+    def add(self, name: str, message: Message) -> None:
         """The worker `name` has spoken."""
-        said = msgspec.json.decode(message.tensors[0].numpy().data, type=AgreementRequest)
-        if self._agreements.say(name, said.facts) == len(self._remedies):
-            self._remedies.append(said.remedy)
+        request = msgspec.json.decode(message.tensors[0].numpy().data, type=AgreementRequest)
+        if self._agreements.say(name, request.facts) == len(self._remedies):
+            self._remedies.append(request.remedy)
 
     def settle(self, names: Collection[str]) -> str | None:
         """The sentence of the next round in which all of `names` have spoken, "" if they agree; None if some are still to speak."""

@@ -74,12 +74,12 @@ class NodeContext:
 
     def agree(self, facts: Facts, remedy: str) -> None:
         """Wait until all workers have said theirs. Raises CompositionError where they differ."""
-        if difference := self._consult(facts, remedy):
+        if difference := self._differences(facts, remedy):
             raise CompositionError(difference)
 
     def align(self, claim: Claim) -> Message | None:
         """Wait until all workers have claimed the same; else what worker 0 holds. Raises CompositionError if one is too far from that."""
-        if not self._consult(claim.facts, claim.remedy):
+        if not self._differences(claim.facts, claim.remedy):
             return None
         shown = self.perform(claim.show())
         self.agree(claim.judge(shown), claim.remedy)
@@ -89,10 +89,10 @@ class NodeContext:
         """No step follows."""
         self._node.steps.stopped = True
 
-    def _consult(self, facts: Facts, remedy: str) -> str:
+    def _differences(self, facts: Facts, remedy: str) -> str:
         began = self._stop_computing()
         try:
-            return self._node.consult(facts, remedy)
+            return self._node.agree(facts, remedy)
         finally:
             self._compute_again(began)
 

@@ -13,7 +13,7 @@ from polyrhythm.kernel.waiting import awaited
 from polyrhythm.processes.transport.loop import Loop, LoopTimer
 
 Done = Callable[[Any, BaseException | None], None]
-Answer = Callable[[Reduction, Done], bool]
+Reducing = Callable[[Reduction, Done], bool]
 """Whether it will call back, in the loop's thread, with a sum."""
 
 
@@ -28,15 +28,15 @@ class Outbox(Protocol):
 
 
 class CoroutineTask:
-    """A coroutine, what it has `asked` before it came here, and what it waits for: a message that it `wants`, or a sum if it `adds`."""
+    """A coroutine, an effect that it has awaited before it came here, and what it waits for: a message it `wants`, a sum if it `adds`."""
 
-    __slots__ = ("adds", "asked", "coroutine", "done", "name", "timer", "wants")
+    __slots__ = ("adds", "coroutine", "done", "name", "pending", "timer", "wants")
 
-    def __init__(self, name: str, coroutine: Coroutine[Effect[Any], Any, Any], done: Done, asked: Effect[Any] | None = None) -> None:
+    def __init__(self, name: str, coroutine: Coroutine[Effect[Any], Any, Any], done: Done, pending: Effect[Any] | None = None) -> None:
         self.name = name
         self.coroutine = coroutine
         self.done = done
-        self.asked = asked
+        self.pending = pending
         self.adds = False
         self.wants: Receive | None = None
         self.timer: LoopTimer | None = None
@@ -45,14 +45,14 @@ class CoroutineTask:
 class ActorExecutor:
     """Drives coroutines over effects, in the loop's thread.
 
-    `reduce` answers `Reduction` effects, or says at once that they are left to messages. A coroutine started with `start` calls its
-    `done` with its result or its error; the error of a spawned one goes to `on_error`.
+    `reduce` makes the sum of a `Reduction` effect, or returns at once that it is left to messages. A coroutine that was given to `start`
+    calls its `done` with its result or its error; the error of a spawned one goes to `on_error`.
     """
 
-    def __init__(self, name: str, loop: Loop, post: Outbox, reduce: Answer, on_error: Callable[[BaseException], None]) -> None:
+    def __init__(self, name: str, loop: Loop, outbox: Outbox, reduce: Reducing, on_error: Callable[[BaseException], None]) -> None:
         self.name = name
         self._loop = loop
-        self._post = post
+        self._outbox = outbox
         self._reduce = reduce
         self._on_error = on_error
         self._mail: dict[str, deque[Delivery]] = {}
@@ -68,12 +68,12 @@ class ActorExecutor:
         """Whether no coroutine of this actor is under way."""
         return not self._tasks
 
-    def start(self, name: str, coroutine: Coroutine[Effect[Any], Any, Any], done: Done, asked: Effect[Any] | None = None) -> None:
-        """Run `coroutine` until it waits for something; it may have been run elsewhere so far, up to an effect that it has `asked`."""
+    def start(self, name: str, coroutine: Coroutine[Effect[Any], Any, Any], done: Done, pending: Effect[Any] | None = None) -> None:
+        """Run `coroutine` until it waits for something; it may have been run elsewhere so far, up to an effect that is `pending`."""
         if self._closed:
             coroutine.close()
             return
-        task = CoroutineTask(name, coroutine, done, asked)
+        task = CoroutineTask(name, coroutine, done, pending)
         self._tasks[task] = None
         self._resume(task)
 
@@ -90,14 +90,14 @@ class ActorExecutor:
         else:
             self._mail.setdefault(topic, deque()).append(delivery)
 
-    def part(self, name: str, how: str) -> None:
+    def peer_gone(self, name: str, how: str) -> None:
         """Nothing more will come from the actor `name`, which "has ended" or "was lost": whoever waits for it alone gets an error."""
         self._gone.setdefault(name, how)
         for task in list(self._tasks):
             wants = task.wants
             if wants is not None and wants.sender == name and wants.timeout is None:
                 self._stop_waiting(task)
-                self._resume(task, None, self._hopeless(wants))
+                self._resume(task, None, self._gone_error(wants))
 
     def standstill(self, adding: Sequence[str] = ()) -> list[str]:
         """What each coroutine waits for, if all of them wait for messages, or for the sums that `adding` describes; else nothing."""
@@ -141,7 +141,7 @@ class ActorExecutor:
         task.adds = False
         while task in self._tasks:
             try:
-                effect, task.asked = task.asked, None
+                effect, task.pending = task.pending, None
                 if effect is None:
                     effect = task.coroutine.send(value) if error is None else task.coroutine.throw(error)
             except StopIteration as stop:
@@ -151,7 +151,7 @@ class ActorExecutor:
             try:
                 waits, value = self._answer(task, effect)
                 error = None
-            except Exception as problem:  # an effect that cannot be had is an error of who asked
+            except Exception as problem:  # an effect that cannot be had is an error of the coroutine
                 waits, value, error = False, None, problem
             if waits:
                 return None
@@ -169,13 +169,13 @@ class ActorExecutor:
         """Whether `task` must wait, and if not, the answer to its effect."""
         match effect:
             case Send():
-                self._post.send(effect.to, effect.message)
+                self._outbox.send(effect.to, effect.message)
             case Receive():
                 return self._receive(task, effect)
             case Compute():
                 pass
             case Flush():
-                self._post.when_drained(lambda: self._loop.call(lambda: self._resume(task)))
+                self._outbox.when_drained(lambda: self._loop.call(lambda: self._resume(task)))
                 return True, None
             case Sleep():
                 task.timer = self._loop.after(effect.seconds, lambda: self._resume(task))
@@ -201,7 +201,7 @@ class ActorExecutor:
         if effect.timeout is not None and effect.timeout <= 0:
             return False, None
         if effect.timeout is None and effect.sender in self._gone:
-            raise self._hopeless(effect)
+            raise self._gone_error(effect)
         task.wants = effect
         self._waiting.setdefault(effect.topic, deque()).append(task)
         if effect.timeout is not None:
@@ -223,5 +223,5 @@ class ActorExecutor:
             task.timer.cancel()
             task.timer = None
 
-    def _hopeless(self, effect: Receive) -> DeadlockError:
+    def _gone_error(self, effect: Receive) -> DeadlockError:
         return DeadlockError(f"{self.name} waits for {awaited(effect.topic, effect.sender)}, which {self._gone[effect.sender]}.")

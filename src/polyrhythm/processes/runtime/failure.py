@@ -28,13 +28,13 @@ class Failure(msgspec.Struct, frozen=True):
     trace: str
 
 
-def tell(actor: str, error: BaseException) -> Message:
+def failure_message(actor: str, error: BaseException) -> Message:
     """The message that says that `error` ended `actor`."""
-    text, trace = _words(error), _trace(error)
+    text, trace = _text(error), _trace(error)
     if isinstance(error, WorkerFailed):
         actor, text, trace = error.actor, error.reason, error.trace
     kinds = [_name(kind) for kind in type(error).__mro__ if issubclass(kind, PolyrhythmError)]
-    failure = Failure(actor, kinds, _sayable(text[:_MOST_TEXT]), _sayable(trace[-_MOST_TRACE:]))
+    failure = Failure(actor, kinds, _encodable(text[:_MOST_TEXT]), _encodable(trace[-_MOST_TRACE:]))
     return Message("failed", tensors=packed(msgspec.json.encode(failure)))
 
 
@@ -75,7 +75,7 @@ def _tree(kind: type[PolyrhythmError]) -> Iterator[type[PolyrhythmError]]:
         yield from _tree(below)
 
 
-def _words(error: BaseException) -> str:
+def _text(error: BaseException) -> str:
     if isinstance(error, PolyrhythmError):
         return str(error)
     if isinstance(error, SystemExit):
@@ -83,7 +83,7 @@ def _words(error: BaseException) -> str:
     return f"{type(error).__name__}: {error}"
 
 
-def _sayable(text: str) -> str:
+def _encodable(text: str) -> str:
     """`text` without the lone surrogates that stand for undecodable bytes, as in the names of files."""
     return text.encode("utf-8", "backslashreplace").decode()
 

@@ -15,9 +15,9 @@ from polyrhythm.kernel.events import AnyEvent, Recorder
 from polyrhythm.kernel.message import CALL, Delivery, Message
 from polyrhythm.kernel.port import Port
 from polyrhythm.processes.collectives.reducer import GroupReducer
-from polyrhythm.processes.runtime.accord import PendingAgreement
 from polyrhythm.processes.runtime.completion import Completion
 from polyrhythm.processes.runtime.executor import ActorExecutor, Done
+from polyrhythm.processes.runtime.pending_agreement import PendingAgreement
 from polyrhythm.processes.runtime.program_queue import ProgramQueue, QueuedCoroutine
 from polyrhythm.processes.runtime.role import Role
 from polyrhythm.processes.runtime.status import StepTracker
@@ -35,17 +35,18 @@ class Node:
     """One actor's coroutines and its connections.
 
     `on_failure` is called once, in the loop's thread, when something failed outside of `complete`: a spawned coroutine, a
-    peer, the loop. From then on `complete` raises that error. `on_break` is called when the connection with a peer breaks off that is
-    not over by what `is_over` says, which is a good-bye if nobody wants more; `on_word` with what a peer's runtime says to this one's.
+    peer, the loop. From then on `complete` raises that error. `on_connection_lost` is called when the connection with a peer ends although
+    `is_over` does not hold for it; without another one, that holds for a peer that has announced its end or is known to be lost.
+    `on_control` is called with the messages of a peer's runtime to this one's.
     """
 
     def __init__(self, role: Role, wiring: Wiring, listeners: Listeners, record: Recorder) -> None:
         self.on_failure: Callable[[BaseException], None] = _ignore
-        self.on_break: Callable[[str, Exception | None], None] = _ignore
-        self.on_word: Callable[[str, Message], None] = _ignore
-        self.is_over: Callable[[str], bool] = self.knows_end
+        self.on_connection_lost: Callable[[str, Exception | None], None] = _ignore
+        self.on_control: Callable[[str, Message], None] = _ignore
+        self.is_over: Callable[[str], bool] = self.has_ended
         self.steps = StepTracker()
-        self.accord = PendingAgreement(role.name)
+        self.agreement = PendingAgreement(role.name)
         self.origin = time.monotonic()
         self.loop = Loop()
         self._role = role
@@ -53,10 +54,10 @@ class Node:
         self._peers = Peers(self.loop, Credentials(role.name, role.secret), wiring, listeners, self)
         self._port = Port(role.name, role.seed, lambda: time.monotonic() - self.origin)
         self.actor = ActorExecutor(role.name, self.loop, self._peers, self._reduce, self.fail)
-        self._turns = ProgramQueue(self.actor)
+        self._queue = ProgramQueue(self.actor)
         self._sums = Sums(role.name, lambda: self._failure)
         self._parted: set[str] = set()
-        self._tickets: dict[Completion, None] = {}
+        self._completions: dict[Completion, None] = {}
         self._failure: BaseException | None = None
         self._thread = threading.Thread(target=self._serve, name="polyrhythm", daemon=True)
 
@@ -91,20 +92,20 @@ class Node:
         return self._peers
 
     @property
-    def collectives(self) -> Mapping[str, GroupReducer]:
+    def reducers(self) -> Mapping[str, GroupReducer]:
         """Faster ways to sums than messages, by the name of the group."""
-        return self._sums.collectives
+        return self._sums.reducers
 
-    @collectives.setter
-    def collectives(self, collectives: Mapping[str, GroupReducer]) -> None:
+    @reducers.setter
+    def reducers(self, reducers: Mapping[str, GroupReducer]) -> None:
         """Only in the loop's thread, which may hear meanwhile that someone has gone."""
-        self._sums.collectives = collectives
+        self._sums.reducers = reducers
 
     def standstill(self) -> list[str]:
         """What this actor's coroutines wait for, if its program is in `perform` and they all wait for messages or a sum alone."""
         if self.steps.leaving:
             return [f"{self._role.name} waits for the others to end"]
-        return self.actor.standstill(self._sums.waits or self.accord.waits) if self._tickets else []
+        return self.actor.standstill(self._sums.waits or self.agreement.waits) if self._completions else []
 
     @property
     def calls(self) -> bool:
@@ -116,62 +117,62 @@ class Node:
         """A number that changes whenever bytes come or go, or a sum gets on."""
         return self._peers.moved + self._sums.moved
 
-    def consult(self, facts: Facts, remedy: str) -> str:
+    def agree(self, facts: Facts, remedy: str) -> str:
         """Block until all workers have said their facts: the sentence on where they differ, or nothing."""
-        ticket = Completion()
-        self._tickets[ticket] = None  # entered before the failure is looked at
+        completion = Completion()
+        self._completions[completion] = None  # entered before the failure is looked at
         try:
             if self._failure is not None:
                 raise self._failure
-            self.loop.call(lambda: self.accord.ask(ticket, facts, remedy))
-            difference: str = ticket.wait()
+            self.loop.call(lambda: self.agreement.request(completion, facts, remedy))
+            difference: str = completion.wait()
             return difference
         finally:
-            del self._tickets[ticket]
+            del self._completions[completion]
 
     def begin(self, coroutine: Coroutine[Effect[Any], Any, None]) -> None:
         """Have the loop run `coroutine`, for which nobody waits, before what is given to it from now on."""
-        self._turns.expect()
+        self._queue.expect()
         self.loop.call(lambda: self._take(QueuedCoroutine(coroutine)))
 
     def complete(self, coroutine: Coroutine[Effect[Any], Any, T]) -> T:
         """Block until the loop has run `coroutine` to its end; raises what it raised, or why this node failed."""
         # what needs no other thread is done in this one: handing over takes longer than a small sum
-        ticket = Completion()
-        # entered before the failure is looked at: one that comes in between ends the ticket
-        self._tickets[ticket] = None
+        completion = Completion()
+        # entered before the failure is looked at: one that comes in between ends the completion
+        self._completions[completion] = None
         try:
             if self._failure is not None:
                 coroutine.close()
                 raise self._failure
             asked: Effect[Any] | None = None
-            if self._turns.quiet and self.actor.idle:  # another coroutine of this actor would run at the same time, in the loop's thread
+            if self._queue.quiet and self.actor.idle:  # another coroutine of this actor would run at the same time, in the loop's thread
                 try:
                     asked = self._run_here(coroutine)
                 except StopIteration as stop:
                     done: T = stop.value
                     return done
-            self.loop.call(lambda: self._take(QueuedCoroutine(coroutine, asked, ticket)))
-            result: T = ticket.wait()
+            self.loop.call(lambda: self._take(QueuedCoroutine(coroutine, asked, completion)))
+            result: T = completion.wait()
             return result
         finally:
-            del self._tickets[ticket]
+            del self._completions[completion]
 
     def start(self) -> None:
         """Start the loop's thread."""
         self._thread.start()
 
-    def know(self, table: dict[str, Address], origin: float) -> None:
+    def begin_run(self, table: dict[str, Address], origin: float) -> None:
         """Learn where everyone is, and when the run began (CLOCK_MONOTONIC); in the loop's thread."""
         self.origin = origin
-        self._peers.know(table)
+        self._peers.set_addresses(table)
 
     def fail(self, error: BaseException) -> None:
         """End what is being performed, and all that will be, with `error`; in the loop's thread."""
         if self._failure is None:
             self._failure = error
-            for ticket in list(self._tickets):
-                ticket.finish(None, error)
+            for completion in list(self._completions):
+                completion.finish(None, error)
             self._sums.give_up()
             self.on_failure(error)
 
@@ -180,40 +181,40 @@ class Node:
         if name not in self._peers.lost:
             self._peers.lose(name)
             self.actor.deliver(Delivery(name, Message("lost", text=name)))
-            self._say_gone(name, "was lost")
+            self._mark_gone(name, "was lost")
 
     def deliver(self, delivery: Delivery) -> None:
         """A message has come."""
         self.actor.deliver(delivery)
 
-    def part(self, name: str) -> None:
+    def peer_ended(self, name: str) -> None:
         """The actor `name` has ended well, and nothing of it is on its way any more."""
         self._parted.add(name)
-        self._say_gone(name, "has ended")
+        self._mark_gone(name, "has ended")
 
-    def hear(self, name: str, message: Message) -> None:
+    def receive_control(self, name: str, message: Message) -> None:
         """The runtime of the actor `name` says something to this one."""
-        self.on_word(name, message)
+        self.on_control(name, message)
 
-    def break_off(self, name: str, why: Exception | None) -> None:
+    def connection_lost(self, name: str, why: Exception | None) -> None:
         """A connection with `name` has ended, which is no news where `name` has."""
         if not self.is_over(name):
-            self.on_break(name, why)
+            self.on_connection_lost(name, why)
 
-    def knows_end(self, name: str) -> bool:
+    def has_ended(self, name: str) -> bool:
         """Whether `name` is known to have ended or to be lost."""
         return name in self._parted or name in self._peers.lost
 
     def still_broken(self, name: str) -> None:
         """Fail, unless `name` has turned out to have ended since its connection did."""
-        if not self.knows_end(name):
+        if not self.has_ended(name):
             self.fail(RunError(f"{name} broke off its connection with {self._role.name}, and yet it has not ended."))
 
     def finish(self, done: Callable[[], None]) -> None:
         """End the actor's coroutines and say good-bye; `done` when all it sent has been taken in. In the loop's thread."""
-        self._turns.close()
+        self._queue.close()
         self.actor.close()
-        self._peers.farewell(done)
+        self._peers.announce_end(done)
 
     def stop(self, last: Callable[[], None] = lambda: None) -> None:
         """End the loop's thread, if it was started, close all connections, and call `last`; from another thread."""
@@ -227,16 +228,16 @@ class Node:
             stack.callback(last)
             stack.callback(self._peers.close)
             stack.callback(self.actor.close)
-            stack.callback(self._turns.close)
+            stack.callback(self._queue.close)
             stack.callback(self._sums.stop)
 
     def _note(self, event: AnyEvent) -> None:
         self.steps.note(event)
         self._record(event)
 
-    def _say_gone(self, name: str, how: str) -> None:
-        self.actor.part(name, how)
-        self._sums.part(name, how)
+    def _mark_gone(self, name: str, how: str) -> None:
+        self.actor.peer_gone(name, how)
+        self._sums.peer_gone(name, how)
 
     def _run_here(self, coroutine: Coroutine[Effect[Any], Any, Any]) -> Effect[Any]:
         """Run `coroutine` in the program's thread up to the first effect that only the loop can answer, which is returned.
@@ -256,7 +257,7 @@ class Node:
         if self._failure is not None:
             turn.coroutine.close()
         else:
-            self._turns.take(turn)
+            self._queue.take(turn)
 
     def _reduce(self, effect: Reduction, done: Done) -> bool:
         return self._sums.beside(effect, lambda value, error: self.loop.call(lambda: done(value, error)))

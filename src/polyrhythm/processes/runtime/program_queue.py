@@ -14,11 +14,11 @@ from polyrhythm.processes.runtime.executor import ActorExecutor
 
 @dataclass(frozen=True, slots=True, eq=False)
 class QueuedCoroutine:
-    """A coroutine, what it has `asked` before it came here, and the ticket of a program that waits for it."""
+    """A coroutine, what it has `asked` before it came here, and the completion of a program that waits for it."""
 
     coroutine: Coroutine[Effect[Any], Any, Any]
     asked: Effect[Any] | None = None
-    ticket: Completion | None = None
+    completion: Completion | None = None
 
 
 class ProgramQueue:
@@ -59,13 +59,13 @@ class ProgramQueue:
             self._actor.start("program", turn.coroutine, lambda value, error: self._end(turn, value, error), turn.asked)
         else:  # after a failure the others are dropped, and the program is told
             turn.coroutine.close()
-            self._end(turn, None, self._line.error if turn.ticket is None else self._line.take_error())
+            self._end(turn, None, self._line.error if turn.completion is None else self._line.take_error())
 
     def _end(self, turn: QueuedCoroutine, value: Any, error: BaseException | None) -> None:
-        if turn.ticket is None:
+        if turn.completion is None:
             self._line.leave(error)
             self._ended += 1
         else:
             self._line.leave()
-            turn.ticket.finish(value, error)
+            turn.completion.finish(value, error)
         self._admit()

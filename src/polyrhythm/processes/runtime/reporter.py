@@ -18,13 +18,13 @@ class StatusReporter:
     `thresholds` are the seconds of waiting that are told at once.
     """
 
-    def __init__(self, node: Node, thresholds: tuple[float, float], tell: Callable[[ActorStatus], None]) -> None:
+    def __init__(self, node: Node, thresholds: tuple[float, float], send: Callable[[ActorStatus], None]) -> None:
         self._node = node
         self._thresholds = thresholds
-        self._tell = tell
+        self._send = send
         self._interval = min(min(thresholds) / _LOOKS, _LOOK_SECONDS)
         self._quiet, self._moved = 0.0, 0
-        self._told: tuple[int, bool, bool] | None = None
+        self._reported: tuple[int, bool, bool] | None = None
         self._silent = 0.0
 
     def look(self) -> None:
@@ -35,8 +35,8 @@ class StatusReporter:
         self._silent += self._interval
         steps = self._node.steps
         state = (sum(self._quiet >= each for each in self._thresholds), steps.stopped, steps.leaving)
-        if state != self._told or self._silent >= EVERY_SECONDS:
-            self._told, self._silent = state, 0.0
+        if state != self._reported or self._silent >= EVERY_SECONDS:
+            self._reported, self._silent = state, 0.0
             waiting = state[0] > 0  # less than that comes and goes without being told
-            self._tell(steps.condition(self._quiet if waiting else 0.0, waits if waiting else [], self._node.calls))
+            self._send(steps.condition(self._quiet if waiting else 0.0, waits if waiting else [], self._node.calls))
         self._node.loop.after(self._interval, self.look)

@@ -17,7 +17,7 @@ _LONG_STEPS = 4.0
 """Whoever waits for less than so many times the longest computing seen may be waiting for a slow worker."""
 _GROWTH = 2.0
 SILENT_SECONDS = 3 * EVERY_SECONDS
-"""Whoever lives is heard of three times in so long, also while its program computes."""
+"""Whoever lives is received of three times in so long, also while its program computes."""
 _MOST_WAITS = 16
 _SETTLING_SECONDS = 1.0
 """So long after an end others may still say that they wait for what it has brought."""
@@ -27,7 +27,7 @@ _SETTLING_SECONDS = 1.0
 class Patience:
     """In seconds: `deadlock` of everybody's waiting ends a run, but `uneven` where some take no more steps and others want one.
 
-    After `notice` it is said for whom others wait, and after `timeout`, if there is one, the run ends with its name.
+    After `notice` it is text for whom others wait, and after `timeout`, if there is one, the run ends with its name.
     """
 
     deadlock: float = 20.0
@@ -49,7 +49,7 @@ class Patience:
 
 @dataclass(frozen=True, slots=True)
 class ReceivedStatus:
-    """What an actor said of itself, and when."""
+    """What an actor text of itself, and when."""
 
     condition: ActorStatus
     at: float
@@ -57,12 +57,12 @@ class ReceivedStatus:
 
 @dataclass(frozen=True, slots=True)
 class StallReport:
-    """`culprits` keep `waiters` waiting, the first of these for `seconds`; `said` is the sentence."""
+    """`culprits` keep `waiters` waiting, the first of these for `seconds`; `text` is the sentence."""
 
     culprits: list[str]
     waiters: list[str]
     seconds: float
-    said: str
+    sentence: str
 
 
 class StallDetector:
@@ -71,7 +71,7 @@ class StallDetector:
     def __init__(self, patience: Patience, near: Callable[[str], bool] = lambda name: True) -> None:
         self.patience = patience
         self._near = near
-        self._heard: dict[str, ReceivedStatus] = {}
+        self._received: dict[str, ReceivedStatus] = {}
         self._begun = False
         self._changed = -math.inf
         self._steps: dict[str, tuple[int, float]] = {}
@@ -81,17 +81,17 @@ class StallDetector:
     @property
     def names(self) -> list[str]:
         """Who is not over."""
-        return list(self._heard)
+        return list(self._received)
 
     def begin(self, names: Iterable[str], now: float) -> None:
-        """All of `names` go now; some may have been heard of before."""
+        """All of `names` go now; some may have been received of before."""
         self._begun = True
-        self._heard = {name: self._heard.get(name, ReceivedStatus(ActorStatus(0), now)) for name in names}
+        self._received = {name: self._received.get(name, ReceivedStatus(ActorStatus(0), now)) for name in names}
 
-    def hear(self, name: str, condition: ActorStatus, now: float) -> None:
+    def update(self, name: str, condition: ActorStatus, now: float) -> None:
         """The actor `name` has told its condition."""
-        if name in self._heard or not self._begun:
-            self._heard[name] = ReceivedStatus(condition, now)
+        if name in self._received or not self._begun:
+            self._received[name] = ReceivedStatus(condition, now)
 
     def note_step(self, name: str, clock: int, now: float) -> None:
         """The worker `name` has taken a step; for those who learn of each."""
@@ -99,12 +99,12 @@ class StallDetector:
 
     def forget(self, name: str, now: float) -> None:
         """The actor `name` has ended, or is lost."""
-        if self._heard.pop(name, None) is not None:
+        if self._received.pop(name, None) is not None:
             self._changed = now
 
     def deadlock(self, now: float) -> DeadlockError | None:
         """The error for a run in which everybody waits, if that is so."""
-        conditions = {name: heard.condition for name, heard in self._heard.items()}
+        conditions = {name: received.condition for name, received in self._received.items()}
         workers = {name: condition for name, condition in conditions.items() if name.startswith("worker/")}
         stopped = {name: condition.clock for name, condition in workers.items() if condition.stopped}
         going = [name for name in workers if name not in stopped]
@@ -112,8 +112,8 @@ class StallDetector:
         enough = self.patience.thresholds[0] if reason is not None else self.patience.deadlock
         if not self._begun or not conditions or any(condition.quiet < enough for condition in conditions.values()) or self._halt(now):
             return None
-        # the last word of one that has ended may be what another waited for when it was last heard of
-        if any(heard.at <= self._changed + _SETTLING_SECONDS for heard in self._heard.values()):
+        # the last word of one that has ended may be what another waited for when it was last received of
+        if any(received.at <= self._changed + _SETTLING_SECONDS for received in self._received.values()):
             return None
         waits = [wait for condition in conditions.values() for wait in condition.waits]
         more = f"; and {len(waits) - _MOST_WAITS} more wait" if len(waits) > _MOST_WAITS else ""
@@ -122,7 +122,7 @@ class StallDetector:
     def look(self, now: float) -> StallReport | None:
         """The stall that is to be told now; then not again until it has lasted twice as long."""
         stall = self.stall(now)
-        longest = max((heard.condition.longest for heard in self._heard.values()), default=0.0)
+        longest = max((received.condition.longest for received in self._received.values()), default=0.0)
         if stall is None:
             self._due = self.patience.notice
         elif stall.seconds >= max(self._due, _LONG_STEPS * longest):
@@ -136,19 +136,19 @@ class StallDetector:
         if stall is None or self.patience.timeout is None or stall.seconds < self.patience.timeout:
             return None
         culprit = stall.culprits[0]
-        return WorkerFailed(culprit, f"it stands still, and timeout={self.patience.timeout:g} seconds are over: {stall.said}")
+        return WorkerFailed(culprit, f"it stands still, and timeout={self.patience.timeout:g} seconds are over: {stall.sentence}")
 
     def stall(self, now: float) -> StallReport | None:
         """Who keeps whom waiting, if anybody does.
 
-        Whoever is leaving waits for no work: another may take its time, unless it is stopped, or nothing is heard of it any more.
+        Whoever is leaving waits for no work: another may take its time, unless it is stopped, or nothing is received of it any more.
         """
         halted = self._halt(now)
-        here = {name: heard for name, heard in self._heard.items() if name not in halted}
-        leaving = [name for name, heard in here.items() if heard.condition.leaving]
-        waited = {name: heard.condition.quiet + now - heard.at for name, heard in here.items() if heard.condition.quiet}
+        here = {name: received for name, received in self._received.items() if name not in halted}
+        leaving = [name for name, received in here.items() if received.condition.leaving]
+        waited = {name: received.condition.quiet + now - received.at for name, received in here.items() if received.condition.quiet}
         workers = [name for name in waited if name.startswith("worker/") and name not in leaving]
-        silent = {name: heard.at for name, heard in here.items() if now - heard.at > SILENT_SECONDS} if leaving else {}
+        silent = {name: received.at for name, received in here.items() if now - received.at > SILENT_SECONDS} if leaving else {}
         if workers:
             moving = [name for name in here if name not in waited and name not in leaving]
             culprits = list(halted) or [name for name in moving if name.startswith("worker/")] or moving
@@ -162,27 +162,27 @@ class StallDetector:
 
     def _halt(self, now: float) -> dict[str, float]:
         """Which processes of this host are stopped by a signal, and since when that is known."""
-        pids = {name: heard.condition.pid for name, heard in self._heard.items() if heard.condition.pid and self._near(name)}
+        pids = {name: received.condition.pid for name, received in self._received.items() if received.condition.pid and self._near(name)}
         halted = [name for name, pid in pids.items() if _is_halted(pid)]
         self._halted = {name: self._halted.get(name, now) for name in halted}
         return self._halted
 
     def _sentence(self, culprits: list[str], workers: list[str], seconds: float, now: float) -> str:
         first = culprits[0]
-        heard = self._heard[first]
+        received = self._received[first]
         if workers:
             has = "has" if len(workers) == 1 else "have"
-            said = f"{listed(workers)} {has} waited {seconds:.0f} s for {listed(culprits)}"
+            text = f"{listed(workers)} {has} waited {seconds:.0f} s for {listed(culprits)}"
         else:
-            said = f"{listed(culprits)} {'has' if len(culprits) == 1 else 'have'} stood still for {seconds:.0f} s"
+            text = f"{listed(culprits)} {'has' if len(culprits) == 1 else 'have'} stood still for {seconds:.0f} s"
         if first.startswith("worker/") and len(culprits) == 1:
-            clock, last = self._steps.get(first, (heard.condition.clock, heard.at - heard.condition.ago))
-            said += f", which last took step {clock}, {now - last:.0f} s ago" if clock else ", of which no step is known yet"
+            clock, last = self._steps.get(first, (received.condition.clock, received.at - received.condition.ago))
+            text += f", which last took step {clock}, {now - last:.0f} s ago" if clock else ", of which no step is known yet"
         if first in self._halted:
-            said += f"; its process {heard.condition.pid} is stopped by a signal (kill -CONT {heard.condition.pid} lets it go on)"
-        elif now - heard.at > SILENT_SECONDS:
-            said += f"; nothing has been heard of it for {now - heard.at:.0f} s, so it is stopped or cut off"
-        return said + "."
+            text += f"; its process {received.condition.pid} is stopped by a signal (kill -CONT {received.condition.pid} lets it go on)"
+        elif now - received.at > SILENT_SECONDS:
+            text += f"; nothing has been received from it for {now - received.at:.0f} s, so it is stopped or cut off"
+        return text + "."
 
 
 def _is_halted(pid: int) -> bool:
@@ -196,7 +196,7 @@ def _is_halted(pid: int) -> bool:
 
 def report(stall: StallReport) -> None:
     """Say it on stderr."""
-    notify(stall.said)
+    notify(stall.sentence)
 
 
 def notify(sentence: str) -> None:

@@ -15,7 +15,7 @@ from polyrhythm.processes.runtime.executor import Done
 
 
 class Sums:
-    """Answers an actor's `Reduction` effects through the collective of their group, where there is one.
+    """Answers an actor's `Reduction` effects through the reducer of their group, where there is one.
 
     A sum blocks until all members have come to it, and the loop must meanwhile hear of those who never will; so what the loop's
     coroutines want is done in a thread of the group's own, in the order in which they want it. Groups do not wait for each other.
@@ -23,7 +23,7 @@ class Sums:
     """
 
     def __init__(self, name: str, why: Callable[[], BaseException | None]) -> None:
-        self._collectives: dict[str, GroupReducer] = {}
+        self._reducers: dict[str, GroupReducer] = {}
         self._lanes: dict[str, _Lane] = {}
         self._awaited: dict[str, str] = {}
         self._gone: dict[str, str] = {}
@@ -31,16 +31,16 @@ class Sums:
         self._why = why
 
     @property
-    def collectives(self) -> Mapping[str, GroupReducer]:
+    def reducers(self) -> Mapping[str, GroupReducer]:
         """What answers, by the name of the group; to be set in the loop's thread."""
-        return self._collectives
+        return self._reducers
 
-    @collectives.setter
-    def collectives(self, collectives: Mapping[str, GroupReducer]) -> None:
-        self._collectives = dict(collectives)
+    @reducers.setter
+    def reducers(self, reducers: Mapping[str, GroupReducer]) -> None:
+        self._reducers = dict(reducers)
         # who went while they were set up must not be waited for either
         for name, how in self._gone.items():
-            self.part(name, how)
+            self.peer_gone(name, how)
         if self._why() is not None:
             self.give_up()
 
@@ -56,12 +56,12 @@ class Sums:
     def here(self, effect: Reduction) -> Tensor | bool | None:
         """The answer, waited for in this thread; None if it is left to messages."""
         group = effect.group.name
-        collective = self._collectives.get(group)
-        if collective is None:
+        reducer = self._reducers.get(group)
+        if reducer is None:
             return None
         self._awaited[group] = effect.topic
         try:
-            return effect.ask(collective)
+            return effect.ask(reducer)
         except ConnectionAbortedError as problem:
             raise self._why() or DeadlockError(f"{self._sentence(group, effect.topic)}: {problem}.") from None
         finally:
@@ -70,7 +70,7 @@ class Sums:
     def beside(self, effect: Reduction, done: Done) -> bool:
         """Whether `done` will be called with the sum, in another thread; otherwise it is left to messages."""
         group = effect.group.name
-        if group not in self._collectives:
+        if group not in self._reducers:
             return False
         if group not in self._lanes:
             self._lanes[group] = _Lane(self.here)
@@ -80,18 +80,18 @@ class Sums:
     @property
     def moved(self) -> int:
         """A number that changes whenever a sum gets on."""
-        return sum(collective.moved for collective in self._collectives.values())
+        return sum(reducer.moved for reducer in self._reducers.values())
 
-    def part(self, name: str, how: str) -> None:
+    def peer_gone(self, name: str, how: str) -> None:
         """Wait for the actor `name` no longer, in any group."""
         self._gone[name] = how
-        for collective in self._collectives.values():
-            collective.part(name, how)
+        for reducer in self._reducers.values():
+            reducer.peer_gone(name, how)
 
     def give_up(self) -> None:
         """Wait for nobody."""
-        for collective in self._collectives.values():
-            collective.give_up()
+        for reducer in self._reducers.values():
+            reducer.give_up()
 
     def stop(self) -> None:
         """End the threads; whoever waits in them gives up."""

@@ -56,57 +56,57 @@ _LAST_SECONDS = 10.0
 _VERDICT_SECONDS = 5.0
 
 
-def run(control: socket.socket, name: str, device: str, parcel: int) -> int:
-    """Be the actor `name` of the job in `parcel`; the exit code."""
-    orders, work = unpack(parcel)
-    os.close(parcel)
-    _settle(orders)
-    rng.seed_everything(orders.seed, name)
-    child = Child(control, Role(name, orders.secret, orders.seed, device), orders)
+def run(control: socket.socket, name: str, device: str, descriptor: int) -> int:
+    """Be the actor `name` of the job in `descriptor`; the exit code."""
+    spec, work = unpack(descriptor)
+    os.close(descriptor)
+    _settle(spec)
+    rng.seed_everything(spec.seed, name)
+    child = Child(control, Role(name, spec.secret, spec.seed, device), spec)
     return child.live(work)
 
 
-def _settle(orders: JobSpec) -> None:
+def _settle(spec: JobSpec) -> None:
     """Take on the launcher's surroundings."""
     os.environb.clear()
-    os.environb.update(orders.environment)
-    os.chdir(orders.directory)
-    sys.path[:] = map(os.fsdecode, orders.path)
-    sys.argv[:] = map(os.fsdecode, orders.arguments)
+    os.environb.update(spec.environment)
+    os.chdir(spec.directory)
+    sys.path[:] = map(os.fsdecode, spec.path)
+    sys.argv[:] = map(os.fsdecode, spec.arguments)
     sys.stdout.reconfigure(line_buffering=True)  # type: ignore[union-attr]
     # the loop's thread must not wait long for a program that computes in Python
     sys.setswitchinterval(_SWITCH_SECONDS)
-    torch.set_num_threads(orders.threads)
+    torch.set_num_threads(spec.threads)
     keep_memory()
 
 
 class Child:
     """The process's side of its control link, and its node."""
 
-    def __init__(self, control: socket.socket, role: Role, orders: JobSpec) -> None:
+    def __init__(self, control: socket.socket, role: Role, spec: JobSpec) -> None:
         self._name = role.name
-        self._orders = orders
-        listeners = listen_everywhere(orders.ip, orders.host) if orders.ip else listen_locally()
+        self._spec = spec
+        listeners = listen_everywhere(spec.ip, spec.host) if spec.ip else listen_locally()
         self._address = listeners.address
-        self._node = Node(role, orders.wiring, listeners, self._record)
+        self._node = Node(role, spec.wiring, listeners, self._record)
         self._node.on_failure = self._fail
-        self._node.on_break = self._break
-        self._node.on_word = self._hear_peer
+        self._node.on_connection_lost = self._break
+        self._node.on_control = self._receive_from_peer
         self._events: deque[AnyEvent] = deque()
         self._flushing = False
         self._encoder = msgspec.msgpack.Encoder()
         self._launcher = FrameLink(self._node.loop, control, Wiring(), Tally())
-        self._launcher.on_frame = self._hear
+        self._launcher.on_frame = self._receive_control
         self._launcher.on_close = lambda *_: os.killpg(0, signal.SIGKILL)
         self._begun, self._released = Completion(), Completion()
-        self._node.accord.on_ask = lambda facts, remedy: self._launcher.control(agreement.agreement_request(facts, remedy))
+        self._node.agreement.on_request = lambda facts, remedy: self._launcher.send_control(agreement.agreement_request(facts, remedy))
 
     def live(self, work: Callable[[], Work]) -> int:
         """Run the actor from its start to its end; the process's exit code."""
         self._node.start()
         try:
             program, service = work()
-            self._in_loop(lambda: self._say("address", text=msgspec.json.encode(self._address).decode()))
+            self._in_loop(lambda: self._send("address", text=msgspec.json.encode(self._address).decode()))
             self._begun.wait()
             self._record(Started(self._node.port.now(), self._name))
             works = self._name.startswith("worker/")
@@ -116,11 +116,11 @@ class Child:
             self._in_loop(partial(self._fail, problem))
             time.sleep(_LAST_SECONDS)  # the launcher kills us once it has read why
             return 1
-        self._part(result, ended)
+        self._finish(result, ended)
         self._released.wait()
         return 0
 
-    def _part(self, result: Message | None, ended: float) -> None:
+    def _finish(self, result: Message | None, ended: float) -> None:
         """Take leave of the others, then tell the launcher."""
         parted = Completion()
         self._in_loop(lambda: self._node.finish(lambda: parted.finish(None, None)))
@@ -132,15 +132,15 @@ class Child:
             self._flush()
             if result is not None:
                 self._launcher.send(result)
-            self._say("ended", (peers.bytes_sent, peers.messages_sent, ended))
+            self._send("ended", (peers.bytes_sent, peers.messages_sent, ended))
 
         self._in_loop(tell)
 
     def _in_loop(self, call: Callable[[], None]) -> None:
         self._node.loop.call(call)
 
-    def _say(self, topic: str, numbers: tuple[float, ...] = (), text: str = "", data: bytes = b"") -> None:
-        self._launcher.control(Message(topic, numbers, text, packed(data) if data else ()))
+    def _send(self, topic: str, numbers: tuple[float, ...] = (), text: str = "", data: bytes = b"") -> None:
+        self._launcher.send_control(Message(topic, numbers, text, packed(data) if data else ()))
 
     def _record(self, event: AnyEvent) -> None:
         self._events.append(event)
@@ -157,22 +157,22 @@ class Child:
         events = [self._events.popleft() for _ in range(len(self._events))]
         if events:
             peers = self._node.peers
-            self._say("events", (peers.bytes_sent, peers.messages_sent), data=self._encoder.encode(events))
+            self._send("events", (peers.bytes_sent, peers.messages_sent), data=self._encoder.encode(events))
 
     def _fail(self, error: BaseException) -> None:
         self._flush()
-        self._launcher.control(failure.tell(self._name, error))
+        self._launcher.send_control(failure.failure_message(self._name, error))
 
     def _break(self, name: str, why: Exception | None) -> None:
         """A peer that died is the launcher's to judge, and it will; one that speaks nonsense, or is silent and lives, is ours to report."""
-        if name in self._orders.expendable:
+        if name in self._spec.expendable:
             self._node.lose(name)
         elif isinstance(why, WireError):
             self._node.fail(WireError(f"{self._name} cannot understand {name}: {why}"))
         else:
             self._node.loop.after(_VERDICT_SECONDS, lambda: self._node.still_broken(name))
 
-    def _hear(self, link: FrameLink, frame: Frame) -> None:
+    def _receive_control(self, link: FrameLink, frame: Frame) -> None:
         message = frame.message
         assert frame.flags & CONTROL
         match message.topic:
@@ -181,40 +181,40 @@ class Child:
             case "lost":
                 self._node.lose(message.text)
             case "ended":
-                self._node.part(message.text)
+                self._node.peer_ended(message.text)
             case "agreed":
-                self._node.accord.settle(message.text)
+                self._node.agreement.settle(message.text)
             case "release":
                 self._released.finish(None, None)
 
     def _begin(self, message: Message) -> None:
         data = message.tensors[0].numpy().tobytes()
         table = msgspec.json.decode(data, type=dict[str, Address])
-        self._node.know(table, message.numbers[0])
-        self._node.collectives = self._collectives()
-        if self._orders.ip:  # without a launcher, a connection is how the others learn of an end
+        self._node.begin_run(table, message.numbers[0])
+        self._node.reducers = self._reducers()
+        if self._spec.ip:  # without a launcher, a connection is how the others learn of an end
             self._node.peers.connect(other for other in table if other != self._name)
-        StatusReporter(self._node, self._orders.thresholds, self._tell_condition).look()
+        StatusReporter(self._node, self._spec.thresholds, self._send_status).look()
         self._begun.finish(None, None)
 
-    def _collectives(self) -> dict[str, GroupReducer]:
+    def _reducers(self) -> dict[str, GroupReducer]:
         """The ways to a sum of the groups that this actor is a member of, by their names."""
-        mine = [group for group in self._orders.groups if self._name in group.members]
-        charge = self._node.peers.charge
+        mine = [group for group in self._spec.groups if self._name in group.members]
+        charge = self._node.peers.count
         if mine and self._node.device != "cpu":
-            store = NcclStore(self._orders.meeting, rank_of(self._name), self._node.device)
+            store = NcclStore(self._spec.nccl_address, rank_of(self._name), self._node.device)
             return {group.name: Nccl(store, group.name, group.members, charge) for group in mine}
         return {group.name: open_memory(group, self._name, charge) for group in mine if group.memory}
 
-    def _tell_condition(self, condition: ActorStatus) -> None:
+    def _send_status(self, condition: ActorStatus) -> None:
         message = condition.message()
-        if self._orders.ip:
+        if self._spec.ip:
             for name in self._node.peers.reached:
-                self._node.peers.tell(name, message)
+                self._node.peers.send_control(name, message)
         else:
-            self._launcher.control(message)
+            self._launcher.send_control(message)
 
-    def _hear_peer(self, name: str, message: Message) -> None:
+    def _receive_from_peer(self, name: str, message: Message) -> None:
         if message.topic == "failed":
             self._node.fail(failure.rebuild(message))
 

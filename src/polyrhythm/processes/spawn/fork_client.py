@@ -1,4 +1,4 @@
-"""The launcher's handle on a zygote, and the one that is kept from run to run."""
+"""The launcher's handle on a fork server, and the one that is kept from run to run."""
 
 from __future__ import annotations
 
@@ -21,14 +21,14 @@ from polyrhythm.processes.spawn.job_spec import module_path
 _SERVE = "from polyrhythm.processes.spawn.fork_server import main; main({descriptor}, {parent}, {bound})"
 _START = f"import sys; sys.path[:] = {{path!r}}; {_SERVE}"
 _END_SECONDS = 5.0
-_FATE_SECONDS = 1.0
+_EXIT_SECONDS = 1.0
 
 # one thread, also in the libraries that make a pool when they are loaded: a process with more cannot be forked safely
 _ONE_THREAD = dict.fromkeys(("OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "OMP_NUM_THREADS"), "1")
 
 
 class ForkClient:
-    """A zygote process and the socket to it."""
+    """A fork server process and the socket to it."""
 
     def __init__(self) -> None:
         _occupy_standard_streams()
@@ -51,16 +51,16 @@ class ForkClient:
 
     @property
     def sound(self) -> bool:
-        """Whether the zygote lives and has no children."""
+        """Whether the fork server lives and has no children."""
         return not self._ended and self._process.poll() is None and not self._alive
 
     def fork(self, name: str, device: str, control: socket.socket, parcel: int, preload: list[str]) -> None:
         """Ask for a process with `control` and `parcel`, that writes to this one's standard output and error."""
         self._alive.add(name)
-        self._ask(Fork(name, device, preload), [control.fileno(), parcel, 1, 2])
+        self._request(Fork(name, device, preload), [control.fileno(), parcel, 1, 2])
 
-    def hear(self) -> Died:
-        """The news of a death, which must be due. Raises RunError if the zygote or a fork failed."""
+    def next_death(self) -> Died:
+        """The news of a death, which must be due. Raises RunError if the fork server or a fork failed."""
         try:
             data = self.socket.recv(MOST_BYTES)
         except ConnectionError:  # it died with a request unread
@@ -68,7 +68,7 @@ class ForkClient:
         if not data:
             self._alive.clear()
             self._ended = True  # its socket tells sooner than the system
-            raise RunError(f"The process that starts the workers {self._fate()}.")
+            raise RunError(f"The process that starts the workers {self._how_it_ended()}.")
         reply = self._decoder.decode(data)
         self._alive.discard(reply.name)
         if isinstance(reply, Died):
@@ -79,13 +79,13 @@ class ForkClient:
         """Kill all children, and wait until they are gone."""
         self.socket.settimeout(_END_SECONDS)
         if self._alive:
-            self._ask(Kill(), [])
+            self._request(Kill(), [])
         while self._alive:
-            self.hear()
+            self.next_death()
         self.socket.settimeout(None)
 
     def end(self) -> None:
-        """End the zygote, and its children with it."""
+        """End the fork server, and its children with it."""
         self._ended = True
         self.socket.close()
         try:
@@ -95,20 +95,20 @@ class ForkClient:
             self._process.wait()
 
     def disown(self) -> None:
-        """In a fork of this process, leave the zygote to its parent: nothing is waited for, and nothing warned of."""
+        """In a fork of this process, leave the fork server to its parent: nothing is waited for, and nothing warned of."""
         self.socket.close()
         self._process.returncode = 0
 
-    def _ask(self, request: Request, descriptors: list[int]) -> None:
+    def _request(self, request: Request, descriptors: list[int]) -> None:
         try:
             socket.send_fds(self.socket, [self._encoder.encode(request)], descriptors)
         except OSError as problem:
-            raise RunError(f"The process that starts the workers {self._fate()}.") from problem
+            raise RunError(f"The process that starts the workers {self._how_it_ended()}.") from problem
 
-    def _fate(self) -> str:
+    def _how_it_ended(self) -> str:
         """How it ended, if it has."""
         try:
-            status = self._process.wait(_FATE_SECONDS)
+            status = self._process.wait(_EXIT_SECONDS)
         except subprocess.TimeoutExpired:
             return "does not answer any more"
         return failure.exit_phrase(status)
@@ -119,22 +119,22 @@ _idle: list[ForkClient] = []
 
 @contextmanager
 def borrow() -> Iterator[ForkClient]:
-    """A zygote for one run: the kept one, or a new one if that is in use. Its children are gone at the end."""
+    """A fork server for one run: the kept one, or a new one if that is in use. Its children are gone at the end."""
     _occupy_standard_streams()
-    nursery = _take()
+    client = _take()
     try:
-        yield nursery
+        yield client
     finally:
         try:
-            nursery.clear()
+            client.clear()
         except (RunError, OSError):
-            nursery.end()
+            client.end()
         finally:
-            _keep(nursery)
+            _keep(client)
 
 
 def warm() -> None:
-    """Start a zygote in the background, if there is none yet, so that the first run need not wait for its imports."""
+    """Start a fork server in the background, if there is none yet, so that the first run need not wait for its imports."""
     if not _idle:
         _idle.append(ForkClient())
 
@@ -148,18 +148,18 @@ def end_all() -> None:
 def _take() -> ForkClient:
     while _idle:
         with suppress(IndexError):  # another thread took the last
-            nursery = _idle.pop()
-            if nursery.sound:
-                return nursery
-            nursery.end()
+            client = _idle.pop()
+            if client.sound:
+                return client
+            client.end()
     return ForkClient()
 
 
-def _keep(nursery: ForkClient) -> None:
-    if nursery.sound and not _idle:
-        _idle.append(nursery)
+def _keep(client: ForkClient) -> None:
+    if client.sound and not _idle:
+        _idle.append(client)
     else:
-        nursery.end()
+        client.end()
 
 
 def _occupy_standard_streams() -> None:
@@ -170,12 +170,12 @@ def _occupy_standard_streams() -> None:
 
 
 def _forget() -> None:
-    """In a fork of this process: the zygote is its parent's."""
-    for nursery in _idle:
-        nursery.disown()
+    """In a fork of this process: the fork server is its parent's."""
+    for client in _idle:
+        client.disown()
     _idle.clear()
 
 
 atexit.register(end_all)
-if sys.platform == "linux":  # elsewhere there may be no fork, and there is no nursery
+if sys.platform == "linux":  # elsewhere there may be no fork, and there is no client
     os.register_at_fork(after_in_child=_forget)

@@ -57,7 +57,7 @@ Reply = Refused | Died
 
 
 class ForkServer:
-    """The zygote's own loop."""
+    """The fork server's own loop."""
 
     def __init__(self, parent: socket.socket, parent_pid: int) -> None:
         self._parent = parent
@@ -82,10 +82,10 @@ class ForkServer:
                 os.read(reader, 4096)
                 self._reap()
             if self._parent in ready:
-                listening = self._hear()
+                listening = self._receive()
         self._kill()
 
-    def _hear(self) -> bool:
+    def _receive(self) -> bool:
         data, descriptors, _, _ = socket.recv_fds(self._parent, MOST_BYTES, 8)
         if not data:
             return False
@@ -102,7 +102,7 @@ class ForkServer:
         try:
             pid = os.fork()
         except OSError as problem:
-            self._say(Refused(request.name, str(problem)))
+            self._reply(Refused(request.name, str(problem)))
         else:
             if pid == 0:
                 self._become(request, descriptors)
@@ -111,7 +111,7 @@ class ForkServer:
             os.close(descriptor)
 
     def _become(self, request: Fork, descriptors: list[int]) -> None:
-        """Be the child, and never come back into the zygote's code."""
+        """Be the child, and never come back into the fork server's code."""
         code = 1
         try:
             die_with_parent(self._pid)
@@ -132,7 +132,7 @@ class ForkServer:
         except BaseException:
             sys.excepthook(*sys.exc_info())
         finally:
-            # not sys.exit: nothing of the user's may hold the process up, nor the zygote's own clean-up run here
+            # not sys.exit: nothing of the user's may hold the process up, nor the fork server's own clean-up run here
             for stream in (sys.stdout, sys.stderr):
                 with suppress(OSError, ValueError):  # whoever read it is gone, or the user closed it
                     stream.flush()
@@ -145,14 +145,14 @@ class ForkServer:
                 return
             name = self._children.pop(pid, "")
             _kill(os.killpg, pid)  # what the child itself had started goes with it
-            self._say(Died(name, os.waitstatus_to_exitcode(status)))
+            self._reply(Died(name, os.waitstatus_to_exitcode(status)))
 
     def _kill(self) -> None:
         for pid in self._children:
             _kill(os.killpg, pid)
             _kill(os.kill, pid)  # one that is too young to have a group
 
-    def _say(self, reply: Reply) -> None:
+    def _reply(self, reply: Reply) -> None:
         try:
             self._parent.send(self._encoder.encode(reply))
         except OSError:
@@ -186,7 +186,7 @@ def _warm() -> None:
 
 
 def main(descriptor: int, parent_pid: int, bound: bool) -> None:
-    """Run the zygote. `bound` has the kernel kill it with the thread that started it, which must then be the main thread."""
+    """Run the fork server. `bound` has the kernel kill it with the thread that started it, which must then be the main thread."""
     if bound:
         die_with_parent(parent_pid)
     signal.signal(signal.SIGINT, signal.SIG_IGN)

@@ -52,7 +52,7 @@ class JobSpec(msgspec.Struct, frozen=True):
     """Seconds of waiting that an actor tells at once."""
     groups: list[SharingGroup] = []
     """The groups of workers whose sums have a way of their own."""
-    meeting: str = ""
+    nccl_address: str = ""
     """Where workers with CUDA devices meet for NCCL: host and port."""
     ip: str = ""
     """The interface to be reached at from other hosts; empty for jobs of one host."""
@@ -73,9 +73,9 @@ def module_path() -> list[str]:
     return [place for place in sys.path if isinstance(place, str)]
 
 
-def pack(orders: JobSpec, work: object) -> int:
-    """Put `orders` and `work` into anonymous memory: its descriptor. Raises CompositionError if `work` cannot travel."""
-    head, body = msgspec.msgpack.encode(orders), _pickle(work)
+def pack(spec: JobSpec, work: object) -> int:
+    """Put `spec` and `work` into anonymous memory: its descriptor. Raises CompositionError if `work` cannot travel."""
+    head, body = msgspec.msgpack.encode(spec), _pickle(work)
     descriptor = os.memfd_create("polyrhythm-job", os.MFD_CLOEXEC)
     with os.fdopen(os.dup(descriptor), "wb") as file:
         file.write(_LENGTH.pack(len(head)) + head)
@@ -84,11 +84,11 @@ def pack(orders: JobSpec, work: object) -> int:
 
 
 def unpack(descriptor: int) -> tuple[JobSpec, Callable[[], Any]]:
-    """The orders, and a function that gives the work: to be called when the orders' module path is in place."""
+    """The spec, and a function that gives the work: to be called when the spec' module path is in place."""
     memory = memoryview(mmap.mmap(descriptor, os.fstat(descriptor).st_size, access=mmap.ACCESS_READ))
     start = _LENGTH.size + _LENGTH.unpack_from(memory)[0]
-    orders = msgspec.msgpack.decode(memory[_LENGTH.size : start], type=JobSpec)
-    return orders, lambda: pickle.loads(memory[start:])
+    spec = msgspec.msgpack.decode(memory[_LENGTH.size : start], type=JobSpec)
+    return spec, lambda: pickle.loads(memory[start:])
 
 
 def _pickle(work: object) -> bytes:

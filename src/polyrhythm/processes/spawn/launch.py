@@ -85,7 +85,7 @@ class Processes:
         devices = self._devices(job)
         with ExitStack() as stack:
             groups = [_share(name, members, stack) for name, members in job.summing.items()]
-            orders = JobSpec(
+            spec = JobSpec(
                 *job_spec.surroundings(),
                 secrets.token_bytes(32),
                 job.seed,
@@ -93,14 +93,14 @@ class Processes:
                 self.threads,
                 self._patience.thresholds,
                 groups,
-                _meeting(devices),
+                _nccl_address(devices),
             )
-            return self._launch(job, record, orders, devices)
+            return self._launch(job, record, spec, devices)
 
-    def _launch(self, job: Job, record: Recorder, orders: JobSpec, devices: dict[str, str]) -> Ending:
-        with fork_client.borrow() as zygote:  # first, so that it imports while the job is packed
-            packed = job_spec.pack(orders, (job.program, job.service))
-            return LaunchedRun(job, record, zygote, self.startup, self._patience).execute(packed, devices, list(self.preload))
+    def _launch(self, job: Job, record: Recorder, spec: JobSpec, devices: dict[str, str]) -> Ending:
+        with fork_client.borrow() as client:  # first, so that it imports while the job is packed
+            packed = job_spec.pack(spec, (job.program, job.service))
+            return LaunchedRun(job, record, self.startup, self._patience).execute(client, devices, packed, self.preload)
 
     def _devices(self, job: Job) -> dict[str, str]:
         """The device of each actor: one CUDA device for each worker if there are enough and they may be used, else the CPU."""
@@ -123,7 +123,7 @@ def _share(name: str, members: tuple[str, ...], stack: ExitStack) -> SharingGrou
     return SharingGroup(name, members, segment.path)
 
 
-def _meeting(devices: dict[str, str]) -> str:
+def _nccl_address(devices: dict[str, str]) -> str:
     """A free port of this host where workers on CUDA devices meet for NCCL."""
     if "cpu" in {device for name, device in devices.items() if name.startswith("worker/")}:
         return ""

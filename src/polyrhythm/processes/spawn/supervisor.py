@@ -1,120 +1,182 @@
-"""The servers that a joined process runs beside its program, each in a child of its own."""
+"""Follows the processes that the fork server starts for this one, over a control link to each."""
 
 from __future__ import annotations
 
 import os
 import socket
 import sys
-from collections.abc import Callable
-from contextlib import ExitStack
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Protocol
 
 import msgspec
 
-from polyrhythm.errors import PolyrhythmError, RunError, WorkerFailed
-from polyrhythm.kernel.events import AnyEvent, Recorder
+from polyrhythm.errors import PolyrhythmError, RunError, WireError
+from polyrhythm.kernel.events import AnyEvent
 from polyrhythm.kernel.message import Message
 from polyrhythm.processes.runtime import failure
-from polyrhythm.processes.spawn import fork_client
+from polyrhythm.processes.spawn.fork_client import ForkClient
 from polyrhythm.processes.transport.addresses import Address
 from polyrhythm.processes.transport.frame_link import FrameLink, Wiring
 from polyrhythm.processes.transport.loop import READ, Loop
-from polyrhythm.processes.transport.wire import Tally, packed
+from polyrhythm.processes.transport.wire import CONTROL, Frame, Tally, packed
+
+_CUT_OFF_SECONDS = 1.0
+
+
+@dataclass(slots=True)
+class SupervisedChild:
+    """What is known of a child: `ended` is when its actor ended well, in seconds of the run; `dead` is whether its process has ended."""
+
+    name: str
+    link: FrameLink
+    address: Address | None = None
+    ended: float | None = None
+    dead: bool = False
+    bytes_sent: int = 0
+    messages_sent: int = 0
+    result: Message | None = None
+
+
+class SupervisorObserver(Protocol):
+    """Who is notified of what becomes of the children, in the loop's thread."""
+
+    def came_up(self, child: SupervisedChild) -> None:
+        """Its address is known."""
+
+    def recorded(self, child: SupervisedChild, events: Iterable[AnyEvent]) -> None:
+        """Its actor has recorded `events`."""
+
+    def received(self, child: SupervisedChild, message: Message) -> None:
+        """It has sent something else."""
+
+    def ended(self, child: SupervisedChild) -> None:
+        """Its actor has ended well; its totals are known."""
+
+    def lost(self, child: SupervisedChild, why: str) -> None:
+        """Its process or its link has ended; called also after `ended`, and maybe twice."""
+
+    def failed(self, error: PolyrhythmError) -> None:
+        """A child reports an error, cannot be understood, or cannot be started; or the fork server has failed."""
 
 
 class Supervisor:
-    """Children followed on the loop of the process that has them; `on_failure` is called there when one failed."""
+    """Children on `loop`, of which `observer` is notified."""
 
-    def __init__(self, loop: Loop, record: Recorder, on_failure: Callable[[PolyrhythmError], None]) -> None:
-        self.addresses: dict[str, Address] = {}
-        self.ended: set[str] = set()
-        self.dead: set[str] = set()
-        self.totals: dict[str, tuple[int, int]] = {}
+    def __init__(self, loop: Loop, observer: SupervisorObserver) -> None:
+        self.children: dict[str, SupervisedChild] = {}
         self._loop = loop
-        self._record = record
-        self._on_failure = on_failure
-        self._links: dict[str, FrameLink] = {}
+        self._observer = observer
+        self._client: ForkClient | None = None
+        self._closed = False
         self._decoder = msgspec.msgpack.Decoder(list[AnyEvent])
-        self._stack = ExitStack()
-        self._zygote: fork_client.ForkClient | None = None
 
-    def start(self, names: list[str], parcel: int) -> None:
-        """Start a child for each of `names`, and close `parcel`; before the loop runs, or in its thread."""
+    def start(self, client: ForkClient, devices: Mapping[str, str], job_spec: int, preload: Iterable[str] = ()) -> None:
+        """Start a child for each of `devices`, by actor, and close the descriptor `job_spec`; before the loop runs, or in its thread."""
+        modules = [*preload, *(name for name in list(sys.modules) if name.startswith("polyrhythm."))]
         try:
-            if names:
-                self._fork(names, parcel)
+            self._client = client
+            self._loop.watch(client.socket, READ, lambda _: self._receive_death())
+            for name, device in devices.items():
+                ours, theirs = socket.socketpair()
+                child = self.children[name] = SupervisedChild(name, FrameLink(self._loop, ours, Wiring(), Tally()))
+                child.link.on_frame = lambda _, frame, it=child: self._receive(it, frame)  # type: ignore[misc]
+                child.link.on_close = lambda _, why, it=child: self._cut_off(it, why)  # type: ignore[misc]
+                with theirs:
+                    client.fork(name, device, theirs, job_spec, modules)
         finally:
-            os.close(parcel)
+            os.close(job_spec)
 
-    def know(self, table: dict[str, Address], origin: float) -> None:
-        """Tell the children where everyone is."""
-        self._tell(Message("table", (origin,), tensors=packed(msgspec.json.encode(table))))
-
-    def release(self) -> None:
-        """Let the children go, which have all ended."""
-        self._tell(Message("release"))
-
-    def close(self) -> None:
-        """Kill what is left and give everything back; in the loop's thread."""
-        for link in self._links.values():
-            link.close()
-        if self._zygote is not None:
-            self._loop.forget(self._zygote.socket)
-            self._zygote = None
-        self._stack.close()
+    @property
+    def table(self) -> dict[str, Address]:
+        """The addresses that are known."""
+        return {child.name: child.address for child in self.children.values() if child.address is not None}
 
     @property
     def up(self) -> bool:
-        """Whether all have told their addresses."""
-        return len(self.addresses) == len(self._links)
+        """Whether all have sent their addresses."""
+        return len(self.table) == len(self.children)
 
     @property
     def over(self) -> bool:
         """Whether all have ended well."""
-        return self.ended == set(self._links)
+        return all(child.ended is not None for child in self.children.values())
 
     @property
     def gone(self) -> bool:
         """Whether no process is left."""
-        return self.dead == set(self._links)
+        return all(child.dead for child in self.children.values())
 
-    def _fork(self, names: list[str], parcel: int) -> None:
-        self._zygote = zygote = self._stack.enter_context(fork_client.borrow())
-        self._loop.watch(zygote.socket, READ, lambda _: self._hear_zygote())
-        preload = [name for name in list(sys.modules) if name.startswith("polyrhythm.")]
-        for name in names:
-            ours, theirs = socket.socketpair()
-            self._links[name] = link = FrameLink(self._loop, ours, Wiring(), Tally())
-            link.on_frame = lambda _, frame, it=name: self._hear(it, frame.message)  # type: ignore[misc]
-            with theirs:
-                zygote.fork(name, "cpu", theirs, parcel, preload)
+    def begin(self, table: Mapping[str, Address], origin: float) -> None:
+        """Send everyone's address to the children, and when the run began (CLOCK_MONOTONIC)."""
+        self.broadcast(Message("table", (origin,), tensors=packed(msgspec.json.encode(table))))
 
-    def _tell(self, message: Message) -> None:
-        for link in self._links.values():
-            link.control(message)
+    def release(self) -> None:
+        """Let the children exit, which have all ended."""
+        self.broadcast(Message("release"))
 
-    def _hear(self, name: str, message: Message) -> None:
+    def broadcast(self, message: Message) -> None:
+        """Send `message` to all whose process lives."""
+        for child in self.children.values():
+            if not child.dead:
+                child.link.send_control(message)
+
+    def drain(self) -> None:
+        """Take in what the children have sent so far."""
+        for child in self.children.values():
+            child.link.drain()
+
+    def close(self) -> None:
+        """Close the links; in the loop's thread, or when it is over."""
+        self._closed = True
+        for child in self.children.values():
+            child.link.close()
+        self._forget_server()
+
+    def _receive(self, child: SupervisedChild, frame: Frame) -> None:
+        message = frame.message
+        if not frame.flags & CONTROL:
+            child.result = message
+            return
         match message.topic:
             case "address":
-                self.addresses[name] = msgspec.json.decode(message.text, type=Address)
+                child.address = msgspec.json.decode(message.text, type=Address)
+                self._observer.came_up(child)
             case "events":
-                for event in self._decoder.decode(message.tensors[0].numpy().data):
-                    self._record(event)
+                child.bytes_sent, child.messages_sent = map(int, message.numbers)
+                self._observer.recorded(child, self._decoder.decode(message.tensors[0].numpy().data))
             case "ended":
-                self.totals[name] = (int(message.numbers[0]), int(message.numbers[1]))
-                self.ended.add(name)
+                child.bytes_sent, child.messages_sent = map(int, message.numbers[:2])
+                child.ended = message.numbers[2]
+                self._observer.ended(child)
             case "failed":
-                self._on_failure(failure.rebuild(message))
+                self._observer.failed(failure.rebuild(message))
+            case _:
+                self._observer.received(child, message)
 
-    def _hear_zygote(self) -> None:
-        assert self._zygote is not None
+    def _receive_death(self) -> None:
+        assert self._client is not None
         try:
-            death = self._zygote.hear()
+            death = self._client.next_death()
         except RunError as problem:
-            self._loop.forget(self._zygote.socket)
-            self._zygote = None
-            self._on_failure(problem)
+            self._forget_server()
+            self._observer.failed(problem)
             return
-        self._links[death.name].drain()
-        self.dead.add(death.name)
-        if death.name not in self.ended:
-            self._on_failure(WorkerFailed(death.name, failure.exit_reason(death.status)))
+        child = self.children[death.name]
+        child.link.drain()  # it may have sent why
+        child.dead = True
+        self._observer.lost(child, failure.exit_reason(death.status))
+
+    def _cut_off(self, child: SupervisedChild, why: Exception | None) -> None:
+        if self._closed:
+            return
+        if isinstance(why, WireError):
+            self._observer.failed(WireError(f"The launcher cannot understand {child.name}: {why}"))
+        elif not child.dead:
+            # mostly a death that the fork server is about to report
+            self._loop.after(_CUT_OFF_SECONDS, lambda: self._observer.lost(child, "it closed its connection to the launcher"))
+
+    def _forget_server(self) -> None:
+        if self._client is not None:
+            self._loop.forget(self._client.socket)
+            self._client = None

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from polyrhythm.errors import WireError
 from polyrhythm.processes.transport.addresses import Address, open_socket, tune
 from polyrhythm.processes.transport.frame_link import FrameLink, Wiring
-from polyrhythm.processes.transport.handshake import STRANGER, Caller, Credentials
+from polyrhythm.processes.transport.handshake import UNPROVEN, Caller, Credentials
 from polyrhythm.processes.transport.loop import WRITE, Loop
 from polyrhythm.processes.transport.wire import Frame, Tally
 
@@ -32,7 +32,7 @@ class ConnectionFactory:
         """Frames over a new connection, with a peer that has not proved itself."""
         tune(connection, self.wiring.patience)
         link = FrameLink(self.loop, connection, self.wiring, self.tally)
-        link.restrict(STRANGER)
+        link.restrict(UNPROVEN)
         return link
 
 
@@ -40,7 +40,7 @@ class Connector:
     """A connection to the actor `called`, as its lane of that number (0: the connection itself).
 
     `on_open` is called with the link when the peer has proved itself, and `on_over` when it does not come to that or the link has
-    ended, unless by `hang_up`.
+    ended, unless by `abort`.
     """
 
     def __init__(self, station: ConnectionFactory, called: str, lane: int = 0) -> None:
@@ -61,7 +61,7 @@ class Connector:
         connection, target = open_socket(station.table[self._called], station.table[station.identity.name].host)
         code = connection.connect_ex(target)
         if code == 0:
-            self._greet(connection)
+            self._begin_handshake(connection)
         elif code == errno.EINPROGRESS:
             self._dialling = connection
             station.loop.watch(connection, WRITE, lambda _: self._dialled(connection))
@@ -72,7 +72,7 @@ class Connector:
             connection.close()
             self._end(OSError(code, os.strerror(code)))
 
-    def hang_up(self) -> None:
+    def abort(self) -> None:
         """Give the connection up, however far it is."""
         self._over = True
         self._stop_dialling()
@@ -93,22 +93,22 @@ class Connector:
         else:
             self._dialling = None
             self._station.loop.forget(connection)
-            self._greet(connection)
+            self._begin_handshake(connection)
 
-    def _greet(self, connection: socket.socket) -> None:
+    def _begin_handshake(self, connection: socket.socket) -> None:
         link = self.link = self._station.link(connection)
-        link.on_frame = self._answered
+        link.on_frame = self._finish_handshake
         link.on_close = lambda _, why: self._end(why)
-        link.control(self._caller.hello())
+        link.send_control(self._caller.hello())
 
-    def _answered(self, link: FrameLink, frame: Frame) -> None:
+    def _finish_handshake(self, link: FrameLink, frame: Frame) -> None:
         try:
-            proof = self._caller.answer(frame)
+            proof = self._caller.prove(frame)
         except WireError as problem:
             self._station.tally.rejected += 1
             link.close(problem)
             return
-        link.control(proof)
+        link.send_control(proof)
         if not self._over:  # it may have broken off while the proof was written
             link.restrict(self._station.wiring.limits)
             self.on_open(link)

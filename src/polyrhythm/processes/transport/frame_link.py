@@ -69,7 +69,7 @@ class FrameLink:
         self.on_close: Callable[[FrameLink, Exception | None], None] = _ignore_close
         self.closed = False
         self.moved = 0
-        self._words = 0
+        self._control_bytes = 0
         self._loop = loop
         self._wiring = wiring
         self._socket = connection
@@ -109,7 +109,7 @@ class FrameLink:
     @property
     def carried(self) -> int:
         """Bytes that went or came, but for the runtime's own frames: whoever only says that it waits does not get on."""
-        return self.moved - self._words
+        return self.moved - self._control_bytes
 
     @property
     def busy(self) -> bool:
@@ -128,10 +128,10 @@ class FrameLink:
             slot, descriptor = written
             self._push([Piece(memoryview(wire.encode_shared(message, slot, self._wiring.limits)), descriptor)])
 
-    def control(self, message: Message) -> None:
+    def send_control(self, message: Message) -> None:
         """Send a frame of the runtime's own."""
         if not self.closed:
-            self._words += wire_bytes(message)
+            self._control_bytes += wire_bytes(message)
         self.push(wire.encode(message, CONTROL))
 
     def announce(self, message: Message, number: int) -> None:
@@ -175,7 +175,7 @@ class FrameLink:
 
     def _release(self, number: int) -> None:
         # called by the garbage collector, from any thread
-        self._loop.call(lambda: self.control(Message("free", (number,))))
+        self._loop.call(lambda: self.send_control(Message("free", (number,))))
 
     def _push(self, pieces: list[Piece]) -> None:
         self._pending.extend(pieces)
@@ -274,7 +274,7 @@ class FrameLink:
         try:
             for frame in frames:
                 if frame.flags & CONTROL:
-                    self._words += wire_bytes(frame.message)
+                    self._control_bytes += wire_bytes(frame.message)
                 if not (frame.flags & CONTROL and frame.message.topic == "free" and self._outgoing):
                     return frame
                 self._outgoing.release(frame.message.numbers[0] if frame.message.numbers else -1)

@@ -17,7 +17,7 @@ from polyrhythm.errors import WireError
 from polyrhythm.kernel.message import Message
 from polyrhythm.processes.transport.wire import CONTROL, Frame, Limits
 
-STRANGER = Limits(text=1024, numbers=0, tensors=0, payload=0)
+UNPROVEN = Limits(text=1024, numbers=0, tensors=0, payload=0)
 """What is taken from a peer that has not proved itself."""
 
 
@@ -47,15 +47,15 @@ class Caller:
 
     def hello(self) -> Message:
         """The first words."""
-        return _say("hello", self._identity.name, self._called, self._lane, self._nonce)
+        return _message("hello", self._identity.name, self._called, self._lane, self._nonce)
 
-    def answer(self, frame: Frame) -> Message:
+    def prove(self, frame: Frame) -> Message:
         """The proof in reply to the challenge. Raises WireError if the listener has not the secret."""
-        theirs, signed = _heard(frame, "challenge", 2)
-        told = (self._identity.name, self._called, self._lane, self._nonce, theirs)
-        if not hmac.compare_digest(signed, self._identity.sign("listener", *told)):
+        theirs, signed = _fields(frame, "challenge", 2)
+        transcript = (self._identity.name, self._called, self._lane, self._nonce, theirs)
+        if not hmac.compare_digest(signed, self._identity.sign("listener", *transcript)):
             raise WireError(f"Whoever listens at the address of {self._called} does not know the secret of this run.")
-        return _say("proof", self._identity.sign("caller", *told))
+        return _message("proof", self._identity.sign("caller", *transcript))
 
 
 class Listener:
@@ -64,30 +64,30 @@ class Listener:
     def __init__(self, identity: Credentials) -> None:
         self.lane = 0
         self._identity = identity
-        self._told: tuple[str, ...] = ()
+        self._transcript: tuple[str, ...] = ()
 
-    def hear(self, frame: Frame) -> tuple[str, Message | None]:
+    def advance(self, frame: Frame) -> tuple[str, Message | None]:
         """The caller's name once it is proved, else "" and what to reply. Raises WireError on anything else."""
-        if not self._told:
-            caller, called, lane, theirs = _heard(frame, "hello", 4)
+        if not self._transcript:
+            caller, called, lane, theirs = _fields(frame, "hello", 4)
             if called != self._identity.name:
                 raise WireError(f"{caller[:40]!r} called for {called[:40]!r}, and this is {self._identity.name}.")
             if not (lane.isdecimal() and len(lane) <= _LANE_DIGITS):
                 raise WireError(f"{caller[:40]!r} called for lane {lane[:40]!r}.")
             self.lane, mine = int(lane), secrets.token_hex(32)
-            self._told = (caller, called, lane, theirs, mine)
-            return "", _say("challenge", mine, self._identity.sign("listener", *self._told))
-        (signed,) = _heard(frame, "proof", 1)
-        if not hmac.compare_digest(signed, self._identity.sign("caller", *self._told)):
-            raise WireError(f"{self._told[0][:40]!r} does not know the secret of this run.")
-        return self._told[0], None
+            self._transcript = (caller, called, lane, theirs, mine)
+            return "", _message("challenge", mine, self._identity.sign("listener", *self._transcript))
+        (signed,) = _fields(frame, "proof", 1)
+        if not hmac.compare_digest(signed, self._identity.sign("caller", *self._transcript)):
+            raise WireError(f"{self._transcript[0][:40]!r} does not know the secret of this run.")
+        return self._transcript[0], None
 
 
-def _say(topic: str, *words: str) -> Message:
+def _message(topic: str, *words: str) -> Message:
     return Message(topic, text="\n".join(words))
 
 
-def _heard(frame: Frame, topic: str, count: int) -> list[str]:
+def _fields(frame: Frame, topic: str, count: int) -> list[str]:
     words = frame.message.text.split("\n")
     if not frame.flags & CONTROL or frame.message.topic != topic or len(words) != count or not frame.message.text.isascii():
         raise WireError(f"A peer that had not proved itself sent something else than {topic}.")

@@ -46,7 +46,7 @@ class Inbound:
         self._links[number] = link
         link.assemble(self._assembly)
         link.restrict(self._limits)
-        link.on_frame = self._hear_lane if number else self._hear
+        link.on_frame = self._receive_stripe if number else self._receive
         link.on_close = lambda _, why: self._end(why)
 
     def restrict(self, limits: Limits) -> None:
@@ -62,12 +62,12 @@ class Inbound:
         for link in self._links.values():
             link.close()
 
-    def _hear(self, link: FrameLink, frame: Frame) -> None:
+    def _receive(self, link: FrameLink, frame: Frame) -> None:
         if not frame.flags & STRIPE:
             self._frames.append(frame)
         self._advance(link)
 
-    def _hear_lane(self, link: FrameLink, frame: Frame) -> None:
+    def _receive_stripe(self, link: FrameLink, frame: Frame) -> None:
         if frame.flags & STRIPE:
             self._advance(link)
         else:

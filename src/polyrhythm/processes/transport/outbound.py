@@ -61,10 +61,10 @@ class Outbound:
         elif not self._lanes.send(message, self._link):
             self._link.send(message)
 
-    def tell(self, message: Message) -> None:
+    def send_control(self, message: Message) -> None:
         """Send a frame of the runtime's own, after all that was sent before, the good-bye too; nothing while there is no connection."""
         if self.ready and self._link is not None:
-            self._link.control(message)
+            self._link.send_control(message)
 
     def when_drained(self, call: Callback) -> None:
         """Make `call` when all has gone to the system, or the connection is over."""
@@ -84,13 +84,13 @@ class Outbound:
         if self._over:
             self._finish()
         elif self.ready and self._link is not None:
-            self._link.control(_CLOSING)
+            self._link.send_control(_CLOSING)
 
-    def hang_up(self) -> None:
+    def abort(self) -> None:
         """End at once and give all sockets back, telling nobody but those who wait."""
         self._end()
         for call in self._calls:
-            call.hang_up()
+            call.abort()
 
     def _call(self, lane: int) -> Connector:
         call = Connector(self._station, self._name, lane)
@@ -114,16 +114,16 @@ class Outbound:
     def _open(self, link: FrameLink) -> None:
         """The peer has proved itself: send what has waited."""
         self._link = link
-        link.on_frame = self._hear
+        link.on_frame = self._receive
         link.share()
         self.ready = True
         while self._backlog:
             self.send(self._backlog.popleft())
         if self._closing is not None:
-            link.control(_CLOSING)
+            link.send_control(_CLOSING)
         self._run_waiting()
 
-    def _hear(self, link: FrameLink, frame: Frame) -> None:
+    def _receive(self, link: FrameLink, frame: Frame) -> None:
         if frame.flags & CONTROL and frame.message.topic == "closed":
             self._end()
 
@@ -133,7 +133,7 @@ class Outbound:
 
     def _fail(self, why: Exception | None) -> None:
         if not self._over:
-            self.hang_up()
+            self.abort()
             self._on_over(why)
 
     def _end(self) -> None:

@@ -21,8 +21,8 @@ from polyrhythm.processes.transport.loop import READ, Callback, Loop
 from polyrhythm.processes.transport.outbound import Outbound
 from polyrhythm.processes.transport.wire import CONTROL, Frame, Limits, Tally
 
-_STRANGER_SECONDS = 15.0
-_REST_SECONDS = 0.05
+_PROOF_SECONDS = 15.0
+_PAUSE_SECONDS = 0.05
 _CLOSED = Message("closed")
 
 
@@ -32,13 +32,13 @@ class Observer(Protocol):
     def deliver(self, delivery: Delivery) -> None:
         """A message has come."""
 
-    def part(self, name: str) -> None:
+    def peer_ended(self, name: str) -> None:
         """The actor `name` has ended well, and all that it sent here has come."""
 
-    def hear(self, name: str, message: Message) -> None:
+    def receive_control(self, name: str, message: Message) -> None:
         """The runtime of the actor `name` says something to this one."""
 
-    def break_off(self, name: str, why: Exception | None) -> None:
+    def connection_lost(self, name: str, why: Exception | None) -> None:
         """A connection with the actor `name` ended, and it had not said that it would."""
 
 
@@ -55,12 +55,12 @@ class Peers:
         self._observer = observer
         self._outbound: dict[str, Outbound] = {}
         self._inbound: dict[str, Inbound] = {}
-        self._strangers: set[FrameLink] = set()
-        self._resting: set[socket.socket] = set()
+        self._unproven: set[FrameLink] = set()
+        self._paused: set[socket.socket] = set()
         self._closed = False
         for listener in listeners.sockets:
             listener.setblocking(False)
-            self._attend(listener)
+            self._watch(listener)
 
     @property
     def moved(self) -> int:
@@ -82,7 +82,7 @@ class Peers:
         """How many lanes there are beside the connection to the actor `name`."""
         return self._outbound[name].lanes if name in self._outbound else 0
 
-    def know(self, table: dict[str, Address]) -> None:
+    def set_addresses(self, table: dict[str, Address]) -> None:
         """Learn where everyone is."""
         self._station.table = table
 
@@ -105,18 +105,18 @@ class Peers:
         if to in self.lost:
             return
         if message.topic[:1] != ASIDE:
-            self.charge(wire_bytes(message), 1)
+            self.count(wire_bytes(message), 1)
         if to == self._station.identity.name:
             self._observer.deliver(Delivery(to, message))
         else:
             self._reach(to).send(message)
 
-    def tell(self, name: str, message: Message) -> None:
+    def send_control(self, name: str, message: Message) -> None:
         """Say something to the runtime of the actor `name`, if there is a connection with it; that is no traffic, and not counted."""
         if name in self._outbound:
-            self._outbound[name].tell(message)
+            self._outbound[name].send_control(message)
 
-    def charge(self, nbytes: int, messages: int) -> None:
+    def count(self, nbytes: int, messages: int) -> None:
         """Count what is sent, or would have been had it not gone another way; from any thread."""
         # no call stands between reading a count and writing it, so that no thread comes between them
         self.bytes_sent += nbytes
@@ -126,7 +126,7 @@ class Peers:
         """Make `call` when all that was sent so far has gone to the system."""
         self._after_all(Outbound.when_drained, call)
 
-    def farewell(self, done: Callback) -> None:
+    def announce_end(self, done: Callback) -> None:
         """Tell everyone this actor has sent to that nothing more will come; `done` when they have taken everything in."""
         self._after_all(Outbound.close, done)
 
@@ -134,21 +134,21 @@ class Peers:
         """Have done with an actor that is no more: nothing is sent to it from now on."""
         self.lost.add(name)
         if name in self._outbound:
-            self._outbound[name].hang_up()
+            self._outbound[name].abort()
 
     def close(self) -> None:
         """Give all sockets back."""
         self._closed = True
         for listener in self._listeners.sockets:
-            if listener not in self._resting:
+            if listener not in self._paused:
                 self._station.loop.forget(listener)
             listener.close()
         for outbound in self._outbound.values():
-            outbound.hang_up()
+            outbound.abort()
         for inbound in self._inbound.values():
             inbound.close()
-        for stranger in list(self._strangers):
-            stranger.close()
+        for link in list(self._unproven):
+            link.close()
 
     def _after_all(self, what: Callable[[Outbound, Callback], None], call: Callback) -> None:
         left = len(self._outbound)
@@ -170,26 +170,26 @@ class Peers:
         if name not in self._outbound:
             if name not in self._station.table:
                 raise RunError(f"{self._station.identity.name} sends to {name!r}; in this run there are {', '.join(self._station.table)}.")
-            self._outbound[name] = Outbound(self._station, name, lambda why: self._break_off(name, why))
+            self._outbound[name] = Outbound(self._station, name, lambda why: self._connection_lost(name, why))
             self._outbound[name].dial()
         return self._outbound[name]
 
-    def _break_off(self, name: str, why: Exception | None) -> None:
+    def _connection_lost(self, name: str, why: Exception | None) -> None:
         if not self._closed:
-            self._observer.break_off(name, why)
+            self._observer.connection_lost(name, why)
 
     # Inbound: who is called
 
-    def _attend(self, listener: socket.socket) -> None:
+    def _watch(self, listener: socket.socket) -> None:
         if not self._closed:
-            self._resting.discard(listener)
+            self._paused.discard(listener)
             self._station.loop.watch(listener, READ, lambda _: self._accept(listener))
 
-    def _rest(self, listener: socket.socket) -> None:
+    def _pause(self, listener: socket.socket) -> None:
         """Leave those who call in the queue for a moment: while the system has no descriptor to give, the loop would ask without end."""
-        self._resting.add(listener)
+        self._paused.add(listener)
         self._station.loop.forget(listener)
-        self._station.loop.after(_REST_SECONDS, lambda: self._attend(listener))
+        self._station.loop.after(_PAUSE_SECONDS, lambda: self._watch(listener))
 
     def _accept(self, listener: socket.socket) -> None:
         try:
@@ -197,28 +197,28 @@ class Peers:
         except (BlockingIOError, ConnectionError):
             return
         except OSError:
-            self._rest(listener)
+            self._pause(listener)
             return
         link = self._station.link(connection)
         ours = Listener(self._station.identity)
-        self._strangers.add(link)
-        link.on_frame = lambda it, frame: self._hear(ours, it, frame)
-        link.on_close = lambda it, _: self._strangers.discard(it)
-        self._station.loop.after(_STRANGER_SECONDS, lambda: self._dismiss(link))
+        self._unproven.add(link)
+        link.on_frame = lambda it, frame: self._advance_handshake(ours, it, frame)
+        link.on_close = lambda it, _: self._unproven.discard(it)
+        self._station.loop.after(_PROOF_SECONDS, lambda: self._dismiss(link))
 
     def _dismiss(self, link: FrameLink) -> None:
-        if link in self._strangers:
+        if link in self._unproven:
             self.tally.rejected += 1
             link.close(WireError("A caller did not prove itself in time."))
 
-    def _hear(self, ours: Listener, link: FrameLink, frame: Frame) -> None:
+    def _advance_handshake(self, ours: Listener, link: FrameLink, frame: Frame) -> None:
         try:
-            name, reply = ours.hear(frame)
+            name, reply = ours.advance(frame)
             if reply is not None:
-                link.control(reply)
+                link.send_control(reply)
             else:
                 self._of(name).join(ours.lane, link)
-                self._strangers.discard(link)
+                self._unproven.discard(link)
         except WireError as problem:
             self.tally.rejected += 1
             link.close(problem)
@@ -229,7 +229,7 @@ class Peers:
                 self._station.wiring.limits,
                 self.tally,
                 lambda link, frame: self._take(name, link, frame),
-                lambda why: self._break_off(name, why),
+                lambda why: self._connection_lost(name, why),
             )
         return self._inbound[name]
 
@@ -237,7 +237,7 @@ class Peers:
         if not frame.flags & CONTROL:
             self._observer.deliver(Delivery(name, frame.message))
         elif frame.message.topic == "closing":
-            link.control(_CLOSED)
-            self._observer.part(name)
+            link.send_control(_CLOSED)
+            self._observer.peer_ended(name)
         else:
-            self._observer.hear(name, frame.message)
+            self._observer.receive_control(name, frame.message)
