@@ -1,4 +1,4 @@
-"""The one tree of exceptions. Every error that a user can cause says what was given, why it cannot be, and what to do.
+"""The one tree of exceptions. Every error that a user can cause states what was given, why it cannot be, and what to do.
 
 PolyrhythmError
 ├── CompositionError     pieces, options or a model that do not fit together; raised before anything runs
@@ -6,11 +6,11 @@ PolyrhythmError
 ├── UnknownNameError     a system, network, workload or option that does not exist; names the nearest that does
 ├── DataError            data that cannot be shared out among the workers
 ├── WorkloadError        a JOB that cannot be loaded, or a training function that broke its contract
-│   └── ScriptEnded      a JOB file that refused its own command line, in its own words
+│   └── ScriptEnded      a JOB file that refused its own command line with a message of its own
 ├── DivergedError        a loss or an update that is not a number
 └── RunError             a run that started and could not end well
     ├── WorkerFailed     a worker or server raised, or its process died
-    ├── DeadlockError    everyone waits; names who waits for whom
+    ├── DeadlockError    every actor waits; names what each waits for
     └── WireError        malformed or unauthentic bytes from a peer
 
 DriftWarning, RecordWarning and UnshardedWarning are no errors: a run went on whose replicas had come apart by rounding, whose record could
@@ -48,7 +48,7 @@ class WorkloadError(PolyrhythmError):
 
 
 class ScriptEnded(WorkloadError):
-    """A JOB file whose argparse ended it while it was imported, after saying why; `code` is the exit code that it asked for."""
+    """A JOB file whose argparse ended it while it was imported, after printing why; `code` is its exit code."""
 
     def __init__(self, text: str, code: int) -> None:
         super().__init__(text)
@@ -80,11 +80,11 @@ class WorkerFailed(RunError):
 
 
 class DeadlockError(RunError):
-    """Nobody can go on; the text names who waits for whom."""
+    """No actor can go on; the text names what each waits for."""
 
 
 class WireError(RunError):
-    """Bytes from a peer that are malformed, too large, of another version or not signed with the job's secret."""
+    """Bytes from a peer that are malformed, too large, of another version, or not signed with the job's secret."""
 
 
 class DriftWarning(UserWarning):
@@ -96,16 +96,16 @@ class RecordWarning(UserWarning):
 
 
 class UnshardedWarning(UserWarning):
-    """Steps are taken, and no sample came through the worker: all workers may be training on the same data."""
+    """Steps are taken without samples from the worker: all workers may be training on the same data."""
 
 
 def sentence(error: PolyrhythmError) -> str:
-    """What the error says, without the traceback of the user's code."""
+    """The text of the error, without the traceback of the user's code."""
     return f"{error.actor} failed: {error.reason}" if isinstance(error, WorkerFailed) else str(error)
 
 
 def diverged(what: str) -> DivergedError:
-    """The error for something that is not finite; `what` says which, where and when."""
+    """The error for something that is not finite; `what` names it, where and when."""
     return DivergedError(
         f"{what}: the training diverged; lower the learning rate, clip gradients (attach(..., clip_norm=1.0)), or check the data for NaN."
     )

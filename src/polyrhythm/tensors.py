@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 State = dict[str, Tensor]
-"""What a piece remembers between steps: tensors by name. Pieces get it as an argument and return the next one."""
+"""The state of a piece between steps: tensors by name. Pieces get it as an argument and return the next one."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,15 +80,15 @@ def _row_of(part: int, target: float, start: int, width: int) -> int:
 
 
 NOTHING = -0.0
-"""What a parameter without a gradient says in the place of one.
+"""What is sent for a parameter without a gradient.
 
-A sum is -0.0 only where every part of it is, and a quotient keeps the sign, so that all learn, without a message more, that nobody had
+A sum is -0.0 only where every part of it is, and a quotient keeps the sign, so that all workers see, without another message, that none had
 a gradient; codecs that do not keep the sign make it a gradient of zeros.
 """
 
 
 def says_nothing(parts: Sequence[Tensor]) -> list[bool]:
-    """For each part of a merged gradient (numel,), whether nobody had one for it: whether it is NOTHING throughout."""
+    """For each part of a merged gradient (numel,), whether no worker had a gradient for it: whether it is NOTHING throughout."""
     filled = [k for k, part in enumerate(parts) if part.numel()]
     silent = [False] * len(parts)
     if filled:

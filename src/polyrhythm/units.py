@@ -1,4 +1,4 @@
-"""Quantities a person writes ("50 Mbit/s", "20 ms") and the numbers they mean; and back."""
+"""Quantities as text ("50 Mbit/s", "20 ms") and as numbers, in both directions."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from polyrhythm.errors import CompositionError
 
 _PATTERN = re.compile(r"\s*([0-9.]+(?:e[+-]?[0-9]+)?)\s*([A-Za-zµ/]*)\s*", re.IGNORECASE)
 _AMBIGUOUS = re.compile(r"([kKmMgG]?)b/[sS]")
-"""A small b: bits to most who write it so, bytes to some."""
+"""A small b: it means bits to most, bytes to some."""
 _RATES = {"bit/s": 1 / 8, "kbit/s": 1e3 / 8, "Mbit/s": 1e6 / 8, "Gbit/s": 1e9 / 8, "B/s": 1.0, "kB/s": 1e3, "MB/s": 1e6, "GB/s": 1e9}
 _TIMES = {"s": 1.0, "ms": 1e-3, "us": 1e-6, "µs": 1e-6, "ns": 1e-9}
 _SPEEDS = {"FLOPS": 1.0, "MFLOPS": 1e6, "GFLOPS": 1e9, "TFLOPS": 1e12, "PFLOPS": 1e15}
@@ -44,12 +44,12 @@ def speed(given: str | float) -> float:
 
 
 def show_bytes(nbytes: float) -> str:
-    """A size as a person reads it: "4.4 MB"."""
+    """A size as readable text: "4.4 MB"."""
     return f"{nbytes:.0f} B" if abs(nbytes) < 999.5 else _shown(nbytes, _SIZES)
 
 
 def show_seconds(seconds: float) -> str:
-    """A duration as a person reads it: "320 ms", "4.1 s", "12 min", "3.5 h", "12 days"."""
+    """A duration as readable text: "320 ms", "4.1 s", "12 min", "3.5 h", "12 days"."""
     return _shown(seconds, _DURATIONS)
 
 

@@ -13,12 +13,12 @@ def test_the_first_difference_is_named_with_who_says_what() -> None:
 
 def test_rounds_follow_each_other_for_each_worker_by_itself() -> None:
     agreements = Agreements()
-    assert [agreements.say("worker/0", {"a": "1"}), agreements.say("worker/0", {"b": "1"})] == [0, 1]
+    assert [agreements.submit("worker/0", {"a": "1"}), agreements.submit("worker/0", {"b": "1"})] == [0, 1]
     assert not agreements.complete(0, ["worker/0", "worker/1"])
-    assert agreements.say("worker/1", {"a": "1"}) == 0
+    assert agreements.submit("worker/1", {"a": "1"}) == 0
     assert agreements.complete(0, ["worker/0", "worker/1"])
     assert agreements.difference(0) is None
-    agreements.say("worker/1", {"b": "2"})
+    agreements.submit("worker/1", {"b": "2"})
     assert agreements.differs(1, "worker/1")
     assert agreements.difference(1) == "worker/0 has b 1, worker/1 has b 2"
 

@@ -65,5 +65,5 @@ def test_a_reduction_to_which_not_all_come_is_a_deadlock() -> None:
 
 
 def test_a_worker_outside_of_the_reduction_is_refused() -> None:
-    with pytest.raises(CompositionError, match="worker/1 asked for the reduction 'sum' of 1 members as the one of rank 1"):
+    with pytest.raises(CompositionError, match="worker/1 joined the reduction 'sum' of 1 members with rank 1"):
         play(job(*[reduces([], 1)] * 2), Simulator(network=PLAIN, collectives=ClosedForm()))

@@ -1,1 +1,1 @@
-"""Actors, ports and effects: all that a strategy may do to the world, whichever world it is."""
+"""Actors, ports and effects: the interface between a strategy and the runtime that runs it."""

@@ -1,55 +1,55 @@
-"""What all workers of a run must say alike, and the sentence that names a difference."""
+"""Facts that must be equal at all workers of a run, and the sentence that names a difference."""
 
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
 
 Facts = Mapping[str, str]
-"""What is said, by what it is said about: {"seed": "1"}."""
+"""Values by what they describe: {"seed": "1"}."""
 
 _SHOWN = 3
 _ALSO = 2
 
 
 class Agreements:
-    """Workers agree several times, all on the same things in the same order: in rounds that are counted from 0."""
+    """Compares the facts of workers in rounds, which are counted from 0; all workers take part in all rounds, in the same order."""
 
     def __init__(self) -> None:
         self._rounds: list[dict[str, Facts]] = []
         self._counts: dict[str, int] = {}
 
-    def say(self, name: str, facts: Facts) -> int:
-        """Keep what the worker `name` says next; the round that this belongs to."""
+    def submit(self, name: str, facts: Facts) -> int:
+        """Record the next facts of the worker `name`; returns the number of their round."""
         number = self._counts.get(name, 0)
         self._counts[name] = number + 1
         if number == len(self._rounds):
             self._rounds.append({})
-        said = self._rounds[number]
-        first = next(iter(said.values()), facts)
-        said[name] = first if facts == first else facts  # one copy for a thousand workers
+        submitted = self._rounds[number]
+        first = next(iter(submitted.values()), facts)
+        submitted[name] = first if facts == first else facts  # one copy for a thousand workers
         return number
 
     def complete(self, number: int, names: Collection[str]) -> bool:
-        """Whether all of `names` have spoken in that round."""
+        """Whether the facts of all of `names` are there in that round."""
         return number < len(self._rounds) and self._rounds[number].keys() >= set(names)
 
     def difference(self, number: int) -> str | None:
-        """The first thing on which those who have spoken in that round differ, with who says what; None if there is none."""
+        """The first fact that differs in that round, with the workers and their values; None if all are equal so far."""
         return difference(self._rounds[number])
 
     def differs(self, number: int, name: str) -> bool:
-        """Whether the worker `name` says something else there than the first who spoke."""
-        said = self._rounds[number]
-        return said[name] is not next(iter(said.values()))
+        """Whether the facts of the worker `name` differ there from those that came first."""
+        submitted = self._rounds[number]
+        return submitted[name] is not next(iter(submitted.values()))
 
 
-def difference(said: Mapping[str, Facts]) -> str | None:
-    """The first thing on which `said`, facts by worker, differ; None if there is none."""
-    about = {what: None for facts in said.values() for what in facts}
+def difference(submitted: Mapping[str, Facts]) -> str | None:
+    """The first fact that differs in `submitted`, facts by worker, with the workers and their values; None if all are equal."""
+    about = {what: None for facts in submitted.values() for what in facts}
     for what in about:
         groups: dict[str | None, list[str]] = {}
-        for name in sorted(said, key=_place):
-            groups.setdefault(said[name].get(what), []).append(name)
+        for name in sorted(submitted, key=_place):
+            groups.setdefault(submitted[name].get(what), []).append(name)
         if len(groups) > 1:
             return ", ".join(_part(names, what, value) for value, names in list(groups.items())[:_SHOWN])
     return None

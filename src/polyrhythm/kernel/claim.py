@@ -1,4 +1,4 @@
-"""What a worker holds in the end, which must be what all others hold, or nearly."""
+"""State of a worker that must be equal at all workers, up to rounding."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ from polyrhythm.kernel.message import Message
 
 @dataclass(frozen=True, slots=True)
 class Claim:
-    """`facts` are what all should say alike. Where they do not, `judge` compares with what one of them holds instead.
+    """`facts` are compared first. Where they differ, `judge` compares the state itself with that of one worker.
 
-    `held` is what this worker would show, `show` a coroutine that brings what worker 0 holds to all. `judge` is given that, and returns
-    what all must say alike then, or the run ends with `remedy`; of `held` itself it says what all should.
+    `held` is this worker's state, and `show` a coroutine that broadcasts worker 0's. `judge` gets a state and returns facts, which must
+    then be equal at all workers, or the run ends with `remedy`; given `held`, it returns the facts that are expected of all.
     """
 
     facts: Facts

@@ -1,8 +1,7 @@
-"""The closed set of effects: what an actor may ask of the runtime that runs it.
+"""The closed set of effects: the requests of an actor to the runtime that runs it.
 
-An actor is an `async def body(port)`. `await port.send(...)` yields one of the values below to whoever drives the
-coroutine, and resumes with the answer. They are plain slotted records and not frozen ones because the simulator makes
-hundreds of thousands of them a second.
+An actor is an `async def body(port)`. `await port.send(...)` yields one of the values below to the runtime, which drives the coroutine, and
+resumes with the result. They are slotted and not frozen because the simulator makes hundreds of thousands of them a second.
 """
 
 from __future__ import annotations
@@ -20,7 +19,7 @@ T = TypeVar("T")
 
 
 class Effect(Generic[T]):
-    """Something to be done by the runtime; awaiting it gives its answer."""
+    """Something that the runtime does; awaiting it gives the result."""
 
     __slots__ = ()
 
@@ -38,9 +37,9 @@ class Send(Effect[None]):
 
 @dataclass(slots=True)
 class Receive(Effect[Delivery | None]):
-    """The oldest message under `topic`. With a `timeout` in seconds, None when none came in time; 0 only looks.
+    """The oldest message under `topic`. With a `timeout` in seconds, None when none arrived in time; 0 does not wait.
 
-    `sender` says from whom alone it can come, when that is known: used to name who waits for whom.
+    `sender` is the only actor that can send it, where that is known: deadlock messages name it.
     """
 
     topic: str
@@ -59,7 +58,7 @@ class Sleep(Effect[None]):
 class Compute(Effect[None]):
     """Work that the simulator must charge; real processes have done it already.
 
-    It is `flops` floating-point operations, and what a measured profile says of decoding and merging `contributions`.
+    It is `flops` floating-point operations, and decoding and merging `contributions`, for which a measured profile has the seconds.
     """
 
     flops: float
@@ -67,7 +66,7 @@ class Compute(Effect[None]):
 
 
 class Schedule(Protocol):
-    """The closed form of a collective algorithm: what its messages would add up to."""
+    """The closed form of a collective algorithm: the time and the traffic of its messages."""
 
     def seconds(self, nbytes: int, workers: int, latency: float, bandwidth: float) -> float:
         """The time of one reduction of `nbytes` over `workers` equal links of `latency` seconds and `bandwidth` bytes per second."""
@@ -83,7 +82,7 @@ class Schedule(Protocol):
 
 
 class Adder(Protocol):
-    """A runtime's own way to sums over workers."""
+    """A runtime's native sums over workers."""
 
     def reduce(self, effect: Reduce) -> Tensor | None:
         """The sum."""
@@ -94,10 +93,10 @@ class Adder(Protocol):
 
 @dataclass(slots=True)
 class Reduce(Effect[Tensor | None]):
-    """The sum of `value` over `group`, if the runtime has a way of its own; None means: use messages.
+    """The sum of `value` over `group`, if the runtime has a native one; None means: use messages.
 
-    Real processes answer through NCCL on CUDA devices, and through shared memory on one host. The simulator answers when it was
-    told to charge collectives in closed form; `schedule` then says how much. All members ask under the same `topic`.
+    Real processes use NCCL on CUDA devices and shared memory on one host. The simulator computes the sum where its collectives are charged
+    in closed form, and takes the cost from `schedule`. All members use the same `topic`.
     """
 
     value: Tensor
@@ -114,8 +113,8 @@ class Reduce(Effect[Tensor | None]):
 class ReduceInPlace(Effect[bool | None]):
     """As `Reduce` of the flat vector that `parts` are in order, divided by `divisor` and put in their place: True when that is done.
 
-    None means: ask for the sum of the vector. Parts are contiguous, of one type and on one device, and no two share memory. Real
-    processes answer through shared memory on one host.
+    None means: use `Reduce`. Parts are contiguous, of one type and on one device, and no two share memory. Real processes use shared memory
+    on one host.
     """
 
     parts: Sequence[Tensor]
@@ -142,4 +141,4 @@ class Spawn(Effect[None]):
 
 @dataclass(slots=True)
 class Flush(Effect[None]):
-    """Resume when everything this actor has sent has left it (not: has arrived); how sends are made one after another."""
+    """Resume when everything that this actor has sent has left it; it need not have arrived. So sends can be made one after another."""

@@ -1,4 +1,4 @@
-"""Typed events: the record of everything that happened, the same in both runtimes.
+"""Typed events: the record of a run, the same in both runtimes.
 
 Times are seconds since the run began, virtual or real. An event is written when it happens, so that a failed run keeps
 all that came before.
@@ -29,13 +29,13 @@ class Computed(Event, frozen=True):
 
 
 class Waited(Event, frozen=True):
-    """The worker stood in `optimizer.step()` or another call of ours for `seconds`, until `time`."""
+    """The worker was blocked in `optimizer.step()` or another method of the worker for `seconds`, until `time`."""
 
     seconds: float
 
 
 class Sent(Event, frozen=True):
-    """A message was handed over (recorded on request only: there are millions)."""
+    """A message was sent (recorded on request only: there are millions)."""
 
     to: str
     topic: str
@@ -43,7 +43,7 @@ class Sent(Event, frozen=True):
 
 
 class Stepped(Event, frozen=True):
-    """A step ended; `clock` counts the worker's steps, `samples` all that it has seen."""
+    """A step ended; `clock` counts the worker's steps, `samples` all that it has used."""
 
     clock: int
     samples: int
@@ -51,7 +51,7 @@ class Stepped(Event, frozen=True):
 
 
 class Reported(Event, frozen=True):
-    """The user's `worker.report`; `bytes_sent` is what all actors together had sent as far as the runtime knew.
+    """A call of `worker.report`; `bytes_sent` is what all actors together had sent, as far as the runtime knew.
 
     In a process that joined a run, that is what this worker alone had sent.
     """
@@ -62,7 +62,7 @@ class Reported(Event, frozen=True):
 
 
 class Evaluated(Event, frozen=True):
-    """What `worker.evaluate` found of the weights that were the result at `time`; they were not yet so at `since`.
+    """What `worker.evaluate` measured on the weights that were the result at `time`, and were not yet the result at `since`.
 
     `clock` and `bytes_sent` are those of `time`, as of `Reported`.
     """
@@ -74,10 +74,10 @@ class Evaluated(Event, frozen=True):
 
 
 class Merged(Event, frozen=True):
-    """Whoever holds weights took in a group of contributions; `staleness` of each is in merges since it was computed.
+    """A server or worker merged a group of contributions into its weights; `staleness` counts, for each, the merges since it was computed.
 
-    Workers are recorded where they take in those of others one by one. `seconds` is how long it took in real time; virtual time passes
-    afterwards, where a profile says how much.
+    Workers are recorded where they merge those of others one by one. `seconds` is how long it took in real time; virtual time passes
+    afterwards, where a profile has a figure for it.
     """
 
     version: int
@@ -86,13 +86,13 @@ class Merged(Event, frozen=True):
 
 
 class Faulted(Event, frozen=True):
-    """A fault of the simulator struck, or a process was lost."""
+    """A fault of the simulator happened, or a process was lost."""
 
     what: str
 
 
 class Ended(Event, frozen=True):
-    """The actor ended well; its totals."""
+    """The actor ended without an error; its totals."""
 
     bytes_sent: int
     messages_sent: int

@@ -12,8 +12,8 @@ from polyrhythm.kernel.names import server, worker
 class Group:
     """Actors that exchange with each other, as one of them sees them.
 
-    `members` are their names in the order of ranks, and `rank` is the actor's own. `name` tells the groups of one run apart; that of
-    all workers is "". `seed` is the run's.
+    `members` are their names in the order of ranks, and `rank` is the actor's own. `name` is unique in a run; that of all workers is "".
+    `seed` is the run's.
 
     Examples:
         >>> Group.of_workers(3, rank=1).members
@@ -47,7 +47,7 @@ class Group:
 
 @lru_cache(maxsize=16)
 def workers(count: int) -> tuple[str, ...]:
-    """The names of that many workers: one tuple for all who ask, since a thousand workers hold it together."""
+    """The names of that many workers: one tuple for all callers, since each of a thousand workers keeps it."""
     return tuple(worker(rank) for rank in range(count))
 
 

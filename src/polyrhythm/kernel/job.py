@@ -19,11 +19,11 @@ T = TypeVar("T")
 
 
 class WorkerContext(Protocol):
-    """A worker's place in a runtime, as its blocking program sees it."""
+    """The runtime of one worker, as its blocking program sees it."""
 
     @property
     def port(self) -> Port:
-        """The worker's door to the others."""
+        """The worker's port, for messages to other actors."""
 
     @property
     def record(self) -> Recorder:
@@ -38,43 +38,44 @@ class WorkerContext(Protocol):
         """The torch device the program's model should live on: "cpu", "cuda:0"."""
 
     def charge(self, samples: int) -> None:
-        """A step over `samples` samples was computed: where time is virtual, what it took passes now."""
+        """A step over `samples` samples was computed: where time is virtual, its duration passes now."""
 
     def charge_merge(self, others: int) -> None:
         """As `charge`, for having merged the contributions of `others`."""
 
     def free(self, compute: Callable[[], T]) -> T:
-        """Call `compute`, which is no part of the training: where time is virtual, it takes none."""
+        """Call `compute`, which is not part of the training: it takes no virtual time."""
 
     def perform(self, coroutine: Coroutine[Effect[Any], Any, T]) -> T:
         """Block the program until `coroutine` has ended; everything it awaits goes through the port.
 
-        It comes after all that was begun before, and raises the error of what has failed of that.
+        It runs after all that was begun before, and raises the error if any of that has failed.
         """
 
     def begin(self, coroutine: Coroutine[Effect[Any], Any, None], done: float) -> None:
-        """Start `coroutine` beside the program, which goes on computing; it may be called in a hook of `backward()`.
+        """Start `coroutine` in the background while the program goes on computing; it may be called in a hook of `backward()`.
 
-        What a program has begun runs one after the other, in that order, and ends with the program. `done` is the part of this
-        backward pass that lies behind, from 0 to 1, for a runtime whose steps are measured as a whole.
+        Coroutines that were begun run one after the other, in that order, and end with the program. `done` is the part of this backward
+        pass that has been computed, from 0 to 1, for a runtime whose steps are measured as a whole.
         """
 
     def agree(self, facts: Facts, remedy: str) -> None:
-        """Say what all workers must say alike; where they differ, every one of them raises the same CompositionError.
+        """Compare `facts` with those of all other workers; where they differ, every worker raises the same CompositionError.
 
-        It names the first difference and the ranks, and ends in `remedy`. All agree on the same things in the same order; the simulator
-        compares with those who have spoken, real processes wait for all. It is no traffic of the run and takes no virtual time.
+        It names the first difference and the ranks, and ends in `remedy`. All workers compare the same facts in the same order. The
+        simulator compares with the workers that have called before, real processes wait for all. This is not counted as traffic and takes
+        no virtual time.
         """
 
     def align(self, claim: Claim) -> Message | None:
-        """None where all workers claim the same, without further cost; else what worker 0 holds, where `claim` judges that near enough.
+        """None where the facts of all workers are equal; else the state of worker 0, where `claim` judges every state near enough to it.
 
-        Raises CompositionError at all workers if one of them is further away. The simulator, where nobody waits, compares with who spoke
-        first, and says its differences as they are found. Rounds and costs are those of `agree`.
+        Raises CompositionError at all workers if one of them is further away. The simulator compares with the worker that called first,
+        does not wait, and raises each difference when it finds it. Rounds and costs are those of `agree`.
         """
 
     def stopped(self, steps: int) -> None:
-        """The program has taken the last of its `steps`: what others still want of it in vain is then explained."""
+        """The program has taken the last of its `steps`: a deadlock message can then explain why others wait for it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,13 +93,12 @@ def unplaced(workers: int) -> tuple[Location, ...]:
 
 @dataclass(frozen=True, slots=True)
 class Job:
-    """`workers` copies of a blocking program and `servers` actors, and how much of a loss the run survives.
+    """`workers` copies of a blocking program, `servers` actors, and which losses the run survives.
 
-    `program` returns a message (final weights, totals) or None. `essential` tells whether the run can go on without an
-    actor of that name. `seed` is the root of every random stream. `groups` are those whose sums may be wanted besides the sums of all
-    workers: each a name and its members, by which a runtime knows whom to give a faster way than messages.
-    `beside` has, for each server, the rank of the worker at whose site it should run, or None where that is left to the runtime.
-    Raises CompositionError for groups that cannot be told apart, or whose members are not in the run.
+    `program` returns a message (final weights, totals) or None. `essential` is true for an actor without which the run cannot go on. `seed`
+    is the root of every random stream. `groups` are those whose sums are made besides the sums of all workers, each a name and its members;
+    a runtime may give them native sums. `beside` has, for each server, the rank of the worker at whose site it should run, or None where the
+    runtime decides. Raises CompositionError for groups of equal names, or with members that are not in the run.
     """
 
     workers: int
@@ -147,11 +147,11 @@ class Runtime(Protocol):
 
     @property
     def kind(self) -> str:
-        """ "simulator" or "processes", as `--on` and the JSON say it."""
+        """ "simulator" or "processes", as in `--on` and in the JSON."""
 
     @property
     def seed(self) -> int:
-        """The root of a run's random streams where nobody names another."""
+        """The default seed of a run."""
 
     @property
     def network_name(self) -> str | None:

@@ -1,4 +1,4 @@
-"""What travels between actors: a topic, a few numbers, a short text, tensors."""
+"""Messages between actors: a topic, a few numbers, a short text, tensors."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from torch import Tensor
 
 @dataclass(slots=True)
 class Message:
-    """One message. Whoever has sent or received it may not write to its tensors: both sides may hold the same memory.
+    """One message. Neither its sender nor its receiver may write to its tensors: both may hold the same memory.
 
     `topic` names the mailbox at the receiver (at most 200 bytes); `numbers` are clocks, counts, rates; `text` is for
     settings (at most 4 MiB); `tensors` are the payload, contiguous, on the CPU when they reach the wire.
@@ -31,10 +31,10 @@ class Delivery:
 
 
 ASIDE = "~"
-"""Topics that begin so are no part of the training: their messages are not counted, and in virtual time they take none."""
+"""The prefix of topics that are not part of the training: their messages are not counted, and take no virtual time."""
 
 CALL = "user"
-"""Topics that begin so are those of what the user's program calls by itself: "user/mean/3" is its third call, `worker.mean()`."""
+"""The prefix of topics of the user's own calls: "user/mean/3" is the third call, `worker.mean()`."""
 
 HEADER_BYTES = 24
 NUMBER_BYTES = 8

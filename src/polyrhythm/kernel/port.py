@@ -1,4 +1,4 @@
-"""The one door between an actor and the world."""
+"""The interface of an actor to its runtime."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ Body = Callable[["Port"], Coroutine[Effect[Any], Any, None]]
 
 
 class Port:
-    """What an actor may do. Each method makes an effect to be awaited, but for `now` and `rng`, which answer at once.
+    """What an actor may do. Each method makes an effect to be awaited, except `now` and `rng`, which return at once.
 
     `name` is the actor's own ("worker/3", "server/0"); `clock` gives the runtime's time in seconds since the run began. `scope` is put
     before every topic and every random stream's name.
@@ -35,11 +35,11 @@ class Port:
         self._streams: dict[str, np.random.Generator] = {}
 
     def scoped(self, scope: str) -> Port:
-        """The same door, with topics and random streams of its own; the port itself where `scope` is empty."""
+        """A port of the same actor with topics and random streams of its own; the port itself where `scope` is empty."""
         return Port(self.name, self._seed, self._clock, self._scope + scope) if scope else self
 
     def send(self, to: str, message: Message) -> Send:
-        """Hand `message` over for delivery to the actor `to`; the sender goes on at once and must not write to its tensors."""
+        """Send `message` to the actor `to`; the sender goes on at once and must not write to its tensors."""
         return Send(to, replace(message, topic=self._scope + message.topic) if self._scope else message)
 
     def receive(self, topic: str, sender: str = "", timeout: float | None = None) -> Receive:
@@ -47,7 +47,7 @@ class Port:
         return Receive(self._scope + topic, sender, timeout)
 
     def flush(self) -> Flush:
-        """Wait until all that was sent has left this actor, so that the next message does not share the line with it."""
+        """Wait until all that was sent has left this actor, so that the next message does not share the link with it."""
         return Flush()
 
     def sleep(self, seconds: float) -> Sleep:
@@ -67,11 +67,11 @@ class Port:
         return Reduce(value, self._scope + topic, group, schedule)
 
     def reduce_in_place(self, parts: Sequence[Tensor], divisor: float, topic: str, group: Group, schedule: Schedule) -> ReduceInPlace:
-        """Put what everyone's `parts` add up to, divided by `divisor`, in their place; None where `reduce` is to be asked."""
+        """Replace `parts` by their sum over `group`, divided by `divisor`; None where the caller must use `reduce` instead."""
         return ReduceInPlace(parts, divisor, self._scope + topic, group, schedule)
 
     def spawn(self, name: str, coroutine: Coroutine[Effect[Any], Any, None]) -> Spawn:
-        """Run `coroutine` beside this one, as part of the same actor."""
+        """Run `coroutine` concurrently, as part of the same actor."""
         return Spawn(name, coroutine)
 
     def now(self) -> float:

@@ -1,4 +1,4 @@
-"""What a blocking program has handed over to its runtime: one at a time, in the order in which it came."""
+"""Background work of a blocking program: one item at a time, in the order in which it was begun."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ T = TypeVar("T")
 class SerialQueue(Generic[T]):
     """Admits an item when it is due and the one before it has left.
 
-    One order for all workers is what lets them ask each other without confusion: sums through shared memory have no names, and a
-    worker that asked in another order would wait for ever. `error` is what one in the line has failed with, until somebody was told.
+    All workers must have one order: sums through shared memory have no names, and a worker with another order would wait for ever. `error`
+    is the first failure of an item, until it is taken.
     """
 
     __slots__ = ("_busy", "_due", "_waiting", "error")
@@ -25,19 +25,19 @@ class SerialQueue(Generic[T]):
 
     @property
     def idle(self) -> bool:
-        """Whether nobody is in it, and no error is to be told."""
+        """Whether it is empty, and no error is left to be taken."""
         return not self._busy and not self._waiting and self.error is None
 
     def join(self, item: T) -> None:
-        """Stand in line; not due yet."""
+        """Append `item`, which is not due yet."""
         self._waiting.append(item)
 
     def call(self, item: T) -> None:
-        """Let `item` be due."""
+        """Mark `item` as due."""
         self._due.add(item)
 
     def admit(self) -> T | None:
-        """The item whose turn has come, if there is one; it must `leave`."""
+        """The next item, if it is due and none is admitted; the caller must `leave` when it has ended."""
         if self._busy or not self._waiting or self._waiting[0] not in self._due:
             return None
         self._busy = True
@@ -46,18 +46,18 @@ class SerialQueue(Generic[T]):
         return item
 
     def leave(self, error: BaseException | None = None) -> None:
-        """Whoever was admitted has ended; the first error is kept."""
+        """The admitted item has ended; the first error is kept."""
         self._busy = False
         if self.error is None:
             self.error = error
 
     def take_error(self) -> BaseException | None:
-        """The error, which is told now."""
+        """Return the error, and forget it."""
         error, self.error = self.error, None
         return error
 
     def clear(self) -> list[T]:
-        """Those who still wait, sent away."""
+        """Remove and return the items that still wait."""
         waiting = list(self._waiting)
         self._waiting.clear()
         self._due.clear()

@@ -1,4 +1,4 @@
-"""Why nobody can go on where some workers take no more steps and others want one, or call what those do not."""
+"""Explains a deadlock of workers that take different numbers of steps or make different calls."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ _CALLS = "every worker must make the same calls in the same order, so make this 
 
 
 def uneven(stopped: Mapping[str, int], going: Collection[str], calling: Collection[str] = ()) -> str | None:
-    """The sentence, from the steps of those who have stopped and the names of those who have not; None if neither is the reason.
+    """The sentence, from the steps of workers that have stopped and the names of those that have not; None if neither is the reason.
 
-    `calling` are those who wait in a call of the program's own, such as `worker.barrier()`.
+    `calling` are workers that wait in a call such as `worker.barrier()`.
     """
     over = {name: steps for name, steps in stopped.items() if name not in calling}
     if not over:

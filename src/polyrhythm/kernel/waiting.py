@@ -1,4 +1,4 @@
-"""What an actor waits for, in the words of whoever wrote the training function."""
+"""Describes what an actor waits for, in terms of the training function."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ _CALLED = re.compile(rf"{CALL}/(?P<kind>\w+)/(?P<number>\d+)")
 
 
 def awaited(topic: str, sender: str = "") -> str:
-    """What comes under `topic` from `sender` (from anyone without): a call of the program's own by its name, else the topic."""
+    """A description of messages under `topic` from `sender` (from any actor if empty): the user's call by its name, else the topic."""
     if found := _CALLED.search(topic):
         return f"{sender or 'the others'} in worker.{found['kind']}() (call {found['number']} of barrier, mean, any and broadcast)"
     if topic == CALL:

@@ -1,4 +1,4 @@
-"""Actors and their tasks: who waits, for what, and what lies in whose mailbox."""
+"""Actors and their tasks: what each task waits for, and the mailboxes."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ if TYPE_CHECKING:
 
 @dataclass(slots=True, eq=False)
 class VirtualTask:
-    """A coroutine on its way; `program` is set when a blocking program waits for its end, `beside` when one goes on meanwhile.
+    """A coroutine that runs; `program` is set when a blocking program waits for its end, `beside` when one goes on meanwhile.
 
-    `waiting` is what it waits for, `serial` counts its waits (a timer of an earlier wait is stale), and `grad` is the
-    grad mode it left off in, where that is not the usual one.
+    `waiting` is the effect that it waits for, `serial` counts its waits (a timer of an earlier wait is stale), and `grad` is the grad mode
+    in which it was suspended, where gradients were off.
     """
 
     actor: VirtualActor
@@ -42,9 +42,9 @@ class VirtualTask:
 
 @dataclass(slots=True, eq=False)
 class VirtualActor:
-    """A worker or a server. Until `held_until` nothing in it moves (a stall; forever once it has ended).
+    """A worker or a server. Nothing in it runs until `held_until` (a stall; for ever once it has ended).
 
-    `free_at` is when its device has done all that it was given, `stalled` the seconds that it has been stalled so far.
+    `free_at` is when its device has done all its work, `stalled` the seconds for which it has been stalled so far.
     """
 
     name: str
@@ -67,7 +67,7 @@ class VirtualActor:
         return self.held_until == math.inf
 
     def take(self, topic: str) -> Delivery | None:
-        """The oldest letter under `topic`, if there is one."""
+        """The oldest message under `topic`, if there is one."""
         box = self.mail.get(topic)
         if box is None:
             return None
@@ -77,7 +77,7 @@ class VirtualActor:
         return delivery
 
     def put(self, delivery: Delivery) -> None:
-        """Keep a letter that nobody waits for yet."""
+        """Keep a message for which no task waits yet."""
         topic = delivery.message.topic
         box = self.mail.get(topic)
         if box is None:
@@ -85,14 +85,14 @@ class VirtualActor:
         box.append(delivery)
 
     def wait(self, task: VirtualTask, topic: str) -> None:
-        """Line `task` up for letters under `topic`."""
+        """Append `task` to those that wait for messages under `topic`."""
         line = self.waiters.get(topic)
         if line is None:
             line = self.waiters[topic] = deque()
         line.append(task)
 
     def next_waiter(self, topic: str) -> VirtualTask | None:
-        """Take the task that has waited longest for `topic` out of the line."""
+        """Remove and return the task that has waited longest for `topic`."""
         line = self.waiters.get(topic)
         if line is None:
             return None
@@ -102,14 +102,14 @@ class VirtualActor:
         return task
 
     def give_up(self, task: VirtualTask, topic: str) -> None:
-        """Take `task` out of the line for `topic`."""
+        """Let `task` no longer wait for `topic`."""
         line = self.waiters[topic]
         line.remove(task)
         if not line:
             del self.waiters[topic]
 
     def end(self) -> None:
-        """Hold the actor for good: close its tasks and throw away its mail."""
+        """Stop the actor for good: close its tasks and drop its messages."""
         self.held_until = math.inf
         tasks = list(self.tasks)
         self.tasks.clear()

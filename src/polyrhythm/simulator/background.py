@@ -13,7 +13,7 @@ from polyrhythm.simulator.program import Program
 
 @dataclass(frozen=True, slots=True)
 class BackgroundTasks:
-    """Lets programs' coroutines go in their order. `wake`, `over` and `worked` are the scheduler's."""
+    """Runs the background coroutines of each program in their order. `wake`, `over` and `worked` are the scheduler's."""
 
     queue: EventQueue
     wake: Callable[[VirtualTask, Any], None]
@@ -21,7 +21,7 @@ class BackgroundTasks:
     worked: Callable[..., None]
 
     def begin(self, program: Program, seconds: float) -> None:
-        """Plan what `program` has begun within the `seconds` of computing that its device is about to be charged."""
+        """Schedule what `program` has begun within the `seconds` of computing that its device is about to be charged."""
         actor = program.actor
         start = max(actor.free_at, self.queue.now)
         for coroutine, part in program.take_begun():
@@ -32,7 +32,7 @@ class BackgroundTasks:
             self.queue.at(start + seconds * part, (self.worked, (actor, actor.stalled), due))
 
     def perform(self, program: Program, task: VirtualTask) -> None:
-        """Let `task`, for which the program waits, come after all that was begun."""
+        """Run `task`, for which the program waits, after all that was begun."""
         if program.line.idle:
             self.wake(task, None)
         else:
@@ -40,22 +40,22 @@ class BackgroundTasks:
             self.call(program, task)
 
     def call(self, program: Program, task: VirtualTask) -> None:
-        """The time of `task` has come."""
+        """`task` is due."""
         program.line.call(task)
         self._admit(program, None)
 
     def end(self, program: Program, error: BaseException | None) -> None:
-        """One that ran beside `program` is over."""
+        """A background coroutine of `program` has ended."""
         program.line.leave(error)
         self.queue.ready.append((self._admit, program, None))
 
     def _admit(self, program: Program, _: None) -> None:
-        """Wake whose turn it is; after a failure the others are dropped, and the program is told."""
+        """Wake the next task; after a failure the others are dropped, and the program gets the error."""
         task = program.line.admit()
         if task is None or program.actor.ended:
             return
         error = program.line.error
-        if task.program is not None:  # it waits until this is over, so nobody comes after
+        if task.program is not None:  # the program waits for this one, so it is the last
             program.line.leave()
             program.line.take_error()
         if error is None:

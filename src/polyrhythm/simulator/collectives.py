@@ -17,10 +17,10 @@ class Messages(msgspec.Struct, frozen=True, tag=True, forbid_unknown_fields=True
 
 
 class ClosedForm(msgspec.Struct, frozen=True, tag=True, forbid_unknown_fields=True):
-    """A reduction takes the time its schedule has in closed form on the slowest way of the network, without messages.
+    """A reduction takes the closed-form time of its schedule on the slowest path of the network, and sends no messages.
 
-    The sum is taken in the order of ranks. For sizes where messages cannot be enumerated: a ring of 1,000 workers sends
-    two million a step. Contention with other traffic is not seen.
+    The sum is taken in the order of ranks. For sizes where messages cannot be enumerated: a ring of 1,000 workers sends two million a step.
+    Contention with other traffic is not modelled.
     """
 
 
@@ -29,7 +29,7 @@ Collectives = Messages | ClosedForm
 
 @dataclass(slots=True)
 class PendingReduction:
-    """The members that have come to one reduction, by rank, and when the last of them came."""
+    """One reduction, and the members that have joined it, by rank."""
 
     came: dict[int, tuple[VirtualTask, Reduce]] = field(default_factory=dict)
 
@@ -41,18 +41,18 @@ class Reductions:
         self._latency, self._bandwidth = link
         self._gatherings: dict[tuple[str, str], PendingReduction] = {}
 
-    def asked(self) -> dict[tuple[str, str], int]:
-        """How many have come to each."""
+    def joined(self) -> dict[tuple[str, str], int]:
+        """How many members have joined each."""
         return {key: len(gathering.came) for key, gathering in self._gatherings.items()}
 
     def join(self, task: VirtualTask, effect: Reduce) -> PendingReduction | None:
-        """Let a member come; the gathering, once it is complete."""
+        """Let a member join; returns the reduction once all members have."""
         name, group, key = task.actor.name, effect.group, (effect.group.name, effect.topic)
         gathering = self._gatherings.setdefault(key, PendingReduction())
         if group.rank in gathering.came or name not in group.members[group.rank : group.rank + 1]:
             raise CompositionError(
-                f"{name} asked for the reduction {effect.topic!r} of {group.size} members as the one of rank {group.rank}, which it "
-                "is not or has asked already. Each of them must ask once, under a topic of its own."
+                f"{name} joined the reduction {effect.topic!r} of {group.size} members with rank {group.rank}, which is not its rank or "
+                "has joined already. Each member must join once, and each reduction needs a topic of its own."
             )
         gathering.came[group.rank] = (task, effect)
         return self._gatherings.pop(key) if len(gathering.came) == group.size else None

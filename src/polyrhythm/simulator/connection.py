@@ -1,4 +1,4 @@
-"""What `Flows` keeps of a link, of an actor's place, and of the connection from one actor to another."""
+"""What `Flows` keeps of a link, of an actor's host, and of the connection from one actor to another."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ if TYPE_CHECKING:
 
 
 REMEMBERED = 65_536
-"""Ways between two actors beyond this many are forgotten when idle: random partners would otherwise fill the memory."""
+"""Idle connections beyond this many are forgotten: random partners would otherwise fill the memory."""
 
 
 class SharedLink:
     """A capacity in bytes per second and the flows that share it, by their connections' keys.
 
-    `group` is set while all flows here belong to that group. `left`, `unsettled` and `mark` are scratch of the filling.
+    `group` is set while all flows here belong to that group. `left`, `unsettled` and `mark` are scratch space of the filling.
     """
 
     __slots__ = ("capacity", "flows", "group", "index", "left", "mark", "unsettled")
@@ -32,7 +32,7 @@ class SharedLink:
 
 
 class Endpoint:
-    """Where an actor is: its host, its site and the links of its host. `code` orders actors, whenever they first spoke.
+    """Where an actor is: its host, its site and the links of its host. `code` orders actors, whenever they first sent.
 
     `sending` counts its connections on which something is on its way.
     """
@@ -51,11 +51,11 @@ class Endpoint:
 
 
 class Connection:
-    """The first-in-first-out way from one actor to another: at most one message is on it, others wait.
+    """The first-in-first-out connection from one actor to another: at most one message is on it, others wait.
 
-    While it is a flow of its own, `remaining` bytes were left at `since` and go at `rate`; in a group, the group knows.
+    While it is a flow of its own, `remaining` bytes were left at `since` and flow at `rate`; in a group, the group has these figures.
     `alone` is the rate when no link of its path is shared, `round_trip` the latency there and back. `cuts`
-    counts the faults and pauses that hold it up.
+    counts the faults and pauses that stop it.
     """
 
     __slots__ = (

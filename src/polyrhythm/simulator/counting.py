@@ -43,7 +43,7 @@ class OperationCounter(TorchDispatchMode):  # type: ignore[no-untyped-call]
         """Refuse to stop counting where the program has put a mode of its own on top, which would be taken off in its place."""
         if _get_current_dispatch_mode() is not self:
             raise WorkloadError(
-                "A worker of the simulator cannot talk to the others inside a TorchDispatchMode of its own, because all share one thread. "
+                "A worker of the simulator cannot communicate inside a TorchDispatchMode of its own, because all workers share one thread. "
                 "Leave it first, or give the simulator's devices a measured profile, so that it need not count operations."
             )
 
@@ -52,12 +52,12 @@ class OperationCounter(TorchDispatchMode):  # type: ignore[no-untyped-call]
         self.__enter__()  # type: ignore[no-untyped-call]
 
     def stop(self) -> int:
-        """Count no further; what was counted since this, or `take`, was last asked."""
+        """Stop counting; returns what was counted since the last `stop` or `take`."""
         self.__exit__(None, None, None)  # type: ignore[no-untyped-call]
         return self.take()
 
     def take(self) -> int:
-        """What was counted since this, or `stop`, was last asked; counting goes on."""
+        """Return what was counted since the last `stop` or `take`; counting goes on."""
         counted, self.flops = self.flops, 0
         return counted
 

@@ -1,4 +1,4 @@
-"""The text of a deadlock: who waits for whom."""
+"""The message of a deadlock: which actor waits for which."""
 
 from __future__ import annotations
 
@@ -14,33 +14,33 @@ from polyrhythm.simulator.actors import VirtualActor, VirtualTask
 _SHOWN = 16
 
 
-def deadlock(now: float, actors: dict[str, VirtualActor], asked: dict[tuple[str, str], int], stopped: dict[str, int]) -> DeadlockError:
+def deadlock(now: float, actors: dict[str, VirtualActor], joined: dict[tuple[str, str], int], stopped: dict[str, int]) -> DeadlockError:
     """The error for a run in which nothing will happen any more.
 
-    `asked` counts who has come to each reduction, `stopped` the steps of programs that take no more.
+    `joined` counts the members that have joined each reduction, `stopped` the steps of programs that take no more.
     """
     going = [actor.name for actor in actors.values() if actor.program is not None and not actor.ended and actor.name not in stopped]
     reason = uneven(stopped, going, [actor.name for actor in actors.values() if any(_calls(task.waiting) for task in actor.tasks)])
     if reason is not None:
         return DeadlockError(reason)
-    waits = [_wait(actor, task, actors, asked) for actor in actors.values() for task in actor.tasks if task.waiting is not None]
+    waits = [_wait(actor, task, actors, joined) for actor in actors.values() for task in actor.tasks if task.waiting is not None]
     more = f"; and {len(waits) - _SHOWN} more wait" if len(waits) > _SHOWN else ""
     return DeadlockError(f"Nobody can go on at {now:.9g} s of virtual time: {'; '.join(waits[:_SHOWN])}{more}.")
 
 
 def _calls(effect: Effect[Any] | None) -> bool:
-    """Whether it waits in a call of the program's own."""
+    """Whether it waits in a call of the user's program."""
     return isinstance(effect, (Receive, Reduce)) and effect.topic.startswith(CALL)
 
 
-def _wait(actor: VirtualActor, task: VirtualTask, actors: dict[str, VirtualActor], asked: dict[tuple[str, str], int]) -> str:
+def _wait(actor: VirtualActor, task: VirtualTask, actors: dict[str, VirtualActor], joined: dict[tuple[str, str], int]) -> str:
     who = f"{actor.name} ({task.name})" if task.name else actor.name
-    return f"{who} waits for {_wanted(task.waiting, actors, asked)}"
+    return f"{who} waits for {_wanted(task.waiting, actors, joined)}"
 
 
-def _wanted(effect: Effect[Any] | None, actors: dict[str, VirtualActor], asked: dict[tuple[str, str], int]) -> str:
+def _wanted(effect: Effect[Any] | None, actors: dict[str, VirtualActor], joined: dict[tuple[str, str], int]) -> str:
     if isinstance(effect, Reduce):
-        came = asked.get((effect.group.name, effect.topic), 0)
+        came = joined.get((effect.group.name, effect.topic), 0)
         return f"the reduction {effect.topic!r}, to which {came} of {effect.group.size} workers have come"
     if isinstance(effect, Flush):
         return "its messages to leave"

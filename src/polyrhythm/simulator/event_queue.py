@@ -1,4 +1,4 @@
-"""What is to happen, and in which order: by time, and at the same time in the order it was planned (or in a shuffled one)."""
+"""The queue of future work: ordered by time, and at equal times by when it was scheduled (or shuffled)."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _COMPACT_AT = 1024
 
 
 class Ready(Protocol):
-    """What is due now. `deque` gives first come, first served; `ShuffledTies` any order."""
+    """Work that is due now. `deque` gives it in the order of scheduling, `ShuffledTies` in a random one."""
 
     def append(self, work: Work, /) -> None:
         """Add some work."""
@@ -28,7 +28,7 @@ class Ready(Protocol):
 
 
 class ShuffledTies:
-    """Gives simultaneous entries in an order drawn from a seed: for the law that nothing promised depends on it."""
+    """Gives simultaneous entries in an order drawn from a seed, to test that no promised result depends on it."""
 
     def __init__(self, seed: int) -> None:
         self._entries: list[Work] = []
@@ -52,7 +52,7 @@ class ShuffledTies:
 class EventQueue:
     """Virtual time. `now` moves only in `advance`; work is (action, first, second), done as `action(first, second)`.
 
-    Timers are work that may have gone stale: `is_stale(first, second)` tells, and what is stale moves no time.
+    Timers are work that may be stale: where `is_stale(first, second)`, it is skipped and does not advance `now`.
     """
 
     __slots__ = ("_counter", "_heap", "_stale", "_timer", "now", "ready")
@@ -70,7 +70,7 @@ class EventQueue:
         self._timer, self._stale = action, is_stale
 
     def at(self, time: float, work: Work) -> None:
-        """Plan `work`; what is not in the future is due now, and infinity never comes. Raises ValueError for what is no time."""
+        """Schedule `work`; what is not in the future is due now, and what is at infinity is dropped. Raises ValueError for NaN."""
         if time <= self.now:
             self.ready.append(work)
             return
@@ -84,7 +84,7 @@ class EventQueue:
             self._compact()
 
     def advance(self, limit: float) -> float:
-        """Move to the next time at which something is planned, but not beyond `limit`, and make ready what is due then."""
+        """Move to the next time at which something is scheduled, but not beyond `limit`, and make ready what is due then."""
         heap, ready, timer = self._heap, self.ready, self._timer
         while heap and heap[0][0] <= limit:
             time, _, work = heappop(heap)

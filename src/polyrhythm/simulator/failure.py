@@ -1,4 +1,4 @@
-"""What the user is told when a program or an actor raised."""
+"""The error that a run raises when a program or an actor raised."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Faults, as they strike the actors of a run."""
+"""Injects faults into the actors and the network of a run."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from polyrhythm.simulator.scheduler import Scheduler
 
 
 class FaultInjection:
-    """Puts `faults` on the scheduler's queue. `essential` tells without whom the run cannot go on; `seed` draws what is dropped."""
+    """Schedules `faults`. `essential` is true for an actor without which the run cannot go on; `seed` draws which messages are dropped."""
 
     def __init__(self, scheduler: Scheduler, network: Network | None, workers: int, essential: Callable[[str], bool], seed: int) -> None:
         self._scheduler = scheduler
@@ -26,7 +26,7 @@ class FaultInjection:
         self._drops: list[Drop] = []
 
     def plan(self, faults: Sequence[Fault]) -> None:
-        """Let each strike when its time has come. Raises UnknownNameError for a host or a site that there is not."""
+        """Schedule each fault at its time. Raises UnknownNameError for a host or a site that does not exist."""
         known = {name for actor in self._scheduler.actors for name in self._names(actor)}
         known |= {f"site/{site.name}" for site in self._network.sites} if self._network is not None else set()
         for fault in faults:
@@ -36,32 +36,32 @@ class FaultInjection:
         self._drops = [fault for fault in faults if isinstance(fault, Drop)]
         if self._drops:
             self._scheduler.mailroom.losses = self.losses
-        strikes: dict[type, Callable[[Any, None], None]] = {Crash: self._crash, Stall: self._stall, Cut: self._cut}
+        handlers: dict[type, Callable[[Any, None], None]] = {Crash: self._crash, Stall: self._stall, Cut: self._cut}
         for fault in faults:
-            if type(fault) in strikes:
-                self._scheduler.queue.at(fault.at, (strikes[type(fault)], fault, None))
+            if type(fault) in handlers:
+                self._scheduler.queue.at(fault.at, (handlers[type(fault)], fault, None))
 
     def _crash(self, fault: Crash, _: None) -> None:
         scheduler, actor = self._scheduler, self._scheduler.actors[fault.actor]
         if actor.ended:
             return
-        self._tell(actor.name, "crashed")
+        self._record(actor.name, "crashed")
         if self._essential(actor.name):
             when = f"{scheduler.queue.now:.9g} s of virtual time"
             raise WorkerFailed(actor.name, f"it crashed at {when}, as its fault says, and the run cannot go on without it")
         scheduler.lose(actor)
-        news = Message("lost", text=actor.name)
+        notice = Message("lost", text=actor.name)
         for other in scheduler.actors.values():
-            scheduler.mailroom.deliver(other, Delivery(actor.name, news))
+            scheduler.mailroom.deliver(other, Delivery(actor.name, notice))
 
     def _stall(self, fault: Stall, _: None) -> None:
         actor = self._scheduler.actors[fault.actor]
         if not actor.ended:
-            self._tell(actor.name, f"stalls for {fault.duration:.9g} s")
+            self._record(actor.name, f"stalls for {fault.duration:.9g} s")
             self._scheduler.stall(actor, fault.duration)
 
     def _cut(self, fault: Cut, _: None) -> None:
-        self._tell(fault.a, f"cut off from {fault.b} for {fault.duration:.9g} s")
+        self._record(fault.a, f"cut off from {fault.b} for {fault.duration:.9g} s")
         self._scheduler.mailroom.block(fault.a, fault.b, True)
         self._scheduler.queue.at(self._scheduler.queue.now + fault.duration, (self._mend, fault, None))
 
@@ -69,7 +69,7 @@ class FaultInjection:
         self._scheduler.mailroom.block(fault.a, fault.b, False)
 
     def losses(self, sender: str, receiver: str) -> Callable[[], bool] | None:
-        """What draws whether the next message from `sender` to `receiver` is lost; None where none ever is."""
+        """A function that draws whether the next message from `sender` to `receiver` is lost; None where no message can be."""
         here, there = self._names(sender), self._names(receiver)
         drops = [
             (drop, rng.stream(self._seed, "drop", place, sender, receiver))
@@ -83,25 +83,25 @@ class FaultInjection:
             now = self._scheduler.queue.now
             lost = [drop for drop, stream in drops if drop.at <= now < drop.at + drop.duration and stream.random() < drop.probability]
             if lost:
-                self._tell(sender, f"a message to {receiver} was lost")
+                self._record(sender, f"a message to {receiver} was lost")
             return bool(lost)
 
         return loses
 
     def _names(self, actor: str) -> tuple[str, ...]:
-        """What a fault may call the place of `actor`."""
+        """The names under which a fault may refer to `actor`, its host and its site."""
         if self._network is None:
             return (actor,)
         host = self._network.host_of(actor, self._workers)
         site = self._network.sites[self._network.site_of(host, self._workers)]
         return actor, f"host/{host}", f"site/{site.name}"
 
-    def _tell(self, actor: str, what: str) -> None:
+    def _record(self, actor: str, what: str) -> None:
         self._scheduler.record(Faulted(self._scheduler.queue.now, actor, what))
 
 
 def _between(fault: Fault) -> tuple[str, ...]:
-    """The names of the two places between which `fault` strikes."""
+    """The names of the two places whose connections `fault` affects."""
     match fault:
         case Cut():
             return fault.a, fault.b

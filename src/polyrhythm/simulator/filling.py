@@ -1,7 +1,7 @@
 """Max-min fair rates by progressive filling (Bertsekas and Gallager, Data Networks, 1992, section 6.5.2).
 
-All flows grow at one pace; where a link is full its flows stop, and the rest grow on. Two forms of the same rule: objects
-for a few flows, arrays for many. Neither result depends on the order of flows or links.
+The rates of all flows grow together; where a link is full, the rates of its flows are final, and the others grow on. Two forms of the same
+rule: objects for a few flows, arrays for many. Neither result depends on the order of flows or links.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Many flows that meet on links, kept in arrays so that one start or end among a thousand costs little."""
+"""Many flows that share links, kept in arrays so that one start or end among a thousand costs little."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ FIRST_ROOM = 64
 class FlowGroup:
     """Flows that share links with each other and with none outside; it may hold more than one such group, which is only slower.
 
-    `remaining` is as of `since`. `end` is when its first flow ends; `generation` tells an outdated `end` from the valid one.
+    `remaining` is as of `since`. `end` is when its first flow ends; `generation` distinguishes an outdated `end` from the valid one.
     """
 
     __slots__ = ("changes", "end", "ends", "flows", "generation", "key", "paths", "rates", "remaining", "since")

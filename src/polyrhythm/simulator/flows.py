@@ -1,7 +1,7 @@
 """Messages that share the links of a network fairly, in virtual time.
 
 The rules. Messages from one actor to another go one after the other on one connection, so they arrive in the order sent.
-Different connections flow at the same time, at max-min fair rates over the links on their ways: egress of the sending
+Different connections flow at the same time, at max-min fair rates over the links on their paths: egress of the sending
 host, uplink of its site, capacity from site to site, downlink, ingress of the receiving host. A message is delivered
 one latency after its last byte has left. Inside one host nothing is shared: the network's `Local` time is all.
 
@@ -146,7 +146,7 @@ class Flows:
         self._time = now
 
     def _look(self, now: float) -> None:
-        """Let all connections stop or go on that are to do so at `now`."""
+        """Stop or resume all connections whose pauses begin or end at `now`."""
         self._time = max(now, self._time)
         while self._pauses.next_time() <= now:
             self._hold(*self._pauses.take(), self._time)
@@ -154,7 +154,7 @@ class Flows:
             self._sharing.solve(self._time)
 
     def _hold(self, connection: Connection, more: int, now: float) -> None:
-        """Change by `more` how many things hold `connection` up."""
+        """Change by `more` the number of faults and pauses that stop `connection`."""
         connection.cuts += more
         if connection.attached and connection.cuts:
             self._sharing.detach(connection, now)

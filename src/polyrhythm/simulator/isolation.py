@@ -52,11 +52,11 @@ def refuse_unsafe_places() -> None:
     """Refuse to switch where torch keeps state on the thread that cannot be taken off it and put back."""
     if torch.is_inference_mode_enabled():
         raise WorkloadError(
-            "A worker of the simulator cannot talk to the others inside torch.inference_mode(), because all share one thread. "
+            "A worker of the simulator cannot communicate inside torch.inference_mode(), because all workers share one thread. "
             "Leave it first, or use torch.no_grad()."
         )
     if torch._C._current_graph_task_id() != -1:
         raise WorkloadError(
-            "A worker of the simulator cannot talk to the others inside backward(), because all share one thread. "
-            "Let the hook only note what is to be said, and say it in optimizer.step()."
+            "A worker of the simulator cannot communicate inside backward(), because all workers share one thread. "
+            "Let the hook only note what is to be sent, and send it in optimizer.step()."
         )

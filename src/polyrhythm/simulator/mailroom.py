@@ -1,4 +1,4 @@
-"""Messages on their way: counted when they are handed over, carried by flows, delivered in the order sent."""
+"""Messages under way: counted when they are sent, carried by flows, delivered in the order sent."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ from polyrhythm.simulator.event_queue import EventQueue
 
 
 class Carrier(Protocol):
-    """What carries bytes through the network: `flows.Flows`."""
+    """Carries bytes through the network: `flows.Flows`."""
 
     fell_silent: list[str]
-    """Actors whose last byte has left since this was last emptied, which is its reader's to do; some may have sent again."""
+    """Actors whose last byte has left since the reader last emptied this list; some may have sent again."""
 
     def start(self, now: float, sender: str, receiver: str, nbytes: int, token: object) -> None:
         """Begin to carry `nbytes`."""
@@ -44,10 +44,10 @@ class Carrier(Protocol):
 
 @dataclass(slots=True, eq=False)
 class FifoChannel:
-    """The way from one actor to another: what is on it, oldest first (None in the place of what will be lost).
+    """The channel from one actor to another, and the messages on it, oldest first (None in the place of one that will be lost).
 
-    `loses` draws whether the next message is lost. A channel is its own token in the carrier, which keeps the order of each way:
-    every arrival means the oldest message, in whatever order simultaneous arrivals are looked at.
+    `loses` draws whether the next message is lost. A channel is its own token in the carrier, which keeps the order of each channel: every
+    arrival is that of the oldest message, in whatever order simultaneous arrivals are handled.
     """
 
     sender: VirtualActor
@@ -81,12 +81,12 @@ class Mailroom:
         self._channels = 0
 
     def send(self, task: VirtualTask, effect: Send) -> None:
-        """Count a message and let it go."""
+        """Count a message and send it."""
         actor, message, to = task.actor, effect.message, effect.to
         if message.topic[:1] == ASIDE:
             self._queue.ready.append((self._hand_over, to, Delivery(actor.name, message)))
             return
-        if message is not self._measured:  # a server says the same message to a thousand workers
+        if message is not self._measured:  # a server sends the same message to a thousand workers
             self._measured, self._nbytes = message, wire_bytes(message)
         nbytes = self._nbytes
         actor.bytes_sent += nbytes
@@ -104,7 +104,7 @@ class Mailroom:
             self._carrier.start(self._queue.now, actor.name, to, nbytes, channel)
 
     def charge(self, actor: VirtualActor, nbytes: int, messages: int) -> None:
-        """Count what `actor` is said to have sent, in closed form."""
+        """Count the bytes and messages of `actor` in a collective that was charged in closed form."""
         actor.bytes_sent += nbytes
         actor.messages_sent += messages
         self.bytes_sent += nbytes
@@ -122,7 +122,7 @@ class Mailroom:
         self.deliver(self._actors[to], delivery)
 
     def deliver(self, receiver: VirtualActor, delivery: Delivery) -> None:
-        """Give a letter to who has waited longest for its topic, or keep it."""
+        """Give a message to the task that has waited longest for its topic, or keep it."""
         if receiver.held_until == math.inf:
             return
         task = receiver.next_waiter(delivery.message.topic)
@@ -133,14 +133,14 @@ class Mailroom:
             self._wake(task, delivery)
 
     def forget(self, actor: VirtualActor) -> None:
-        """Lose what `actor` had not sent yet and what was being sent to it."""
+        """Drop what `actor` had not sent yet and what was being sent to it."""
         if self._carrier is not None:
             for channel in self._carrier.forget(self._queue.now, actor.name):
                 assert isinstance(channel, FifoChannel)
                 channel.line.pop()  # what is lost was sent last
 
     def block(self, a: str, b: str, blocked: bool) -> None:
-        """Cut the way between `a` and `b`, or mend it."""
+        """Block all connections between `a` and `b`, or unblock them."""
         assert self._carrier is not None, "a network that takes no time cannot be cut"
         self._carrier.block(self._queue.now, a, b, blocked)
 
@@ -153,7 +153,7 @@ class Mailroom:
         return channel
 
     def _close(self, channel: FifoChannel) -> None:
-        """Forget an idle channel; one that loses messages goes on in its random stream, and must be kept."""
+        """Forget an idle channel; one that loses messages has a random stream, and must be kept."""
         del channel.sender.channels[channel.receiver.name]
         self._channels -= 1
 

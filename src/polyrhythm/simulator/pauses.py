@@ -1,8 +1,8 @@
-"""Connections that stop now and then to measure their latency, as `Bbr` says.
+"""Connections that pause now and then to measure their latency, as `Bbr` describes.
 
-When a connection stops depends on when it last saw its least round trip. It sees one when it begins to send and all before has left it.
-Of n that it has seen the last is the least with probability 1/n, which is drawn, for each connection from a stream of its own;
-so two connections that stop together at first seldom do later.
+When a connection pauses depends on when it last measured its least round trip. It measures one when it begins to send and all before has
+left it. Of n measurements the last is the least with probability 1/n, which is drawn, for each connection from a stream of its own; so two
+connections that pause together at first seldom do later.
 """
 
 from __future__ import annotations
@@ -19,9 +19,9 @@ from polyrhythm.simulator.connection import Connection
 
 @dataclass(slots=True)
 class Clock:
-    """When `connection` last saw its `least` round trip, and how many it has seen since it stopped. `awaited`: it will be looked at.
+    """When `connection` last measured its `least` round trip, and how many it has measured since its last pause.
 
-    `gone`: there is no such connection any more.
+    `awaited`: a check is scheduled. `gone`: the connection does not exist any more.
     """
 
     connection: Connection
@@ -33,13 +33,13 @@ class Clock:
 
     @property
     def sends(self) -> bool:
-        """Whether bytes of the connection leave, or would if it had not stopped."""
+        """Whether bytes of the connection flow."""
         return self.connection.busy and not self.connection.cuts
 
 
 @dataclass(slots=True, order=True)
 class PauseCheck:
-    """When a connection is to be looked at, in the order of their keys; `stopped`: because it may then go on."""
+    """When a connection is to be checked, in the order of their keys; `stopped`: because its pause ends then."""
 
     time: float
     key: int
@@ -49,12 +49,12 @@ class PauseCheck:
 
     @property
     def idle(self) -> bool:
-        """Whether there is nothing to see."""
+        """Whether there is nothing to check."""
         return self.clock.gone or not (self.stopped or self.clock.sends)
 
 
 class Pauses:
-    """When each connection stops, and when it goes on."""
+    """When each connection pauses, and when it resumes."""
 
     def __init__(self, congestion: Congestion, seed: int) -> None:
         self._congestion = congestion
@@ -64,13 +64,13 @@ class Pauses:
         self._due: list[PauseCheck] = []
 
     def next_time(self) -> float:
-        """When a connection that sends or has stopped is to be looked at next; math.inf if there is none."""
+        """When a connection that sends or pauses is to be checked next; math.inf if there is none."""
         while self._due and self._due[0].idle:
             heappop(self._due).clock.awaited = False
         return self._due[0].time if self._due else math.inf
 
     def begin(self, connection: Connection, now: float) -> None:
-        """Bytes of a connection leave from now on, of which none left before."""
+        """A connection begins to send."""
         if not connection.links:
             return
         clock = self._clocks.get(connection.key)
@@ -87,7 +87,7 @@ class Pauses:
             self._await(clock)
 
     def take(self) -> tuple[Connection, int]:
-        """The connection of `next_time`, and by how much the number of what holds it up changes."""
+        """The connection of `next_time`, and the change in the number of its pauses: 1, 0 or -1."""
         look = heappop(self._due)
         clock = look.clock
         if look.stopped:
@@ -101,7 +101,7 @@ class Pauses:
         return clock.connection, 1
 
     def drop(self, connection: Connection) -> None:
-        """The connection is no more; a new one of the same actors has a clock of its own."""
+        """Forget the connection; a new one of the same actors has a clock of its own."""
         clock = self._clocks.pop(connection.key, None)
         if clock is not None:
             clock.gone = True

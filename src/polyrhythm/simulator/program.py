@@ -1,4 +1,4 @@
-"""A worker's blocking program as one of many in one thread: it runs in a greenlet and gives way in `perform`.
+"""A worker's blocking program as one of many in one thread: it runs in a greenlet and yields in `perform`.
 
 Greenlets may not be switched inside an autograd hook (it breaks autograd's thread-local state); after `backward` it is fine.
 """
@@ -36,10 +36,10 @@ _FORWARD = 1 / 3
 
 @dataclass(slots=True)
 class SharedState:
-    """What all programs of a run have in common.
+    """What all programs of a run share.
 
-    `drawing` is the states of the program that ran last, or None where programs do not keep theirs apart; `first` who spoke first
-    in a round of claims, and `stopped` the steps of the programs that take no more.
+    `drawing` is the random states of the program that ran last, or None where programs share the global ones; `first` is the worker that
+    came first in a round of claims, and its claim; `stopped` has the steps of the programs that take no more.
     """
 
     record: Recorder
@@ -51,7 +51,7 @@ class SharedState:
 
 
 class Program:
-    """A `WorkerContext`, and the greenlet that stands on it. `counter` is None where the worker's steps are not counted but measured."""
+    """A `WorkerContext` and its greenlet. `counter` is None where the worker's steps were measured, so that no operations are counted."""
 
     __slots__ = (
         "_begun",
@@ -86,7 +86,7 @@ class Program:
 
     @property
     def port(self) -> Port:
-        """The worker's door to the others."""
+        """The worker's port, for messages to other actors."""
         return self.actor.port
 
     @property
@@ -96,7 +96,7 @@ class Program:
 
     @property
     def bytes_sent(self) -> int:
-        """Bytes that all actors together have said so far."""
+        """Bytes that all actors together have sent so far."""
         return self._shared.mailroom.bytes_sent
 
     @property
@@ -108,21 +108,21 @@ class Program:
         """Block the program until `coroutine` has ended; meanwhile others run."""
         try:
             self._refuse()
-            answer: T = self._scheduler.switch(coroutine)
+            result: T = self._scheduler.switch(coroutine)
         except BaseException:
             coroutine.close()  # an interruption may have come before its first step
             raise
-        return answer
+        return result
 
     def begin(self, coroutine: Coroutine[Effect[Any], Any, None], done: float) -> None:
-        """Note that `coroutine` starts here, after the operations that were counted so far; others run only once the program waits."""
+        """Note that `coroutine` starts here, after the operations counted so far; it runs only once the program waits."""
         if self._killed:
             coroutine.close()
         else:
             self._begun.append((coroutine, _FORWARD + (1 - _FORWARD) * done if self._counter is None else self._counter.flops))
 
     def charge(self, samples: int) -> None:
-        """Let the virtual seconds of a step pass: as it was measured, or of what was counted since the last charge."""
+        """Let the virtual seconds of a step pass: those that were measured, or those of the operations counted since the last charge."""
         flops = 0 if self._counter is None else self._divide(self._counter.take())
         self._settle(self.actor.timing.step_seconds(flops, samples))
 
@@ -131,7 +131,7 @@ class Program:
         self._settle(self.actor.timing.merge_seconds(others))
 
     def free(self, compute: Callable[[], T]) -> T:
-        """Call `compute`, and forget its operations."""
+        """Call `compute`, and do not count its operations."""
         counted = 0 if self._counter is None else self._counter.flops
         try:
             return compute()
@@ -140,16 +140,16 @@ class Program:
                 self._counter.flops = counted
 
     def agree(self, facts: Facts, remedy: str) -> None:
-        """Compare with what others have said; who comes later finds the difference."""
+        """Compare with the facts of workers that have called before; the later worker finds a difference."""
         agreements = self._shared.agreements
-        number = agreements.say(self.actor.name, facts)
+        number = agreements.submit(self.actor.name, facts)
         if agreements.differs(number, self.actor.name):
             raise CompositionError(f"{agreements.difference(number)}: {remedy}")
 
     def align(self, claim: Claim) -> Message | None:
-        """Compare with who spoke first, whose claim others follow."""
+        """Compare with the worker that came first, whose claim the others follow."""
         agreements, first = self._shared.agreements, self._shared.first
-        number = agreements.say(self.actor.name, claim.facts)
+        number = agreements.submit(self.actor.name, claim.facts)
         if not agreements.differs(number, self.actor.name):
             first.setdefault(number, (self.actor.name, claim))
             return None
@@ -169,9 +169,9 @@ class Program:
         return bool(self._greenlet.dead)
 
     def run(self, value: Any, error: BaseException | None = None) -> Any:
-        """Let the program go on until it performs a coroutine, which is returned, or charges, or returns; raises what it raises.
+        """Resume the program until it performs a coroutine, which is returned, or charges, or returns; raises what it raises.
 
-        A charge is returned as None: it is no coroutine, because nothing that was begun may hold it up.
+        A charge is returned as None: it is not a coroutine, because it must not wait for what was begun.
         """
         counter = self._counter
         self._load()
@@ -187,17 +187,17 @@ class Program:
             self._state.save()
 
     def take_charge(self) -> float:
-        """The seconds that the program has computed since this was last asked."""
+        """The seconds that the program has computed since the last call."""
         charged, self._charged = self._charged, 0.0
         return charged
 
     def take_begun(self) -> list[tuple[Coroutine[Effect[Any], Any, None], float]]:
-        """What the program has begun since this was last asked, and after which part of what it computed meanwhile."""
+        """What the program has begun since the last call, and after which part of what it computed meanwhile."""
         begun, self._begun = self._begun, []
         return begun
 
     def kill(self) -> None:
-        """End the program where it stands; its `finally` blocks run, and what they raise concerns nobody any more."""
+        """End the program where it is; its `finally` blocks run, and what they raise is ignored."""
         self._killed = True
         if not self.ended:
             with suppress(Exception):
@@ -206,14 +206,14 @@ class Program:
             coroutine.close()
 
     def _settle(self, seconds: float) -> None:
-        """Give way until `seconds` have passed; at once where there is nothing to charge, because every switch costs real time."""
+        """Yield until `seconds` have passed; return at once where there is nothing to charge, because every switch costs real time."""
         if seconds > 0 or self._begun:
             self._refuse()
             self._charged += seconds
             self._scheduler.switch(None)
 
     def _divide(self, flops: int) -> int:
-        """The same operations; what was begun among them learns after which part of them."""
+        """Return `flops`, and turn the counts at which coroutines were begun into parts of it."""
         if flops:
             self._begun = [(coroutine, counted / flops) for coroutine, counted in self._begun]
         return flops

@@ -1,4 +1,4 @@
-"""The scheduler: drives the coroutines and programs of all actors through virtual time, one at a time."""
+"""The scheduler: runs the coroutines and programs of all actors in virtual time, one at a time."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ class Scheduler:
         self.queue.timers(self._timer, lambda task, serial: task.serial != serial)
 
     def run(self) -> None:
-        """Go on until the last program has ended; raises what ends the run otherwise."""
+        """Run until the last program has ended; raises the error if the run fails."""
         queue, carrier, arrive = self.queue, self.carrier, self.mailroom.arrive
         ready = queue.ready
         while self._running:
@@ -74,13 +74,13 @@ class Scheduler:
             flow = math.inf if carrier is None else carrier.next_time()
             time = queue.advance(flow)
             if time == math.inf:
-                raise deadlock(queue.now, self.actors, {} if self.reductions is None else self.reductions.asked(), self.stopped)
+                raise deadlock(queue.now, self.actors, {} if self.reductions is None else self.reductions.joined(), self.stopped)
             if carrier is not None and flow <= time:
                 for channel in carrier.advance(time):
                     ready.append((arrive, channel, None))
 
     def begin(self, actor: VirtualActor) -> None:
-        """Let `actor` start now: its program, or the task it was given."""
+        """Let `actor` start now: its program, or its tasks."""
         for task in actor.tasks:
             self.queue.ready.append((self.wake, task, None))
         if actor.program is not None:
@@ -88,7 +88,7 @@ class Scheduler:
             self.queue.ready.append((self._proceed, actor.program, None))
 
     def lose(self, actor: VirtualActor) -> None:
-        """Let `actor` vanish; whatever it was doing is closed and what it would have got is dropped."""
+        """Remove `actor`; its tasks are closed and messages to it are dropped."""
         self.mailroom.forget(actor)
         actor.end()
         self.ending.lost.append(actor.name)
@@ -98,13 +98,13 @@ class Scheduler:
             self._running -= 1
 
     def stall(self, actor: VirtualActor, seconds: float) -> None:
-        """Hold `actor` for `seconds` from now; what it is computing ends as much later."""
+        """Stop `actor` for `seconds` from now; what it is computing ends as much later."""
         actor.stalled += seconds
         actor.free_at += seconds
         actor.held_until = max(actor.held_until, self.queue.now) + seconds
 
     def _wake(self, task: VirtualTask, value: Any) -> None:
-        """Let a coroutine go on with `value` until it waits or ends."""
+        """Resume a coroutine with `value` until it waits or ends."""
         if task.actor.held_until > self.queue.now:
             self._hold(task, value)
             return
@@ -115,8 +115,8 @@ class Scheduler:
         error: Exception | SystemExit | None = None
         try:
             effect = step(value)
-            while (answer := handlers[type(effect)](task, effect)) is not _PENDING:
-                effect = step(answer)
+            while (result := handlers[type(effect)](task, effect)) is not _PENDING:
+                effect = step(result)
             task.waiting = effect
             if not is_grad_enabled():
                 task.grad = False
@@ -124,20 +124,20 @@ class Scheduler:
             return
         except StopIteration as stop:
             value = stop.value
-        except (Exception, SystemExit) as caught:  # a program that exits must not take the other ones along without a word
+        except (Exception, SystemExit) as caught:  # a program that exits must not end the others without an error
             error = caught
-            task.coroutine.close()  # still open where the runtime refused what it asked for
+            task.coroutine.close()  # still open where the runtime refused its effect
         if not is_grad_enabled():
             torch.set_grad_enabled(True)
         self._over(task, value, error)
 
     def _hold(self, task: VirtualTask, value: Any) -> None:
-        """Keep the answer of a stalled actor until it may move; one that has ended needs none."""
+        """Keep the result for a stalled actor until it may go on; drop it if the actor has ended."""
         if not task.actor.ended:
             self.queue.at(task.actor.held_until, (self.wake, task, value))
 
     def _over(self, task: VirtualTask, value: Any, error: BaseException | None) -> None:
-        """A coroutine has ended: its program goes on; a server ends with its own; a failure that nobody can see ends the run."""
+        """A coroutine has ended: its program goes on; a server ends with its own; a failure that no program can handle ends the run."""
         actor, now = task.actor, self.queue.now
         actor.tasks.pop(task, None)
         if task.program is not None:
@@ -156,7 +156,7 @@ class Scheduler:
         actor.end()
 
     def _proceed(self, program: Program, value: Any, error: BaseException | None = None) -> None:
-        """Let a program go on to its next charge, `perform` or its end, and charge what it computes on the way."""
+        """Resume a program until its next charge, `perform` or its end, and charge what it computes until then."""
         actor = program.actor
         if actor.ended:
             return
@@ -200,7 +200,7 @@ class Scheduler:
         program.since = now
 
     def _charge(self, actor: VirtualActor, seconds: float, work: Work) -> None:
-        """Occupy the actor's device for `seconds`, after what it does already; then `work`."""
+        """Occupy the actor's device for `seconds`, after its earlier work; then do `work`."""
         if seconds <= 0:
             self.queue.ready.append(work)
             return
@@ -228,7 +228,7 @@ class Scheduler:
         return _PENDING
 
     def _expire(self, task: VirtualTask, serial: int) -> None:
-        """A wait has lasted as long as it may."""
+        """A wait has reached its timeout."""
         if task.serial == serial:
             assert isinstance(task.waiting, Receive)
             task.actor.give_up(task, task.waiting.topic)
@@ -262,7 +262,7 @@ class Scheduler:
         return _PENDING
 
     def _release(self) -> bool:
-        """Let those go on whose last byte has left, in the order in which they came to wait."""
+        """Resume the tasks whose actor's last byte has left, in the order in which they began to wait."""
         assert self.carrier is not None
         released: list[tuple[int, VirtualTask]] = []
         for name in self.carrier.fell_silent:

@@ -1,4 +1,4 @@
-"""Who shares links with whom, at what rate, and hence when each flow ends."""
+"""Which flows share links, at what rates, and hence when each flow ends."""
 
 from __future__ import annotations
 
@@ -11,15 +11,15 @@ from polyrhythm.simulator.flow_group import FlowGroup
 from polyrhythm.simulator.routes import Routes
 
 FEW = 32
-"""Up to so many flows that meet are solved one by one; more become a `FlowGroup`. Where the two cost about the same."""
+"""Up to this many connected flows are solved one by one; more become a `FlowGroup`. The two cost about the same here."""
 
 TIDY = 1024
 
 
 class Sharing:
-    """The flows on the links. After a change `solve` must be called before time moves; `changed` tells whether it must.
+    """The flows on the links. After a change `solve` must be called before time moves; `changed` is true then.
 
-    Only flows that meet a changed one, on a link or through other flows, are looked at again. `ends` is a heap of (time,
+    Only flows that share a link with a changed one, directly or through other flows, are solved again. `ends` is a heap of (time,
     key, generation, flow or group), of which only the entries with the flow's current generation are valid.
     """
 
@@ -74,7 +74,7 @@ class Sharing:
             self._expect(connection, now)
 
     def detach(self, connection: Connection, now: float) -> None:
-        """Take a flow off its links, knowing what remains of it."""
+        """Take a flow off its links, and note what remains of it."""
         if connection.group is not None:
             self._disturb(connection.group)
             connection.group.remove(connection, now)
@@ -92,7 +92,7 @@ class Sharing:
                 self._touched.append(link)
 
     def solve(self, now: float) -> None:
-        """Give rates to all that were touched since the last time; nothing has flowed since."""
+        """Give rates to all flows that changed since the last call; no time has passed since."""
         seeds = self._attach(now) if self._begun else []
         if self._groups:
             seeds += self._disband(now)
@@ -117,7 +117,7 @@ class Sharing:
         heappush(self.ends, (now + connection.remaining / connection.rate, connection.key, connection.generation, connection))
 
     def _attach(self, now: float) -> list[Connection]:
-        """Put what has begun on its links; those that are not alone there."""
+        """Put new flows on their links; returns those that are not alone there."""
         begun, self._begun = self._begun, []
         if len(begun) > 1:
             begun.sort(key=key_of)
@@ -154,7 +154,7 @@ class Sharing:
                     self._expect(flow, now)
 
     def _gather(self, seed: Connection) -> tuple[list[Connection], list[FlowGroup]]:
-        """All flows that meet `seed` on links, directly or through others; groups are named instead of their members."""
+        """All flows that share links with `seed`, directly or through others, and the groups among them instead of their members."""
         stamp = self._stamp
         seed.mark = stamp
         flows = [seed]
@@ -192,7 +192,7 @@ class Sharing:
             self._groups.append(group)
 
     def _disband(self, now: float) -> list[Connection]:
-        """The flows of changed groups that became small, or old: these may have fallen into parts."""
+        """The flows of changed groups that became small, or old: these may have split into independent parts."""
         freed: list[Connection] = []
         for group in self._groups:
             if len(group.flows) <= FEW // 2 or group.changes > len(group.flows) + FEW:
@@ -208,5 +208,5 @@ class Sharing:
 
 
 def key_of(connection: Connection) -> int:
-    """What orders connections: their actors, whenever they first spoke."""
+    """The sort key of connections: their actors, whenever they first sent."""
     return connection.key

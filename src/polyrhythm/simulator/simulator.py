@@ -34,12 +34,12 @@ from polyrhythm.simulator.randomness import Randomness
 from polyrhythm.simulator.scheduler import Scheduler
 
 _turn = threading.RLock()
-"""Held by the run of this process that has the thread count and the global random generators to itself."""
+"""Held by the run of this process that uses the thread count and the global random generators."""
 
 
 @dataclass(frozen=True, slots=True)
 class Instant:
-    """No network: whatever is sent arrives at once. For tests, and to see what computing alone would take."""
+    """No network: every message arrives at once. For tests, and to see what computing alone would take."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,12 +49,12 @@ class Simulator:
     Args:
         network: a preset's name ("lan", "slow", "wan-11", …), a file or a directory of `polyrhythm calibrate`, a `Network`, or `Instant()`.
         devices: a preset's name ("cpu-core", "a100", …), a file or such a directory, a device or profile for all workers, or a `Fleet`.
-        faults: what goes wrong, as values of `hardware.faults`.
-        seed: of jitter, stragglers, faults and pauses of connections; the job has its own for what the actors draw.
+        faults: crashes, stalls, cuts and drops, as values of `hardware.faults`.
+        seed: of jitter, stragglers, faults and pauses of connections; the run's own seed is that of what the actors draw.
         collectives: whether reductions travel as messages or are charged in closed form.
-        shuffle_ties: a seed that orders what happens at the same time; None keeps the order in which it was planned.
-        separate_randomness: whether each program has the global random generators to itself, as in a process of its own; this costs
-            some 20 µs each time another program goes on, so a run that only times messages does without.
+        shuffle_ties: a seed that orders simultaneous events; None keeps the order in which they were scheduled.
+        separate_randomness: whether each program has its own states of the global random generators, as in a process of its own. It costs
+            some 20 µs at each switch of programs; a run that only times messages does without.
         record_sends: whether every message is recorded as an event; there are millions.
 
     Raises `PolyrhythmError`s for what does not exist or cannot be used.
@@ -95,7 +95,7 @@ class Simulator:
     def execute(self, job: Job, record: Recorder) -> Ending:
         """Run `job` to its end; events go to `record` as they happen. Runs of several threads take turns.
 
-        Raises `DeadlockError` when nobody can go on, `WorkerFailed` when a program or actor raised or an essential one crashed;
+        Raises `DeadlockError` when no actor can go on, `WorkerFailed` when a program or actor raised or an essential one crashed;
         `PolyrhythmError`s of programs and actors pass through.
         """
         if job.workers < 1:
@@ -123,7 +123,7 @@ class Simulator:
         return self.network if isinstance(self.network, Network) else networks.load(self.network)
 
     def _assemble(self, job: Job, record: Recorder) -> tuple[Scheduler, SharedState]:
-        """The scheduler with all actors, and the faults on its queue."""
+        """The scheduler with all actors and scheduled faults."""
         network, machines, queue = self._network(), fleet(self.devices), EventQueue(self.shuffle_ties)
         if network is not None and any(rank is not None for rank in job.beside):
             network = dataclasses.replace(network, beside=job.beside)
@@ -146,7 +146,7 @@ class Simulator:
         return scheduler, shared
 
     def _staff(self, scheduler: Scheduler, job: Job, machines: Fleet) -> SharedState:
-        """Give servers their services and workers their programs."""
+        """Create the tasks of servers and the programs of workers."""
         shared = SharedState(
             scheduler.record, scheduler.mailroom, Randomness() if self.separate_randomness else None, stopped=scheduler.stopped
         )
@@ -176,7 +176,7 @@ def _alone() -> Iterator[None]:
 
 
 def _close(scheduler: Scheduler) -> None:
-    """Close servers that still wait, after a run that ended well."""
+    """Close servers that still wait, after a run without an error."""
     for actor in scheduler.actors.values():
         try:
             actor.end()

@@ -34,7 +34,7 @@ class AgreementCollector:
     def add(self, name: str, message: Message) -> None:
         """The worker `name` has spoken."""
         request = msgspec.json.decode(message.tensors[0].numpy().data, type=AgreementRequest)
-        if self._agreements.say(name, request.facts) == len(self._remedies):
+        if self._agreements.submit(name, request.facts) == len(self._remedies):
             self._remedies.append(request.remedy)
 
     def settle(self, names: Collection[str]) -> str | None:
