@@ -1,4 +1,4 @@
-"""Random streams that are named, so that adding one draw somewhere moves no draw elsewhere."""
+"""Random streams by name, so that a new draw in one place changes no draw in another."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def seed_everything(seed: int, *path: str | int) -> None:
 
 @contextmanager
 def unmoved() -> Iterator[None]:
-    """Whatever is drawn within, the global generators of torch (on every device in use), numpy and `random` are afterwards as before."""
+    """Restore the global generators of torch (on every device in use), numpy and `random` afterwards."""
     states = _states()
     devices = torch.cuda.get_rng_state_all() if torch.cuda.is_initialized() else []  # type: ignore[no-untyped-call]
     try:
@@ -52,7 +52,7 @@ def unmoved() -> Iterator[None]:
 class Apart:
     """`with apart:` gives code that draws from the global generators of torch, numpy and `random` states of its own.
 
-    They are the stream's of `seed`, and go on where they were from one time to the next; afterwards all is as it was before.
+    They are seeded with `seed` at first, and go on from one use to the next; outside, the generators are as if the code had not run.
     """
 
     def __init__(self, seed: int) -> None:

@@ -13,8 +13,8 @@ from polyrhythm.pieces.buffers import Keeper, Unchanged
 class MeanBuffers:
     """Floating-point buffers are averaged over the workers when the run finishes; all others stay those of each worker.
 
-    Each worker has gathered its statistics on its own samples and, where workers take local steps, with its own weights; one worker's
-    fit the weights that all made together less well than the mean does.
+    Each worker has gathered its statistics on its own samples and, where workers take local steps, with its own weights; the mean fits the
+    common weights better than the statistics of one worker do.
     """
 
     @property

@@ -1,4 +1,4 @@
-"""Batch-norm statistics gathered anew with the final weights."""
+"""Batch-norm statistics computed again with the final weights."""
 
 from __future__ import annotations
 

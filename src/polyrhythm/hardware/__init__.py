@@ -1,1 +1,1 @@
-"""The machines and the networks that a job runs on, as values: no behaviour of time is here."""
+"""The machines and the networks of a job, as values: the simulator gives them their behaviour in time."""

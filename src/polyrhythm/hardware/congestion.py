@@ -1,4 +1,4 @@
-"""What TCP's congestion control does to a connection, beside sharing lines fairly."""
+"""How TCP's congestion control affects a connection, apart from sharing links fairly."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import msgspec
 from polyrhythm.errors import CompositionError
 
 SHORTEST = 1e-3
-"""Seconds between pauses, at least: a connection that does nothing else ends nothing."""
+"""The least seconds between pauses: with less, a connection would do nothing but pause."""
 
 
 class Fair(msgspec.Struct, frozen=True, tag=True, forbid_unknown_fields=True):
@@ -29,9 +29,9 @@ class Fair(msgspec.Struct, frozen=True, tag=True, forbid_unknown_fields=True):
 class Bbr(msgspec.Struct, frozen=True, tag=True, forbid_unknown_fields=True):
     """Connections stop to measure their latency without a queue, as under BBR ("ProbeRTT"; Cardwell et al., ACM Queue 2016).
 
-    One that sends when `every` seconds have passed since it last saw its least round trip waits until all that is on its way has
-    been acknowledged, a round trip, and for `seconds` more. One that was silent then sees its round trip when it begins again. (BBR
-    still keeps four packets on the way, which on short paths carry something.)
+    A connection that sends when `every` seconds have passed since it last measured its least round trip waits until all that is under way
+    has been acknowledged, a round trip, and for `seconds` more. One that was idle then measures its round trip when it sends again. (BBR
+    still keeps four packets under way, which on short paths carry some bytes.)
     """
 
     every: float = 10.0

@@ -1,4 +1,4 @@
-"""How a person writes a network down: the format of network files, and of the presets.
+"""The format of network files, and of the presets.
 
     {"name": "two-labs",
      "sites": [{"name": "lab", "egress": "1 Gbit/s", "latency": "50 us", "uplink": "100 Mbit/s"},
@@ -23,7 +23,7 @@ Quantity = str | float
 
 
 class SiteEntry(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
-    """A site, the access of each of its hosts, and what all of them share towards other sites."""
+    """A site, the access of each of its hosts, and the bandwidth that all of them share towards other sites."""
 
     name: str
     egress: Quantity
@@ -34,7 +34,7 @@ class SiteEntry(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_de
 
 
 class LinkEntry(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True, rename={"source": "from", "target": "to"}):
-    """The way from one site to another; it is also the way back, unless that has an entry of its own."""
+    """The connection from one site to another; it is also that of the return direction, unless that has an entry of its own."""
 
     source: str
     target: str

@@ -1,4 +1,4 @@
-"""How long a worker computes: a device's speed, or a measured profile, times whatever slows this worker at this step.
+"""How long a worker computes: by a device's speed or by a measured profile, times the slowdown of this worker at this step.
 
 The presets' `flops` are SUSTAINED figures for fp32 training, a stated part of the vendor's peak, and estimates: convolutions
 and matrix products of training commonly reach 40 to 70 % of a GPU's fp32 peak, 20 to 30 % of a CPU's. Where it matters,
@@ -31,11 +31,11 @@ from polyrhythm.errors import CompositionError, unknown
 from polyrhythm.hardware.files import located
 
 FILE = "device.json"
-"""What `polyrhythm calibrate` calls the profile in its directory."""
+"""The name of the profile in a directory of `polyrhythm calibrate`."""
 
 
 class Machine(Protocol):
-    """What computes: it charges seconds for steps, and for what is no step, of `flops` floating-point operations."""
+    """A device or a profile: it charges seconds for steps, and for other work, of `flops` floating-point operations."""
 
     @property
     def name(self) -> str:
@@ -49,7 +49,7 @@ class Machine(Protocol):
         """The seconds of the step numbered `step`."""
 
     def seconds(self, flops: float) -> float:
-        """The seconds of other work, such as building a model; 0 where steps were measured, which hold it already."""
+        """The seconds of other work, such as building a model; 0 where steps were measured, which include it."""
 
     def merge_seconds(self, contributions: int) -> float:
         """The seconds that decoding and merging `contributions` takes."""
@@ -88,9 +88,10 @@ class Device(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class Profile(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """Measured steps, charged as they were measured, in rotation; how many operations or samples the step has plays no part.
+    """Measured steps, charged as they were measured, in rotation, whatever their operations or samples.
 
-    `seconds_per_contribution` is what merging takes beside the steps: at a server, and under `AllToAll` at a worker, for what others sent.
+    `seconds_per_contribution` is the time of merging, which is not in the steps: at a server, and under `AllToAll` at a worker, for what
+    others sent.
     """
 
     name: str
@@ -111,7 +112,7 @@ class Profile(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         return True
 
     def step_seconds(self, flops: float, step: int) -> float:
-        """What that step took when it was measured."""
+        """The seconds that the step took when it was measured."""
         return self.seconds_per_step[step % len(self.seconds_per_step)]
 
     def seconds(self, flops: float) -> float:
@@ -150,7 +151,7 @@ class _Written(msgspec.Struct, forbid_unknown_fields=True):
 
 
 def load(path_or_name: str | Path) -> Machine:
-    """The preset of that name, or what a JSON file describes: {"name", "flops", "overhead"} or {"name", "seconds_per_step"}.
+    """The preset of that name, or the content of a JSON file: {"name", "flops", "overhead"} or {"name", "seconds_per_step"}.
 
     Measured steps may come with "seconds_per_contribution". A directory stands for its device.json, as `polyrhythm calibrate` writes it.
     """

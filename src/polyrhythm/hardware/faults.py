@@ -1,4 +1,4 @@
-"""What goes wrong, as values. The simulator interprets them; nothing here happens by itself.
+"""Faults as values, which the simulator interprets.
 
     schedule([Crash("worker/3", at=40), Cut("site/Tokyo", "site/Seoul", at=10, duration=5), RandomStalls(6, duration=2)], seed, actors)
 
@@ -19,7 +19,7 @@ from polyrhythm.errors import CompositionError, UnknownNameError, unknown
 
 @dataclass(frozen=True, slots=True)
 class Crash:
-    """`actor` dies at time `at` and does not come back; what it had not wholly sent is lost."""
+    """`actor` crashes at time `at` and is not replaced; messages that had not left it completely are lost."""
 
     actor: str
     at: float
@@ -35,7 +35,7 @@ class Crash:
 
 @dataclass(frozen=True, slots=True)
 class Stall:
-    """`actor` does nothing from `at` on for `duration`, then goes on as if nothing had been; what it had sent arrives."""
+    """`actor` does nothing for `duration` from `at` on, and then resumes; what it had sent arrives."""
 
     actor: str
     at: float
@@ -54,7 +54,7 @@ class Stall:
 
 @dataclass(frozen=True, slots=True)
 class Cut:
-    """No byte leaves between `a` and `b`, either way, for `duration` from `at`; then the bytes go on. Nothing is lost.
+    """No byte flows between `a` and `b`, in either direction, for `duration` from `at`; then the bytes flow on. Nothing is lost.
 
     Each is an actor, "host/3" or "site/Tokyo".
     """
@@ -77,7 +77,7 @@ class Cut:
 class Drop:
     """Each message is lost with `probability`, between two actors or, without `between`, anywhere, for `duration` from `at`.
 
-    Only for systems that tolerate loss: the others wait forever for what does not come, and the deadlock is reported.
+    Only for systems that tolerate loss: the others wait for a lost message for ever, and the deadlock is reported.
     """
 
     probability: float
@@ -168,13 +168,14 @@ class RandomCuts:
 
 
 def schedule(faults: Sequence[FaultSource], seed: int, actors: Sequence[str]) -> list[Fault]:
-    """All faults among `actors` by time; those of one instant in the order given. Raises `UnknownNameError` for a stranger."""
+    """All faults among `actors` by time; those of one instant in the order given. Raises `UnknownNameError` for an actor that does not
+    exist."""
     found = [fault for place, source in enumerate(faults) for fault in source.expand(seed, place, actors)]
     return sorted(found, key=lambda fault: fault.at)
 
 
 def _times(rate_per_hour: float, horizon: float, rest: float, path: tuple[int, str, int, str]) -> list[float]:
-    """The instants of a Poisson process that rests after each for `rest` seconds."""
+    """The times of a Poisson process that pauses for `rest` seconds after each event."""
     if rate_per_hour == 0:
         return []
     draws = rng.stream(path[0], "faults", *path[1:])
@@ -194,14 +195,14 @@ def _of_role(actors: Sequence[str], role: str) -> list[str]:
 
 
 def _actors(*names: str) -> list[str]:
-    """Those that name no host or site: which of these there are, only a network knows."""
+    """The faults that name no host or site: only a network has these."""
     return [name for name in names if not name.startswith(("host/", "site/"))]
 
 
 def _refuse_strangers(actors: Sequence[str], *names: str) -> None:
     for name in names:
         if name not in actors:
-            if len(actors) > 8 and not difflib.get_close_matches(name, actors, n=1):  # a thousand names help nobody
+            if len(actors) > 8 and not difflib.get_close_matches(name, actors, n=1):  # a list of a thousand names would not help
                 raise UnknownNameError(f"No actor is called {name!r}. There are {len(actors)}, from {actors[0]} to {actors[-1]}.")
             raise unknown("actor", name, actors)
 

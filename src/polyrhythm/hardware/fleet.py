@@ -1,8 +1,8 @@
-"""The workers' machines, and what makes some of them slower than others or than themselves a moment ago.
+"""The workers' machines, and what makes some workers or some steps slower than others.
 
     Fleet((DEVICES["cpu-core"],), (Mixed((1.0, 0.5)), Jitter(0.1), Straggler(worker=3, factor=4.0)))
 
-Paces compose: their slowdowns multiply. Each draws from a stream of its own, so adding one moves no draw of another.
+Paces compose: their slowdowns multiply. Each draws from a stream of its own, so adding one changes no draw of another.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from polyrhythm.hardware.devices import DEVICES, Machine, load
 
 
 class Pace(Protocol):
-    """By what the time of one step of one worker is multiplied."""
+    """The factor by which the time of one step of one worker is multiplied."""
 
     def slowdown(self, rank: int, draws: np.random.Generator) -> float:
         """The factor for the next step of the worker of `rank`; `draws` is this pace's and worker's own stream."""
@@ -124,13 +124,14 @@ class Fleet:
 
 
 class ComputeTimer(Protocol):
-    """How long one actor computes. Ask once for each piece of work, in order."""
+    """How long one actor computes. Call it once for each piece of work, in order."""
 
     def step_seconds(self, flops: float, samples: int) -> float:
-        """Seconds of the next step: of `flops` counted operations, or as it was measured, however many its samples; slowed anew."""
+        """Seconds of the next step: of `flops` counted operations, or as it was measured, whatever its samples; with a new slowdown."""
 
     def seconds(self, flops: float) -> float:
-        """Seconds of `flops` operations that are no step, slowed as the step before; 0 where steps were measured, which hold them."""
+        """Seconds of `flops` operations outside of steps, with the last step's slowdown; 0 where steps were measured, which include
+        them."""
 
     def merge_seconds(self, contributions: int) -> float:
         """Seconds for merging `contributions`, at full speed, where that was measured; else 0."""
@@ -183,9 +184,9 @@ class ServerTimer:
 
 
 def fleet(given: str | Path | Machine | Fleet) -> Fleet:
-    """What the user gave as devices, as a fleet: a preset's name, a file, one machine for all workers, or a fleet as it is.
+    """A fleet from what the user gave: a preset's name, a file, one machine for all workers, or a fleet.
 
-    Servers merge as fast as was measured, where that is known.
+    Servers merge at the measured speed, where there is one.
     """
     if isinstance(given, Fleet):
         return given

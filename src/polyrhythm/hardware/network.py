@@ -1,7 +1,7 @@
-"""A network as a value: hosts in sites, what each may send and receive a second, and how far apart they are.
+"""A network as a value: hosts in sites, the bandwidth of each, and the latency between them.
 
-Nothing here knows of time passing; `simulator.flows` shares these links among messages. A network stands for any number
-of hosts. Networks lose nothing: loss is the fault `Drop`.
+`simulator.flows` shares these links among messages in time. A network is for any number of hosts. Networks lose nothing: loss is the fault
+`Drop`.
 """
 
 from __future__ import annotations
@@ -22,14 +22,14 @@ from polyrhythm.hardware.placement import Blocks, Deal, Local, OwnHosts, Placeme
 from polyrhythm.hardware.presets import PRESETS
 
 FILE = "network.json"
-"""What `polyrhythm calibrate` calls the network in its directory."""
+"""The name of the network in a directory of `polyrhythm calibrate`."""
 
 
 @dataclass(frozen=True, slots=True)
 class Site:
     """A group of hosts. Bytes per second: `egress` and `ingress` of each host, `uplink` and `downlink` shared by all of them.
 
-    `latency` is in seconds, one way, between two hosts of the site. The shared links carry only what leaves or enters the site.
+    `latency` is in seconds, one way, between two hosts of the site. The shared links carry only traffic that leaves or enters the site.
     """
 
     name: str
@@ -52,9 +52,10 @@ class Access:
 class Network:
     """Sites, and for each ordered pair of them the one-way `latency` in seconds and the shared `capacity` in bytes per second.
 
-    Both matrices are indexed `[from][to]`; their diagonals are not used. `accesses` lists hosts that differ from their site.
-    `deal` gives hosts to sites, `placement` servers to hosts; `congestion` says what connections do beside sharing lines fairly. Server
-    shard k runs at the site of the worker `beside[k]`, where that is given. Raises `CompositionError` where the numbers make no network.
+    Both matrices are indexed `[from][to]`; their diagonals are not used. `accesses` lists hosts that differ from their site. `deal` assigns
+    hosts to sites, `placement` servers to hosts; `congestion` is the congestion control of connections. Server shard k runs at the site of
+    the worker `beside[k]`, where that is given. Raises `CompositionError` for matrices of wrong sizes, bandwidths that are not above zero
+    and latencies below zero.
     """
 
     name: str
@@ -108,7 +109,9 @@ class Network:
                     raise unknown("site", given, names)
         missing = [(a, b) for a in names for b in names if a != b and (a, b) not in latency]
         if missing:
-            raise CompositionError(f"The network {name!r} has no way from site {missing[0][0]!r} to {missing[0][1]!r}. Give its latency.")
+            raise CompositionError(
+                f"The network {name!r} has no connection from site {missing[0][0]!r} to {missing[0][1]!r}. Give its latency."
+            )
         return cls(
             name,
             tuple(sites),
@@ -169,17 +172,17 @@ class Network:
         return Access(site.egress, site.ingress)
 
     def delay(self, source: int, target: int, workers: int) -> float:
-        """Seconds from the host `source` to the host `target`, one way, for a byte that waits for nothing."""
+        """One-way latency in seconds from the host `source` to the host `target`, without traffic."""
         if source == target:
             return self.local.latency
         return self.site_delay(self.site_of(source, workers), self.site_of(target, workers))
 
     def site_delay(self, here: int, there: int) -> float:
-        """Seconds from a host of the site `here` to another of the site `there`, one way."""
+        """One-way latency in seconds from a host of the site `here` to another host of the site `there`."""
         return self.sites[here].latency if here == there else self.latency[here][there]
 
     def slowest(self) -> tuple[float, float]:
-        """The longest latency between two hosts and the least bandwidth that one message alone can meet on any way."""
+        """The longest latency between two hosts, and the least bandwidth of a message that is alone on any path."""
         across = [(a, b) for a in range(len(self.sites)) for b in range(len(self.sites)) if a != b]
         delays = [site.latency for site in self.sites] + [self.latency[a][b] for a, b in across]
         rates = [min(site.egress, site.ingress) for site in self.sites] + [min(own.egress, own.ingress) for _, own in self.accesses]

@@ -1,6 +1,6 @@
-"""Who lives where: how hosts are dealt to sites, and on which hosts the servers run.
+"""How hosts are assigned to sites, and on which hosts the servers run.
 
-Hosts are numbered: worker w has host w; what comes after the workers' hosts belongs to servers.
+Hosts are numbered: worker w has host w; the numbers after the workers' hosts are those of servers.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ import msgspec
 
 
 class Blocks(msgspec.Struct, frozen=True, tag=True, forbid_unknown_fields=True):
-    """Neighbouring workers share a site: worker w of W lives at site `w * sites // W`; sizes differ by at most one."""
+    """Neighbouring workers share a site: worker w of W is at site `w * sites // W`; sizes differ by at most one."""
 
     def site_of(self, worker: int, workers: int, sites: int) -> int:
         """The site of `worker`."""
@@ -17,7 +17,7 @@ class Blocks(msgspec.Struct, frozen=True, tag=True, forbid_unknown_fields=True):
 
 
 class RoundRobin(msgspec.Struct, frozen=True, tag=True, forbid_unknown_fields=True):
-    """Neighbouring workers live at different sites: worker w at site `w % sites`."""
+    """Neighbouring workers are at different sites: worker w at site `w % sites`."""
 
     def site_of(self, worker: int, workers: int, sites: int) -> int:
         """The site of `worker`."""
@@ -37,7 +37,7 @@ class OwnHosts(msgspec.Struct, frozen=True, tag=True, forbid_unknown_fields=True
 
 
 class WithWorkers(msgspec.Struct, frozen=True, tag=True, forbid_unknown_fields=True):
-    """Server shard k runs on the host of worker `k % workers`; what passes between the two costs only the `Local` time."""
+    """Server shard k runs on the host of worker `k % workers`; messages between the two take only the `Local` time."""
 
     def host_of(self, shard: int, workers: int) -> int:
         """The host of the server of `shard`."""
@@ -49,7 +49,7 @@ class WithWorkers(msgspec.Struct, frozen=True, tag=True, forbid_unknown_fields=T
 
 
 class Local(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """What passes inside one host: no link is used and nothing is shared.
+    """Messages inside one host: they use no link and share no bandwidth.
 
     By default 10 µs and 6.4 GB/s, what ZeroMQ over a local socket gave for pieces of 4 MB on a two-core machine.
     `latency` is in seconds, `bandwidth` in bytes per second.

@@ -1,1 +1,1 @@
-"""Several hosts on one machine: a command in each network namespace, and a relay that carries packets as a `Network` says."""
+"""Several hosts on one machine: a command in each network namespace, and a relay that carries packets by a `Network`."""

@@ -34,17 +34,17 @@ class HostProcess:
 
     @property
     def code(self) -> int:
-        """How it has ended; as a shell says it, 128 and the number for a signal. For one that has ended."""
+        """The exit code, or 128 and the number of the signal that ended it, as in a shell. Only after its end."""
         code = self.process.returncode
         return code if code >= 0 else 128 - code
 
     def refusal(self) -> str:
-        """Why it could not start the command; "" if it did. For a host that has ended."""
+        """Why it could not start the command; "" if it did. Only after its end."""
         return os.read(self.refusals, 65536).decode()
 
 
 def environment(host: int, hosts: int) -> dict[str, str]:
-    """What a command finds in its environment: torchrun's variables, one worker a host, and the names of address and device."""
+    """The environment of a command: torchrun's variables, one worker a host, and the names of address and device."""
     threads = {} if "OMP_NUM_THREADS" in os.environ else {"OMP_NUM_THREADS": "1"}  # as torchrun does: the hosts share the cores
     return threads | {
         "RANK": str(host),
@@ -72,7 +72,7 @@ class LabProcesses:
         self.hosts: list[HostProcess] = []
 
     def start_host(self, host: int, hosts: int, command: Sequence[str], congestion: str) -> HostProcess:
-        """Start the process that becomes `host`; it runs `command` once the relay has heard from all `hosts`."""
+        """Start the process that becomes `host`; it runs `command` once the relay has the devices of all `hosts`."""
         door, far = socket.socketpair()
         self._doors.append(door)
         refusals, refusal = os.pipe()
@@ -104,7 +104,7 @@ class LabProcesses:
         return self._relay is not None and self._relay.poll() is not None
 
     def end_relay(self) -> Traffic:
-        """Have the relay end, and say what it carried. Raises RunError if it cannot."""
+        """End the relay; returns what it carried. Raises RunError if it cannot."""
         assert self._relay is not None
         try:
             told, _ = self._relay.communicate(timeout=_END_SECONDS)
@@ -113,7 +113,7 @@ class LabProcesses:
                 f"The relay of the lab did not end within {_END_SECONDS:g} s: this machine may be too busy for it, so start fewer hosts."
             ) from None
         if self._relay.returncode or not told:
-            raise RunError("The relay of the lab has failed: what it printed on stderr says why.")
+            raise RunError("The relay of the lab has failed: its error is on stderr.")
         return msgspec.json.decode(told, type=Traffic)
 
     def kill(self) -> None:
@@ -131,7 +131,7 @@ class LabProcesses:
 
 
 def _start(role: str, orders: msgspec.Struct, descriptors: tuple[int, ...], errors: int | None) -> subprocess.Popen[bytes]:
-    """Start `polyrhythm.lab.<role>` away from the terminal's signals, and send it its orders. Its standard input stays open."""
+    """Start `polyrhythm.lab.<role>` in a session of its own, and send it its orders. Its standard input stays open."""
     process = subprocess.Popen(
         [sys.executable, "-P", "-m", f"polyrhythm.lab.{role}"],
         stdin=subprocess.PIPE,

@@ -60,7 +60,7 @@ class Fabric:
         return arrived
 
     def onward(self, packet: Packet) -> None:
-        """Let `packet` enter its next segment when its head is there, or arrive when its tail is."""
+        """Let `packet` enter its next segment at the time of its head, or arrive at that of its tail."""
         if packet.passed == len(packet.way):
             self.call(packet.tail, lambda when, agenda: self._arrived.append((packet.target, packet.frame)))
             return
@@ -73,6 +73,6 @@ class Fabric:
         self.traffic.dropped += 1
 
     def call(self, when: float, deed: Deed) -> None:
-        """Do `deed` at `when`, after what is to be done then already."""
+        """Do `deed` at `when`, after what is scheduled for that time already."""
         self._count += 1
         heappush(self._due, (when, self._count, deed))

@@ -1,7 +1,7 @@
 """A link that connections share fairly, as flows do in the simulator: start-time fair queueing (Goyal et al., SIGCOMM 1996).
 
-Why not one queue for all, first come, first served: who has more packets in it gets more of the link, and acknowledgements
-wait behind the data of others. Real lines do both; the simulator, which the lab is to be held against, does neither.
+In one queue for all, first come, first served, a flow with more packets gets more of the link, and acknowledgements wait behind the data of
+others. Real links do both; the simulator, with which the lab is compared, does neither.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ _MANY = 256
 
 @dataclass(slots=True)
 class FlowQueue:
-    """What waits of one flow: packets with their start tags, their bytes, and the finish tag of the last."""
+    """The waiting packets of one flow with their start tags, their bytes, and the finish tag of the last."""
 
     packets: deque[tuple[float, Packet]] = field(default_factory=deque)
     nbytes: int = 0
@@ -25,7 +25,7 @@ class FlowQueue:
 
 
 class FairLink:
-    """A line of `rate` bytes per second, before which at most `limit` bytes wait.
+    """A link of `rate` bytes per second with a queue of at most `limit` bytes.
 
     What does not fit is dropped from the end of the longest queue. Packets of one flow stay in order.
     """
@@ -43,7 +43,7 @@ class FairLink:
         self._count = 0
 
     def enter(self, packet: Packet, agenda: PacketScheduler) -> None:
-        """Let the packet wait for its turn."""
+        """Append the packet to the queue of its flow."""
         queue = self._queues.get(packet.flow)
         if queue is None:
             queue = self._open(packet.flow)
@@ -60,7 +60,7 @@ class FairLink:
             self._drop_from_longest(agenda)
 
     def _serve(self, now: float, agenda: PacketScheduler) -> None:
-        """Let the next packet onto the line, which is free at `now`."""
+        """Send the next packet on the link, which is free at `now`."""
         while self._due:
             start, _, packet = heappop(self._due)
             queue = self._queues.get(packet.flow)

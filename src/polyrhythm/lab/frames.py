@@ -1,4 +1,4 @@
-"""What a frame from a TUN device says of itself: where it goes, and how many bytes of it count on links.
+"""Reads a frame from a TUN device: its target, and how many bytes of it count on links.
 
 A frame is the kernel's header for offloads (struct virtio_net_hdr of linux/virtio_net.h, 10 bytes) and an IPv4 packet.
 With segmentation offload one frame is up to 64 KiB of a TCP stream: many packets that share one header.
@@ -32,7 +32,7 @@ def target(frame: bytes) -> int | None:
 
 
 def flow(frame: bytes) -> bytes:
-    """What tells its connection from others: addresses, and for TCP and UDP the ports."""
+    """The key of its connection: addresses, and for TCP and UDP the ports."""
     own = (frame[OFFLOAD_HEADER] & 15) * 4
     ports = frame[OFFLOAD_HEADER + own : OFFLOAD_HEADER + own + 4] if frame[OFFLOAD_HEADER + 9] in (_TCP, _UDP) else b""
     return frame[OFFLOAD_HEADER + 9 : OFFLOAD_HEADER + 10] + frame[OFFLOAD_HEADER + 12 : OFFLOAD_HEADER + 20] + ports

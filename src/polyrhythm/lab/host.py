@@ -31,11 +31,11 @@ def main() -> None:
     """Become a host, run the command, and exit as it did: with its code, or with 128 and the signal that ended it."""
     orders = msgspec.json.decode(read_line(), type=HostOrders)
     namespaces.die_with_parent()
-    if os.getppid() != orders.parent:  # it ended before we asked
+    if os.getppid() != orders.parent:  # it ended before this call
         raise SystemExit(1)
     os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
     for descriptor in (orders.relay, orders.refusal):
-        os.set_inheritable(descriptor, False)  # they were made so for us, and are not for the command
+        os.set_inheritable(descriptor, False)  # this process inherited them, and the command must not
     relay = socket.socket(fileno=orders.relay)
     try:
         namespaces.leave_machine()
@@ -73,15 +73,15 @@ def hosts_file(hosts: int) -> str:
 
 
 def _lead(orders: HostOrders, relay: socket.socket, parent: int) -> NoReturn:
-    """Be the first process of the host: run the command once all hosts are there, and reap what it leaves behind until it ends."""
+    """Run as the first process of the host: start the command once all hosts are there, and reap orphans until it ends."""
     namespaces.die_with_parent()
-    if select.select([parent], (), (), 0)[0]:  # it ended before we asked; its number cannot be seen from here
+    if select.select([parent], (), (), 0)[0]:  # it ended before this call; its number cannot be seen from here
         raise SystemExit(1)
     try:
         namespaces.show_own_processes()
     except OSError as problem:
         _refuse(orders, f"The lab cannot make a host here: {problem.strerror or problem}. It needs a machine that lets root mount /proc.")
-    if not relay.recv(1):  # the relay, or a host that should have come, has gone
+    if not relay.recv(1):  # the relay or another host has failed
         raise SystemExit(1)
     relay.close()
     try:
@@ -111,7 +111,7 @@ def _choose_congestion(orders: HostOrders) -> None:
         return
     try:
         _CONGESTION.write_text(orders.congestion, encoding="ascii")
-    except (OSError, ValueError):  # a ValueError for letters that no name has
+    except (OSError, ValueError):  # a ValueError for characters that no name has
         known = ", ".join(_ALLOWED.read_text(encoding="ascii").split())
         _refuse(
             orders,

@@ -1,6 +1,6 @@
-"""What a `Network` does not say of its links: jitter and loss, for all pairs of hosts or for one.
+"""Jitter and loss, which a `Network` does not describe, for all pairs of hosts or for one.
 
-The simulator's links are perfect but for faults, so these belong to the lab, and a prediction does not know of them.
+The simulator's links have neither, so these belong to the lab, and predictions leave them out.
 """
 
 from __future__ import annotations

@@ -34,7 +34,7 @@ class Lab:
     `congestion` is the TCP congestion control in every host, by default the machine's own. With `count_headers` a packet
     costs all its bytes, as on a real line; else only what TCP or UDP carries, so that a rate is what a long transfer
     reaches, as in the simulator.
-    Raises `CompositionError` for a jitter above the latency that it is to swing around.
+    Raises `CompositionError` for a jitter above its latency.
     """
 
     network: Network
@@ -102,7 +102,7 @@ def run(lab: Lab, command: Sequence[str], show: Show) -> LabResult:
 
 
 def _watch(processes: LabProcesses, output: OutputReader) -> tuple[int, ...]:
-    """Wait until all hosts have ended well, or some have not; which, as far as they fell together."""
+    """Wait until all hosts have ended, or some have failed; returns those that had failed at that moment."""
     while True:
         output.read(_LOOK_SECONDS)
         ended = [number for number, host in enumerate(processes.hosts) if host.process.poll() is not None]
@@ -111,7 +111,7 @@ def _watch(processes: LabProcesses, output: OutputReader) -> tuple[int, ...]:
             if refusal := processes.hosts[number].refusal():
                 raise CompositionError(refusal)
         if processes.relay_has_failed():
-            raise RunError("The relay of the lab has ended before the hosts: what it printed on stderr says why.")
+            raise RunError("The relay of the lab has ended before the hosts: its error is on stderr.")
         if failed or len(ended) == len(processes.hosts):
             return failed
 

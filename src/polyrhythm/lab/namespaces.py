@@ -1,4 +1,4 @@
-"""The calls of Linux that make a host: namespaces without a name, which end with their last process, and what is mounted in them."""
+"""The Linux calls that make a host: namespaces without a name, which end with their last process, and their mounts."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def leave_machine() -> None:
 def furnish(name: str, hosts: str) -> None:
     """Call this host `name`; give it an /etc/hosts with the text `hosts`, a /sys that shows its devices, and shared memory of its own."""
     socket.sethostname(name)
-    _mount("lab", "/sys", "tmpfs")  # where the text lives, hidden by the next mount of /sys; no file of the machine is touched
+    _mount("lab", "/sys", "tmpfs")  # the text is stored there, hidden by the next mount of /sys; no file of the machine is changed
     Path("/sys/hosts").write_text(hosts, encoding="ascii")
     _mount("/sys/hosts", "/etc/hosts", None, _MS_BIND)
     _mount("sysfs", "/sys", "sysfs")

@@ -1,4 +1,4 @@
-"""What the lab's processes are told when they start, as one line of JSON on their standard input."""
+"""The settings of the lab's processes, sent when they start as one line of JSON on their standard input."""
 
 from __future__ import annotations
 

@@ -15,7 +15,7 @@ _AT_ONCE = 65536
 
 @dataclass(slots=True)
 class OutputStream:
-    """One output of one host, and what has come of its last line so far."""
+    """One output of one host, and the part of its last line that has been read so far."""
 
     descriptor: int
     host: int
@@ -24,7 +24,7 @@ class OutputStream:
 
 
 class OutputReader:
-    """Reads streams as far as they have come, and shows their lines. A line without an end is shown when its stream ends."""
+    """Reads streams and shows their lines as they come. A line without an end is shown when its stream ends."""
 
     def __init__(self, show: Show) -> None:
         self._show = show
@@ -36,7 +36,7 @@ class OutputReader:
 
     @property
     def open(self) -> bool:
-        """Whether any stream may still bring something."""
+        """Whether any stream is still open."""
         return bool(self._selector.get_map())
 
     def read(self, seconds: float) -> None:

@@ -1,6 +1,6 @@
 """The process that carries packets between the hosts: `python -m polyrhythm.lab.relay`, with its orders on standard input.
 
-It runs until its standard input ends, which the kernel sees to if its parent is killed, and then prints the traffic.
+It runs until its standard input ends, which it also does when the parent is killed, and then prints the traffic.
 """
 
 from __future__ import annotations
@@ -25,25 +25,25 @@ from polyrhythm.lab.ways import least_latency, ways
 
 READY = b"r"
 _AT_ONCE = 32
-"""Frames taken from one host before the others are looked at."""
+"""Frames taken from one host before the others have their turn."""
 _LONGEST_SLEEP = 60.0
 _TICK = 0.01
 """The part of the least latency by which a packet may arrive late, so that the relay wakes less often and leaves the cores to the hosts."""
 
 
 def main() -> None:
-    """Take the hosts' devices, tell the hosts that all are here, and carry what they send."""
+    """Receive the hosts' devices, notify the hosts that all are there, and carry what they send."""
     orders = msgspec.json.decode(read_line(), type=RelayOrders)
     network = Network.described(msgspec.json.decode(orders.network, type=Description))
     fabric = Fabric(ways(network, len(orders.hosts), orders.impairments))
     doors = [socket.socket(fileno=descriptor) for descriptor in orders.hosts]
     devices = [device for door in doors for device in _take_device(door)]
     if len(devices) < len(doors):
-        sys.stdin.read()  # a host did not come up, and says why; nothing is to be carried until we are ended
+        sys.stdin.read()  # a host did not start, and reports why itself; there is nothing to carry until this process is ended
         _tell(Traffic.none(len(doors)))
         return
     for door in doors:
-        with contextlib.suppress(OSError):  # that host has failed meanwhile, which is not the relay's to tell
+        with contextlib.suppress(OSError):  # that host has failed meanwhile; the lab reports it
             door.send(READY)
     gc.disable()  # nothing here makes cycles, and a pause would delay every packet
     with contextlib.suppress(PermissionError):  # without the right to it, the relay is late where all cores are busy
@@ -54,7 +54,7 @@ def main() -> None:
 
 
 def _tell(traffic: Traffic) -> None:
-    """Print it, unless nobody is there any more to read it."""
+    """Print it, unless the reader has gone."""
     with contextlib.suppress(BrokenPipeError):  # not by sys.stdout, which would try again at exit
         os.write(1, msgspec.json.encode(traffic))
 
@@ -65,9 +65,10 @@ def _take_device(door: socket.socket) -> list[int]:
 
 
 def carry(fabric: Fabric, devices: list[int], charge: Callable[[bytes], int], tick: float) -> None:
-    """Carry frames between `devices` until standard input ends. `charge` says how many bytes of a frame count on links.
+    """Carry frames between `devices` until standard input ends. `charge` gives the bytes of a frame that count on links.
 
-    Between two looks at what is due pass `tick` seconds or more, unless a host sends. Being late so far moves no packet on a link.
+    At least `tick` seconds pass between two checks of what is due, unless a host sends. Such a delay does not change the times of packets
+    on links.
     """
     hosts = {device: host for host, device in enumerate(devices)}
     watched = [0, *devices]

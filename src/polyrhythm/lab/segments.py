@@ -1,8 +1,8 @@
-"""What a packet passes on its way: distances, which delay, jitter or lose it, and links, which flows share.
+"""The segments of a packet's path: distances, which delay, jitter or lose it, and links, which flows share.
 
-A packet is a stretch of time, from its `head` (the first byte) to its `tail` (the last). Bytes go on as they come, so a
-packet that meets no other spends its length over the slowest rate on the way once, and not once a link: as a flow does
-in the simulator. A link does work for `nbytes` over its rate, one packet after the other.
+A packet is an interval of time, from its `head` (the first byte) to its `tail` (the last). Bytes are forwarded as they arrive, so a packet
+without contention takes its length over the slowest rate of the path once, and not once a link: as a flow does in the simulator. A link is
+busy for `nbytes` over its rate, one packet after the other.
 """
 
 from __future__ import annotations
@@ -28,10 +28,10 @@ class Packet:
 
 
 class PacketScheduler(Protocol):
-    """What a segment asks of the fabric that it belongs to."""
+    """What a segment uses of its fabric."""
 
     def onward(self, packet: Packet) -> None:
-        """Let `packet` go on to its next segment, when its head says."""
+        """Let `packet` enter its next segment at the time of its head."""
         ...
 
     def drop(self, packet: Packet) -> None:
@@ -44,10 +44,10 @@ class PacketScheduler(Protocol):
 
 
 class PathSegment(Protocol):
-    """A part of a way."""
+    """A part of a path."""
 
     def enter(self, packet: Packet, agenda: PacketScheduler) -> None:
-        """Take a packet whose head is here now; packets enter in the order of time."""
+        """Take a packet whose head arrives now; packets enter in the order of time."""
         ...
 
 

@@ -1,9 +1,9 @@
 """From a `Network` to the segments between every two hosts: the links that the simulator would take, and the distance.
 
-The order is egress, uplink, capacity between the sites, distance, downlink, ingress. Where two ways share a link in the
-network, they share the object. Every queue holds `ROUND_TRIPS` times what its rate carries in the longest round trip of those who
-use it, and at least `LEAST_QUEUE` bytes. The network's description knows no loss, so TCP must not meet one that nobody asked
-for; connections that share a queue take turns, so that none waits behind the length of another.
+The order is egress, uplink, capacity between the sites, distance, downlink, ingress. Where two paths share a link in the network, they
+share the object. Every queue holds `ROUND_TRIPS` times what its rate carries in the longest round trip of its flows, and at least
+`LEAST_QUEUE` bytes. The network's description has no loss, so TCP must not lose packets here either; connections that share a queue take
+turns, so that none waits for the whole queue of another.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Which samples, and how do they come here?"""
+"""Shuffles: which samples each worker gets, and how."""
 
 from polyrhythm.shuffle.global_shuffle import GlobalShuffle
 from polyrhythm.shuffle.ring_shuffle import RingShuffle

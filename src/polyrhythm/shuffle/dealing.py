@@ -1,4 +1,4 @@
-"""How samples are dealt out: in rounds of equal batches, and what is left over evenly."""
+"""How samples are divided among workers: in rounds of equal batches, and the rest evenly."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from polyrhythm.pieces.shuffle import Source
 
 
 def deal(count: int, batch_size: int, group: Group, drop_last: bool = False) -> Iterator[slice]:
-    """The places in an order of `count` samples that make up each of a worker's batches; `drop_last` leaves out the uneven rest."""
+    """The positions, in an order of `count` samples, of each of a worker's batches; `drop_last` leaves out the smaller last ones."""
     round_size = group.size * batch_size
     for start in range(0, count - count % round_size, round_size):
         begin = start + group.rank * batch_size
@@ -37,12 +37,12 @@ def count(source: Source, group: Group, batch_size: int) -> int:
 
 
 def loading(group: Group, number: int) -> int:
-    """The seed of what a worker's loading processes draw in epoch `number`."""
+    """The seed of a worker's loading processes in epoch `number`."""
     return rng.derive(group.seed, "loading", group.rank, number)
 
 
 def reading(group: Group, number: int) -> int:
-    """The seed of what a stream draws in epoch `number`: the same at every worker, since all read the same stream."""
+    """The seed of a stream in epoch `number`: the same at every worker, since all read the same stream."""
     return rng.derive(group.seed, "stream", number)
 
 

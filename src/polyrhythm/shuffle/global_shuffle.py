@@ -19,9 +19,9 @@ from polyrhythm.shuffle.dealing import check_size, count, loading, parts, readin
 class GlobalShuffle:
     """One permutation an epoch, the same at all workers; batch t of worker r is the r-th part of the t-th P · b samples.
 
-    So P workers together see in step t what one worker with a batch of P · b would see (Goyal et al., 2017, section 2.3). The
-    tail is dealt out evenly; fewer than P samples an epoch are left out. Data that have an order of their own (a loader without
-    shuffling, a stream) are dealt out in that order.
+    So P workers together see in step t what one worker with a batch of P · b would see (Goyal et al., 2017, section 2.3). The tail is dealt
+    out evenly; fewer than P samples an epoch are left out. Data with an order of their own (a loader without shuffling, a stream) keep that
+    order.
     """
 
     @property
@@ -36,7 +36,7 @@ class GlobalShuffle:
     def stream(self, stream: Stream, group: Group, number: int, batch_size: int) -> Iterator[Batch]:
         """One worker's batches of one pass: every worker reads the whole stream, and takes its part of each P · b samples.
 
-        What the stream draws from global generators is the same at every worker; the training's own draws go on as without it.
+        The stream draws the same from global generators at every worker, and does not change the draws of the training.
         """
         check_size(batch_size)
         seed = reading(group, number)

@@ -1,4 +1,4 @@
-"""Samples that travel: after each batch it moves on to the next worker on a ring."""
+"""Each batch is sent to the next worker on a ring when it has been used."""
 
 from __future__ import annotations
 
@@ -37,14 +37,14 @@ class RingShuffle:
         return _Travelling(group, port, perform)
 
     def stream(self, stream: Stream, group: Group, number: int, batch_size: int) -> NoReturn:
-        """Refused: a stream has no samples that stay."""
+        """Refused: the samples of a stream are not kept."""
         raise DataError(
             "RingShuffle deals samples out once and then sends them around, which a stream without an end or a length does not allow: "
             "give a data set with a length, or compose the strategy with shuffle=GlobalShuffle()."
         )
 
     def share(self, order: Order, group: Group, number: int) -> Sequence[int]:
-        """What the worker before on the ring had in the epoch before. The loop loads them itself, so nothing is sent."""
+        """The samples that the previous worker on the ring had in the previous epoch. The loop loads them itself, so nothing is sent."""
         _refuse_redrawing(order)
         first = (group.rank - number) % group.size
         return order.indices(group.seed, 0)[first : len(order) - len(order) % group.size : group.size]
@@ -108,6 +108,6 @@ def _tensors(batch: Any) -> Samples:
 def _refuse_redrawing(order: Order) -> None:
     if order.redraws:
         raise DataError(
-            "RingShuffle deals samples out once and then sends them around, so a sampler that draws others in every epoch would be lost: "
+            "RingShuffle deals samples out once and then sends them around, so a sampler that draws others in every epoch is refused: "
             "leave the sampler out, or compose the strategy with shuffle=GlobalShuffle()."
         )

@@ -54,7 +54,7 @@ def windows(text: Tensor, context: int, samples: int) -> TensorDataset:
     places = len(text) - context
     if samples > places:
         raise WorkloadError(
-            f"The text has {places:,} windows of {context} symbols, fewer than samples={samples:,}: ask for fewer, or a shorter context."
+            f"The text has {places:,} windows of {context} symbols, fewer than samples={samples:,}: take fewer samples or a shorter context."
         )
     cut = text.unfold(0, context + 1, places // samples)[:samples]
     return TensorDataset(cut[:, :-1], cut[:, 1:])
@@ -137,7 +137,7 @@ def _check(settings: CharsGpt | CharsGpt5m) -> None:
 
 
 def train(worker: WorkloadWorker, settings: CharsGpt | CharsGpt5m) -> None:
-    """An ordinary loop of PyTorch; what it asks of `worker` is all that differs from a program of one process."""
+    """An ordinary loop of PyTorch; only the lines that use `worker` differ from a program of one process."""
     text = corpus()
     dataset = windows(text.training, settings.context, settings.samples)
     model: nn.Module = Gpt(GptSize(text.vocabulary, settings.context, settings.layers, settings.width, settings.heads)).to(worker.device)

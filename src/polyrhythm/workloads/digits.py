@@ -30,9 +30,8 @@ TEST_SAMPLES = 360
 def digits() -> tuple[TensorDataset, TensorDataset]:
     """1,437 digits to train on and 360 to test on: images (1, 8, 8) and classes 0-9; always the same stratified split.
 
-    Pixels are standardised by the mean and deviation of all training pixels: with plain [0, 1] the models learn more slowly and
-    bear less staleness.
-    The tensors are shared by all workers of one process: do not write into them.
+    Pixels are standardised by the mean and deviation of all training pixels: with plain [0, 1] the models learn more slowly and tolerate
+    less staleness. The tensors are shared by all workers of one process: do not write into them.
     """
     table = _table()
     pixels, classes = table[:, :-1], table[:, -1].astype(int)
@@ -56,7 +55,7 @@ def _table() -> np.ndarray:
 
 
 def _stratified(classes: np.ndarray, count: int) -> np.ndarray:
-    """Places of `count` samples in which every class has its share, the remainders going to the classes that are owed most."""
+    """Places of `count` samples in which every class has its share, the remainders going to the classes with the largest fractions."""
     draw = rng.stream(0, "digits", "test")
     sizes = np.bincount(classes)
     shares = sizes * count / len(classes)
@@ -113,7 +112,8 @@ def measured(model: nn.Module, dataset: TensorDataset, device: str) -> dict[str,
 class DigitsCnn:
     """A convolutional network of 21,546 parameters; `batch_size` is each worker's own.
 
-    The learning rate is moderate on purpose: gradients that are four steps late still train it, at twice the rate they may not.
+    The learning rate is moderate on purpose: training still converges with gradients that are four steps late, and may not at twice the
+    rate.
     """
 
     epochs: int = 20
@@ -161,7 +161,7 @@ def _check(settings: DigitsCnn | DigitsMlp) -> None:
 
 
 def train(worker: WorkloadWorker, model: nn.Module, settings: DigitsCnn | DigitsMlp) -> None:
-    """An ordinary loop of PyTorch; what it asks of `worker` is all that differs from a program of one process."""
+    """An ordinary loop of PyTorch; only the lines that use `worker` differ from a program of one process."""
     training, test = digits()
     model = model.to(worker.device)
     optimizer: torch.optim.Optimizer = torch.optim.SGD(model.parameters(), lr=settings.learning_rate, momentum=settings.momentum)

@@ -107,5 +107,5 @@ def _checked(train: object, name: str, place: str) -> Train:
             "Give the other parameters defaults: they are then settings."
         ) from None
     except ValueError:
-        pass  # a builtin that does not tell its parameters: calling it will
+        pass  # a builtin without a signature: a call will show whether it fits
     return train

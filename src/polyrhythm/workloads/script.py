@@ -34,7 +34,7 @@ def arguments(script: str, words: Sequence[str]) -> Iterator[None]:
 
 
 def refuse_while_imported(call: str) -> None:
-    """Refuse `call` ("pr.run") at the top of a JOB file: whoever imports the file trains, and it would train once more."""
+    """Refuse `call` ("pr.run") at the top of a JOB file: importing the file would train, and the command would train again."""
     if _importing.get():
         raise WorkloadError(
             f'{call} is called while the file is imported, so that it would train twice: put the call under if __name__ == "__main__":, '
@@ -85,7 +85,7 @@ def from_name(name: str) -> ModuleType:
 
 
 def missing(path: Path, workloads: Sequence[str]) -> str:
-    """What to say about a file that is not there."""
+    """The hint for a file that does not exist."""
     if path.is_dir():
         return f"{path} is a folder: give the Python file in it that defines train(worker)."
     beside = [file.name for file in path.parent.glob("*.py")] if path.parent.is_dir() else []
@@ -123,7 +123,7 @@ def _refusal(error: BaseException, file: str, shown: str) -> PolyrhythmError:
     """What went wrong in the user's file, with the last of their own lines that was running."""
     frames = traceback.extract_tb(error.__traceback__)
     if isinstance(error, SystemExit) and isinstance(error.code, int) and _within_argparse(error):
-        return ScriptEnded(f"{shown} ended with code {error.code} at its arguments, and has said why.", error.code)
+        return ScriptEnded(f"{shown} ended with code {error.code} at its arguments, and printed why.", error.code)
     said = " ".join(traceback.format_exception_only(error)[-1].split())
     if isinstance(error, SyntaxError) and error.lineno is not None:
         where = shown if error.filename == file else error.filename

@@ -16,7 +16,7 @@ Train = Callable[[WorkloadWorker], object]
 
 @dataclass(frozen=True, slots=True)
 class Setting:
-    """What a setting takes, as an annotation, and what it is where nobody says otherwise."""
+    """The type of a setting, as an annotation, and its default."""
 
     kind: Any
     default: Any
@@ -45,7 +45,7 @@ def settings_of(train: Train) -> dict[str, Setting]:
         return {field.name: Setting(kinds.get(field.name), getattr(train, field.name, MISSING)) for field in fields(train) if field.init}
     try:
         parameters = list(inspect.signature(train).parameters.values())[1:]
-    except ValueError:  # a builtin does not tell
+    except ValueError:  # a builtin without a signature
         return {}
     kinds = _hints(train if inspect.isroutine(train) else type(train).__call__)
     named = (inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_ONLY)
@@ -77,7 +77,7 @@ def with_settings(train: Train, job: str, given: Mapping[str, Any]) -> Train:
 
 
 def _hints(annotated: Any) -> dict[str, Any]:
-    """Annotations as types; none where one of them cannot be looked up, for a default tells the type too."""
+    """Annotations as types; none where one of them cannot be looked up, since a default shows the type too."""
     try:
         return get_type_hints(annotated)
     except (NameError, TypeError, AttributeError, SyntaxError):

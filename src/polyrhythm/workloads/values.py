@@ -1,4 +1,4 @@
-"""Values as a person types them: numbers, text, true or false, none."""
+"""Values as typed text: numbers, text, true or false, none."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ ANYTHING = int | float | str | None
 
 
 def wanted(kind: Any) -> str | None:
-    """In words, what can be typed for a value of the annotation `kind`; None where nothing can."""
+    """A description of what can be typed for a value of the annotation `kind`; None where nothing can."""
     known = [_WANTED[each] for each in _kinds(kind) if each in _WANTED]
     return " or ".join(known) if known else None
 

@@ -1,4 +1,4 @@
-"""What a training function may ask of the worker it runs in."""
+"""The methods of a worker that a bundled training function uses."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ class WorkloadWorker(Protocol):
         """This worker's batches of one epoch: shuffled together with the other workers', shared with none of them."""
 
     def evaluate(self, function: Callable[..., Mapping[str, Any]]) -> None:
-        """Have `function(model)` say how good the result is, at the moments of a grid, at no charge."""
+        """Evaluate the result with `function(model)` at the moments of a grid, at no charge."""
 
     def report(self, **metrics: float) -> None:
         """Record metrics as they are now."""

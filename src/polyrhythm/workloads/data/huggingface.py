@@ -13,7 +13,7 @@ from polyrhythm.errors import DataError, unknown
 
 
 class Rows(Dataset[tuple[Tensor, ...]]):
-    """The columns of a saved data set as a tuple of tensors per row, read from disk when asked for."""
+    """The columns of a saved data set as a tuple of tensors per row, read from disk on access."""
 
     def __init__(self, table: Any, columns: Sequence[str]) -> None:
         self.columns = tuple(columns)
@@ -27,7 +27,7 @@ class Rows(Dataset[tuple[Tensor, ...]]):
         return tuple(row[column] for column in self.columns)
 
     def __getitems__(self, indices: Iterable[int]) -> list[tuple[Tensor, ...]]:
-        """Several rows in one read, as DataLoader asks for a batch."""
+        """Several rows in one read, which DataLoader uses for a batch."""
         rows = self.table[list(indices)]
         return list(zip(*(rows[column] for column in self.columns), strict=True))
 
@@ -44,7 +44,7 @@ def saved_dataset(folder: str | Path, columns: Sequence[str], split: str | None 
             "Saved data sets of Hugging Face are read by its own library, which is not installed: run pip install datasets."
         ) from error
     if not columns:
-        raise DataError('No columns were asked for: name those of the input and the label, for example columns=("image", "label").')
+        raise DataError('No columns were given: name those of the input and the label, for example columns=("image", "label").')
     try:
         table = load_from_disk(str(folder))
     except (FileNotFoundError, NotADirectoryError) as error:
@@ -63,7 +63,7 @@ def _one_split(table: Any, split: str | None, folder: str | Path) -> Any:
     if not splits:
         return table
     if split is None:
-        raise DataError(f"{folder} holds several splits ({', '.join(splits)}): say which with split=, for example split={splits[0]!r}.")
+        raise DataError(f"{folder} holds several splits ({', '.join(splits)}): choose one with split=, for example split={splits[0]!r}.")
     if split not in splits:
         raise unknown("split of the data set", split, splits)
     return table[split]

@@ -35,7 +35,7 @@ def read_idx(path: str | Path) -> Tensor:
     shape = tuple(int.from_bytes(content[at : at + 4], "big") for at in range(4, header, 4))
     declared, found = prod(shape) * kind.itemsize, len(content) - header
     if declared != found:
-        raise DataError(f"{path} says that it holds {shape} elements, {declared:,} bytes, but has {found:,}: copy or download it again.")
+        raise DataError(f"{path} declares {shape} elements, {declared:,} bytes, but has {found:,}: copy or download it again.")
     elements = np.frombuffer(content, kind, offset=header).reshape(shape)
     return torch.from_numpy(elements.astype(kind.newbyteorder("="), copy=True))
 

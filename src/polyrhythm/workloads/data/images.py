@@ -13,7 +13,7 @@ def as_images(pixels: Tensor, dtype: torch.dtype) -> Tensor:
     if dtype == torch.uint8:
         return pixels
     if not dtype.is_floating_point:
-        raise DataError(f"Images cannot be given as {dtype}: ask for a floating type, which is scaled to [0, 1], or for torch.uint8.")
+        raise DataError(f"Images cannot be given as {dtype}: give a floating type, which is scaled to [0, 1], or for torch.uint8.")
     return pixels.to(dtype).div_(255)
 
 
