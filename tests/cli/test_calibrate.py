@@ -35,7 +35,7 @@ def test_a_step_is_timed_and_written_where_the_simulator_reads_it(polyrhythm: An
 def test_fewer_steps_than_asked_for_are_remarked_on(polyrhythm: Any, tiny: Path) -> None:
     told = polyrhythm("calibrate", tiny, "--set", "epochs=4", "--steps", 1000)
     assert told.code == 0
-    assert re.fullmatch(r"polyrhythm: \d+ steps were timed and 1000 asked for, because the JOB ended: .*\n", told.err)
+    assert re.fullmatch(r"polyrhythm: \d+ steps were timed of the 1000 requested, because the JOB ended: .*\n", told.err)
 
 
 def test_a_person_gets_a_table(polyrhythm: Any, tiny: Path) -> None:

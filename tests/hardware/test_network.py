@@ -131,7 +131,7 @@ def test_the_way_back_may_differ() -> None:
         ('{"name": "n", "sites": [{"name": "a", "egress": 1, "latency": -1}]}', "zero or more"),
         ('{"name": "n", "sites": []}', "has no site"),
         ('{"name": "n", "sites": [{"name": "a", "egress": 1}, {"name": "a", "egress": 1}]}', "two sites of one name"),
-        ('{"name": "n", "sites": [{"name": "a", "egress": 1}, {"name": "b", "egress": 1}]}', "no way from site 'a' to 'b'"),
+        ('{"name": "n", "sites": [{"name": "a", "egress": 1}, {"name": "b", "egress": 1}]}', "no connection from site 'a' to 'b'"),
         ("not JSON", "cannot be used"),
     ],
 )

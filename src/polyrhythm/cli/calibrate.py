@@ -1,4 +1,4 @@
-"""`polyrhythm calibrate`: how long a step takes here, and what joins the hosts, as files for the simulator and the lab."""
+"""`polyrhythm calibrate`: measures steps on this host and the network between hosts, into files for the simulator and the lab."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from polyrhythm.cli.failures import guarded, say
+from polyrhythm.cli.failures import guarded, notice
 from polyrhythm.cli.options import Arguments, Json, Options, Settings
 
 if TYPE_CHECKING:
@@ -39,7 +39,7 @@ _STEPS = 30
 
 @dataclass(frozen=True, slots=True)
 class _Timing:
-    """The options that say how steps are timed, as they were typed; None and empty for those that were not."""
+    """The options for timing steps, as they were typed; None and empty for those that were not."""
 
     system: str | None
     workers: int | None
@@ -57,14 +57,14 @@ class _Timing:
 
 @dataclass(frozen=True, slots=True)
 class _HostSurvey:
-    """What is to be measured on this host: steps, where there are any to time, and the way from process to process."""
+    """What is to be measured on this host: steps, where there are any to time, and messages between processes."""
 
     timed: Callable[[], Profile] | None
     steps: int
     kept: Path | None
 
     def measure(self) -> tuple[Profile | None, Local]:
-        """Time the steps, and keep what they took at once: the network may take long, or fail."""
+        """Time the steps, and write the profile at once: measuring the network may take long, or fail."""
         from polyrhythm.cli.calibrated import write_device
         from polyrhythm.training.links import local_between
 
@@ -72,7 +72,9 @@ class _HostSurvey:
         if self.kept is not None and profile is not None:
             write_device(self.kept, profile)
         if profile is not None and (timed := len(profile.seconds_per_step)) < self.steps:
-            say(f"{timed} steps were timed and {self.steps} asked for, because the JOB ended: give it more epochs or smaller batches.")
+            notice(
+                f"{timed} steps were timed of the {self.steps} requested, because the JOB ended: give it more epochs or smaller batches."
+            )
         return profile, local_between()
 
 
@@ -90,7 +92,7 @@ def calibrate(
     as_json: Json = False,
 ) -> None:
     """Measure steps of JOB on this host, and, where RANK and WORLD_SIZE are set, the network between the hosts."""
-    from polyrhythm.cli.calibrated import show, told, write_network
+    from polyrhythm.cli.calibrated import figures, show, write_network
     from polyrhythm.cli.output import print_json, reserved
     from polyrhythm.cli.prepare import directory, own_arguments
     from polyrhythm.processes.rendezvous.rank_environment import find_rank_environment
@@ -108,11 +110,11 @@ def calibrate(
         return
     if kept is not None and network is not None:
         write_network(kept, network)
-    print_json(told(profile, network, local)) if as_json else show(profile, network, local)
+    print_json(figures(profile, network, local)) if as_json else show(profile, network, local)
 
 
 def _timed(job: str | None, timing: _Timing) -> Callable[[], Profile] | None:
-    """A function that measures the profile, if there is a JOB; what cannot be is refused now."""
+    """A function that measures the profile, if there is a JOB; impossible options are refused now."""
     from polyrhythm.cli.pairs import pairs
     from polyrhythm.cli.presets import compose
     from polyrhythm.errors import CompositionError
@@ -141,6 +143,6 @@ def _joined(place: RankEnvironment, survey: _HostSurvey) -> tuple[tuple[Profile 
     from polyrhythm.training.links import congestion_here, network_between, survey_job
 
     with enter(survey_job(place.workers), lambda event: None, place) as joined:
-        # all have met: the others wait in the first message of the survey meanwhile, and do not disturb
+        # all have joined: the others wait for the first message of the survey meanwhile, and use no core
         found = survey.measure() if place.rank == 0 else (None, Local())
         return found, network_between(joined.context, Group.of_workers(place.workers, place.rank), "measured", found[1], congestion_here())

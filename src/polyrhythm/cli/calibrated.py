@@ -1,4 +1,4 @@
-"""What `polyrhythm calibrate` has found: as files for the simulator and the lab, as a JSON object, and as a table."""
+"""The results of `polyrhythm calibrate`: as files for the simulator and the lab, as a JSON object, and as a table."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any
 import msgspec
 from rich.table import Table
 
-from polyrhythm.cli.failures import say
+from polyrhythm.cli.failures import notice
 from polyrhythm.cli.output import console
 from polyrhythm.hardware import devices
 from polyrhythm.hardware import network as networks
@@ -25,17 +25,17 @@ def write_device(directory: Path, profile: Profile) -> None:
     """device.json, for the simulator."""
     path = directory / devices.FILE
     path.write_bytes(msgspec.json.format(msgspec.json.encode(profile), indent=2) + b"\n")
-    say(f"wrote {path}, for --device")
+    notice(f"wrote {path}, for --device")
 
 
 def write_network(directory: Path, network: Network) -> None:
     """network.json, for the simulator and the lab."""
     path = directory / networks.FILE
     path.write_text(networks.to_json(network), encoding="utf-8")
-    say(f"wrote {path}, for --network")
+    notice(f"wrote {path}, for --network")
 
 
-def told(profile: Profile | None, network: Network | None, local: Local) -> dict[str, Any]:
+def figures(profile: Profile | None, network: Network | None, local: Local) -> dict[str, Any]:
     """What `--json` prints: alpha in seconds one way, beta in seconds a byte."""
     within = {"alpha": local.latency, "beta": 1 / local.bandwidth}
     links, hosts = ([], []) if network is None else (_links(network), _hosts(network))
@@ -53,7 +53,7 @@ def _hosts(network: Network) -> list[dict[str, Any]]:
 
 
 def show(profile: Profile | None, network: Network | None, local: Local) -> None:
-    """A short table: alpha and beta of each way, and the rate that beta means."""
+    """A short table: alpha and beta of each connection, and the rate that beta means."""
     out = console()
     if profile is not None:
         steps = profile.seconds_per_step

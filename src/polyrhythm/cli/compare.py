@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from polyrhythm.cli.complete import complete_systems
-from polyrhythm.cli.failures import INTERRUPTED, guarded, say, tell
+from polyrhythm.cli.failures import INTERRUPTED, guarded, notice, show_error
 from polyrhythm.cli.options import Arguments, DeviceName, Job, Json, NetworkName, On, Options, Out, Quiet, Timeout, Workers
 
 if TYPE_CHECKING:
@@ -69,7 +69,7 @@ def compare(
     as_json: Json = False,
     quiet: Quiet = False,
 ) -> None:
-    """Train JOB with each of several systems, with the same seeds and settings, and put them beside one another."""
+    """Train JOB with each of several systems, with the same seeds and settings, and compare them."""
     from polyrhythm.cli.comparison import SystemComparison
     from polyrhythm.cli.output import reserved
     from polyrhythm.cli.prepare import directory, prepared, typed
@@ -92,7 +92,7 @@ def _make(runs: SystemComparison, settings: Settings) -> ComparisonResult:
     except KeyboardInterrupt:
         if runs.out is None:
             raise
-        say(f"interrupted: the runs that have ended are in {runs.out}; the same command goes on from there, and report draws them")
+        notice(f"interrupted: the runs that have ended are in {runs.out}; the same command goes on from there, and report draws them")
         raise typer.Exit(INTERRUPTED) from None
 
 
@@ -109,14 +109,14 @@ def _show(result: ComparisonResult, as_json: bool) -> None:
 
 
 def _keep(result: ComparisonResult, out: Path) -> bool:
-    """Write the record and the page, if that can be: after the runs, which are not to be lost with it."""
+    """Write the record and the page; a failure does not lose the runs."""
     from polyrhythm.cli.record import keep
     from polyrhythm.errors import CompositionError
 
     try:
-        say(f"the report is in {keep(result.comparison, result.outcomes, out)}")
+        notice(f"the report is in {keep(result.comparison, result.outcomes, out)}")
     except CompositionError as error:
-        tell(error)
+        show_error(error)
         return False
     return True
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from polyrhythm.cli import resume
-from polyrhythm.cli.failures import say, tell
+from polyrhythm.cli.failures import notice, show_error
 from polyrhythm.cli.prepare import Prepared
 from polyrhythm.cli.record import Comparison, place, tuning_place
 from polyrhythm.cli.request import Request
@@ -24,7 +24,7 @@ Settings = Mapping[str, Mapping[str, str]]
 
 @dataclass(frozen=True, slots=True)
 class ComparisonResult:
-    """A comparison that was held, the outcomes of its runs, and those of the runs that tuned it."""
+    """A comparison that was made, the outcomes of its runs, and those of the runs that tuned it."""
 
     comparison: Comparison
     outcomes: list[Outcome]
@@ -33,7 +33,7 @@ class ComparisonResult:
 
 @dataclass(frozen=True, slots=True)
 class SystemComparison:
-    """Several systems on one JOB: what was requested, the JOB, where the runs are kept, and whether somebody watches."""
+    """Several systems on one JOB: what was requested, the JOB, where the runs are kept, and whether progress is shown."""
 
     request: Request
     loaded: Prepared
@@ -46,10 +46,10 @@ class SystemComparison:
         best = {name: {} for name in settings} if tuning is None else chosen(tuning)
         own = {name: {**settings[name], **best.get(name, {})} for name in settings}
         outcomes = self._race(own, {name for name in settings if name not in best})
-        told = own if any(own.values()) else {}
+        shown_settings = own if any(own.values()) else {}
         summaries = [outcome.summary for outcome in outcomes]
         request = self.request
-        comparison = Comparison(request.typed.job, request.goal, summaries, request.rules.seeds, told, tuning, request.command())
+        comparison = Comparison(request.typed.job, request.goal, summaries, request.rules.seeds, shown_settings, tuning, request.command())
         return ComparisonResult(comparison, outcomes, tried)
 
     def _tune(self, settings: Settings) -> tuple[Tuning, list[Outcome]]:
@@ -76,7 +76,7 @@ class SystemComparison:
         untried = RunError("It was not run, because no choice of --tune ended well: widen the grid.")
         for name in settings:
             if name in unfit:
-                tell(untried, name)
+                show_error(untried, name)
         return [next(made) if name not in unfit else plan.failed(untried).outcome for name, plan in plans]
 
     def _plan(self, system: str, shown: str, where: str, settings: Mapping[str, str], seed: int) -> RunPlan:
@@ -115,7 +115,7 @@ class _Outcomes:
         return [(number, plan, self._directory(plan)) for number, plan in each if number not in self.outcomes]
 
     def take_kept(self) -> None:
-        """Take the runs that are in the directory already, and say so; say too which will be written over, and why.
+        """Take the runs that are in the directory already, and report them; report too which will be overwritten, and why.
 
         Raises UnknownNameError as `add` does.
         """
@@ -126,9 +126,9 @@ class _Outcomes:
             if found is not None:
                 self._put(number, found)
             elif (why := resume.difference(plan, directory)) is not None:
-                say(f"{plan.name} is run again, though {directory} holds a run of it: {why}")
+                notice(f"{plan.name} is run again, though {directory} holds a run of it: {why}")
         if self.outcomes:
-            say(f"{self.out} holds {len(self.outcomes)} of {len(self.plans)} runs, ended well with the same settings: taken from there")
+            notice(f"{self.out} holds {len(self.outcomes)} of {len(self.plans)} runs, ended well with the same settings: taken from there")
 
     def add(self, number: int, attempt: Attempt) -> None:
         """A run has ended. One that failed keeps its row, and the others go on.
@@ -136,15 +136,15 @@ class _Outcomes:
         Raises UnknownNameError after a run that ended well, if that reported other metrics than the one of the goal.
         """
         for trouble in attempt.troubles:
-            say(f"{self.plans[number].name}: {trouble}")
+            notice(f"{self.plans[number].name}: {trouble}")
         if attempt.error is not None:
-            tell(attempt.error, self.plans[number].name)
+            show_error(attempt.error, self.plans[number].name)
         self._put(number, attempt.outcome)
 
     def _put(self, number: int, outcome: Outcome) -> None:
         if self.goal is not None and outcome.summary.error is None and self.goal.metric not in (there := metrics_of([outcome])):
             raise unknown("metric that is reported", self.goal.metric, there)
-        outcome.settings.pop(COMMAND, None)  # the record has it; a page tells it once, and it sets nothing
+        outcome.settings.pop(COMMAND, None)  # the record has it; a page shows it once, and it is not a setting
         self.outcomes[number] = outcome
 
     def _directory(self, plan: RunPlan) -> Path | None:

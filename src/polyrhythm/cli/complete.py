@@ -1,4 +1,4 @@
-"""What a shell may complete: names that are read without importing torch, so that a press of the tab key is answered at once."""
+"""Shell completion: names that are read without importing torch, so that completion is quick."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def system_names() -> tuple[str, ...]:
 
 @cache
 def workload_names() -> tuple[str, ...]:
-    """The bundled workloads: what the classes of `polyrhythm.workloads` are called, found in its text."""
+    """The bundled workloads: the names of the classes of `polyrhythm.workloads`, found in its text."""
     return tuple(sorted(name for path in (_PACKAGE / "workloads").glob("*.py") for name in _class_names(path)))
 
 

@@ -33,7 +33,7 @@ def devices(as_json: Json = False) -> None:
 
 
 def _source(name: str) -> str:
-    """What the table in the docstring of the devices says of `name`: peak and source, and the part of it that is sustained."""
+    """The row of `name` in the table in the docstring of the devices: peak and source, and the part of it that is sustained."""
     from polyrhythm.hardware import devices as presets
 
     found = re.search(rf"^ +{re.escape(name)} {{2,}}(.+?) {{2,}}(?:([\d.]+) {{2,}})?", presets.__doc__ or "", re.MULTILINE)

@@ -1,4 +1,4 @@
-"""How errors leave the command line: one sentence on stderr, and an exit code that says whose turn it is.
+"""How the command line reports errors: one sentence on stderr, and an exit code.
 
 0      all went well
 1      a run that was started failed, be it one of several, or what it found could not be kept
@@ -34,28 +34,28 @@ def guarded(command: Callable[Given, Result]) -> Callable[Given, Result]:
         try:
             return command(*arguments, **options)
         except KeyboardInterrupt:
-            say("interrupted")
+            notice("interrupted")
             raise typer.Exit(INTERRUPTED) from None
         except PolyrhythmError as error:
-            tell(error)
+            show_error(error)
             raise typer.Exit(exit_code(error)) from None
 
     return safe
 
 
-def tell(error: PolyrhythmError, about: str = "") -> None:
-    """Say on stderr what went wrong (with the run `about`), and show the traceback of the user's own code, if it raised.
+def show_error(error: PolyrhythmError, about: str = "") -> None:
+    """Print an error on stderr (of the run `about`), and the traceback of the user's own code, if it raised.
 
-    Nothing is said of a script that refused its own arguments: it has said so itself.
+    Nothing is printed for a script that refused its own arguments: it has printed why itself.
     """
     if _own_exit(error) is not None:
         return
-    say(f"{about}: {sentence(error)}" if about else sentence(error))
+    notice(f"{about}: {sentence(error)}" if about else sentence(error))
     if isinstance(error, WorkerFailed) and error.trace:
         typer.echo(f"\n{error.trace.rstrip()}", err=True)
 
 
-def say(text: str) -> None:
+def notice(text: str) -> None:
     """One line on stderr, under the program's name."""
     typer.echo(f"polyrhythm: {text}", err=True)
 

@@ -1,4 +1,4 @@
-"""What makes a comparison fair: several seeds, one global batch, and settings that each system can bear."""
+"""Options of a fair comparison: several seeds, one global batch, and settings for single systems."""
 
 from __future__ import annotations
 

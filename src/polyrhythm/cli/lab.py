@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from polyrhythm.cli.failures import guarded, say
+from polyrhythm.cli.failures import guarded, notice
 from polyrhythm.cli.options import Json, Seed
 
 if TYPE_CHECKING:
@@ -66,21 +66,21 @@ def lab(
     impairments = Impairments(amount("--jitter-ms", jitter_ms or [], hosts, _MS), amount("--loss", loss or [], hosts), seed)
     chosen = Lab(joined, hosts, impairments, congestion, count_headers)
     if chosen.fastest > _CARRIED and not quiet:
-        say(
+        notice(
             f"{joined.name} gives a host {chosen.fastest * _BITS / 1e9:g} Gbit/s, and the lab is true to about {_CARRIED * _BITS / 1e9:g}: "
-            "expect less than the network says"
+            "expect less than the network allows"
         )
     with _ended_by(signal.SIGTERM, signal.SIGHUP):
         outcome = run(chosen, command or [], _printer(as_json, quiet))
     if as_json:
         print_json({"network": joined.name, "hosts": hosts} | _summary(outcome))
     if outcome.failed and not quiet:
-        say("; ".join(f"host {host} failed with {_how(outcome.codes[host])}" for host in outcome.failed) + "; what still ran was ended")
+        notice("; ".join(f"host {host} failed with {_how(outcome.codes[host])}" for host in outcome.failed) + "; what still ran was ended")
     raise typer.Exit(outcome.code)
 
 
 def _how(code: int) -> str:
-    """An exit code as a shell tells it."""
+    """An exit code as a shell shows it."""
     numbers = {int(number): number.name for number in signal.Signals}
     return numbers.get(code - _SIGNALLED, f"exit code {code}")
 

@@ -39,7 +39,7 @@ def networks(as_json: Json = False) -> None:
 
 
 def _source(name: str) -> str:
-    """What the docstring of the presets says of `name`: the paragraph that begins with it, its continuation indented."""
+    """The description of `name` in the docstring of the presets: the paragraph that begins with it, its continuation indented."""
     from polyrhythm.hardware import presets
 
     found = re.search(rf"^{re.escape(name)} +(.+(?:\n +.+)*)", presets.__doc__ or "", re.MULTILINE)

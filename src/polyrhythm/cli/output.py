@@ -34,7 +34,7 @@ def console() -> Console:
 
 
 def print_outcomes(outcomes: Sequence[Outcome], target: Target | None = None) -> None:
-    """The table of `outcomes`, and the sentence that says what it means."""
+    """The table of `outcomes`, and a summary sentence."""
     from polyrhythm.report.sentence import sentence
     from polyrhythm.report.table import table
 
@@ -44,7 +44,7 @@ def print_outcomes(outcomes: Sequence[Outcome], target: Target | None = None) ->
 
 
 def print_grid(grid: Grid) -> None:
-    """What was tried with each system, what it came to, and what was chosen."""
+    """The settings that were tried with each system, their results, and the choice."""
     from rich.table import Table
 
     out = console()

@@ -1,4 +1,4 @@
-"""KEY=VALUE as a person types it, and the values that options of systems stand for."""
+"""KEY=VALUE as typed text, and the values of options of systems."""
 
 from __future__ import annotations
 
@@ -22,10 +22,10 @@ def pairs(texts: Sequence[str], flag: str) -> dict[str, str]:
 
 def convert(owner: str, name: str, text: str, kind: Any) -> Any:
     """`text` as a value of the annotation `kind`: a number, text, true or false, none, or a union of those."""
-    words = wanted(kind)
-    if words is None:
+    description = wanted(kind)
+    if description is None:
         raise CompositionError(f"{owner} has the option {name}, but it cannot be given as text: compose it in Python instead.")
     try:
         return read(text, kind)
     except ValueError:
-        raise CompositionError(f"{owner} cannot take {name}={text}: {name} must be {words}.") from None
+        raise CompositionError(f"{owner} cannot take {name}={text}: {name} must be {description}.") from None

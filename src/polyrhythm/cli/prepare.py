@@ -37,8 +37,8 @@ class Typed:
     where: RuntimeOptions
 
     def command(self, verb: str, *, before: Sequence[str], after: Sequence[str]) -> str:
-        """The whole command line, with the words `before` the shared options and `after` them."""
-        shared = ["--workers", str(self.workers), *self.where.words()]
+        """The whole command line, with the arguments `before` the shared options and `after` them."""
+        shared = ["--workers", str(self.workers), *self.where.arguments_of_command()]
         own = ["--", *self.arguments] if self.arguments else []
         return shlex.join(["polyrhythm", verb, self.job, *before, *shared, *after, *own])
 
@@ -52,7 +52,7 @@ def typed(job: str, given: Sequence[str] | None, workers: int, where: RuntimeOpt
 
 @dataclass(frozen=True, slots=True)
 class Prepared:
-    """A JOB that was loaded; `facts` are what its runs depend on and their records would not tell."""
+    """A JOB that was loaded; `facts` are what its runs depend on and their records would lack."""
 
     typed: Typed
     train: Train
@@ -66,14 +66,14 @@ class Prepared:
 
 
 @contextmanager
-def prepared(asked: Typed) -> Iterator[Prepared]:
+def prepared(given_options: Typed) -> Iterator[Prepared]:
     """The JOB as it was typed, imported; its file finds its own arguments in sys.argv for as long as this lasts.
 
     Raises PolyrhythmErrors for what cannot be used.
     """
-    runtime(asked.where, 0)
-    with own_arguments(asked.job, asked.arguments):
-        yield Prepared(asked, load(asked.job), _facts(asked))
+    runtime(given_options.where, 0)
+    with own_arguments(given_options.job, given_options.arguments):
+        yield Prepared(given_options, load(given_options.job), _facts(given_options))
 
 
 @contextmanager
@@ -88,14 +88,14 @@ def own_arguments(job: str, given: Sequence[str]) -> Iterator[None]:
     yield
 
 
-def _facts(asked: Typed) -> dict[str, str]:
+def _facts(given_options: Typed) -> dict[str, str]:
     """The JOB and the contents of all files that were named."""
-    where, facts = asked.where, {"job": asked.job}
-    if asked.arguments:
-        facts["arguments"] = shlex.join(asked.arguments)
-    module = sys.modules.get(asked.job.rpartition(":")[0])
+    where, facts = given_options.where, {"job": given_options.job}
+    if given_options.arguments:
+        facts["arguments"] = shlex.join(given_options.arguments)
+    module = sys.modules.get(given_options.job.rpartition(":")[0])
     files = {
-        "job": file_of(asked.job) or (Path(module.__file__) if module is not None and module.__file__ else None),
+        "job": file_of(given_options.job) or (Path(module.__file__) if module is not None and module.__file__ else None),
         "network": None if where.network in (None, *PRESETS) else located(str(where.network), networks.FILE),
         "device": None if where.device in (None, *devices.DEVICES) else located(str(where.device), devices.FILE),
     }

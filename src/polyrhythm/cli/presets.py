@@ -91,7 +91,7 @@ def deal(given: Mapping[str, str], names: Sequence[str]) -> dict[str, dict[str, 
 
 
 def short(piece: Any) -> str:
-    """A piece as one would write it: `Bounded(3)`, without the settings that are as they always are.
+    """A piece as Python code, without settings that have their defaults: `Bounded(3)`.
 
     >>> from polyrhythm.topology import Server
     >>> short(Server(4))

@@ -91,7 +91,7 @@ def read(directories: Sequence[Path]) -> StoredRuns:
             runs = [load(each) for each in _runs_in(directory)]
             commands |= {run.settings[COMMAND]: None for run in runs if COMMAND in run.settings}
         for run in runs:
-            run.settings.pop(COMMAND, None)  # it is told once, and sets nothing
+            run.settings.pop(COMMAND, None)  # it is shown once, and is not a setting
         outcomes += runs
     title = title or ", ".join(str(directory) for directory in directories)
     return StoredRuns(title, outcomes, target, "\n".join(commands) or None, grid_of(tuning) if tuning is not None else None)

@@ -1,4 +1,4 @@
-"""What a comparison is asked for, from what was typed; what contradicts itself is refused before the JOB is loaded."""
+"""The request for a comparison, from the typed options; contradictions are refused before the JOB is loaded."""
 
 from __future__ import annotations
 
@@ -34,12 +34,12 @@ class Given:
     target: str | None = None
     jobs: int = 1
 
-    def words(self) -> list[str]:
-        """The options as words of a command, without those that make no difference to what is compared."""
+    def arguments_of_command(self) -> list[str]:
+        """The options as arguments of a command, without those that do not affect the comparison."""
         named = [("--seed", self.seed), ("--seeds", self.seeds), ("--global-batch", self.global_batch)]
         named += [("--tune-seed", self.tune_seed), ("--to", self.target)]
-        words = [word for flag, value in named if value is not None for word in (flag, str(value))]
-        return words + repeated("--set", self.settings) + repeated("--option", self.options) + repeated("--tune", self.tune)
+        arguments = [word for flag, value in named if value is not None for word in (flag, str(value))]
+        return arguments + repeated("--set", self.settings) + repeated("--option", self.options) + repeated("--tune", self.tune)
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,7 +53,7 @@ class Rules:
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """A comparison that can be made, as far as that can be told without the JOB."""
+    """A comparison that can be made, as far as that is known without the JOB."""
 
     typed: Typed
     given: Given
@@ -63,7 +63,7 @@ class Request:
 
     def command(self) -> str:
         """The command line that makes the same comparison again."""
-        return self.typed.command("compare", before=["--systems", self.given.systems], after=self.given.words())
+        return self.typed.command("compare", before=["--systems", self.given.systems], after=self.given.arguments_of_command())
 
     def settings(self, loaded: Prepared) -> dict[str, dict[str, str]]:
         """The settings of each system; those that contradict one another are refused, and those that the JOB does not have."""

@@ -1,4 +1,4 @@
-"""Runs that a directory holds already: taken where they ended well and all that decides them is the same."""
+"""Runs that a directory holds already: reused where they ended without an error and all their settings are the same."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def kept(plan: RunPlan, directory: Path) -> Outcome | None:
 
 
 def difference(plan: RunPlan, directory: Path) -> str | None:
-    """In what the run in `directory`, if there is one, differs from `plan`: "train was fit(lr=0.1)"."""
+    """How the run in `directory`, if there is one, differs from `plan`: "train was fit(lr=0.1)"."""
     document = _record(directory)
     if document is None:
         return None
@@ -52,11 +52,11 @@ def _record(directory: Path) -> dict[str, Any] | None:
 
 
 def _decisive(document: dict[str, Any]) -> dict[str, Any]:
-    """What a record says of what decided the run."""
+    """The settings of a record that decided the run."""
     parts = [document.get(part) for part in ("settings", "versions", "summary")]
     return {name: value for part in parts if isinstance(part, dict) for name, value in part.items()}
 
 
 def _wanted(plan: RunPlan) -> dict[str, Any]:
-    told = settings_told(plan.train, plan.strategy, plan.on, {name: text for name, text in plan.notes.items() if name != COMMAND})
-    return {**told, **versions(), "seed": plan.seed, "workers": plan.strategy.workers(plan.workers)}
+    settings = settings_told(plan.train, plan.strategy, plan.on, {name: text for name, text in plan.notes.items() if name != COMMAND})
+    return {**settings, **versions(), "seed": plan.seed, "workers": plan.strategy.workers(plan.workers)}

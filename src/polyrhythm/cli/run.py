@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from polyrhythm.cli.complete import complete_systems
-from polyrhythm.cli.failures import exit_code, guarded, say, tell
+from polyrhythm.cli.failures import exit_code, guarded, notice, show_error
 from polyrhythm.cli.options import (
     Arguments,
     DeviceName,
@@ -63,10 +63,10 @@ def run(
     from polyrhythm.report.progress import progress
 
     strategy = compose(system, pairs(options or [], "--option"))
-    asked = typed(job, arguments, workers, RuntimeOptions(on, network, device, timeout))
+    given_options = typed(job, arguments, workers, RuntimeOptions(on, network, device, timeout))
     changes = [*repeated("--set", settings), *repeated("--option", options)]
-    again = asked.command("run", before=["--system", system], after=["--seed", str(seed), *changes])
-    with reserved(as_json), prepared(asked) as loaded:
+    again = given_options.command("run", before=["--system", system], after=["--seed", str(seed), *changes])
+    with reserved(as_json), prepared(given_options) as loaded:
         plan = loaded.plan(system, "", strategy, pairs(settings or [], "--set"), seed, again)
         kept = directory(out, COMPARISON)
         with progress(1, not (as_json or quiet)) as begin:
@@ -75,16 +75,16 @@ def run(
 
 
 def _report(attempt: Attempt, as_json: bool, kept: Path | None) -> int:
-    """Say what came of the run; gives the exit code."""
+    """Print the result of the run; returns the exit code."""
     from polyrhythm.cli.output import print_json, print_outcomes
 
     for trouble in attempt.troubles:
-        say(trouble)
+        notice(trouble)
     if attempt.error is not None:
         code = exit_code(attempt.error)
         if as_json and code == 1:
             print_json(attempt.outcome.summary)
-        tell(attempt.error)
+        show_error(attempt.error)
         return code
     if as_json:
         print_json(attempt.outcome.summary)
@@ -93,5 +93,5 @@ def _report(attempt: Attempt, as_json: bool, kept: Path | None) -> int:
     if attempt.troubles:
         return 1
     if kept is not None:
-        say(f"the record of the run is in {kept}; `polyrhythm report {quote(str(kept))}` draws it")
+        notice(f"the record of the run is in {kept}; `polyrhythm report {quote(str(kept))}` draws it")
     return 0

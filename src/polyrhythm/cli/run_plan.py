@@ -1,4 +1,4 @@
-"""One run that is to be made, with all that decides what comes of it."""
+"""One planned run, with all that decides its result."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from polyrhythm.strategy.strategy import Strategy
 from polyrhythm.training.run import Attempt, Train, attempt
 
 COMMAND = "command"
-"""The note that says how a run came about; it decides nothing about it."""
+"""The note with the command of a run; it does not affect the run."""
 
 
 @dataclass(frozen=True, slots=True)
 class RunPlan:
-    """One run: `name` is what progress and errors call it, `place` its directory below --out, `notes` what its record tells besides."""
+    """One run: `name` is its name in progress and errors, `place` its directory below --out, `notes` further entries of its record."""
 
     name: str
     place: str
@@ -34,14 +34,14 @@ class RunPlan:
         """Make the run, keeping its record in `directory`; without, and with a trouble, if none can be begun there."""
         try:
             return self._attempt(directory, watch)
-        except RecordError as problem:  # the runs before it, and after, are not to be lost with it
+        except RecordError as problem:  # the runs before and after it must not be lost with it
             tried = self._attempt(None, watch)
             tried.troubles.append(str(problem))
             tried.outcome.remarks.append(str(problem))
             return tried
 
     def failed(self, error: PolyrhythmError) -> Attempt:
-        """What there is to tell of the run where `error` left nothing else of it."""
+        """The attempt of a run of which only `error` is known."""
         workers = self.strategy.workers(self.workers)
         summary = Summary(self.strategy.name, workers, self.on.kind, self.on.network_name, self.seed, error=str(error))
         return Attempt(Outcome(summary, state="failed"), error)

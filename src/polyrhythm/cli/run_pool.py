@@ -42,7 +42,7 @@ class _Running:
 
 @dataclass(slots=True)
 class RunPool:
-    """At most `size` runs at once; `done` is told of each that ended, by its place among the plans."""
+    """At most `size` runs at once; `done` is called for each that ended, with its place among the plans."""
 
     size: int
     board: ProgressLine
@@ -60,9 +60,9 @@ class RunPool:
             while waiting or self._busy:
                 while waiting and len(self._busy) < self.size:
                     self._start(*waiting.popleft())
-                for heard in wait(list(self._busy), _LOOK_SECONDS):
-                    assert isinstance(heard, Connection)
-                    self._hear(heard)
+                for ready in wait(list(self._busy), _LOOK_SECONDS):
+                    assert isinstance(ready, Connection)
+                    self._receive(ready)
                 self.board.refresh()
         finally:
             for running in self._busy.values():
@@ -82,28 +82,28 @@ class RunPool:
         self._busy[ours] = _Running(place, plan, process)
         self.board.begin(plan.name)
 
-    def _hear(self, connection: Connection) -> None:
+    def _receive(self, connection: Connection) -> None:
         running = self._busy[connection]
         try:
-            told = connection.recv()
+            received = connection.recv()
         except EOFError:
             running.process.join()
-            told = _died(running.plan, exit_reason(running.process.exitcode or 0))
-        if isinstance(told, AnyEvent):
-            self.board.see(running.plan.name, told)
+            received = _died(running.plan, exit_reason(running.process.exitcode or 0))
+        if isinstance(received, AnyEvent):
+            self.board.see(running.plan.name, received)
             return
         del self._busy[connection]
         connection.close()
         running.process.join()
         self.board.end(running.plan.name)
-        if isinstance(told, PolyrhythmError):
-            raise told
-        self.done(running.place, told)
+        if isinstance(received, PolyrhythmError):
+            raise received
+        self.done(running.place, received)
 
 
 def _make(plan: RunPlan, directory: Path | None, connection: Connection, parent: int) -> None:
-    """What a copy of the process does: one run, and telling of it."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches all; the one that started us ends us
+    """The main function of a copy of the process: makes one run, and sends its events and its result."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches all; the parent ends this process
     die_with_parent(parent)
     last = 0.0
 
@@ -126,5 +126,5 @@ def _make(plan: RunPlan, directory: Path | None, connection: Connection, parent:
 
 
 def _died(plan: RunPlan, how: str) -> Attempt:
-    """The attempt of a process that ended without a word."""
+    """The attempt of a process that ended without a result."""
     return plan.failed(RunError(f"The process of this run was lost: {how}. If memory ran out, give fewer --jobs."))

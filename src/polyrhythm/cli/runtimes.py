@@ -18,21 +18,21 @@ _CUDA = {"cpu": False, "cuda": True}
 
 @dataclass(frozen=True, slots=True)
 class RuntimeOptions:
-    """Where runs are to happen, as it was typed: the runtime, what only one of the two has use for, and None for what was not said."""
+    """The typed options of the runtime: which one, and what applies to one of them only; None for what was not given."""
 
     on: str | None = None
     network: str | None = None
     device: str | None = None
     timeout: float | None = None
 
-    def words(self) -> list[str]:
-        """The same as words of a command."""
+    def arguments_of_command(self) -> list[str]:
+        """The same as arguments of a command."""
         named = [("--on", self.on), ("--network", self.network), ("--device", self.device)]
         named += [("--timeout", None if self.timeout is None else f"{self.timeout:g}")]
         return [word for flag, value in named if value is not None for word in (flag, value)]
 
     def settled(self) -> RuntimeOptions:
-        """With the runtime that is meant: the simulator where nobody says, but a network or a device was given that only it has."""
+        """With the runtime filled in: the simulator where none was given, but a network or a device that only it has."""
         if self.on is not None:
             return self
         virtual = self.network is not None or (self.device is not None and self.device not in _CUDA and _simulated(self.device))
@@ -51,7 +51,7 @@ def _simulated(device: str) -> bool:
 
 
 def runtime(where: RuntimeOptions, seed: int) -> Runtime:
-    """The runtime that is meant. Raises UnknownNameError for names that do not exist, CompositionError for options it has no use for."""
+    """The runtime of these options. Raises UnknownNameError for names that do not exist, CompositionError for options it has no use for."""
     on = where.settled().on
     assert on is not None
     if on not in RUNTIMES:
@@ -62,7 +62,7 @@ def runtime(where: RuntimeOptions, seed: int) -> Runtime:
 def _simulator(where: RuntimeOptions, seed: int) -> Runtime:
     if where.timeout is not None:
         raise CompositionError(
-            f"--timeout {where.timeout:g} is for real processes: in virtual time a worker that nobody can wait for is an error at once. "
+            f"--timeout {where.timeout:g} is for real processes: in virtual time waiting without end is an error at once. "
             "Leave out --timeout, or give --on processes."
         )
     chosen = Simulator(network=where.network or "lan", devices=where.device or "cpu-core", seed=seed)
@@ -80,10 +80,10 @@ def _processes(where: RuntimeOptions, seed: int) -> Runtime:
 
 
 def _cuda(device: str | None) -> bool | None:
-    """Whether real processes are to compute on CUDA devices; None where nobody says."""
+    """Whether real processes are to compute on CUDA devices; None where it was not given."""
     if device is None or device in _CUDA:
         return None if device is None else _CUDA[device]
-    with suppress(CompositionError):  # a file that is not there is no matter of ours
+    with suppress(CompositionError):  # a missing file is not an error here
         try:
             devices.load(device)
         except UnknownNameError:

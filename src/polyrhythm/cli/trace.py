@@ -15,7 +15,7 @@ File = Annotated[Path | None, typer.Option("--out", metavar="FILE", help="Where 
 
 @guarded
 def trace(directories: Directories, out: File = None) -> None:
-    """Write who computed and who waited when, as JSON for ui.perfetto.dev and chrome://tracing; a process for each run."""
+    """Write a timeline of computing and waiting, as JSON for ui.perfetto.dev and chrome://tracing; a process for each run."""
     from polyrhythm.cli.record import read
     from polyrhythm.errors import CompositionError
     from polyrhythm.report.trace import write

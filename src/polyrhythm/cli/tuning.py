@@ -67,7 +67,7 @@ def judge(grid: dict[str, list[str]], seed: int, tried: Sequence[tuple[str, Outc
     """Choose for each system among its outcomes, which come in the order of `choices`: the first of those that did best.
 
     Nothing is chosen for a system of which no run ended well. Raises CompositionError where nothing was measured to choose by, and where
-    nobody has said which way it is better.
+    it is not known which way the metric is better.
     """
     metric = target.metric if target is not None else primary_metric(outcome for _, outcome in tried)
     ended = any(outcome.summary.error is None for _, outcome in tried)
@@ -94,14 +94,14 @@ def _higher(metric: str | None, target: Target | None) -> bool:
     known = higher_is_better(metric)
     if known is None:
         raise CompositionError(
-            f"--tune cannot choose by {metric}, whose name does not say whether more or less of it is better: "
+            f"--tune cannot choose by {metric}, whose name does not show whether more or less of it is better: "
             f"give --to '{metric}>=VALUE' or --to '{metric}<=VALUE'."
         )
     return known
 
 
 def _rank(outcome: Outcome, metric: str | None, target: Target | None, higher: bool) -> tuple[bool, float, float]:
-    """The less the better: those that ended well, by the time to the target or, where nobody reached it or none is given, by the metric."""
+    """The less the better: those that ended well, by the time to the target or, where no run reached it or none is given, by the metric."""
     reached = target.first_reached(outcome) if target is not None else None
     value = outcome.summary.final.get(metric, math.nan) if metric is not None else math.nan
     last = math.inf if math.isnan(value) else -value if higher else value

@@ -97,8 +97,8 @@ class Job:
 
     `program` returns a message (final weights, totals) or None. `essential` is true for an actor without which the run cannot go on. `seed`
     is the root of every random stream. `groups` are those whose sums are made besides the sums of all workers, each a name and its members;
-    a runtime may give them native sums. `beside` has, for each server, the rank of the worker at whose site it should run, or None where the
-    runtime decides. Raises CompositionError for groups of equal names, or with members that are not in the run.
+    a runtime may give them native sums. `beside` has, for each server, the rank of the worker at whose site it should run, or None
+    where the runtime decides. Raises CompositionError for groups of equal names, or with members that are not in the run.
     """
 
     workers: int

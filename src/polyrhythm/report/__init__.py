@@ -1,1 +1,1 @@
-"""What a run leaves behind, as data, as a table, and as a page."""
+"""The results of runs as data, as a table, and as a page."""

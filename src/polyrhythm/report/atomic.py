@@ -1,4 +1,4 @@
-"""Files that are whole or as they were: written beside under a hidden name, flushed to the disk, then renamed."""
+"""Atomic writes of files: to a hidden name in the same directory, flushed to the disk, then renamed."""
 
 from __future__ import annotations
 
@@ -10,9 +10,10 @@ from pathlib import Path
 
 @contextmanager
 def beside(path: Path) -> Iterator[Path]:
-    """A hidden name next to `path` to write to; if the block ends well, what was written takes the place of `path`.
+    """A hidden name next to `path` to write to; if the block ends without an error, that file replaces `path`.
 
-    If it does not, `path` is as it was and nothing is left. Raises OSError. What is no file, such as /dev/stdout, is written to as it is.
+    Otherwise `path` is unchanged and nothing is left. Raises OSError. What is not a regular file, such as /dev/stdout, is written to
+    directly.
     """
     target = Path(os.path.realpath(path))  # a link stays a link
     if target.exists() and not target.is_file():
@@ -37,7 +38,7 @@ def write(path: Path, content: bytes) -> None:
 
 
 def flush(path: Path) -> None:
-    """Have what was written to `path` reach the disk. Raises OSError."""
+    """Flush `path` to the disk. Raises OSError."""
     descriptor = os.open(path, os.O_RDONLY)
     try:
         os.fsync(descriptor)

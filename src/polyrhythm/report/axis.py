@@ -1,4 +1,4 @@
-"""Which numbers are written beside a logarithmic axis: Vega would write all of a decade's, one over the other."""
+"""The labels of a logarithmic axis: Vega would write all of a decade's, one over the other."""
 
 from __future__ import annotations
 

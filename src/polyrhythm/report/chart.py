@@ -1,4 +1,4 @@
-"""What is drawn, before it is drawn: lines of points with a title and axes, for notebooks and for the page alike."""
+"""Charts as data: lines of points with a title and axes, for notebooks and for the page alike."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ class ChartLine:
 
 @dataclass(frozen=True, slots=True)
 class Chart:
-    """Lines with the words around them; `in_bytes` says what x counts (else seconds), `log` whether its axis is logarithmic."""
+    """Lines with titles and notes; x is in bytes where `in_bytes`, else in seconds, and its axis is logarithmic where `log`."""
 
     title: str
     subtitle: str
@@ -70,18 +70,18 @@ def over_bytes(series: Sequence[Series], metric: str, target: Target | None = No
 
 
 def _finished(raw: Chart, target: Target | None, most: int) -> Chart:
-    """The chart with thinned lines and the words around them."""
-    # A logarithmic axis has no place for 0: what is left out is said under the chart.
+    """The chart with thinned lines, titles and notes."""
+    # A logarithmic axis has no place for 0: a note under the chart names what is left out.
     drawn = [kept for line in raw.lines if (kept := _positive(line) if raw.log else line).x]
     missing = [line for line in raw.lines if line.series not in [kept.series for kept in drawn]]
     notes = _silent(missing) if raw.in_bytes else []
     aim = target if target is not None and target.metric == raw.metric else None
     higher = higher_is_better(raw.metric) if aim is None else aim.higher_is_better
-    words = [] if higher is None else [f"{'higher' if higher else 'lower'} is better"]
-    words += [f"the dotted line is the target, {aim.value:g}"] if aim is not None else []
-    words += ["logarithmic scale"] if raw.log else []
+    parts = [] if higher is None else [f"{'higher' if higher else 'lower'} is better"]
+    parts += [f"the dotted line is the target, {aim.value:g}"] if aim is not None else []
+    parts += ["logarithmic scale"] if raw.log else []
     goal = aim.value if aim is not None else None
-    return replace(raw, subtitle=_capital("; ".join(words)), lines=drawn, goal=goal, notes=notes).thinned(most)
+    return replace(raw, subtitle=_capital("; ".join(parts)), lines=drawn, goal=goal, notes=notes).thinned(most)
 
 
 def _silent(missing: list[ChartLine]) -> list[str]:

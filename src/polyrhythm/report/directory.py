@@ -1,7 +1,7 @@
 """The directory that keeps a run: run.json, events.jsonl and weights.safetensors.
 
-A record that is there already makes room under a hidden name, and is deleted when the new one is whole: no reader meets parts of both,
-and who starts a run over an old one by mistake has lost nothing yet.
+An earlier record is moved to a hidden name, and deleted when the new one is complete: no reader sees parts of both, and a run that was
+started over an old one by mistake has not destroyed it yet.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from polyrhythm.report.outcome import Outcome
 
 RUN, EVENTS, WEIGHTS = "run.json", "events.jsonl", "weights.safetensors"
 EARLIER, RESERVE = ".earlier-run", ".reserve"
-_FILES = (WEIGHTS, RUN, EVENTS)  # in the order in which they go, so that weights are never beside what they are not the result of
+_FILES = (WEIGHTS, RUN, EVENTS)  # in the order in which they are removed, so that weights are never beside the record of another run
 
 
 def save(outcome: Outcome, directory: str | Path) -> Path:
@@ -107,7 +107,7 @@ def make_room(path: Path) -> None:
 
 
 def give_back(path: Path) -> None:
-    """Put the record that made room back in its place, as far as that can be done."""
+    """Move the earlier record back, as far as that can be done."""
     with suppress(OSError):
         for name in reversed(_FILES):
             if (path / EARLIER / name).exists():
@@ -116,13 +116,13 @@ def give_back(path: Path) -> None:
 
 
 def drop_earlier(path: Path) -> None:
-    """Delete the record that made room."""
+    """Delete the earlier record."""
     shutil.rmtree(path / EARLIER, ignore_errors=True)
 
 
 def reason(problem: Exception) -> str:
-    """What the system or the library says."""
-    said = problem.strerror if isinstance(problem, OSError) else None
+    """The message of the system or the library."""
+    message = problem.strerror if isinstance(problem, OSError) else None
     if isinstance(problem, PolyrhythmError):
         return str(problem).rstrip(".")
-    return said or str(problem).rstrip(".") or type(problem).__name__
+    return message or str(problem).rstrip(".") or type(problem).__name__

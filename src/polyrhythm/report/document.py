@@ -25,9 +25,9 @@ class Document(msgspec.Struct, kw_only=True):
 
 
 def content(outcome: Outcome) -> bytes:
-    """The file that says what is known of `outcome`."""
+    """The content of run.json for `outcome`."""
     summary = outcome.summary
-    if outcome.state == "running":  # who reads the summary alone must not take it for the whole
+    if outcome.state == "running":  # a reader of the summary alone must not take it for a complete run
         summary = msgspec.structs.replace(summary, error=NOT_ENDED)
     document = Document(state=outcome.state, summary=summary, settings=outcome.settings, versions=versions(), remarks=outcome.remarks)
     return msgspec.json.format(encoded(document), indent=2) + b"\n"

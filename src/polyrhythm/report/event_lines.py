@@ -1,4 +1,4 @@
-"""events.jsonl: one event a line, and what can be had of a file that was damaged."""
+"""events.jsonl: one event a line, also read from a damaged file."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What was tried before a comparison, for the terminal and for the page."""
+"""The table of a tuning grid, for the terminal and for the page."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class Grid:
-    """A heading, a table with a row for each try (the system first), and what to say below it, if anything."""
+    """A heading, a table with a row for each try (the system first), and a remark below it, if any."""
 
     heading: str
     columns: list[str]

@@ -1,4 +1,4 @@
-"""What was evaluated and what worker 0 reported, as a table for pandas."""
+"""The evaluations and the reports of worker 0 as a table for pandas."""
 
 from __future__ import annotations
 

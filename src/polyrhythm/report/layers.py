@@ -72,14 +72,14 @@ def near(points: alt.Chart, chart: Chart) -> alt.Chart:
     """Points that show themselves and their numbers where the pointer is near."""
     apart = ["label", "step", "x"]  # the identifiers of Vega-Lite's own are those of lines: it numbers rows before they are flattened
     pointed = alt.selection_point(name="pointed", fields=apart, on="pointerover", nearest=True, empty=False, clear="pointerout")
-    # An expression, because Vega-Lite 6.4 looks for a channel's words in the wrong place where the nearest point is asked for.
+    # An expression, because Vega-Lite 6.4 looks for the text of a channel in the wrong place where the nearest point is selected.
     row = "(datum.datum || datum)"  # of the area around the point, or of the point itself
     x = (IN_BYTES if chart.in_bytes else IN_SECONDS).replace("datum.value", f"{row}.x")
-    told = {"system": f"{row}.label", chart.metric: f"format({row}.y, '.4~g')", "sent" if chart.in_bytes else "after": x}
-    told["step"] = f"{row}.step"
-    words = ", ".join(f"{json.dumps(name)}: {value}" for name, value in told.items())
+    values = {"system": f"{row}.label", chart.metric: f"format({row}.y, '.4~g')", "sent" if chart.in_bytes else "after": x}
+    values["step"] = f"{row}.step"
+    fields = ", ".join(f"{json.dumps(name)}: {value}" for name, value in values.items())
     shown: alt.Chart = (
-        points.mark_point(filled=True, size=70, tooltip=alt.ExprRef(f"{{{words}}}"))
+        points.mark_point(filled=True, size=70, tooltip=alt.ExprRef(f"{{{fields}}}"))
         .encode(opacity=alt.condition(pointed, alt.value(1), alt.value(0)))
         .add_params(pointed)
     )
@@ -110,13 +110,13 @@ def _seeds(chart: Chart) -> Counter[str]:
 
 
 def _row(line: ChartLine, seeds: int) -> dict[str, Any]:
-    """A line as one row, its points as lists: a row for each point would say the names anew."""
+    """A line as one row, its points as lists: a row for each point would repeat the names."""
     return {
         "name": line.series.name,
         "label": line.series.label,
         "width": 2 if seeds == 1 else 1,
         "x": [float(f"{value:.6g}") for value in line.x],
-        "y": [float(f"{value:.5g}") if math.isfinite(value) else None for value in line.y],  # JSON has no word for a loss that diverged
+        "y": [float(f"{value:.5g}") if math.isfinite(value) else None for value in line.y],  # JSON has no value for a loss that diverged
         "step": line.clocks,
     }
 

@@ -1,4 +1,4 @@
-"""Reading a run directory again, whatever became of the run and of its files."""
+"""Reads a run directory, also of a run that failed or whose files are damaged."""
 
 from __future__ import annotations
 
@@ -32,11 +32,11 @@ def load(directory: str | Path, summary: Summary | None = None) -> Outcome:
 def _load(path: Path, summary: Summary | None) -> Outcome:
     if not any((path / name).is_file() for name in (RUN, EVENTS)):
         raise CompositionError(f"{path} is not a run directory: give one that run --out or compare --out has written.{_others(path)}")
-    going_on = is_held(path / EVENTS)  # first: a run that ends now has written its last before it lets go
+    going_on = is_held(path / EVENTS)  # first: a run that ends now writes its last event before it releases the lock
     outcome = _outcome(path, summary)
-    told = _lines(path, going_on)
-    outcome.events = told.events
-    outcome.remarks = [*outcome.remarks, *(remark for remark in told.remarks if remark not in outcome.remarks)]
+    found = _lines(path, going_on)
+    outcome.events = found.events
+    outcome.remarks = [*outcome.remarks, *(remark for remark in found.remarks if remark not in outcome.remarks)]
     if outcome.state == "running":
         unfinished.count(outcome)
         outcome.summary.error = (
@@ -58,7 +58,7 @@ def _others(path: Path) -> str:
 
 
 def _outcome(path: Path, summary: Summary | None) -> Outcome:
-    """What run.json says, or `summary` where it says nothing."""
+    """The content of run.json, or `summary` where that is missing."""
     try:
         return document.read(path / RUN)
     except FileNotFoundError:

@@ -1,4 +1,4 @@
-"""Who writes a file: a lock that ends with its process, however that ends."""
+"""A lock on a file that is being written; it ends with its process, however that ends."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ from typing import BinaryIO
 
 try:
     import fcntl
-except ImportError:  # not on Windows; there nobody knows whether a run is still under way
+except ImportError:  # not on Windows; there it is unknown whether a run is still under way
     fcntl = None  # type: ignore[assignment]
 
 
 def hold(file: BinaryIO) -> None:
-    """Lock `file` until it is closed; where the file system has no locks, do without."""
+    """Lock `file` until it is closed; do nothing where the file system has no locks."""
     if fcntl is not None:
         with suppress(OSError):
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)

@@ -25,7 +25,7 @@ _COUNTERS = {"epoch", "epochs", "step", "steps", "iteration", "iterations", "sam
 
 
 def higher_is_better(metric: str) -> bool | None:
-    """Whether more is better, as words in the name say: not for losses, errors, bits, distances; None if no word is known."""
+    """Whether more is better, by words in the name: not for losses, errors, bits, distances; None if no word is known."""
     if _says(metric, _LOWER):
         return False
     return True if _says(metric, _HIGHER) else None
@@ -49,9 +49,9 @@ def metrics_of(outcomes: Iterable[Outcome]) -> list[str]:
 
 
 def primary_metric(outcomes: Iterable[Outcome]) -> str | None:
-    """What runs are judged by: accuracy, else bits, else loss (or a name with such a word in it, of held-out data rather than training),
-    else the first whose name says which way is better, else the first that is no counter; None without any. What was evaluated comes
-    before what was reported.
+    """The metric by which runs are compared: accuracy, else bits, else loss (or a name with such a word in it, of held-out data rather than
+    training), else the first whose name shows which way is better, else the first that is no counter; None without any. Evaluated metrics
+    come before reported ones.
     """
     evaluated, others = _names(outcomes)
     return _primary(evaluated) or _primary(others)
@@ -78,7 +78,7 @@ def _primary(names: list[str]) -> str | None:
 
 
 def is_counter(name: str) -> bool:
-    """Whether it only says how far the training is, such as epoch, step or lr."""
+    """Whether it only counts the progress of the training, such as epoch, step or lr."""
     return not _COUNTERS.isdisjoint(_words(name))
 
 
@@ -98,18 +98,18 @@ def _measured(outcome: Outcome) -> list[Measured]:
 
 
 def show_metric(value: float | None) -> str:
-    """A metric's value as a person reads it."""
+    """A metric's value as readable text."""
     return "–" if value is None else f"{value:.4g}"
 
 
 def not_yet(measured: Measured) -> float:
-    """The latest moment known to be before what was measured came about: a report tells of its own moment alone."""
+    """The latest time known to be before the measured state was reached; for a report, that is its own time."""
     return measured.since if isinstance(measured, Evaluated) else measured.time
 
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """A value of a metric that a run is to reach; `higher` says whether more is better where the name does not."""
+    """A value of a metric that a run is to reach; `higher` is whether more is better, where the name does not show it."""
 
     metric: str
     value: float
@@ -120,7 +120,7 @@ class Target:
 
     @property
     def higher_is_better(self) -> bool:
-        """Whether more is better, as was said or as the metric's name says."""
+        """Whether more is better, as was given or by the metric's name."""
         return higher_is_better(self.metric) is not False if self.higher is None else self.higher
 
     def met_by(self, value: float) -> bool:
@@ -142,7 +142,7 @@ _TARGET = re.compile(r"\s*(.*?\S)\s*(>=|<=|=)\s*(\S+)\s*")
 def parse_target(text: str) -> Target:
     """The target that "accuracy=0.96", "reward>=200" or "gap<=0.1" names.
 
-    Raises CompositionError for anything else, and for = where the name does not say which way is better.
+    Raises CompositionError for anything else, and for = where the name does not show which way is better.
     """
     found = _TARGET.fullmatch(text)
     try:
@@ -155,7 +155,7 @@ def parse_target(text: str) -> Target:
     known = higher_is_better(metric)
     if sign == "=" and known is None:
         raise CompositionError(
-            f"{text!r}: the name {metric!r} does not say whether more or less of it is better: write '{metric}>={found[3]}' or "
+            f"{text!r}: the name {metric!r} does not show whether more or less of it is better: write '{metric}>={found[3]}' or "
             f"'{metric}<={found[3]}', in quotes."
         )
     return Target(metric, value) if sign == "=" or known is (sign == ">=") else Target(metric, value, higher=sign == ">=")

@@ -13,15 +13,15 @@ from torch import Tensor
 from polyrhythm.kernel.events import AnyEvent
 
 State = Literal["running", "ended", "failed", "interrupted"]
-"""How far a run is: `running` until it says otherwise, so a run that was killed is `running` in its record for ever."""
+"""The state of a run: `running` until it changes that, so a run that was killed is `running` in its record for ever."""
 
 
 class Summary(msgspec.Struct):
     """One run in numbers. `seconds` is real time (null in the simulator), `virtual_seconds` virtual time (null for real processes).
 
-    `steps` counts those of the worker that took most, `samples` those of all workers. `error` is the sentence that says why the run
-    did not end well, `lost` the workers that it went on without. The record of a joined worker has the counts of the whole run too, once
-    all have ended well; `seconds` and `final` are its own, and so are its counts before.
+    `steps` counts those of the worker that took most, `samples` those of all workers. `error` is the sentence that explains why the run
+    failed, `lost` the workers without which it went on. The record of a joined worker has the counts of the whole run too, once all have
+    ended well; `seconds` and `final` are its own, and so are its counts before.
     """
 
     system: str

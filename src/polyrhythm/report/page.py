@@ -29,7 +29,7 @@ _POINTS = 8_000
 
 @dataclass(frozen=True, slots=True)
 class Section:
-    """What the page says of the runs in one runtime."""
+    """The section of the page about the runs in one runtime."""
 
     heading: str
     circumstances: str

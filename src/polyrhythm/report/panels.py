@@ -28,7 +28,7 @@ _SHOWN = "indexof(hidden, datum.name) < 0"
 
 @dataclass(frozen=True, slots=True)
 class Panel:
-    """A chart as the page shows it: words in HTML, `still` as SVG, `live` as a specification of Vega-Lite, `height` for a width of 460."""
+    """A chart as the page shows it: text in HTML, `still` as SVG, `live` as a specification of Vega-Lite, `height` for a width of 460."""
 
     title: str
     subtitle: str
@@ -50,7 +50,7 @@ def curves(chart: Chart) -> Panel:
 
 
 def shared_out(shares: Sequence[Shares]) -> Panel:
-    """A bar for each system: who computed and who waited."""
+    """A bar for each system: how much of its time it computed, and how much it waited."""
     bars = _bars(shares)
     height = 30 + _BAR * len(shares)
     live = alt.LayerChart(layer=[bars.transform_filter(_SHOWN)]).add_params(_HIDDEN)
@@ -97,5 +97,5 @@ def _specification(drawn: alt.LayerChart) -> dict[str, Any]:
     """What Vega-Lite reads, without the address of its schema: the page names no other place."""
     made: dict[str, Any] = layers.dressed(drawn, ON_A_PAGE).to_dict()
     del made["$schema"]
-    made["config"]["aria"] = False  # the page says in HTML what a chart is; every dot again would be noise, and a third of the file
+    made["config"]["aria"] = False  # the page describes each chart in HTML; labels of every dot would be noise, and a third of the file
     return made

@@ -1,4 +1,4 @@
-"""One line on stderr that moves while runs are under way; nothing where nobody watches."""
+"""A progress line on stderr while runs are under way, where stderr is a terminal."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _FOLLOWED = worker(0)
 
 @contextmanager
 def progress(runs: int, wanted: bool) -> Iterator[Begin]:
-    """Gives a function that begins the next of `runs` by its system's name, and returns what to show the events to."""
+    """Yields a function that begins the next of `runs` by its system's name, and returns the observer of its events."""
     if not (wanted and sys.stderr.isatty()):
         yield lambda _: ignore
         return
@@ -62,7 +62,7 @@ class ProgressLine:
 
     @staticmethod
     def follows(event: AnyEvent) -> bool:
-        """Whether `event` moves the line."""
+        """Whether `event` changes the line."""
         return isinstance(event, Stepped) and event.actor == _FOLLOWED
 
     def begin(self, name: str) -> None:
@@ -105,4 +105,4 @@ def _see(event: AnyEvent, show: Callable[[str], None]) -> None:
 
 
 def ignore(event: AnyEvent) -> None:
-    """Nobody watches."""
+    """Ignore the event."""

@@ -1,4 +1,4 @@
-"""The record of a run that is under way: a run.json that says so from the beginning, and the events as they come."""
+"""The record of a run that is under way: run.json from the beginning, and the events as they happen."""
 
 from __future__ import annotations
 
@@ -17,16 +17,16 @@ from polyrhythm.report.lock import hold
 from polyrhythm.report.outcome import Outcome
 
 _RESERVED_BYTES = 2**16
-"""Room that is given back when run.json is written for the last time: on a disk that was filled meanwhile, the numbers still fit."""
+"""Bytes reserved until run.json is written for the last time, so that the numbers still fit on a disk that was filled meanwhile."""
 
 
 class Record:
-    """Writes what becomes of `outcome` into `directory`.
+    """Writes the record of `outcome` into `directory` while the run goes on.
 
     Raises RecordError if that cannot be begun, CompositionError where it is no directory, or where another run is under way.
 
     Once the run has begun, nothing that goes wrong here ends it: a full disk is no reason to lose a training. What could not be written
-    is tried again at the end, and then said in the outcome's `remarks`.
+    is tried again at the end, and then named in the outcome's `remarks`.
     """
 
     def __init__(self, outcome: Outcome, directory: str | Path) -> None:

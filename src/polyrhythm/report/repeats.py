@@ -14,7 +14,7 @@ from polyrhythm.report.series import Series
 
 @dataclass(frozen=True, slots=True)
 class Spread:
-    """The median of some values, the least and the greatest of them; infinite where that is a target nobody reached."""
+    """The median of some values, the least and the greatest of them; infinite for a target that no run reached."""
 
     median: float
     least: float
@@ -70,7 +70,7 @@ class Repeats:
         return self.ended or [run.outcome for run in self.runs]
 
     def of(self, value: Callable[[Outcome], float]) -> Spread:
-        """What `value` says of the runs."""
+        """The spread of `value` over the runs."""
         return spread([value(outcome) for outcome in self.known])
 
     def final(self, metric: str) -> Spread | None:

@@ -101,10 +101,10 @@ def _remarks(one: Series) -> list[str]:
 def ending(one: Series) -> str:
     """Why a run did not end well, or that it is under way: "ssp failed: it diverged", "ssp: worker/3 failed: ...".
 
-    An error that says itself who failed is not told so twice.
+    The name is left out where the error already has "failed: ".
     """
-    said = short_error(one.outcome.summary.error or "")
-    return f"{one.label}{'' if one.unended or ' failed: ' in said else ' failed'}: {said}"
+    message = short_error(one.outcome.summary.error or "")
+    return f"{one.label}{'' if one.unended or ' failed: ' in message else ' failed'}: {message}"
 
 
 def short_error(error: str) -> str:

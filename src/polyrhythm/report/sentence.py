@@ -1,4 +1,4 @@
-"""What a comparison means, in one or two plain sentences that are true in every case."""
+"""A summary of a comparison in one or two plain sentences that are true in every case."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ _BASELINES = ("allreduce", "single")
 
 
 def sentence(outcomes: Sequence[Outcome], target: Target | None = None) -> str:
-    """Who was first at the target (or ended best and soonest), who sent the fewest bytes, by what factor, and who failed.
+    """Which system was first at the target (or ended best and soonest), which sent the fewest bytes, by what factor, and which failed.
 
-    Of runs that differ in their seed alone it tells the medians, and where their ranges overlap that the order may be chance.
+    Of runs that differ in their seed alone it gives the medians, and where their ranges overlap it notes that the order may be chance.
     """
     groups = by_runtime(series_of(outcomes))
     if not groups:
@@ -117,7 +117,7 @@ def _best(ended: list[Repeats]) -> str:
         return ""
     higher = higher_is_better(metric)
     if higher is None:
-        return ""  # who ended best is not to be known
+        return ""  # which ended best cannot be known
     top = show_metric((max if higher else min)(value.median for value in values.values()))
     winners = [one for one in ended if one.label in values and show_metric(values[one.label].median) == top]
     if len(winners) == len(ended):
@@ -132,14 +132,14 @@ def _best(ended: list[Repeats]) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Winners:
-    """Who was first, all of whom no measurement tells apart, and when: "after 4.1 s"."""
+    """The first systems, several where no measurement separates them, and when: "after 4.1 s"."""
 
     names: list[Repeats]
     when: str
 
 
 def _soonest(racers: list[Repeats], target: Target) -> Winners:
-    """Who was first at the target: evaluations show only between which moments it was reached, and windows that overlap have no order."""
+    """The first at the target: evaluations show only between which moments it was reached, and windows that overlap have no order."""
     windows = {one.label: one.window(target) for one in racers}
     first = min(racers, key=lambda one: windows[one.label][1])
     shown = show_window(*windows[first.label])
@@ -159,7 +159,7 @@ def _first(racers: list[Repeats], winners: Winners, time: Callable[[Repeats], Sp
 
 
 def _chance(winners: list[Repeats], compared: list[Repeats], value: Callable[[Repeats], Spread], what: str) -> str:
-    """A caution where another seed could have made somebody else the first."""
+    """A caution where another system could be first with another seed."""
     rivals = [
         one
         for one in compared
@@ -169,15 +169,15 @@ def _chance(winners: list[Repeats], compared: list[Repeats], value: Callable[[Re
 
 
 def _bytes(racers: list[Repeats], sent: dict[str, float], when: str) -> str:
-    silent = [one for one in racers if not any(outcome.summary.bytes_sent for outcome in one.known)]
+    without_traffic = [one for one in racers if not any(outcome.summary.bytes_sent for outcome in one.known)]
     senders = [one for one in racers if sent[one.label] > 0]
-    if len(silent) == len(racers):
+    if len(without_traffic) == len(racers):
         return " None of them sent anything."
-    if len(senders) < 2 or len(senders) + len(silent) < len(racers):
+    if len(senders) < 2 or len(senders) + len(without_traffic) < len(racers):
         return ""
     fewest = min(sent[one.label] for one in senders)
     winners = [one for one in senders if show_bytes(sent[one.label]) == show_bytes(fewest)]
-    among = f"{_names(silent)} sent nothing; of the others, " if silent else ""
+    among = f"{_names(without_traffic)} sent nothing; of the others, " if without_traffic else ""
     if len(winners) == len(senders):
         return f" {among}{_names(winners)} sent the same, {show_bytes(fewest)} {when}."
     baseline = _baseline(senders, winners)
@@ -188,7 +188,7 @@ def _bytes(racers: list[Repeats], sent: dict[str, float], when: str) -> str:
 
 def _at(one: Repeats, target: Target) -> str:
     nbytes = one.bytes_to(target)
-    # A report of 0 bytes from a run that did send says only that the runtime had not counted yet.
+    # A report of 0 bytes from a run that did send means only that the runtime had not counted yet.
     counted = nbytes > 0 or _sent(one) == 0
     return _when(one, target) + (f", when {show_bytes(nbytes)} had been sent" if counted else "")
 

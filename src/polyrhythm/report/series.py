@@ -9,7 +9,7 @@ from itertools import count
 
 from polyrhythm.report.outcome import Outcome
 
-# Hue alone does not tell thirteen lines apart for everyone: neighbours differ in lightness, and dash with symbol is unique up to 15.
+# Hue alone does not distinguish thirteen lines for everyone: neighbours differ in lightness, and dash with symbol is unique up to 15.
 LIGHT = [
     "#2368b0", "#d1550a", "#0b8f6a", "#b5559b", "#b98300", "#3b9fd6", "#4a37a3", "#8a1f4b",
     "#7f8a1a", "#6b7280", "#0f5f66", "#7a4a21", "#e0606c", "#1c1f24", "#5c9a3a",
@@ -71,13 +71,13 @@ class Series:
 def series_of(outcomes: Sequence[Outcome]) -> list[Series]:
     """Label the runs by their systems, and by workers, network or seed where one system ran more than once in one runtime.
 
-    Runs that differ in nothing but the seed share a name, and with it a look; whoever has the same seed too is another ("ssp #2").
+    Runs that differ in nothing but the seed share a name, and with it a look; those with the same seed too are numbered ("ssp #2").
     """
     labels, names = [], []
     taken: dict[tuple[bool, str, int], tuple[Setup, set[int]]] = {}
     for outcome in outcomes:
-        words, seed = _differences(outcome, [other for other in outcomes if _kind(other) == _kind(outcome)])
-        name, setup = outcome.summary.system + _bracketed(words), _setup(outcome)
+        parts, seed = _differences(outcome, [other for other in outcomes if _kind(other) == _kind(outcome)])
+        name, setup = outcome.summary.system + _bracketed(parts), _setup(outcome)
         for number in count(1):
             setup_there, seeds = taken.setdefault((is_virtual(outcome), name, number), (setup, set()))
             if setup_there == setup and outcome.summary.seed not in seeds:
@@ -85,7 +85,7 @@ def series_of(outcomes: Sequence[Outcome]) -> list[Series]:
         seeds.add(outcome.summary.seed)
         again = f" #{number}" if number > 1 else ""
         names.append(name + again)
-        labels.append(outcome.summary.system + _bracketed(words + seed) + again)
+        labels.append(outcome.summary.system + _bracketed(parts + seed) + again)
     places = {name: place for place, name in enumerate(dict.fromkeys(names))}
     return [Series(label, places[name], outcome, name) for label, name, outcome in zip(labels, names, outcomes, strict=True)]
 
@@ -97,23 +97,23 @@ def _kind(outcome: Outcome) -> tuple[bool, str]:
 def _setup(outcome: Outcome) -> Setup:
     """All that was set, but for seeds."""
     summary = outcome.summary
-    told = tuple((name, _SEED.sub("", value)) for name, value in sorted(outcome.settings.items()))
-    return summary.workers, summary.network, told
+    settings = tuple((name, _SEED.sub("", value)) for name, value in sorted(outcome.settings.items()))
+    return summary.workers, summary.network, settings
 
 
 def _differences(outcome: Outcome, twins: list[Outcome]) -> tuple[list[str], list[str]]:
-    """The words that tell a run from its twins, and apart from them the word about its seed."""
+    """What distinguishes a run from others of its system, and, separately, its seed."""
     summary = outcome.summary
-    words = []
+    parts = []
     if len({twin.summary.workers for twin in twins}) > 1:
-        words.append(f"{summary.workers} workers")
+        parts.append(f"{summary.workers} workers")
     if len({twin.summary.network for twin in twins}) > 1:
-        words.append(summary.network or "no network")
-    return words, [f"seed {summary.seed}"] if len({twin.summary.seed for twin in twins}) > 1 else []
+        parts.append(summary.network or "no network")
+    return parts, [f"seed {summary.seed}"] if len({twin.summary.seed for twin in twins}) > 1 else []
 
 
-def _bracketed(words: list[str]) -> str:
-    return f" ({', '.join(words)})" if words else ""
+def _bracketed(parts: list[str]) -> str:
+    return f" ({', '.join(parts)})" if parts else ""
 
 
 def is_virtual(outcome: Outcome) -> bool:

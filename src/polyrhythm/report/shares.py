@@ -1,4 +1,4 @@
-"""Which part of their time workers computed, and which part they waited."""
+"""The parts of their time for which workers computed and waited."""
 
 from __future__ import annotations
 

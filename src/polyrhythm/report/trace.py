@@ -1,4 +1,4 @@
-"""Who did what when, in Google's Trace Event Format, which ui.perfetto.dev, chrome://tracing and speedscope show.
+"""A timeline of runs in Google's Trace Event Format, which ui.perfetto.dev, chrome://tracing and speedscope show.
 
 A run is a process and an actor a thread of it. Computing and waiting are complete events ("X"), steps, reports, merges and faults
 instants ("i"), and the bytes that all had sent a counter ("C"). Times are in microseconds since the run began, virtual or real.
@@ -87,7 +87,7 @@ def _instant(event: Stepped | Reported | Evaluated | Merged | Faulted | Sent | E
 
 
 def _sent(event: AnyEvent, virtual: bool) -> int:
-    """What all had sent at `event`, 0 where it does not say: in real processes a step knows of its own process alone."""
+    """The bytes that all had sent at `event`, 0 where it does not have them: in real processes a step counts its own process alone."""
     return event.bytes_sent if isinstance(event, Reported | Evaluated) or (virtual and isinstance(event, Stepped)) else 0
 
 

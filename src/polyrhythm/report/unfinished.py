@@ -1,4 +1,4 @@
-"""The numbers of a run that did not end, or has not yet: what its events say."""
+"""The numbers of a run that has not ended, from its events."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ def count(outcome: Outcome) -> None:
     stepped = {event.actor: event for event in outcome.events if isinstance(event, Stepped)}
     summary.steps = max((event.clock for event in stepped.values()), default=0)
     summary.samples = sum(event.samples for event in stepped.values())
-    known = [event.bytes_sent for event in stepped.values()]  # in virtual time each knows of all, in real processes of itself
+    known = [event.bytes_sent for event in stepped.values()]  # in virtual time each counts all actors, in real processes itself
     summary.bytes_sent = max(known, default=0) if summary.on == "simulator" else sum(known)
     passed(outcome, latest(outcome))
 
 
 def passed(outcome: Outcome, seconds: float) -> None:
-    """Put down that `seconds` passed, virtual or real."""
+    """Set the time of the run, virtual or real."""
     summary = outcome.summary
     if summary.on == "simulator":
         summary.virtual_seconds = seconds

@@ -19,18 +19,18 @@ def write(weights: dict[str, Tensor], path: Path) -> None:
     except SafetensorError as problem:
         raise OSError(str(problem)) from None  # its own name for a full disk
     except (ValueError, KeyError, RuntimeError, TypeError) as problem:
-        said = str(problem).strip().split("\n", 1)[0] or type(problem).__name__
-        raise CompositionError(f"Safetensors cannot hold these weights: {said}") from None
+        message = str(problem).strip().split("\n", 1)[0] or type(problem).__name__
+        raise CompositionError(f"Safetensors cannot hold these weights: {message}") from None
 
 
 def check(path: Path) -> None:
-    """Raise SafetensorError or OSError unless the file at `path` is as long as it says."""
+    """Raise SafetensorError or OSError unless the file at `path` has the length that its header declares."""
     with safe_open(path, framework="pt"):
         pass
 
 
 def _apart(weights: dict[str, Tensor]) -> dict[str, Tensor]:
-    """The same tensors on the CPU, each in memory of its own, which is what the format asks for."""
+    """The same tensors on the CPU, each in memory of its own, which the format requires."""
     apart: dict[str, Tensor] = {}
     seen: set[int] = set()
     for name, tensor in weights.items():

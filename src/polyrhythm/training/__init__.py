@@ -1,1 +1,1 @@
-"""What the user holds: run, join, Worker."""
+"""The user's interface: run, join, Worker."""

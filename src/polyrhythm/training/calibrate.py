@@ -17,26 +17,26 @@ from polyrhythm.topology import AllReduce
 from polyrhythm.training.run import Train, attempt
 
 WARM_UP_STEPS = 10
-"""Not counted: memory is asked for, caches fill, processors change their clock. A multiple of usual intervals between exchanges, so
+"""Not counted: memory is allocated, caches fill, processors change their clock. A multiple of usual intervals between exchanges, so
 that a rotation of measured steps begins where an interval begins."""
 _FEWEST = 2
 _LATE = 0.1
-"""Seconds after which what others have done is known too: actors tell their events every 20 ms."""
+"""Seconds after which the events of other actors are known too: actors send them every 20 ms."""
 
 APART = Strategy(name="apart", consistency=LocalSteps(1 << 40), topology=AllReduce())
-"""Workers that begin with the same weights and then do not speak: each computes as if it were alone, but for the cores it shares."""
+"""Workers that begin with the same weights and then do not communicate: each computes as if it were alone, on the cores it shares."""
 
 
 def device_profile(train: Train, *, workers: int = 1, steps: int = 30, seed: int = 0, strategy: Strategy = APART) -> Profile:
     """Time `steps` steps of `train` in each of `workers` real processes of this host at once, and end the run.
 
-    Workers that share cores slow each other down: give as many as will share a machine in earnest. The seconds of a step are the mean of
-    all workers'. With `strategy`, what it computes and copies at workers and servers is in the steps too; that passes by shared
-    memory, so what a network adds is not. What servers merge, and workers under AllToAll, is measured for itself. A training function
-    that ends earlier gives fewer steps. Raises CompositionError if those are less than two after the first ten, and what the run raised.
+    Workers that share cores slow each other down: give as many as will share a machine in the real run. The seconds of a step are the mean
+    of all workers'. With `strategy`, what it computes and copies at workers and servers is in the steps too; that passes by shared memory,
+    so what a network adds is not. What servers merge, and workers under AllToAll, is measured for itself. A training function that ends
+    earlier gives fewer steps. Raises CompositionError if those are less than two after the first ten, and what the run raised.
     """
     if steps < 1:
-        raise CompositionError(f"A profile of {steps} steps says nothing: time 1 or more.")
+        raise CompositionError(f"A profile of {steps} steps has no figures: time 1 or more.")
     watch = _Stopwatch(strategy.workers(workers), WARM_UP_STEPS + steps)
     tried = attempt(train, workers=workers, strategy=strategy, on=Processes(), seed=seed, watch=watch)
     if tried.error is not None and not isinstance(tried.error, _ProfileCompleteError):
@@ -57,7 +57,7 @@ class _ProfileCompleteError(PolyrhythmError):
 
 @dataclass(slots=True)
 class _Stopwatch:
-    """Notes when each of `workers` ended its steps, until all have taken `enough` of them, and who merged what meanwhile."""
+    """Notes when each of `workers` ended its steps, until all have taken `enough` of them, and the merges meanwhile."""
 
     workers: int
     enough: int
@@ -65,7 +65,7 @@ class _Stopwatch:
     merges: list[Merged] = field(default_factory=list)
 
     def __call__(self, event: AnyEvent) -> None:
-        """Note a step or a merge. Raises _SeenEnoughError when all steps are there."""
+        """Note a step or a merge. Raises _ProfileCompleteError when all steps are there."""
         if isinstance(event, Merged):
             self.merges.append(event)
         elif isinstance(event, Stepped):
@@ -84,7 +84,7 @@ class _Stopwatch:
         return [mean(step) for step in zip(*spans, strict=False)] if len(spans) == self.workers else []
 
     def seconds_per_contribution(self) -> float:
-        """What merging a contribution takes, after the first few steps; 0 where nobody merges one by one."""
+        """What merging a contribution takes, after the first few steps; 0 where no actor merges them one by one."""
         began = max((times[:WARM_UP_STEPS][-1] for times in self.ended.values()), default=0.0)
         merges = [merge for merge in self.merges if merge.time > began]
         return sum(merge.seconds for merge in merges) / sum(len(merge.staleness) for merge in merges) if merges else 0.0

@@ -44,7 +44,7 @@ class Batches:
 
 
 class Data:
-    """One worker's ways to samples. `count` is told how many the next step uses; `used` is whether any way was gone."""
+    """One worker's access to samples. `count` is called with the samples of the next step; `used` is whether any access was used."""
 
     def __init__(self, shuffle: Shuffle, group: Group, count: Callable[[int], None]) -> None:
         self.used = False
@@ -86,7 +86,7 @@ class Data:
             warnings.warn(
                 f"optimizer.step() was called, but no sample came through the worker, so that all {self._group.size} workers may be "
                 f"training on the same data: iterate worker.batches(loader), or give your own DataLoader sampler=worker.sampler(dataset); "
-                f"if each worker has data of its own, say how many samples a step uses with worker.count(n).",
+                f"if each worker has data of its own, count the samples of a step with worker.count(n).",
                 UnshardedWarning,
                 stacklevel=4,
             )
@@ -97,7 +97,7 @@ class Data:
             source.close()
 
     def _told(self, begin: Callable[[int], Iterator[Batch]]) -> Iterator[Any]:
-        """The batches of the next epoch, which is the next when the first of them is asked for."""
+        """The batches of the next epoch; its number is taken when the first batch is requested."""
         number = self._epochs
         self._epochs += 1
         for samples, batch in begin(number):
@@ -135,4 +135,4 @@ def _size(source: Sources | Streams, given: int | None) -> int:
 
 
 _FEEDS = 8
-"""How many data sets go on where they were: a script that makes new ones all the time must not keep the old ones in memory."""
+"""How many data sets keep their position: a script that makes new ones all the time must not keep the old ones in memory."""

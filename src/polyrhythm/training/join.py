@@ -1,4 +1,4 @@
-"""Take part in a run from a script that torchrun, SLURM, Ray, Kubernetes or a person started."""
+"""Join a run from a script that was started by torchrun, SLURM, Ray, Kubernetes or by hand."""
 
 from __future__ import annotations
 
@@ -31,13 +31,12 @@ def join(
 ) -> Worker:
     """The worker that this process is: rank and number come from torchrun's or SLURM's variables.
 
-    Returns when all have come. The script then trains as a training function does, and leaves the run when it ends; call
-    `worker.finish()` before you use the final weights. With a `directory`, this worker's record is written to `directory`/worker-RANK
-    from the beginning, as that of `run` is.
-    A script ends well by reaching its end or by `sys.exit(0)`, and then waits for the others to end; else all others fail too, naming it.
-    After `timeout` seconds of waiting for a worker that stands still the run ends with its name; without one this is only said on stderr.
-    Raises CompositionError where fewer or more processes were started than the strategy uses, or with other settings; RunError if the
-    others do not come.
+    Returns when all have come. The script then trains as a training function does, and leaves the run when it ends; call `worker.finish()`
+    before you use the final weights. With a `directory`, this worker's record is written to `directory`/worker-RANK from the beginning, as
+    that of `run` is. A script ends well by reaching its end or by `sys.exit(0)`, and then waits for the others to end; else all others fail
+    too, naming it. After `timeout` seconds of waiting for a worker that stands still the run ends with its name; without one this is only
+    reported on stderr. Raises CompositionError where fewer or more processes were started than the strategy uses, or with other settings;
+    RunError if the others do not come.
     """
     require_linux("join(), which makes a worker of this process,")
     refuse_while_imported("pr.join")
@@ -64,7 +63,7 @@ def _elsewhere(worker: Worker) -> None:
 
 
 def _leave(worker: Worker, joined: JoinedRun, log: Log) -> None:
-    """At the script's end; after a failure there is nothing to conclude, and the others learn of it."""
+    """At the script's end; after a failure there is nothing to conclude, and the other workers are notified."""
     worker.close()
     name = joined.context.port.name
     ending = joined.end(worker.finished, partial(conclusion, worker), lambda problem: log.fail(problem, name))
@@ -75,5 +74,5 @@ def _leave(worker: Worker, joined: JoinedRun, log: Log) -> None:
 
 
 def _facts(strategy: Strategy) -> dict[str, str]:
-    """The pieces, without the addresses by which Python tells objects apart."""
+    """The pieces, without the addresses of Python objects."""
     return {axis: re.sub(r" at 0x[0-9a-f]+", "", repr(piece)) for axis, piece in strategy.pieces.items()}

@@ -1,4 +1,4 @@
-"""What messages meet between hosts, and between processes of one: a `Network`, measured.
+"""Measures latency and bandwidth between hosts, and between processes of one host, as a `Network`.
 
     with enter(survey_job(workers), lambda event: None) as joined:
         network = network_between(joined.context, group, "ours")
@@ -34,16 +34,16 @@ _FLOODS = 2
 """Streams of several pairs at once; the better counts."""
 
 CONGESTION_CONTROL = Path("/proc/sys/net/ipv4/tcp_congestion_control")
-"""Where Linux says which one new connections get, in this network namespace."""
+"""The file in which Linux names the one of new connections, in this network namespace."""
 
 _FAIR = Fair()
 Rows = list[list[float]]
 
 
 def network_between(context: WorkerContext, group: Group, name: str, local: Local | None = None, congestion: Congestion = _FAIR) -> Network:
-    """The network of the hosts on which the workers of a run stand, one on each; every worker must call it, and all get the same.
+    """The network of the hosts of a run's workers, one on each; every worker must call it, and all get the same.
 
-    Each ordered pair is measured while all others are silent: that gives latency and capacity. Then each host sends to all at once, and
+    Each ordered pair is measured while all others are idle: that gives latency and capacity. Then each host sends to all at once, and
     takes from all at once: the most that it reached is its egress and its ingress. Servers are placed as joined runs group them,
     with workers. `congestion` is that of this host's connections (`congestion_here`); the network has it if all hosts do. Raises
     CompositionError where there is one worker only.
@@ -62,11 +62,11 @@ def network_between(context: WorkerContext, group: Group, name: str, local: Loca
 
 
 def local_between(seconds: float = SECONDS) -> Local:
-    """What messages meet between two processes of this host: they are started for it, and ended."""
+    """Latency and bandwidth between two processes of this host, which are started for the measurement."""
     ending = Processes(cuda=False).execute(survey_job(2, seconds), lambda event: None)
-    told = ending.results[worker(0)]
-    assert told is not None
-    return Local(*told.numbers)
+    measured = ending.results[worker(0)]
+    assert measured is not None
+    return Local(*measured.numbers)
 
 
 def survey_job(workers: int, seconds: float = SECONDS) -> Job:
@@ -80,7 +80,7 @@ def survey_job(workers: int, seconds: float = SECONDS) -> Job:
 
 
 def congestion_here() -> Congestion:
-    """What TCP's congestion control does to connections of this host."""
+    """The congestion control of connections of this host."""
     named = CONGESTION_CONTROL.read_text(encoding="ascii").strip() if CONGESTION_CONTROL.is_file() else ""
     return Bbr() if named == "bbr" else Fair()
 
@@ -152,17 +152,17 @@ class _LinkSurvey:
             sent = (float(stream.nbytes), stream.span)
         elif rank in targets:
             moments.clear()
-            for source in sources:  # side by side, because each notes when its own come
+            for source in sources:  # concurrently, because each notes the arrivals of its own messages
                 await self.port.spawn(f"sip of {source}", self._sip(source, moments))
         await self._agree((0.0,))
-        told = await self._agree((*sent, max(moments) - min(moments)))
-        return StreamMeasurement(0.0, int(sum(nbytes for nbytes, _, _ in told)), max(max(spans) for _, *spans in told)).rate
+        rows = await self._agree((*sent, max(moments) - min(moments)))
+        return StreamMeasurement(0.0, int(sum(nbytes for nbytes, _, _ in rows)), max(max(spans) for _, *spans in rows)).rate
 
     async def _sip(self, source: int, moments: list[float]) -> None:
         moments += [moment - self.latency[source][self.group.rank] for moment in await sip(self.port, self.group.members[source], SIPS)]
 
     async def _agree(self, row: Sequence[float]) -> Rows:
-        """Everyone's row, by rank; returns when all have come here."""
+        """The rows of all workers, by rank; returns when all have called it."""
         self._meetings += 1
-        told = await gather(self.port, self.group, (torch.tensor(row, dtype=torch.float64),), f"survey {self._meetings}")
-        return [packet[0].tolist() for packet in told]
+        rows = await gather(self.port, self.group, (torch.tensor(row, dtype=torch.float64),), f"survey {self._meetings}")
+        return [packet[0].tolist() for packet in rows]

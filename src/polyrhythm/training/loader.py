@@ -1,4 +1,4 @@
-"""A torch DataLoader as a source of samples: everything that it says of batches is kept; who gets which sample is the shuffle's to say."""
+"""A torch DataLoader as a source of samples: its options for batches are kept; the shuffle decides which worker gets which sample."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ class Plan:
 
 
 class Loads:
-    """How a loader loads, without the choice of what."""
+    """How a loader loads, without the choice of samples."""
 
     def __init__(self, loader: DataLoader[Any]) -> None:
         self.options: dict[str, Any] = {name: getattr(loader, name) for name in KEPT}
@@ -139,7 +139,7 @@ def refuse_own_ways(loader: DataLoader[Any]) -> None:
 
 
 def length(batch: Any) -> int:
-    """How many samples a batch has that somebody else made: the length of its first part."""
+    """How many samples a batch of the user's has: the length of its first part."""
     first = batch
     while isinstance(first, (tuple, list)) and first:
         first = first[0]

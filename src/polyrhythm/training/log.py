@@ -1,4 +1,4 @@
-"""What is kept of a run while it is under way: its events, in memory and in a directory; and how it ended."""
+"""Keeps the events of a run while it is under way, in memory and in a directory; and how it ended."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ class Log:
             self._record = None
 
     def warn(self) -> None:
-        """Say as Python warnings what could not be written, to the caller's caller."""
+        """Warn the caller's caller of what could not be written."""
         for trouble in self.troubles:
             warnings.warn(trouble, RecordWarning, stacklevel=3)
 

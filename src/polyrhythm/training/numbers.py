@@ -1,4 +1,4 @@
-"""What counts as one number, wherever the user gives one."""
+"""Converts what the user gives as one number."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ from torch import Tensor
 from polyrhythm.errors import WorkloadError
 
 
-def number(said: str, value: object, wanted: str = "a float or a tensor of one element") -> float:
+def number(message: str, value: object, wanted: str = "a float or a tensor of one element") -> float:
     """`value` as a float: a number of Python's or numpy's, or a tensor or an array of one element; it need not be finite.
 
-    Raises WorkloadError for all else: the sentence begins with `said` and asks for what is `wanted`.
+    Raises WorkloadError for all else: the sentence begins with `message` and ends with what is `wanted`.
     """
     single = value
     if isinstance(value, (Tensor, np.ndarray)):
@@ -24,4 +24,4 @@ def number(said: str, value: object, wanted: str = "a float or a tensor of one e
             return float(single)
         except (TypeError, ValueError, OverflowError):  # what has a conversion may still refuse it, as 10**400 does
             pass
-    raise WorkloadError(f"{said} {value!r}, which is not one number: give {wanted}.")
+    raise WorkloadError(f"{message} {value!r}, which is not one number: give {wanted}.")

@@ -9,7 +9,7 @@ import msgspec
 from polyrhythm.errors import WorkloadError
 
 _TUPLE = 1
-"""The code of msgpack's extension for tuples, which it has no word for."""
+"""The code of msgpack's extension for tuples, which it has no type for."""
 
 
 def encoded(value: object) -> bytes:

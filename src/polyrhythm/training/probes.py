@@ -1,8 +1,8 @@
-"""What two workers do to learn how far apart they are and how much passes between them: conversations over their ports.
+"""Measures latency and rate between two workers, by messages over their ports.
 
-Everything goes as the frames of a run do, over the same connections, so what is found is what messages of a run meet: also the handing
-over between threads, and several connections where a path needs them. Sizes count frames whole, with our own header of 24 bytes
-and what it announces, and without the headers of TCP, IP and the line below.
+The messages are sent as those of a run, over the same connections, so the figures include what messages of a run include: also the queues
+between threads, and several connections where a path needs them. Sizes count whole frames, with our own header of 24 bytes and what it
+announces, and without the headers of TCP, IP and the link layer.
 """
 
 from __future__ import annotations
@@ -45,10 +45,10 @@ class StreamMeasurement:
     """Messages sent without a pause: the `seconds` until the last had arrived everywhere, and how fast all but the first came.
 
     `nbytes` is the sum over the receivers, `span` the time from the first arrival of all to the last. In between the window is open and no
-    latency counts, so that `rate` is what a long transfer reaches. Not the sum of each receiver's own rate: of streams that share a line
-    one may end before the others, which then have the line to themselves.
+    latency counts, so that `rate` is what a long transfer reaches. Not the sum of each receiver's own rate: of streams that share a link
+    one may end before the others, which then have the link to themselves.
 
-    `before` says, of one receiver, how long before the last message each of the others came.
+    `before` has, for one receiver, how long before the last message each of the others came.
     """
 
     seconds: float
@@ -65,8 +65,8 @@ class StreamMeasurement:
     def slowest(self) -> float:
         """Bytes per second of the slowest last part, which begins with any message but the last.
 
-        Where several connections carry a message and one of them paused, it comes together with those behind it: counted from it, a
-        stream would be faster than the line.
+        Where several connections carry a message and one of them paused, it comes together with those behind it: counted from it, a stream
+        would be faster than the link.
         """
         size = self.nbytes / len(self.before)
         return min(size * more / max(seconds, _SHORTEST) for more, seconds in enumerate(reversed(self.before), start=1))
@@ -84,7 +84,7 @@ async def ping(port: Port, peer: str) -> float:
 
 
 async def pong(port: Port, peer: str) -> None:
-    """Answer `ping`."""
+    """Respond to `ping`."""
     for _ in range(ROUND_TRIPS):
         await port.receive("ping", peer)
         await port.send(peer, Message("pong"))
@@ -120,7 +120,7 @@ async def rate(port: Port, peer: str, latency: float, seconds: float) -> float:
 async def pour(port: Port, sizes: Mapping[str, int], count: int = MESSAGES, away: Mapping[str, float] | None = None) -> StreamMeasurement:
     """Send `count` messages of so many bytes to each of the peers in `sizes` at once, right after one another; each peer runs `drink`.
 
-    `away` is how many seconds a word takes to each peer and back, where that tells several from one another.
+    `away` is the round trip to each peer in seconds; it corrects the arrival times of several peers.
     """
     messages = {peer: Message(_topic(port.name), tensors=(torch.zeros(size, dtype=torch.uint8),)) for peer, size in sizes.items()}
     away = away or {}
@@ -147,16 +147,13 @@ async def pour(port: Port, sizes: Mapping[str, int], count: int = MESSAGES, away
 
 
 async def drink(port: Port, peer: str) -> None:
-    """Take streams from `peer` until an empty message; of each say how long before the last the other messages came."""
+    """Receive streams from `peer` until an empty message; report for each how long before the last the other messages came."""
     while await sip(port, peer, MESSAGES):
         pass
 
 
 async def sip(port: Port, peer: str, count: int) -> tuple[float, ...]:
-    """Take one stream of `count` messages: when the first and the last came; nothing if it is an empty message.
-
-    Tells `peer`.
-    """
+    """Receive one stream of `count` messages, and notify `peer`; returns when the first and the last came, nothing for an empty message."""
     moments: list[float] = []
     for _ in range(count):
         delivery = await port.receive(_topic(peer), peer)
@@ -172,7 +169,7 @@ async def sip(port: Port, peer: str, count: int) -> tuple[float, ...]:
 
 
 def share(line: LinkEstimate, seconds: float) -> int:
-    """The bytes of each message of a stream of `SIPS` that takes `seconds` on `line` if it has it to itself."""
+    """The bytes of each message of a stream of `SIPS` that takes `seconds` on `line` without other traffic."""
     return min(max(int(line.rate * seconds / SIPS), 1), _LARGEST_BYTES)
 
 

@@ -57,7 +57,7 @@ class Run:
         return history.frame(self.outcome)
 
     def plot(self, metric: str | None = None) -> LayerChart:
-        """An Altair chart of a metric over time, shown by notebooks; without a name, of the one that tells most.
+        """An Altair chart of a metric over time, shown by notebooks; without a name, of the primary one.
 
         Raises UnknownNameError for a metric that the run has not. `run.plot().save("curve.png")` writes a file (PNG, SVG, PDF, HTML, JSON).
         """
@@ -73,7 +73,7 @@ class Run:
         return _written("page", path, lambda file: write([self.outcome], file, title))
 
     def trace(self, path: str | Path) -> Path:
-        """Write who did what when as JSON, for ui.perfetto.dev and chrome://tracing. Raises CompositionError if that cannot be."""
+        """Write a timeline as JSON, for ui.perfetto.dev and chrome://tracing. Raises CompositionError if that cannot be."""
         return _written("trace", path, lambda file: trace.write([self.outcome], file))
 
     def save(self, directory: str | Path) -> Path:

@@ -69,7 +69,7 @@ class Drawn:
 
 
 def order_of(sampler: Any) -> Order:
-    """What a loader's sampler is there for. Raises DataError for one that nobody knows, since it may differ from worker to worker."""
+    """The order that a loader's sampler stands for. Raises DataError for an unknown sampler, since it may differ from worker to worker."""
     kind = type(sampler)
     if kind is SequentialSampler:
         return Listed(range(len(sampler)))
@@ -131,7 +131,7 @@ class ShareSampler(Sampler[int]):
         self._epoch = 0
 
     def set_epoch(self, epoch: int) -> None:
-        """Have the next pass be that of `epoch`, from 0; without it each pass is the next epoch's."""
+        """Let the next pass be that of `epoch`, from 0; without it each pass is the next epoch's."""
         self._epoch = epoch
 
     def __len__(self) -> int:

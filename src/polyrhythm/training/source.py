@@ -1,4 +1,4 @@
-"""The user's data as a shuffle sees them."""
+"""The user's data as the sources of a shuffle."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ Streams = PlainStream | LoaderStream
 def source_of(data: Any) -> Sources:
     """The source for a data set with a length: a Dataset, tensors or arrays in a tuple or a dict, or a DataLoader.
 
-    Raises DataError for what has no length or no index, and for a DataLoader that says something that cannot be kept.
+    Raises DataError for what has no length or no index, and for a DataLoader with an option that cannot be kept.
     """
     if isinstance(data, TensorDataset):
         return TensorSource(data.tensors)

@@ -17,7 +17,7 @@ from polyrhythm.pieces.shuffle import Batch
 from polyrhythm.training.loader import Loads, length, refuse_own_ways
 
 DEFAULT_BATCH_SIZE = 32
-"""Of data that say nothing of batches."""
+"""The batch size of data without one."""
 
 
 class PlainStream:
@@ -99,7 +99,7 @@ class StreamShard(IterableDataset[Any]):
 
 @contextmanager
 def _no_loader() -> Iterator[None]:
-    """Have torch's `get_worker_info()` say that this is no process of a loader."""
+    """Let torch's `get_worker_info()` return None, as outside of a loader's processes."""
     kept, process_of_a_loader._worker_info = process_of_a_loader._worker_info, None
     try:
         yield
@@ -108,7 +108,7 @@ def _no_loader() -> Iterator[None]:
 
 
 def alone(data: Iterable[Any]) -> Iterator[Any]:
-    """The elements of `data`. Raises DataError if it is an iterator that somebody else is reading, who would take elements away."""
+    """The elements of `data`. Raises DataError if it is an iterator that another worker is reading, which would take elements away."""
     elements = iter(data)
     if elements is not data:
         yield from elements

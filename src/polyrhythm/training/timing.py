@@ -1,4 +1,4 @@
-"""Runs that only keep time: one worker is watched for a few steps, and all workers then replay its shape without its arithmetic."""
+"""Timing-only runs: one worker is observed for a few steps, and all workers then replay these without their arithmetic."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ WATCHED_STEPS = 4
 
 @dataclass(frozen=True, slots=True)
 class StepShape:
-    """What a training function asks of a worker at each step: its tensors, its floating-point operations, its samples; a batch of them.
+    """The size of a training function's step: its tensors, its floating-point operations, its samples; a batch of them.
 
     `frozen` parameters and `buffers`, by name, are exchanged when a run begins and ends.
     """
@@ -56,7 +56,7 @@ class StepShape:
 
 @dataclass(frozen=True, slots=True)
 class _Noting:
-    """Deals samples as usual, and keeps the first batch."""
+    """Distributes samples as usual, and keeps the first batch."""
 
     batches: list[Any]
     sends: bool = False
@@ -90,11 +90,11 @@ class _Noted:
 
 
 class _EnoughStepsError(PolyrhythmError):
-    """Ends the watched run."""
+    """Ends the observed run."""
 
 
 def shape_of(train: Train, seed: int = 0) -> StepShape:
-    """Watch the first steps of `train` at one worker, in virtual time.
+    """Observe the first steps of `train` at one worker, in virtual time.
 
     Raises CompositionError if it takes none, or steps of several optimizers.
     """
@@ -192,7 +192,7 @@ def _stand_still(optimizer: torch.optim.Optimizer) -> None:
 
 
 def _zeros(shape: StepShape) -> nn.Module:
-    """A model of `shape`, all zero, in which everything has its own name: a server is told of names, and two must not become one."""
+    """A model of `shape`, all zero, in which every tensor has its own name: servers get the names, and two must not become one."""
     model = nn.Module()
     for name, size in zip(shape.layout.names, shape.layout.shapes, strict=True):
         owner, last = _owner(model, name)
@@ -232,7 +232,7 @@ def time(
     """Time `steps` steps of `train` at each of `workers` virtual workers, without computing gradients.
 
     Costs, messages and waiting are as in a full run whose steps are all alike and which computes nothing else, such as evaluations;
-    codecs say zeros, so those whose packets depend on the values (Threshold, Significant) send less than in training. Steps that were
+    codecs encode zeros, so those whose packets depend on the values (Threshold, Significant) send less than in training. Steps that were
     measured are charged as they were, in rotation; buckets leave as in a measured step. Raises CompositionError for several optimizers.
     """
     shape = shape_of(train)

@@ -1,4 +1,4 @@
-"""What workers do together besides training: collectives for the user's own numbers."""
+"""Collectives for the user's own numbers."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class Together:
         self.calls = 0
 
     def barrier(self) -> None:
-        """Come back when every worker has called it."""
+        """Return when every worker has called it."""
         self._total("barrier", torch.zeros(1))
 
     def mean(self, value: float | Tensor) -> Any:
@@ -52,13 +52,13 @@ class Together:
     def broadcast(self, value: Value) -> Value:
         """Worker 0's value: a tensor, or a plain value, of the same types at every worker."""
         message = _told(value) if self.group.rank == 0 else Message("")
-        heard: Message = self.perform(self.collective.spread(message, self._next("broadcast")))
-        [tensor] = heard.tensors
-        if heard.text != _PLAIN:
+        received: Message = self.perform(self.collective.spread(message, self._next("broadcast")))
+        [tensor] = received.tensors
+        if received.text != _PLAIN:
             device = value.device if isinstance(value, Tensor) else "cpu"
             return tensor.clone().to(device)  # type: ignore[return-value]
-        told: Value = decoded(tensor.numpy().tobytes())
-        return told
+        value_of_0: Value = decoded(tensor.numpy().tobytes())
+        return value_of_0
 
     def _total(self, kind: str, value: Tensor) -> tuple[Tensor, int]:
         """The sum over the workers that are left, the same bits for all, on the CPU; and how many they are."""

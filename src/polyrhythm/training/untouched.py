@@ -1,4 +1,4 @@
-"""Calling a model without leaving a trace in it."""
+"""Calls a model without changing it."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""How the user's own numbers and words get round: over a tree, or through worker 0 where a worker may be lost.
+"""Collectives of the user's own values: over a tree, or through worker 0 where a worker may be lost.
 
-What worker 0 is told, and the news of losses, have the topic CALL; answers and broadcasts have that of their call. A call has its kind
-in its topic, so that a mean here never meets a barrier there.
+Messages to worker 0 and notices of lost workers have the topic CALL; results and broadcasts have that of their call. The topic of a call
+contains its kind, so that a mean is never matched with a barrier.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ class UserCall:
 
     @property
     def code(self) -> tuple[float, float]:
-        """As a message tells it."""
+        """As numbers of a message."""
         return float(self.number), float(KINDS.index(self.kind))
 
 
@@ -48,7 +48,7 @@ class UserCollectives(Protocol):
         """The sum over the workers, the same bits for all, and how many they were."""
 
     async def spread(self, message: Message, call: UserCall) -> Message:
-        """Worker 0's message; its topic is not looked at."""
+        """Worker 0's message; its topic is ignored."""
 
 
 class TreeCollectives:
@@ -69,9 +69,9 @@ class TreeCollectives:
 
 
 class SurvivorCollectives:
-    """For runs that go on without a lost worker: all tell worker 0, without which none goes on, and worker 0 tells all.
+    """For runs that go on without a lost worker: all send to worker 0, without which no run goes on, and worker 0 sends to all.
 
-    2 (P - 1) messages and two latencies for a sum. A worker that is lost counts if worker 0 has heard it before the news.
+    2 (P - 1) messages and two latencies for a sum. A lost worker counts if its message reached worker 0 before the notice of its loss.
     """
 
     def __init__(self, port: Port, group: Group, losses: Losses) -> None:
@@ -79,45 +79,45 @@ class SurvivorCollectives:
         self.group = group
         self.losses = losses
         self.left = set(group.members[1:])
-        self.listens = False
+        self.follows_losses = False
 
     async def total(self, value: Tensor, call: UserCall) -> tuple[Tensor, int]:
-        """As the protocol says; worker 0 adds up in the order of ranks."""
+        """As in the protocol; worker 0 adds up in the order of ranks."""
         if self.group.rank:
             await self.port.send(self.group.members[0], Message(CALL, call.code, tensors=(value,)))
-            answer = await self.spread(Message(""), call)
+            result = await self.spread(Message(""), call)
         else:
-            values = await self._hear(call)
+            values = await self._receive(call)
             summed = torch.stack([value, *values]).sum(dim=0)
-            answer = await self.spread(Message("", (float(len(values) + 1),), tensors=(summed,)), call)
-        return answer.tensors[0], int(answer.numbers[0])
+            result = await self.spread(Message("", (float(len(values) + 1),), tensors=(summed,)), call)
+        return result.tensors[0], int(result.numbers[0])
 
     async def spread(self, message: Message, call: UserCall) -> Message:
         """As the protocol says."""
         message.topic = call.topic
         return await tell_all(self.port, self.group, message)
 
-    async def _hear(self, call: UserCall) -> list[Tensor]:
-        """What the others say, by rank."""
-        await self._listen()
-        said: dict[str, Tensor] = {}
-        while self.left - said.keys():
+    async def _receive(self, call: UserCall) -> list[Tensor]:
+        """The values of the other workers, by rank."""
+        await self._follow_losses()
+        values: dict[str, Tensor] = {}
+        while self.left - values.keys():
             delivery = await self.port.receive(CALL)
             assert delivery is not None
             message = delivery.message
             if message.text:
                 self.left.discard(message.text)
             elif message.numbers == call.code:
-                said[delivery.sender] = message.tensors[0]
-            elif message.numbers[0] == call.number:  # an earlier one is of a worker that is lost, and was slower than the news
+                values[delivery.sender] = message.tensors[0]
+            elif message.numbers[0] == call.number:  # an earlier one is of a lost worker, and came after the notice of its loss
                 raise WorkloadError(
                     f"{self.port.name} calls worker.{call.kind}() where {delivery.sender} calls worker.{KINDS[int(message.numbers[1])]}(): "
                     "every worker must make the same calls in the same order."
                 )
-        return [said[name] for name in self.group.members[1:] if name in said]
+        return [values[name] for name in self.group.members[1:] if name in values]
 
-    async def _listen(self) -> None:
-        if not self.listens:
-            self.listens = True
+    async def _follow_losses(self) -> None:
+        if not self.follows_losses:
+            self.follows_losses = True
             await self.losses.begin()
             await self.losses.tell(CALL)

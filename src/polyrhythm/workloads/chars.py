@@ -54,7 +54,7 @@ def windows(text: Tensor, context: int, samples: int) -> TensorDataset:
     places = len(text) - context
     if samples > places:
         raise WorkloadError(
-            f"The text has {places:,} windows of {context} symbols, fewer than samples={samples:,}: take fewer samples or a shorter context."
+            f"The text has {places:,} windows of {context} symbols, fewer than samples={samples:,}: take fewer, or a shorter context."
         )
     cut = text.unfold(0, context + 1, places // samples)[:samples]
     return TensorDataset(cut[:, :-1], cut[:, 1:])

@@ -23,10 +23,10 @@ _importing: ContextVar[bool] = ContextVar("importing", default=False)
 
 
 @contextmanager
-def arguments(script: str, words: Sequence[str]) -> Iterator[None]:
+def arguments(script: str, given: Sequence[str]) -> Iterator[None]:
     """Let `script` find its own command line in sys.argv, while it is imported and while it trains, also in the processes of a run."""
     before = sys.argv
-    sys.argv = [script, *words]
+    sys.argv = [script, *given]
     try:
         yield
     finally:
@@ -124,17 +124,17 @@ def _refusal(error: BaseException, file: str, shown: str) -> PolyrhythmError:
     frames = traceback.extract_tb(error.__traceback__)
     if isinstance(error, SystemExit) and isinstance(error.code, int) and _within_argparse(error):
         return ScriptEnded(f"{shown} ended with code {error.code} at its arguments, and printed why.", error.code)
-    said = " ".join(traceback.format_exception_only(error)[-1].split())
+    message = " ".join(traceback.format_exception_only(error)[-1].split())
     if isinstance(error, SyntaxError) and error.lineno is not None:
         where = shown if error.filename == file else error.filename
         line = (error.text or "").strip()
         return WorkloadError(
-            f"{where}, line {error.lineno}: {said}" + (f" in: {line}" if line else "") + ". Correct that line and run again."
+            f"{where}, line {error.lineno}: {message}" + (f" in: {line}" if line else "") + ". Correct that line and run again."
         )
     theirs = [frame for frame in frames if frame.filename == file]
     if not theirs:
-        return WorkloadError(f"{shown} cannot be read: {said}.")
+        return WorkloadError(f"{shown} cannot be read: {message}.")
     where = f"{shown}, line {theirs[-1].lineno}"
     if isinstance(error, PolyrhythmError):
         return WorkloadError(f"{where}: {error} (in: {theirs[-1].line}).")
-    return WorkloadError(f"{where}, failed while the file was imported: {said} (in: {theirs[-1].line}). Correct it and run again.")
+    return WorkloadError(f"{where}, failed while the file was imported: {message} (in: {theirs[-1].line}). Correct it and run again.")

@@ -89,12 +89,12 @@ def _kind(default: Any) -> Any:
 
 
 def _converted(job: str, name: str, text: str, kind: Any) -> Any:
-    words = wanted(kind)
-    if words is None:
+    description = wanted(kind)
+    if description is None:
         raise WorkloadError(
             f"{job} has the setting {name}, but it is not a number, text or true/false, so it cannot be given as text: change the file."
         )
     try:
         return read(text, kind)
     except ValueError:
-        raise WorkloadError(f"{job} cannot take {name}={text}: {name} must be {words}.") from None
+        raise WorkloadError(f"{job} cannot take {name}={text}: {name} must be {description}.") from None
