@@ -48,7 +48,7 @@ from polyrhythm.kernel.group import Group
 from polyrhythm.kernel.job import unplaced
 from polyrhythm.processes.rendezvous.join import enter
 from polyrhythm.processes.rendezvous.rank_environment import find_rank_environment
-from polyrhythm.strategy.run_plan import RunPlan
+from polyrhythm.strategy.strategy_plan import StrategyPlan
 from polyrhythm.training.calibrate import device_profile
 from polyrhythm.training.links import congestion_here, local_between, network_between, survey_job
 from polyrhythm.training.run import make_job
@@ -166,7 +166,7 @@ def host(directory: Path, systems: list[str], runs: int) -> None:
             if place.rank == 0:
                 (directory / f"{system}-{number}-profile.json").write_bytes(msgspec.json.encode(profile_of(system)))
             warm_up, length = lengths(system, directory.name)
-            job = make_job(Train(length), RunPlan.of(strategy(system), unplaced(WORKERS), SEED))
+            job = make_job(Train(length), StrategyPlan.of(strategy(system), unplaced(WORKERS), SEED))
             events: list[AnyEvent] = []
             with enter(job, events.append) as joined:
                 result = job.program(joined.context)

@@ -42,7 +42,7 @@ from polyrhythm.kernel.group import Group
 from polyrhythm.kernel.job import unplaced
 from polyrhythm.processes.rendezvous.join import enter
 from polyrhythm.processes.rendezvous.rank_environment import find_rank_environment
-from polyrhythm.strategy.run_plan import RunPlan
+from polyrhythm.strategy.strategy_plan import StrategyPlan
 from polyrhythm.training.calibrate import device_profile
 from polyrhythm.training.links import congestion_here, local_between, network_between, survey_job
 from polyrhythm.training.run import make_job
@@ -119,7 +119,7 @@ def host(directory: Path, workers: int) -> None:
             if place.rank == 0:
                 profile = device_profile(Train(1000), workers=workers, steps=30, seed=SEED, strategy=strategy(system))
                 (directory / f"{system}-{number}-profile.json").write_bytes(msgspec.json.encode(profile))
-            job = make_job(Train(STEPS), RunPlan.of(strategy(system), unplaced(workers), SEED))
+            job = make_job(Train(STEPS), StrategyPlan.of(strategy(system), unplaced(workers), SEED))
             events: list[AnyEvent] = []
             with enter(job, events.append) as joined:
                 result = job.program(joined.context)

@@ -49,13 +49,16 @@ SENT: dict[str, Sent] = {
     "strom": Sent("4 (P − 1) bytes for each element above τ of each worker, in P (P − 1) messages"),
     "gossipgrad": Sent("P M and P D in 2 P messages; at the end 2 (P − 1) M", lambda P, M, B, D: P * (M + D)),
     "diloco": Sent("2 (P − 1) M / τ in 2 P (P − 1) messages every τ steps", lambda P, M, B, D: 2 * (P - 1) * M / 20),
+    "hierarchical": Sent("2 (G − 1) M between G groups, and 3 (P − G) M inside them", lambda P, M, B, D: 3 * (P - 1) * M),
+    "hybrid-groups": Sent("2 G M between G groups' roots and the servers, and 3 (P − G) M inside the groups", lambda P, M, B, D: 2 * P * M),
+    "powersgd": Sent("2 (P − 1) B in 4 P (P − 1) messages a bucket; as `allreduce` while warming up"),
 }
 
 HEAD = """# Systems
 
 *This page is written by `python docs/generate_systems.py`; change that, or the docstrings of `polyrhythm/systems/`.*
 
-P is the number of workers, S of server shards, M the bytes of the model's parameters, B their bytes in the codec's
+P is the number of workers, G of groups, S of server shards, M the bytes of the model's parameters, B their bytes in the codec's
 words, D the bytes of one worker's batch, τ the steps between exchanges. Sizes are payloads of all workers and servers
 together; headers come on top (24 bytes a message, its topic, 8 bytes a number, 4 and 8 a dimension for each tensor). Sums that
 are made without messages, in shared memory or by NCCL, are charged as the messages that their schedule would have sent. At
@@ -86,7 +89,7 @@ def state_of(strategy: Strategy) -> str:
 
 def lost_of(strategy: Strategy) -> str:
     """What happens without a worker that is not worker 0."""
-    if strategy.topology.workers(2) == 1:
+    if strategy.workers(2) == 1:
         return "there is no other"
     return "the run ends and names it" if strategy.essential(worker(1)) else "the others go on"
 
@@ -108,7 +111,7 @@ def section(name: str) -> list[str]:
     """One system."""
     shown, strategy = published(name), find(name)
     options = ", ".join(f"`{key}={option.default}` ({option.type.replace('|', 'or')})" for key, option in shown.options.items())
-    composed = ", ".join(f"{axis} `{getattr(shown, axis)}`" for axis in AXES)
+    composed = f"`{shown.exchanges}`" if shown.exchanges else ", ".join(f"{axis} `{getattr(shown, axis)}`" for axis in AXES)
     facts = {
         "paper": shown.paper or "none: the baseline",
         "pieces": composed,

@@ -33,7 +33,7 @@ PAGES = {
     "strategy": (
         "Strategy",
         "The composition of pieces, and the axes with few members.",
-        "strategy partition shuffle buffers",
+        "strategy selection shuffle buffers",
     ),
     "codecs": ("Codecs", "In which form a payload is sent.", "codec"),
     "topologies": ("Topologies", "Who exchanges with whom.", "topology"),

@@ -71,8 +71,16 @@ if TYPE_CHECKING:
     from polyrhythm.simulator import Instant as Instant
     from polyrhythm.simulator import Messages as Messages
     from polyrhythm.simulator import Simulator as Simulator
+    from polyrhythm.strategy import ByHost as ByHost
+    from polyrhythm.strategy import BySite as BySite
     from polyrhythm.strategy import Exchange as Exchange
+    from polyrhythm.strategy import Given as Given
+    from polyrhythm.strategy import Hierarchical as Hierarchical
+    from polyrhythm.strategy import InGroups as InGroups
+    from polyrhythm.strategy import Leaders as Leaders
+    from polyrhythm.strategy import OfSize as OfSize
     from polyrhythm.strategy import Strategy as Strategy
+    from polyrhythm.strategy import Stripes as Stripes
     from polyrhythm.topology import AllReduce as AllReduce
     from polyrhythm.topology import AllToAll as AllToAll
     from polyrhythm.topology import Alone as Alone
@@ -109,7 +117,7 @@ _PLACES = {
     "shuffle": "GlobalShuffle RingShuffle",
     "simulator": "ClosedForm Instant Messages Simulator",
     "selection": "Dimensions Modules Named Where",
-    "strategy": "Exchange Strategy",
+    "strategy": "ByHost BySite Exchange Given Hierarchical InGroups Leaders OfSize Strategy Stripes",
     "topology": (
         "AllReduce AllToAll Alone Bucketed Butterfly Direct Dissemination Fastest FixedGraph Gossip RandomPairs Ring RingGraph Server Tree"
     ),

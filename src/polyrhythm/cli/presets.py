@@ -12,10 +12,11 @@ import msgspec
 
 from polyrhythm.cli.pairs import convert
 from polyrhythm.errors import CompositionError, unknown
+from polyrhythm.strategy import Exchange
 from polyrhythm.strategy.strategy import Strategy
 from polyrhythm.systems import SYSTEMS, find
 
-AXES = ("partition", "consistency", "topology", "codec", "merge", "shuffle")
+AXES = ("consistency", "topology", "codec", "merge", "shuffle")
 _CITATION = re.compile(r"\(([^()]*\b\d{4}\b[^()]*)\)")
 
 
@@ -27,17 +28,20 @@ class Option(msgspec.Struct):
 
 
 class Published(msgspec.Struct):
-    """One system: what it is, its paper, its pieces written as Python, and its options."""
+    """One system: what it is, its paper, its pieces written as Python, and its options.
+
+    Of a system of several levels the pieces are those of the outermost; `exchanges` has all, and is empty for systems of one exchange.
+    """
 
     name: str
     summary: str
     paper: str | None
-    partition: str
     consistency: str
     topology: str
     codec: str
     merge: str
     shuffle: str
+    exchanges: str
     options: dict[str, Option]
     description: str
 
@@ -50,10 +54,19 @@ def published(name: str) -> Published:
     cited = _CITATION.search(first)
     summary = first[: cited.start()].strip() if cited else first
     pieces = {axis: short(getattr(strategy, axis)) for axis in AXES}
+    exchanges = _exchanges(strategy)
     options = {
         key: Option(str(parameter.annotation), parameter.default) for key, parameter in inspect.signature(SYSTEMS[name]).parameters.items()
     }
-    return Published(name, summary, cited[1] if cited else None, **pieces, options=options, description=text)
+    return Published(name, summary, cited[1] if cited else None, **pieces, exchanges=exchanges, options=options, description=text)
+
+
+def _exchanges(strategy: Strategy) -> str:
+    """All exchanges of a strategy that has several, or one of several levels."""
+    if not strategy.selected and strategy.exchange == Exchange(**{axis: getattr(strategy, axis) for axis in Exchange().pieces}):
+        return ""
+    own = short(strategy.exchange)
+    return "; ".join([*(f"{short(selection)}: {short(exchange)}" for selection, exchange in strategy.selected), own])
 
 
 def compose(name: str, given: Mapping[str, str]) -> Strategy:

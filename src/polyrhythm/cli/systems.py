@@ -53,6 +53,8 @@ def _print_one(shown: Published) -> None:
     out.print(f"\n{shown.description}\n")
     for axis in AXES:
         out.print(f"  {axis:<12} {getattr(shown, axis)}")
+    if shown.exchanges:
+        out.print(f"  {'exchanges':<12} {shown.exchanges}")
     out.print("\nOptions" if shown.options else "\nNo options.")
     for key, option in shown.options.items():
         out.print(f"  --option {key}={option.default}   ({option.type})")

@@ -18,7 +18,7 @@ from polyrhythm.pieces.merge import Merge, Rule, rule_of
 from polyrhythm.pieces.responses import Response
 from polyrhythm.pieces.snapshots import Snapshots
 from polyrhythm.pieces.traits import Payload, TopologyTraits
-from polyrhythm.pieces.weights import HeldWeights
+from polyrhythm.pieces.weights import WeightsView
 from polyrhythm.tensors import Layout, State
 
 
@@ -72,7 +72,7 @@ class ServerEndpoint:
 class InitialState:
     """What worker 0 brings: its weights and how its optimizer can be built elsewhere (settings as text)."""
 
-    model_state: HeldWeights
+    model_state: WeightsView
     optimizer: str
 
     def weights(self) -> Tensor:

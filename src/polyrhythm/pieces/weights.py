@@ -11,8 +11,8 @@ from polyrhythm.pieces.merge import AnyContribution
 from polyrhythm.tensors import Layout
 
 
-class HeldWeights(Protocol):
-    """Weights (numel,) and what merging does to them; `anchor` is where an update counts from."""
+class WeightsView(Protocol):
+    """Weights (numel,) as a topology sees them; `anchor` is where an update counts from."""
 
     @property
     def layout(self) -> Layout:
@@ -25,6 +25,10 @@ class HeldWeights(Protocol):
     @property
     def anchor(self) -> Tensor:
         """What the workers agreed on last (numel,)."""
+
+
+class HeldWeights(WeightsView, Protocol):
+    """Weights, and what merging does to them."""
 
     def set_anchor(self) -> None:
         """Count the next update from the weights as they are."""

@@ -10,7 +10,7 @@ from torch import nn
 
 from polyrhythm.errors import CompositionError
 from polyrhythm.pieces.selection import Candidate
-from polyrhythm.strategy.run_plan import PlannedExchange, RunPlan
+from polyrhythm.strategy.strategy_plan import PlannedExchange, StrategyPlan
 
 _EXCHANGED = (torch.float32, torch.float64)
 
@@ -24,7 +24,7 @@ class Share:
     named: Sequence[tuple[str, nn.Parameter]]
 
 
-def divided(model: nn.Module, optimizer: torch.optim.Optimizer, plan: RunPlan) -> list[Share]:
+def divided(model: nn.Module, optimizer: torch.optim.Optimizer, plan: StrategyPlan) -> list[Share]:
     """The shares of the parameters of `model` that need gradients and that `optimizer` holds, in the order of exchanges.
 
     Raises CompositionError for a parameter that two selections take, a selection that takes none, and types that cannot be exchanged.

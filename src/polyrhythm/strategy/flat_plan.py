@@ -12,7 +12,7 @@ from polyrhythm.kernel.effects import Effect
 from polyrhythm.kernel.group import Group
 from polyrhythm.kernel.names import server
 from polyrhythm.kernel.port import Port
-from polyrhythm.pieces.topology import Agreement, ServerEndpoint, Topology, WorkerEndpoint, server_count
+from polyrhythm.pieces.topology import Agreement, Channel, ServerEndpoint, Topology, WorkerEndpoint, server_count
 from polyrhythm.strategy.plan import Crew, Level
 from polyrhythm.tensors import Layout
 
@@ -27,29 +27,38 @@ class FlatPlan:
     near: str | None = None
 
     @property
-    def _servers(self) -> tuple[str, ...]:
+    def server_names(self) -> tuple[str, ...]:
+        """The shards, by name."""
         count = server_count(self.topology, len(self.crew.members))
         return tuple(server(self.crew.first_server + k) for k in range(count))
 
     @property
     def servers(self) -> Sequence[str | None]:
         """The shards."""
-        return [self.near] * len(self._servers)
+        return [self.near] * len(self.server_names)
 
     @property
     def groups(self) -> Sequence[tuple[str, tuple[str, ...]]]:
         """The one group."""
         return [(self.crew.name, self.crew.members)]
 
-    def levels(self, member: str, port: Port) -> Sequence[Level]:
+    @property
+    def scopes(self) -> Sequence[str]:
+        """None."""
+        return [""]
+
+    def levels(self, member: str) -> Sequence[Level]:
         """One."""
         group = self.crew.group(member)
-        channel = self.topology.channel(self.agreement, WorkerEndpoint(group, self._servers, port))
-        return [Level(self.agreement, self.topology.traits.pattern, group, channel)]
+
+        def connect(port: Port) -> Channel:
+            return self.topology.channel(self.agreement, WorkerEndpoint(group, self.server_names, port))
+
+        return [Level(self.agreement, self.topology.traits.pattern, group, connect)]
 
     def serve(self, endpoint: ServerEndpoint) -> Coroutine[Effect[Any], Any, None]:
         """As the topology's."""
-        names = self._servers
+        names = self.server_names
         group = Group(f"{self.crew.name}servers", names, names.index(endpoint.port.name), self.crew.seed)
         service = self.topology.service
         assert service is not None, "only a served topology has servers"
@@ -57,12 +66,12 @@ class FlatPlan:
 
     def result_actors(self) -> list[str]:
         """As the topology says."""
-        return self.topology.result_actors(self.crew.members, self._servers)
+        return self.topology.result_actors(self.crew.members, self.server_names)
 
     def held_by(self, layout: Layout) -> list[Layout]:
         """Servers hold a part each, workers the whole."""
         actors = self.result_actors()
-        return layout.split(len(actors)) if actors[0] in self._servers else [layout] * len(actors)
+        return layout.split(len(actors)) if actors[0] in self.server_names else [layout] * len(actors)
 
     def result(self, weights: Sequence[Tensor]) -> Tensor:
         """As the topology makes it."""

@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 from torch import Tensor
 
 from polyrhythm.kernel.job import WorkerContext
+from polyrhythm.kernel.port import Port
 from polyrhythm.model.state import ModelState
 from polyrhythm.pieces.context import ExchangeContext
 from polyrhythm.pieces.traits import Payload
@@ -20,13 +21,21 @@ class Inner:
     `check` is shown what leaves the worker.
     """
 
-    def __init__(self, level: Level, parameters: Parameters, context: WorkerContext, check: Callable[[Sequence[Tensor]], None]) -> None:
+    def __init__(
+        self,
+        level: Level,
+        parameters: Parameters,
+        context: WorkerContext,
+        port: Port,
+        check: Callable[[Sequence[Tensor]], None],
+    ) -> None:
         self.level = level
+        self.channel = level.connect(port)
         self.parameters = parameters
         self.context = context
         self.check = check
         self.averages_gradients = level.agreement.payload is Payload.GRADIENT
-        merging = ExchangeContext(level.group, context.port.rng("merge"))
+        merging = ExchangeContext(level.group, port.rng("inner merge"))
         optimize = self._put if self.averages_gradients else None
         self.state = ModelState(parameters.flat, parameters.layout, level.agreement.merge, merging, optimize)
         if not self.averages_gradients:
@@ -37,7 +46,7 @@ class Inner:
         if not self.averages_gradients:
             return
         self.state.clock = clock
-        channel = self.level.channel
+        channel = self.channel
         if channel.in_place is not None:
             parts = self.parameters.parts()
             self.check(parts)
@@ -54,7 +63,7 @@ class Inner:
             self.state.clock = clock
             moved = self.state.moved()
             self.check([moved])
-            self.context.perform(self.level.channel.exchange(moved.cpu(), clock, rates)).apply(self.state)
+            self.context.perform(self.channel.exchange(moved.cpu(), clock, rates)).apply(self.state)
 
     def rebase(self) -> None:
         """The weights were changed by the exchange with other groups: the next update counts from here."""

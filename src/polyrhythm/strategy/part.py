@@ -26,8 +26,8 @@ from polyrhythm.strategy.local_optimizer import LocalOptimizer
 from polyrhythm.strategy.overlap import Overlap
 from polyrhythm.strategy.payloads import PAYLOADS
 from polyrhythm.strategy.rates import refuse_unscaled
-from polyrhythm.strategy.run_plan import PlannedExchange
 from polyrhythm.strategy.snapshots import new_snapshots
+from polyrhythm.strategy.strategy_plan import PlannedExchange
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,10 +54,10 @@ class Part:
         self.workers = seat.workers
         self.ends_alike = planned.exchange.ends_alike
         self.clock = 0
-        *inner, self.level = plan.levels(seat.port.name, seat.port)
+        *inner, self.level = plan.levels(seat.port.name)
         self.agreement = self.level.agreement
-        self.channel = self.level.channel
-        self.inner = [Inner(level, parameters, seat.context, self._check) for level in inner]
+        self.channel = self.level.connect(seat.port)
+        self.inner = [Inner(level, parameters, seat.context, seat.port, self._check) for level in inner]
         self.payload = PAYLOADS[self.agreement.payload](self)
         context = ExchangeContext(self.level.group, self.port.rng("merge"))
         self.state = ModelState(
@@ -84,7 +84,7 @@ class Part:
         recipe = self.payload.recipe()
         self.payload.begin()
         for inner in self.inner:
-            self.context.perform(inner.level.channel.establish(InitialState(inner.state, ""))).apply(inner.state)
+            self.context.perform(inner.channel.establish(InitialState(inner.state, ""))).apply(inner.state)
         self.context.perform(self.channel.establish(InitialState(self.state, recipe))).apply(self.state)
         self._rebase()
 
@@ -144,7 +144,7 @@ class Part:
                 self.context.perform(self.overlap.buckets.conclude(self.payload.rates()))
         self.payload.finish()
         for inner in self.inner:
-            self.context.perform(inner.level.channel.finish()).apply(inner.state)
+            self.context.perform(inner.channel.finish()).apply(inner.state)
         self._apply(self.context.perform(self.channel.finish()))
         if self.ends_alike:
             end_alike(self.context, self.workers, self.parameters.layout, self.state.weights, self.clock)

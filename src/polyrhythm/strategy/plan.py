@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Coroutine, Sequence
+from collections.abc import Callable, Coroutine, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -39,13 +39,14 @@ class Crew:
 class Level:
     """A member's side of an exchange with those it exchanges with, and what the pieces of that exchange have agreed on.
 
-    `weight` multiplies what the member sends: members that stand for groups of unequal sizes count by these.
+    `connect` makes the member's channel over a port. `weight` multiplies what the member sends: members that stand for groups of unequal
+    sizes count by these.
     """
 
     agreement: Agreement
     pattern: Pattern
     group: Group
-    channel: Channel
+    connect: Callable[[Port], Channel]
     weight: float = 1.0
 
 
@@ -57,11 +58,19 @@ class ExchangePlan(Protocol):
         """For each server that it needs, the member beside which it should run, or None where the network decides."""
 
     @property
+    def server_names(self) -> Sequence[str]:
+        """What these servers are called."""
+
+    @property
     def groups(self) -> Sequence[tuple[str, tuple[str, ...]]]:
         """The names and members of the groups whose sums are asked for."""
 
-    def levels(self, member: str, port: Port) -> Sequence[Level]:
+    def levels(self, member: str) -> Sequence[Level]:
         """A member's sides, the innermost first: what an inner exchange makes of a group's contributions goes on to the next."""
+
+    @property
+    def scopes(self) -> Sequence[str]:
+        """What the topics of its exchanges begin with."""
 
     def serve(self, endpoint: ServerEndpoint) -> Coroutine[Effect[Any], Any, None]:
         """A server's whole life; of `endpoint` the port, the recorder and the snapshots count."""

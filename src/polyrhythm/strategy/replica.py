@@ -17,7 +17,7 @@ from polyrhythm.strategy.division import divided
 from polyrhythm.strategy.gradients import Parameters, copy_bytes, paste_bytes
 from polyrhythm.strategy.local_optimizer import LocalOptimizer
 from polyrhythm.strategy.part import Part, PartSeat
-from polyrhythm.strategy.run_plan import RunPlan
+from polyrhythm.strategy.strategy_plan import StrategyPlan
 from polyrhythm.topology.algorithms.broadcast import broadcast, tell
 
 
@@ -31,7 +31,7 @@ class Replica:
         self,
         model: nn.Module,
         optimizer: torch.optim.Optimizer,
-        plan: RunPlan,
+        plan: StrategyPlan,
         context: WorkerContext,
         number: int = 0,
         clip_norm: float | None = None,

@@ -10,8 +10,8 @@ from polyrhythm.kernel.port import Port
 from polyrhythm.pieces.snapshots import Snapshots
 from polyrhythm.pieces.topology import ServerEndpoint
 from polyrhythm.strategy.losses import Losses
-from polyrhythm.strategy.run_plan import RunPlan
 from polyrhythm.strategy.snapshots import new_snapshots, show
+from polyrhythm.strategy.strategy_plan import StrategyPlan
 from polyrhythm.topology.losses import GONE
 
 _ATTACH, _SERVED, _EVALUATE = "attach", "served", ASIDE + "evaluate"
@@ -32,7 +32,7 @@ async def request_snapshots(port: Port, servers: Sequence[str]) -> None:
 class Service:
     """Serves the first model from the beginning, and each that is announced, side by side; ends when all are done with."""
 
-    def __init__(self, plan: RunPlan, port: Port, record: Recorder) -> None:
+    def __init__(self, plan: StrategyPlan, port: Port, record: Recorder) -> None:
         self.planned = plan.served_by(port.name)
         self.group = plan.group(0)
         self.port = port
@@ -73,7 +73,8 @@ class Service:
         snapshots = new_snapshots(len(self.planned.plan.result_actors()))
         snapshots.wanted = self.wanted
         self.snapshots.append(snapshots)
-        await self.losses.tell(scope + GONE)
+        for nested in self.planned.plan.scopes:
+            await self.losses.tell(scope + nested + GONE)
         await self.planned.plan.serve(ServerEndpoint(self.group, self.group.members, self.port.scoped(scope), self.record, snapshots))
         if snapshots.wanted:
             await show(self.port, scope, snapshots)

@@ -11,12 +11,16 @@ from polyrhythm.errors import CompositionError, unknown
 from polyrhythm.strategy.strategy import Strategy
 from polyrhythm.systems.asynchronous import downpour, easgd, softsync, ssp, strom
 from polyrhythm.systems.gossip import gossipgrad
+from polyrhythm.systems.hierarchical import hierarchical, hybrid_groups
 from polyrhythm.systems.local import diloco, sparknet
-from polyrhythm.systems.synchronous import allreduce, direct, onebit, single, tree
+from polyrhythm.systems.synchronous import allreduce, direct, onebit, powersgd, single, tree
 
 SYSTEMS: dict[str, Callable[..., Strategy]] = {
-    preset.__name__: preset
-    for preset in (single, allreduce, direct, tree, downpour, ssp, softsync, sparknet, easgd, onebit, strom, gossipgrad, diloco)
+    preset.__name__.replace("_", "-"): preset
+    for preset in (
+        *(single, allreduce, direct, tree, downpour, ssp, softsync, sparknet, easgd, onebit, strom, gossipgrad, diloco),
+        *(hierarchical, hybrid_groups, powersgd),
+    )
 }
 
 
@@ -49,4 +53,4 @@ def resolve(strategy: str | Strategy) -> Strategy:
     )
 
 
-__all__ = ["SYSTEMS", "find", "resolve", *SYSTEMS]
+__all__ = ["SYSTEMS", "find", "resolve", *(preset.__name__ for preset in SYSTEMS.values())]

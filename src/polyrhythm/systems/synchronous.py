@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from polyrhythm.codec import ErrorFeedback, OneBit, PerTensor, Striped, Warmup
+from polyrhythm.codec import ErrorFeedback, LowRank, OneBit, PerTensor, Striped, Warmup
 from polyrhythm.strategy.strategy import Strategy
-from polyrhythm.topology import AllReduce, Alone, Direct, Ring, Tree
+from polyrhythm.topology import AllReduce, Alone, Bucketed, Direct, Ring, Tree
 
 
 def single() -> Strategy:
@@ -43,3 +43,15 @@ def onebit(warmup: int = 10) -> Strategy:
     sizes and its AdaGrad are left to the training function.
     """
     return Strategy(name="onebit", topology=AllReduce(Ring()), codec=Warmup(warmup, Striped(PerTensor(ErrorFeedback(OneBit())))))
+
+
+def powersgd(rank: int = 2, warmup: int = 10, bucket_bytes: int = 25 * 2**20) -> Strategy:
+    """Low-rank gradients with error feedback and warm start (PowerSGD; Vogels, Karimireddy, Jaggi, NeurIPS 2019, arXiv:1905.13727).
+
+    Matrices go as products of two factors of `rank` columns, from one step of the power iteration that starts where the step before
+    ended; vectors go as they are, and so does everything in the first `warmup` steps. Gradients are exchanged in buckets of about
+    `bucket_bytes`, each as soon as backward() has computed it (as DistributedDataParallel's hook has it). What the factors leave out is
+    added to the next gradient. Every worker runs the same optimizer on the mean.
+    """
+    codec = Warmup(warmup, ErrorFeedback(LowRank(rank)))
+    return Strategy(name="powersgd", topology=Bucketed(AllReduce(Ring()), bucket_bytes), codec=codec)

@@ -18,7 +18,7 @@ from polyrhythm.pieces.requests import Packet
 from polyrhythm.pieces.responses import AdoptWeights, ApplyContributions, Response
 from polyrhythm.pieces.topology import Agreement, Channel, InitialState, WorkerEndpoint
 from polyrhythm.pieces.traits import DIFFERENCES, Pattern, TopologyTraits
-from polyrhythm.pieces.weights import HeldWeights
+from polyrhythm.pieces.weights import WeightsView
 from polyrhythm.tensors import Layout, State
 from polyrhythm.topology.algorithms.broadcast import heirs, pass_on
 from polyrhythm.topology.losses import GONE
@@ -66,7 +66,7 @@ class _Peer:
         self.group = endpoint.group
         self.port = endpoint.port
         self.context = ExchangeContext(self.group, self.port.rng("codec"))
-        self.model_state: HeldWeights
+        self.model_state: WeightsView
         self.layout: Layout
         self.state: State
         self.clocks = {name: 0.0 for name in self.group.members if name != self.port.name}

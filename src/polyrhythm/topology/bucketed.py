@@ -16,7 +16,7 @@ from polyrhythm.pieces.merge import Contribution
 from polyrhythm.pieces.responses import AdoptWeights, ApplyContributions, Response
 from polyrhythm.pieces.topology import Agreement, Buckets, Channel, InitialState, WorkerEndpoint
 from polyrhythm.pieces.traits import Pattern, Payload, TopologyTraits
-from polyrhythm.pieces.weights import HeldWeights
+from polyrhythm.pieces.weights import WeightsView
 from polyrhythm.tensors import Layout, State
 from polyrhythm.topology.algorithms.broadcast import broadcast
 from polyrhythm.topology.all_reduce import AllReduce
@@ -127,7 +127,7 @@ class _Parts:
     def states(self) -> list[tuple[State, Tensor]]:
         return [client.residual() for client in reversed(self.clients)]
 
-    def _weights(self, model_state: HeldWeights, bucket: int) -> Tensor:
+    def _weights(self, model_state: WeightsView, bucket: int) -> Tensor:
         return self._of(model_state.weights, bucket)
 
     def _of(self, flat: Tensor, bucket: int) -> Tensor:

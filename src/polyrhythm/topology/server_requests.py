@@ -12,7 +12,7 @@ from polyrhythm.kernel.message import Message
 from polyrhythm.pieces.codec import packets
 from polyrhythm.pieces.context import ExchangeContext
 from polyrhythm.pieces.topology import Agreement, InitialState, WorkerEndpoint
-from polyrhythm.pieces.weights import HeldWeights
+from polyrhythm.pieces.weights import WeightsView
 from polyrhythm.tensors import Layout, State
 
 REQUESTS = "ask"
@@ -42,7 +42,7 @@ class Requests:
         self.group = endpoint.group
         self.port = endpoint.port
         self.names = endpoint.servers
-        self.model_state: HeldWeights
+        self.model_state: WeightsView
         self.parts: list[Layout]
         self.coded: list[State]
         self.versions = [0] * len(self.names)

@@ -19,9 +19,9 @@ from polyrhythm.kernel.names import worker
 from polyrhythm.pieces.snapshots import Snapshots, before, index_at, moment, together
 from polyrhythm.strategy.part import Part
 from polyrhythm.strategy.replica import Replica
-from polyrhythm.strategy.run_plan import RunPlan
 from polyrhythm.strategy.service import request_snapshots
 from polyrhythm.strategy.snapshots import collect, new_snapshots, show
+from polyrhythm.strategy.strategy_plan import StrategyPlan
 from polyrhythm.training.numbers import number
 from polyrhythm.training.untouched import untouched
 
@@ -51,7 +51,7 @@ class Followed:
 class Evaluation:
     """What `worker.evaluate` asked for, at one worker. `seconds` of the run's clock went into evaluating."""
 
-    plan: RunPlan
+    plan: StrategyPlan
     context: WorkerContext
     function: Evaluate | None = None
     seconds: float = 0.0

@@ -18,8 +18,8 @@ from polyrhythm.processes.system.linux import require_linux
 from polyrhythm.report.directory import make
 from polyrhythm.report.outcome import Outcome, Summary
 from polyrhythm.report.progress import ignore
-from polyrhythm.strategy.run_plan import RunPlan
 from polyrhythm.strategy.strategy import Strategy
+from polyrhythm.strategy.strategy_plan import StrategyPlan
 from polyrhythm.training.log import Log
 from polyrhythm.training.run import conclude, conclusion, make_job, whole_number
 from polyrhythm.training.worker import Worker
@@ -42,7 +42,7 @@ def join(
     refuse_while_imported("pr.join")
     chosen, seed = systems.resolve(strategy), whole_number("seed", seed, "the same at all ranks")
     place = find_rank_environment()
-    plan = RunPlan.of(chosen, unplaced(place.workers), seed)
+    plan = StrategyPlan.of(chosen, unplaced(place.workers), seed)
     job = make_job(_elsewhere, plan)
     if job.workers != place.workers:
         raise CompositionError(f"{chosen.name} uses {job.workers} of {place.workers} workers: start as many processes as it uses.")

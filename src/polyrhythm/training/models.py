@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
 
 import torch
@@ -14,9 +14,9 @@ from polyrhythm.pieces.buffers import Keeper
 from polyrhythm.strategy.averaging import TOPIC, average
 from polyrhythm.strategy.losses import Losses
 from polyrhythm.strategy.replica import Replica
-from polyrhythm.strategy.run_plan import RunPlan
 from polyrhythm.strategy.service import announce
 from polyrhythm.strategy.snapshots import TOPIC as SNAPSHOTS
+from polyrhythm.strategy.strategy_plan import StrategyPlan
 from polyrhythm.topology.losses import GONE
 from polyrhythm.training.evaluation import Evaluation
 
@@ -26,7 +26,7 @@ _SHOWN = 3
 class Models:
     """`replicas` in the order of attaching; the first has no scope, so that one model alone says what it always said."""
 
-    def __init__(self, plan: RunPlan, context: WorkerContext) -> None:
+    def __init__(self, plan: StrategyPlan, context: WorkerContext) -> None:
         self.plan = plan
         self.strategy = plan.strategy
         self.group = plan.group(plan.members.index(context.port.name))
@@ -54,7 +54,7 @@ class Models:
         self._refuse_again(model, optimizer, name)
         replica = Replica(model, optimizer, self.plan, self.context, number, clip_norm)
         for part in replica.parts:
-            self._hear_of_losses(part.scope)
+            self._hear_of_losses([part.scope + nested for nested in part.planned.plan.scopes])
             if part.scope != part.planned.scope(0, 0) and self.group.rank == 0:
                 self.context.perform(announce(self.context.port, part.scope, part.planned.servers))
         replica.establish(partial(step, replica))
@@ -76,7 +76,7 @@ class Models:
         if name is not None and name in self.names.values() and self.names.get(id(model)) != name:
             raise WorkloadError(f"worker.attach was given the name {name!r} twice: give each model a name of its own.")
 
-    def _hear_of_losses(self, scope: str) -> None:
+    def _hear_of_losses(self, scopes: Sequence[str]) -> None:
         if not self.strategy.tolerates_loss or self.group.size == 1:
             return
         if not self.losses.topics:
@@ -85,7 +85,8 @@ class Models:
                 self.context.perform(self.losses.tell(TOPIC))
             if self.group.rank == 0:
                 self.context.perform(self.losses.tell(SNAPSHOTS))
-        self.context.perform(self.losses.tell(scope + GONE))
+        for scope in scopes:
+            self.context.perform(self.losses.tell(scope + GONE))
 
     def check(self) -> None:
         """At the first step: refuse a trainable parameter that would stay as it is, different at every worker."""

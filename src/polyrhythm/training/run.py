@@ -21,9 +21,9 @@ from polyrhythm.report.event_lines import encoded
 from polyrhythm.report.outcome import Outcome, Summary
 from polyrhythm.report.progress import Watch, ignore, progress
 from polyrhythm.report.unfinished import passed
-from polyrhythm.strategy.run_plan import RunPlan
 from polyrhythm.strategy.service import Service
 from polyrhythm.strategy.strategy import Strategy
+from polyrhythm.strategy.strategy_plan import StrategyPlan
 from polyrhythm.tensors import digest
 from polyrhythm.training.log import Log, break_off
 from polyrhythm.training.result import Run
@@ -99,7 +99,7 @@ def attempt(
         raise CompositionError(f"on={on!r} is not a runtime: give one, pr.Processes() or pr.Simulator(network=...).")
     runtime = on if on is not None else Processes()
     root = whole_number("seed", runtime.seed if seed is None else seed, "0 or another of 64 bits")
-    job = make_job(train, RunPlan.of(strategy, runtime.locations(workers), root))
+    job = make_job(train, StrategyPlan.of(strategy, runtime.locations(workers), root))
     summary = Summary(str(strategy.name), job.workers, runtime.kind, runtime.network_name, root)
     outcome = Outcome(summary, settings=settings_told(train, strategy, runtime, notes or {}))
     return _carry_out(job, runtime, Log(outcome, directory, watch))
@@ -160,7 +160,7 @@ def _shown(value: object) -> str:
         ) from problem
 
 
-def make_job(train: Train, plan: RunPlan) -> Job:
+def make_job(train: Train, plan: StrategyPlan) -> Job:
     """The runtime's view of a training function under a strategy."""
 
     def program(context: WorkerContext) -> Message:

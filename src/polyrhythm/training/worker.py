@@ -14,7 +14,7 @@ from polyrhythm.errors import WorkloadError, diverged
 from polyrhythm.kernel.events import Reported, Stepped
 from polyrhythm.kernel.job import WorkerContext
 from polyrhythm.strategy.replica import Replica
-from polyrhythm.strategy.run_plan import RunPlan
+from polyrhythm.strategy.strategy_plan import StrategyPlan
 from polyrhythm.training.data import Batches, Data, StreamBatches
 from polyrhythm.training.evaluation import Evaluate
 from polyrhythm.training.models import Models
@@ -36,7 +36,7 @@ class Worker:
     generators of torch, numpy and `random` are seeded for this worker before the training function begins.
     """
 
-    def __init__(self, context: WorkerContext, plan: RunPlan) -> None:
+    def __init__(self, context: WorkerContext, plan: StrategyPlan) -> None:
         group, strategy = plan.group(plan.members.index(context.port.name)), plan.strategy
         self.rank = group.rank
         self.workers = group.size

@@ -28,7 +28,7 @@ from polyrhythm.processes.runtime.stall_detection import Patience
 from polyrhythm.processes.spawn.launch import Processes
 from polyrhythm.processes.transport.frame_link import Wiring
 from polyrhythm.sharing import MemoryGroup
-from polyrhythm.strategy.run_plan import RunPlan
+from polyrhythm.strategy.strategy_plan import StrategyPlan
 from polyrhythm.topology import Ring
 from polyrhythm.training.run import make_job
 
@@ -399,7 +399,7 @@ def test_a_job_of_another_size_is_refused() -> None:
 @pytest.mark.parametrize("hosts", ["aa", "ab"], ids=["one host", "two hosts"])
 def test_gradients_are_merged_where_they_lie_or_by_messages_with_the_same_bits(hosts: str) -> None:
     def inner(place: RankEnvironment, rank: int) -> Message:
-        training = make_job(Toy(), RunPlan.of(systems.find("allreduce"), Processes().locations(2), 5))
+        training = make_job(Toy(), StrategyPlan.of(systems.find("allreduce"), Processes().locations(2), 5))
         with enter(training, lambda event: None, place) as joined:
             result = training.program(joined.context)
             ending = joined.leave(result)

@@ -44,9 +44,9 @@ class GradientPayload:
     def step(self) -> None:
         """Exchange the gradient."""
         part = self.part
+        part.average_gradients()
         if self.served:
             part.optimizer.clip()
-        part.average_gradients()
         part.exchange_gradient()
 
     def finish(self) -> None:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from polyrhythm.errors import CompositionError
 from polyrhythm.kernel.group import Group, workers
 from polyrhythm.kernel.job import Location
-from polyrhythm.kernel.names import rank_of, server
+from polyrhythm.kernel.names import rank_of
 from polyrhythm.pieces.selection import Selection
 from polyrhythm.strategy.exchange import AnyExchange
 from polyrhythm.strategy.plan import Crew, ExchangePlan
@@ -28,7 +28,7 @@ class PlannedExchange:
     @property
     def servers(self) -> tuple[str, ...]:
         """The names of its servers."""
-        return tuple(server(self.first_server + k) for k in range(len(self.plan.servers)))
+        return tuple(self.plan.server_names)
 
     def scope(self, attached: int, kind: int) -> str:
         """What the topics begin with of parameters of the `attached`-th optimizer, of the `kind`-th type and device in this exchange.
@@ -41,7 +41,7 @@ class PlannedExchange:
 
 
 @dataclass(frozen=True, slots=True)
-class RunPlan:
+class StrategyPlan:
     """The exchanges of `strategy` among `members`, all workers of the run; `seed` is the root of its random streams."""
 
     strategy: Strategy
@@ -50,7 +50,7 @@ class RunPlan:
     exchanges: tuple[PlannedExchange, ...]
 
     @staticmethod
-    def of(strategy: Strategy, locations: Sequence[Location], seed: int) -> RunPlan:
+    def of(strategy: Strategy, locations: Sequence[Location], seed: int) -> StrategyPlan:
         """For as many of the located workers as the strategy uses. Raises CompositionError where the exchanges do not fit the workers."""
         used = strategy.workers(len(locations))
         strategy.check(used)
@@ -59,7 +59,7 @@ class RunPlan:
             crew = Crew("", members, tuple(locations[:used]), seed, first)
             planned.append(PlannedExchange(number, selection, exchange, exchange.among(crew), first))
             first += len(planned[-1].plan.servers)
-        return RunPlan(strategy, members, seed, tuple(planned))
+        return StrategyPlan(strategy, members, seed, tuple(planned))
 
     def group(self, rank: int) -> Group:
         """All workers, as the one of `rank` sees them."""

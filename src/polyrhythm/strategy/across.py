@@ -1,0 +1,120 @@
+"""Who of a group exchanges with other groups."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+from polyrhythm.errors import CompositionError
+from polyrhythm.kernel.group import Group
+from polyrhythm.kernel.port import Port
+from polyrhythm.pieces.topology import Channel
+from polyrhythm.strategy.exchange import AnyExchange
+from polyrhythm.strategy.plan import Crew, ExchangePlan
+from polyrhythm.tensors import Layout
+from polyrhythm.topology.leaders import LeaderChannel, StripeChannel
+
+Connect = Callable[[Port], Channel]
+
+
+class Across(Protocol):
+    """Frozen settings."""
+
+    def refusal(self, outer: AnyExchange) -> str:
+        """Why it cannot be used with an exchange, as a sentence; empty where it can."""
+
+    def plans(self, outer: AnyExchange, groups: Sequence[Crew], crew: Crew) -> list[ExchangePlan]:
+        """The exchanges among `groups`: each among one member of each of them. Servers are numbered from the first of `crew`."""
+
+    def plan_of(self, rank: int) -> int:
+        """In which of `plans` the member of `rank` of a group, or the one who stands for it, takes part."""
+
+    def stands_for(self, rank: int) -> int:
+        """The rank, within a group, of the member whose side of an exchange the member of `rank` shares."""
+
+    def connect(self, group: Group, port: Port, outer: Connect) -> Channel:
+        """A member's channel, given how the one who stands for it connects to other groups."""
+
+    def split(self, layout: Layout, members: int) -> list[Layout]:
+        """The ranges of the vector, one for each plan, of a group with so many members."""
+
+
+@dataclass(frozen=True, slots=True)
+class Leaders:
+    """A group's first member exchanges for all, and broadcasts what comes back: between G groups 2 (G - 1) / G of the model each way."""
+
+    def refusal(self, outer: AnyExchange) -> str:
+        """Any exchange will do."""
+        return ""
+
+    def plans(self, outer: AnyExchange, groups: Sequence[Crew], crew: Crew) -> list[ExchangePlan]:
+        """One, among the leaders."""
+        leaders = tuple(group.members[0] for group in groups)
+        locations = tuple(group.locations[0] for group in groups)
+        return [outer.among(Crew(f"{crew.name}leaders", leaders, locations, crew.seed, crew.first_server))]
+
+    def plan_of(self, rank: int) -> int:
+        """The only one."""
+        return 0
+
+    def stands_for(self, rank: int) -> int:
+        """The leader."""
+        return 0
+
+    def connect(self, group: Group, port: Port, outer: Connect) -> Channel:
+        """The leader connects, and the others wait for what it broadcasts."""
+        return LeaderChannel(group, port.scoped("inner/"), None if group.rank else outer(port.scoped("outer/")))
+
+    def split(self, layout: Layout, members: int) -> list[Layout]:
+        """The whole."""
+        return [layout]
+
+
+@dataclass(frozen=True, slots=True)
+class Stripes:
+    """Each member exchanges one stripe, a range of rows, with its like in the other groups, and the group gathers the stripes.
+
+    The lines of all members carry a group's traffic, in place of its leader's alone. Groups must be of one size.
+    """
+
+    def refusal(self, outer: AnyExchange) -> str:
+        """Stripes that are merged in different orders would not belong together."""
+        if outer.order_matters:
+            return (
+                f"across=Stripes() joins the stripes of one exchange, and under {outer!r} each stripe would be of another: "
+                "take Leaders(), or an outer exchange in lockstep."
+            )
+        return ""
+
+    def plans(self, outer: AnyExchange, groups: Sequence[Crew], crew: Crew) -> list[ExchangePlan]:
+        """One for each rank. Raises CompositionError where groups differ in size."""
+        sizes = {len(group.members) for group in groups}
+        if len(sizes) > 1:
+            raise CompositionError(
+                f"across=Stripes() needs groups of one size, and these have {', '.join(map(str, sorted(sizes)))} members: "
+                "take Leaders(), or other groups."
+            )
+        plans, first = list[ExchangePlan](), crew.first_server
+        for rank in range(sizes.pop()):
+            members = tuple(group.members[rank] for group in groups)
+            locations = tuple(group.locations[rank] for group in groups)
+            plans.append(outer.among(Crew(f"{crew.name}stripe{rank}", members, locations, crew.seed, first)))
+            first += len(plans[-1].servers)
+        return plans
+
+    def plan_of(self, rank: int) -> int:
+        """Its own."""
+        return rank
+
+    def stands_for(self, rank: int) -> int:
+        """Itself."""
+        return rank
+
+    def connect(self, group: Group, port: Port, outer: Connect) -> Channel:
+        """Everybody connects."""
+        return StripeChannel(group, port.scoped("inner/"), outer(port.scoped("outer/")))
+
+    def split(self, layout: Layout, members: int) -> list[Layout]:
+        """As many stripes as there are members."""
+        return layout.split(members)

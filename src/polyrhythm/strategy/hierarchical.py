@@ -1,0 +1,129 @@
+"""Exchanges of two levels: members agree inside their group, and groups among themselves."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from polyrhythm import rng
+from polyrhythm.errors import CompositionError
+from polyrhythm.kernel.group import Group
+from polyrhythm.pieces.context import ExchangeContext
+from polyrhythm.pieces.merge import scale_of_all
+from polyrhythm.pieces.topology import Agreement, Topology
+from polyrhythm.pieces.traits import Pattern, Payload
+from polyrhythm.strategy.across import Across, Leaders
+from polyrhythm.strategy.check import require_piece
+from polyrhythm.strategy.exchange import AnyExchange, Exchange
+from polyrhythm.strategy.groups import BySite, Groups, groups_of
+from polyrhythm.strategy.hierarchical_plan import HierarchicalPlan
+from polyrhythm.strategy.plan import Crew, ExchangePlan
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Hierarchical:
+    """`inner` within groups, `outer` among them: each group takes part in `outer` as one worker.
+
+    `groups` forms them: "site", "host", a size, lists of ranks, or an object such as BySite(). `across` says who of a group exchanges with
+    other groups: its leader for all (`Leaders`), or each member its stripe of the vector (`Stripes`). Either exchange may have levels of
+    its own. Within a group gradients are averaged before every step, or updates after some; then the group's gradient, update or weights
+    go out as `outer` has it. Groups of unequal sizes count by their sizes.
+
+    Raises CompositionError where what `inner` makes of a group's contributions cannot be what `outer` exchanges.
+    """
+
+    inner: AnyExchange = field(default_factory=Exchange)
+    outer: AnyExchange = field(default_factory=Exchange)
+    groups: Groups | str | int | Sequence[Sequence[int]] = field(default_factory=BySite)
+    across: Across = field(default_factory=Leaders)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "groups", groups_of(self.groups))
+        require_piece("exchange", self.inner, Exchange())
+        require_piece("exchange", self.outer, Exchange())
+        for refusal in (self._unequal_members(), self._spent_gradients(), self._scaled_inside(), self.across.refusal(self.outer)):
+            if refusal:
+                raise CompositionError(refusal)
+
+    def _unequal_members(self) -> str:
+        pattern = self.inner.topology.traits.pattern
+        if self.inner.order_matters or pattern not in (Pattern.COLLECTIVE, Pattern.PEERS):
+            return (
+                f"inner={self.inner!r} does not leave a group's members with equal weights, so that none can exchange for "
+                "all of them: take a collective topology, such as AllReduce(), in lockstep."
+            )
+        return ""
+
+    def _spent_gradients(self) -> str:
+        if self.inner.agreement.payload is not Payload.GRADIENT and self.outer.agreement.payload is Payload.GRADIENT:
+            return (
+                f"Inside groups {self.inner.agreement.payload.value} are exchanged, when the gradients are spent, and among groups "
+                "gradients: take LocalSteps for the outer exchange too, or an inner one of gradients."
+            )
+        return ""
+
+    def _scaled_inside(self) -> str:
+        pair = ExchangeContext(Group.of_workers(2, 0), rng.stream(0, "merge"))
+        if self.inner.agreement.payload is Payload.GRADIENT and scale_of_all(self.inner.agreement.merge, pair) != 1:
+            return (
+                f"Inside groups gradients are averaged, and {self.inner.agreement.merge!r} is no average: take Mean(), and "
+                "give the merge to the outer exchange."
+            )
+        return ""
+
+    @property
+    def pieces(self) -> Mapping[str, Any]:
+        """The two exchanges, and the groups."""
+        return {"inner": self.inner, "outer": self.outer, "groups": self.groups, "across": self.across}
+
+    @property
+    def agreement(self) -> Agreement:
+        """Of the exchange among groups."""
+        return self.outer.agreement
+
+    @property
+    def topology(self) -> Topology:
+        """Of the exchange among groups."""
+        return self.outer.topology
+
+    @property
+    def order_matters(self) -> bool:
+        """Whether it does among groups."""
+        return self.outer.order_matters
+
+    @property
+    def tolerates_loss(self) -> bool:
+        """Not within groups."""
+        return self.inner.tolerates_loss and self.outer.tolerates_loss
+
+    @property
+    def ends_alike(self) -> bool:
+        """As the outer exchange."""
+        return self.outer.ends_alike
+
+    def with_pieces(self, pieces: Mapping[str, Any]) -> Hierarchical:
+        """The same with some pieces of the exchange among groups replaced."""
+        return replace(self, outer=self.outer.with_pieces(pieces))
+
+    def workers(self, available: int) -> int:
+        """All."""
+        return available
+
+    def check(self, workers: int) -> None:
+        """Sizes of groups are known when the workers' places are."""
+
+    def among(self, crew: Crew) -> ExchangePlan:
+        """The exchanges within and among the groups of `crew`."""
+        assert not isinstance(self.groups, (str, int))
+        groups = groups_of(self.groups).divide(crew.locations)
+        self.outer.check(len(groups))
+        inner, first = [], crew.first_server
+        for number, ranks in enumerate(groups):
+            self.inner.check(len(ranks))
+            members = tuple(crew.members[rank] for rank in ranks)
+            own = Crew(f"{crew.name}g{number}", members, tuple(crew.locations[rank] for rank in ranks), crew.seed, first)
+            inner.append((own, self.inner.among(own)))
+            first += len(inner[-1][1].servers)
+        outer = self.across.plans(self.outer, [own for own, _ in inner], replace(crew, first_server=first))
+        return HierarchicalPlan(tuple(inner), tuple(outer), self.across, len(crew.members))
