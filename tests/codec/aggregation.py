@@ -13,7 +13,7 @@ from polyrhythm.kernel.group import Group
 from polyrhythm.kernel.message import DTYPES, Message, wire_bytes
 from polyrhythm.pieces.codec import Aggregated, Codec
 from polyrhythm.pieces.context import ExchangeContext
-from polyrhythm.pieces.requests import CollectiveRequest, Gather, Packet, Reduce, Scatter
+from polyrhythm.pieces.requests import AllGatherRequest, AllReduceRequest, AllToAllRequest, CollectiveRequest, Packet
 from polyrhythm.tensors import Layout, State
 
 Values = Callable[[int, int], Tensor]
@@ -66,17 +66,17 @@ class CollectiveClient:
         assert {type(question) for question in questions} == {kind}, "all ask the same"
         self.questions.append(kind)
         workers = len(questions)
-        if kind is Reduce:
-            values = [question.value for question in questions if isinstance(question, Reduce)]
+        if kind is AllReduceRequest:
+            values = [question.value for question in questions if isinstance(question, AllReduceRequest)]
             assert len({(value.shape, value.dtype) for value in values}) == 1
             check_for_the_wire(tuple(values))
             return [total(values)] * workers
-        if kind is Gather:
-            packets = [question.packet for question in questions if isinstance(question, Gather)]
+        if kind is AllGatherRequest:
+            packets = [question.packet for question in questions if isinstance(question, AllGatherRequest)]
             for packet in packets:
                 check_for_the_wire(packet)
             return [packets] * workers
-        sent = [list(question.packets) for question in questions if isinstance(question, Scatter)]
+        sent = [list(question.packets) for question in questions if isinstance(question, AllToAllRequest)]
         for row in sent:
             assert len(row) == workers
             for packet in row:

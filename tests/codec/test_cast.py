@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from polyrhythm.codec import Cast, ErrorFeedback
-from polyrhythm.pieces.requests import Reduce
+from polyrhythm.pieces.requests import AllReduceRequest
 from polyrhythm.tensors import Layout
 
 from .aggregation import CollectiveClient, alone, normal, payload
@@ -28,7 +28,7 @@ def test_sums_are_made_in_the_half_type(dtype: torch.dtype) -> None:
     client = CollectiveClient(Cast(dtype), LAYOUT, 3)
     values = [normal(rank, 100) for rank in range(3)]
     told = client.round(values)
-    assert client.questions == [Reduce]
+    assert client.questions == [AllReduceRequest]
     assert torch.equal(told[0].total, (values[0].to(dtype) + values[1].to(dtype) + values[2].to(dtype)).float())
 
 

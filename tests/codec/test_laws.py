@@ -14,7 +14,7 @@ from torch import Tensor
 from polyrhythm.codec import MEMBERS, Cast, Identity, LowRank, RandomK, Relative, Significant, TopK
 from polyrhythm.kernel.message import Message, wire_bytes
 from polyrhythm.pieces.codec import Codec, PacketCodec, packets
-from polyrhythm.pieces.requests import Reduce
+from polyrhythm.pieces.requests import AllReduceRequest
 from polyrhythm.processes.transport.wire import encode
 from polyrhythm.tensors import Layout
 
@@ -134,7 +134,7 @@ def _asks_for_the_sum_alone(codec: Codec) -> bool:
     value, response, state = normal(1, LAYOUT.numel), normal(2, LAYOUT.numel), codec.initial(LAYOUT)
     aggregation = codec.aggregate(value, LAYOUT, state, alone(LAYOUT))
     question = next(aggregation)
-    if state or not isinstance(question, Reduce) or question.value is not value:
+    if state or not isinstance(question, AllReduceRequest) or question.value is not value:
         return False
     try:
         aggregation.send(response)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 
 from polyrhythm.codec import ErrorFeedback, LowRank
-from polyrhythm.pieces.requests import Reduce
+from polyrhythm.pieces.requests import AllReduceRequest
 from polyrhythm.tensors import Layout
 
 from .aggregation import LAYOUT, CollectiveClient, normal
@@ -48,7 +48,7 @@ def test_all_matrices_share_two_reductions_of_their_factors() -> None:
     layout = Layout(("a", "b", "conv", "bias"), ((8, 9), (7, 10), (6, 2, 5), (11,)))
     client = CollectiveClient(LowRank(2), layout, 3)
     client.round([normal(rank, layout.numel) for rank in range(3)])
-    assert client.questions == [Reduce, Reduce]
+    assert client.questions == [AllReduceRequest, AllReduceRequest]
     assert sum(value.numel() for value in client.states[0].values()) == 2 * (9 + 10 + 10)
 
 
@@ -56,7 +56,7 @@ def test_a_matrix_that_factors_would_not_make_smaller_goes_as_it_is_in_one_reduc
     client = CollectiveClient(LowRank(10), LAYOUT, 2)
     values = [normal(rank, LAYOUT.numel) for rank in range(2)]
     assert torch.equal(client.round(values)[0].total, values[0] + values[1])
-    assert client.questions == [Reduce]
+    assert client.questions == [AllReduceRequest]
 
 
 def test_a_zero_gradient_does_not_end_the_iteration() -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 
 from polyrhythm.codec import Cast, ErrorFeedback, Identity, LowRank, OneBit, PerTensor, Striped, Threshold, TopK, Warmup
-from polyrhythm.pieces.requests import Gather, Reduce, Scatter
+from polyrhythm.pieces.requests import AllGatherRequest, AllReduceRequest, AllToAllRequest
 from polyrhythm.tensors import Layout
 
 from .aggregation import LAYOUT, CollectiveClient, alone, normal, payload, same_bits, total
@@ -28,7 +28,7 @@ def test_a_warmup_converses_densely_and_then_as_the_inner_codec() -> None:
     client = CollectiveClient(Warmup(1, Striped(ErrorFeedback(OneBit()))), LAYOUT, 2)
     for _ in range(2):
         client.round([normal(rank, LAYOUT.numel) for rank in range(2)])
-    assert client.questions == [Reduce, Scatter, Gather]
+    assert client.questions == [AllReduceRequest, AllToAllRequest, AllGatherRequest]
 
 
 def test_error_feedback_around_a_warmup_owes_nothing_before_its_end() -> None:
@@ -64,10 +64,10 @@ def test_per_tensor_keeps_a_state_for_each_tensor_under_its_name() -> None:
 def test_per_tensor_asks_one_question_of_each_kind_at_a_time() -> None:
     mixed = CollectiveClient(PerTensor(OneBit()), LAYOUT, 3)
     mixed.round([normal(rank, LAYOUT.numel) for rank in range(3)])
-    assert mixed.questions == [Reduce, Gather]
+    assert mixed.questions == [AllReduceRequest, AllGatherRequest]
     twice = CollectiveClient(PerTensor(Striped(OneBit()), rest=Striped(Identity())), LAYOUT, 3)
     twice.round([normal(rank, LAYOUT.numel) for rank in range(3)])
-    assert twice.questions == [Scatter, Gather]
+    assert twice.questions == [AllToAllRequest, AllGatherRequest]
 
 
 def test_low_rank_by_tensor_says_what_low_rank_says() -> None:
@@ -75,7 +75,7 @@ def test_low_rank_by_tensor_says_what_low_rank_says() -> None:
     single, whole = CollectiveClient(PerTensor(LowRank(1)), LAYOUT, 3), CollectiveClient(LowRank(1), LAYOUT, 3)
     for _ in range(2):
         torch.testing.assert_close(single.round(values)[0].total, whole.round(values)[0].total)
-    assert single.questions == whole.questions == [Reduce, Reduce] * 2
+    assert single.questions == whole.questions == [AllReduceRequest, AllReduceRequest] * 2
 
 
 def test_names_with_a_slash_keep_their_states_apart() -> None:

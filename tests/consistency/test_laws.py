@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+from endpoints import context_of
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -37,19 +38,19 @@ def test_who_must_not_go_on_must_read(rule: Consistency, mine: int, known: int) 
 @each
 @pytest.mark.parametrize("workers", [1, 2, 3, 8, 30])
 def test_a_group_has_at_least_one_and_at_most_everybody(rule: Consistency, workers: int) -> None:
-    assert 1 <= rule.group(workers) <= workers
+    assert 1 <= rule.quorum(workers) <= workers
 
 
 @each
 @given(start=clocks)
 def test_everybody_speaks_again_and_again(rule: Consistency, start: int) -> None:
-    assert any(rule.speaks(clock) for clock in range(start, start + 10))
+    assert any(rule.exchanges(context_of(3, clock=clock)) for clock in range(start, start + 10))
 
 
 @each
 @given(start=clocks)
 def test_everything_is_pushed_and_something_is_read_again_and_again(rule: Consistency, start: int) -> None:
-    spoken = [clock for clock in range(start, start + 60) if rule.speaks(clock)]
+    spoken = [clock for clock in range(start, start + 60) if rule.exchanges(context_of(3, clock=clock))]
     assert any(rule.pushes(clock) for clock in spoken)
     assert any(rule.must_read(clock, 0) for clock in spoken)
 
@@ -68,8 +69,8 @@ def test_a_bound_without_slack_answers_every_question_as_lockstep_does(mine: int
     bounded, locked = Bounded(0), BulkSynchronous()
     assert bounded.may_proceed(mine, slowest) == locked.may_proceed(mine, slowest)
     assert bounded.must_read(mine, slowest) == locked.must_read(mine, slowest)
-    assert bounded.takes(slowest, mine) == locked.takes(slowest, mine)
-    assert bounded.group(mine) == locked.group(mine)
+    assert bounded.may_merge(slowest, mine) == locked.may_merge(slowest, mine)
+    assert bounded.quorum(mine) == locked.quorum(mine)
     assert bounded.traits.order_matters == locked.traits.order_matters
 
 
@@ -83,7 +84,7 @@ def test_a_bound_holds_exactly(slack: int, mine: int, slowest: int) -> None:
 @given(tau=st.integers(1, 12), push=st.integers(1, 12), fetch=st.integers(1, 12), rounds=st.integers(1, 30))
 def test_local_steps_push_and_fetch_as_often_as_the_intervals_say_and_exchanges_allow(tau: int, push: int, fetch: int, rounds: int) -> None:
     rule, steps = LocalSteps(tau, Intervals(push, fetch)), rounds * tau
-    spoken = [clock for clock in range(1, steps + 1) if rule.speaks(clock)]
+    spoken = [clock for clock in range(1, steps + 1) if rule.exchanges(context_of(3, clock=clock))]
     assert sum(rule.pushes(clock) for clock in spoken) == (steps // push if push >= tau else rounds)
     assert sum(rule.must_read(clock, 0) for clock in spoken) == (steps // fetch if fetch >= tau else rounds)
 
@@ -96,7 +97,7 @@ def test_a_bound_counts_steps_whatever_tau_is(tau: int, slack: int, mine: int, k
 
 @pytest.mark.parametrize(("groups", "workers", "expected"), [(1, 30, 30), (4, 30, 7), (30, 30, 1), (50, 30, 1)])
 def test_softsync_merges_the_papers_number_of_gradients(groups: int, workers: int, expected: int) -> None:
-    assert SoftSync(groups).group(workers) == expected
+    assert SoftSync(groups).quorum(workers) == expected
 
 
 @pytest.mark.parametrize(

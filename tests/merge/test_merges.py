@@ -22,7 +22,7 @@ from polyrhythm.strategy import Strategy
 from polyrhythm.tensors import Layout
 from polyrhythm.topology import Server
 from polyrhythm.topology.server_requests import JOIN, PUSH
-from polyrhythm.topology.server_shard import Shard
+from polyrhythm.topology.server_shard import ServerShard
 
 LAYOUT = Layout(("w",), ((4,),))
 A, B, C = torch.tensor([1.0, 2, 3, 4]), torch.tensor([3.0, -2, 1, 0]), torch.tensor([8.0, 6, -4, 2])
@@ -122,7 +122,7 @@ def test_both_ends_of_a_spring_move_by_what_they_were_before() -> None:
 
 def test_a_server_answers_with_the_centre_from_before_the_exchange() -> None:
     strategy, events = Strategy(consistency=LocalSteps(1, Asynchronous()), topology=Server(), merge=Elastic(0.8)), []
-    shard = Shard(strategy.agreement, server_end(Port(server(0), 0, lambda: 0.0), 4, record=events.append))
+    shard = ServerShard(strategy.agreement, server_end(Port(server(0), 0, lambda: 0.0), 4, record=events.append))
     founding = '{"names":["w"],"shapes":[[4]],"optimizer":""}'
 
     def response(message: Message) -> Tensor:

@@ -21,7 +21,7 @@ from polyrhythm.tensors import Layout
 from polyrhythm.topology import AllToAll, Server
 from polyrhythm.topology.all_to_all import _NEWS
 from polyrhythm.topology.server_requests import PUSH, REQUESTS
-from polyrhythm.topology.server_shard import Shard
+from polyrhythm.topology.server_shard import ServerShard
 
 LAYOUT = Layout(("a", "b"), ((4, 3), (5,)))
 CODECS = (Identity(), ErrorFeedback(TopK(0.2)), ErrorFeedback(Threshold(2.0)))
@@ -43,9 +43,9 @@ async def _live_on(channel, model_state: ModelState, values: list[Tensor], produ
     (await channel.finish()).apply(model_state)
 
 
-def shard_of(strategy: Strategy, shard: int, workers: int, schedule: Schedule) -> Shard:
+def shard_of(strategy: Strategy, shard: int, workers: int, schedule: Schedule) -> ServerShard:
     """A server of the schedule, not begun yet."""
-    return Shard(strategy.agreement, server_end(schedule.port(server(shard)), workers, server_count(strategy.topology, workers)))
+    return ServerShard(strategy.agreement, server_end(schedule.port(server(shard)), workers, server_count(strategy.topology, workers)))
 
 
 def _values(draw: np.random.Generator, steps: int) -> list[Tensor]:
@@ -115,7 +115,7 @@ def test_at_the_end_servers_have_all_that_was_produced_and_workers_have_the_serv
         schedule.close()
 
 
-def _pushes(strategy: Strategy, schedule: Schedule, shard: Shard, part: Layout) -> Tensor:
+def _pushes(strategy: Strategy, schedule: Schedule, shard: ServerShard, part: Layout) -> Tensor:
     """What pushes to a shard say that are under way, in its mail, or waiting for their group."""
     name = shard.port.name
     messages = [m for (_, to), queue in schedule.under_way.items() if to == name for m in queue]

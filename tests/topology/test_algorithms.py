@@ -7,7 +7,7 @@ import torch
 from collectives import BANDWIDTH, LATENCY, ask, values
 
 from polyrhythm.topology import ALGORITHMS
-from polyrhythm.topology.algorithms.algorithm import Algorithm, gather, scatter
+from polyrhythm.topology.algorithms.algorithm import Algorithm, all_gather, all_to_all
 from polyrhythm.topology.algorithms.broadcast import broadcast
 
 each_algorithm = pytest.mark.parametrize("algorithm", ALGORITHMS, ids=repr)
@@ -64,7 +64,7 @@ def test_gather_brings_everyones_packet_in_rank_order(workers: int) -> None:
     given = values(workers, 4)
 
     async def question(context, group):  # type: ignore[no-untyped-def]
-        return [packet[0] for packet in await gather(context.port, group, (given[group.rank],), "g")]
+        return [packet[0] for packet in await all_gather(context.port, group, (given[group.rank],), "g")]
 
     responses, _ = ask(workers, question)
     for response in responses:
@@ -75,7 +75,7 @@ def test_gather_brings_everyones_packet_in_rank_order(workers: int) -> None:
 def test_scatter_brings_each_what_was_meant_for_it(workers: int) -> None:
     async def question(context, group):  # type: ignore[no-untyped-def]
         mine = [(torch.tensor([group.rank, to]),) for to in range(workers)]
-        return [packet[0] for packet in await scatter(context.port, group, mine, "s")]
+        return [packet[0] for packet in await all_to_all(context.port, group, mine, "s")]
 
     responses, _ = ask(workers, question)
     for rank, response in enumerate(responses):

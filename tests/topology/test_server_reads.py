@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 import torch
+from endpoints import context_of
 from toy import SLOW, Toy, data, network, trained
 
 from polyrhythm import rng
@@ -23,7 +24,7 @@ from polyrhythm.pieces.topology import Agreement, Channel, ServerEndpoint, Worke
 from polyrhythm.simulator import Simulator
 from polyrhythm.strategy import Strategy
 from polyrhythm.topology import Server
-from polyrhythm.topology.server_shard import Shard
+from polyrhythm.topology.server_shard import ServerShard
 from polyrhythm.training.run import run
 
 UNEVEN = Simulator(network=SLOW, devices=Fleet((Profile("measured", (0.02,)),), (Mixed((1.0, 0.6, 0.2)),)))
@@ -54,7 +55,7 @@ class Watched:
     def serve(self, agreement: Agreement, endpoint: ServerEndpoint) -> Coroutine[Effect[Any], Any, None]:
         record = endpoint.record
         recording = replace(endpoint, record=lambda event: (record(event), self.weights.append(shard.model_state.weights.clone()))[0])
-        shard = Shard(agreement, recording)
+        shard = ServerShard(agreement, recording)
         return self._watch(shard.live())  # type: ignore[return-value]
 
     def result_actors(self, members: tuple[str, ...], servers: tuple[str, ...]) -> list[str]:
@@ -91,7 +92,7 @@ def weights_after_each_step(strategy: Strategy, toy: Toy) -> list[torch.Tensor]:
                 optimizer.zero_grad()
                 torch.nn.functional.cross_entropy(model(x), y).backward()
                 optimizer.step()
-                if strategy.consistency.speaks(worker.clock):
+                if strategy.consistency.exchanges(context_of(3, clock=worker.clock)):
                     seen.append(torch.cat([p.detach().reshape(-1) for p in model.parameters()]))
 
     run(train, workers=3, strategy=strategy, on=UNEVEN, seed=5)

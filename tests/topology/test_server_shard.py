@@ -20,20 +20,20 @@ from polyrhythm.strategy import Strategy
 from polyrhythm.tensors import Layout
 from polyrhythm.topology import Server
 from polyrhythm.topology.server_requests import DONE, PUSH
-from polyrhythm.topology.server_shard import Shard
+from polyrhythm.topology.server_shard import ServerShard
 
 LAYOUT = Layout(("w",), ((2,),))
 
 
-def shard_of(strategy: Strategy, workers: int) -> Shard:
+def shard_of(strategy: Strategy, workers: int) -> ServerShard:
     """A shard that has its weights."""
-    shard = Shard(strategy.agreement, server_end(Port(server(0), 0, lambda: 0.0), workers))
+    shard = ServerShard(strategy.agreement, server_end(Port(server(0), 0, lambda: 0.0), workers))
     shard.model_state = ModelState(torch.zeros(2), LAYOUT, strategy.merge, context_of(workers), None)
     shard.founded = True
     return shard
 
 
-def tell(shard: Shard, rank: int, *numbers: float, value: Tensor | None = None) -> list[str]:
+def tell(shard: ServerShard, rank: int, *numbers: float, value: Tensor | None = None) -> list[str]:
     """Let the shard take in what a worker says: to whom it responses."""
     tensors = () if value is None else (value,)
     taking, answered = shard._take(Delivery(worker(rank), Message("ask", numbers, tensors=tensors))), []

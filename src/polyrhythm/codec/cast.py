@@ -11,7 +11,7 @@ from torch import Tensor
 from polyrhythm.errors import CompositionError
 from polyrhythm.pieces.codec import Aggregated, Aggregation, Encoded
 from polyrhythm.pieces.context import ExchangeContext
-from polyrhythm.pieces.requests import Packet, Reduce
+from polyrhythm.pieces.requests import AllReduceRequest, Packet
 from polyrhythm.pieces.traits import EVERY_PATTERN, EVERY_PAYLOAD, CodecTraits
 from polyrhythm.tensors import Layout, State
 
@@ -54,7 +54,7 @@ class Cast:
     def aggregate(self, value: Tensor, layout: Layout, state: State, context: ExchangeContext) -> Aggregation:
         """One reduction, in the half type."""
         rounded = value.to(self.dtype)
-        total: Tensor = yield Reduce(rounded)
+        total: Tensor = yield AllReduceRequest(rounded)
         return Aggregated(total.to(value.dtype), rounded.to(value.dtype), state)
 
     def residual(self, state: State, layout: Layout) -> Tensor:

@@ -10,7 +10,7 @@ from torch import Tensor
 
 from polyrhythm.pieces.codec import Aggregated, Aggregation, Encoded
 from polyrhythm.pieces.context import ExchangeContext
-from polyrhythm.pieces.requests import Packet, Reduce
+from polyrhythm.pieces.requests import AllReduceRequest, Packet
 from polyrhythm.pieces.traits import EVERY_PATTERN, EVERY_PAYLOAD, CodecTraits
 from polyrhythm.tensors import Layout, State
 
@@ -40,7 +40,7 @@ class Identity:
 
     def aggregate(self, value: Tensor, layout: Layout, state: State, context: ExchangeContext) -> Aggregation:
         """One reduction."""
-        total: Tensor = yield Reduce(value)
+        total: Tensor = yield AllReduceRequest(value)
         return Aggregated(total, value, state)
 
     def residual(self, state: State, layout: Layout) -> Tensor:

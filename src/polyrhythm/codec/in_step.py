@@ -9,7 +9,7 @@ from typing import Any
 import torch
 
 from polyrhythm.pieces.codec import Aggregated, Aggregation
-from polyrhythm.pieces.requests import CollectiveRequest, Gather, Packet, Reduce, Scatter
+from polyrhythm.pieces.requests import AllGatherRequest, AllReduceRequest, AllToAllRequest, CollectiveRequest, Packet
 
 _Asking = Generator[CollectiveRequest, Any, dict[int, Any]]
 
@@ -30,25 +30,25 @@ def in_step(aggregations: Sequence[Aggregation]) -> Generator[CollectiveRequest,
 
 
 def _ask(questions: Mapping[int, CollectiveRequest]) -> _Asking:
-    reduces = {k: question for k, question in questions.items() if isinstance(question, Reduce)}
-    gathers = {k: question for k, question in questions.items() if isinstance(question, Gather)}
-    scatters = {k: question for k, question in questions.items() if isinstance(question, Scatter)}
+    reduces = {k: question for k, question in questions.items() if isinstance(question, AllReduceRequest)}
+    gathers = {k: question for k, question in questions.items() if isinstance(question, AllGatherRequest)}
+    scatters = {k: question for k, question in questions.items() if isinstance(question, AllToAllRequest)}
     responses: dict[int, Any] = {}
     for dtype in dict.fromkeys(question.value.dtype for question in reduces.values()):
         responses |= yield from _reduce({k: question for k, question in reduces.items() if question.value.dtype == dtype})
     if gathers:
-        heard = yield Gather(_joined(question.packet for question in gathers.values()))
+        heard = yield AllGatherRequest(_joined(question.packet for question in gathers.values()))
         responses |= _shares({k: len(question.packet) for k, question in gathers.items()}, heard)
     if scatters:
         each = zip(*(question.packets for question in scatters.values()), strict=True)
-        heard = yield Scatter([_joined(packets) for packets in each])
+        heard = yield AllToAllRequest([_joined(packets) for packets in each])
         responses |= _shares({k: len(question.packets[0]) for k, question in scatters.items()}, heard)
     return responses
 
 
-def _reduce(questions: Mapping[int, Reduce]) -> _Asking:
+def _reduce(questions: Mapping[int, AllReduceRequest]) -> _Asking:
     values = [question.value for question in questions.values()]
-    total = yield Reduce(torch.cat([value.reshape(-1) for value in values]))
+    total = yield AllReduceRequest(torch.cat([value.reshape(-1) for value in values]))
     parts = torch.split(total, [value.numel() for value in values])
     return {k: part.view(value.shape) for k, part, value in zip(questions, parts, values, strict=True)}
 

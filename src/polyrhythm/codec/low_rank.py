@@ -14,7 +14,7 @@ from polyrhythm import rng
 from polyrhythm.errors import CompositionError
 from polyrhythm.pieces.codec import Aggregated, Aggregation
 from polyrhythm.pieces.context import ExchangeContext
-from polyrhythm.pieces.requests import CollectiveRequest, Reduce
+from polyrhythm.pieces.requests import AllReduceRequest, CollectiveRequest
 from polyrhythm.pieces.traits import DIFFERENCES, CodecTraits, Pattern
 from polyrhythm.tensors import Layout, State
 
@@ -47,7 +47,7 @@ class LowRank:
         return state
 
     def aggregate(self, value: Tensor, layout: Layout, state: State, context: ExchangeContext) -> Aggregation:
-        """Reduce the P = M Q, make their columns orthonormal, reduce the Q = Mᵀ P̂."""
+        """AllReduceRequest the P = M Q, make their columns orthonormal, reduce the Q = Mᵀ P̂."""
         # M, P, P̂ and Q as in the paper, P and Q transposed: thin matrices multiply from the left seven times as fast
         shapes = dict(self._matrices(layout))
         values = layout.named(value)
@@ -84,6 +84,6 @@ class LowRank:
 def _reduce(tensors: Sequence[Tensor], like: Tensor) -> Generator[CollectiveRequest, Any, list[Tensor]]:
     """The sums of several tensors, by one question."""
     flat = torch.cat([tensor.reshape(-1) for tensor in tensors]) if tensors else like.new_empty(0)
-    total: Tensor = yield Reduce(flat)
+    total: Tensor = yield AllReduceRequest(flat)
     parts = torch.split(total, [tensor.numel() for tensor in tensors])
     return [part.view(tensor.shape) for part, tensor in zip(parts, tensors, strict=True)]

@@ -11,7 +11,7 @@ from torch import Tensor
 from polyrhythm.errors import CompositionError
 from polyrhythm.pieces.codec import Aggregated, Aggregation, PacketCodec
 from polyrhythm.pieces.context import ExchangeContext
-from polyrhythm.pieces.requests import Gather, Packet
+from polyrhythm.pieces.requests import AllGatherRequest, Packet
 from polyrhythm.tensors import Layout, State
 
 Entries = tuple[Tensor, Tensor]
@@ -70,7 +70,7 @@ def spread(entries: Entries, layout: Layout) -> Tensor:
 def gather_and_add(codec: SparseCodec, value: Tensor, layout: Layout, state: State, context: ExchangeContext) -> Aggregation:
     """As `gather_and_sum`, in the same order, but touching only what was sent: P packets cost their length, not P · numel."""
     encoded = codec.encode(value, layout, state, context)
-    packets: list[Packet] = yield Gather(encoded.packet)
+    packets: list[Packet] = yield AllGatherRequest(encoded.packet)
     total = spread(codec.entries(packets[0]), layout)
     for packet in packets[1:]:
         total.index_add_(0, *codec.entries(packet))

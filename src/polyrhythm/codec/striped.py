@@ -14,14 +14,14 @@ from polyrhythm.codec.nested import divide, under
 from polyrhythm.errors import CompositionError
 from polyrhythm.pieces.codec import Aggregated, Aggregation, Codec, packets
 from polyrhythm.pieces.context import ExchangeContext
-from polyrhythm.pieces.requests import Gather, Packet, Scatter
+from polyrhythm.pieces.requests import AllGatherRequest, AllToAllRequest, Packet
 from polyrhythm.pieces.traits import CodecTraits, Pattern
 from polyrhythm.tensors import Layout, State
 
 
 @dataclass(frozen=True, slots=True)
 class Striped:
-    """Scatter stripes in the words of `inner`, sum what came for mine, and gather the sums in the words of `inner` again.
+    """AllToAllRequest stripes in the words of `inner`, sum what came for mine, and gather the sums in the words of `inner` again.
 
     The exchange of 1-bit SGD (Seide et al., 2014, section 3): with Striped(ErrorFeedback(OneBit())) both quantizations have
     their own residual, the second one at the stripe's owner. What a sum loses on its way back counts as unsaid by the owner,
@@ -48,7 +48,7 @@ class Striped:
         return {}
 
     def aggregate(self, value: Tensor, layout: Layout, state: State, context: ExchangeContext) -> Aggregation:
-        """Scatter, sum, gather."""
+        """AllToAllRequest, sum, gather."""
         inner, rank, stripes = packets(self.inner), context.group.rank, _stripes(layout, context.group.size)
         contexts = context.parts(stripes)
         mine, home = f"back/{rank}", stripes[rank]
@@ -57,12 +57,12 @@ class Striped:
             inner.encode(part, stripe, states[name] or inner.initial(stripe), own)
             for name, part, stripe, own in zip(_outward(len(stripes)), layout.cut(value, stripes), stripes, contexts, strict=True)
         ]
-        heard: Sequence[Packet] = yield Scatter([encoded.packet for encoded in out])
+        heard: Sequence[Packet] = yield AllToAllRequest([encoded.packet for encoded in out])
         summed = inner.decode(heard[0], home)
         for packet in heard[1:]:
             summed = summed + inner.decode(packet, home)
         back = inner.encode(summed, home, states[mine] or inner.initial(home), contexts[rank])
-        sums: Sequence[Packet] = yield Gather(back.packet)
+        sums: Sequence[Packet] = yield AllGatherRequest(back.packet)
         total = torch.cat([inner.decode(packet, stripe) for packet, stripe in zip(sums, stripes, strict=True)])
         sent = [encoded.sent for encoded in out]
         sent[rank] = sent[rank] + (back.sent - summed)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar
 
+from polyrhythm.pieces.context import ExchangeContext
 from polyrhythm.pieces.traits import GRADIENTS, ONE_SIDED, ConsistencyTraits
 
 
@@ -17,7 +18,7 @@ class Asynchronous:
 
     traits: ClassVar = ConsistencyTraits(GRADIENTS, ONE_SIDED, order_matters=True, tolerates_loss=True)
 
-    def speaks(self, clock: int) -> bool:
+    def exchanges(self, context: ExchangeContext) -> bool:
         """Always."""
         return True
 
@@ -25,7 +26,7 @@ class Asynchronous:
         """Always."""
         return True
 
-    def group(self, workers: int) -> int:
+    def quorum(self, workers: int) -> int:
         """Each by itself."""
         return 1
 
@@ -37,6 +38,6 @@ class Asynchronous:
         """Always: fresh weights every time it speaks."""
         return True
 
-    def takes(self, clock: float, mine: float) -> bool:
+    def may_merge(self, clock: float, mine: float) -> bool:
         """Whatever has come."""
         return True

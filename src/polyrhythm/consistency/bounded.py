@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from polyrhythm.errors import CompositionError
+from polyrhythm.pieces.context import ExchangeContext
 from polyrhythm.pieces.traits import GRADIENTS, ONE_SIDED, ConsistencyTraits
 
 
@@ -28,7 +29,7 @@ class Bounded:
         """The order matters where contributions are merged as they arrive: not without slack, which merges all at once."""
         return ConsistencyTraits(GRADIENTS, ONE_SIDED, order_matters=self.slack > 0, tolerates_loss=False)
 
-    def speaks(self, clock: int) -> bool:
+    def exchanges(self, context: ExchangeContext) -> bool:
         """Always."""
         return True
 
@@ -36,7 +37,7 @@ class Bounded:
         """Always."""
         return True
 
-    def group(self, workers: int) -> int:
+    def quorum(self, workers: int) -> int:
         """Each by itself; without slack, everybody."""
         return 1 if self.slack else workers
 
@@ -48,6 +49,6 @@ class Bounded:
         """When what was last read may be staler than the bound; without slack, always."""
         return not (self.slack and self.may_proceed(mine, known))
 
-    def takes(self, clock: float, mine: float) -> bool:
+    def may_merge(self, clock: float, mine: float) -> bool:
         """Whatever has come; without slack, nothing from a step that I have not reached."""
         return self.slack > 0 or clock <= mine

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar
 
+from polyrhythm.pieces.context import ExchangeContext
 from polyrhythm.pieces.traits import EVERY_PATTERN, GRADIENTS, ConsistencyTraits
 
 
@@ -14,7 +15,7 @@ class BulkSynchronous:
 
     traits: ClassVar = ConsistencyTraits(GRADIENTS, EVERY_PATTERN, order_matters=False, tolerates_loss=False)
 
-    def speaks(self, clock: int) -> bool:
+    def exchanges(self, context: ExchangeContext) -> bool:
         """Always."""
         return True
 
@@ -22,7 +23,7 @@ class BulkSynchronous:
         """Always."""
         return True
 
-    def group(self, workers: int) -> int:
+    def quorum(self, workers: int) -> int:
         """Everybody."""
         return workers
 
@@ -34,6 +35,6 @@ class BulkSynchronous:
         """Always."""
         return True
 
-    def takes(self, clock: float, mine: float) -> bool:
+    def may_merge(self, clock: float, mine: float) -> bool:
         """Nothing from a step that I have not reached."""
         return clock <= mine

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from polyrhythm.errors import CompositionError
+from polyrhythm.pieces.context import ExchangeContext
 from polyrhythm.pieces.traits import GRADIENTS, ConsistencyTraits, Pattern
 
 
@@ -30,7 +31,7 @@ class Intervals:
                 f"Intervals(push={self.push}, fetch={self.fetch}) would never speak: both count steps, so give 1 (at every step) or more."
             )
 
-    def speaks(self, clock: int) -> bool:
+    def exchanges(self, context: ExchangeContext) -> bool:
         """Always: what is not pushed accrues."""
         return True
 
@@ -38,7 +39,7 @@ class Intervals:
         """At every multiple of `push`."""
         return clock % self.push == 0
 
-    def group(self, workers: int) -> int:
+    def quorum(self, workers: int) -> int:
         """Each by itself."""
         return 1
 
@@ -50,6 +51,6 @@ class Intervals:
         """At every multiple of `fetch`."""
         return mine % self.fetch == 0
 
-    def takes(self, clock: float, mine: float) -> bool:
+    def may_merge(self, clock: float, mine: float) -> bool:
         """Whatever has come."""
         return True

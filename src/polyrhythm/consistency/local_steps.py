@@ -7,6 +7,7 @@ from dataclasses import dataclass, field, replace
 from polyrhythm.consistency.bulk_synchronous import BulkSynchronous
 from polyrhythm.errors import CompositionError
 from polyrhythm.pieces.consistency import Consistency
+from polyrhythm.pieces.context import ExchangeContext
 from polyrhythm.pieces.traits import ConsistencyTraits, Payload
 
 
@@ -30,17 +31,17 @@ class LocalSteps:
         """As the waiting rule's, but for updates or weights: the gradients are spent."""
         return replace(self.then.traits, payloads=frozenset({Payload.UPDATE, Payload.WEIGHTS}))
 
-    def speaks(self, clock: int) -> bool:
+    def exchanges(self, context: ExchangeContext) -> bool:
         """At every multiple of tau."""
-        return clock % self.tau == 0
+        return context.clock % self.tau == 0
 
     def pushes(self, clock: int) -> bool:
         """If the waiting rule does at one of the steps since the last exchange."""
         return any(self.then.pushes(step) for step in self._since(clock))
 
-    def group(self, workers: int) -> int:
+    def quorum(self, workers: int) -> int:
         """As the waiting rule."""
-        return self.then.group(workers)
+        return self.then.quorum(workers)
 
     def may_proceed(self, mine: int, slowest: float) -> bool:
         """As the waiting rule."""
@@ -50,9 +51,9 @@ class LocalSteps:
         """If the waiting rule must at one of the steps since the last exchange."""
         return any(self.then.must_read(step, known) for step in self._since(mine))
 
-    def takes(self, clock: float, mine: float) -> bool:
+    def may_merge(self, clock: float, mine: float) -> bool:
         """As the waiting rule."""
-        return self.then.takes(clock, mine)
+        return self.then.may_merge(clock, mine)
 
     def _since(self, clock: int) -> range:
         """The steps since the exchange before `clock`, the last first, which settles it for most rules."""

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field, replace
 from polyrhythm.consistency.asynchronous import Asynchronous
 from polyrhythm.errors import CompositionError
 from polyrhythm.pieces.consistency import Consistency
+from polyrhythm.pieces.context import ExchangeContext
 from polyrhythm.pieces.traits import ConsistencyTraits, Pattern
 
 
@@ -31,15 +32,15 @@ class SoftSync:
         then = self.then.traits
         return replace(then, patterns=frozenset({Pattern.SERVED}), order_matters=self.groups > 1 or then.order_matters)
 
-    def speaks(self, clock: int) -> bool:
+    def exchanges(self, context: ExchangeContext) -> bool:
         """As the waiting rule."""
-        return self.then.speaks(clock)
+        return self.then.exchanges(context)
 
     def pushes(self, clock: int) -> bool:
         """As the waiting rule."""
         return self.then.pushes(clock)
 
-    def group(self, workers: int) -> int:
+    def quorum(self, workers: int) -> int:
         """c = max(1, ⌊P / n⌋)."""
         return max(1, workers // self.groups)
 
@@ -51,6 +52,6 @@ class SoftSync:
         """As the waiting rule."""
         return self.then.must_read(mine, known)
 
-    def takes(self, clock: float, mine: float) -> bool:
+    def may_merge(self, clock: float, mine: float) -> bool:
         """As the waiting rule."""
-        return self.then.takes(clock, mine)
+        return self.then.may_merge(clock, mine)

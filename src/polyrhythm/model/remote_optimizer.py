@@ -29,7 +29,7 @@ _HOW = frozenset({"params", "foreach", "fused", "capturable", "differentiable"})
 """Options that say how a step is computed and not what it is: a server may have another device. Some would write to the gradient."""
 
 
-class Group(msgspec.Struct, frozen=True):
+class ParameterGroup(msgspec.Struct, frozen=True):
     """One parameter group: the names of its parameters and its options."""
 
     names: list[str]
@@ -40,7 +40,7 @@ class Recipe(msgspec.Struct, frozen=True):
     """How to build an optimizer."""
 
     kind: str
-    groups: list[Group]
+    groups: list[ParameterGroup]
 
 
 def describe(optimizer: torch.optim.Optimizer, names: Mapping[int, str]) -> str:
@@ -57,7 +57,7 @@ def describe(optimizer: torch.optim.Optimizer, names: Mapping[int, str]) -> str:
     groups = []
     for group in optimizer.param_groups:
         options = {key: _plain(value) for key, value in group.items() if key not in _HOW and value is not None}
-        groups.append(Group([names[id(parameter)] for parameter in group["params"] if id(parameter) in names], options))
+        groups.append(ParameterGroup([names[id(parameter)] for parameter in group["params"] if id(parameter) in names], options))
     return msgspec.json.encode(Recipe(kind, groups)).decode()
 
 

@@ -23,7 +23,7 @@ class ModelState:
     merged, and a random stream; `clock` is kept by whoever holds this: a worker's step, at a server the slowest worker's merged one.
     """
 
-    __slots__ = ("anchor", "clock", "context", "layout", "merge", "optimize", "own_step", "rule", "state", "version", "weights")
+    __slots__ = ("_start", "anchor", "clock", "layout", "merge", "optimize", "own_step", "rule", "state", "version", "weights")
 
     def __init__(
         self,
@@ -42,9 +42,14 @@ class ModelState:
         self.state: State = self.rule.initial(layout) if self.rule else {}
         self.optimize = optimize
         self.own_step = own_step
-        self.context = context
+        self._start = context
         self.clock = 0
         self.version = 0
+
+    @property
+    def context(self) -> ExchangeContext:
+        """The exchange at this clock, with the weights as they are."""
+        return self._start.at(self.clock, lambda: self.weights)
 
     def set_anchor(self) -> None:
         """Remember the weights as they are now: later local steps count from here."""
@@ -56,7 +61,7 @@ class ModelState:
 
     def move(self, contributions: Sequence[AnyContribution]) -> None:
         """Merge gradients or updates. They come from the wire, and so from the CPU; my weights may be elsewhere."""
-        direction = combining(self.merge).combine(contributions, self._context())
+        direction = combining(self.merge).combine(contributions, self.context)
         device, rates = self.weights.device, rates_of(contributions)
         if self.rule is not None:
             step, self.state = self.rule.step(direction.average().to(device), self.state, rates[0] if rates else 0.0)
@@ -76,7 +81,7 @@ class ModelState:
     def mix(self, theirs: Sequence[Tensor]) -> None:
         """Merge the weights of others into mine."""
         own = self.weights
-        self.adopt(mixing(self.merge).mix(own, [weights.to(own.device) for weights in theirs], self._context()))
+        self.adopt(mixing(self.merge).mix(own, [weights.to(own.device) for weights in theirs], self.context))
         self.version += 1
 
     def adopt(self, weights: Tensor) -> None:
@@ -84,6 +89,3 @@ class ModelState:
         self.weights.copy_(weights)
         if self.anchor is not self.weights:
             self.anchor.copy_(weights)
-
-    def _context(self) -> ExchangeContext:
-        return self.context.at(self.clock, lambda: self.weights)

@@ -9,7 +9,7 @@ from typing import Any, Protocol, cast
 from torch import Tensor
 
 from polyrhythm.pieces.context import ExchangeContext
-from polyrhythm.pieces.requests import CollectiveRequest, Gather, Packet
+from polyrhythm.pieces.requests import AllGatherRequest, CollectiveRequest, Packet
 from polyrhythm.pieces.traits import CodecTraits
 from polyrhythm.tensors import Layout, State
 
@@ -78,7 +78,7 @@ def packets(codec: Codec) -> PacketCodec:
 def gather_and_sum(codec: PacketCodec, value: Tensor, layout: Layout, state: State, context: ExchangeContext) -> Aggregation:
     """The aggregation of a codec that makes packets: those of all, decoded and summed in rank order."""
     encoded = codec.encode(value, layout, state, context)
-    packets: list[Packet] = yield Gather(encoded.packet)
+    packets: list[Packet] = yield AllGatherRequest(encoded.packet)
     total = codec.decode(packets[0], layout)
     for packet in packets[1:]:
         total = total + codec.decode(packet, layout)

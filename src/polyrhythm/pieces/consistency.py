@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Protocol
 
+from polyrhythm.pieces.context import ExchangeContext
 from polyrhythm.pieces.traits import ConsistencyTraits
 
 
@@ -17,13 +18,13 @@ class Consistency(Protocol):
     def traits(self) -> ConsistencyTraits:
         """What it declares of itself."""
 
-    def speaks(self, clock: int) -> bool:
+    def exchanges(self, context: ExchangeContext) -> bool:
         """Whether a worker that has just taken step `clock` says something."""
 
     def pushes(self, clock: int) -> bool:
         """Whether what it says goes to the servers at once; else it is added to what it says next. Asked only where it does not wait."""
 
-    def group(self, workers: int) -> int:
+    def quorum(self, workers: int) -> int:
         """How many contributions whoever holds weights takes in at once."""
 
     def may_proceed(self, mine: int, slowest: float) -> bool:
@@ -35,5 +36,5 @@ class Consistency(Protocol):
         It asks more often where it cannot tell what its own contributions did (`Agreement.previews`).
         """
 
-    def takes(self, clock: float, mine: float) -> bool:
+    def may_merge(self, clock: float, mine: float) -> bool:
         """Whether a worker at `mine` may already take in what a peer sent at `clock`."""

@@ -13,53 +13,53 @@ from polyrhythm.kernel.effects import Effect
 Packet = tuple[Tensor, ...]
 """What one message of a codec consists of."""
 
-Answering = Coroutine[Effect[Any], Any, Any]
+Operation = Coroutine[Effect[Any], Any, Any]
 
 
-class Collective(Protocol):
+class CollectiveOperations(Protocol):
     """Whoever answers collective questions: all workers ask the same ones in the same order."""
 
-    def reduce(self, value: Tensor) -> Answering:
+    def all_reduce(self, value: Tensor) -> Operation:
         """The sum of everyone's `value`, the same bits for everybody."""
 
-    def gather(self, packet: Packet) -> Answering:
+    def all_gather(self, packet: Packet) -> Operation:
         """Everyone's packets, in rank order."""
 
-    def scatter(self, packets: Sequence[Packet]) -> Answering:
+    def all_to_all(self, packets: Sequence[Packet]) -> Operation:
         """Packet k goes to worker k; the packets that were meant for me, in rank order of their senders."""
 
 
 @dataclass(frozen=True, slots=True)
-class Reduce:
+class AllReduceRequest:
     """The sum of everyone's value, please."""
 
     value: Tensor
 
-    def ask(self, collective: Collective) -> Answering:
+    def perform(self, operations: CollectiveOperations) -> Operation:
         """Put the question."""
-        return collective.reduce(self.value)
+        return operations.all_reduce(self.value)
 
 
 @dataclass(frozen=True, slots=True)
-class Gather:
+class AllGatherRequest:
     """Everyone's packet, please."""
 
     packet: Packet
 
-    def ask(self, collective: Collective) -> Answering:
+    def perform(self, operations: CollectiveOperations) -> Operation:
         """Put the question."""
-        return collective.gather(self.packet)
+        return operations.all_gather(self.packet)
 
 
 @dataclass(frozen=True, slots=True)
-class Scatter:
+class AllToAllRequest:
     """One packet to each, and what each has for me, please."""
 
     packets: Sequence[Packet]
 
-    def ask(self, collective: Collective) -> Answering:
+    def perform(self, operations: CollectiveOperations) -> Operation:
         """Put the question."""
-        return collective.scatter(self.packets)
+        return operations.all_to_all(self.packets)
 
 
-CollectiveRequest = Reduce | Gather | Scatter
+CollectiveRequest = AllReduceRequest | AllGatherRequest | AllToAllRequest

@@ -4,14 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
+from itertools import islice
 from typing import Any, Protocol
 
+from polyrhythm import rng
 from polyrhythm.codec import Identity
 from polyrhythm.consistency import BulkSynchronous
 from polyrhythm.errors import CompositionError
+from polyrhythm.kernel.group import Group
 from polyrhythm.merge import Mean
 from polyrhythm.pieces.codec import Codec
 from polyrhythm.pieces.consistency import Consistency
+from polyrhythm.pieces.context import ExchangeContext
 from polyrhythm.pieces.merge import Merge
 from polyrhythm.pieces.topology import Agreement, Topology
 from polyrhythm.pieces.traits import Pattern, Payload
@@ -129,8 +133,10 @@ class Exchange:
 
     def check(self, workers: int) -> None:
         """Refuse a number of workers with which all would come to wait for a quorum that is never reached."""
-        quorum = self.consistency.group(workers)
-        exchanged = [clock for clock in range(1, _HORIZON) if self.consistency.speaks(clock)][: quorum - 1]
+        quorum = self.consistency.quorum(workers)
+        before = ExchangeContext(Group.of_workers(workers, 0), rng.stream(0, "exchange"))
+        clocks = (clock for clock in range(1, _HORIZON) if self.consistency.exchanges(replace(before, clock=clock)))
+        exchanged = list(islice(clocks, quorum - 1))
         if workers % quorum and exchanged and not self.consistency.may_proceed(exchanged[-1], 0):
             raise CompositionError(
                 f"{self.consistency!r} merges {quorum} contributions at a time, which do not divide {workers} workers, and lets nobody go "

@@ -63,7 +63,7 @@ def _nothing_in_common(pieces: Pieces) -> str:
 def _half_an_exchange(pieces: Pieces) -> str | None:
     """Both ends of an exchange of weights mix what they had before it, so a worker must wait for the server's half every time."""
     rule = pieces["consistency"]
-    if not rule.traits.waits or not rule.must_read(1, math.inf) or (rule.group(_MANY) > 1 and rule.may_proceed(1, 0)):
+    if not rule.traits.waits or not rule.must_read(1, math.inf) or (rule.quorum(_MANY) > 1 and rule.may_proceed(1, 0)):
         return (
             f"{_both(pieces, 'consistency', 'merge')} do not fit: {_name(pieces['merge'])} mixes weights at both ends of every exchange, "
             f"and under {_name(rule)} a worker may go on before the server has mixed"

@@ -35,7 +35,7 @@ class Inner:
         self.context = context
         self.check = check
         self.averages_gradients = level.agreement.payload is Payload.GRADIENT
-        merging = ExchangeContext(level.group, port.rng("inner merge"))
+        merging = ExchangeContext(level.group, port.rng("inner exchange"))
         optimize = self._put if self.averages_gradients else None
         self.state = ModelState(parameters.flat, parameters.layout, level.agreement.merge, merging, optimize)
         if not self.averages_gradients:
@@ -59,8 +59,8 @@ class Inner:
 
     def average_updates(self, clock: int, rates: tuple[float, ...]) -> None:
         """Exchange what was done since the group last agreed, if updates are what it exchanges and it is time."""
-        if not self.averages_gradients and self.level.agreement.consistency.speaks(clock):
-            self.state.clock = clock
+        self.state.clock = clock
+        if not self.averages_gradients and self.level.agreement.consistency.exchanges(self.state.context):
             moved = self.state.moved()
             self.check([moved])
             self.context.perform(self.channel.exchange(moved.cpu(), clock, rates)).apply(self.state)

@@ -59,7 +59,7 @@ class Part:
         self.channel = self.level.connect(seat.port)
         self.inner = [Inner(level, parameters, seat.context, seat.port, self._check) for level in inner]
         self.payload = PAYLOADS[self.agreement.payload](self)
-        context = ExchangeContext(self.level.group, self.port.rng("merge"))
+        context = ExchangeContext(self.level.group, self.port.rng("exchange"))
         self.state = ModelState(
             parameters.flat, parameters.layout, self.agreement.merge, context, self.payload.optimize, optimizer.step_scaled
         )

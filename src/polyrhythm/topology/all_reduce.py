@@ -72,7 +72,7 @@ class _Equal:
     async def exchange_parts(self, parts: Sequence[Tensor]) -> Response:
         assert self.scale is not None, "asked for through `in_place`"
         if not await self.client.reduce_in_place(parts, self.group.size):
-            total = await self.client.reduce(torch.cat(list(parts)).cpu())  # all that a verbatim codec does
+            total = await self.client.all_reduce(torch.cat(list(parts)).cpu())  # all that a verbatim codec does
             for part, summed in zip(parts, torch.split(total, [part.numel() for part in parts]), strict=True):
                 torch.div(summed.to(part.device), self.group.size, out=part)
         return ApplyInPlace(self.scale)

@@ -121,9 +121,9 @@ class _Peer:
         """All that has come and may be taken in at `clock`, in the order of steps and ranks."""
         while (delivery := await self.port.receive(_NEWS, timeout=0.0)) is not None:
             self._hear(delivery)
-        takes = self.consistency.takes
-        ready = sorted((item for item in self.pending if takes(item[0], clock)), key=lambda item: item[:2])
-        self.pending = [item for item in self.pending if not takes(item[0], clock)]
+        may_merge = self.consistency.may_merge
+        ready = sorted((item for item in self.pending if may_merge(item[0], clock)), key=lambda item: item[:2])
+        self.pending = [item for item in self.pending if not may_merge(item[0], clock)]
         return ApplyContributions([contribution for _, _, contribution in ready])
 
     def _hear(self, delivery: Delivery) -> None:

@@ -9,7 +9,7 @@ from polyrhythm.pieces.responses import AdoptWeights, RebaseUpdate, Response, St
 from polyrhythm.pieces.topology import Agreement, InitialState, WorkerEndpoint
 from polyrhythm.pieces.traits import Payload
 from polyrhythm.tensors import State
-from polyrhythm.topology.server_requests import NOTHING, WEIGHTS, Requests
+from polyrhythm.topology.server_requests import NOTHING, WEIGHTS, ServerRequests
 
 
 class BackgroundClient:
@@ -24,7 +24,7 @@ class BackgroundClient:
 
     def __init__(self, agreement: Agreement, endpoint: WorkerEndpoint) -> None:
         self.agreement = agreement
-        self.requests = Requests(agreement, endpoint)
+        self.requests = ServerRequests(agreement, endpoint)
         self.fetching = [False] * len(endpoint.servers)
         self.accrued: Tensor | None = None
         self.due: tuple[int, tuple[float, ...]] = (0, ())

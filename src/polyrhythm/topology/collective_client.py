@@ -12,7 +12,7 @@ from polyrhythm.pieces.context import ExchangeContext
 from polyrhythm.pieces.requests import Packet
 from polyrhythm.pieces.topology import WorkerEndpoint
 from polyrhythm.tensors import Layout, State
-from polyrhythm.topology.algorithms.algorithm import Algorithm, gather, scatter
+from polyrhythm.topology.algorithms.algorithm import Algorithm, all_gather, all_to_all
 
 
 class CollectiveClient:
@@ -51,10 +51,10 @@ class CollectiveClient:
                 self.state = end.value.state
                 total: Tensor = end.value.total
                 return total
-            response = await question.ask(self)
+            response = await question.perform(self)
 
-    async def reduce(self, value: Tensor) -> Tensor:
-        """As `pieces.requests.Collective`."""
+    async def all_reduce(self, value: Tensor) -> Tensor:
+        """As `pieces.requests.CollectiveOperations`."""
         topic = self._topic()
         total = await self.port.reduce(value, topic, self.group, self.algorithm)
         return total if total is not None else await self.algorithm.reduce(self.port, self.group, value, topic)
@@ -66,13 +66,13 @@ class CollectiveClient:
             self.questions += 1
         return bool(done)
 
-    async def gather(self, packet: Packet) -> list[Packet]:
-        """As `pieces.requests.Collective`."""
-        return await gather(self.port, self.group, packet, self._topic())
+    async def all_gather(self, packet: Packet) -> list[Packet]:
+        """As `pieces.requests.CollectiveOperations`."""
+        return await all_gather(self.port, self.group, packet, self._topic())
 
-    async def scatter(self, packets: Sequence[Packet]) -> list[Packet]:
-        """As `pieces.requests.Collective`."""
-        return await scatter(self.port, self.group, packets, self._topic())
+    async def all_to_all(self, packets: Sequence[Packet]) -> list[Packet]:
+        """As `pieces.requests.CollectiveOperations`."""
+        return await all_to_all(self.port, self.group, packets, self._topic())
 
     def residual(self) -> tuple[State, Tensor]:
         """The codec's state, and what it owes (numel,)."""

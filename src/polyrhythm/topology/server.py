@@ -14,8 +14,8 @@ from polyrhythm.kernel.effects import Effect
 from polyrhythm.pieces.topology import Agreement, Channel, ServerEndpoint, ServerSide, WorkerEndpoint
 from polyrhythm.pieces.traits import EVERY_PAYLOAD, Pattern, TopologyTraits
 from polyrhythm.topology.background_client import BackgroundClient
-from polyrhythm.topology.server_client import Client
-from polyrhythm.topology.server_shard import Shard
+from polyrhythm.topology.server_client import ServerClient
+from polyrhythm.topology.server_shard import ServerShard
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,7 +45,7 @@ class Server:
 
     def channel(self, agreement: Agreement, endpoint: WorkerEndpoint) -> Channel:
         """A worker's side."""
-        client = Client if agreement.consistency.traits.waits else BackgroundClient
+        client = ServerClient if agreement.consistency.traits.waits else BackgroundClient
         return client(agreement, endpoint)
 
     def result_actors(self, members: tuple[str, ...], servers: tuple[str, ...]) -> list[str]:
@@ -66,4 +66,4 @@ class _Shards:
 
     def serve(self, agreement: Agreement, endpoint: ServerEndpoint) -> Coroutine[Effect[Any], Any, None]:
         """The rank of a server among the servers is its shard."""
-        return Shard(agreement, endpoint).live()
+        return ServerShard(agreement, endpoint).live()

@@ -9,10 +9,10 @@ from polyrhythm.pieces.responses import AdoptWeights, ApplyContributions, MixWei
 from polyrhythm.pieces.topology import Agreement, InitialState, WorkerEndpoint
 from polyrhythm.pieces.traits import Payload
 from polyrhythm.tensors import State
-from polyrhythm.topology.server_requests import NEWER, NOTHING, WEIGHTS, Requests
+from polyrhythm.topology.server_requests import NEWER, NOTHING, WEIGHTS, ServerRequests
 
 
-class Client:
+class ServerClient:
     """Pushes what it is given, and reads when the consistency says so.
 
     Between reads it shows its own contributions on top of what it last read, where adding them up is all that the server does. A read
@@ -24,7 +24,7 @@ class Client:
 
     def __init__(self, agreement: Agreement, endpoint: WorkerEndpoint) -> None:
         self.agreement = agreement
-        self.requests = Requests(agreement, endpoint)
+        self.requests = ServerRequests(agreement, endpoint)
         self.keeps = agreement.payload is not Payload.WEIGHTS
         """Whether the anchor still is what was last read."""
 

@@ -31,7 +31,7 @@ class Founding(msgspec.Struct, frozen=True):
     optimizer: str
 
 
-class Requests:
+class ServerRequests:
     """One worker's requests to all shards.
 
     `versions` and `clocks` are, by shard, the version and the slowest clock that the last response told: how stale one's weights may be.

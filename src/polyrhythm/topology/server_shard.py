@@ -23,7 +23,7 @@ from polyrhythm.topology.losses import GONE
 from polyrhythm.topology.server_requests import DONE, JOIN, NEWER, NOTHING, PUSH, REQUESTS, WAKE, Founding
 
 
-class Shard:
+class ServerShard:
     """`clocks` are the latest merged steps by worker: infinite for one that is done or gone.
 
     Contributions wait in `pending` until there are enough of them; then they are merged in rank order, so that a group that is
@@ -37,7 +37,7 @@ class Shard:
         self.rank = endpoint.group.rank
         self.workers = len(endpoint.workers)
         self.port = endpoint.port
-        self.context = ExchangeContext(Group("", endpoint.workers, -1, endpoint.group.seed), self.port.rng("merge"))
+        self.context = ExchangeContext(Group("", endpoint.workers, -1, endpoint.group.seed), self.port.rng("exchange"))
         self.record = endpoint.record
         self.snapshots = endpoint.snapshots
         self.model_state: ModelState
@@ -92,7 +92,7 @@ class Shard:
 
     async def _gather(self, delivery: Delivery) -> None:
         self.pending.append(delivery)
-        if len(self.pending) >= self.agreement.consistency.group(self.workers):
+        if len(self.pending) >= self.agreement.consistency.quorum(self.workers):
             await self._merge()
 
     async def _join(self, delivery: Delivery) -> None:

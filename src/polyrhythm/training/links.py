@@ -25,7 +25,7 @@ from polyrhythm.kernel.message import Message
 from polyrhythm.kernel.names import rank_of, worker
 from polyrhythm.kernel.port import Port
 from polyrhythm.processes import Processes
-from polyrhythm.topology.algorithms.algorithm import gather
+from polyrhythm.topology.algorithms.algorithm import all_gather
 from polyrhythm.training.probes import SIPS, LinkEstimate, StreamMeasurement, drink, long_enough, ping, pong, pour, rate, share, sip
 
 SECONDS = 0.4
@@ -164,5 +164,5 @@ class _LinkSurvey:
     async def _agree(self, row: Sequence[float]) -> Rows:
         """The rows of all workers, by rank; returns when all have called it."""
         self._meetings += 1
-        rows = await gather(self.port, self.group, (torch.tensor(row, dtype=torch.float64),), f"survey {self._meetings}")
+        rows = await all_gather(self.port, self.group, (torch.tensor(row, dtype=torch.float64),), f"survey {self._meetings}")
         return [packet[0].tolist() for packet in rows]

@@ -36,11 +36,11 @@ class UpdatePayload:
         part.optimizer.clip()
         part.optimizer.step()
         part.average_updates()
-        if part.agreement.consistency.speaks(part.clock):
+        if part.agreement.consistency.exchanges(part.state.context):
             part.exchange(part.state.moved())
 
     def finish(self) -> None:
         """Exchange what was done since the last exchange."""
         part = self.part
-        if part.clock and not part.agreement.consistency.speaks(part.clock):
+        if part.clock and not part.agreement.consistency.exchanges(part.state.context):
             part.exchange(part.state.moved())

@@ -37,11 +37,11 @@ class WeightsPayload:
         part.optimizer.clip()
         part.optimizer.step()
         part.average_updates()
-        if part.agreement.consistency.speaks(part.clock):
+        if part.agreement.consistency.exchanges(part.state.context):
             part.exchange(part.state.weights)
 
     def finish(self) -> None:
         """A server has seen only what was exchanged; among workers, the end of the run averages the weights."""
         part = self.part
-        if self.served and part.clock and not part.agreement.consistency.speaks(part.clock):
+        if self.served and part.clock and not part.agreement.consistency.exchanges(part.state.context):
             part.exchange(part.state.weights)

@@ -29,12 +29,12 @@ class Algorithm(Protocol):
         """The sum of everyone's `value` (any shape), with the same bits at every worker."""
 
 
-async def gather(port: Port, group: Group, packet: Packet, topic: str) -> list[Packet]:
+async def all_gather(port: Port, group: Group, packet: Packet, topic: str) -> list[Packet]:
     """Everyone's packets in rank order; everybody sends to everybody, beginning with the next in rank."""
-    return await scatter(port, group, [packet] * group.size, topic)
+    return await all_to_all(port, group, [packet] * group.size, topic)
 
 
-async def scatter(port: Port, group: Group, packets: Sequence[Packet], topic: str) -> list[Packet]:
+async def all_to_all(port: Port, group: Group, packets: Sequence[Packet], topic: str) -> list[Packet]:
     """The packets that all workers have for me, in rank order; `packets[k]` goes to worker k."""
     rank, workers = group.rank, group.size
     received = list(packets)
