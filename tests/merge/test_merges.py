@@ -21,7 +21,7 @@ from polyrhythm.pieces.traits import DIFFERENCES, Payload
 from polyrhythm.strategy import Strategy
 from polyrhythm.tensors import Layout
 from polyrhythm.topology import Server
-from polyrhythm.topology.server_requests import JOIN, PUSH
+from polyrhythm.topology.server_records import Join, Push, Wanted, to_numbers
 from polyrhythm.topology.server_shard import ServerShard
 
 LAYOUT = Layout(("w",), ((4,),))
@@ -132,8 +132,8 @@ def test_a_server_answers_with_the_centre_from_before_the_exchange() -> None:
         taking.close()
         return sent.message.tensors[0]
 
-    assert torch.equal(response(Message("ask", (JOIN,), founding, (B,))), B)
-    assert torch.equal(response(Message("ask", (PUSH, 1.0, 0.0, 1.0, 0.1), tensors=(A,))), B)
+    assert torch.equal(response(Message("ask", to_numbers(Join()), founding, (B,))), B)
+    assert torch.equal(response(Message("ask", to_numbers(Push(1, 0, Wanted.NEWER, (0.1,))), tensors=(A,))), B)
     torch.testing.assert_close(shard.model_state.weights, B + 0.2 * (A - B))
     assert [event.staleness for event in events if isinstance(event, Merged)] == [[0]]
 

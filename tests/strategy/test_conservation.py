@@ -1,6 +1,8 @@
-"""What is applied, residual and under way is what was produced: at any pause, under any schedule."""
+"""What is applied, residual and under way is what was produced: for every channel, at any pause, under any schedule."""
 
 from __future__ import annotations
+
+from collections.abc import Sequence
 
 import numpy as np
 import pytest
@@ -9,144 +11,170 @@ from endpoints import context_of, server_end, worker_end
 from schedules import Schedule
 from torch import Tensor
 
-from polyrhythm.codec import ErrorFeedback, Identity, Threshold, TopK
+from polyrhythm.codec import ErrorFeedback, Identity, Relative, Striped, Threshold, TopK
 from polyrhythm.consistency import Asynchronous, Bounded, BulkSynchronous, Intervals, LocalSteps
+from polyrhythm.kernel.message import Message
 from polyrhythm.kernel.names import server, worker
 from polyrhythm.merge import Mean, Sum
 from polyrhythm.model.state import ModelState
-from polyrhythm.pieces.codec import packets
-from polyrhythm.pieces.topology import InitialState, server_count
+from polyrhythm.pieces.codec import Codec, packets
+from polyrhythm.pieces.consistency import Consistency
+from polyrhythm.pieces.topology import Channel, InitialState, Topology, server_count
+from polyrhythm.pieces.traits import Payload
 from polyrhythm.strategy import Strategy
 from polyrhythm.tensors import Layout
-from polyrhythm.topology import AllToAll, Server
-from polyrhythm.topology.all_to_all import _NEWS
-from polyrhythm.topology.server_requests import PUSH, REQUESTS
+from polyrhythm.topology import GRAPHS, MEMBERS, AllToAll, Gossip, Server
+from polyrhythm.topology.all_to_all import UPDATES
+from polyrhythm.topology.graph import Graph
+from polyrhythm.topology.server_records import REQUESTS, Push, from_numbers
 from polyrhythm.topology.server_shard import ServerShard
 
 LAYOUT = Layout(("a", "b"), ((4, 3), (5,)))
-CODECS = (Identity(), ErrorFeedback(TopK(0.2)), ErrorFeedback(Threshold(2.0)))
+CODECS = (Identity(), ErrorFeedback(TopK(0.2)), ErrorFeedback(Threshold(2.0)), ErrorFeedback(Relative(0.5, floor=4.0)))
+AGGREGATED = (*CODECS, Striped(ErrorFeedback(TopK(0.2))))
 RULES = (BulkSynchronous(), Bounded(0), Bounded(2), Asynchronous())
+FITTING = [
+    (topology, codec)
+    for topology in MEMBERS
+    for codec in AGGREGATED
+    if Payload.GRADIENT in topology.traits.payloads and topology.traits.pattern in codec.traits.patterns
+]
 SERVED = (*RULES, Intervals(), Intervals(push=2, fetch=3), Intervals(push=4))
 
 
-async def _live(channel, model_state: ModelState, values: list[Tensor], produced: list[Tensor]) -> None:  # type: ignore[no-untyped-def]
-    """A worker that says one whole-numbered value after another, so that every sum is exact."""
-    (await channel.establish(InitialState(model_state, ""))).apply(model_state)
-    for clock, value in enumerate(values, 1):
-        produced.append(value)
-        (await channel.exchange(value, clock, (0.1,))).apply(model_state)
+class Crew:
+    """The channels of some workers, and the shards of their servers, in a seeded schedule.
+
+    Every worker exchanges one whole-numbered value after another, so that every sum is exact; `produced` is their sum.
+    """
+
+    def __init__(self, strategy: Strategy, workers: int, seed: int) -> None:
+        self.strategy = strategy
+        self.schedule = Schedule(seed)
+        self.workers = workers
+        self.produced = torch.zeros(LAYOUT.numel)
+        count = server_count(strategy.topology, workers)
+        ends = [server_end(self.schedule.port(server(k)), workers, count) for k in range(count)]
+        self.shards = [ServerShard(strategy.agreement, end) for end in ends]
+        self.states = [ModelState(torch.zeros(LAYOUT.numel), LAYOUT, strategy.merge, context_of(workers), None) for _ in range(workers)]
+        ports = [self.schedule.port(worker(rank)) for rank in range(workers)]
+        self.channels = [strategy.topology.channel(strategy.agreement, worker_end(port, workers, count, seed)) for port in ports]
+        for k, shard in enumerate(self.shards):
+            self.schedule.start(server(k), shard.live())
+
+    def start(self, values: Sequence[Sequence[Tensor]], ends: bool, weights: bool = False) -> None:
+        """Let worker k exchange `values[k]`, or its `weights` with each value added to them, and finish if the run `ends`."""
+        for rank, (channel, state) in enumerate(zip(self.channels, self.states, strict=True)):
+            self.schedule.start(worker(rank), self._live(channel, state, values[rank], ends, weights))
+
+    async def _live(self, channel: Channel, state: ModelState, values: Sequence[Tensor], ends: bool, weights: bool) -> None:
+        (await channel.establish(InitialState(state, ""))).apply(state)
+        for clock, value in enumerate(values, 1):
+            self.produced = self.produced + value
+            if weights:
+                state.adopt(state.weights + value)
+            (await channel.exchange(state.weights if weights else value, clock, (0.1,))).apply(state)
+        if ends:
+            (await channel.finish()).apply(state)
+
+    def residual(self) -> Tensor:
+        """What all channels keep back (numel,); before they are established, nothing."""
+        kept = [torch.cat([residual for _, residual in states]) for channel in self.channels if (states := channel.states())]
+        return sum(kept, torch.zeros(LAYOUT.numel))
+
+    def messages(self, name: str, topic: str) -> list[Message]:
+        """What is under way to an actor, or in its mail."""
+        under_way = [m for (_, to), queue in self.schedule.under_way.items() if to == name for m in queue if m.topic == topic]
+        return under_way + [delivery.message for delivery in self.schedule.mail[name, topic]]
+
+    def pushed(self, shard: ServerShard, part: Layout) -> Tensor:
+        """What pushes to a shard hold that are under way, in its mail, or waiting for their group."""
+        decode = packets(self.strategy.codec).decode
+        pushes = [m.tensors for m in self.messages(shard.port.name, REQUESTS) if isinstance(from_numbers(m.numbers), Push)]
+        pushes += [pending.packet for pending in shard.pending]
+        return sum((decode(packet, part) for packet in pushes), torch.zeros(part.numel))
 
 
-async def _live_on(channel, model_state: ModelState, values: list[Tensor], produced: list[Tensor]) -> None:  # type: ignore[no-untyped-def]
-    """As `_live`, to the end of the run."""
-    await _live(channel, model_state, values, produced)
-    (await channel.finish()).apply(model_state)
+def drawn(seed: int) -> tuple[np.random.Generator, int, int]:
+    """A stream, and a number of workers and of steps."""
+    draw = np.random.default_rng(seed)
+    return draw, int(draw.integers(1, 5)), int(draw.integers(1, 6))
 
 
-def shard_of(strategy: Strategy, shard: int, workers: int, schedule: Schedule) -> ServerShard:
-    """A server of the schedule, not begun yet."""
-    return ServerShard(strategy.agreement, server_end(schedule.port(server(shard)), workers, server_count(strategy.topology, workers)))
+def values(draw: np.random.Generator, workers: int, steps: int) -> list[list[Tensor]]:
+    return [[torch.from_numpy(draw.integers(-8, 9, LAYOUT.numel)).float() for _ in range(steps)] for _ in range(workers)]
 
 
-def _values(draw: np.random.Generator, steps: int) -> list[Tensor]:
-    return [torch.from_numpy(draw.integers(-8, 9, LAYOUT.numel)).float() for _ in range(steps)]
+@pytest.mark.parametrize(("topology", "codec"), FITTING, ids=repr)
+def test_at_the_end_every_channel_has_applied_or_kept_all_that_was_produced(topology: Topology, codec: Codec) -> None:
+    for seed in range(10):
+        draw, workers, steps = drawn(seed)
+        crew = Crew(Strategy(topology=topology, codec=codec, merge=Sum()), topology.workers(workers), seed)
+        crew.start(values(draw, crew.workers, steps), ends=True)
+        assert crew.schedule.run()
+        for state in crew.states:
+            assert torch.equal(crew.residual() - state.weights, crew.produced)
+        crew.schedule.close()
+
+
+@pytest.mark.parametrize("graph", GRAPHS, ids=repr)
+def test_gossip_keeps_the_mean_of_what_was_produced_and_keeps_nothing_back(graph: Graph) -> None:
+    for seed in range(10):
+        draw, workers, steps = drawn(seed)
+        crew = Crew(Strategy(consistency=LocalSteps(1), topology=Gossip(graph)), workers, seed)
+        crew.start(values(draw, workers, steps), ends=True, weights=True)
+        assert crew.schedule.run()
+        assert not crew.residual().any()
+        for state in crew.states:
+            torch.testing.assert_close(state.weights, crew.produced / workers)
+        crew.schedule.close()
 
 
 @pytest.mark.parametrize("codec", CODECS, ids=repr)
 @pytest.mark.parametrize("rule", SERVED, ids=repr)
-def test_servers_conserve_at_any_pause_of_a_thousand_schedules(codec, rule) -> None:  # type: ignore[no-untyped-def]
+def test_servers_conserve_at_any_pause_of_a_thousand_schedules(codec: Codec, rule: Consistency) -> None:
     for seed in range(100):
-        draw = np.random.default_rng(seed)
-        workers, shards, steps = int(draw.integers(1, 5)), int(draw.integers(1, 4)), int(draw.integers(1, 6))
-        strategy = Strategy(consistency=LocalSteps(1, rule), topology=Server(shards), codec=codec, merge=Sum())
-        schedule, produced = Schedule(seed), []
-        bodies = [shard_of(strategy, k, workers, schedule) for k in range(shards)]
-        for k, shard in enumerate(bodies):
-            schedule.start(server(k), shard.live())
-        channels = []
-        for rank in range(workers):
-            model_state = ModelState(torch.zeros(LAYOUT.numel), LAYOUT, Sum(), context_of(workers), None)
-            channels.append(
-                strategy.topology.channel(
-                    strategy.agreement, worker_end(schedule.port(worker(rank)), workers, server_count(strategy.topology, workers), seed)
-                )
-            )
-            schedule.start(worker(rank), _live(channels[-1], model_state, _values(draw, steps), produced))
-        schedule.run(until=int(draw.integers(20, 400)))
-        if not all(shard.founded for shard in bodies):
-            schedule.close()
-            continue
-        applied = torch.cat([-shard.model_state.weights for shard in bodies])
-        residual = sum(
-            (torch.cat([residual for _, residual in channel.states()]) for channel in channels if hasattr(channel.requests, "coded")),
-            torch.zeros(17),
-        )
-        parts = LAYOUT.split(shards)
-        coming = torch.cat([_pushes(strategy, schedule, shard, part) for shard, part in zip(bodies, parts, strict=True)])
-        assert torch.equal(applied + residual + coming, sum(produced, torch.zeros(17)))
-        schedule.close()
+        draw, workers, steps = drawn(seed)
+        topology = Server(int(draw.integers(1, 4)))
+        crew = Crew(Strategy(consistency=LocalSteps(1, rule), topology=topology, codec=codec, merge=Sum()), workers, seed)
+        crew.start(values(draw, workers, steps), ends=False)
+        crew.schedule.run(until=int(draw.integers(20, 400)))
+        if all(shard.founded for shard in crew.shards):
+            applied = torch.cat([-shard.model_state.weights for shard in crew.shards])
+            parts = LAYOUT.split(topology.shards)
+            coming = torch.cat([crew.pushed(shard, part) for shard, part in zip(crew.shards, parts, strict=True)])
+            assert torch.equal(applied + crew.residual() + coming, crew.produced)
+        crew.schedule.close()
 
 
 @pytest.mark.parametrize("codec", CODECS, ids=repr)
 @pytest.mark.parametrize("rule", SERVED, ids=repr)
-def test_at_the_end_servers_have_all_that_was_produced_and_workers_have_the_servers_weights(codec, rule) -> None:  # type: ignore[no-untyped-def]
+def test_at_the_end_servers_have_all_that_was_produced_and_workers_have_the_servers_weights(codec: Codec, rule: Consistency) -> None:
     for seed in range(20):
-        draw = np.random.default_rng(seed)
-        workers, shards, steps = int(draw.integers(1, 5)), int(draw.integers(1, 4)), int(draw.integers(1, 6))
-        strategy = Strategy(consistency=LocalSteps(1, rule), topology=Server(shards), codec=codec, merge=Sum())
-        schedule, produced, holders, channels = Schedule(seed), [], [], []
-        bodies = [shard_of(strategy, k, workers, schedule) for k in range(shards)]
-        for k, shard in enumerate(bodies):
-            schedule.start(server(k), shard.live())
-        for rank in range(workers):
-            holders.append(ModelState(torch.zeros(LAYOUT.numel), LAYOUT, Sum(), context_of(workers), None))
-            channels.append(
-                strategy.topology.channel(
-                    strategy.agreement, worker_end(schedule.port(worker(rank)), workers, server_count(strategy.topology, workers), seed)
-                )
-            )
-            schedule.start(worker(rank), _live_on(channels[-1], holders[-1], _values(draw, steps), produced))
-        assert schedule.run()
-        weights = torch.cat([shard.model_state.weights for shard in bodies])
-        residual = sum((torch.cat([residual for _, residual in channel.states()]) for channel in channels), torch.zeros(17))
-        assert torch.equal(residual - weights, sum(produced, torch.zeros(17)))
-        assert all(torch.equal(model_state.weights, weights) for model_state in holders)
-        assert not any(box for (actor, _), box in schedule.mail.items() if actor.startswith("worker/")), "an response that nobody took"
-        schedule.close()
-
-
-def _pushes(strategy: Strategy, schedule: Schedule, shard: ServerShard, part: Layout) -> Tensor:
-    """What pushes to a shard say that are under way, in its mail, or waiting for their group."""
-    name = shard.port.name
-    messages = [m for (_, to), queue in schedule.under_way.items() if to == name for m in queue]
-    messages += [d.message for d in schedule.mail[name, REQUESTS]] + [d.message for d in shard.pending]
-    sent = [packets(strategy.codec).decode(m.tensors, part) for m in messages if m.numbers[0] == PUSH]
-    return sum(sent, torch.zeros(part.numel))
+        draw, workers, steps = drawn(seed)
+        topology = Server(int(draw.integers(1, 4)))
+        crew = Crew(Strategy(consistency=LocalSteps(1, rule), topology=topology, codec=codec, merge=Sum()), workers, seed)
+        crew.start(values(draw, workers, steps), ends=True)
+        assert crew.schedule.run()
+        weights = torch.cat([shard.model_state.weights for shard in crew.shards])
+        assert torch.equal(crew.residual() - weights, crew.produced)
+        assert all(torch.equal(state.weights, weights) for state in crew.states)
+        assert not any(box for (actor, _), box in crew.schedule.mail.items() if actor.startswith("worker/")), "a response that nobody took"
+        crew.schedule.close()
 
 
 @pytest.mark.parametrize("codec", CODECS, ids=repr)
 @pytest.mark.parametrize("rule", RULES, ids=repr)
-def test_peers_conserve_at_any_pause_of_a_thousand_schedules(codec, rule) -> None:  # type: ignore[no-untyped-def]
+def test_peers_conserve_at_any_pause_of_a_thousand_schedules(codec: Codec, rule: Consistency) -> None:
     for seed in range(100):
         draw = np.random.default_rng(seed)
         workers, steps = int(draw.choice([1, 2, 4])), int(draw.integers(1, 6))
-        strategy = Strategy(consistency=LocalSteps(1, rule), topology=AllToAll(), codec=codec, merge=Mean())
-        schedule, produced, holders, channels = Schedule(seed), [], [], []
-        for rank in range(workers):
-            holders.append(ModelState(torch.zeros(LAYOUT.numel), LAYOUT, Mean(), context_of(workers), None))
-            channels.append(
-                strategy.topology.channel(
-                    strategy.agreement, worker_end(schedule.port(worker(rank)), workers, server_count(strategy.topology, workers), seed)
-                )
-            )
-            schedule.start(worker(rank), _live(channels[-1], holders[-1], _values(draw, steps), produced))
-        schedule.run(until=int(draw.integers(20, 400)))
-        residual = sum((channel.states()[0][1] for channel in channels if hasattr(channel, "state")), torch.zeros(17))
-        for rank, (model_state, channel) in enumerate(zip(holders, channels, strict=True)):
-            name = worker(rank)
-            messages = [m for (_, to), queue in schedule.under_way.items() if to == name for m in queue if m.topic == _NEWS]
-            messages += [d.message for d in schedule.mail[name, _NEWS]]
-            coming = sum((packets(strategy.codec).decode(m.tensors, LAYOUT) for m in messages), torch.zeros(17))
-            pending = sum((item[2].value for item in channel.pending), torch.zeros(17))
-            assert torch.equal(-model_state.weights * workers + residual + coming + pending, sum(produced, torch.zeros(17)))
-        schedule.close()
+        crew = Crew(Strategy(consistency=LocalSteps(1, rule), topology=AllToAll(), codec=codec, merge=Mean()), workers, seed)
+        crew.start(values(draw, workers, steps), ends=False)
+        crew.schedule.run(until=int(draw.integers(20, 400)))
+        for rank, (state, channel) in enumerate(zip(crew.states, crew.channels, strict=True)):
+            messages = crew.messages(worker(rank), UPDATES)
+            coming = sum((packets(codec).decode(message.tensors, LAYOUT) for message in messages), torch.zeros(LAYOUT.numel))
+            pending = sum((item[2].value for item in channel.pending), torch.zeros(LAYOUT.numel))  # type: ignore[attr-defined]
+            assert torch.equal(-state.weights * workers + crew.residual() + coming + pending, crew.produced)
+        crew.schedule.close()

@@ -21,7 +21,7 @@ from polyrhythm.model.remote_optimizer import describe
 from polyrhythm.strategy import Strategy
 from polyrhythm.tensors import Layout
 from polyrhythm.topology import Bucketed, Server
-from polyrhythm.topology.server_requests import DONE, JOIN, PUSH, Founding
+from polyrhythm.topology.server_records import Done, Join, Push, ShardRecipe, ShardStatus, Wanted, to_numbers
 
 NUMEL = sum(parameter.numel() for parameter in network().parameters())
 WORKERS = (1, 2, 3, 4, 5)
@@ -126,14 +126,13 @@ def served(workers: int, shards: int, rounds: int, optimizer: str) -> Traffic:
     parts = Layout.of(network().named_parameters()).split(shards)
     traffic: Traffic = Counter()
     for shard, part in enumerate(parts):
-        founding = msgspec.json.encode(Founding(part.names, part.shapes, optimizer)).decode()
+        recipe = msgspec.json.encode(ShardRecipe(part.names, part.shapes, optimizer)).decode()
         value = flat(part.numel)
-        traffic += say("ask", value, numbers=len([JOIN]), text=founding)
-        traffic += say("ask", numbers=len([JOIN]), times=workers - 1)
-        traffic += say("ask", value, numbers=len(["PUSH", "clock", "version", "reads", "rate"]), times=workers * rounds)
-        traffic += say("ask", numbers=len([DONE]), times=workers)
-        traffic += say(f"w{shard}", value, numbers=len(["version", "slowest"]), times=workers * (rounds + 2))
-    assert PUSH != DONE
+        traffic += say("ask", value, numbers=len(to_numbers(Join())), text=recipe)
+        traffic += say("ask", numbers=len(to_numbers(Join())), times=workers - 1)
+        traffic += say("ask", value, numbers=len(to_numbers(Push(1, 0, Wanted.NEWER, (0.1,)))), times=workers * rounds)
+        traffic += say("ask", numbers=len(to_numbers(Done())), times=workers)
+        traffic += say(f"w{shard}", value, numbers=len(ShardStatus(0, 0.0).to_numbers()), times=workers * (rounds + 2))
     return traffic
 
 

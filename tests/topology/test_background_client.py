@@ -30,7 +30,7 @@ from polyrhythm.simulator import Instant, Simulator
 from polyrhythm.strategy import Strategy
 from polyrhythm.tensors import Layout
 from polyrhythm.topology import Server
-from polyrhythm.topology.server_requests import DONE, FETCH, JOIN, NOTHING, PUSH, WEIGHTS
+from polyrhythm.topology.server_records import Done, Fetch, Join, Push, ServerRequest, ShardStatus, Wanted, from_numbers
 
 LAYOUT, RATE = Layout(("w",), ((4,),)), 0.5
 FAR = Network.uniform("far", "10 Gbit/s", "2 s")
@@ -43,7 +43,7 @@ class World:
 
     def __init__(self, rule: Any, shards: int = 1) -> None:
         strategy = Strategy(consistency=rule, topology=Server(shards), merge=Sum())
-        self.sent: list[tuple[int, tuple[float, ...], list[float]]] = []
+        self.sent: list[tuple[int, ServerRequest, list[float]]] = []
         self.mail: dict[int, list[Message]] = {shard: [] for shard in range(shards)}
         self.gradient = torch.zeros(4)
         self.model_state = ModelState(torch.zeros(4), LAYOUT, Sum(), context_of(1), None, self._step)
@@ -52,7 +52,7 @@ class World:
             self.response(shard, torch.zeros(4 // shards))
         self.clock = 0
         self._drive(self.channel.establish(InitialState(self.model_state, ""))).apply(self.model_state)
-        assert [numbers[0] for _, numbers, _ in self.sent] == [JOIN] * shards
+        assert [request for _, request, _ in self.sent] == [Join()] * shards
         self.sent.clear()
 
     def _step(self, scale: float) -> None:
@@ -60,7 +60,7 @@ class World:
 
     def response(self, shard: int, weights: torch.Tensor, version: int = 0) -> None:
         """Let weights arrive."""
-        self.mail[shard].append(Message(f"w{shard}", (float(version), 0.0), tensors=(weights,)))
+        self.mail[shard].append(Message(f"w{shard}", ShardStatus(version, 0.0).to_numbers(), tensors=(weights,)))
 
     def step(self, gradient: float) -> list[float]:
         """One step on a gradient that is the same everywhere: the weights after it."""
@@ -84,7 +84,7 @@ class World:
             response = None
             if isinstance(effect, Send):
                 shard, message = int(effect.to[-1]), effect.message
-                self.sent.append((shard, message.numbers, [v for t in message.tensors for v in t[:1].tolist()]))
+                self.sent.append((shard, from_numbers(message.numbers), [v for t in message.tensors for v in t[:1].tolist()]))
             elif isinstance(effect, Receive):
                 box = self.mail[int(effect.sender[-1])]
                 assert box or effect.timeout == 0, "it waits for an response that nobody has sent"
@@ -96,10 +96,10 @@ def test_what_accrues_is_pushed_every_so_many_steps_and_weights_are_asked_for_at
     for gradient in (1.0, 2.0, 4.0, 8.0, 16.0, 32.0):
         world.step(gradient)
     assert world.sent == [
-        (0, (PUSH, 2.0, 0.0, NOTHING, RATE), [3.0]),
-        (0, (FETCH, 3.0, 0.0, WEIGHTS), []),
-        (0, (PUSH, 4.0, 0.0, NOTHING, RATE), [12.0]),
-        (0, (PUSH, 6.0, 0.0, NOTHING, RATE), [48.0]),  # the fetch of step 3 is still under way, so there is no other
+        (0, Push(2, 0, Wanted.NOTHING, (RATE,)), [3.0]),
+        (0, Fetch(3, 0, Wanted.WEIGHTS), []),
+        (0, Push(4, 0, Wanted.NOTHING, (RATE,)), [12.0]),
+        (0, Push(6, 0, Wanted.NOTHING, (RATE,)), [48.0]),  # the fetch of step 3 is still under way, so there is no other
     ]
 
 
@@ -111,7 +111,12 @@ def test_a_worker_goes_on_with_its_own_steps_and_takes_weights_over_when_they_ha
     world.response(0, torch.full((4,), 10.0), version=7)
     assert world.step(4.0) == [8.0] * 4
     assert world.step(1.0) == [7.5] * 4
-    assert [(numbers[2], numbers[3]) for _, numbers, _ in world.sent] == [(0, WEIGHTS), (0, NOTHING), (7, WEIGHTS), (7, NOTHING)]
+    assert [(push.version, push.wanted) for _, push, _ in world.sent if isinstance(push, Push)] == [
+        (0, Wanted.WEIGHTS),
+        (0, Wanted.NOTHING),
+        (7, Wanted.WEIGHTS),
+        (7, Wanted.NOTHING),
+    ]
 
 
 def test_each_shard_is_asked_again_when_it_has_answered_whatever_the_others_do() -> None:
@@ -119,7 +124,12 @@ def test_each_shard_is_asked_again_when_it_has_answered_whatever_the_others_do()
     world.step(1.0)
     world.response(1, torch.full((2,), 10.0), version=3)
     assert world.step(1.0) == [-1.0, -1.0, 9.5, 9.5]
-    assert [(shard, numbers[3]) for shard, numbers, _ in world.sent] == [(0, WEIGHTS), (1, WEIGHTS), (0, NOTHING), (1, WEIGHTS)]
+    assert [(shard, push.wanted) for shard, push, _ in world.sent if isinstance(push, Push)] == [
+        (0, Wanted.WEIGHTS),
+        (1, Wanted.WEIGHTS),
+        (0, Wanted.NOTHING),
+        (1, Wanted.WEIGHTS),
+    ]
 
 
 def test_the_end_pushes_what_has_accrued_and_drops_an_answer_that_comes_too_late() -> None:
@@ -131,7 +141,7 @@ def test_the_end_pushes_what_has_accrued_and_drops_an_answer_that_comes_too_late
     world.response(0, torch.full((4,), 10.0), version=1)
     world.response(0, torch.full((4,), 20.0), version=2)
     assert world.finish() == [20.0] * 4
-    assert world.sent[-2:] == [(0, (PUSH, 5.0, 0.0, NOTHING, RATE), [16.0]), (0, (DONE,), [])]
+    assert world.sent[-2:] == [(0, Push(5, 0, Wanted.NOTHING, (RATE,)), [16.0]), (0, Done(), [])]
     assert world.channel.states()[0][1].tolist() == [0.0] * 4
 
 
@@ -141,7 +151,7 @@ def test_an_end_without_anything_accrued_pushes_nothing() -> None:
     world.step(1.0)
     world.response(0, torch.full((4,), 20.0), version=2)
     assert world.finish() == [20.0] * 4
-    assert [numbers[0] for _, numbers, _ in world.sent] == [PUSH, DONE]
+    assert [type(request) for _, request, _ in world.sent] == [Push, Done]
 
 
 def test_local_updates_go_on_from_weights_that_have_come_as_gradients_do() -> None:

@@ -19,7 +19,7 @@ from polyrhythm.model.state import ModelState
 from polyrhythm.strategy import Strategy
 from polyrhythm.tensors import Layout
 from polyrhythm.topology import Server
-from polyrhythm.topology.server_requests import DONE, PUSH
+from polyrhythm.topology.server_records import REQUESTS, Done, Push, ServerRequest, Wanted, to_numbers
 from polyrhythm.topology.server_shard import ServerShard
 
 LAYOUT = Layout(("w",), ((2,),))
@@ -33,10 +33,10 @@ def shard_of(strategy: Strategy, workers: int) -> ServerShard:
     return shard
 
 
-def tell(shard: ServerShard, rank: int, *numbers: float, value: Tensor | None = None) -> list[str]:
-    """Let the shard take in what a worker says: to whom it responses."""
+def deliver(shard: ServerShard, rank: int, request: ServerRequest, value: Tensor | None = None) -> list[str]:
+    """Deliver a worker's request: to whom the shard responds."""
     tensors = () if value is None else (value,)
-    taking, answered = shard._take(Delivery(worker(rank), Message("ask", numbers, tensors=tensors))), []
+    taking, answered = shard._take(Delivery(worker(rank), Message(REQUESTS, to_numbers(request), tensors=tensors))), []
     while True:
         try:
             effect = taking.send(None)
@@ -48,10 +48,10 @@ def tell(shard: ServerShard, rank: int, *numbers: float, value: Tensor | None = 
 
 def test_who_is_done_holds_nobody_up_when_its_last_words_are_merged_afterwards() -> None:
     shard = shard_of(Strategy(consistency=SoftSync(1, Bounded(1)), topology=Server(), merge=Sum()), 2)
-    assert tell(shard, 1, PUSH, 1.0, 0.0, 0.0, value=torch.ones(2)) == []
-    tell(shard, 1, DONE)
+    assert deliver(shard, 1, Push(1, 0, Wanted.NOTHING, ()), torch.ones(2)) == []
+    deliver(shard, 1, Done())
     for clock in range(1, 10):
-        tell(shard, 0, PUSH, clock, 0.0, 1.0, value=torch.ones(2))
+        deliver(shard, 0, Push(clock, 0, Wanted.NEWER, ()), torch.ones(2))
     assert shard.clocks == {worker(0): 9.0, worker(1): float("inf")}
     assert shard.waiting == {}
 
@@ -67,6 +67,6 @@ def test_staleness_is_divided_by_and_counted_in_merges_since_the_weights_were_re
     shard = shard_of(Strategy(consistency=SoftSync(2), topology=Server(), merge=StalenessScaled()), 4)
     shard.model_state.optimize = None
     for rank, read in enumerate((0, 0, 0, 1, 0, 2)):  # groups of two: the last meets version 2 with weights of version 0 and 2
-        tell(shard, rank % 4, PUSH, 1.0, float(read), 1.0, 0.1, value=torch.ones(2))
+        deliver(shard, rank % 4, Push(1, read, Wanted.NEWER, (0.1,)), torch.ones(2))
     # (1 + 1) / 2 + (1/1 + 1) / 2 + (1/2 + 1) / 2
     torch.testing.assert_close(shard.model_state.weights, torch.full((2,), -2.75))

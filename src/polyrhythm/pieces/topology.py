@@ -125,7 +125,10 @@ class Channel(Protocol):
         """Bring the run to its end: what is on its way arrives, and everybody gets the final weights."""
 
     def states(self) -> list[tuple[State, Tensor]]:
-        """The codec's states and what each owes, in the order of the flat vector (for checkpoints and the conservation law)."""
+        """The codec's states and their residuals, in the order of the flat vector (for checkpoints and the conservation law).
+
+        What was given to `exchange` and is neither sent nor in a response is in the residuals. Before `establish` there are none.
+        """
 
 
 class ServerSide(Protocol):

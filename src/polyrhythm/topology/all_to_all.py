@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import ClassVar, NamedTuple
 
 from torch import Tensor
 
@@ -23,7 +23,24 @@ from polyrhythm.tensors import Layout, State
 from polyrhythm.topology.algorithms.broadcast import heirs, pass_on
 from polyrhythm.topology.losses import GONE
 
-_FIRST, _NEWS = "init", "u"
+_FIRST, UPDATES = "init", "u"
+
+
+class PeerUpdate(NamedTuple):
+    """What a worker sends all others, beside its packet: its step (infinite after the last), and the learning rates of its optimizer."""
+
+    clock: float
+    rates: tuple[float, ...] = ()
+
+    def to_numbers(self) -> tuple[float, ...]:
+        """The fields in order."""
+        return (self.clock, *self.rates)
+
+    @staticmethod
+    def from_numbers(numbers: tuple[float, ...]) -> PeerUpdate:
+        """The update whose `to_numbers` these are."""
+        clock, *rates = numbers
+        return PeerUpdate(clock, tuple(rates))
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,8 +84,8 @@ class _Peer:
         self.port = endpoint.port
         self.context = ExchangeContext(self.group, self.port.rng("codec"))
         self.model_state: WeightsView
-        self.layout: Layout
-        self.state: State
+        self.layout = Layout((), ())
+        self.state: State = {}
         self.clocks = {name: 0.0 for name in self.group.members if name != self.port.name}
         self.pending: list[tuple[float, int, EncodedContribution]] = []
 
@@ -92,7 +109,7 @@ class _Peer:
             name = delivery.message.text
             if self.clocks.pop(name, None) is None:
                 continue
-            await self.port.send(self.port.name, Message(_NEWS))
+            await self.port.send(self.port.name, Message(UPDATES))
             if first is not None:
                 for heir in (self.group.members[rank] for rank in heirs(self.group.members.index(name), self.group.size)):
                     if self.clocks.get(heir) == 0:  # not heard of yet: it may be waiting for what the lost one had for it
@@ -103,15 +120,15 @@ class _Peer:
         encoded = self.codec.encode(value, self.layout, self.state, context)
         self.state = encoded.state
         await self.port.flush()  # on a line that is too slow words would pile up without end, and arrive ever later
-        await self._tell(Message(_NEWS, (float(clock), *rates), tensors=encoded.packet))
+        await self._send_all(Message(UPDATES, PeerUpdate(float(clock), rates).to_numbers(), tensors=encoded.packet))
         self._keep(float(clock), self.group.rank, encoded.packet, rates)
         while not self.consistency.may_proceed(clock, min(self.clocks.values(), default=math.inf)):
-            delivery = await self.port.receive(_NEWS)
+            delivery = await self.port.receive(UPDATES)
             assert delivery is not None
-            self._hear(delivery)
+            self._take(delivery)
         return await self._ready(clock)
 
-    async def _tell(self, message: Message) -> None:
+    async def _send_all(self, message: Message) -> None:
         for step in range(1, self.group.size):
             name = self.group.members[(self.group.rank + step) % self.group.size]
             if name in self.clocks:
@@ -119,33 +136,33 @@ class _Peer:
 
     async def _ready(self, clock: float) -> Response:
         """All that has come and may be taken in at `clock`, in the order of steps and ranks."""
-        while (delivery := await self.port.receive(_NEWS, timeout=0.0)) is not None:
-            self._hear(delivery)
+        while (delivery := await self.port.receive(UPDATES, timeout=0.0)) is not None:
+            self._take(delivery)
         may_merge = self.consistency.may_merge
         ready = sorted((item for item in self.pending if may_merge(item[0], clock)), key=lambda item: item[:2])
         self.pending = [item for item in self.pending if not may_merge(item[0], clock)]
         return ApplyContributions([contribution for _, _, contribution in ready])
 
-    def _hear(self, delivery: Delivery) -> None:
+    def _take(self, delivery: Delivery) -> None:
         if delivery.sender == self.port.name:
             return
-        clock, *rates = delivery.message.numbers
+        clock, rates = PeerUpdate.from_numbers(delivery.message.numbers)
         if delivery.sender in self.clocks:
             self.clocks[delivery.sender] = clock
         if delivery.message.tensors:
-            self._keep(clock, rank_of(delivery.sender), delivery.message.tensors, tuple(rates))
+            self._keep(clock, rank_of(delivery.sender), delivery.message.tensors, rates)
 
     def _keep(self, clock: float, rank: int, packet: Packet, rates: tuple[float, ...]) -> None:
         self.pending.append((clock, rank, EncodedContribution(packet, self.codec, self.layout, rates)))
 
     async def finish(self) -> Response:
         """Tell all that this was the last, and take in everything until all others have said so."""
-        await self._tell(Message(_NEWS, (math.inf,)))
+        await self._send_all(Message(UPDATES, PeerUpdate(math.inf).to_numbers()))
         while min(self.clocks.values(), default=math.inf) < math.inf:
-            delivery = await self.port.receive(_NEWS)
+            delivery = await self.port.receive(UPDATES)
             assert delivery is not None
-            self._hear(delivery)
+            self._take(delivery)
         return await self._ready(math.inf)
 
     def states(self) -> list[tuple[State, Tensor]]:
-        return [(self.state, self.codec.residual(self.state, self.layout))]
+        return [(self.state, self.codec.residual(self.state, self.layout))] if self.layout.names else []

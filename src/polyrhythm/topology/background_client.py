@@ -9,7 +9,8 @@ from polyrhythm.pieces.responses import AdoptWeights, RebaseUpdate, Response, St
 from polyrhythm.pieces.topology import Agreement, InitialState, WorkerEndpoint
 from polyrhythm.pieces.traits import Payload
 from polyrhythm.tensors import State
-from polyrhythm.topology.server_requests import NOTHING, WEIGHTS, ServerRequests
+from polyrhythm.topology.server_records import Wanted
+from polyrhythm.topology.server_requests import ServerRequests
 
 
 class BackgroundClient:
@@ -37,18 +38,18 @@ class BackgroundClient:
         self.due = (clock, rates)
         rule, fresh = self.agreement.consistency, await self._arrived()
         reads = rule.must_read(clock, min(self.requests.clocks))
-        asks = [WEIGHTS if reads and not fetching else NOTHING for fetching in self.fetching]
+        wanted = [Wanted.WEIGHTS if reads and not fetching else Wanted.NOTHING for fetching in self.fetching]
         if rule.pushes(clock):
-            await self._push(asks)
+            await self._push(wanted)
         else:
-            await self.requests.fetch(clock, asks)
-        self.fetching = [fetching or asked == WEIGHTS for fetching, asked in zip(self.fetching, asks, strict=True)]
+            await self.requests.fetch(clock, wanted)
+        self.fetching = [fetching or each is Wanted.WEIGHTS for fetching, each in zip(self.fetching, wanted, strict=True)]
         return StepLocally(fresh) if self.agreement.payload is Payload.GRADIENT else RebaseUpdate(fresh, value)
 
-    async def _push(self, asks: list[float]) -> None:
+    async def _push(self, wanted: list[Wanted]) -> None:
         if self.accrued is not None:
             value, self.accrued = self.accrued, None
-            await self.requests.push(value, self.due[0], asks, self.due[1])
+            await self.requests.push(value, self.due[0], wanted, self.due[1])
 
     async def _arrived(self) -> Tensor | None:
         """The weights (numel,), with the parts of those shards that have answered; None if none has."""
@@ -61,7 +62,7 @@ class BackgroundClient:
 
     async def finish(self) -> Response:
         """Push what has accrued; responses that are still on their way come before the final weights, and are dropped."""
-        await self._push([NOTHING] * len(self.fetching))
+        await self._push([Wanted.NOTHING] * len(self.fetching))
         await self.requests.done()
         for k, fetching in enumerate(self.fetching):
             if fetching:

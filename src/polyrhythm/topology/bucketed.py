@@ -125,7 +125,7 @@ class _Parts:
         return ApplyContributions([])
 
     def states(self) -> list[tuple[State, Tensor]]:
-        return [client.residual() for client in reversed(self.clients)]
+        return [state for client in reversed(self.clients) for state in client.states()]
 
     def _weights(self, model_state: WeightsView, bucket: int) -> Tensor:
         return self._of(model_state.weights, bucket)

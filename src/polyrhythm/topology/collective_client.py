@@ -29,9 +29,9 @@ class CollectiveClient:
         self.port = endpoint.port
         self.name = name
         self.context = ExchangeContext(self.group, self.port.rng(f"codec{name}"))
-        self.layout: Layout
+        self.layout = Layout((), ())
         self.weights: Callable[[], Tensor]
-        self.state: State
+        self.state: State = {}
         self.questions = 0
 
     def open(self, layout: Layout, weights: Callable[[], Tensor]) -> None:
@@ -74,9 +74,9 @@ class CollectiveClient:
         """As `pieces.requests.CollectiveOperations`."""
         return await all_to_all(self.port, self.group, packets, self._topic())
 
-    def residual(self) -> tuple[State, Tensor]:
-        """The codec's state, and what it owes (numel,)."""
-        return self.state, self.codec.residual(self.state, self.layout)
+    def states(self) -> list[tuple[State, Tensor]]:
+        """The codec's state and its residual (numel,); none before `open`."""
+        return [(self.state, self.codec.residual(self.state, self.layout))] if self.layout.names else []
 
     def _topic(self) -> str:
         self.questions += 1

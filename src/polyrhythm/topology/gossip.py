@@ -63,8 +63,8 @@ class _Neighbour:
         self.group = endpoint.group
         self.port = endpoint.port
         self.context = ExchangeContext(self.group, self.port.rng("codec"))
-        self.layout: Layout
-        self.state: State
+        self.layout = Layout((), ())
+        self.state: State = {}
         self.exchanges = 0
         self.initial: InitialState
 
@@ -96,4 +96,4 @@ class _Neighbour:
         return AdoptWeights(total / self.group.size)
 
     def states(self) -> list[tuple[State, Tensor]]:
-        return [(self.state, self.codec.residual(self.state, self.layout))]
+        return [(self.state, self.codec.residual(self.state, self.layout))] if self.layout.names else []

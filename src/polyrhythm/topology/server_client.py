@@ -9,7 +9,8 @@ from polyrhythm.pieces.responses import AdoptWeights, ApplyContributions, MixWei
 from polyrhythm.pieces.topology import Agreement, InitialState, WorkerEndpoint
 from polyrhythm.pieces.traits import Payload
 from polyrhythm.tensors import State
-from polyrhythm.topology.server_requests import NEWER, NOTHING, WEIGHTS, ServerRequests
+from polyrhythm.topology.server_records import Wanted
+from polyrhythm.topology.server_requests import ServerRequests
 
 
 class ServerClient:
@@ -33,8 +34,8 @@ class ServerClient:
 
     async def exchange(self, value: Tensor, clock: int, rates: tuple[float, ...]) -> Response:
         reads = not self.agreement.previews or self.agreement.consistency.must_read(clock, min(self.requests.clocks))
-        asked = (NEWER if self.keeps else WEIGHTS) if reads else NOTHING
-        sent = await self.requests.push(value, clock, [asked] * len(self.requests.names), rates)
+        wanted = (Wanted.NEWER if self.keeps else Wanted.WEIGHTS) if reads else Wanted.NOTHING
+        sent = await self.requests.push(value, clock, [wanted] * len(self.requests.names), rates)
         self.keeps = reads and self.agreement.payload is not Payload.WEIGHTS
         if not reads:
             return ApplyContributions([Contribution(sent, rates=rates)])

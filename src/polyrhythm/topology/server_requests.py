@@ -1,4 +1,4 @@
-"""What a worker says to the shards of parameter servers, and how it takes in their responses."""
+"""A worker's requests to the shards of parameter servers, and their responses."""
 
 from __future__ import annotations
 
@@ -14,27 +14,24 @@ from polyrhythm.pieces.context import ExchangeContext
 from polyrhythm.pieces.topology import Agreement, InitialState, WorkerEndpoint
 from polyrhythm.pieces.weights import WeightsView
 from polyrhythm.tensors import Layout, State
-
-REQUESTS = "ask"
-"""All that workers say to a shard has this topic, so that a shard hears each worker in the order in which it spoke."""
-JOIN, PUSH, DONE, WAKE, FETCH = 0.0, 1.0, 2.0, 3.0, 4.0
-"""The kinds of request; the first number of each. A shard wakes itself when a worker was lost."""
-NOTHING, NEWER, WEIGHTS = 0.0, 1.0, 2.0
-"""What a push or a fetch asks for: no response; the weights if there is a newer version than the sender's; the weights in any case."""
-
-
-class Founding(msgspec.Struct, frozen=True):
-    """What worker 0 tells a shard at the beginning: names and shapes of its part, and how to build the user's optimizer."""
-
-    names: tuple[str, ...]
-    shapes: tuple[tuple[int, ...], ...]
-    optimizer: str
+from polyrhythm.topology.server_records import (
+    REQUESTS,
+    Done,
+    Fetch,
+    Join,
+    Push,
+    ServerRequest,
+    ShardRecipe,
+    ShardStatus,
+    Wanted,
+    to_numbers,
+)
 
 
 class ServerRequests:
     """One worker's requests to all shards.
 
-    `versions` and `clocks` are, by shard, the version and the slowest clock that the last response told: how stale one's weights may be.
+    `versions` and `clocks` are, by shard, the version and the slowest clock of the last response: how stale one's weights may be.
     """
 
     def __init__(self, agreement: Agreement, endpoint: WorkerEndpoint) -> None:
@@ -43,8 +40,8 @@ class ServerRequests:
         self.port = endpoint.port
         self.names = endpoint.servers
         self.model_state: WeightsView
-        self.parts: list[Layout]
-        self.coded: list[State]
+        self.parts: list[Layout] = []
+        self.coded: list[State] = []
         self.versions = [0] * len(self.names)
         self.clocks = [0.0] * len(self.names)
         self.context = ExchangeContext(self.group, self.port.rng("codec"))
@@ -56,19 +53,19 @@ class ServerRequests:
         self.coded = [self.codec.initial(part) for part in self.parts]
         if self.group.rank == 0:
             for name, part, piece in zip(self.names, self.parts, self.cut(initial.weights()), strict=True):
-                founding = msgspec.json.encode(Founding(part.names, part.shapes, initial.optimizer)).decode()
-                await self.port.send(name, Message(REQUESTS, (JOIN,), founding, (piece,)))
+                recipe = msgspec.json.encode(ShardRecipe(part.names, part.shapes, initial.optimizer)).decode()
+                await self._send(name, Join(), recipe, (piece,))
         else:
             for name in self.names:
-                await self.port.send(name, Message(REQUESTS, (JOIN,)))
+                await self._send(name, Join())
         return await self.responses()
 
     def cut(self, flat: Tensor) -> list[Tensor]:
         """The parts of `flat` (numel,) that belong to each shard, as views."""
         return self.model_state.layout.cut(flat, self.parts)
 
-    async def push(self, value: Tensor, clock: int, asks: Sequence[float], rates: tuple[float, ...]) -> Tensor:
-        """Tell each shard its part of `value` (numel,) and what is asked of it: what all of them were told, in the codec's words."""
+    async def push(self, value: Tensor, clock: int, wanted: Sequence[Wanted], rates: tuple[float, ...]) -> Tensor:
+        """Push each shard its part of `value` (numel,), and request what is wanted of it; what was sent to all of them (numel,)."""
         sent = []
         await self.port.flush()  # where no response is waited for, pushes would pile up on a line that is too slow
         contexts = self.context.at(clock, lambda: self.model_state.weights).parts(self.parts)
@@ -76,28 +73,29 @@ class ServerRequests:
             encoded = self.codec.encode(piece, part, self.coded[k], contexts[k])
             self.coded[k] = encoded.state
             sent.append(encoded.sent)
-            numbers = (PUSH, float(clock), float(self.versions[k]), asks[k], *rates)
-            await self.port.send(self.names[k], Message(REQUESTS, numbers, tensors=encoded.packet))
+            await self._send(self.names[k], Push(clock, self.versions[k], wanted[k], rates), tensors=encoded.packet)
         return torch.cat(sent)
 
-    async def fetch(self, clock: int, asks: Sequence[float]) -> None:
-        """Ask without telling anything."""
+    async def fetch(self, clock: int, wanted: Sequence[Wanted]) -> None:
+        """Request what is wanted of each shard, and push nothing."""
         for k, name in enumerate(self.names):
-            if asks[k] != NOTHING:
-                await self.port.send(name, Message(REQUESTS, (FETCH, float(clock), float(self.versions[k]), asks[k])))
+            if wanted[k] is not Wanted.NOTHING:
+                await self._send(name, Fetch(clock, self.versions[k], wanted[k]))
 
     async def done(self) -> None:
-        """Say that this was all."""
+        """End the contributions, and request the final weights."""
         for name in self.names:
-            await self.port.send(name, Message(REQUESTS, (DONE,)))
+            await self._send(name, Done())
+
+    async def _send(self, name: str, request: ServerRequest, text: str = "", tensors: tuple[Tensor, ...] = ()) -> None:
+        await self.port.send(name, Message(REQUESTS, to_numbers(request), text, tensors))
 
     async def response(self, shard: int, timeout: float | None = None) -> Tensor | None:
         """The shard's weights (numel of its part,); None if no response came in time. A version that is known comes without weights."""
         delivery = await self.port.receive(f"w{shard}", self.names[shard], timeout)
         if delivery is None:
             return None
-        version, self.clocks[shard] = delivery.message.numbers
-        self.versions[shard] = int(version)
+        self.versions[shard], self.clocks[shard] = ShardStatus.from_numbers(delivery.message.numbers)
         return delivery.message.tensors[0] if delivery.message.tensors else self.cut(self.model_state.anchor)[shard].cpu()
 
     async def responses(self) -> Tensor:
@@ -106,5 +104,5 @@ class ServerRequests:
         return torch.cat([part for part in weights if part is not None])
 
     def states(self) -> list[tuple[State, Tensor]]:
-        """The codec's states and what each owes, by shard."""
+        """The codec's states and their residuals, by shard."""
         return [(state, self.codec.residual(state, part)) for state, part in zip(self.coded, self.parts, strict=True)]

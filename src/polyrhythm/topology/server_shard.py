@@ -1,8 +1,9 @@
-"""A parameter server's shard: merges what workers push, answers when the consistency lets them go on."""
+"""A parameter server's shard: merges what workers push, and responds when the consistency lets them go on."""
 
 from __future__ import annotations
 
 import math
+from typing import NamedTuple
 
 import msgspec
 from torch import Tensor
@@ -16,11 +17,32 @@ from polyrhythm.model.state import ModelState
 from polyrhythm.pieces.codec import packets
 from polyrhythm.pieces.context import ExchangeContext
 from polyrhythm.pieces.merge import Contribution
+from polyrhythm.pieces.requests import Packet
 from polyrhythm.pieces.topology import Agreement, ServerEndpoint
 from polyrhythm.pieces.traits import Payload
 from polyrhythm.tensors import Layout
 from polyrhythm.topology.losses import GONE
-from polyrhythm.topology.server_requests import DONE, JOIN, NEWER, NOTHING, PUSH, REQUESTS, WAKE, Founding
+from polyrhythm.topology.server_records import (
+    REQUESTS,
+    Done,
+    Fetch,
+    Join,
+    Push,
+    ShardRecipe,
+    ShardStatus,
+    Wake,
+    Wanted,
+    from_numbers,
+    to_numbers,
+)
+
+
+class PendingPush(NamedTuple):
+    """A contribution that waits for others, encoded as it came."""
+
+    sender: str
+    push: Push
+    packet: Packet
 
 
 class ServerShard:
@@ -28,7 +50,7 @@ class ServerShard:
 
     Contributions wait in `pending` until there are enough of them; then they are merged in rank order, so that a group that is
     everybody gives the same bits whatever the order of arrival. A last group that stays short is merged when all are done.
-    Answers wait in `waiting` until their worker may go on, with its clock and the version that it need not be sent again (-1: none).
+    Responses wait in `waiting` until their worker may go on, with its clock and the version that it need not be sent again (-1: none).
     """
 
     def __init__(self, agreement: Agreement, endpoint: ServerEndpoint) -> None:
@@ -43,7 +65,7 @@ class ServerShard:
         self.model_state: ModelState
         self.clocks = dict.fromkeys(endpoint.workers, 0.0)
         self.joining: list[str] = []
-        self.pending: list[Delivery] = []
+        self.pending: list[PendingPush] = []
         self.waiting: dict[str, tuple[int, int]] = {}
         self.ending: list[str] = []
         self.before: dict[str, Tensor] = {}
@@ -60,7 +82,7 @@ class ServerShard:
         if self.pending:  # nobody is left who could complete it
             await self._merge()
         for name in self.ending:
-            await self._answer(name, self._weights())
+            await self._respond(name, self._weights())
 
     async def _watch(self) -> None:
         while True:
@@ -71,83 +93,84 @@ class ServerShard:
             self.waiting.pop(name, None)
             if name in self.ending:
                 self.ending.remove(name)
-            await self.port.send(self.port.name, Message(REQUESTS, (WAKE,)))
+            await self.port.send(self.port.name, Message(REQUESTS, to_numbers(Wake())))
 
     async def _take(self, delivery: Delivery) -> None:
-        kind, sender = delivery.message.numbers[0], delivery.sender
-        if kind != WAKE and sender not in self.clocks:
-            return  # a last word of a worker that was lost meanwhile
-        if kind == JOIN:
-            await self._join(delivery)
-        elif kind == DONE:
-            self.clocks[sender] = math.inf
-            self.ending.append(sender)
-        elif kind != WAKE:
-            _, clock, version, asks, *_ = delivery.message.numbers
-            if asks != NOTHING:
-                self.waiting[sender] = (int(clock), int(version) if asks == NEWER else -1)
-            if kind == PUSH:
-                await self._gather(delivery)
+        request, sender = from_numbers(delivery.message.numbers), delivery.sender
+        if sender not in self.clocks and sender != self.port.name:
+            return  # the last message of a worker that was lost meanwhile
+        match request:
+            case Join():
+                await self._join(delivery)
+            case Done():
+                self.clocks[sender] = math.inf
+                self.ending.append(sender)
+            case Push() | Fetch():
+                if request.wanted is not Wanted.NOTHING:
+                    self.waiting[sender] = (request.clock, request.version if request.wanted is Wanted.NEWER else -1)
+                if isinstance(request, Push):
+                    await self._collect(PendingPush(sender, request, delivery.message.tensors))
         await self._release()
 
-    async def _gather(self, delivery: Delivery) -> None:
-        self.pending.append(delivery)
+    async def _collect(self, pending: PendingPush) -> None:
+        self.pending.append(pending)
         if len(self.pending) >= self.agreement.consistency.quorum(self.workers):
             await self._merge()
 
     async def _join(self, delivery: Delivery) -> None:
         if delivery.message.text:
-            founding = msgspec.json.decode(delivery.message.text, type=Founding)
-            layout = Layout(founding.names, founding.shapes)
+            recipe = msgspec.json.decode(delivery.message.text, type=ShardRecipe)
+            layout = Layout(recipe.names, recipe.shapes)
             weights = delivery.message.tensors[0].clone()
-            optimize = host(founding.optimizer, weights, layout) if founding.optimizer else None
+            optimize = host(recipe.optimizer, weights, layout) if recipe.optimizer else None
             self.model_state = ModelState(weights, layout, self.agreement.merge, self.context, optimize)
             self.founded = True
         self.joining.append(delivery.sender)
         if self.founded:
             for name in self.joining:
-                await self._answer(name, self._weights())
+                await self._respond(name, self._weights())
             self.joining.clear()
 
     async def _merge(self) -> None:
         began = self.port.now()
-        group = sorted(self.pending, key=lambda delivery: rank_of(delivery.sender))
+        group = sorted(self.pending, key=lambda pending: rank_of(pending.sender))
         self.pending = []
-        staleness = [self.model_state.version - int(delivery.message.numbers[2]) for delivery in group]
-        values = [self.codec.decode(delivery.message.tensors, self.model_state.layout) for delivery in group]
+        staleness = [self.model_state.version - pending.push.version for pending in group]
+        values = [self.codec.decode(pending.packet, self.model_state.layout) for pending in group]
         self.snapshots.look(began, self.model_state.weights)
         if (slowest := min(self.clocks.values(), default=math.inf)) < math.inf:
             self.model_state.clock = int(slowest)
         if self.agreement.payload is Payload.WEIGHTS:
-            for delivery in group:
-                self.before[delivery.sender] = self._weights()
+            for pending in group:
+                self.before[pending.sender] = self._weights()
             self.model_state.mix(values)
         else:
             self.model_state.move([
-                Contribution(value, 1, late, delivery.message.numbers[4:])
-                for value, late, delivery in zip(values, staleness, group, strict=True)
+                Contribution(value, 1, late, pending.push.rates)
+                for value, late, pending in zip(values, staleness, group, strict=True)
             ])  # fmt: skip
         self.snapshot = None
-        for delivery in group:
-            if delivery.sender in self.clocks:
+        for pending in group:
+            if pending.sender in self.clocks:
                 # not back from infinity: a worker may be done before its last group is full
-                self.clocks[delivery.sender] = max(self.clocks[delivery.sender], delivery.message.numbers[1])
+                self.clocks[pending.sender] = max(self.clocks[pending.sender], float(pending.push.clock))
         now = self.port.now()
         self.record(Merged(now, self.port.name, self.model_state.version, staleness, now - began))
         await self.port.merged(len(group))
 
     async def _release(self) -> None:
-        """Answer all who may go on, in the order in which they asked."""
+        """Respond to all that may go on, in the order of their requests."""
         slowest = min(self.clocks.values(), default=math.inf)
         for name, (clock, known) in list(self.waiting.items()):
             if self.agreement.consistency.may_proceed(clock, slowest):
                 del self.waiting[name]
-                weights = self.before.pop(name, None)
-                await self._answer(name, *(() if known == self.model_state.version else (self._weights() if weights is None else weights,)))
+                before = self.before.pop(name, None)
+                weights = self._weights() if before is None else before
+                await self._respond(name, *(() if known == self.model_state.version else (weights,)))
 
-    async def _answer(self, name: str, *weights: Tensor) -> None:
-        numbers = (float(self.model_state.version), min(self.clocks.values(), default=math.inf))
-        await self.port.send(name, Message(f"w{self.rank}", numbers, tensors=weights))
+    async def _respond(self, name: str, *weights: Tensor) -> None:
+        status = ShardStatus(self.model_state.version, min(self.clocks.values(), default=math.inf))
+        await self.port.send(name, Message(f"w{self.rank}", status.to_numbers(), tensors=weights))
 
     def _weights(self) -> Tensor:
         """The weights as they are now, safe to be sent: one copy a version."""

@@ -1,0 +1,100 @@
+"""What workers and the shards of parameter servers send each other, as records; on the wire they are a message's numbers."""
+
+from __future__ import annotations
+
+from enum import IntEnum
+from typing import NamedTuple
+
+import msgspec
+
+REQUESTS = "ask"
+"""All requests to a shard have this topic, so that it gets those of each worker in the order in which they were sent."""
+
+
+class Wanted(IntEnum):
+    """The response that a push or a fetch requests."""
+
+    NOTHING = 0
+    """None."""
+    NEWER = 1
+    """The weights, if there is a newer version than the sender's."""
+    WEIGHTS = 2
+    """The weights in any case."""
+
+
+class Join(NamedTuple):
+    """A worker begins. That of worker 0 has the `ShardRecipe` as text, and the weights."""
+
+
+class Push(NamedTuple):
+    """A contribution of step `clock`, computed on weights of `version`; `rates` are the learning rates of the sender's parameter groups."""
+
+    clock: int
+    version: int
+    wanted: Wanted
+    rates: tuple[float, ...]
+
+
+class Done(NamedTuple):
+    """A worker has sent its last contribution, and requests the final weights."""
+
+
+class Wake(NamedTuple):
+    """A shard's message to itself: a worker was lost."""
+
+
+class Fetch(NamedTuple):
+    """A request for weights after step `clock`, from a worker that has `version`."""
+
+    clock: int
+    version: int
+    wanted: Wanted
+
+
+ServerRequest = Join | Push | Done | Wake | Fetch
+_KINDS = (Join, Push, Done, Wake, Fetch)
+"""A kind's place is the first number of its requests."""
+_WITHOUT_FIELDS: dict[type[ServerRequest], ServerRequest] = {Join: Join(), Done: Done(), Wake: Wake()}
+
+
+def to_numbers(request: ServerRequest) -> tuple[float, ...]:
+    """The kind, then the fields in order, a push's rates last."""
+    *fields, rates = request if isinstance(request, Push) else (*request, ())
+    return (float(_KINDS.index(type(request))), *map(float, fields), *rates)
+
+
+def from_numbers(numbers: tuple[float, ...]) -> ServerRequest:
+    """The request whose `to_numbers` these are."""
+    kind = _KINDS[int(numbers[0])]
+    if kind is Push:
+        _, clock, version, wanted, *rates = numbers
+        return Push(int(clock), int(version), Wanted(int(wanted)), tuple(rates))
+    if kind is Fetch:
+        _, clock, version, wanted = numbers
+        return Fetch(int(clock), int(version), Wanted(int(wanted)))
+    return _WITHOUT_FIELDS[kind]
+
+
+class ShardStatus(NamedTuple):
+    """A shard's response, beside the weights: their version, and the slowest worker's merged step (infinite when all are done)."""
+
+    version: int
+    slowest: float
+
+    def to_numbers(self) -> tuple[float, ...]:
+        """The fields in order."""
+        return (float(self.version), self.slowest)
+
+    @staticmethod
+    def from_numbers(numbers: tuple[float, ...]) -> ShardStatus:
+        """The status whose `to_numbers` these are."""
+        version, slowest = numbers
+        return ShardStatus(int(version), slowest)
+
+
+class ShardRecipe(msgspec.Struct, frozen=True):
+    """What worker 0 sends a shard at the beginning: names and shapes of its part, and how to build the user's optimizer."""
+
+    names: tuple[str, ...]
+    shapes: tuple[tuple[int, ...], ...]
+    optimizer: str
