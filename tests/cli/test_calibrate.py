@@ -5,13 +5,13 @@ from __future__ import annotations
 import json
 import os
 import re
-import socket
 import subprocess
 import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
+from ports import reserved_port
 
 from polyrhythm.errors import RunError
 from polyrhythm.hardware import devices, network
@@ -47,18 +47,17 @@ def test_a_person_gets_a_table(polyrhythm: Any, tiny: Path) -> None:
 
 @pytest.mark.parametrize("with_job", [pytest.param(False, marks=pytest.mark.long), True], ids=["the links", "a job and the links"])
 def test_processes_that_were_started_together_measure_what_joins_them(tmp_path: Path, tiny: Path, with_job: bool) -> None:
-    with socket.create_server(("127.0.0.1", 0)) as free:
-        port = free.getsockname()[1]
     out = tmp_path / "measured"
     job = [str(tiny), "--set", "epochs=1000", "--steps", "3"] if with_job else []
     command = [sys.executable, "-m", "polyrhythm", "calibrate", *job, "--out", str(out)]
-    where = {"WORLD_SIZE": "2", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port)}
-    both = [subprocess.Popen(command, env=os.environ | where | {"RANK": str(rank)}, stdout=subprocess.PIPE, text=True) for rank in (0, 1)]
-    try:
-        said = [process.communicate(timeout=100)[0] for process in both]
-    finally:
-        for process in both:
-            process.kill()
+    with reserved_port() as port:
+        store = {"WORLD_SIZE": "2", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port)}
+        both = [subprocess.Popen(command, env=os.environ | store | {"RANK": rank}, stdout=subprocess.PIPE, text=True) for rank in "01"]
+        try:
+            said = [process.communicate(timeout=100)[0] for process in both]
+        finally:
+            for process in both:
+                process.kill()
     assert [process.returncode for process in both] == [0, 0]
     assert "host-0" in said[0]
     assert said[1] == ""

@@ -14,7 +14,7 @@ def reserved_port() -> Iterator[int]:
     It is bound, and nobody listens at it. Linux lets two sockets be bound to a port if both say SO_REUSEADDR and neither listens yet, and
     gives no such port away.
     """
-    with socket.socket() as model_state:
-        model_state.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        model_state.bind(("127.0.0.1", 0))
-        yield model_state.getsockname()[1]
+    with socket.socket() as held:
+        held.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        held.bind(("127.0.0.1", 0))
+        yield held.getsockname()[1]

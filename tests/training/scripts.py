@@ -6,14 +6,15 @@ import json
 import os
 import select
 import signal
-import socket
 import subprocess
 import sys
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
+
+from ports import reserved_port
 
 FORKER = """
 import gc, json, os, runpy, sys
@@ -60,6 +61,7 @@ class Forker:
 
     def __init__(self) -> None:
         self._read = b""
+        self._ports = ExitStack()
         path = os.pathsep.join([*filter(None, sys.path), *filter(None, [os.environ.get("PYTHONPATH")])])
         self._process = subprocess.Popen(
             [sys.executable, "-c", FORKER],
@@ -75,8 +77,7 @@ class Forker:
 
     def start(self, directory: Path, words: list[str], ranks: int, **environment: str) -> list[int]:
         """Start `words` in `ranks` processes; their ids, by rank."""
-        with socket.create_server(("127.0.0.1", 0)) as free:
-            port = free.getsockname()[1]
+        port = self._ports.enter_context(reserved_port())
         given = {"WORLD_SIZE": str(ranks), "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port), **environment}
         order = {"ranks": ranks, "environment": given, "directory": str(directory), "arguments": words}
         assert self._process.stdin is not None
@@ -106,6 +107,7 @@ class Forker:
 
     def close(self) -> None:
         """End it."""
+        self._ports.close()
         assert self._process.stdin is not None
         self._process.stdin.close()
         self._process.wait(30)

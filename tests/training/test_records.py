@@ -6,7 +6,6 @@ import os
 import resource
 import shutil
 import signal
-import socket
 import subprocess
 import sys
 import textwrap
@@ -16,6 +15,7 @@ from typing import Any
 
 import pytest
 import torch
+from ports import reserved_port
 from safetensors.torch import load_file
 from toy import network
 
@@ -240,12 +240,11 @@ for step in range(40):
 
 def joined(deed: str, directory: Path) -> list[int]:
     """Two processes that join, the second of which does `deed` after 20 steps; their exit codes."""
-    with socket.create_server(("127.0.0.1", 0)) as found:
-        port = str(found.getsockname()[1])
-    place = {"WORLD_SIZE": "2", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": port}
-    ranks = [script(JOINED.replace("{deed}", deed), directory, RANK=str(rank), LOCAL_RANK=str(rank), **place) for rank in range(2)]
-    for each in ranks:
-        each.communicate(timeout=100)
+    with reserved_port() as port:
+        store = {"WORLD_SIZE": "2", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port)}
+        ranks = [script(JOINED.replace("{deed}", deed), directory, RANK=str(rank), LOCAL_RANK=str(rank), **store) for rank in range(2)]
+        for each in ranks:
+            each.communicate(timeout=100)
     return [each.returncode for each in ranks]
 
 

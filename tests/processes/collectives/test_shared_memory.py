@@ -144,13 +144,14 @@ def test_waiting_for_a_sum_takes_no_processor() -> None:
     def program(context: WorkerContext) -> Message:
         if rank_of(context.port.name):
             time.sleep(1.0)
-        began = time.process_time()
+        computed, began = time.process_time(), time.monotonic()
         context.perform(as_it_comes(context.port, Ring(), torch.ones(5), 2))
-        return Message("cpu", (time.process_time() - began,))
+        return Message("seconds", (time.process_time() - computed, time.monotonic() - began))
 
     result = run(program, 2).results["worker/0"]
     assert result is not None
-    assert result.numbers[0] < 0.1  # of a second in which it waited
+    computed, waited = result.numbers
+    assert computed < waited / 2
 
 
 def test_where_memory_cannot_be_shared_sums_are_left_to_messages(monkeypatch: pytest.MonkeyPatch) -> None:

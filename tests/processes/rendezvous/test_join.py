@@ -2,14 +2,14 @@
 
 import os
 import signal
-import socket
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
 import torch
+from ports import reserved_port
 from toy import Toy, trained
 
 from polyrhythm import systems
@@ -35,9 +35,10 @@ from polyrhythm.training.run import make_job
 Inner = Callable[[RankEnvironment, int], Message | None]
 
 
-def free_port() -> int:
-    with socket.create_server(("127.0.0.1", 0)) as found:
-        return int(found.getsockname()[1])
+@pytest.fixture
+def port() -> Iterator[int]:
+    with reserved_port() as found:
+        yield found
 
 
 async def no_service(port: Port, record: Recorder) -> None:
@@ -46,15 +47,15 @@ async def no_service(port: Port, record: Recorder) -> None:
 
 def everywhere(inner: Inner, workers: int, hosts: str = "") -> Ending:
     """Run `inner` in `workers` processes, which count as being on the hosts that the letters of `hosts` name."""
-    port = free_port()
+    with reserved_port() as port:
 
-    def program(context: WorkerContext) -> Message | None:
-        rank = int(context.port.name.partition("/")[2])
-        if hosts:
-            os.environ["POLYRHYTHM_HOST_ID"] = hosts[rank]
-        return inner(RankEnvironment(rank, workers, port=port), rank)
+        def program(context: WorkerContext) -> Message | None:
+            rank = rank_of(context.port.name)
+            if hosts:
+                os.environ["POLYRHYTHM_HOST_ID"] = hosts[rank]
+            return inner(RankEnvironment(rank, workers, port=port), rank)
 
-    return Processes().execute(Job(workers, 0, program, no_service, lambda name: True), lambda event: None)
+        return Processes().execute(Job(workers, 0, program, no_service, lambda name: True), lambda event: None)
 
 
 def job(workers: int, servers: int = 0, essential: Callable[[str], bool] = lambda name: True) -> Job:
@@ -219,9 +220,7 @@ def test_who_loses_the_parent_of_its_servers_is_told_and_can_leave() -> None:
     assert everywhere(inner, 1).results["worker/0"] == Message("end")
 
 
-def test_a_worker_that_is_killed_is_named_by_the_others() -> None:
-    port = free_port()
-
+def test_a_worker_that_is_killed_is_named_by_the_others(port: int) -> None:
     def program(context: WorkerContext) -> None:
         rank = int(context.port.name.partition("/")[2])
         with enter(job(3), lambda event: None, RankEnvironment(rank, 3, port=port)) as joined:
@@ -235,9 +234,7 @@ def test_a_worker_that_is_killed_is_named_by_the_others() -> None:
         Processes().execute(Job(3, 0, program, no_service, lambda name: False), lambda event: None)
 
 
-def test_a_worker_that_is_killed_is_named_by_those_who_have_begun_a_sum_with_it() -> None:
-    port = free_port()
-
+def test_a_worker_that_is_killed_is_named_by_those_who_have_begun_a_sum_with_it(port: int) -> None:
     async def add(inner: Port) -> None:
         await inner.reduce(torch.ones(3), "sum", Group.of_workers(3, rank_of(inner.name)), Ring())
 
@@ -287,7 +284,7 @@ def test_a_failure_after_a_good_bye_is_everybodys() -> None:
     assert list(everywhere(inner, 2).results.values()) == [Message("end")] * 2
 
 
-def test_who_dies_between_its_good_bye_and_its_end_has_failed() -> None:
+def test_who_dies_between_its_good_bye_and_its_end_has_failed(port: int) -> None:
     def inner(place: RankEnvironment, rank: int) -> Message:
         joined = enter(job(3), lambda event: None, place)
         if rank == 1:
@@ -296,7 +293,6 @@ def test_who_dies_between_its_good_bye_and_its_end_has_failed() -> None:
             joined.leave()
         return Message("end")
 
-    port = free_port()
     ending = Processes().execute(
         Job(
             3,
@@ -361,11 +357,11 @@ def test_a_process_may_join_again_after_it_has_left() -> None:
     assert [message and message.numbers for message in everywhere(inner, 2).results.values()] == [(2.0, 4.0)] * 2
 
 
-def test_an_attempt_that_met_nobody_does_not_count() -> None:
+def test_an_attempt_that_met_nobody_does_not_count(port: int) -> None:
     def inner(place: RankEnvironment, rank: int) -> Message:
         if rank == 1:
             with pytest.raises(RunError, match="cannot be reached"):
-                enter(job(2), lambda event: None, RankEnvironment(1, 2, port=free_port()), Joining(startup=0.2))
+                enter(job(2), lambda event: None, RankEnvironment(1, 2, port=port), Joining(startup=0.2))
         with enter(job(2), lambda event: None, place, Joining(startup=20.0)) as joined:
             return Message("end", (joined.context.perform(exchange(joined.context.port, 2, 1)),))
 
@@ -386,9 +382,9 @@ def test_another_secret_is_not_let_in() -> None:
     assert any(message and "does not know the secret" in message.text for message in results.values())
 
 
-def test_who_waits_for_a_rank_that_never_comes_is_told() -> None:
+def test_who_waits_for_a_rank_that_never_comes_is_told(port: int) -> None:
     with pytest.raises(RunError, match=r"worker/1 has not come to 127\.0\.0\.1:[0-9]+ within 0.2 seconds"):
-        enter(job(2), lambda event: None, RankEnvironment(0, 2, port=free_port()), Joining(startup=0.2, wiring=Wiring()))
+        enter(job(2), lambda event: None, RankEnvironment(0, 2, port=port), Joining(startup=0.2, wiring=Wiring()))
 
 
 def test_a_job_of_another_size_is_refused() -> None:
