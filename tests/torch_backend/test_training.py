@@ -62,9 +62,9 @@ def test_whatever_a_hook_asks_for_is_done_before_the_call_returns() -> None:
         assert all(done.values()), done
 
 
-def test_a_thread_of_c_plus_plus_asks_from_nowhere() -> None:
+def test_a_thread_of_c_plus_plus_calls_from_nowhere() -> None:
     found: list[str] = []
-    _thread.start_new_thread(found.extend, (starmap(process_group._asker, [()]),))
+    _thread.start_new_thread(found.extend, (starmap(process_group._caller_module, [()]),))
     while not found:
         os.sched_yield()
     assert found == [""]

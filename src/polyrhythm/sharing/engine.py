@@ -1,4 +1,4 @@
-"""What moves bytes through a segment: in C where that was built, with torch alone elsewhere; both speak alike and may be mixed."""
+"""What moves bytes through a segment: in C where that was built, with torch alone elsewhere; both have one protocol and may be mixed."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ class Engine(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Attachment:
-    """A rank's place in a segment. `spins` is how often to look at a counter before sleeping on it."""
+    """A rank's attachment to a segment. `spins` is how often to look at a counter before sleeping on it."""
 
     segment: SharedSegment
     rank: int

@@ -4,16 +4,16 @@ from __future__ import annotations
 
 from torch import Tensor
 
-from polyrhythm.sharing._native import Group  # in this form, what is missing is told from what is broken
+from polyrhythm.sharing._native import Group  # in this form, what is missing can be distinguished from what is broken
 from polyrhythm.sharing.engine import CODES, OTHER, Attachment, ReduceSpec
 
 
 class Native:
     """See `_native.c`."""
 
-    def __init__(self, post: Attachment) -> None:
-        self._post = post  # keeps the memory mapped
-        self._group = Group(post.segment.base.data_ptr(), post.rank, post.ranks, post.chunk, post.spins)
+    def __init__(self, attachment: Attachment) -> None:
+        self._attachment = attachment  # keeps the memory mapped
+        self._group = Group(attachment.segment.base.data_ptr(), attachment.rank, attachment.ranks, attachment.chunk, attachment.spins)
         self.lose = self._group.lose
         self.barrier = self._group.barrier
 
@@ -34,7 +34,7 @@ class Native:
 
     def exchange(self, tensor: Tensor, into: Tensor) -> None:
         """Into `into`."""
-        nbytes = into.numel() * into.element_size() // self._post.ranks
+        nbytes = into.numel() * into.element_size() // self._attachment.ranks
         self._group.exchange(tensor.data_ptr(), into.data_ptr(), nbytes, CODES.get(tensor.dtype, OTHER))
 
     def broadcast(self, tensor: Tensor, root: int) -> None:

@@ -46,19 +46,19 @@ def _at_once(deed: Callable[Concatenate[Portable, P], None]) -> Callable[Concate
 
 
 class Portable:
-    """Counters are read and written through numpy, whole words at a time; x86-64 keeps their order, and elsewhere `can_share` says no."""
+    """Counters are read and written through numpy, whole words at a time; x86-64 keeps their order, and elsewhere `can_share` is False."""
 
-    def __init__(self, post: Attachment) -> None:
-        self._post = post
-        self._rank, self._ranks = post.rank, post.ranks
-        base = post.segment.base
-        head = LINE * post.ranks
+    def __init__(self, attachment: Attachment) -> None:
+        self._attachment = attachment
+        self._rank, self._ranks = attachment.rank, attachment.ranks
+        base = attachment.segment.base
+        head = LINE * attachment.ranks
         self._counts = base[:head].view(torch.int32).numpy()[:: LINE // 4]
-        self._signs = base[:head].numpy().view("uint64").reshape(post.ranks, -1)[:, _SIGNS // 8 :]
-        self._buffers = base[head:].view(post.ranks, BUFFERS, post.chunk)
-        word = ctypes.c_void_p(base.data_ptr() + LINE * post.rank)
+        self._signs = base[:head].numpy().view("uint64").reshape(attachment.ranks, -1)[:, _SIGNS // 8 :]
+        self._buffers = base[head:].view(attachment.ranks, BUFFERS, attachment.chunk)
+        word = ctypes.c_void_p(base.data_ptr() + LINE * attachment.rank)
         self._wake = partial(ctypes.CDLL(None).syscall, ctypes.c_long(_FUTEX), word, _WAKE, _EVERYONE, None)
-        self._gone = [False] * post.ranks
+        self._gone = [False] * attachment.ranks
         self._step = 0
         self._opened = 0
         self._broken = False
@@ -72,13 +72,13 @@ class Portable:
         """Into `into`."""
         flat, out = tensor.view(-1), into.view(-1)
         self._begin(_REDUCE, tensor.dtype, _detail(how), _nbytes(flat))
-        if flat.numel() * flat.element_size() <= min(ONE_ROUND, self._post.chunk):
+        if flat.numel() * flat.element_size() <= min(ONE_ROUND, self._attachment.chunk):
             self._write(self._rank, flat)
             self._count_and_await(1)
             out.copy_(self._added(flat, 0, 0, flat.numel(), how))
             self._step += 1
             return
-        most = self._post.chunk // flat.element_size()
+        most = self._attachment.chunk // flat.element_size()
         for start in range(0, flat.numel(), most):
             chunk = flat[start : start + most]
             self._write(self._rank, chunk)
@@ -96,7 +96,7 @@ class Portable:
         """Into `into`."""
         parts, out = tensor.view(self._ranks, -1), into.view(-1)
         self._begin(_REDUCE_SCATTER, tensor.dtype, _detail(how), _nbytes(parts))
-        most = self._post.chunk // self._ranks // tensor.element_size()
+        most = self._attachment.chunk // self._ranks // tensor.element_size()
         for start in range(0, out.numel(), most):
             piece = parts[:, start : start + most]
             for rank in range(self._ranks):
@@ -113,12 +113,12 @@ class Portable:
         """Into `into`."""
         own, parts = tensor.view(-1).view(torch.uint8), into.view(-1).view(torch.uint8).view(self._ranks, -1)
         self._begin(_GATHER, tensor.dtype, 0, own.numel())
-        for start in range(0, own.numel(), self._post.chunk):
-            piece = own[start : start + self._post.chunk]
+        for start in range(0, own.numel(), self._attachment.chunk):
+            piece = own[start : start + self._attachment.chunk]
             self._write(self._rank, piece)
             self._count_and_await(1)
             for rank in range(self._ranks):
-                parts[rank, start : start + self._post.chunk] = self._read(rank, piece)
+                parts[rank, start : start + self._attachment.chunk] = self._read(rank, piece)
             self._step += 1
 
     @_at_once
@@ -126,7 +126,7 @@ class Portable:
         """Into `into`."""
         own, parts = (each.view(-1).view(torch.uint8).view(self._ranks, -1) for each in (tensor, into))
         self._begin(_EXCHANGE, tensor.dtype, 0, own.shape[1])
-        most = self._post.chunk // self._ranks
+        most = self._attachment.chunk // self._ranks
         for start in range(0, own.shape[1], most):
             piece = own[:, start : start + most]
             for rank in range(self._ranks):
@@ -141,8 +141,8 @@ class Portable:
         """In place."""
         flat = tensor.view(-1).view(torch.uint8)
         self._begin(_BROADCAST, tensor.dtype, root, flat.numel())
-        for start in range(0, flat.numel(), self._post.chunk):
-            piece = flat[start : start + self._post.chunk]
+        for start in range(0, flat.numel(), self._attachment.chunk):
+            piece = flat[start : start + self._attachment.chunk]
             if self._rank == root:
                 self._write(root, piece)
             self._count_and_await(1)
@@ -180,14 +180,14 @@ class Portable:
         return self._buffers[rank, self._step % BUFFERS, at : at + like.numel() * size].view(like.dtype)
 
     def _read(self, rank: int, like: Tensor) -> Tensor:
-        nbytes = min(like.numel() * like.element_size(), self._post.chunk // like.element_size() * like.element_size())
+        nbytes = min(like.numel() * like.element_size(), self._attachment.chunk // like.element_size() * like.element_size())
         return self._buffers[rank, self._step % BUFFERS, :nbytes].view(like.dtype)
 
     def _write(self, rank: int, piece: Tensor) -> None:
         self._read(rank, piece).copy_(piece)
 
     def _begin(self, kind: int, dtype: torch.dtype, detail: int, nbytes: int) -> None:
-        """Say what this rank is about to do; others see it when it counts."""
+        """Publish what this rank is about to do; others see it when it counts."""
         if self._broken:
             raise ConnectionAbortedError("a collective was given up, so that ranks are out of step")
         self._opened = self._step
@@ -221,7 +221,7 @@ class Portable:
             if gone:
                 raise ConnectionAbortedError("the wait for another rank was given up")
             naps += 1
-            if naps > min(self._post.spins, _NAPS_BEFORE_LONGER):
+            if naps > min(self._attachment.spins, _NAPS_BEFORE_LONGER):
                 time.sleep(_NAP_SECONDS if naps < 10 * _NAPS_BEFORE_LONGER else _LONGEST_NAP_SECONDS)
 
 

@@ -3,7 +3,7 @@
     import polyrhythm.torch_backend
     torch.distributed.init_process_group("polyrhythm")
 
-Processes of one host then speak through memory that they share. A group with members on several hosts speaks through gloo.
+Processes of one host then exchange through memory that they share. A group with members on several hosts uses gloo.
 """
 
 from polyrhythm.torch_backend.process_group import PolyrhythmGroup

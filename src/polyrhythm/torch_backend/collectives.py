@@ -1,4 +1,4 @@
-"""The collectives of torch.distributed on tensors of any shape and stride, said in the few that `sharing` has.
+"""The collectives of torch.distributed on tensors of any shape and stride, made of the few that `sharing` has.
 
 Every method returns when this rank's part is done, and all ranks must call the same ones in the same order. Tensors are dense
 and on the CPU. What has other strides than a fresh tensor is copied there and back.
@@ -101,7 +101,7 @@ class Collectives:
 
     def exchange_lists(self, outputs: Sequence[Tensor], owns: Sequence[Tensor]) -> None:
         """Tensor k of `owns` to rank k, and what rank k has for me into output k; all may differ in size."""
-        self._exchange_parcels(self._sizes(owns), outputs, owns)
+        self._exchange_buffers(self._sizes(owns), outputs, owns)
 
     def exchange_rows(self, whole: tuple[Tensor, Tensor], outputs: Sequence[Tensor], owns: Sequence[Tensor]) -> None:
         """The same for parts of one output and one input, `whole`, which go uncopied where all parts at all ranks have one size."""
@@ -113,7 +113,7 @@ class Collectives:
             self._group.exchange(as_bytes(_flat(own)), as_bytes(received))
             _put(output, received)
         else:
-            self._exchange_parcels(sizes, outputs, owns)
+            self._exchange_buffers(sizes, outputs, owns)
 
     def barrier(self) -> None:
         """Return when all have come."""
@@ -139,20 +139,20 @@ class Collectives:
         self._group.gather(sent, sizes)
         return sizes
 
-    def _exchange_parcels(self, sizes: Tensor, outputs: Sequence[Tensor], owns: Sequence[Tensor]) -> None:
+    def _exchange_buffers(self, sizes: Tensor, outputs: Sequence[Tensor], owns: Sequence[Tensor]) -> None:
         room = [output.numel() * output.element_size() for output in outputs]
         most = int(sizes.max())
-        parcels, received = (torch.empty(self._ranks, most, dtype=torch.uint8) for _ in range(2))
-        for parcel, own in zip(parcels, owns, strict=True):
-            parcel[: own.numel() * own.element_size()] = as_bytes(_flat(own))
-        self._group.exchange(parcels, received)
+        buffers, received = (torch.empty(self._ranks, most, dtype=torch.uint8) for _ in range(2))
+        for buffer, own in zip(buffers, owns, strict=True):
+            buffer[: own.numel() * own.element_size()] = as_bytes(_flat(own))
+        self._group.exchange(buffers, received)
         if room != sizes[:, self._rank].tolist():
             raise CompositionError(
                 f"An all-to-all brought {sizes[:, self._rank].tolist()} bytes to rank {self._rank}, whose outputs have room for {room}: "
                 "give outputs of the sizes that the others send."
             )
-        for output, parcel, nbytes in zip(outputs, received, room, strict=True):
-            output.detach().copy_(parcel[:nbytes].clone().view(output.dtype).view(output.shape))
+        for output, buffer, nbytes in zip(outputs, received, room, strict=True):
+            output.detach().copy_(buffer[:nbytes].clone().view(output.dtype).view(output.shape))
 
     def _everyones(self, own: Tensor) -> Tensor:
         whole = torch.empty(self._ranks * own.numel(), dtype=own.dtype)

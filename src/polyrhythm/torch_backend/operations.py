@@ -1,4 +1,4 @@
-"""What torch.distributed calls its reductions, in the words of `sharing`."""
+"""What torch.distributed calls its reductions, in terms of `sharing`."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 """A process group of torch.distributed whose members share memory.
 
-torch asks a group in two ways: Python code calls these methods, and C++ code (DistributedDataParallel's reducer, the functional
+torch calls a group in two ways: Python code calls these methods, and C++ code (DistributedDataParallel's reducer, the functional
 collectives) finds those that torch lets a Python class replace. What is not here (send and receive), and sums of
 sparse tensors, go to the gloo group within. The other collectives refuse what is not a dense tensor on the CPU. Both ways lead all
 ranks to the same choice.
@@ -68,14 +68,14 @@ class PolyrhythmGroup(dist.ProcessGroup):
         self._memory = MemoryGroup(shared.segment, shared.rank)
         self._collectives = Collectives(self._memory)
         self._watch = Watchdog(self._memory, shared, names)
-        self._lane = WorkQueue(self._watch)
+        self._queue = WorkQueue(self._watch)
 
     def getBackendName(self) -> str:  # noqa: N802
         """What torch calls it."""
         return "polyrhythm"
 
     def get_group_store(self) -> Store:
-        """Where the members met."""
+        """The store of the members' rendezvous."""
         return self._store
 
     def allreduce(self, tensors: list[Tensor] | Tensor, opts: AllreduceOptions | None = None) -> dist.Work:
@@ -189,7 +189,7 @@ class PolyrhythmGroup(dist.ProcessGroup):
 
     def shutdown(self) -> None:
         """Finish what was issued and let go of the memory."""
-        self._lane.close()
+        self._queue.close()
         self._watch.close()
 
     def abort(self) -> None:
@@ -219,24 +219,24 @@ class PolyrhythmGroup(dist.ProcessGroup):
             how.check(own)
         return self._issue("reduce_scatter", lambda: self._collectives.scatter_reduced(pairs, how), outputs, opts)
 
-    def _issue(self, name: str, deed: CollectiveBody, outputs: Any, opts: _Options) -> dist.Work:
+    def _issue(self, name: str, body: CollectiveBody, outputs: Any, opts: _Options) -> dist.Work:
         seconds = opts.timeout.total_seconds()
         if seconds <= 0:  # not given
             seconds = self._gloo.options._timeout.total_seconds()
-        errand = CollectiveCall(deed, name, outputs, seconds)
-        return self._lane.later(errand) if opts.asyncOp and not _asked_by_a_hook() else self._lane.now(errand)
+        call = CollectiveCall(body, name, outputs, seconds)
+        return self._queue.later(call) if opts.asyncOp and not _called_by_a_hook() else self._queue.now(call)
 
 
-def _asked_by_a_hook() -> bool:
-    """Whether Python code within a backward pass asks, through the functions of torch.distributed.
+def _called_by_a_hook() -> bool:
+    """Whether Python code within a backward pass calls, through the functions of torch.distributed.
 
     That is a communication hook of DistributedDataParallel. It may chain further collectives to the future, as PowerSGD does; these
     must come in the same order at all ranks, whichever is faster. So it finds the future done, and goes on in the caller's thread.
     """
-    return torch._C._current_graph_task_id() >= 0 and _asker() == dist.distributed_c10d.__name__
+    return torch._C._current_graph_task_id() >= 0 and _caller_module() == dist.distributed_c10d.__name__
 
 
-def _asker() -> str:
+def _caller_module() -> str:
     """The module whose Python code called a method of the group; "" where C++ did, in a thread of its own."""
     frame: FrameType | None = sys._getframe()
     while frame is not None and frame.f_globals.get("__name__") == __name__:

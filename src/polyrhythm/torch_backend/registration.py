@@ -22,14 +22,14 @@ def register() -> None:
 
 
 def create(options: _DistributedBackendOptions, _unused: object = None) -> ProcessGroup | Backend:
-    """The group of those who call this with the same store. All learn the same answer to whether they share memory."""
+    """The group of those who call this with the same store. All come to the same result on whether they share memory."""
     # one store may see several groups of this name, one after another: what the last one wrote there is not for this one
-    meeting = options.store.add(f"meetings/{options.group_rank}", 1)
-    store = PrefixStore(f"meeting {meeting}", options.store)
+    number = options.store.add(f"meetings/{options.group_rank}", 1)
+    store = PrefixStore(f"meeting {number}", options.store)
     gloo = _gloo(options, PrefixStore("gloo", store))
     shared = rendezvous(store, options.group_rank, options.group_size)
     if shared.segment is None:
-        _log.warning("This process group speaks through gloo, not through shared memory: %s", shared.reason)
+        _log.warning("This process group uses gloo, not shared memory: %s", shared.reason)
         return gloo
     names = options.global_ranks_in_group or list(range(options.group_size))
     return PolyrhythmGroup(options.store, shared, gloo, names)

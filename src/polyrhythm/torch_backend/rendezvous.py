@@ -22,20 +22,20 @@ class SharedMembership:
 
 
 def rendezvous(store: Store, rank: int, ranks: int) -> SharedMembership:
-    """Rank 0 makes the memory and the others open it; whoever cannot says so in the `store`, and then nobody uses it."""
+    """Rank 0 makes the memory and the others open it; whoever cannot writes that to the `store`, and then nobody uses it."""
     segment, reason = _enter(store, rank, ranks)
     store.set(f"member/{rank}", reason or str(os.getpid()))
-    answers = [store.get(f"member/{each}").decode() for each in range(ranks)]
-    refusals = [f"rank {each}: {answer}" for each, answer in enumerate(answers) if not answer.isdecimal()]
+    replies = [store.get(f"member/{each}").decode() for each in range(ranks)]
+    refusals = [f"rank {each}: {reply}" for each, reply in enumerate(replies) if not reply.isdecimal()]
     if segment is not None:
         segment.close()
     if refusals or segment is None:
         return SharedMembership(None, rank, reason="; ".join(refusals[:3]))
-    return SharedMembership(segment, rank, tuple(map(int, answers)))
+    return SharedMembership(segment, rank, tuple(map(int, replies)))
 
 
 def _enter(store: Store, rank: int, ranks: int) -> tuple[SharedSegment | None, str]:
-    """The memory, or why not. What this host cannot do must not leave the others waiting for an answer."""
+    """The memory, or why not. What this host cannot do must not leave the others waiting for an reply."""
     if not can_share():
         if rank == 0:
             store.set("segment", "")

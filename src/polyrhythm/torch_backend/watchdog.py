@@ -1,4 +1,4 @@
-"""Whoever waits for a process that has ended, or for longer than it may, is told so."""
+"""Ends the waits for a process that has ended, and those that last longer than they may, with an error."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class Watchdog:
         self._group = group
         self._names = names
         self._deadline: float | None = None
-        self._verdict = ""
+        self._reason = ""
         self._stop = os.eventfd(0)
         self._members = self._open(shared)
         self._thread = threading.Thread(target=self._look, name="polyrhythm-watch", daemon=True)
@@ -33,13 +33,13 @@ class Watchdog:
 
     @contextmanager
     def over(self, seconds: float, what: object) -> Iterator[None]:
-        """What is done within may wait for `seconds`. Raises RunError if it was given up, and why; `what` is only then put into words."""
+        """What is done within may wait for `seconds`. Raises RunError if it was given up, and why; `what` is only then formatted."""
         self._deadline = time.monotonic() + seconds
         try:
             yield
         except ConnectionAbortedError as problem:
-            told = f"At {what}: {problem}. This process group is of no use any more: start all ranks again."
-            raise RunError(self._verdict or told) from None
+            sentence = f"At {what}: {problem}. This process group is of no use any more: start all ranks again."
+            raise RunError(self._reason or sentence) from None
         finally:
             self._deadline = None
 
@@ -70,14 +70,14 @@ class Watchdog:
             os.close(descriptor)
 
     def _lose(self, rank: int) -> None:
-        self._verdict = self._verdict or (
+        self._reason = self._reason or (
             f"Rank {self._names[rank]} was lost: its process ended while others of its process group waited for it. "
-            "Look at what it said last, and start all ranks again."
+            "Look at what it printed last, and start all ranks again."
         )
         self._group.lose(rank)
 
     def _give_up(self) -> None:
-        self._verdict = self._verdict or (
+        self._reason = self._reason or (
             "The other ranks of this process group did not come to the same collective before the timeout was over: look for a rank that "
             "is stuck or took another branch, or give init_process_group a longer one."
         )

@@ -25,7 +25,7 @@ _SHOWN = 4
 class CollectiveCall:
     """What to do, the collective's usual name, the tensors that come of it, and how many seconds it may wait for others."""
 
-    deed: CollectiveBody
+    body: CollectiveBody
     name: str
     outputs: Any
     seconds: float
@@ -45,11 +45,11 @@ def _tensors(outputs: Any) -> Iterator[Tensor]:
 
 
 class PendingWork(dist.Work):
-    """An errand that was accepted. Python callers see its own error; futures, which torch carries through C++, see its text."""
+    """An call that was accepted. Python callers see its own error; futures, which torch carries through C++, see its text."""
 
-    def __init__(self, errand: CollectiveCall) -> None:
+    def __init__(self, call: CollectiveCall) -> None:
         dist.Work.__init__(self)
-        self._errand = errand
+        self._call = call
         self._done = threading.Event()
         self._error: BaseException | None = None
         self._trigger: Future[None] = Future()
@@ -58,8 +58,8 @@ class PendingWork(dist.Work):
     def fulfil(self, watch: Watchdog) -> None:
         """Do it, here and now."""
         try:
-            with watch.over(self._errand.seconds, self._errand):
-                self._errand.deed()
+            with watch.over(self._call.seconds, self._call):
+                self._call.body()
         except BaseException as error:
             self._error = error
 
@@ -97,7 +97,7 @@ class PendingWork(dist.Work):
     def result(self) -> Any:
         """The outputs; waits for them."""
         self.wait()
-        return self._errand.outputs
+        return self._call.outputs
 
     def synchronize(self) -> None:
         """The same as `wait`: there are no streams on a CPU."""
@@ -106,11 +106,11 @@ class PendingWork(dist.Work):
     def _outcome(self, _: Future[None]) -> Any:
         if self._error is not None:
             raise self._error
-        return self._errand.outputs
+        return self._call.outputs
 
 
 class CompletedWork(dist.Work):
-    """An errand that was done before its promise was given."""
+    """An call that was done before its promise was given."""
 
     def __init__(self, outputs: Any) -> None:
         dist.Work.__init__(self)
@@ -143,7 +143,7 @@ class CompletedWork(dist.Work):
 
 
 class WorkQueue:
-    """One errand after another. The thread starts with the first errand that need not be waited for."""
+    """One call after another. The thread starts with the first call that need not be waited for."""
 
     def __init__(self, watch: Watchdog) -> None:
         self._watch = watch
@@ -153,20 +153,22 @@ class WorkQueue:
         self._turn = threading.Lock()
         self._thread: threading.Thread | None = None
 
-    def now(self, errand: CollectiveCall) -> dist.Work:
+    def now(self, call: CollectiveCall) -> dist.Work:
         """Do it before returning, after all that was issued before. Raises RunError when a rank was lost or did not come in time."""
-        inside = threading.current_thread() is self._thread  # something chained to a future asks: what is queued is not waited for
+        inside = (
+            threading.current_thread() is self._thread
+        )  # called by something that is chained to a future: what is queued is not waited for
         if self._waiting and not inside:
-            promise = self.later(errand)
+            promise = self.later(call)
             promise.wait()
             return promise
-        with self._turn, self._watch.over(errand.seconds, errand):
-            errand.deed()
-        return CompletedWork(errand.outputs)
+        with self._turn, self._watch.over(call.seconds, call):
+            call.body()
+        return CompletedWork(call.outputs)
 
-    def later(self, errand: CollectiveCall) -> PendingWork:
+    def later(self, call: CollectiveCall) -> PendingWork:
         """Do it when its turn comes; returns at once."""
-        promise = PendingWork(errand)
+        promise = PendingWork(call)
         with self._count:
             self._waiting += 1
             if self._thread is None:

@@ -55,7 +55,7 @@ def test_a_slow_worker_is_not_a_stalled_one() -> None:
         seen.update("worker/1", waiting(float(second)), second)
         seen.update("worker/2", computing(longest=60.0), second)
         assert seen.look(second) is None
-        assert seen.verdict(second) is None
+        assert seen.expired(second) is None
 
 
 def test_servers_that_wait_for_workers_that_compute_are_nobodys_stall() -> None:
@@ -68,8 +68,8 @@ def test_after_the_timeout_the_run_ends_with_the_name_and_not_before() -> None:
     seen = stalls(Patience(timeout=40.0))
     seen.update("worker/0", waiting(2.0), 10.0)
     seen.update("worker/1", waiting(2.0), 10.0)
-    assert seen.verdict(47.0) is None
-    verdict = seen.verdict(48.5)
+    assert seen.expired(47.0) is None
+    verdict = seen.expired(48.5)
     assert verdict is not None
     assert verdict.actor == "worker/2"
     assert "timeout=40 seconds are over" in str(verdict)
@@ -105,7 +105,7 @@ def test_what_is_stopped_is_told_of_at_growing_intervals_until_the_timeout(stopp
     seen.update("worker/1", computing(0, pid=stopped), 0.0)
     told = [second for second in range(2, 8) if seen.look(second) is not None]
     assert told == [2, 4]
-    assert (seen.verdict(5.9), seen.verdict(6.0) is None) == (None, False)
+    assert (seen.expired(5.9), seen.expired(6.0) is None) == (None, False)
 
 
 def test_a_deadlock_is_found_sooner_where_some_take_no_more_steps() -> None:
@@ -145,7 +145,7 @@ def test_who_leaves_does_not_wait_for_what_worker_0_still_computes() -> None:
         for name in ("worker/1", "worker/2"):
             seen.update(name, leaving(float(second)), second)
         assert seen.look(second) is None
-        assert seen.verdict(second) is None
+        assert seen.expired(second) is None
         assert seen.deadlock(second) is None
 
 
@@ -155,8 +155,8 @@ def test_one_that_is_not_heard_of_keeps_nobody_from_leaving_for_ever() -> None:
     for second in range(10, 26):
         for name in ("worker/1", "worker/2"):
             seen.update(name, leaving(float(second)), second)
-        assert seen.verdict(second) is None
-    verdict = seen.verdict(25.5)
+        assert seen.expired(second) is None
+    verdict = seen.expired(25.5)
     assert verdict is not None
     assert verdict.actor == "worker/0"
     assert "nothing has been received from it for 16 s, so it is stopped or cut off" in str(verdict)
@@ -166,8 +166,8 @@ def test_who_is_stopped_keeps_nobody_from_leaving_for_ever(stopped: int) -> None
     seen = stalls(Patience(timeout=4.0), servers=0, workers=2)
     seen.update("worker/0", computing(pid=stopped), 10.0)
     seen.update("worker/1", leaving(2.0), 10.0)
-    assert seen.verdict(10.0) is None
-    verdict = seen.verdict(14.0)
+    assert seen.expired(10.0) is None
+    verdict = seen.expired(14.0)
     assert verdict is not None
     assert f"worker/0 has stood still for 4 s, which last took step 17, 4 s ago; its process {stopped} is stopped" in str(verdict)
 

@@ -145,9 +145,9 @@ def noting(node: Node) -> tuple[list[tuple[str, Exception | None]], threading.Ev
 
 def calling(caller: Node, lane: int, name: str = "worker/0", secret: bytes = SECRET) -> tuple[ConnectionFactory, Connector]:
     """A call of `caller`'s loop to worker 1, in another's name."""
-    table = caller.peers._station.table
-    station = ConnectionFactory(caller.loop, Credentials(name, secret), Wiring(), Tally(), {name: table["worker/0"], **table})
-    return station, Connector(station, "worker/1", lane)
+    table = caller.peers._factory.table
+    factory = ConnectionFactory(caller.loop, Credentials(name, secret), Wiring(), Tally(), {name: table["worker/0"], **table})
+    return factory, Connector(factory, "worker/1", lane)
 
 
 @pytest.mark.parametrize("refuses", ["the listener", "the system"])
@@ -226,11 +226,11 @@ def test_what_is_no_stripe_or_fits_nowhere_is_counted_and_ends_the_connection(pa
 def test_a_lane_that_cannot_be_is_refused(pair: Pair, lane: int, secret: bytes) -> None:
     one, other = pair()
     over = threading.Event()
-    station, call = calling(one, lane, secret=secret)
+    factory, call = calling(one, lane, secret=secret)
     call.on_over = lambda why: over.set()
     one.loop.call(call.dial)
     assert over.wait(60)
-    rejected = within_loop(other, lambda: other.peers.tally.rejected) + within_loop(one, lambda: station.tally.rejected)
+    rejected = within_loop(other, lambda: other.peers.tally.rejected) + within_loop(one, lambda: factory.tally.rejected)
     assert rejected == 1
 
 
@@ -310,9 +310,9 @@ def test_a_call_that_is_given_up_while_it_is_dialled_leaves_nothing(pair: Pair) 
     one, _ = pair()
     with socket.create_server(("127.0.0.1", 0)) as silent:
         before = len(os.listdir("/proc/self/fd"))
-        station, call = calling(one, 1)
-        address = station.table["worker/1"]
-        station.table["worker/1"] = type(address)("elsewhere", "", "127.0.0.1", silent.getsockname()[1])
+        factory, call = calling(one, 1)
+        address = factory.table["worker/1"]
+        factory.table["worker/1"] = type(address)("elsewhere", "", "127.0.0.1", silent.getsockname()[1])
         assert within_loop(one, lambda: (call.dial(), call.abort(), len(os.listdir("/proc/self/fd")))[-1]) == before  # type: ignore[func-returns-value]
 
 

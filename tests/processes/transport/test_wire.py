@@ -116,7 +116,7 @@ def test_limits_may_change_between_two_frames_of_one_read() -> None:
 def test_another_version_says_what_to_do() -> None:
     data = bytearray(whole(Message("t")))
     data[2] = 9
-    with pytest.raises(WireError, match=f"speaks wire version 9, and this is {VERSION}: install the same Polyrhythm everywhere"):
+    with pytest.raises(WireError, match=f"has wire version 9, and this is {VERSION}: install the same Polyrhythm everywhere"):
         list(Decoder().feed(bytes(data)))
 
 

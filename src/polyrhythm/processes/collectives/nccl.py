@@ -1,7 +1,7 @@
 """Sums over a group of workers through NCCL, where each has a CUDA device.
 
 What is exchanged lies on the CPU; it is copied to the device, summed there, and copied back. None of this, sub-communicators included,
-has been run on a GPU: it was written on machines without one. Without CUDA it answers None, and the strategy reduces by messages. NCCL
+has been run on a GPU: it was written on machines without one. Without CUDA it returns None, and the strategy reduces by messages. NCCL
 chooses its own order of summing, so that on GPUs the last bits may differ from the simulator's.
 """
 
@@ -59,14 +59,14 @@ class NcclStore:
 class Nccl:
     """One of `members`' part in the communicator of the group `name`, which is formed at the first sum through `store`.
 
-    `charge` counts what the messages of the schedule would have been.
+    `add` counts what the messages of the schedule would have been.
     """
 
-    def __init__(self, store: NcclStore, name: str, members: Sequence[str], charge: CountTraffic) -> None:
+    def __init__(self, store: NcclStore, name: str, members: Sequence[str], add: CountTraffic) -> None:
         self._store = store
         self._name = name
         self._members = tuple(members)
-        self._charges = TrafficCounter(charge)
+        self._traffic = TrafficCounter(add)
         self._group: dist.ProcessGroupNCCL | None = None
         self._moved = 0
 
@@ -75,7 +75,7 @@ class Nccl:
         value, group = effect.value, effect.group
         if not self._store.usable or group.members != self._members:
             return None
-        self._charges.count(effect, value.shape, value.dtype)
+        self._traffic.count(effect, value.shape, value.dtype)
         self._moved += 1
         if self._group is None:
             self._group = self._store.join(self._name, group.rank, group.size)
@@ -97,5 +97,5 @@ class Nccl:
 
     @property
     def moved(self) -> int:
-        """Sums begun and ended: within one, NCCL tells nothing."""
+        """Sums begun and ended: within one, NCCL reports nothing."""
         return self._moved

@@ -14,12 +14,12 @@ from polyrhythm.sharing import MemoryGroup
 
 
 class SharedMemory:
-    """One of `members`' part in their `group`. `charge` counts what the messages of the schedule would have been."""
+    """One of `members`' part in their `group`. `add` counts what the messages of the schedule would have been."""
 
-    def __init__(self, group: MemoryGroup, members: Sequence[str], charge: CountTraffic) -> None:
+    def __init__(self, group: MemoryGroup, members: Sequence[str], add: CountTraffic) -> None:
         self._group = group
         self._members = tuple(members)
-        self._charges = TrafficCounter(charge)
+        self._traffic = TrafficCounter(add)
         self._gone: list[str] = []
         self._orders: dict[tuple[Schedule, int], bool | None] = {}
 
@@ -28,7 +28,7 @@ class SharedMemory:
         rotated = self._rotated(effect, _nbytes([effect.value]))
         if rotated is None or effect.value.device.type != "cpu":
             return None
-        self._charges.count(effect, effect.value.shape, effect.value.dtype)
+        self._traffic.count(effect, effect.value.shape, effect.value.dtype)
         value = effect.value.contiguous()
         total = torch.empty_like(value)
         with self._named():
@@ -41,7 +41,7 @@ class SharedMemory:
         if rotated is None:
             return None
         shape = torch.Size([sum(part.numel() for part in effect.parts)])
-        self._charges.count(effect, shape, effect.parts[0].dtype)
+        self._traffic.count(effect, shape, effect.parts[0].dtype)
         here = [part.cpu() for part in effect.parts]  # workers' models may be on devices of several kinds
         with self._named():
             self._group.reduce_parts(here, divisor=effect.divisor, rotated=rotated)
@@ -68,7 +68,7 @@ class SharedMemory:
 
     @contextmanager
     def _named(self) -> Iterator[None]:
-        """An error says who is gone."""
+        """An error names who is gone."""
         try:
             yield
         except ConnectionAbortedError as problem:

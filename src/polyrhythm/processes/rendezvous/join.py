@@ -45,7 +45,7 @@ from polyrhythm.processes.transport.frame_link import Wiring
 
 @dataclass(frozen=True, slots=True)
 class Joining:
-    """How to join: how many seconds to wait for the others, the wiring, and how long to bear with who stands still.
+    """How to join: how many seconds to wait for the others, the wiring, and how long to wait for an actor that stands still.
 
     `facts` are what all must have been started with.
     """
@@ -96,7 +96,7 @@ class JoinedRun:
             raise
 
     def _job_spec(self, secret: bytes, ip: str, host: str) -> JobSpec:
-        """What the servers that this process starts are told."""
+        """For the servers that this process starts."""
         return JobSpec(
             *job_spec.surroundings(),
             secret,
@@ -111,7 +111,7 @@ class JoinedRun:
 
     @property
     def context(self) -> NodeContext:
-        """The worker's environment in the run, for its program. Its calls raise WorkerFailed if an actor of the run was lost."""
+        """The worker as its program sees it. Its calls raise WorkerFailed if an actor of the run was lost."""
         return self._context
 
     @property
@@ -136,7 +136,7 @@ class JoinedRun:
         return ending
 
     def abandon(self, why: BaseException | None = None) -> None:
-        """End as one that has failed, and tell the others why, where that is known. Its servers are killed."""
+        """End as one that has failed, and send the others why, where that is known. Its servers are killed."""
         if why is not None and not self._left:
             self._shutdown.send_failure(why)
         self._close()

@@ -10,11 +10,11 @@ from polyrhythm.processes.runtime.node import Node
 from polyrhythm.processes.runtime.stall_detection import notify
 
 _TOGETHER_SECONDS = 0.2
-"""Actors of one host fall together, and some say why: so long is waited for all to be known before one is named."""
+"""Actors of one host fall together, and some report why: so long is waited for all to be known before one is named."""
 
 
 class LossPolicy:
-    """Judges in the loop's thread: the run goes on without an actor that is not `essential`, and fails without another."""
+    """Decides in the loop's thread: the run goes on without an actor that is not `essential`, and fails without another."""
 
     def __init__(self, node: Node, essential: Callable[[str], bool], record: Recorder) -> None:
         self.lost: list[str] = []
@@ -23,14 +23,14 @@ class LossPolicy:
         self._essential = essential
         self._record = record
         self._broken: dict[str, Exception | None] = {}
-        node.on_connection_lost = self._break
+        node.on_connection_lost = self._connection_lost
 
-    def _break(self, name: str, why: Exception | None) -> None:
+    def _connection_lost(self, name: str, why: Exception | None) -> None:
         if name not in self._broken:
             self._broken[name] = why
-            self._node.loop.after(_TOGETHER_SECONDS, lambda: self._judge(name))
+            self._node.loop.after(_TOGETHER_SECONDS, lambda: self._decide(name))
 
-    def _judge(self, name: str) -> None:
+    def _decide(self, name: str) -> None:
         if self._node.failure is not None or self._node.is_over(name):
             return
         if self._essential(name):

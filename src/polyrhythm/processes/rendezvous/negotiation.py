@@ -25,7 +25,7 @@ from polyrhythm.sharing import MemoryGroup, SharedSegment, can_share
 
 
 def compare(rendezvous: Rendezvous, facts: Facts, name: str) -> None:
-    """Refuse ranks of different jobs; say so where only torch differs, which rounds in its own way."""
+    """Refuse ranks of different jobs; print a warning where only torch differs, which rounds in its own way."""
     rendezvous.require_equal({**facts, "version of Polyrhythm": version("polyrhythm"), "version of the wire format": str(VERSION)})
     found = difference(rendezvous.gather("torch", {"torch": str(torch.__version__)}))
     if found is not None and name == worker(0):
@@ -43,19 +43,19 @@ def device_of(environment: RankEnvironment) -> str:
 
 
 def collectives(
-    rendezvous: Rendezvous, environment: RankEnvironment, job: Job, hosts: Mapping[str, str], device: str, charge: CountTraffic
+    rendezvous: Rendezvous, environment: RankEnvironment, job: Job, hosts: Mapping[str, str], device: str, add: CountTraffic
 ) -> dict[str, GroupReducer]:
-    """The ways to a sum of the groups that this worker is a member of, by their names; `hosts` says where each actor is."""
+    """The ways to a sum of the groups that this worker is a member of, by their names; `hosts` has the host of each actor."""
     name = worker(environment.rank)
     if device != "cpu":
         store = NcclStore(_nccl_address(rendezvous, own_ip(environment)), environment.rank, device)
-        return {group: Nccl(store, group, members, charge) for group, members in job.summing.items() if name in members}
+        return {group: Nccl(store, group, members, add) for group, members in job.summing.items() if name in members}
     found: dict[str, GroupReducer] = {}
     for group, members in job.summing.items():
         if name in members and len({hosts[member] for member in members}) == 1:
             memory = _share_memory(rendezvous, group, members, name)
             if memory is not None:
-                found[group] = SharedMemory(MemoryGroup(memory, members.index(name)), members, charge)
+                found[group] = SharedMemory(MemoryGroup(memory, members.index(name)), members, add)
     return found
 
 

@@ -1,4 +1,4 @@
-"""What a joined worker knows of the others, where no launcher does: what they must say alike, who waits for whom, who has failed."""
+"""What a joined worker knows of the others, where no launcher does: the facts that must be equal, who waits for whom, who has failed."""
 
 from __future__ import annotations
 
@@ -25,8 +25,8 @@ _LOOK_SECONDS = 1.0
 class PeerMonitor:
     """Of the worker `name` of a run with `workers`; all in the loop's thread.
 
-    Every worker tells every other the same things, and each judges by itself; so all come to the same sentence. `farewells` are the last
-    words of others: their totals, said when they and the servers beside them have ended well.
+    Every worker sends every other the same things, and each decides by itself; so all come to the same sentence. `farewells` are the last
+    messages of others: their totals, sent when they and the servers beside them have ended well.
     """
 
     def __init__(self, node: Node, name: str, workers: int, patience: Patience, record: Recorder) -> None:
@@ -44,7 +44,7 @@ class PeerMonitor:
         node.agreement.on_request = self._agree
 
     def begin(self, table: Mapping[str, Address]) -> None:
-        """All are connected: `table` says where they are."""
+        """All are connected: `table` has their addresses."""
         self._hosts = {name: address.host for name, address in table.items()}
         if len(set(self._hosts.values())) > 1:  # a network may be silent for a while, and yet bring something
             self._detector.patience = replace(self._patience, uneven=self._patience.deadlock)
@@ -60,24 +60,24 @@ class PeerMonitor:
         self._settle()
 
     def is_over(self, name: str) -> bool:
-        """Whether nothing more is to come of the actor `name`: a good-bye is not enough where a farewell follows."""
+        """Whether nothing more is to come of the actor `name`: an announced end is not enough where a farewell follows."""
         return name in self._node.peers.lost or (name in self.farewells if name.startswith("worker/") else self._node.has_ended(name))
 
     def send_farewell(self, totals: Sequence[float]) -> None:
-        """Tell all that this worker has ended well, with what it counted."""
+        """Send all that this worker has ended well, with its totals."""
         self._broadcast(Message("farewell", tuple(totals)))
 
     def send_failure(self, error: BaseException) -> None:
-        """Tell all that `error` has ended this worker."""
+        """Send all the `error` that has ended this worker."""
         self._broadcast(failure.failure_message(self._name, error))
 
     def _broadcast(self, message: Message) -> None:
         for name in self._node.peers.reached:
             self._node.peers.send_control(name, message)
 
-    def _send_status(self, condition: ActorStatus) -> None:
-        self._detector.update(self._name, condition, time.monotonic())
-        self._broadcast(condition.message())
+    def _send_status(self, status: ActorStatus) -> None:
+        self._detector.update(self._name, status, time.monotonic())
+        self._broadcast(status.message())
         self._check()
 
     def _agree(self, facts: Facts, remedy: str) -> None:
@@ -112,12 +112,12 @@ class PeerMonitor:
     def _look(self) -> None:
         self._forget_the_ended()
         now = time.monotonic()
-        stall, verdict = self._detector.look(now), self._detector.verdict(now)
+        stall, expired = self._detector.look(now), self._detector.expired(now)
         if stall is not None and self._reports(stall):
             report(stall)
             self._record(Faulted(self._node.port.now(), stall.culprits[0], f"stands still: {stall.sentence}"))
-        if verdict is not None:
-            self._node.fail(verdict)
+        if expired is not None:
+            self._node.fail(expired)
         self._node.loop.after(min(_LOOK_SECONDS, self._patience.notice / 4), self._look)
 
     def _forget_the_ended(self) -> None:
@@ -125,5 +125,5 @@ class PeerMonitor:
             self._detector.forget(name, time.monotonic())
 
     def _reports(self, stall: StallReport) -> bool:
-        """Whether it is this worker's to say: the first of those who wait, so that it is said once."""
+        """Whether this worker reports it: the first of those who wait, so that it is reported once."""
         return self._name == next(iter(stall.waiters or [name for name in self._workers if name not in stall.culprits]), "")

@@ -1,4 +1,4 @@
-"""Where a process that somebody else started stands among its like."""
+"""What a process that somebody else started finds in its environment: its rank, and where the store of its run is."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ _DEFAULT_PORT = 29400
 
 @dataclass(frozen=True, slots=True)
 class RankEnvironment:
-    """Rank of `workers`; `local_rank` among those on this host; where rank 0, or torchrun's agent, is to be met.
+    """Rank of `workers`; `local_rank` among those on this host; where rank 0, or torchrun's agent, keeps the store.
 
-    `agent` is whether the meeting environment is a store that torchrun keeps; `attempt` tells apart restarts that share it.
+    `agent` is whether torchrun keeps the store; `attempt` tells apart restarts that share it.
     """
 
     rank: int
@@ -46,7 +46,7 @@ def find_rank_environment(environment: Mapping[str, str] | None = None) -> RankE
             "-".join(given.get(name, "") for name in ("TORCHELASTIC_RUN_ID", "TORCHELASTIC_RESTART_COUNT")),
         )
     if "SLURM_PROCID" in given and "SLURM_NTASKS" in given:
-        # one port for each job, so that two jobs on one node do not meet
+        # one port for each job, so that two jobs on one node have two stores
         port = _DEFAULT_PORT + _number(given, "SLURM_JOB_ID", 0) % 10_000
         return RankEnvironment(
             _number(given, "SLURM_PROCID"),
@@ -60,7 +60,7 @@ def find_rank_environment(environment: Mapping[str, str] | None = None) -> RankE
 
 
 def own_ip(environment: RankEnvironment) -> str:
-    """The address of this host's interface towards the meeting environment, unless POLYRHYTHM_HOST_ADDR names another.
+    """The address of this host's interface towards the store, unless POLYRHYTHM_HOST_ADDR names another.
 
     That is needed where a host's own name leads to its loopback interface, and on hosts behind address translation.
     """
@@ -70,7 +70,7 @@ def own_ip(environment: RankEnvironment) -> str:
     for family, kind, _, _, target in socket.getaddrinfo(environment.host, environment.port, type=socket.SOCK_DGRAM):
         with socket.socket(family, kind) as probe:
             try:
-                probe.connect(target)  # sends nothing: only asks the system for the way
+                probe.connect(target)  # sends nothing: only looks up the route
             except OSError:
                 continue
             return str(probe.getsockname()[0])

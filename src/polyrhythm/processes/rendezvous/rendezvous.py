@@ -30,10 +30,10 @@ _times = 0
 
 
 class Rendezvous:
-    """One gathering of all the actors of a run."""
+    """One rendezvous of all the actors of a run."""
 
     def __init__(self, environment: RankEnvironment, seconds: float) -> None:
-        """Meet at `environment`, waiting at most `seconds` for the others. Raises RunError if there is nobody to be met."""
+        """Open the store of `environment`, waiting at most `seconds` for it and the others. Raises RunError if it cannot be reached."""
         global _times
         self._environment = environment
         self._seconds = seconds
@@ -49,10 +49,10 @@ class Rendezvous:
             _stores[key].set_timeout(timedelta(seconds=seconds))
         except (DistError, RuntimeError) as problem:
             raise RunError(
-                f"The meeting environment {environment.host}:{environment.port} cannot be reached: {_first_line(problem)}"
+                f"The rendezvous store at {environment.host}:{environment.port} cannot be reached: {_first_line(problem)}"
             ) from problem
         self._store = _stores[key]
-        _times += 1  # not if there was nobody: the others have not met either
+        _times += 1  # not if there was nobody: the others have not come either
         self._prefix = f"polyrhythm/{environment.attempt}/{_times}/"
 
     def secret(self) -> bytes:
@@ -69,7 +69,7 @@ class Rendezvous:
         return self._get(key, f"rank {by}").decode()
 
     def gather(self, key: str, facts: Facts) -> dict[str, Facts]:
-        """What each rank says under `key`, by worker."""
+        """The facts of each rank under `key`, by worker."""
         self._store.set(f"{self._prefix}{key}/{self._environment.rank}", msgspec.json.encode(facts).decode())
         given: dict[str, Facts] = {}
         for rank in range(self._environment.workers):
@@ -87,15 +87,15 @@ class Rendezvous:
     def all_can(self, what: str, mine: bool, ranks: Sequence[int] | None = None) -> bool:
         """Whether every one of `ranks` can, this one among them; without `ranks`, everyone."""
         self._store.set(f"{self._prefix}{what}/{self._environment.rank}", "yes" if mine else "no")
-        asked = range(self._environment.workers) if ranks is None else ranks
-        return all(self._get(f"{what}/{rank}", worker(rank)) == b"yes" for rank in asked)
+        whose = range(self._environment.workers) if ranks is None else ranks
+        return all(self._get(f"{what}/{rank}", worker(rank)) == b"yes" for rank in whose)
 
     def publish(self, actor: str, address: Address) -> None:
-        """Tell where `actor` is."""
+        """Publish where `actor` is."""
         self._store.set(f"{self._prefix}address/{actor}", msgspec.json.encode(address).decode())
 
     def table(self, actors: Iterable[str]) -> dict[str, Address]:
-        """Where all `actors` are, once all have given it."""
+        """Where all `actors` are, once all are published."""
         return {actor: msgspec.json.decode(self._get(f"address/{actor}", actor), type=Address) for actor in actors}
 
     def _get(self, key: str, who: str) -> bytes:

@@ -54,7 +54,7 @@ class Script:
 
 
 def end_badly(error: BaseException) -> NoReturn:
-    """End this process with exit code 1 from within an exit handler, which else could not: after the other handlers, and with a word."""
+    """End this process with exit code 1 from within an exit handler, which else could not: after the other handlers, and with a message."""
     _ending.append(error)
     notify(sentence(error) if isinstance(error, PolyrhythmError) else f"{type(error).__name__}: {error}")
     with suppress(BaseException):  # it is theirs to report

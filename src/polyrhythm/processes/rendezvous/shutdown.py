@@ -33,7 +33,7 @@ class Shutdown:
         """Wait until what was sent has been taken in, and all of `others` have left too; `lost` fills meanwhile.
 
         The totals of the ending are those of all. Of its results the worker's own is whole; of others there are the numbers.
-        Raises why the node failed, if it has: a failure that is received of after a good-bye counts.
+        Raises why the node failed, if it has: a failure that is received after the announced end counts.
         """
         node, servers = self._node, self._servers
         others, name, seconds = list(others), node.port.name, node.port.now()
@@ -56,11 +56,11 @@ class Shutdown:
         received = {each: message.numbers for each, message in self._monitor.farewells.items()}
         totals = [mine.numbers, *received.values()]
         results = {each: Message("result", numbers[2:]) if numbers[2:] else None for each, numbers in received.items()}
-        nbytes, messages = (int(sum(numbers[place] for numbers in totals)) for place in range(2))
+        nbytes, messages = (int(sum(numbers[index] for numbers in totals)) for index in range(2))
         return Ending({**results, name: result}, nbytes, messages, seconds, lost)
 
     def send_failure(self, why: BaseException) -> None:
-        """Tell all that `why` has ended this worker, and wait until that is on its way."""
+        """Send all the error `why` that has ended this worker, and wait until that is on its way."""
         sent = Completion()
         self._node.loop.call(lambda: self._send(lambda: self._monitor.send_failure(why), lambda: sent.finish(None, None)))
         sent.wait()
@@ -74,7 +74,9 @@ class Shutdown:
                 completion.finish(None, node.failure)
             elif time.monotonic() > deadline:
                 name = node.port.name
-                completion.finish(None, RunError(f"{name} has met the others, and not all have answered within {seconds:g} seconds."))
+                completion.finish(
+                    None, RunError(f"{name} is connected with the others, and not all have responded within {seconds:g} seconds.")
+                )
             else:
                 node.loop.after(_LOOK_SECONDS, look)
 

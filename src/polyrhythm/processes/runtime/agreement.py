@@ -1,4 +1,4 @@
-"""What all workers must say alike, as messages between their runtimes."""
+"""The facts that must be equal at all workers, as messages between their runtimes."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ class AgreementRequest(msgspec.Struct, frozen=True):
 
 
 def agreement_request(facts: Facts, remedy: str) -> Message:
-    """The message that says them."""
+    """The message that carries them."""
     return Message("agree", tensors=packed(msgspec.json.encode(AgreementRequest(dict(facts), remedy))))
 
 
 class AgreementCollector:
-    """Collects what workers say, until all of a round have spoken."""
+    """Collects the facts of workers, until those of all have come for a round."""
 
     def __init__(self) -> None:
         self._agreements = Agreements()
@@ -32,13 +32,13 @@ class AgreementCollector:
         self._settled = 0
 
     def add(self, name: str, message: Message) -> None:
-        """The worker `name` has spoken."""
+        """The facts of the worker `name` have come."""
         request = msgspec.json.decode(message.tensors[0].numpy().data, type=AgreementRequest)
         if self._agreements.submit(name, request.facts) == len(self._remedies):
             self._remedies.append(request.remedy)
 
     def settle(self, names: Collection[str]) -> str | None:
-        """The sentence of the next round in which all of `names` have spoken, "" if they agree; None if some are still to speak."""
+        """The sentence of the next round that all of `names` have sent facts for, "" if they are equal; None if some are still to come."""
         if not self._agreements.complete(self._settled, names):
             return None
         difference = self._agreements.difference(self._settled)

@@ -73,7 +73,7 @@ class NodeContext:
         self._node.begin(coroutine)
 
     def agree(self, facts: Facts, remedy: str) -> None:
-        """Wait until all workers have said theirs. Raises CompositionError where they differ."""
+        """Wait until the facts of all workers have come. Raises CompositionError where they differ."""
         if difference := self._differences(facts, remedy):
             raise CompositionError(difference)
 

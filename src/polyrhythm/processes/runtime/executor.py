@@ -1,4 +1,4 @@
-"""The coroutines of one actor, its mailboxes, and the answers to their effects."""
+"""The coroutines of one actor, its mailboxes, and how their effects are carried out."""
 
 from __future__ import annotations
 
@@ -149,7 +149,7 @@ class ActorExecutor:
             except BaseException as problem:  # goes to whoever waits for this coroutine
                 return self._end(task, None, problem)
             try:
-                waits, value = self._answer(task, effect)
+                waits, value = self._carry_out(task, effect)
                 error = None
             except Exception as problem:  # an effect that cannot be had is an error of the coroutine
                 waits, value, error = False, None, problem
@@ -165,8 +165,8 @@ class ActorExecutor:
         if error is not None:
             self._on_error(error)
 
-    def _answer(self, task: CoroutineTask, effect: Effect[Any]) -> tuple[bool, Any]:
-        """Whether `task` must wait, and if not, the answer to its effect."""
+    def _carry_out(self, task: CoroutineTask, effect: Effect[Any]) -> tuple[bool, Any]:
+        """Whether `task` must wait, and if not, the result of its effect."""
         match effect:
             case Send():
                 self._outbox.send(effect.to, effect.message)

@@ -1,4 +1,4 @@
-"""What went wrong in a child, as words that travel, and as an exception again in its parent."""
+"""What went wrong in a child, as a message, and as an exception again in its parent."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class Failure(msgspec.Struct, frozen=True):
 
 
 def failure_message(actor: str, error: BaseException) -> Message:
-    """The message that says that `error` ended `actor`."""
+    """The message that `error` ended `actor`."""
     text, trace = _text(error), _trace(error)
     if isinstance(error, WorkerFailed):
         actor, text, trace = error.actor, error.reason, error.trace
@@ -49,14 +49,14 @@ def rebuild(message: Message) -> PolyrhythmError:
 
 
 def exit_reason(status: int) -> str:
-    """What a wait status says, as the reason in WorkerFailed."""
+    """A wait status as the reason in WorkerFailed."""
     if status < 0:
         return f"killed by {_signal(-status)}"
     return f"its process ended early with exit code {status}"
 
 
 def exit_phrase(status: int) -> str:
-    """What a wait status says of a process that should have lived on: "was killed by signal 9 (SIGKILL)"."""
+    """A wait status as the predicate of a sentence on a process that should have lived on: "was killed by signal 9 (SIGKILL)"."""
     return f"was killed by {_signal(-status)}" if status < 0 else f"ended with exit code {status}; what it wrote before should say why"
 
 

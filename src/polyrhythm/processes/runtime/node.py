@@ -56,7 +56,7 @@ class Node:
         self.actor = ActorExecutor(role.name, self.loop, self._peers, self._reduce, self.fail)
         self._queue = ProgramQueue(self.actor)
         self._sums = Sums(role.name, lambda: self._failure)
-        self._parted: set[str] = set()
+        self._ended: set[str] = set()
         self._completions: dict[Completion, None] = {}
         self._failure: BaseException | None = None
         self._thread = threading.Thread(target=self._serve, name="polyrhythm", daemon=True)
@@ -98,7 +98,7 @@ class Node:
 
     @reducers.setter
     def reducers(self, reducers: Mapping[str, GroupReducer]) -> None:
-        """Only in the loop's thread, which may hear meanwhile that someone has gone."""
+        """Only in the loop's thread, which may learn meanwhile that someone has gone."""
         self._sums.reducers = reducers
 
     def standstill(self) -> list[str]:
@@ -118,7 +118,7 @@ class Node:
         return self._peers.moved + self._sums.moved
 
     def agree(self, facts: Facts, remedy: str) -> str:
-        """Block until all workers have said their facts: the sentence on where they differ, or nothing."""
+        """Block until the facts of all workers have come: the sentence on where they differ, or nothing."""
         completion = Completion()
         self._completions[completion] = None  # entered before the failure is looked at
         try:
@@ -145,14 +145,14 @@ class Node:
             if self._failure is not None:
                 coroutine.close()
                 raise self._failure
-            asked: Effect[Any] | None = None
+            pending: Effect[Any] | None = None
             if self._queue.quiet and self.actor.idle:  # another coroutine of this actor would run at the same time, in the loop's thread
                 try:
-                    asked = self._run_here(coroutine)
+                    pending = self._run_here(coroutine)
                 except StopIteration as stop:
                     done: T = stop.value
                     return done
-            self.loop.call(lambda: self._take(QueuedCoroutine(coroutine, asked, completion)))
+            self.loop.call(lambda: self._take(QueuedCoroutine(coroutine, pending, completion)))
             result: T = completion.wait()
             return result
         finally:
@@ -177,7 +177,7 @@ class Node:
             self.on_failure(error)
 
     def lose(self, name: str) -> None:
-        """An actor without which the run goes on is no more: tell this one's coroutines under the topic "lost"."""
+        """An actor without which the run goes on is no more: deliver that to this one's coroutines under the topic "lost"."""
         if name not in self._peers.lost:
             self._peers.lose(name)
             self.actor.deliver(Delivery(name, Message("lost", text=name)))
@@ -189,21 +189,21 @@ class Node:
 
     def peer_ended(self, name: str) -> None:
         """The actor `name` has ended well, and nothing of it is on its way any more."""
-        self._parted.add(name)
+        self._ended.add(name)
         self._mark_gone(name, "has ended")
 
     def receive_control(self, name: str, message: Message) -> None:
-        """The runtime of the actor `name` says something to this one."""
+        """The runtime of the actor `name` has sent something to this one."""
         self.on_control(name, message)
 
     def connection_lost(self, name: str, why: Exception | None) -> None:
-        """A connection with `name` has ended, which is no news where `name` has."""
+        """A connection with `name` has ended, which changes nothing where `name` has."""
         if not self.is_over(name):
             self.on_connection_lost(name, why)
 
     def has_ended(self, name: str) -> bool:
         """Whether `name` is known to have ended or to be lost."""
-        return name in self._parted or name in self._peers.lost
+        return name in self._ended or name in self._peers.lost
 
     def still_broken(self, name: str) -> None:
         """Fail, unless `name` has turned out to have ended since its connection did."""
@@ -211,7 +211,7 @@ class Node:
             self.fail(RunError(f"{name} broke off its connection with {self._role.name}, and yet it has not ended."))
 
     def finish(self, done: Callable[[], None]) -> None:
-        """End the actor's coroutines and say good-bye; `done` when all it sent has been taken in. In the loop's thread."""
+        """In the loop's thread, end the actor's coroutines and announce that; `done` when the others have received all that it sent."""
         self._queue.close()
         self.actor.close()
         self._peers.announce_end(done)
@@ -222,7 +222,7 @@ class Node:
             self.loop.call(self.loop.stop)
             self._thread.join()
         if self._failure is None:
-            self._failure = RunError(f"{self._role.name} has left its run: nothing can be said to the others any more.")
+            self._failure = RunError(f"{self._role.name} has left its run: nothing can be sent to the others any more.")
         with ExitStack() as stack:  # in the order from below, and each even if one before it fails
             stack.callback(self.loop.close)
             stack.callback(last)
@@ -240,24 +240,24 @@ class Node:
         self._sums.peer_gone(name, how)
 
     def _run_here(self, coroutine: Coroutine[Effect[Any], Any, Any]) -> Effect[Any]:
-        """Run `coroutine` in the program's thread up to the first effect that only the loop can answer, which is returned.
+        """Run `coroutine` in the program's thread up to the first effect that only the loop can carry out, which is returned.
 
         StopIteration comes out at its end.
         """
-        answer: Any = None
+        result: Any = None
         try:
-            while isinstance(effect := coroutine.send(answer), Reduction):
-                answer = self._sums.here(effect)
+            while isinstance(effect := coroutine.send(result), Reduction):
+                result = self._sums.here(effect)
             return effect
         except BaseException:
             coroutine.close()
             raise
 
-    def _take(self, turn: QueuedCoroutine) -> None:
+    def _take(self, item: QueuedCoroutine) -> None:
         if self._failure is not None:
-            turn.coroutine.close()
+            item.coroutine.close()
         else:
-            self._queue.take(turn)
+            self._queue.take(item)
 
     def _reduce(self, effect: Reduction, done: Done) -> bool:
         return self._sums.beside(effect, lambda value, error: self.loop.call(lambda: done(value, error)))
@@ -266,9 +266,9 @@ class Node:
         while True:
             try:
                 return self.loop.run()
-            except Exception as problem:  # told, and then served on: whoever waits for the loop must get an answer
+            except Exception as problem:  # it is reported, and the loop goes on: whoever waits for it must be resumed
                 self.fail(problem)
 
 
-def _ignore(*told: object) -> None:
+def _ignore(*given: object) -> None:
     return None

@@ -1,4 +1,4 @@
-"""How a program waits for all other workers: until they have said what must be alike."""
+"""How a program waits until all workers have sent the facts that must be equal."""
 
 from __future__ import annotations
 
@@ -9,26 +9,26 @@ from polyrhythm.processes.runtime.completion import Completion
 
 
 class PendingAgreement:
-    """One question at a time, of the actor `name`; in the loop's thread. `on_request` is given what the program says."""
+    """One round at a time, of the actor `name`; in the loop's thread. `on_request` is given the facts of the program."""
 
     def __init__(self, name: str) -> None:
         self.on_request: Callable[[Facts, str], None] = _ignore
         self._name = name
-        self._ticket: Completion | None = None
+        self._completion: Completion | None = None
 
     @property
     def waits(self) -> list[str]:
         """What the program waits for, if it does."""
-        return [f"{self._name} waits for the others to say what all must say alike"] if self._ticket is not None else []
+        return [f"{self._name} waits for the facts of the others that must be equal"] if self._completion is not None else []
 
     def request(self, completion: Completion, facts: Facts, remedy: str) -> None:
-        """The program has said its `facts`, and waits with `completion`."""
-        self._ticket = completion
+        """The program has given its `facts`, and waits with `completion`."""
+        self._completion = completion
         self.on_request(facts, remedy)
 
     def settle(self, difference: str) -> None:
-        """All have spoken; the program is given `difference`, the sentence on where they differ, or empty."""
-        completion, self._ticket = self._ticket, None
+        """The facts of all have come; the program is given `difference`, the sentence on where they differ, or empty."""
+        completion, self._completion = self._completion, None
         if completion is not None:
             completion.finish(difference, None)
 

@@ -14,19 +14,19 @@ from polyrhythm.processes.runtime.executor import ActorExecutor
 
 @dataclass(frozen=True, slots=True, eq=False)
 class QueuedCoroutine:
-    """A coroutine, what it has `asked` before it came here, and the completion of a program that waits for it."""
+    """A coroutine, an effect that it has awaited before it came here, and the completion of a program that waits for it."""
 
     coroutine: Coroutine[Effect[Any], Any, Any]
-    asked: Effect[Any] | None = None
+    pending: Effect[Any] | None = None
     completion: Completion | None = None
 
 
 class ProgramQueue:
-    """Gives them to `actor` in the loop's thread; only `expect` and `quiet` are for the program's."""
+    """Gives coroutines to `actor` in the loop's thread; only `expect` and `quiet` are for the program's."""
 
     def __init__(self, actor: ActorExecutor) -> None:
         self._actor = actor
-        self._line: SerialQueue[QueuedCoroutine] = SerialQueue()
+        self._queue: SerialQueue[QueuedCoroutine] = SerialQueue()
         self._expected = 0
         self._ended = 0
 
@@ -38,34 +38,34 @@ class ProgramQueue:
     def quiet(self) -> bool:
         """Whether everything has ended that was expected, and well."""
         # each count has one writer; the error is set before the second one moves
-        return self._expected == self._ended and self._line.error is None
+        return self._expected == self._ended and self._queue.error is None
 
-    def take(self, turn: QueuedCoroutine) -> None:
+    def take(self, item: QueuedCoroutine) -> None:
         """Run it when all before it have ended."""
-        self._line.join(turn)
-        self._line.call(turn)
+        self._queue.join(item)
+        self._queue.call(item)
         self._admit()
 
     def close(self) -> None:
-        """Send away whoever has not begun."""
-        for turn in self._line.clear():
-            turn.coroutine.close()
+        """Close what has not begun."""
+        for item in self._queue.clear():
+            item.coroutine.close()
 
     def _admit(self) -> None:
-        turn = self._line.admit()
-        if turn is None:
+        item = self._queue.admit()
+        if item is None:
             return
-        if self._line.error is None:
-            self._actor.start("program", turn.coroutine, lambda value, error: self._end(turn, value, error), turn.asked)
-        else:  # after a failure the others are dropped, and the program is told
-            turn.coroutine.close()
-            self._end(turn, None, self._line.error if turn.completion is None else self._line.take_error())
+        if self._queue.error is None:
+            self._actor.start("program", item.coroutine, lambda value, error: self._end(item, value, error), item.pending)
+        else:  # after a failure the others are dropped, and the error goes to the program
+            item.coroutine.close()
+            self._end(item, None, self._queue.error if item.completion is None else self._queue.take_error())
 
-    def _end(self, turn: QueuedCoroutine, value: Any, error: BaseException | None) -> None:
-        if turn.completion is None:
-            self._line.leave(error)
+    def _end(self, item: QueuedCoroutine, value: Any, error: BaseException | None) -> None:
+        if item.completion is None:
+            self._queue.leave(error)
             self._ended += 1
         else:
-            self._line.leave()
-            turn.completion.finish(value, error)
+            self._queue.leave()
+            item.completion.finish(value, error)
         self._admit()

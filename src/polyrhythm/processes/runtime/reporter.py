@@ -1,4 +1,4 @@
-"""Has an actor's condition told to those who judge."""
+"""Sends an actor's status to whoever looks for stalls."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ _LOOKS = 4
 
 
 class StatusReporter:
-    """Looks at an actor regularly, in its loop, and has its condition told: when that changes, and every few seconds.
+    """Looks at an actor regularly, in its loop, and sends its status: when that changes, and every few seconds.
 
-    `thresholds` are the seconds of waiting that are told at once.
+    `thresholds` are the seconds of waiting that are reported at once.
     """
 
     def __init__(self, node: Node, thresholds: tuple[float, float], send: Callable[[ActorStatus], None]) -> None:
@@ -37,6 +37,6 @@ class StatusReporter:
         state = (sum(self._quiet >= each for each in self._thresholds), steps.stopped, steps.leaving)
         if state != self._reported or self._silent >= EVERY_SECONDS:
             self._reported, self._silent = state, 0.0
-            waiting = state[0] > 0  # less than that comes and goes without being told
-            self._send(steps.condition(self._quiet if waiting else 0.0, waits if waiting else [], self._node.calls))
+            waiting = state[0] > 0  # less than that comes and goes without being reported
+            self._send(steps.status(self._quiet if waiting else 0.0, waits if waiting else [], self._node.calls))
         self._node.loop.after(self._interval, self.look)

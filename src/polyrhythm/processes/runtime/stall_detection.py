@@ -1,4 +1,4 @@
-"""Who stands still while others wait for it, and when nobody can go on: judged from the conditions that all actors tell."""
+"""Who stands still while others wait for it, and when nobody can go on: found from the status messages of all actors."""
 
 from __future__ import annotations
 
@@ -17,17 +17,17 @@ _LONG_STEPS = 4.0
 """Whoever waits for less than so many times the longest computing seen may be waiting for a slow worker."""
 _GROWTH = 2.0
 SILENT_SECONDS = 3 * EVERY_SECONDS
-"""Whoever lives is received of three times in so long, also while its program computes."""
+"""A process that lives sends its status three times in so long, also while its program computes."""
 _MOST_WAITS = 16
 _SETTLING_SECONDS = 1.0
-"""So long after an end others may still say that they wait for what it has brought."""
+"""So long after an end others may still report that they wait for what it has sent."""
 
 
 @dataclass(frozen=True, slots=True)
 class Patience:
     """In seconds: `deadlock` of everybody's waiting ends a run, but `uneven` where some take no more steps and others want one.
 
-    After `notice` it is text for whom others wait, and after `timeout`, if there is one, the run ends with its name.
+    After `notice` it is printed for whom others wait, and after `timeout`, if there is one, the run ends with its name.
     """
 
     deadlock: float = 20.0
@@ -43,21 +43,21 @@ class Patience:
 
     @property
     def thresholds(self) -> tuple[float, float]:
-        """What actors tell at once when they have waited for so long."""
+        """Seconds of waiting after which actors send their status at once."""
         return (min(self.uneven, self.deadlock), self.deadlock)
 
 
 @dataclass(frozen=True, slots=True)
 class ReceivedStatus:
-    """What an actor text of itself, and when."""
+    """An actor's status, and when it came."""
 
-    condition: ActorStatus
+    status: ActorStatus
     at: float
 
 
 @dataclass(frozen=True, slots=True)
 class StallReport:
-    """`culprits` keep `waiters` waiting, the first of these for `seconds`; `text` is the sentence."""
+    """`culprits` keep `waiters` waiting, the first of these for `seconds`, as the `sentence` reports."""
 
     culprits: list[str]
     waiters: list[str]
@@ -66,7 +66,7 @@ class StallReport:
 
 
 class StallDetector:
-    """The actors of a run that are not over. `near` tells whose processes can be looked at; times are of one clock."""
+    """The actors of a run that are not over. `near` is whether the processes of an actor can be inspected; times are of one clock."""
 
     def __init__(self, patience: Patience, near: Callable[[str], bool] = lambda name: True) -> None:
         self.patience = patience
@@ -84,14 +84,14 @@ class StallDetector:
         return list(self._received)
 
     def begin(self, names: Iterable[str], now: float) -> None:
-        """All of `names` go now; some may have been received of before."""
+        """All of `names` start now; the status of some may have come before."""
         self._begun = True
         self._received = {name: self._received.get(name, ReceivedStatus(ActorStatus(0), now)) for name in names}
 
-    def update(self, name: str, condition: ActorStatus, now: float) -> None:
-        """The actor `name` has told its condition."""
+    def update(self, name: str, status: ActorStatus, now: float) -> None:
+        """The actor `name` has sent its status."""
         if name in self._received or not self._begun:
-            self._received[name] = ReceivedStatus(condition, now)
+            self._received[name] = ReceivedStatus(status, now)
 
     def note_step(self, name: str, clock: int, now: float) -> None:
         """The worker `name` has taken a step; for those who learn of each."""
@@ -104,25 +104,25 @@ class StallDetector:
 
     def deadlock(self, now: float) -> DeadlockError | None:
         """The error for a run in which everybody waits, if that is so."""
-        conditions = {name: received.condition for name, received in self._received.items()}
-        workers = {name: condition for name, condition in conditions.items() if name.startswith("worker/")}
-        stopped = {name: condition.clock for name, condition in workers.items() if condition.stopped}
+        statuses = {name: received.status for name, received in self._received.items()}
+        workers = {name: status for name, status in statuses.items() if name.startswith("worker/")}
+        stopped = {name: status.clock for name, status in workers.items() if status.stopped}
         going = [name for name in workers if name not in stopped]
-        reason = uneven(stopped, going, [name for name, condition in workers.items() if condition.calls])
+        reason = uneven(stopped, going, [name for name, status in workers.items() if status.calls])
         enough = self.patience.thresholds[0] if reason is not None else self.patience.deadlock
-        if not self._begun or not conditions or any(condition.quiet < enough for condition in conditions.values()) or self._halt(now):
+        if not self._begun or not statuses or any(status.quiet < enough for status in statuses.values()) or self._halt(now):
             return None
-        # the last word of one that has ended may be what another waited for when it was last received of
+        # the last message of one that has ended may be what another waited for when it last sent its status
         if any(received.at <= self._changed + _SETTLING_SECONDS for received in self._received.values()):
             return None
-        waits = [wait for condition in conditions.values() for wait in condition.waits]
+        waits = [wait for status in statuses.values() for wait in status.waits]
         more = f"; and {len(waits) - _MOST_WAITS} more wait" if len(waits) > _MOST_WAITS else ""
         return DeadlockError(reason or f"Nobody can go on: {'; '.join(waits[:_MOST_WAITS])}{more}.")
 
     def look(self, now: float) -> StallReport | None:
-        """The stall that is to be told now; then not again until it has lasted twice as long."""
+        """The stall that is to be reported now; then not again until it has lasted twice as long."""
         stall = self.stall(now)
-        longest = max((received.condition.longest for received in self._received.values()), default=0.0)
+        longest = max((received.status.longest for received in self._received.values()), default=0.0)
         if stall is None:
             self._due = self.patience.notice
         elif stall.seconds >= max(self._due, _LONG_STEPS * longest):
@@ -130,7 +130,7 @@ class StallDetector:
             return stall
         return None
 
-    def verdict(self, now: float) -> WorkerFailed | None:
+    def expired(self, now: float) -> WorkerFailed | None:
         """The error for a run that has waited for longer than it may."""
         stall = self.stall(now)
         if stall is None or self.patience.timeout is None or stall.seconds < self.patience.timeout:
@@ -141,12 +141,12 @@ class StallDetector:
     def stall(self, now: float) -> StallReport | None:
         """Who keeps whom waiting, if anybody does.
 
-        Whoever is leaving waits for no work: another may take its time, unless it is stopped, or nothing is received of it any more.
+        Whoever is leaving waits for no work: another may take its time, unless it is stopped, or nothing comes from it any more.
         """
         halted = self._halt(now)
         here = {name: received for name, received in self._received.items() if name not in halted}
-        leaving = [name for name, received in here.items() if received.condition.leaving]
-        waited = {name: received.condition.quiet + now - received.at for name, received in here.items() if received.condition.quiet}
+        leaving = [name for name, received in here.items() if received.status.leaving]
+        waited = {name: received.status.quiet + now - received.at for name, received in here.items() if received.status.quiet}
         workers = [name for name in waited if name.startswith("worker/") and name not in leaving]
         silent = {name: received.at for name, received in here.items() if now - received.at > SILENT_SECONDS} if leaving else {}
         if workers:
@@ -162,7 +162,7 @@ class StallDetector:
 
     def _halt(self, now: float) -> dict[str, float]:
         """Which processes of this host are stopped by a signal, and since when that is known."""
-        pids = {name: received.condition.pid for name, received in self._received.items() if received.condition.pid and self._near(name)}
+        pids = {name: received.status.pid for name, received in self._received.items() if received.status.pid and self._near(name)}
         halted = [name for name, pid in pids.items() if _is_halted(pid)]
         self._halted = {name: self._halted.get(name, now) for name in halted}
         return self._halted
@@ -176,10 +176,10 @@ class StallDetector:
         else:
             text = f"{listed(culprits)} {'has' if len(culprits) == 1 else 'have'} stood still for {seconds:.0f} s"
         if first.startswith("worker/") and len(culprits) == 1:
-            clock, last = self._steps.get(first, (received.condition.clock, received.at - received.condition.ago))
+            clock, last = self._steps.get(first, (received.status.clock, received.at - received.status.ago))
             text += f", which last took step {clock}, {now - last:.0f} s ago" if clock else ", of which no step is known yet"
         if first in self._halted:
-            text += f"; its process {received.condition.pid} is stopped by a signal (kill -CONT {received.condition.pid} lets it go on)"
+            text += f"; its process {received.status.pid} is stopped by a signal (kill -CONT {received.status.pid} lets it go on)"
         elif now - received.at > SILENT_SECONDS:
             text += f"; nothing has been received from it for {now - received.at:.0f} s, so it is stopped or cut off"
         return text + "."
@@ -195,11 +195,11 @@ def _is_halted(pid: int) -> bool:
 
 
 def report(stall: StallReport) -> None:
-    """Say it on stderr."""
+    """Print it on stderr."""
     notify(stall.sentence)
 
 
 def notify(sentence: str) -> None:
-    """Tell the user something on stderr, if there is one."""
+    """Print a sentence for the user on stderr, if there is one."""
     if sys.stderr is not None:
         print(f"polyrhythm: {sentence}", file=sys.stderr, flush=True)

@@ -1,4 +1,4 @@
-"""What an actor says of itself from time to time: its steps, and for how long it has waited."""
+"""What an actor's runtime reports from time to time: its steps, and for how long it has waited."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ from polyrhythm.kernel.events import AnyEvent, Computed, Stepped
 from polyrhythm.kernel.message import Message
 
 EVERY_SECONDS = 5.0
-"""Whoever is not heard of for several times as long is stopped, or cut off."""
+"""An actor from which nothing comes for several times as long is stopped, or cut off."""
 
 
 class ActorStatus(msgspec.Struct, frozen=True):
     """`clock` steps, the last `ago` seconds ago; `longest` seconds of computing between two exchanges; `stopped` if no step follows.
 
-    `waits` says what the actor waits for, if everything in it has waited for `quiet` seconds and no byte has come or gone; whoever is
+    `waits` is what the actor waits for, if everything in it has waited for `quiet` seconds and no byte has come or gone; whoever is
     `leaving` waits for nobody's work, only for all to end. `calls` if it waits in a call of the program's own, such as `worker.barrier()`.
     """
 
@@ -32,7 +32,7 @@ class ActorStatus(msgspec.Struct, frozen=True):
     calls: bool = False
 
     def message(self) -> Message:
-        """As it is told to others."""
+        """As it is sent to others."""
         return Message("condition", text=msgspec.json.encode(self).decode())
 
 
@@ -53,7 +53,7 @@ class StepTracker:
         elif isinstance(event, Computed):
             self._longest = max(self._longest, event.seconds)
 
-    def condition(self, quiet: float, waits: list[str], calls: bool) -> ActorStatus:
+    def status(self, quiet: float, waits: list[str], calls: bool) -> ActorStatus:
         """With what is known of the steps."""
         ago = time.monotonic() - self._last if self._last else 0.0
         return ActorStatus(os.getpid(), self.clock, ago, self._longest, self.stopped, quiet, waits, self.leaving, calls)

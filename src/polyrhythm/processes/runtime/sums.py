@@ -15,11 +15,11 @@ from polyrhythm.processes.runtime.executor import Done
 
 
 class Sums:
-    """Answers an actor's `Reduction` effects through the reducer of their group, where there is one.
+    """Makes the sums of an actor's `Reduction` effects through the reducer of their group, where there is one.
 
-    A sum blocks until all members have come to it, and the loop must meanwhile hear of those who never will; so what the loop's
-    coroutines want is done in a thread of the group's own, in the order in which they want it. Groups do not wait for each other.
-    `why` tells what the node has failed with.
+    A sum blocks until all members have come to it, and the loop must meanwhile learn of those who never will; so sums that the loop's
+    coroutines want are made in a thread of the group's own, in the order in which they want them. Groups do not wait for each other.
+    `why` returns what the node has failed with.
     """
 
     def __init__(self, name: str, why: Callable[[], BaseException | None]) -> None:
@@ -32,7 +32,7 @@ class Sums:
 
     @property
     def reducers(self) -> Mapping[str, GroupReducer]:
-        """What answers, by the name of the group; to be set in the loop's thread."""
+        """What makes the sums, by the name of the group; to be set in the loop's thread."""
         return self._reducers
 
     @reducers.setter
@@ -54,7 +54,7 @@ class Sums:
         return any(topic.startswith(prefix) for topic in list(self._awaited.values()))
 
     def here(self, effect: Reduction) -> Tensor | bool | None:
-        """The answer, waited for in this thread; None if it is left to messages."""
+        """The result, waited for in this thread; None if it is left to messages."""
         group = effect.group.name
         reducer = self._reducers.get(group)
         if reducer is None:
@@ -109,8 +109,8 @@ class Sums:
 class _Lane:
     """A thread in which the sums of one group are made, one after another."""
 
-    def __init__(self, answer: Callable[[Reduction], Tensor | bool | None]) -> None:
-        self._answer = answer
+    def __init__(self, reduce: Callable[[Reduction], Tensor | bool | None]) -> None:
+        self._reduce = reduce
         self._queue: SimpleQueue[tuple[Reduction, Done] | None] = SimpleQueue()
         self._thread = threading.Thread(target=self._work, name="polyrhythm sums", daemon=True)
         self._thread.start()
@@ -131,7 +131,7 @@ class _Lane:
         while (queued := self._queue.get()) is not None:
             effect, done = queued
             try:
-                total = self._answer(effect)
+                total = self._reduce(effect)
             except Exception as problem:  # goes to the coroutine that waits
                 done(None, problem)
             else:

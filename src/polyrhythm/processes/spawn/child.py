@@ -1,7 +1,7 @@
 """A worker's or a server's own process, from the fork to its end.
 
-It speaks with its launcher over a control link. To the launcher: `address`, `events`, the result (a plain frame),
-`ended`, `failed`, `condition`, `agree`. From the launcher: `table`, `lost`, `ended` (of others), `agreed`, `release`. The end of
+It has a control link to its launcher. To the launcher go `address`, `events`, the result (a plain frame),
+`ended`, `failed`, `condition`, `agree`. From the launcher come `table`, `lost`, `ended` (of others), `agreed`, `release`. The end of
 that link is the end of the launcher, and so of this process.
 """
 
@@ -53,7 +53,7 @@ Work = tuple[Program, Service]
 _SWITCH_SECONDS = 0.0005
 _GATHERING_SECONDS = 0.02
 _LAST_SECONDS = 10.0
-_VERDICT_SECONDS = 5.0
+_REPORT_SECONDS = 5.0
 
 
 def run(control: socket.socket, name: str, device: str, descriptor: int) -> int:
@@ -63,11 +63,11 @@ def run(control: socket.socket, name: str, device: str, descriptor: int) -> int:
     _settle(spec)
     rng.seed_everything(spec.seed, name)
     child = Child(control, Role(name, spec.secret, spec.seed, device), spec)
-    return child.live(work)
+    return child.run(work)
 
 
 def _settle(spec: JobSpec) -> None:
-    """Take on the launcher's surroundings."""
+    """Use the launcher's environment variables, folder, module path and arguments."""
     os.environb.clear()
     os.environb.update(spec.environment)
     os.chdir(spec.directory)
@@ -90,7 +90,7 @@ class Child:
         self._address = listeners.address
         self._node = Node(role, spec.wiring, listeners, self._record)
         self._node.on_failure = self._fail
-        self._node.on_connection_lost = self._break
+        self._node.on_connection_lost = self._connection_lost
         self._node.on_control = self._receive_from_peer
         self._events: deque[AnyEvent] = deque()
         self._flushing = False
@@ -101,7 +101,7 @@ class Child:
         self._begun, self._released = Completion(), Completion()
         self._node.agreement.on_request = lambda facts, remedy: self._launcher.send_control(agreement.agreement_request(facts, remedy))
 
-    def live(self, work: Callable[[], Work]) -> int:
+    def run(self, work: Callable[[], Work]) -> int:
         """Run the actor from its start to its end; the process's exit code."""
         self._node.start()
         try:
@@ -121,20 +121,20 @@ class Child:
         return 0
 
     def _finish(self, result: Message | None, ended: float) -> None:
-        """Take leave of the others, then tell the launcher."""
-        parted = Completion()
-        self._in_loop(lambda: self._node.finish(lambda: parted.finish(None, None)))
-        parted.wait()
+        """Announce the end to the others, then to the launcher."""
+        announced = Completion()
+        self._in_loop(lambda: self._node.finish(lambda: announced.finish(None, None)))
+        announced.wait()
         peers = self._node.peers
         self._record(Ended(self._node.port.now(), self._name, peers.bytes_sent, peers.messages_sent))
 
-        def tell() -> None:
+        def send() -> None:
             self._flush()
             if result is not None:
                 self._launcher.send(result)
             self._send("ended", (peers.bytes_sent, peers.messages_sent, ended))
 
-        self._in_loop(tell)
+        self._in_loop(send)
 
     def _in_loop(self, call: Callable[[], None]) -> None:
         self._node.loop.call(call)
@@ -153,7 +153,7 @@ class Child:
         self._node.loop.after(_GATHERING_SECONDS, self._flush)
 
     def _flush(self) -> None:
-        self._flushing = False  # before looking: what comes in meanwhile asks again
+        self._flushing = False  # before looking: what comes in meanwhile starts another flush
         events = [self._events.popleft() for _ in range(len(self._events))]
         if events:
             peers = self._node.peers
@@ -163,14 +163,14 @@ class Child:
         self._flush()
         self._launcher.send_control(failure.failure_message(self._name, error))
 
-    def _break(self, name: str, why: Exception | None) -> None:
-        """A peer that died is the launcher's to judge, and it will; one that speaks nonsense, or is silent and lives, is ours to report."""
+    def _connection_lost(self, name: str, why: Exception | None) -> None:
+        """A peer that died is reported by the launcher; one that sends malformed frames, or whose connection ends while it lives, by us."""
         if name in self._spec.expendable:
             self._node.lose(name)
         elif isinstance(why, WireError):
             self._node.fail(WireError(f"{self._name} cannot understand {name}: {why}"))
         else:
-            self._node.loop.after(_VERDICT_SECONDS, lambda: self._node.still_broken(name))
+            self._node.loop.after(_REPORT_SECONDS, lambda: self._node.still_broken(name))
 
     def _receive_control(self, link: FrameLink, frame: Frame) -> None:
         message = frame.message
@@ -200,14 +200,14 @@ class Child:
     def _reducers(self) -> dict[str, GroupReducer]:
         """The ways to a sum of the groups that this actor is a member of, by their names."""
         mine = [group for group in self._spec.groups if self._name in group.members]
-        charge = self._node.peers.count
+        add = self._node.peers.count
         if mine and self._node.device != "cpu":
             store = NcclStore(self._spec.nccl_address, rank_of(self._name), self._node.device)
-            return {group.name: Nccl(store, group.name, group.members, charge) for group in mine}
-        return {group.name: open_memory(group, self._name, charge) for group in mine if group.memory}
+            return {group.name: Nccl(store, group.name, group.members, add) for group in mine}
+        return {group.name: open_memory(group, self._name, add) for group in mine if group.memory}
 
-    def _send_status(self, condition: ActorStatus) -> None:
-        message = condition.message()
+    def _send_status(self, status: ActorStatus) -> None:
+        message = status.message()
         if self._spec.ip:
             for name in self._node.peers.reached:
                 self._node.peers.send_control(name, message)
@@ -219,7 +219,7 @@ class Child:
             self._node.fail(failure.rebuild(message))
 
 
-def open_memory(group: SharingGroup, name: str, charge: CountTraffic) -> SharedMemory:
+def open_memory(group: SharingGroup, name: str, add: CountTraffic) -> SharedMemory:
     """The part of the member `name` in the memory that `group` shares."""
     segment = SharedSegment.open(group.memory, len(group.members))
-    return SharedMemory(MemoryGroup(segment, group.members.index(name)), group.members, charge)
+    return SharedMemory(MemoryGroup(segment, group.members.index(name)), group.members, add)

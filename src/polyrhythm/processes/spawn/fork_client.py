@@ -54,20 +54,20 @@ class ForkClient:
         """Whether the fork server lives and has no children."""
         return not self._ended and self._process.poll() is None and not self._alive
 
-    def fork(self, name: str, device: str, control: socket.socket, parcel: int, preload: list[str]) -> None:
-        """Ask for a process with `control` and `parcel`, that writes to this one's standard output and error."""
+    def fork(self, name: str, device: str, control: socket.socket, job_spec: int, preload: list[str]) -> None:
+        """Request a process with `control` and `job_spec`, that writes to this one's standard output and error."""
         self._alive.add(name)
-        self._request(Fork(name, device, preload), [control.fileno(), parcel, 1, 2])
+        self._request(Fork(name, device, preload), [control.fileno(), job_spec, 1, 2])
 
     def next_death(self) -> Died:
-        """The news of a death, which must be due. Raises RunError if the fork server or a fork failed."""
+        """The next death, which must have been announced. Raises RunError if the fork server or a fork failed."""
         try:
             data = self.socket.recv(MOST_BYTES)
         except ConnectionError:  # it died with a request unread
             data = b""
         if not data:
             self._alive.clear()
-            self._ended = True  # its socket tells sooner than the system
+            self._ended = True  # its socket shows it sooner than the system
             raise RunError(f"The process that starts the workers {self._how_it_ended()}.")
         reply = self._decoder.decode(data)
         self._alive.discard(reply.name)
@@ -110,7 +110,7 @@ class ForkClient:
         try:
             status = self._process.wait(_EXIT_SECONDS)
         except subprocess.TimeoutExpired:
-            return "does not answer any more"
+            return "does not respond any more"
         return failure.exit_phrase(status)
 
 
@@ -140,7 +140,7 @@ def warm() -> None:
 
 
 def end_all() -> None:
-    """End the kept zygotes."""
+    """End the kept fork servers."""
     while _idle:
         _idle.pop().end()
 
@@ -177,5 +177,5 @@ def _forget() -> None:
 
 
 atexit.register(end_all)
-if sys.platform == "linux":  # elsewhere there may be no fork, and there is no client
+if sys.platform == "linux":  # elsewhere there may be no fork, and there are no fork servers
     os.register_at_fork(after_in_child=_forget)

@@ -1,8 +1,8 @@
 """The process that has imported everything and forks the others, so that a run starts in the time of a fork.
 
-It has one thread and runs nothing of the user's. It speaks with its parent over one socket: `Fork` and `Kill` come in,
-`Refused` and `Died` go out; of a fork that went well nothing is said, since its parent may be asking for many and not be
-listening yet. When that socket ends, or its parent is gone, it kills its children and ends.
+It has one thread and runs nothing of the user's. It has one socket to its parent: `Fork` and `Kill` come in,
+`Refused` and `Died` go out; a fork that went well is not acknowledged, since its parent may be requesting many and not be
+reading yet. When that socket ends, or its parent is gone, it kills its children and ends.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _LOOK_SECONDS = 1.0
 
 
 class Fork(msgspec.Struct, tag=True, frozen=True):
-    """Make a process for the actor `name`. With it come descriptors: its control socket, its parcel, stdout and stderr."""
+    """Make a process for the actor `name`. With it come descriptors: its control socket, its job spec, stdout and stderr."""
 
     name: str
     device: str
@@ -68,7 +68,7 @@ class ForkServer:
         self._encoder = msgspec.msgpack.Encoder()
 
     def serve(self) -> None:
-        """Answer requests until the parent is gone."""
+        """Serve requests until the parent is gone."""
         reader, writer = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
         signal.signal(signal.SIGCHLD, lambda *_: None)
         signal.set_wakeup_fd(writer, warn_on_full_buffer=False)
@@ -118,17 +118,17 @@ class ForkServer:
             set_name(request.name)
             signal.set_wakeup_fd(-1)
             signal.signal(signal.SIGCHLD, signal.SIG_DFL)
-            signal.signal(signal.SIGINT, signal.SIG_IGN)  # an interrupt is the launcher's to answer
+            signal.signal(signal.SIGINT, signal.SIG_IGN)  # the launcher handles interrupts
             os.setsid()
             self._parent.close()
-            control, parcel, out, err = descriptors
+            control, job_spec, out, err = descriptors
             os.dup2(out, 1)
             os.dup2(err, 2)
             os.close(out)
             os.close(err)
             from polyrhythm.processes.spawn.child import run
 
-            code = run(socket.socket(fileno=control), request.name, request.device, parcel)
+            code = run(socket.socket(fileno=control), request.name, request.device, job_spec)
         except BaseException:
             sys.excepthook(*sys.exc_info())
         finally:
@@ -169,7 +169,7 @@ def _preload(names: list[str]) -> None:
         if name not in sys.modules:
             try:
                 importlib.import_module(name)
-            except Exception:  # a child that needs it says so better
+            except Exception:  # a child that needs it raises a better error
                 continue
 
 

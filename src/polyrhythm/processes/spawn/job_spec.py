@@ -49,28 +49,33 @@ class JobSpec(msgspec.Struct, frozen=True):
     wiring: Wiring
     threads: int
     thresholds: tuple[float, float]
-    """Seconds of waiting that an actor tells at once."""
+    """Seconds of waiting that an actor reports at once."""
     groups: list[SharingGroup] = []
     """The groups of workers whose sums have a way of their own."""
     nccl_address: str = ""
-    """Where workers with CUDA devices meet for NCCL: host and port."""
+    """Where the store of NCCL's communicators is, for workers with CUDA devices: host and port."""
     ip: str = ""
     """The interface to be reached at from other hosts; empty for jobs of one host."""
     host: str = ""
     """The name of this host, if not the one it gives itself."""
     expendable: list[str] = []
-    """Where there is no launcher to say who was lost: the actors without which the run goes on."""
+    """Where there is no launcher to report who was lost: the actors without which the run goes on."""
 
 
 def surroundings() -> tuple[dict[bytes, bytes], bytes, list[bytes], list[bytes]]:
     """Environment, working directory, module path and arguments of this process."""
     arguments = getattr(sys, "argv", [""])
-    return dict(os.environb), os.getcwdb(), [os.fsencode(place) for place in module_path()], [os.fsencode(word) for word in arguments]
+    return (
+        dict(os.environb),
+        os.getcwdb(),
+        [os.fsencode(folder) for folder in module_path()],
+        [os.fsencode(argument) for argument in arguments],
+    )
 
 
 def module_path() -> list[str]:
     """Where this process looks for modules: `sys.path` without what is no text, a `Path` for instance, which Python passes over too."""
-    return [place for place in sys.path if isinstance(place, str)]
+    return [folder for folder in sys.path if isinstance(folder, str)]
 
 
 def pack(spec: JobSpec, work: object) -> int:
@@ -84,7 +89,7 @@ def pack(spec: JobSpec, work: object) -> int:
 
 
 def unpack(descriptor: int) -> tuple[JobSpec, Callable[[], Any]]:
-    """The spec, and a function that gives the work: to be called when the spec' module path is in place."""
+    """The spec, and a function that gives the work: to be called when its module path is set."""
     memory = memoryview(mmap.mmap(descriptor, os.fstat(descriptor).st_size, access=mmap.ACCESS_READ))
     start = _LENGTH.size + _LENGTH.unpack_from(memory)[0]
     spec = msgspec.msgpack.decode(memory[_LENGTH.size : start], type=JobSpec)

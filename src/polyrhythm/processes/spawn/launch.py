@@ -30,7 +30,7 @@ class Processes:
     `threads` is how many threads torch may use in each; `cuda` whether each worker must have a CUDA device (True), may not
     (False), or has one where there is one for each (None); `patience` after how many seconds without a byte, with everyone waiting,
     the run counts as stuck; `startup` how many seconds all may take to come up; `notice` after how many seconds of waiting for one that
-    stands still, or computes for long, that is said on stderr; `timeout` after how many the run ends with its name (None: never);
+    stands still, or computes for long, that is printed on stderr; `timeout` after how many the run ends with its name (None: never);
     `preload` names modules to import once instead of in every process; `seed` is a run's where it names none.
     """
 
@@ -124,7 +124,7 @@ def _share(name: str, members: tuple[str, ...], stack: ExitStack) -> SharingGrou
 
 
 def _nccl_address(devices: dict[str, str]) -> str:
-    """A free port of this host where workers on CUDA devices meet for NCCL."""
+    """A free port of this host for the store of NCCL's communicators, where workers compute on CUDA devices."""
     if "cpu" in {device for name, device in devices.items() if name.startswith("worker/")}:
         return ""
     with socket.create_server(("127.0.0.1", 0)) as free:

@@ -48,7 +48,7 @@ class LaunchedRun:
             self._loop.after(self._startup, self._check_startup)
             self._loop.run()
             if self._failure is not None:
-                with suppress(RunError, OSError):  # a fork server that does not answer must not hide why the run failed
+                with suppress(RunError, OSError):  # a fork server that does not respond must not hide why the run failed
                     client.clear()
                 self._supervisor.drain()  # what the actors had still recorded before they were killed
                 raise self._failure
@@ -145,12 +145,12 @@ class LaunchedRun:
     def _look(self) -> None:
         """See whether somebody stands still while others wait for it."""
         now = time.monotonic()
-        stall, verdict = self._detector.look(now), self._detector.verdict(now)
+        stall, expired = self._detector.look(now), self._detector.expired(now)
         if stall is not None:
             report(stall)
             self._record(Faulted(now - self._origin, stall.culprits[0], f"stands still: {stall.sentence}"))
-        if verdict is not None:
-            self.failed(verdict)
+        if expired is not None:
+            self.failed(expired)
         self._loop.after(min(_LOOK_SECONDS, self._patience.notice / 4), self._look)
 
     def _check_startup(self) -> None:

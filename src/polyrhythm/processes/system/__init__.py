@@ -1,1 +1,1 @@
-"""What the operating system is asked for, and what it allows."""
+"""Calls of the operating system, and its limits."""

@@ -1,4 +1,4 @@
-"""The C library's allocator, told to keep what is freed.
+"""The C library's allocator, set to keep what is freed.
 
 A training step frees and takes the same tens of megabytes again and again. glibc gives large pieces back to the system and
 asks for them anew, and the system clears every page: a fifth of the time of a step of a perceptron with 21 M parameters.

@@ -1,4 +1,4 @@
-"""Whether this host can hold so many processes: asked before the first of them is started."""
+"""Whether this host can hold so many processes: checked before the first of them is started."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def _open_files() -> float:
 
 @dataclass(frozen=True, slots=True)
 class Host:
-    """What the kernel says of itself in files below `root`; what it does not say is no limit."""
+    """What the kernel reports in files below `root`; what it does not report is no limit."""
 
     root: Path
 
@@ -62,7 +62,7 @@ class Host:
         """Bytes that may still be had, swap included, by the kernel and the control group."""
         free = sum(self._number("proc/meminfo", rf"{kind}: +(\d+)", default) for kind, default in _FREE.items()) * 1024
         group = self._group()
-        # what files have left in memory counts as used there, and is given up when somebody asks for more
+        # what files have left in memory counts as used there, and is given up when somebody wants more
         cached = sum(self._number(group / "memory.stat", rf"(?m)^{kind} (\d+)", 0) for kind in ("inactive_file", "active_file"))
         used = max(0.0, self._number(group / "memory.current", default=0) - cached)
         return max(0.0, min(free, self._number(group / "memory.max") - used))

@@ -1,4 +1,4 @@
-"""What a process tells the kernel: whose life its own is tied to, and its name."""
+"""What a process sets in the kernel: whose end is its own, and its name."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ def die_with_parent(parent: int) -> None:
     """Have the kernel kill this process when the thread of `parent` that made it ends, also when that was killed itself."""
     if ctypes.CDLL(None, use_errno=True).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0):
         raise OSError(ctypes.get_errno(), "prctl(PR_SET_PDEATHSIG)")
-    if os.getppid() != parent:  # it ended before we asked
+    if os.getppid() != parent:  # it ended before that was set
         os.kill(os.getpid(), signal.SIGKILL)
 
 

@@ -1,4 +1,4 @@
-"""Opening a connection to another actor, until each has proved to the other who it is."""
+"""Opening a connection to another actor, until each has authenticated the other."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _FULL_SECONDS = 0.01
 
 @dataclass(slots=True)
 class ConnectionFactory:
-    """What an actor's connections have in common; `table` says where everyone is."""
+    """What an actor's connections have in common; `table` has the addresses of all."""
 
     loop: Loop
     identity: Credentials
@@ -29,7 +29,7 @@ class ConnectionFactory:
     table: dict[str, Address] = field(default_factory=dict)
 
     def link(self, connection: socket.socket) -> FrameLink:
-        """Frames over a new connection, with a peer that has not proved itself."""
+        """Frames over a new connection, with a peer that is not authenticated."""
         tune(connection, self.wiring.patience)
         link = FrameLink(self.loop, connection, self.wiring, self.tally)
         link.restrict(UNPROVEN)
@@ -39,17 +39,17 @@ class ConnectionFactory:
 class Connector:
     """A connection to the actor `called`, as its lane of that number (0: the connection itself).
 
-    `on_open` is called with the link when the peer has proved itself, and `on_over` when it does not come to that or the link has
+    `on_open` is called with the link when the peer is authenticated, and `on_over` when it does not come to that or the link has
     ended, unless by `abort`.
     """
 
-    def __init__(self, station: ConnectionFactory, called: str, lane: int = 0) -> None:
+    def __init__(self, factory: ConnectionFactory, called: str, lane: int = 0) -> None:
         self.on_open: Callable[[FrameLink], None] = _ignore_open
         self.on_over: Callable[[Exception | None], None] = _ignore_over
         self.link: FrameLink | None = None
-        self._station = station
+        self._factory = factory
         self._called = called
-        self._caller = Caller(station.identity, called, lane)
+        self._caller = Caller(factory.identity, called, lane)
         self._dialling: socket.socket | None = None
         self._over = False
 
@@ -57,17 +57,17 @@ class Connector:
         """Begin; everything else happens in the loop."""
         if self._over:
             return
-        station = self._station
-        connection, target = open_socket(station.table[self._called], station.table[station.identity.name].host)
+        factory = self._factory
+        connection, target = open_socket(factory.table[self._called], factory.table[factory.identity.name].host)
         code = connection.connect_ex(target)
         if code == 0:
             self._begin_handshake(connection)
         elif code == errno.EINPROGRESS:
             self._dialling = connection
-            station.loop.watch(connection, WRITE, lambda _: self._dialled(connection))
+            factory.loop.watch(connection, WRITE, lambda _: self._dialled(connection))
         elif code == errno.EAGAIN:  # a local listener whose queue is full
             connection.close()
-            station.loop.after(_FULL_SECONDS, self.dial)
+            factory.loop.after(_FULL_SECONDS, self.dial)
         else:
             connection.close()
             self._end(OSError(code, os.strerror(code)))
@@ -81,7 +81,7 @@ class Connector:
 
     def _stop_dialling(self) -> None:
         if self._dialling is not None:
-            self._station.loop.forget(self._dialling)
+            self._factory.loop.forget(self._dialling)
             self._dialling.close()
             self._dialling = None
 
@@ -92,11 +92,11 @@ class Connector:
             self._end(OSError(code, os.strerror(code)))
         else:
             self._dialling = None
-            self._station.loop.forget(connection)
+            self._factory.loop.forget(connection)
             self._begin_handshake(connection)
 
     def _begin_handshake(self, connection: socket.socket) -> None:
-        link = self.link = self._station.link(connection)
+        link = self.link = self._factory.link(connection)
         link.on_frame = self._finish_handshake
         link.on_close = lambda _, why: self._end(why)
         link.send_control(self._caller.hello())
@@ -105,12 +105,12 @@ class Connector:
         try:
             proof = self._caller.prove(frame)
         except WireError as problem:
-            self._station.tally.rejected += 1
+            self._factory.tally.rejected += 1
             link.close(problem)
             return
         link.send_control(proof)
         if not self._over:  # it may have broken off while the proof was written
-            link.restrict(self._station.wiring.limits)
+            link.restrict(self._factory.wiring.limits)
             self.on_open(link)
 
     def _end(self, why: Exception | None) -> None:

@@ -40,7 +40,7 @@ from polyrhythm.tensors import as_bytes
 class Decoder:
     """Frames out of a stream of bytes that comes in pieces of any size.
 
-    Either `feed` it bytes, or read straight into `space()` and tell it how many with `advance`. Raises WireError at the
+    Either `feed` it bytes, or read straight into `space()` and pass how many to `advance`. Raises WireError at the
     first malformed frame, counts that in `tally`, and takes nothing more. `fetch` reads payloads from shared memory;
     without it such frames are malformed, and so are stripes without a `board` to put them together.
     """
@@ -72,7 +72,7 @@ class Decoder:
             except WireError:
                 self._reject()
                 raise
-            except (RuntimeError, OverflowError, MemoryError) as problem:  # what torch says of a size it cannot have
+            except (RuntimeError, OverflowError, MemoryError) as problem:  # what torch raises for a size it cannot have
                 self._reject()
                 raise WireError(f"A frame's tensor cannot be had: {problem}") from problem
             self._filled = 0
@@ -80,7 +80,7 @@ class Decoder:
         return done
 
     def filled(self, count: int) -> Iterator[Frame]:
-        """As `advance`, but looking at the bytes only when the frames are asked for."""
+        """As `advance`, but looking at the bytes only when the frames are taken."""
         if count:
             yield from self.advance(count)
 
@@ -164,7 +164,7 @@ class Decoder:
         if magic != MAGIC or zero:
             raise WireError("These bytes are not a frame of Polyrhythm's.")
         if version != VERSION:
-            raise WireError(f"The peer speaks wire version {version}, and this is {VERSION}: install the same Polyrhythm everywhere.")
+            raise WireError(f"The peer has wire version {version}, and this is {VERSION}: install the same Polyrhythm everywhere.")
         allowed = CONTROL | (SHARED if self._fetch else 0) | (STRIPED | STRIPE if self.board else 0)
         if flags & ~allowed or (flags & ~CONTROL).bit_count() > 1:
             raise WireError(f"A frame has flags {flags:#x}; here one of {allowed:#x} is known.")

@@ -108,7 +108,7 @@ class FrameLink:
 
     @property
     def carried(self) -> int:
-        """Bytes that went or came, but for the runtime's own frames: whoever only says that it waits does not get on."""
+        """Bytes that went or came, but for the runtime's own frames: whoever only reports that it waits does not get on."""
         return self.moved - self._control_bytes
 
     @property

@@ -1,10 +1,10 @@
-"""How two processes prove to each other that they belong to the same run, without saying the secret.
+"""How two processes prove to each other that they belong to the same run, without sending the secret.
 
     caller   hello      its name, the name it calls, the number of the lane (0: the connection itself), a nonce
     listener challenge  a nonce of its own, and HMAC-SHA256(secret, "listener", both names, the lane, both nonces)
     caller   proof      HMAC-SHA256(secret, "caller", both names, the lane, both nonces)
 
-The two roles sign different texts, so that neither can be answered with the other's words.
+The two roles sign different texts, so that neither proof can be sent back as the other.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from polyrhythm.kernel.message import Message
 from polyrhythm.processes.transport.wire import CONTROL, Frame, Limits
 
 UNPROVEN = Limits(text=1024, numbers=0, tensors=0, payload=0)
-"""What is taken from a peer that has not proved itself."""
+"""What is taken from a peer that is not authenticated."""
 
 
 _LANE_DIGITS = 3
@@ -46,7 +46,7 @@ class Caller:
         self._nonce = secrets.token_hex(32)
 
     def hello(self) -> Message:
-        """The first words."""
+        """The first message."""
         return _message("hello", self._identity.name, self._called, self._lane, self._nonce)
 
     def prove(self, frame: Frame) -> Message:
@@ -59,7 +59,7 @@ class Caller:
 
 
 class Listener:
-    """The side that was called; `lane` is what the caller said that it opens."""
+    """The side that was called; `lane` is the one that the caller opens."""
 
     def __init__(self, identity: Credentials) -> None:
         self.lane = 0
@@ -83,12 +83,12 @@ class Listener:
         return self._transcript[0], None
 
 
-def _message(topic: str, *words: str) -> Message:
-    return Message(topic, text="\n".join(words))
+def _message(topic: str, *fields: str) -> Message:
+    return Message(topic, text="\n".join(fields))
 
 
 def _fields(frame: Frame, topic: str, count: int) -> list[str]:
-    words = frame.message.text.split("\n")
-    if not frame.flags & CONTROL or frame.message.topic != topic or len(words) != count or not frame.message.text.isascii():
-        raise WireError(f"A peer that had not proved itself sent something else than {topic}.")
-    return words
+    fields = frame.message.text.split("\n")
+    if not frame.flags & CONTROL or frame.message.topic != topic or len(fields) != count or not frame.message.text.isascii():
+        raise WireError(f"A peer that was not authenticated sent something else than {topic}.")
+    return fields

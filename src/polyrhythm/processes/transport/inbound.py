@@ -14,7 +14,7 @@ from polyrhythm.processes.transport.wire import STRIPE, STRIPED, Frame, Limits, 
 class Inbound:
     """`take` is given each frame; `on_over` is called once, when a connection ended: then all of them are closed.
 
-    A lane may be proved before the connection that it belongs to.
+    A lane may be authenticated before the connection that it belongs to.
     """
 
     def __init__(
@@ -40,9 +40,9 @@ class Inbound:
         return sum(link.carried for link in self._links.values())
 
     def join(self, number: int, link: FrameLink) -> None:
-        """`link` has been proved to be lane `number` (0: the connection itself). Raises WireError if there can be none such."""
+        """`link` has been authenticated as lane `number` (0: the connection itself). Raises WireError if there can be none such."""
         if self._over or number in self._links or number > MOST_LANES:
-            raise WireError(f"A peer called for lane {number}, which is there already or cannot be.")
+            raise WireError(f"A peer opened lane {number}, which is there already or cannot be.")
         self._links[number] = link
         link.assemble(self._assembly)
         link.restrict(self._limits)

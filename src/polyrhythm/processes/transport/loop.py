@@ -35,7 +35,7 @@ class LoopTimer:
 
 
 class Loop:
-    """Runs callbacks when sockets are ready, when timers are due, and when another thread asks; all in the thread of `run`."""
+    """Runs callbacks when sockets are ready, when timers are due, and when another thread calls; all in the thread of `run`."""
 
     def __init__(self) -> None:
         self._selector = selectors.DefaultSelector()
@@ -56,9 +56,9 @@ class Loop:
     def after(self, seconds: float, call: Callback) -> LoopTimer:
         """Have `call` made `seconds` from now; only from the loop's own thread, or before it runs."""
         timer = LoopTimer(call)
-        place = next(self._order)
-        heapq.heappush(self._timers, (time.monotonic() + seconds, place, timer))
-        if not place % _COMPACT_AT:
+        number = next(self._order)
+        heapq.heappush(self._timers, (time.monotonic() + seconds, number, timer))
+        if not number % _COMPACT_AT:
             self._compact()
         return timer
 
@@ -77,7 +77,7 @@ class Loop:
     def run(self) -> None:
         """Serve until `stop`; what a callback raises comes out of here, and `run` may be called again."""
         while not self._stopped:
-            # told before looking for calls: a caller who comes after that look sees it and rings
+            # set before looking for calls: a caller who comes after that look sees it and wakes the loop
             self._asleep = True
             ready = self._selector.select(0 if self._calls else self._patience())
             self._asleep = False

@@ -23,15 +23,15 @@ class Outbound:
     `on_over` is called once, with the reason if it was no orderly end.
     """
 
-    def __init__(self, station: ConnectionFactory, name: str, on_over: Callable[[Exception | None], None]) -> None:
+    def __init__(self, factory: ConnectionFactory, name: str, on_over: Callable[[Exception | None], None]) -> None:
         self.ready = False
         self._name = name
-        self._station = station
+        self._factory = factory
         self._on_over = on_over
         self._over = False
-        self._calls: list[Connector] = []
+        self._connectors: list[Connector] = []
         self._link: FrameLink | None = None
-        self._lanes = Lanes(station.wiring, self._open_lane)
+        self._lanes = Lanes(factory.wiring, self._open_lane)
         self._closing: Callback | None = None
         self._backlog: deque[Message] = deque()
         self._after_backlog: list[Callback] = []
@@ -39,7 +39,7 @@ class Outbound:
     @property
     def moved(self) -> int:
         """As `FrameLink.carried`, over all of the connections."""
-        return sum(call.link.carried for call in self._calls if call.link is not None)
+        return sum(connector.link.carried for connector in self._connectors if connector.link is not None)
 
     @property
     def lanes(self) -> int:
@@ -48,9 +48,9 @@ class Outbound:
 
     def dial(self) -> None:
         """Begin to open it."""
-        call = self._call(0)
-        call.on_open, call.on_over = self._open, self._fail
-        call.dial()
+        connector = self._connector(0)
+        connector.on_open, connector.on_over = self._open, self._fail
+        connector.dial()
 
     def send(self, message: Message) -> None:
         """Send in the background; once connected, if that is not yet so."""
@@ -62,7 +62,7 @@ class Outbound:
             self._link.send(message)
 
     def send_control(self, message: Message) -> None:
-        """Send a frame of the runtime's own, after all that was sent before, the good-bye too; nothing while there is no connection."""
+        """Send a frame of the runtime's own, after all that was sent before, also after `close`; nothing while there is no connection."""
         if self.ready and self._link is not None:
             self._link.send_control(message)
 
@@ -70,7 +70,7 @@ class Outbound:
         """Make `call` when all has gone to the system, or the connection is over."""
         link = self._link
         if self._over and link is not None:
-            link.when_drained(call)  # the runtime may still have something to say
+            link.when_drained(call)  # the runtime may still have something to send
         elif self._over:
             call()
         elif self.ready and link is not None:
@@ -79,7 +79,7 @@ class Outbound:
             self._after_backlog.append(lambda: self.when_drained(call))
 
     def close(self, done: Callback) -> None:
-        """Say that nothing more will come; `done` is called when the other has taken everything in, or is no more."""
+        """Announce that nothing more will come; `done` is called when the other has received everything, or is no more."""
         self._closing = done
         if self._over:
             self._finish()
@@ -87,32 +87,32 @@ class Outbound:
             self._link.send_control(_CLOSING)
 
     def abort(self) -> None:
-        """End at once and give all sockets back, telling nobody but those who wait."""
+        """End at once and give all sockets back, notifying only those who wait."""
         self._end()
-        for call in self._calls:
-            call.abort()
+        for connector in self._connectors:
+            connector.abort()
 
-    def _call(self, lane: int) -> Connector:
-        call = Connector(self._station, self._name, lane)
-        self._calls.append(call)
-        return call
+    def _connector(self, lane: int) -> Connector:
+        connector = Connector(self._factory, self._name, lane)
+        self._connectors.append(connector)
+        return connector
 
     def _open_lane(self, number: int) -> None:
-        call = self._call(number)
-        call.on_open = lambda link: self._join(call, link)
-        call.on_over = lambda _: self._lanes.suffice()
+        connector = self._connector(number)
+        connector.on_open = lambda link: self._join(connector, link)
+        connector.on_over = lambda _: self._lanes.suffice()
         try:
-            call.dial()
+            connector.dial()
         except OSError:  # no descriptor is left, for example: no matter of who just sends a message
             self._lanes.suffice()
 
-    def _join(self, call: Connector, link: FrameLink) -> None:
-        call.on_over = self._fail  # from now on stripes lie in it that would be missed
+    def _join(self, connector: Connector, link: FrameLink) -> None:
+        connector.on_over = self._fail  # from now on stripes lie in it that would be missed
         link.on_frame = self._refuse
         self._lanes.join(link)
 
     def _open(self, link: FrameLink) -> None:
-        """The peer has proved itself: send what has waited."""
+        """The peer is authenticated: send what has waited."""
         self._link = link
         link.on_frame = self._receive
         link.share()
@@ -128,7 +128,7 @@ class Outbound:
             self._end()
 
     def _refuse(self, link: FrameLink, frame: Frame) -> None:
-        self._station.tally.rejected += 1
+        self._factory.tally.rejected += 1
         link.close(WireError("Something came back over a lane, which goes one way."))
 
     def _fail(self, why: Exception | None) -> None:

@@ -7,7 +7,7 @@ import struct
 from dataclasses import dataclass
 
 _FIRST_WINDOW = 10
-"""Packets that a connection may send before it has heard anything (RFC 6928), and again after a long silence (RFC 5681, 4.1)."""
+"""Packets that a connection may send before anything has come back (RFC 6928), and again after a long silence (RFC 5681, 4.1)."""
 
 # offsets in Linux's struct tcp_info (include/uapi/linux/tcp.h), which only ever grows at its end
 _FIELDS = {
@@ -39,17 +39,17 @@ class Path:
 
 
 def measure(connection: socket.socket) -> Path | None:
-    """The path of a connection; None where it is local, or the system does not tell."""
+    """The path of a connection; None where it is local, or the system does not report it."""
     if connection.family == socket.AF_UNIX:
         return None
     try:
-        told = connection.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, 256)
+        info = connection.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, 256)
         control = connection.getsockopt(socket.IPPROTO_TCP, socket.TCP_CONGESTION, 16).rstrip(b"\0")
     except OSError:
         return None
-    if len(told) < _KNOWN:
+    if len(info) < _KNOWN:
         return None
-    seen = {name: struct.unpack_from(form, told, at)[0] for name, (at, form) in _FIELDS.items()}
+    seen = {name: struct.unpack_from(form, info, at)[0] for name, (at, form) in _FIELDS.items()}
     if not seen["segment"] or seen["least"] == _UNKNOWN:
         return None
     packets = seen["window"]

@@ -1,7 +1,7 @@
 """The connections of one actor with the others of its run.
 
 Each actor opens a connection to whom it sends, when it first does; so there is at most one for each direction, messages
-between two actors keep their order, and nobody has to decide which of two calls that crossed is the one to keep.
+between two actors keep their order, and nobody has to decide which of two connections that crossed is the one to keep.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _CLOSED = Message("closed")
 
 
 class Observer(Protocol):
-    """Who is told of what comes."""
+    """Who is notified of what comes."""
 
     def deliver(self, delivery: Delivery) -> None:
         """A message has come."""
@@ -36,10 +36,10 @@ class Observer(Protocol):
         """The actor `name` has ended well, and all that it sent here has come."""
 
     def receive_control(self, name: str, message: Message) -> None:
-        """The runtime of the actor `name` says something to this one."""
+        """The runtime of the actor `name` has sent something to this one."""
 
     def connection_lost(self, name: str, why: Exception | None) -> None:
-        """A connection with the actor `name` ended, and it had not said that it would."""
+        """A connection with the actor `name` ended, and it had not announced its end."""
 
 
 class Peers:
@@ -50,7 +50,7 @@ class Peers:
         self.bytes_sent = 0
         self.messages_sent = 0
         self.lost: set[str] = set()
-        self._station = ConnectionFactory(loop, identity, wiring, self.tally)
+        self._factory = ConnectionFactory(loop, identity, wiring, self.tally)
         self._listeners = listeners
         self._observer = observer
         self._outbound: dict[str, Outbound] = {}
@@ -84,7 +84,7 @@ class Peers:
 
     def set_addresses(self, table: dict[str, Address]) -> None:
         """Learn where everyone is."""
-        self._station.table = table
+        self._factory.table = table
 
     def connect(self, names: Iterable[str]) -> None:
         """Open connections now, without waiting for the first message."""
@@ -106,13 +106,13 @@ class Peers:
             return
         if message.topic[:1] != ASIDE:
             self.count(wire_bytes(message), 1)
-        if to == self._station.identity.name:
+        if to == self._factory.identity.name:
             self._observer.deliver(Delivery(to, message))
         else:
             self._reach(to).send(message)
 
     def send_control(self, name: str, message: Message) -> None:
-        """Say something to the runtime of the actor `name`, if there is a connection with it; that is no traffic, and not counted."""
+        """Send something to the runtime of the actor `name`, if there is a connection with it; that is no traffic, and not counted."""
         if name in self._outbound:
             self._outbound[name].send_control(message)
 
@@ -127,7 +127,7 @@ class Peers:
         self._after_all(Outbound.when_drained, call)
 
     def announce_end(self, done: Callback) -> None:
-        """Tell everyone this actor has sent to that nothing more will come; `done` when they have taken everything in."""
+        """Announce to everyone this actor has sent to that nothing more will come; `done` when they have received everything."""
         self._after_all(Outbound.close, done)
 
     def lose(self, name: str) -> None:
@@ -141,7 +141,7 @@ class Peers:
         self._closed = True
         for listener in self._listeners.sockets:
             if listener not in self._paused:
-                self._station.loop.forget(listener)
+                self._factory.loop.forget(listener)
             listener.close()
         for outbound in self._outbound.values():
             outbound.abort()
@@ -164,13 +164,13 @@ class Peers:
         for outbound in list(self._outbound.values()):
             what(outbound, one_less)
 
-    # Outbound: who calls
+    # Outbound
 
     def _reach(self, name: str) -> Outbound:
         if name not in self._outbound:
-            if name not in self._station.table:
-                raise RunError(f"{self._station.identity.name} sends to {name!r}; in this run there are {', '.join(self._station.table)}.")
-            self._outbound[name] = Outbound(self._station, name, lambda why: self._connection_lost(name, why))
+            if name not in self._factory.table:
+                raise RunError(f"{self._factory.identity.name} sends to {name!r}; in this run there are {', '.join(self._factory.table)}.")
+            self._outbound[name] = Outbound(self._factory, name, lambda why: self._connection_lost(name, why))
             self._outbound[name].dial()
         return self._outbound[name]
 
@@ -178,18 +178,18 @@ class Peers:
         if not self._closed:
             self._observer.connection_lost(name, why)
 
-    # Inbound: who is called
+    # Inbound
 
     def _watch(self, listener: socket.socket) -> None:
         if not self._closed:
             self._paused.discard(listener)
-            self._station.loop.watch(listener, READ, lambda _: self._accept(listener))
+            self._factory.loop.watch(listener, READ, lambda _: self._accept(listener))
 
     def _pause(self, listener: socket.socket) -> None:
-        """Leave those who call in the queue for a moment: while the system has no descriptor to give, the loop would ask without end."""
+        """Leave connections in the queue for a moment: while the system has no descriptor to give, the loop would try without end."""
         self._paused.add(listener)
-        self._station.loop.forget(listener)
-        self._station.loop.after(_PAUSE_SECONDS, lambda: self._watch(listener))
+        self._factory.loop.forget(listener)
+        self._factory.loop.after(_PAUSE_SECONDS, lambda: self._watch(listener))
 
     def _accept(self, listener: socket.socket) -> None:
         try:
@@ -199,17 +199,17 @@ class Peers:
         except OSError:
             self._pause(listener)
             return
-        link = self._station.link(connection)
-        ours = Listener(self._station.identity)
+        link = self._factory.link(connection)
+        ours = Listener(self._factory.identity)
         self._unproven.add(link)
         link.on_frame = lambda it, frame: self._advance_handshake(ours, it, frame)
         link.on_close = lambda it, _: self._unproven.discard(it)
-        self._station.loop.after(_PROOF_SECONDS, lambda: self._dismiss(link))
+        self._factory.loop.after(_PROOF_SECONDS, lambda: self._dismiss(link))
 
     def _dismiss(self, link: FrameLink) -> None:
         if link in self._unproven:
             self.tally.rejected += 1
-            link.close(WireError("A caller did not prove itself in time."))
+            link.close(WireError("A peer was not authenticated in time."))
 
     def _advance_handshake(self, ours: Listener, link: FrameLink, frame: Frame) -> None:
         try:
@@ -226,7 +226,7 @@ class Peers:
     def _of(self, name: str) -> Inbound:
         if name not in self._inbound:
             self._inbound[name] = Inbound(
-                self._station.wiring.limits,
+                self._factory.wiring.limits,
                 self.tally,
                 lambda link, frame: self._take(name, link, frame),
                 lambda why: self._connection_lost(name, why),

@@ -95,10 +95,10 @@ class Incoming:
         self._descriptors: deque[int] = deque()
 
     def bring(self, descriptors: list[int]) -> None:
-        """Descriptors have arrived, ahead of the frames that speak of them."""
+        """Descriptors have arrived, ahead of the frames that name them."""
         self._descriptors.extend(descriptors)
         if len(self._descriptors) > _MOST_DESCRIPTORS:
-            raise WireError("A peer sent descriptors of shared memory that no frame speaks of.")
+            raise WireError("A peer sent descriptors of shared memory that no frame names.")
 
     def read(self, slot: Slot, shapes: list[Shape]) -> tuple[Tensor, ...]:
         """Tensors of `shapes` that lie in `slot`, without a copy. Raises WireError if they cannot."""
@@ -115,7 +115,7 @@ class Incoming:
         return tuple(flat[place : place + nbytes(shape)].view(shape[0]).view(shape[1]) for shape, place in parts)
 
     def close(self) -> None:
-        """Drop what has arrived and was never spoken of, and the memory of slots that nobody holds any more."""
+        """Drop what has arrived and was never named, and the memory of slots that nobody holds any more."""
         self._memory.clear()
         while self._descriptors:
             os.close(self._descriptors.popleft())

@@ -46,7 +46,7 @@ def can_be_cut(message: Message) -> bool:
 class Assembly:
     """Puts the payloads of one peer together (`wire.Board`), from stripes in any order and over any number of connections.
 
-    A stripe may come before the frame that it belongs to: its connection may be the faster one. What a stripe says is held against
+    A stripe may come before the frame that it belongs to: its connection may be the faster one. What a stripe announces is checked against
     what is known; one that lies over another, or belongs to a message that is whole, is malformed.
     """
 
@@ -56,7 +56,7 @@ class Assembly:
         self._released = 0
 
     def announce(self, number: int, shapes: list[Shape]) -> tuple[Tensor, ...]:
-        """The tensors of message `number`; their values are there when `release` says so."""
+        """The tensors of message `number`; their values are there when `release` returns True."""
         total = sum(map(nbytes, shapes))
         if number != self._announced or not total:
             raise WireError(f"A frame says that it is striped message {number} of {total} bytes; {self._announced} was to come.")

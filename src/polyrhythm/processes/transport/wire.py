@@ -13,7 +13,7 @@ A stripe is a frame with the flag STRIPE, an empty topic and nothing else in it 
     payload  its bytes
 
 All is little-endian. Nothing is ever unpickled. A length is believed only up to its limit, and the memory of a tensor is
-asked for when its turn comes (the system backs it with pages as they fill).
+allocated when its turn comes (the system backs it with pages as they fill).
 """
 
 from __future__ import annotations
@@ -145,7 +145,7 @@ WHAT = ("bytes of topic", "bytes of text", "numbers", "tensors", "dimensions in 
 
 
 def encode(message: Message, flags: int = 0, limits: Limits | None = None) -> list[bytes | memoryview]:
-    """The buffers that make up a frame: its head, and the memory of each tensor, not copied. Raises WireError on what cannot be said."""
+    """The buffers that make up a frame: its head, and the memory of each tensor, not copied. Raises WireError on what cannot be sent."""
     buffers: list[bytes | memoryview] = [_head(message, flags, limits or Limits())]
     buffers.extend(as_bytes(tensor) for tensor in message.tensors if tensor.numel())
     return buffers
