@@ -32,7 +32,7 @@ PAGES = {
     ),
     "strategy": (
         "Strategy",
-        "The composition of pieces, and the axes with few members.",
+        "The composition of exchanges, selections of parameters, shuffles and buffers.",
         "strategy selection shuffle buffers",
     ),
     "codecs": ("Codecs", "In which form a payload is sent.", "codec"),

@@ -18,7 +18,8 @@ import pytest
 from ports import reserved_port
 
 ROOT = Path(__file__).resolve().parents[2]
-PAGES = ("README.md", "docs/guide.md", "docs/networks.md", "docs/commands.md")
+HOW_TOS = sorted(str(path.relative_to(ROOT)) for path in ROOT.glob("docs/how-to/*.md"))
+PAGES = ("README.md", "docs/guide.md", "docs/networks.md", "docs/commands.md", *HOW_TOS)
 FENCE = re.compile(r"^```(?P<kind>\w+)(?: file=(?P<file>\S+))?(?P<alone> alone)?\n(?P<body>.*?)^```$", re.MULTILINE | re.DOTALL)
 
 
@@ -100,7 +101,7 @@ def test_links_between_pages_lead_somewhere(page: str) -> None:
     reference = runpy.run_path(str(ROOT / "docs" / "reference.py"))
     made = {ROOT / "docs" / place for place in (*dict(reference["pages"]()), *reference["COPIES"])}
     for target in re.findall(r"\]\((?!https?:)([^)#]+)(?:#[^)]*)?\)", text):
-        assert (path := (ROOT / page).parent / target).exists() or path in made, f"{page} links to {target}"
+        assert (path := ((ROOT / page).parent / target).resolve()).exists() or path in made, f"{page} links to {target}"
 
 
 def test_the_page_about_layers_agrees_with_the_contract() -> None:
