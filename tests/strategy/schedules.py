@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from polyrhythm.kernel.effects import Compute, Flush, Receive, Reduce, Send, Sleep, Spawn
+from polyrhythm.kernel.effects import Compute, Flush, NativeReduce, Receive, Send, Sleep, Spawn
 from polyrhythm.kernel.message import Delivery, Message
 from polyrhythm.kernel.port import Port
 
@@ -90,7 +90,7 @@ class Schedule:
                     self.under_way[task.actor, effect.to].append(effect.message)
                 case Spawn():
                     self.start(task.actor, effect.coroutine)
-                case Flush() | Reduce() | Compute():
+                case Flush() | NativeReduce() | Compute():
                     pass
                 case Receive() | Sleep():
                     return

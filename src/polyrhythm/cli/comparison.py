@@ -8,10 +8,10 @@ from pathlib import Path
 
 from polyrhythm.cli import resume
 from polyrhythm.cli.failures import notice, show_error
+from polyrhythm.cli.planned_run import COMMAND, PlannedRun
 from polyrhythm.cli.prepare import Prepared
 from polyrhythm.cli.record import Comparison, place, tuning_place
 from polyrhythm.cli.request import Request
-from polyrhythm.cli.run_plan import COMMAND, RunPlan
 from polyrhythm.cli.tuning import Tuning, choices, chosen, judge
 from polyrhythm.errors import RunError, unknown
 from polyrhythm.report.metrics import Target, metrics_of
@@ -79,11 +79,11 @@ class SystemComparison:
                 show_error(untried, name)
         return [next(made) if name not in unfit else plan.failed(untried).outcome for name, plan in plans]
 
-    def _plan(self, system: str, shown: str, where: str, settings: Mapping[str, str], seed: int) -> RunPlan:
+    def _plan(self, system: str, shown: str, where: str, settings: Mapping[str, str], seed: int) -> PlannedRun:
         strategy, command = self.request.strategies[system], self.request.command()
         return self.loaded.plan(shown, where, strategy, settings, seed, command)
 
-    def _make(self, plans: Sequence[RunPlan]) -> list[Outcome]:
+    def _make(self, plans: Sequence[PlannedRun]) -> list[Outcome]:
         made = _Outcomes(plans, self.out, self.request.goal)
         made.take_kept()
         jobs = self.request.given.jobs
@@ -103,13 +103,13 @@ class SystemComparison:
 class _Outcomes:
     """The outcomes of `plans` that are there, by their places."""
 
-    plans: Sequence[RunPlan]
+    plans: Sequence[PlannedRun]
     out: Path | None
     goal: Target | None
     outcomes: dict[int, Outcome] = field(default_factory=dict)
 
     @property
-    def missing(self) -> list[tuple[int, RunPlan, Path | None]]:
+    def missing(self) -> list[tuple[int, PlannedRun, Path | None]]:
         """The runs that are still to be made, with their places and directories."""
         each = enumerate(self.plans)
         return [(number, plan, self._directory(plan)) for number, plan in each if number not in self.outcomes]
@@ -147,5 +147,5 @@ class _Outcomes:
         outcome.settings.pop(COMMAND, None)  # the record has it; a page shows it once, and it is not a setting
         self.outcomes[number] = outcome
 
-    def _directory(self, plan: RunPlan) -> Path | None:
+    def _directory(self, plan: PlannedRun) -> Path | None:
         return self.out / plan.place if self.out is not None else None

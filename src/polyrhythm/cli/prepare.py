@@ -12,8 +12,8 @@ from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
+from polyrhythm.cli.planned_run import COMMAND, PlannedRun
 from polyrhythm.cli.record import COMPARISON
-from polyrhythm.cli.run_plan import COMMAND, RunPlan
 from polyrhythm.cli.runtimes import RuntimeOptions, runtime
 from polyrhythm.errors import CompositionError, WorkloadError
 from polyrhythm.hardware import devices
@@ -58,11 +58,11 @@ class Prepared:
     train: Train
     facts: Mapping[str, str]
 
-    def plan(self, name: str, place: str, strategy: Strategy, settings: Mapping[str, Any], seed: int, command: str) -> RunPlan:
+    def plan(self, name: str, place: str, strategy: Strategy, settings: Mapping[str, Any], seed: int, command: str) -> PlannedRun:
         """One run of it. Raises PolyrhythmErrors for settings that the JOB does not have."""
         on = runtime(self.typed.where, seed)
         train = with_settings(self.train, self.typed.job, settings)
-        return RunPlan(name, place, strategy, train, on, self.typed.workers, seed, {**self.facts, COMMAND: command})
+        return PlannedRun(name, place, strategy, train, on, self.typed.workers, seed, {**self.facts, COMMAND: command})
 
 
 @contextmanager

@@ -10,7 +10,7 @@ from urllib.parse import quote
 
 import msgspec
 
-from polyrhythm.cli.run_plan import COMMAND
+from polyrhythm.cli.planned_run import COMMAND
 from polyrhythm.cli.tuning import Tuning, grid_of
 from polyrhythm.errors import CompositionError
 from polyrhythm.kernel.names import worker

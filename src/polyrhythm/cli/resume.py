@@ -7,7 +7,7 @@ from typing import Any
 
 import msgspec
 
-from polyrhythm.cli.run_plan import COMMAND, RunPlan
+from polyrhythm.cli.planned_run import COMMAND, PlannedRun
 from polyrhythm.errors import CompositionError
 from polyrhythm.report.event_lines import UNREADABLE
 from polyrhythm.report.load import load
@@ -17,7 +17,7 @@ from polyrhythm.training.run import settings_told
 _SHOWN = 60
 
 
-def kept(plan: RunPlan, directory: Path) -> Outcome | None:
+def kept(plan: PlannedRun, directory: Path) -> Outcome | None:
     """The outcome of `plan` from `directory`, or None where it must be run: it is not there, not whole, failed, or is another's."""
     document = _record(directory)
     if document is None or difference(plan, directory) is not None:
@@ -30,7 +30,7 @@ def kept(plan: RunPlan, directory: Path) -> Outcome | None:
     return outcome if whole and outcome.summary.weights_sha256 is not None else None
 
 
-def difference(plan: RunPlan, directory: Path) -> str | None:
+def difference(plan: PlannedRun, directory: Path) -> str | None:
     """How the run in `directory`, if there is one, differs from `plan`: "train was fit(lr=0.1)"."""
     document = _record(directory)
     if document is None:
@@ -57,6 +57,6 @@ def _decisive(document: dict[str, Any]) -> dict[str, Any]:
     return {name: value for part in parts if isinstance(part, dict) for name, value in part.items()}
 
 
-def _wanted(plan: RunPlan) -> dict[str, Any]:
+def _wanted(plan: PlannedRun) -> dict[str, Any]:
     settings = settings_told(plan.train, plan.strategy, plan.on, {name: text for name, text in plan.notes.items() if name != COMMAND})
     return {**settings, **versions(), "seed": plan.seed, "workers": plan.strategy.workers(plan.workers)}

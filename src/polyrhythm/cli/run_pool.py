@@ -17,7 +17,7 @@ from multiprocessing.context import ForkProcess
 from pathlib import Path
 from time import monotonic
 
-from polyrhythm.cli.run_plan import RunPlan
+from polyrhythm.cli.planned_run import PlannedRun
 from polyrhythm.errors import PolyrhythmError, RunError
 from polyrhythm.kernel.events import AnyEvent
 from polyrhythm.processes.runtime.failure import exit_reason
@@ -36,7 +36,7 @@ class _Running:
     """A run that is under way: its place among the plans, what it is, and the process that makes it."""
 
     place: int
-    plan: RunPlan
+    plan: PlannedRun
     process: ForkProcess
 
 
@@ -49,7 +49,7 @@ class RunPool:
     done: Done
     _busy: dict[Connection, _Running] = field(default_factory=dict)
 
-    def work(self, plans: Sequence[tuple[int, RunPlan, Path | None]]) -> None:
+    def work(self, plans: Sequence[tuple[int, PlannedRun, Path | None]]) -> None:
         """Start all runs in their order, and wait for them. Whatever ends this ends the runs under way.
 
         Raises the PolyrhythmError of a run that could not be begun.
@@ -69,7 +69,7 @@ class RunPool:
                 running.process.kill()
                 running.process.join()
 
-    def _start(self, place: int, plan: RunPlan, directory: Path | None) -> None:
+    def _start(self, place: int, plan: PlannedRun, directory: Path | None) -> None:
         ours, theirs = _FORK.Pipe(duplex=False)
         process = _FORK.Process(target=_make, args=(plan, directory, theirs, os.getpid()))
         with warnings.catch_warnings():
@@ -101,7 +101,7 @@ class RunPool:
         self.done(running.place, received)
 
 
-def _make(plan: RunPlan, directory: Path | None, connection: Connection, parent: int) -> None:
+def _make(plan: PlannedRun, directory: Path | None, connection: Connection, parent: int) -> None:
     """The main function of a copy of the process: makes one run, and sends its events and its result."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches all; the parent ends this process
     die_with_parent(parent)
@@ -125,6 +125,6 @@ def _make(plan: RunPlan, directory: Path | None, connection: Connection, parent:
             connection.send(attempt)
 
 
-def _died(plan: RunPlan, how: str) -> Attempt:
+def _died(plan: PlannedRun, how: str) -> Attempt:
     """The attempt of a process that ended without a result."""
     return plan.failed(RunError(f"The process of this run was lost: {how}. If memory ran out, give fewer --jobs."))

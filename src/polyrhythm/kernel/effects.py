@@ -81,18 +81,18 @@ class Schedule(Protocol):
         """
 
 
-class Adder(Protocol):
+class NativeReducer(Protocol):
     """A runtime's native sums over workers."""
 
-    def reduce(self, effect: Reduce) -> Tensor | None:
+    def reduce(self, effect: NativeReduce) -> Tensor | None:
         """The sum."""
 
-    def reduce_in_place(self, effect: ReduceInPlace) -> bool | None:
+    def reduce_in_place(self, effect: NativeReduceInPlace) -> bool | None:
         """True when the sum is made."""
 
 
 @dataclass(slots=True)
-class Reduce(Effect[Tensor | None]):
+class NativeReduce(Effect[Tensor | None]):
     """The sum of `value` over `group`, if the runtime has a native one; None means: use messages.
 
     Real processes use NCCL on CUDA devices and shared memory on one host. The simulator computes the sum where its collectives are charged
@@ -104,17 +104,17 @@ class Reduce(Effect[Tensor | None]):
     group: Group
     schedule: Schedule
 
-    def ask(self, adder: Adder) -> Tensor | None:
+    def apply(self, reducer: NativeReducer) -> Tensor | None:
         """The sum."""
-        return adder.reduce(self)
+        return reducer.reduce(self)
 
 
 @dataclass(slots=True)
-class ReduceInPlace(Effect[bool | None]):
-    """As `Reduce` of the flat vector that `parts` are in order, divided by `divisor` and put in their place: True when that is done.
+class NativeReduceInPlace(Effect[bool | None]):
+    """As `NativeReduce` of the flat vector that `parts` are in order, divided by `divisor` and put in their place: True when that is done.
 
-    None means: use `Reduce`. Parts are contiguous, of one type and on one device, and no two share memory. Real processes use shared memory
-    on one host.
+    None means: use `NativeReduce`. Parts are contiguous, of one type and on one device, and no two share memory. Real processes use shared
+    memory on one host.
     """
 
     parts: Sequence[Tensor]
@@ -123,12 +123,12 @@ class ReduceInPlace(Effect[bool | None]):
     group: Group
     schedule: Schedule
 
-    def ask(self, adder: Adder) -> bool | None:
+    def apply(self, reducer: NativeReducer) -> bool | None:
         """True when it is done."""
-        return adder.reduce_in_place(self)
+        return reducer.reduce_in_place(self)
 
 
-Reduction = Reduce | ReduceInPlace
+NativeReduction = NativeReduce | NativeReduceInPlace
 
 
 @dataclass(slots=True)

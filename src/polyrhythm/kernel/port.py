@@ -10,7 +10,7 @@ import numpy as np
 from torch import Tensor
 
 from polyrhythm import rng
-from polyrhythm.kernel.effects import Compute, Effect, Flush, Receive, Reduce, ReduceInPlace, Schedule, Send, Sleep, Spawn
+from polyrhythm.kernel.effects import Compute, Effect, Flush, NativeReduce, NativeReduceInPlace, Receive, Schedule, Send, Sleep, Spawn
 from polyrhythm.kernel.group import Group
 from polyrhythm.kernel.message import Message
 
@@ -62,13 +62,13 @@ class Port:
         """Charge having merged `contributions` to this actor's device (virtual time, where that was measured)."""
         return Compute(0.0, contributions)
 
-    def reduce(self, value: Tensor, topic: str, group: Group, schedule: Schedule) -> Reduce:
+    def reduce(self, value: Tensor, topic: str, group: Group, schedule: Schedule) -> NativeReduce:
         """The sum of `value` over `group`, or None where the runtime leaves that to messages."""
-        return Reduce(value, self._scope + topic, group, schedule)
+        return NativeReduce(value, self._scope + topic, group, schedule)
 
-    def reduce_in_place(self, parts: Sequence[Tensor], divisor: float, topic: str, group: Group, schedule: Schedule) -> ReduceInPlace:
+    def reduce_in_place(self, parts: Sequence[Tensor], divisor: float, topic: str, group: Group, schedule: Schedule) -> NativeReduceInPlace:
         """Replace `parts` by their sum over `group`, divided by `divisor`; None where the caller must use `reduce` instead."""
-        return ReduceInPlace(parts, divisor, self._scope + topic, group, schedule)
+        return NativeReduceInPlace(parts, divisor, self._scope + topic, group, schedule)
 
     def spawn(self, name: str, coroutine: Coroutine[Effect[Any], Any, None]) -> Spawn:
         """Run `coroutine` concurrently, as part of the same actor."""

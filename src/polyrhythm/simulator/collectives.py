@@ -8,7 +8,7 @@ import msgspec
 from torch import Tensor
 
 from polyrhythm.errors import CompositionError
-from polyrhythm.kernel.effects import Reduce
+from polyrhythm.kernel.effects import NativeReduce
 from polyrhythm.simulator.actors import VirtualTask
 
 
@@ -31,7 +31,7 @@ Collectives = Messages | ClosedForm
 class PendingReduction:
     """One reduction, and the members that have joined it, by rank."""
 
-    came: dict[int, tuple[VirtualTask, Reduce]] = field(default_factory=dict)
+    came: dict[int, tuple[VirtualTask, NativeReduce]] = field(default_factory=dict)
 
 
 class Reductions:
@@ -45,7 +45,7 @@ class Reductions:
         """How many members have joined each."""
         return {key: len(gathering.came) for key, gathering in self._gatherings.items()}
 
-    def join(self, task: VirtualTask, effect: Reduce) -> PendingReduction | None:
+    def join(self, task: VirtualTask, effect: NativeReduce) -> PendingReduction | None:
         """Let a member join; returns the reduction once all members have."""
         name, group, key = task.actor.name, effect.group, (effect.group.name, effect.topic)
         gathering = self._gatherings.setdefault(key, PendingReduction())

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from polyrhythm.errors import DeadlockError
-from polyrhythm.kernel.effects import Effect, Flush, Receive, Reduce
+from polyrhythm.kernel.effects import Effect, Flush, NativeReduce, Receive
 from polyrhythm.kernel.message import CALL
 from polyrhythm.kernel.uneven import uneven
 from polyrhythm.kernel.waiting import awaited
@@ -30,7 +30,7 @@ def deadlock(now: float, actors: dict[str, VirtualActor], joined: dict[tuple[str
 
 def _calls(effect: Effect[Any] | None) -> bool:
     """Whether it waits in a call of the user's program."""
-    return isinstance(effect, (Receive, Reduce)) and effect.topic.startswith(CALL)
+    return isinstance(effect, (Receive, NativeReduce)) and effect.topic.startswith(CALL)
 
 
 def _wait(actor: VirtualActor, task: VirtualTask, actors: dict[str, VirtualActor], joined: dict[tuple[str, str], int]) -> str:
@@ -39,7 +39,7 @@ def _wait(actor: VirtualActor, task: VirtualTask, actors: dict[str, VirtualActor
 
 
 def _wanted(effect: Effect[Any] | None, actors: dict[str, VirtualActor], joined: dict[tuple[str, str], int]) -> str:
-    if isinstance(effect, Reduce):
+    if isinstance(effect, NativeReduce):
         came = joined.get((effect.group.name, effect.topic), 0)
         return f"the reduction {effect.topic!r}, to which {came} of {effect.group.size} workers have come"
     if isinstance(effect, Flush):

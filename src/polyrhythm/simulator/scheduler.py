@@ -11,7 +11,7 @@ from typing import Any
 import torch
 from torch import is_grad_enabled
 
-from polyrhythm.kernel.effects import Compute, Flush, Receive, Reduce, ReduceInPlace, Send, Sleep, Spawn
+from polyrhythm.kernel.effects import Compute, Flush, NativeReduce, NativeReduceInPlace, Receive, Send, Sleep, Spawn
 from polyrhythm.kernel.events import Computed, Ended, Recorder, Waited
 from polyrhythm.kernel.job import Ending
 from polyrhythm.simulator.actors import VirtualActor, VirtualTask
@@ -51,8 +51,8 @@ class Scheduler:
             Receive: self._receive,
             Sleep: self._sleep,
             Compute: self._compute,
-            Reduce: self._reduce,
-            ReduceInPlace: lambda task, effect: None,
+            NativeReduce: self._reduce,
+            NativeReduceInPlace: lambda task, effect: None,
             Spawn: self._spawn,
             Flush: self._flush,
         }
@@ -273,7 +273,7 @@ class Scheduler:
             self.queue.ready.append((self.wake, task, None))
         return bool(released)
 
-    def _reduce(self, task: VirtualTask, effect: Reduce) -> object:
+    def _reduce(self, task: VirtualTask, effect: NativeReduce) -> object:
         if self.reductions is None:
             return None
         gathering = self.reductions.join(task, effect)

@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 
 from polyrhythm.errors import DeadlockError, WorkerFailed
-from polyrhythm.kernel.effects import Reduce
+from polyrhythm.kernel.effects import NativeReduce
 from polyrhythm.kernel.events import Recorder
 from polyrhythm.kernel.group import Group, workers
 from polyrhythm.kernel.job import Ending, Job, WorkerContext
@@ -179,7 +179,7 @@ def test_a_sum_that_gets_on_is_no_standstill() -> None:
         while ours.moved == begun:
             os.sched_yield()
         met = ours.moved
-        ours.reduce(Reduce(torch.ones(300_000), "1", Group.of_workers(2, 0), Tree()))
+        ours.reduce(NativeReduce(torch.ones(300_000), "1", Group.of_workers(2, 0), Tree()))
         adding.result()
     assert ours.moved != met
     segment.close()

@@ -5,7 +5,7 @@ import pytest
 import torch
 
 from polyrhythm.errors import DeadlockError
-from polyrhythm.kernel.effects import Compute, Effect, Flush, Receive, Reduce, Send, Sleep, Spawn
+from polyrhythm.kernel.effects import Compute, Effect, Flush, NativeReduce, Receive, Send, Sleep, Spawn
 from polyrhythm.kernel.group import Group
 from polyrhythm.kernel.message import Delivery, Message
 from polyrhythm.processes.runtime.executor import ActorExecutor
@@ -164,7 +164,7 @@ def test_an_actor_stands_still_only_when_all_its_coroutines_wait_for_messages(sc
 
 def test_an_actor_whose_coroutine_adds_up_stands_still_only_when_the_others_wait_too(scene: Scene) -> None:
     async def add() -> Any:
-        return await Reduce(torch.ones(1), "1", Group.of_workers(2, 0), Ring())
+        return await NativeReduce(torch.ones(1), "1", Group.of_workers(2, 0), Ring())
 
     async def nap() -> None:
         await Sleep(60.0)

@@ -16,7 +16,7 @@ import torch.distributed as dist
 from torch import Tensor
 from torch.distributed import PrefixStore, TCPStore  # type: ignore[attr-defined]
 
-from polyrhythm.kernel.effects import Reduce, ReduceInPlace
+from polyrhythm.kernel.effects import NativeReduce, NativeReduceInPlace
 from polyrhythm.processes.collectives.traffic import CountTraffic, TrafficCounter
 
 _WAIT = timedelta(seconds=60)
@@ -70,7 +70,7 @@ class Nccl:
         self._group: dist.ProcessGroupNCCL | None = None
         self._moved = 0
 
-    def reduce(self, effect: Reduce) -> Tensor | None:
+    def reduce(self, effect: NativeReduce) -> Tensor | None:
         """The sum over the members; None if that is left to messages."""
         value, group = effect.value, effect.group
         if not self._store.usable or group.members != self._members:
@@ -85,7 +85,7 @@ class Nccl:
         self._moved += 1
         return total
 
-    def reduce_in_place(self, effect: ReduceInPlace) -> bool | None:
+    def reduce_in_place(self, effect: NativeReduceInPlace) -> bool | None:
         """Not done yet: the vector goes the way of `reduce`."""
         return None
 

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import Protocol
 
-from polyrhythm.kernel.effects import Adder
+from polyrhythm.kernel.effects import NativeReducer
 
 
-class GroupReducer(Adder, Protocol):
+class GroupReducer(NativeReducer, Protocol):
     """One member's part in the sums of one group: called in a thread that may block, and given losses in the loop's.
 
     A sum is left to messages at every member or at none. Raises ConnectionAbortedError if it cannot come.

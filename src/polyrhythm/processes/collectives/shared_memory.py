@@ -8,7 +8,7 @@ from contextlib import contextmanager
 import torch
 from torch import Tensor
 
-from polyrhythm.kernel.effects import Reduce, ReduceInPlace, Reduction, Schedule
+from polyrhythm.kernel.effects import NativeReduce, NativeReduceInPlace, NativeReduction, Schedule
 from polyrhythm.processes.collectives.traffic import CountTraffic, TrafficCounter
 from polyrhythm.sharing import MemoryGroup
 
@@ -23,7 +23,7 @@ class SharedMemory:
         self._gone: list[str] = []
         self._orders: dict[tuple[Schedule, int], bool | None] = {}
 
-    def reduce(self, effect: Reduce) -> Tensor | None:
+    def reduce(self, effect: NativeReduce) -> Tensor | None:
         """The sum, in the order of its schedule."""
         rotated = self._rotated(effect, _nbytes([effect.value]))
         if rotated is None or effect.value.device.type != "cpu":
@@ -35,7 +35,7 @@ class SharedMemory:
             self._group.reduce(value, total, rotated=rotated)
         return total
 
-    def reduce_in_place(self, effect: ReduceInPlace) -> bool | None:
+    def reduce_in_place(self, effect: NativeReduceInPlace) -> bool | None:
         """As `reduce`; of parts on the CPU nothing is copied but what the others must see."""
         rotated = self._rotated(effect, _nbytes(effect.parts))
         if rotated is None:
@@ -74,7 +74,7 @@ class SharedMemory:
         except ConnectionAbortedError as problem:
             raise ConnectionAbortedError("; ".join(self._gone) or str(problem)) from None
 
-    def _rotated(self, effect: Reduction, nbytes: int) -> bool | None:
+    def _rotated(self, effect: NativeReduction, nbytes: int) -> bool | None:
         """Whether the parts of a sum begin with their own rank (True) or all with rank 0 (False); None if it is left to messages."""
         if effect.group.members != self._members:
             return None

@@ -7,13 +7,24 @@ from collections.abc import Callable, Coroutine, Sequence
 from typing import Any, Protocol
 
 from polyrhythm.errors import DeadlockError
-from polyrhythm.kernel.effects import Compute, Effect, Flush, Receive, Reduce, ReduceInPlace, Reduction, Send, Sleep, Spawn
+from polyrhythm.kernel.effects import (
+    Compute,
+    Effect,
+    Flush,
+    NativeReduce,
+    NativeReduceInPlace,
+    NativeReduction,
+    Receive,
+    Send,
+    Sleep,
+    Spawn,
+)
 from polyrhythm.kernel.message import Delivery, Message
 from polyrhythm.kernel.waiting import awaited
 from polyrhythm.processes.transport.loop import Loop, LoopTimer
 
 Done = Callable[[Any, BaseException | None], None]
-Reducing = Callable[[Reduction, Done], bool]
+Reducing = Callable[[NativeReduction, Done], bool]
 """Whether it will call back, in the loop's thread, with a sum."""
 
 
@@ -45,7 +56,7 @@ class CoroutineTask:
 class ActorExecutor:
     """Drives coroutines over effects, in the loop's thread.
 
-    `reduce` makes the sum of a `Reduction` effect, or returns at once that it is left to messages. A coroutine that was given to `start`
+    `reduce` makes the sum of a `NativeReduction` effect, or returns at once that it is left to messages. A coroutine given to `start`
     calls its `done` with its result or its error; the error of a spawned one goes to `on_error`.
     """
 
@@ -184,7 +195,7 @@ class ActorExecutor:
                 child = CoroutineTask(effect.name, effect.coroutine, self._spawned)
                 self._tasks[child] = None
                 self._ready.append((child, None, None))
-            case Reduce() | ReduceInPlace():
+            case NativeReduce() | NativeReduceInPlace():
                 task.adds = self._reduce(effect, lambda value, error: self._resume(task, value, error))
                 return task.adds, None
             case _:

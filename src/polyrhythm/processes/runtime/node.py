@@ -10,7 +10,7 @@ from typing import Any, TypeVar
 
 from polyrhythm.errors import RunError
 from polyrhythm.kernel.agreement import Facts
-from polyrhythm.kernel.effects import Effect, Reduction
+from polyrhythm.kernel.effects import Effect, NativeReduction
 from polyrhythm.kernel.events import AnyEvent, Recorder
 from polyrhythm.kernel.message import CALL, Delivery, Message
 from polyrhythm.kernel.port import Port
@@ -246,7 +246,7 @@ class Node:
         """
         result: Any = None
         try:
-            while isinstance(effect := coroutine.send(result), Reduction):
+            while isinstance(effect := coroutine.send(result), NativeReduction):
                 result = self._sums.here(effect)
             return effect
         except BaseException:
@@ -259,7 +259,7 @@ class Node:
         else:
             self._queue.take(item)
 
-    def _reduce(self, effect: Reduction, done: Done) -> bool:
+    def _reduce(self, effect: NativeReduction, done: Done) -> bool:
         return self._sums.beside(effect, lambda value, error: self.loop.call(lambda: done(value, error)))
 
     def _serve(self) -> None:

@@ -9,13 +9,13 @@ from queue import SimpleQueue
 from torch import Tensor
 
 from polyrhythm.errors import DeadlockError
-from polyrhythm.kernel.effects import Reduction
+from polyrhythm.kernel.effects import NativeReduction
 from polyrhythm.processes.collectives.reducer import GroupReducer
 from polyrhythm.processes.runtime.executor import Done
 
 
 class Sums:
-    """Makes the sums of an actor's `Reduction` effects through the reducer of their group, where there is one.
+    """Makes the sums of an actor's `NativeReduction` effects through the reducer of their group, where there is one.
 
     A sum blocks until all members have come to it, and the loop must meanwhile learn of those who never will; so sums that the loop's
     coroutines want are made in a thread of the group's own, in the order in which they want them. Groups do not wait for each other.
@@ -53,7 +53,7 @@ class Sums:
         """Whether a sum is waited for under a topic that begins so."""
         return any(topic.startswith(prefix) for topic in list(self._awaited.values()))
 
-    def here(self, effect: Reduction) -> Tensor | bool | None:
+    def here(self, effect: NativeReduction) -> Tensor | bool | None:
         """The result, waited for in this thread; None if it is left to messages."""
         group = effect.group.name
         reducer = self._reducers.get(group)
@@ -61,13 +61,13 @@ class Sums:
             return None
         self._awaited[group] = effect.topic
         try:
-            return effect.ask(reducer)
+            return effect.apply(reducer)
         except ConnectionAbortedError as problem:
             raise self._why() or DeadlockError(f"{self._sentence(group, effect.topic)}: {problem}.") from None
         finally:
             del self._awaited[group]
 
-    def beside(self, effect: Reduction, done: Done) -> bool:
+    def beside(self, effect: NativeReduction, done: Done) -> bool:
         """Whether `done` will be called with the sum, in another thread; otherwise it is left to messages."""
         group = effect.group.name
         if group not in self._reducers:
@@ -109,13 +109,13 @@ class Sums:
 class _Lane:
     """A thread in which the sums of one group are made, one after another."""
 
-    def __init__(self, reduce: Callable[[Reduction], Tensor | bool | None]) -> None:
+    def __init__(self, reduce: Callable[[NativeReduction], Tensor | bool | None]) -> None:
         self._reduce = reduce
-        self._queue: SimpleQueue[tuple[Reduction, Done] | None] = SimpleQueue()
+        self._queue: SimpleQueue[tuple[NativeReduction, Done] | None] = SimpleQueue()
         self._thread = threading.Thread(target=self._work, name="polyrhythm sums", daemon=True)
         self._thread.start()
 
-    def put(self, effect: Reduction, done: Done) -> None:
+    def put(self, effect: NativeReduction, done: Done) -> None:
         """Have the sum made when its turn comes."""
         self._queue.put((effect, done))
 

@@ -18,7 +18,7 @@ COMMAND = "command"
 
 
 @dataclass(frozen=True, slots=True)
-class RunPlan:
+class PlannedRun:
     """One run: `name` is its name in progress and errors, `place` its directory below --out, `notes` further entries of its record."""
 
     name: str
