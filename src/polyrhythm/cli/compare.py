@@ -19,7 +19,7 @@ Systems = Annotated[
     typer.Option("--systems", metavar="A,B,C|all", help="The systems, in the order of their runs.", autocompletion=complete_systems),
 ]
 Goal = Annotated[
-    str | None, typer.Option("--to", metavar="METRIC=VALUE", help="Also say what each needed to get there, such as accuracy=0.96.")
+    str | None, typer.Option("--to", metavar="METRIC=VALUE", help="Also show what each needed to get there, such as accuracy=0.96.")
 ]
 OneSeed = Annotated[int | None, typer.Option("--seed", metavar="S", help="The root of every random stream; 0 if not given.")]
 Seeds = Annotated[

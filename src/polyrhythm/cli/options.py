@@ -65,5 +65,5 @@ Quiet = Annotated[bool, typer.Option("--quiet", help="Show no progress.")]
 
 
 def repeated(flag: str, values: Sequence[str] | None) -> list[str]:
-    """The words of an option that was given so often."""
-    return [word for value in values or [] for word in (flag, value)]
+    """The arguments of an option that was given several times."""
+    return [part for value in values or [] for part in (flag, value)]

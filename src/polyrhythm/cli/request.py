@@ -38,7 +38,7 @@ class Given:
         """The options as arguments of a command, without those that do not affect the comparison."""
         named = [("--seed", self.seed), ("--seeds", self.seeds), ("--global-batch", self.global_batch)]
         named += [("--tune-seed", self.tune_seed), ("--to", self.target)]
-        arguments = [word for flag, value in named if value is not None for word in (flag, str(value))]
+        arguments = [part for flag, value in named if value is not None for part in (flag, str(value))]
         return arguments + repeated("--set", self.settings) + repeated("--option", self.options) + repeated("--tune", self.tune)
 
 

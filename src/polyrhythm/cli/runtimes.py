@@ -29,7 +29,7 @@ class RuntimeOptions:
         """The same as arguments of a command."""
         named = [("--on", self.on), ("--network", self.network), ("--device", self.device)]
         named += [("--timeout", None if self.timeout is None else f"{self.timeout:g}")]
-        return [word for flag, value in named if value is not None for word in (flag, value)]
+        return [part for flag, value in named if value is not None for part in (flag, value)]
 
     def settled(self) -> RuntimeOptions:
         """With the runtime filled in: the simulator where none was given, but a network or a device that only it has."""

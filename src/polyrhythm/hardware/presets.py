@@ -8,7 +8,7 @@ home    Volunteers on asymmetric lines: 100 Mbit/s down, 20 Mbit/s up, 15 ms one
 slow    50 Mbit/s and 20 ms one way between any two: offices joined over the internet. Defined by this project, so that
         a prediction can be held against three hosts whose links are shaped to just that.
 wan-3   Virginia, Ireland and Tokyo of `wan-11`.
-wan-11  The eleven EC2 regions of Gaia (Hsieh et al., NSDI 2017): docs/networks.md says what is published, what is approximate,
+wan-11  The eleven EC2 regions of Gaia (Hsieh et al., NSDI 2017): docs/networks.md names what is published, what is approximate,
         and what is reconstructed.
 """
 

@@ -68,18 +68,20 @@ class LabProcesses:
         self._impairments = impairments
         self._count_headers = count_headers
         self._relay: subprocess.Popen[bytes] | None = None
-        self._doors: list[socket.socket] = []
+        self._sockets: list[socket.socket] = []
         self.hosts: list[HostProcess] = []
 
     def start_host(self, host: int, hosts: int, command: Sequence[str], congestion: str) -> HostProcess:
         """Start the process that becomes `host`; it runs `command` once the relay has the devices of all `hosts`."""
-        door, far = socket.socketpair()
-        self._doors.append(door)
+        near_end, far_end = socket.socketpair()
+        self._sockets.append(near_end)
         refusals, refusal = os.pipe()
         together = not self._impairments.loss.some  # else a loss would take dozens of packets at once
-        orders = HostOrders(host, hosts, list(command), environment(host, hosts), congestion, together, far.fileno(), refusal, os.getpid())
-        with far:
-            process = _start("host", orders, (far.fileno(), refusal), subprocess.PIPE)
+        orders = HostOrders(
+            host, hosts, list(command), environment(host, hosts), congestion, together, far_end.fileno(), refusal, os.getpid()
+        )
+        with far_end:
+            process = _start("host", orders, (far_end.fileno(), refusal), subprocess.PIPE)
         os.close(refusal)
         assert process.stdin is not None
         assert process.stdout is not None
@@ -93,11 +95,11 @@ class LabProcesses:
 
     def start_relay(self) -> None:
         """Start the relay between the hosts; they begin when it has their devices."""
-        doors = [door.fileno() for door in self._doors]
-        orders = RelayOrders(to_json(self._network), doors, self._impairments, self._count_headers)
-        self._relay = _start("relay", orders, tuple(doors), None)
-        for door in self._doors:
-            door.close()
+        descriptors = [near_end.fileno() for near_end in self._sockets]
+        orders = RelayOrders(to_json(self._network), descriptors, self._impairments, self._count_headers)
+        self._relay = _start("relay", orders, tuple(descriptors), None)
+        for near_end in self._sockets:
+            near_end.close()
 
     def relay_has_failed(self) -> bool:
         """Whether the relay has ended by itself."""
@@ -107,14 +109,14 @@ class LabProcesses:
         """End the relay; returns what it carried. Raises RunError if it cannot."""
         assert self._relay is not None
         try:
-            told, _ = self._relay.communicate(timeout=_END_SECONDS)
+            printed, _ = self._relay.communicate(timeout=_END_SECONDS)
         except subprocess.TimeoutExpired:
             raise RunError(
                 f"The relay of the lab did not end within {_END_SECONDS:g} s: this machine may be too busy for it, so start fewer hosts."
             ) from None
-        if self._relay.returncode or not told:
+        if self._relay.returncode or not printed:
             raise RunError("The relay of the lab has failed: its error is on stderr.")
-        return msgspec.json.decode(told, type=Traffic)
+        return msgspec.json.decode(printed, type=Traffic)
 
     def kill(self) -> None:
         """End all that still runs, and wait for it."""
@@ -126,8 +128,8 @@ class LabProcesses:
                 pipe.close()
         for host in self.hosts:
             os.close(host.refusals)
-        for door in self._doors:
-            door.close()
+        for near_end in self._sockets:
+            near_end.close()
 
 
 def _start(role: str, orders: msgspec.Struct, descriptors: tuple[int, ...], errors: int | None) -> subprocess.Popen[bytes]:

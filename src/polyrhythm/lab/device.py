@@ -31,18 +31,18 @@ def open_device(host: int, together: bool) -> int:
     device = os.open("/dev/net/tun", os.O_RDWR | os.O_NONBLOCK)
     fcntl.ioctl(device, _TUNSETIFF, struct.pack("16sH22x", NAME.encode(), _IFF_TUN | _IFF_NO_PI | _IFF_VNET_HDR))
     fcntl.ioctl(device, _TUNSETOFFLOAD, _TUN_F_CSUM | _TUN_F_TSO4 if together else 0)
-    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as door:
-        _set(door, _SIOCSIFFLAGS, "lo", struct.pack("=H", _IFF_UP))
-        _set(door, _SIOCSIFADDR, NAME, _sockaddr(address(host)))
-        _set(door, _SIOCSIFNETMASK, NAME, _sockaddr(_MASK))
-        _set(door, _SIOCSIFMTU, NAME, struct.pack("=i", MTU))
-        _set(door, _SIOCSIFTXQLEN, NAME, struct.pack("=i", _QUEUE_LENGTH))
-        _set(door, _SIOCSIFFLAGS, NAME, struct.pack("=H", _IFF_UP))
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as control:
+        _set(control, _SIOCSIFFLAGS, "lo", struct.pack("=H", _IFF_UP))
+        _set(control, _SIOCSIFADDR, NAME, _sockaddr(address(host)))
+        _set(control, _SIOCSIFNETMASK, NAME, _sockaddr(_MASK))
+        _set(control, _SIOCSIFMTU, NAME, struct.pack("=i", MTU))
+        _set(control, _SIOCSIFTXQLEN, NAME, struct.pack("=i", _QUEUE_LENGTH))
+        _set(control, _SIOCSIFFLAGS, NAME, struct.pack("=H", _IFF_UP))
     return device
 
 
-def _set(door: socket.socket, request: int, name: str, value: bytes) -> None:
-    fcntl.ioctl(door, request, struct.pack("16s24s", name.encode(), value))  # struct ifreq: a name and a union
+def _set(control: socket.socket, request: int, name: str, value: bytes) -> None:
+    fcntl.ioctl(control, request, struct.pack("16s24s", name.encode(), value))  # struct ifreq: a name and a union
 
 
 def _sockaddr(ip: str) -> bytes:

@@ -36,32 +36,32 @@ def main() -> None:
     orders = msgspec.json.decode(read_line(), type=RelayOrders)
     network = Network.described(msgspec.json.decode(orders.network, type=Description))
     fabric = Fabric(ways(network, len(orders.hosts), orders.impairments))
-    doors = [socket.socket(fileno=descriptor) for descriptor in orders.hosts]
-    devices = [device for door in doors for device in _take_device(door)]
-    if len(devices) < len(doors):
+    sockets = [socket.socket(fileno=descriptor) for descriptor in orders.hosts]
+    devices = [device for connection in sockets for device in _take_device(connection)]
+    if len(devices) < len(sockets):
         sys.stdin.read()  # a host did not start, and reports why itself; there is nothing to carry until this process is ended
-        _tell(Traffic.none(len(doors)))
+        _print(Traffic.none(len(sockets)))
         return
-    for door in doors:
+    for connection in sockets:
         with contextlib.suppress(OSError):  # that host has failed meanwhile; the lab reports it
-            door.send(READY)
+            connection.send(READY)
     gc.disable()  # nothing here makes cycles, and a pause would delay every packet
     with contextlib.suppress(PermissionError):  # without the right to it, the relay is late where all cores are busy
         os.sched_setscheduler(0, os.SCHED_RR, os.sched_param(1))
     charge = frames.on_the_line if orders.count_headers else frames.payload
     carry(fabric, devices, charge, _TICK * least_latency(network, len(devices)))
-    _tell(fabric.traffic)
+    _print(fabric.traffic)
 
 
-def _tell(traffic: Traffic) -> None:
+def _print(traffic: Traffic) -> None:
     """Print it, unless the reader has gone."""
     with contextlib.suppress(BrokenPipeError):  # not by sys.stdout, which would try again at exit
         os.write(1, msgspec.json.encode(traffic))
 
 
-def _take_device(door: socket.socket) -> list[int]:
+def _take_device(connection: socket.socket) -> list[int]:
     """The descriptor that a host sends; none if it has ended without."""
-    return socket.recv_fds(door, 1, 1)[1]
+    return socket.recv_fds(connection, 1, 1)[1]
 
 
 def carry(fabric: Fabric, devices: list[int], charge: Callable[[bytes], int], tick: float) -> None:

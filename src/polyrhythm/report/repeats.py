@@ -22,8 +22,8 @@ class Spread:
 
     def shown(self, show: Callable[[float], str], never: str = "never") -> str:
         """The median, and behind it the range, where that reads differently."""
-        words = [show(value) if math.isfinite(value) else never for value in (self.median, self.least, self.greatest)]
-        return words[0] if words[1] == words[2] else f"{words[0]}\n({words[1]} to {words[2]})"
+        shown = [show(value) if math.isfinite(value) else never for value in (self.median, self.least, self.greatest)]
+        return shown[0] if shown[1] == shown[2] else f"{shown[0]}\n({shown[1]} to {shown[2]})"
 
     def overlaps(self, other: Spread) -> bool:
         """Whether some value of the one is as small as some of the other, both ways."""

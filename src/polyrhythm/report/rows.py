@@ -108,6 +108,6 @@ def ending(one: Series) -> str:
 
 
 def short_error(error: str) -> str:
-    """The first line of an error, cut at a word where it is long."""
+    """The first line of an error, cut between words where it is long."""
     line = error.strip().split("\n", 1)[0].strip() or "no reason was given."
     return line if len(line) <= _SHORT else line[:_SHORT].rsplit(" ", 1)[0] + " …"

@@ -48,7 +48,7 @@ class FaultInjection:
         self._record(actor.name, "crashed")
         if self._essential(actor.name):
             when = f"{scheduler.queue.now:.9g} s of virtual time"
-            raise WorkerFailed(actor.name, f"it crashed at {when}, as its fault says, and the run cannot go on without it")
+            raise WorkerFailed(actor.name, f"it crashed at {when}, as scheduled, and the run cannot go on without it")
         scheduler.lose(actor)
         notice = Message("lost", text=actor.name)
         for other in scheduler.actors.values():
