@@ -47,6 +47,9 @@ PAGES = {
 COPIES = {"changes.md": "CHANGELOG.md", "contributing.md": "CONTRIBUTING.md"}
 """Pages of the site that lie beside docs/ in the repository."""
 
+_HIDDEN = "".join(f"      {option}\n" for option in ("show_root_heading: false", "show_root_toc_entry: false", "heading_level: 3"))
+"""Options of a module whose heading the page writes itself."""
+
 
 def public_names(module: str) -> list[str]:
     """The names of `polyrhythm` that live in `module`, which is below it."""
@@ -64,7 +67,7 @@ def pages() -> Iterator[tuple[str, str]]:
 
 def _of_modules(title: str, about: str, package: str) -> str:
     modules = sorted(path.stem for path in (PACKAGE / package).glob("*.py") if path.stem != "__init__")
-    blocks = [f"## {module}\n\n::: polyrhythm.{package}.{module}\n    options:\n      show_root_toc_entry: false\n" for module in modules]
+    blocks = [f"## {module}\n\n::: polyrhythm.{package}.{module}\n    options:\n{_HIDDEN}" for module in modules]
     return f"# {title}\n\n{about}\n\n" + "\n".join(blocks)
 
 

@@ -26,7 +26,14 @@ def _parse(given: str | float, scales: dict[str, float], what: str, example: str
 
 
 def bandwidth(given: str | float) -> float:
-    """Bytes per second, from a number of bytes per second or text such as "50 Mbit/s"."""
+    """Bytes per second, from a number of bytes per second or text such as "50 Mbit/s".
+
+    Raises CompositionError for other text.
+
+    Examples:
+        >>> bandwidth("50 Mbit/s")
+        6250000.0
+    """
     found = _PATTERN.fullmatch(given) if isinstance(given, str) else None
     if found is not None and (small := _AMBIGUOUS.fullmatch(found[2])):
         raise CompositionError(f"{given!r} may mean bits or bytes: write {found[1]} {small[1]}bit/s or {found[1]} {small[1]}B/s.")
@@ -34,7 +41,12 @@ def bandwidth(given: str | float) -> float:
 
 
 def duration(given: str | float) -> float:
-    """Seconds, from a number of seconds or text such as "20 ms"."""
+    """Seconds, from a number of seconds or text such as "20 ms". Raises CompositionError for other text.
+
+    Examples:
+        >>> duration("20 ms")
+        0.02
+    """
     return _parse(given, _TIMES, "duration", "20 ms")
 
 
@@ -49,7 +61,12 @@ def show_bytes(nbytes: float) -> str:
 
 
 def show_seconds(seconds: float) -> str:
-    """A duration as readable text: "320 ms", "4.1 s", "12 min", "3.5 h", "12 days"."""
+    """A duration as readable text.
+
+    Examples:
+        >>> [show_seconds(seconds) for seconds in (0.32, 4.1, 720, 12600)]
+        ['320 ms', '4.1 s', '12 min', '3.5 h']
+    """
     return _shown(seconds, _DURATIONS)
 
 

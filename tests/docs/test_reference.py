@@ -32,6 +32,13 @@ def test_there_are_examples_in_docstrings() -> None:
 @pytest.mark.parametrize("path", EXAMPLES, ids=lambda path: str(path.relative_to(SOURCE)))
 def test_the_examples_of_a_module_give_what_they_show(path: Path) -> None:
     module = importlib.import_module(".".join(path.relative_to(SOURCE).with_suffix("").parts).removesuffix(".__init__"))
+    lines = path.read_text(encoding="utf-8").splitlines()
+    first = [
+        line for line, before in zip(lines[1:], lines, strict=False) if ">>> " in line and not before.strip().startswith((">>>", "..."))
+    ]
+    assert len(first) == sum(line.strip() == "Examples:" for line in lines), (
+        "an example stands in a section Examples:, or the page shows it as text"
+    )
     found = doctest.testmod(module, optionflags=doctest.NORMALIZE_WHITESPACE)
     assert found.attempted
     assert not found.failed

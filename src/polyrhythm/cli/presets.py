@@ -106,9 +106,10 @@ def deal(given: Mapping[str, str], names: Sequence[str]) -> dict[str, dict[str, 
 def short(piece: Any) -> str:
     """A piece as Python code, without settings that have their defaults: `Bounded(3)`.
 
-    >>> from polyrhythm.topology import Server
-    >>> short(Server(4))
-    'Server(4)'
+    Examples:
+        >>> from polyrhythm.topology import Server
+        >>> short(Server(4))
+        'Server(4)'
     """
     if not is_dataclass(piece) or isinstance(piece, type):
         return repr(piece)

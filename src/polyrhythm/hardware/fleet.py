@@ -105,7 +105,14 @@ class RandomStragglers:
 
 @dataclass(frozen=True, slots=True)
 class Fleet:
-    """`machines`, dealt to the workers in rotation, and the `paces` that slow them; servers compute on `server`, at full speed."""
+    """`machines`, dealt to the workers in rotation, and the `paces` that slow them; servers compute on `server`, at full speed.
+
+    Examples:
+        >>> fleet = Fleet(paces=(Straggler(worker=1, factor=4.0),))
+        >>> fast, slow = (fleet.timer(f"worker/{rank}", seed=0).step_seconds(1e9, 32) for rank in (0, 1))
+        >>> slow / fast
+        4.0
+    """
 
     machines: tuple[Machine, ...] = (DEVICES["cpu-core"],)
     paces: tuple[Pace, ...] = ()

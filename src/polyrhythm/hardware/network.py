@@ -94,7 +94,12 @@ class Network:
 
     @classmethod
     def uniform(cls, name: str, bandwidth: Quantity, latency: Quantity, ingress: Quantity | None = None) -> Network:
-        """Hosts that each send at `bandwidth` and receive at `ingress` (the same if not given), `latency` one way between any two."""
+        """Hosts that each send at `bandwidth` and receive at `ingress` (the same if not given), `latency` one way between any two.
+
+        Examples:
+            >>> Network.uniform("office", "1 Gbit/s", "1 ms").slowest()
+            (0.001, 125000000.0)
+        """
         return cls.described(Description(name, [SiteEntry(name, bandwidth, ingress, latency)]))
 
     @classmethod

@@ -44,7 +44,12 @@ class Agreements:
 
 
 def difference(submitted: Mapping[str, Facts]) -> str | None:
-    """The first fact that differs in `submitted`, facts by worker, with the workers and their values; None if all are equal."""
+    """The first fact that differs in `submitted`, facts by worker, with the workers and their values; None if all are equal.
+
+    Examples:
+        >>> difference({"worker/0": {"seed": "1"}, "worker/1": {"seed": "2"}})
+        'worker/0 has seed 1, worker/1 has seed 2'
+    """
     about = {what: None for facts in submitted.values() for what in facts}
     for what in about:
         groups: dict[str | None, list[str]] = {}

@@ -75,8 +75,9 @@ class Exchange:
 
     Raises CompositionError where the pieces have no payload or no communication pattern in common.
 
-    >>> Exchange().payload.value
-    'gradients'
+    Examples:
+        >>> Exchange().payload.value
+        'gradients'
     """
 
     consistency: Consistency = field(default_factory=BulkSynchronous)
