@@ -91,6 +91,7 @@ if TYPE_CHECKING:
     from polyrhythm.topology import Fastest as Fastest
     from polyrhythm.topology import FixedGraph as FixedGraph
     from polyrhythm.topology import Gossip as Gossip
+    from polyrhythm.topology import Mirrors as Mirrors
     from polyrhythm.topology import RandomPairs as RandomPairs
     from polyrhythm.topology import Ring as Ring
     from polyrhythm.topology import RingGraph as RingGraph
@@ -119,7 +120,8 @@ _PLACES = {
     "selection": "Dimensions Modules Named Where",
     "strategy": "ByHost BySite Exchange Given Hierarchical InGroups Leaders OfSize Strategy Stripes",
     "topology": (
-        "AllReduce AllToAll Alone Bucketed Butterfly Direct Dissemination Fastest FixedGraph Gossip RandomPairs Ring RingGraph Server Tree"
+        "AllReduce AllToAll Alone Bucketed Butterfly Direct Dissemination Fastest FixedGraph Gossip Mirrors RandomPairs Ring "
+        "RingGraph Server Tree"
     ),
     "training.join": "join",
     "training.result": "Run",

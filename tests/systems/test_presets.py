@@ -23,7 +23,7 @@ from polyrhythm.strategy import Strategy
 PUBLISHED = (
     *("single", "allreduce", "direct", "tree", "downpour", "ssp", "softsync"),
     *("sparknet", "easgd", "onebit", "strom", "gossipgrad", "diloco"),
-    *("hierarchical", "hybrid-groups", "powersgd"),
+    *("hierarchical", "hybrid-groups", "gaia", "powersgd"),
 )
 each = pytest.mark.parametrize("system", PUBLISHED)
 
@@ -63,9 +63,7 @@ def test_an_unknown_name_is_answered_with_the_nearest(given: str, meant: str) ->
 
 
 def test_a_name_like_no_other_is_answered_with_all_of_them() -> None:
-    with pytest.raises(
-        UnknownNameError, match=r"There are: allreduce, diloco, direct, downpour, easgd, gossipgrad, hierarchical, .*, tree\."
-    ):
+    with pytest.raises(UnknownNameError, match=r"There are: allreduce, diloco, direct, downpour, easgd, gaia, gossipgrad, .*, tree\."):
         systems.find("xyzzy")
 
 
@@ -122,7 +120,7 @@ def test_every_system_trains_at_any_number_of_workers(system: str, workers: int)
 @each
 def test_simultaneous_events_in_any_order_change_no_bit_where_order_does_not_matter(system: str) -> None:
     if systems.find(system).order_matters:
-        assert system in ("downpour", "ssp", "softsync", "easgd", "strom", "hybrid-groups")
+        assert system in ("downpour", "ssp", "softsync", "easgd", "strom", "hybrid-groups", "gaia")
         return
     plain = weights(Toy(), 3, system)
     for ties in range(4):

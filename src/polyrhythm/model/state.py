@@ -55,6 +55,11 @@ class ModelState:
         """Remember the weights as they are now: later local steps count from here."""
         self.anchor = self.weights.clone()
 
+    def set_anchor_to_weights(self) -> None:
+        """As `set_anchor`, where there is one beside the weights; whoever takes no local steps has none."""
+        if self.anchor is not self.weights:
+            self.anchor.copy_(self.weights)
+
     def moved(self) -> Tensor:
         """What local steps have done since the anchor (numel,), with the sign of a gradient."""
         return self.anchor - self.weights

@@ -36,6 +36,19 @@ class ApplyContributions:
 
 
 @dataclass(frozen=True, slots=True)
+class ApplyOnTop:
+    """Contributions of others, to be merged into the weights as they are: one's own update is in them already."""
+
+    contributions: Sequence[AnyContribution]
+
+    def apply(self, model_state: HeldWeights) -> None:
+        """Merge them, if there are any; the next update counts from there."""
+        model_state.set_anchor_to_weights()
+        if self.contributions:
+            model_state.move(self.contributions)
+
+
+@dataclass(frozen=True, slots=True)
 class ApplyInPlace:
     """The merged gradient lies where the worker's own was; `scale` multiplies the learning rates."""
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Coroutine, Sequence
+from collections.abc import Callable, Coroutine, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -55,10 +55,23 @@ class WorkerEndpoint:
 
 
 @dataclass(frozen=True, slots=True)
+class Upstream:
+    """How the server of a group exchanges with those of other groups: what has been agreed for that, and its channel over a port.
+
+    `workers` are those of all groups: a contribution counts as that of one of them.
+    """
+
+    agreement: Agreement
+    connect: Callable[[Port], PeerChannel]
+    workers: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class ServerEndpoint:
     """Where a server stands: its group, which are all servers of its workers, those workers by name, and its port.
 
-    Events go to `record`; `snapshots` is shown the weights before they change.
+    Events go to `record`; `snapshots` is shown the weights before they change. With an `upstream` it exchanges
+    what its workers do to the weights with the servers of other groups.
     """
 
     group: Group
@@ -66,6 +79,7 @@ class ServerEndpoint:
     port: Port
     record: Recorder
     snapshots: Snapshots
+    upstream: Upstream | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -139,6 +153,20 @@ class ServerSide(Protocol):
 
     def serve(self, agreement: Agreement, endpoint: ServerEndpoint) -> Coroutine[Effect[Any], Any, None]:
         """A server's whole life."""
+
+
+class PeerChannel(Channel, Protocol):
+    """The channel of an actor that exchanges with peers whenever it has something, and takes in what they send at other times too."""
+
+    @property
+    def slowest(self) -> float:
+        """The least clock that a peer has sent; infinite where all have finished."""
+
+    async def wake(self) -> None:
+        """Have `listen` return."""
+
+    async def listen(self) -> Response:
+        """Wait until a peer has sent something, or for `wake`, and bring what may be merged."""
 
 
 class Topology(Protocol):

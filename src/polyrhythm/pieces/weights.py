@@ -33,6 +33,9 @@ class HeldWeights(WeightsView, Protocol):
     def set_anchor(self) -> None:
         """Count the next update from the weights as they are."""
 
+    def set_anchor_to_weights(self) -> None:
+        """As `set_anchor`, where there is one beside the weights."""
+
     def move(self, contributions: Sequence[AnyContribution]) -> None:
         """Merge gradients or updates."""
 

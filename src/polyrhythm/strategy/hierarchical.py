@@ -18,6 +18,7 @@ from polyrhythm.strategy.check import require_piece
 from polyrhythm.strategy.exchange import AnyExchange, Exchange
 from polyrhythm.strategy.groups import BySite, Groups, groups_of
 from polyrhythm.strategy.hierarchical_plan import HierarchicalPlan
+from polyrhythm.strategy.mirrored_plan import MirroredPlan
 from polyrhythm.strategy.plan import Crew, ExchangePlan
 
 
@@ -29,6 +30,9 @@ class Hierarchical:
     other groups: its leader for all (`Leaders`), or each member its stripe of the vector (`Stripes`). Either exchange may have levels of
     its own. Within a group gradients are averaged before every step, or updates after some; then the group's gradient, update or weights
     go out as `outer` has it. Groups of unequal sizes count by their sizes.
+
+    Where members exchange with servers, each group has servers of its own, beside its first member, and it is these that exchange with
+    those of other groups; `outer` is then one of updates among peers, such as Mirrors().
 
     Raises CompositionError where what `inner` makes of a group's contributions cannot be what `outer` exchanges.
     """
@@ -48,6 +52,16 @@ class Hierarchical:
 
     def _unequal_members(self) -> str:
         pattern = self.inner.topology.traits.pattern
+        if self.mirrored:
+            peers = self.outer.topology.traits.pattern is Pattern.PEERS and self.outer.agreement.payload is Payload.UPDATE
+            return (
+                ""
+                if peers
+                else (
+                    f"The servers of groups exchange updates as peers, and {self.outer!r} does otherwise: "
+                    "take Mirrors() and LocalSteps(1, ...) for the outer exchange."
+                )
+            )
         if self.inner.order_matters or pattern not in (Pattern.COLLECTIVE, Pattern.PEERS):
             return (
                 f"inner={self.inner!r} does not leave a group's members with equal weights, so that none can exchange for "
@@ -56,7 +70,7 @@ class Hierarchical:
         return ""
 
     def _spent_gradients(self) -> str:
-        if self.inner.agreement.payload is not Payload.GRADIENT and self.outer.agreement.payload is Payload.GRADIENT:
+        if not self.mirrored and self.inner.agreement.payload is not Payload.GRADIENT and self.outer.agreement.payload is Payload.GRADIENT:
             return (
                 f"Inside groups {self.inner.agreement.payload.value} are exchanged, when the gradients are spent, and among groups "
                 "gradients: take LocalSteps for the outer exchange too, or an inner one of gradients."
@@ -65,12 +79,17 @@ class Hierarchical:
 
     def _scaled_inside(self) -> str:
         pair = ExchangeContext(Group.of_workers(2, 0), rng.stream(0, "merge"))
-        if self.inner.agreement.payload is Payload.GRADIENT and scale_of_all(self.inner.agreement.merge, pair) != 1:
+        if not self.mirrored and self.inner.agreement.payload is Payload.GRADIENT and scale_of_all(self.inner.agreement.merge, pair) != 1:
             return (
                 f"Inside groups gradients are averaged, and {self.inner.agreement.merge!r} is no average: take Mean(), and "
                 "give the merge to the outer exchange."
             )
         return ""
+
+    @property
+    def mirrored(self) -> bool:
+        """Whether groups have servers that exchange for them."""
+        return self.inner.topology.traits.pattern is Pattern.SERVED
 
     @property
     def pieces(self) -> Mapping[str, Any]:
@@ -89,8 +108,8 @@ class Hierarchical:
 
     @property
     def order_matters(self) -> bool:
-        """Whether it does among groups."""
-        return self.outer.order_matters
+        """Whether it does on one of the levels."""
+        return self.inner.order_matters or self.outer.order_matters
 
     @property
     def tolerates_loss(self) -> bool:
@@ -99,8 +118,8 @@ class Hierarchical:
 
     @property
     def ends_alike(self) -> bool:
-        """As the outer exchange."""
-        return self.outer.ends_alike
+        """As the outer exchange; mirrors differ by what was not sent."""
+        return self.outer.ends_alike and not self.mirrored
 
     def with_pieces(self, pieces: Mapping[str, Any]) -> Hierarchical:
         """The same with some pieces of the exchange among groups replaced."""
@@ -125,5 +144,16 @@ class Hierarchical:
             own = Crew(f"{crew.name}g{number}", members, tuple(crew.locations[rank] for rank in ranks), crew.seed, first)
             inner.append((own, self.inner.among(own)))
             first += len(inner[-1][1].servers)
+        if self.mirrored:
+            return MirroredPlan(tuple(inner), tuple(self._mirrors(inner, crew)), crew.members)
         outer = self.across.plans(self.outer, [own for own, _ in inner], replace(crew, first_server=first))
         return HierarchicalPlan(tuple(inner), tuple(outer), self.across, len(crew.members))
+
+    def _mirrors(self, inner: Sequence[tuple[Crew, ExchangePlan]], crew: Crew) -> list[ExchangePlan]:
+        """For each shard the exchange among its servers."""
+        names = [plan.server_names for _, plan in inner]
+        locations = tuple(own.locations[0] for own, _ in inner)
+        return [
+            self.outer.among(Crew(f"{crew.name}mirrors{shard}", tuple(each[shard] for each in names), locations, crew.seed))
+            for shard in range(len(names[0]))
+        ]

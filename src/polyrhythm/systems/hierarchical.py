@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from polyrhythm.consistency import Asynchronous
+from polyrhythm.codec import ErrorFeedback, Relative
+from polyrhythm.consistency import Asynchronous, Bounded, LocalSteps
+from polyrhythm.merge import Mean, Sum
 from polyrhythm.strategy import Exchange, Hierarchical, InGroups, Leaders, Strategy, Stripes
-from polyrhythm.topology import AllReduce, Direct, Ring, Server
+from polyrhythm.topology import AllReduce, Direct, Mirrors, Ring, Server
 
 
 def hierarchical(groups: str | int = "site", stripes: bool = False) -> Strategy:
@@ -37,3 +39,24 @@ def hybrid_groups(groups: int = 4, servers: int = 4) -> Strategy:
         groups=InGroups(groups),
     )
     return Strategy(name="hybrid-groups", exchange=levels)
+
+
+def gaia(threshold: float = 0.01, floor: float = 1e-3, lead: int = 20, slack: int = 0, groups: str | int = "site") -> Strategy:
+    """Servers at every site that send each other only significant updates (Gaia; Hsieh et al., NSDI 2017).
+
+    Workers of a site exchange with its own server (`slack` as of SSP; 0 is lockstep), which adds up their updates, each counting 1 / P
+    of all workers. A server sends the other sites what has accrued of a weight where that exceeds `threshold` / √t
+    of the weight (of `floor`, where the weight is smaller) at step t; until then it counts at its own site alone. No worker is more than
+    `lead` steps ahead of the slowest site (the mirror clock). The paper's selective barrier and its overlay of hubs are not here.
+    """
+    sites = Hierarchical(
+        inner=Exchange(consistency=LocalSteps(1, Bounded(slack)), topology=Server(1), merge=Mean()),
+        outer=Exchange(
+            consistency=LocalSteps(1, Bounded(lead)),
+            topology=Mirrors(),
+            codec=ErrorFeedback(Relative(threshold, floor)),
+            merge=Sum(),
+        ),
+        groups=groups,
+    )
+    return Strategy(name="gaia", exchange=sites)

@@ -6,7 +6,7 @@ from polyrhythm.topology.algorithms.fastest import Fastest
 from polyrhythm.topology.algorithms.ring import Ring
 from polyrhythm.topology.algorithms.tree import Tree
 from polyrhythm.topology.all_reduce import AllReduce
-from polyrhythm.topology.all_to_all import AllToAll
+from polyrhythm.topology.all_to_all import AllToAll, Mirrors
 from polyrhythm.topology.alone import Alone
 from polyrhythm.topology.bucketed import Bucketed
 from polyrhythm.topology.gossip import Gossip
@@ -22,6 +22,7 @@ MEMBERS = (
     Server(3),
     *(Gossip(graph) for graph in GRAPHS),
     AllToAll(),
+    Mirrors(),
     Alone(),
 )
 """One of each kind and of each interesting setting: the laws are tested over these lists."""
@@ -40,6 +41,7 @@ __all__ = [
     "Fastest",
     "FixedGraph",
     "Gossip",
+    "Mirrors",
     "RandomPairs",
     "Ring",
     "RingGraph",

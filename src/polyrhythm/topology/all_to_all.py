@@ -15,9 +15,9 @@ from polyrhythm.pieces.codec import packets
 from polyrhythm.pieces.context import ExchangeContext
 from polyrhythm.pieces.merge import EncodedContribution
 from polyrhythm.pieces.requests import Packet
-from polyrhythm.pieces.responses import AdoptWeights, ApplyContributions, Response
-from polyrhythm.pieces.topology import Agreement, Channel, InitialState, WorkerEndpoint
-from polyrhythm.pieces.traits import DIFFERENCES, Pattern, TopologyTraits
+from polyrhythm.pieces.responses import AdoptWeights, ApplyContributions, ApplyOnTop, Response
+from polyrhythm.pieces.topology import Agreement, Channel, InitialState, PeerChannel, WorkerEndpoint
+from polyrhythm.pieces.traits import DIFFERENCES, Pattern, Payload, TopologyTraits
 from polyrhythm.pieces.weights import WeightsView
 from polyrhythm.tensors import Layout, State
 from polyrhythm.topology.algorithms.broadcast import heirs, pass_on
@@ -60,10 +60,38 @@ class AllToAll:
 
     def channel(self, agreement: Agreement, endpoint: WorkerEndpoint) -> Channel:
         """A worker's side."""
-        return _Peer(agreement, endpoint)
+        return _Peer(agreement, endpoint, ApplyContributions)
 
     def result_actors(self, members: tuple[str, ...], servers: tuple[str, ...]) -> list[str]:
         """Worker 0, who has taken in nearly what all have."""
+        return [members[0]]
+
+    def result(self, weights: Sequence[Tensor]) -> Tensor:
+        """As they are."""
+        return weights[0]
+
+
+@dataclass(frozen=True, slots=True)
+class Mirrors:
+    """As AllToAll, but what an actor does to its own weights counts there in full, whatever of it others are sent.
+
+    Among workers it is the decentralized exchange of Addair's actors (2017); among the servers of groups that of Gaia (Hsieh et al., NSDI
+    2017, section 3): copies of the weights that differ by what was not significant enough to be sent.
+    """
+
+    traits: ClassVar = TopologyTraits(frozenset({Payload.UPDATE}), Pattern.PEERS)
+    service: ClassVar[None] = None
+
+    def workers(self, available: int) -> int:
+        """All."""
+        return available
+
+    def channel(self, agreement: Agreement, endpoint: WorkerEndpoint) -> PeerChannel:
+        """An actor's side."""
+        return _Peer(agreement, endpoint, ApplyOnTop)
+
+    def result_actors(self, members: tuple[str, ...], servers: tuple[str, ...]) -> list[str]:
+        """The first, whose weights are nearly those of all."""
         return [members[0]]
 
     def result(self, weights: Sequence[Tensor]) -> Tensor:
@@ -77,7 +105,8 @@ class _Peer:
     buckets = None
     in_place = None
 
-    def __init__(self, agreement: Agreement, endpoint: WorkerEndpoint) -> None:
+    def __init__(self, agreement: Agreement, endpoint: WorkerEndpoint, respond: type[ApplyContributions] | type[ApplyOnTop]) -> None:
+        self.respond = respond
         self.codec = packets(agreement.codec)
         self.consistency = agreement.consistency
         self.group = endpoint.group
@@ -121,7 +150,8 @@ class _Peer:
         self.state = encoded.state
         await self.port.flush()  # on a line that is too slow words would pile up without end, and arrive ever later
         await self._send_all(Message(UPDATES, PeerUpdate(float(clock), rates).to_numbers(), tensors=encoded.packet))
-        self._keep(float(clock), self.group.rank, encoded.packet, rates)
+        if self.respond is ApplyContributions:
+            self._keep(float(clock), self.group.rank, encoded.packet, rates)
         while not self.consistency.may_proceed(clock, min(self.clocks.values(), default=math.inf)):
             delivery = await self.port.receive(UPDATES)
             assert delivery is not None
@@ -141,7 +171,7 @@ class _Peer:
         may_merge = self.consistency.may_merge
         ready = sorted((item for item in self.pending if may_merge(item[0], clock)), key=lambda item: item[:2])
         self.pending = [item for item in self.pending if not may_merge(item[0], clock)]
-        return ApplyContributions([contribution for _, _, contribution in ready])
+        return self.respond([contribution for _, _, contribution in ready])
 
     def _take(self, delivery: Delivery) -> None:
         if delivery.sender == self.port.name:
@@ -154,6 +184,22 @@ class _Peer:
 
     def _keep(self, clock: float, rank: int, packet: Packet, rates: tuple[float, ...]) -> None:
         self.pending.append((clock, rank, EncodedContribution(packet, self.codec, self.layout, rates)))
+
+    @property
+    def slowest(self) -> float:
+        """As `pieces.topology.PeerChannel`."""
+        return min(self.clocks.values(), default=math.inf)
+
+    async def wake(self) -> None:
+        """As `pieces.topology.PeerChannel`."""
+        await self.port.send(self.port.name, Message(UPDATES))
+
+    async def listen(self) -> Response:
+        """As `pieces.topology.PeerChannel`."""
+        delivery = await self.port.receive(UPDATES)
+        assert delivery is not None
+        self._take(delivery)
+        return await self._ready(math.inf)
 
     async def finish(self) -> Response:
         """Tell all that this was the last, and take in everything until all others have said so."""

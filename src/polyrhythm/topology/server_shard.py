@@ -22,6 +22,7 @@ from polyrhythm.pieces.topology import Agreement, ServerEndpoint
 from polyrhythm.pieces.traits import Payload
 from polyrhythm.tensors import Layout
 from polyrhythm.topology.losses import GONE
+from polyrhythm.topology.mirror import Mirror
 from polyrhythm.topology.server_records import (
     REQUESTS,
     Done,
@@ -59,7 +60,8 @@ class ServerShard:
         self.rank = endpoint.group.rank
         self.workers = len(endpoint.workers)
         self.port = endpoint.port
-        self.context = ExchangeContext(Group("", endpoint.workers, -1, endpoint.group.seed), self.port.rng("exchange"))
+        everyone = endpoint.workers if endpoint.upstream is None else endpoint.upstream.workers
+        self.context = ExchangeContext(Group("", everyone, -1, endpoint.group.seed), self.port.rng("exchange"))
         self.record = endpoint.record
         self.snapshots = endpoint.snapshots
         self.model_state: ModelState
@@ -71,6 +73,7 @@ class ServerShard:
         self.before: dict[str, Tensor] = {}
         self.snapshot: Tensor | None = None
         self.founded = False
+        self.mirror = None if endpoint.upstream is None else Mirror(endpoint.upstream, self.port, self)
 
     async def live(self) -> None:
         """Until every worker that remains is done."""
@@ -81,6 +84,8 @@ class ServerShard:
             await self._take(delivery)
         if self.pending:  # nobody is left who could complete it
             await self._merge()
+        if self.mirror is not None:
+            await self.mirror.finish()
         for name in self.ending:
             await self._respond(name, self._weights())
 
@@ -110,7 +115,7 @@ class ServerShard:
                     self.waiting[sender] = (request.clock, request.version if request.wanted is Wanted.NEWER else -1)
                 if isinstance(request, Push):
                     await self._collect(PendingPush(sender, request, delivery.message.tensors))
-        await self._release()
+        await self.release()
 
     async def _collect(self, pending: PendingPush) -> None:
         self.pending.append(pending)
@@ -124,6 +129,8 @@ class ServerShard:
             weights = delivery.message.tensors[0].clone()
             optimize = host(recipe.optimizer, weights, layout) if recipe.optimizer else None
             self.model_state = ModelState(weights, layout, self.agreement.merge, self.context, optimize)
+            if self.mirror is not None:
+                await self.mirror.establish(self.model_state)
             self.founded = True
         self.joining.append(delivery.sender)
         if self.founded:
@@ -138,6 +145,7 @@ class ServerShard:
         staleness = [self.model_state.version - pending.push.version for pending in group]
         values = [self.codec.decode(pending.packet, self.model_state.layout) for pending in group]
         self.snapshots.look(began, self.model_state.weights)
+        before = None if self.mirror is None else self.model_state.weights.clone()
         if (slowest := min(self.clocks.values(), default=math.inf)) < math.inf:
             self.model_state.clock = int(slowest)
         if self.agreement.payload is Payload.WEIGHTS:
@@ -157,12 +165,25 @@ class ServerShard:
         now = self.port.now()
         self.record(Merged(now, self.port.name, self.model_state.version, staleness, now - began))
         await self.port.merged(len(group))
+        if self.mirror is not None and before is not None:
+            await self.mirror.offer(before - self.model_state.weights, self.slowest)
 
-    async def _release(self) -> None:
+    @property
+    def slowest(self) -> float:
+        """The least clock of its workers whose contribution has been merged."""
+        return min(self.clocks.values(), default=math.inf)
+
+    def changing(self) -> None:
+        """The weights are about to be changed from elsewhere."""
+        self.snapshots.look(self.port.now(), self.model_state.weights)
+        self.snapshot = None
+
+    async def release(self) -> None:
         """Respond to all that may go on, in the order of their requests."""
         slowest = min(self.clocks.values(), default=math.inf)
         for name, (clock, known) in list(self.waiting.items()):
-            if self.agreement.consistency.may_proceed(clock, slowest):
+            allowed = self.mirror is None or self.mirror.may_proceed(clock)
+            if allowed and self.agreement.consistency.may_proceed(clock, slowest):
                 del self.waiting[name]
                 before = self.before.pop(name, None)
                 weights = self._weights() if before is None else before

@@ -1,0 +1,84 @@
+"""A group's server among those of other groups: each has a copy of the weights, and sends the others what its workers do to it."""
+
+from __future__ import annotations
+
+import math
+from typing import Protocol
+
+from torch import Tensor
+
+from polyrhythm.kernel.message import Message
+from polyrhythm.kernel.port import Port
+from polyrhythm.model.state import ModelState
+from polyrhythm.pieces.context import ExchangeContext
+from polyrhythm.pieces.responses import Response
+from polyrhythm.pieces.topology import InitialState, Upstream
+
+_FINISHED = "mirrored"
+
+
+class MirroredShard(Protocol):
+    """The server whose weights are mirrored."""
+
+    def changing(self) -> None:
+        """The weights are about to be changed."""
+
+    async def release(self) -> None:
+        """Respond to all that may go on."""
+
+
+class Mirror:
+    """Sends what has accrued while it sent, beside what the server does for its workers, so that these do not wait for other groups.
+
+    They wait only where the outer consistency says so: when a worker is too far ahead of the slowest group (the mirror clock of Gaia).
+    """
+
+    def __init__(self, upstream: Upstream, port: Port, shard: MirroredShard) -> None:
+        self.upstream = upstream
+        self.port = port
+        self.shard = shard
+        self.channel = upstream.connect(port)
+        self.state: ModelState
+        self.accrued: Tensor | None = None
+        self.clock = 0
+        self.ending = False
+
+    async def establish(self, state: ModelState) -> None:
+        """Begin with the weights of the first group."""
+        merging = ExchangeContext(state.context.group, self.port.rng("mirror"))
+        self.state = ModelState(state.weights, state.layout, self.upstream.agreement.merge, merging, None)
+        (await self.channel.establish(InitialState(self.state, ""))).apply(self.state)
+        await self.port.spawn("mirror", self._live())
+
+    def may_proceed(self, clock: int) -> bool:
+        """Whether a worker that has done step `clock` need not wait for other groups."""
+        return self.upstream.agreement.consistency.may_proceed(clock, self.channel.slowest)
+
+    async def offer(self, update: Tensor, clock: float) -> None:
+        """`update` (numel,) is what was just done to the weights, with the sign of a gradient; the slowest worker is at `clock`."""
+        self.accrued = update if self.accrued is None else self.accrued + update
+        if clock < math.inf:
+            self.clock = int(clock)
+        await self.channel.wake()
+
+    async def finish(self) -> None:
+        """Send what is significant of the rest, and take in what other groups send until all have finished."""
+        self.ending = True
+        await self.channel.wake()
+        await self.port.receive(_FINISHED)
+
+    async def _live(self) -> None:
+        while not (self.ending and self.accrued is None):
+            if self.accrued is None:
+                await self._apply(await self.channel.listen())
+            else:
+                value, self.accrued = self.accrued, None
+                await self._apply(await self.channel.exchange(value, self.clock, ()))
+        await self._apply(await self.channel.finish())
+        await self.port.send(self.port.name, Message(_FINISHED))
+
+    async def _apply(self, response: Response) -> None:
+        self.shard.changing()
+        response.apply(self.state)
+        self.shard.changing()
+        await self.shard.release()
