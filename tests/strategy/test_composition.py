@@ -29,7 +29,7 @@ LOOSE = {"consistency": LocalSteps(1, Bounded(2))}, {"consistency": SoftSync(1, 
 REFUSED: list[tuple[dict[str, Any], str, str]] = [
     (
         {"consistency": Asynchronous()},
-        "speak collectively, and Asynchronous can be used only with a server or with all peers",
+        "communicate collectively, and Asynchronous can be used only with a server or with all peers",
         "take Server or AllToAll",
     ),
     ({"consistency": Bounded(3)}, "Bounded can be used only with a server", "Instead of Bounded take BulkSynchronous or LocalSteps"),
@@ -40,7 +40,7 @@ REFUSED: list[tuple[dict[str, Any], str, str]] = [
         "instead of AllReduce take Server or AllToAll",
     ),
     ({**SERVER, "codec": LowRank(2)}, "LowRank can be used only collectively", "Instead of Server take AllReduce"),
-    ({**PEERS, "codec": Striped(Identity())}, "speak with all peers, and Striped", "Instead of AllToAll take AllReduce"),
+    ({**PEERS, "codec": Striped(Identity())}, "communicate with all peers, and Striped", "Instead of AllToAll take AllReduce"),
     (
         {**PEERS, "consistency": SoftSync()},
         "with all peers, and SoftSync",
@@ -53,7 +53,7 @@ REFUSED: list[tuple[dict[str, Any], str, str]] = [
     ({**GOSSIP, "merge": Sum()}, "BulkSynchronous is for gradients, and Gossip for weights", "Instead of Gossip take AllReduce"),
     (
         {**GOSSIP, "consistency": Asynchronous()},
-        "workers speak with neighbours, and Asynchronous",
+        "workers communicate with neighbours, and Asynchronous",
         "Instead of Asynchronous take LocalSteps",
     ),
     ({"merge": Elastic()}, "BulkSynchronous is for gradients, and Elastic for weights", "Instead of Elastic take Mean, Sum"),

@@ -139,7 +139,7 @@ def test_servers_conserve_at_any_pause_of_a_thousand_schedules(codec: Codec, rul
         crew = Crew(Strategy(consistency=LocalSteps(1, rule), topology=topology, codec=codec, merge=Sum()), workers, seed)
         crew.start(values(draw, workers, steps), ends=False)
         crew.schedule.run(until=int(draw.integers(20, 400)))
-        if all(shard.founded for shard in crew.shards):
+        if all(shard.initialized for shard in crew.shards):
             applied = torch.cat([-shard.model_state.weights for shard in crew.shards])
             parts = LAYOUT.split(topology.shards)
             coming = torch.cat([crew.pushed(shard, part) for shard, part in zip(crew.shards, parts, strict=True)])

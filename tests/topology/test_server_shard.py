@@ -29,7 +29,7 @@ def shard_of(strategy: Strategy, workers: int) -> ServerShard:
     """A shard that has its weights."""
     shard = ServerShard(strategy.agreement, server_end(Port(server(0), 0, lambda: 0.0), workers))
     shard.model_state = ModelState(torch.zeros(2), LAYOUT, strategy.merge, context_of(workers), None)
-    shard.founded = True
+    shard.initialized = True
     return shard
 
 

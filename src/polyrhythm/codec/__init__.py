@@ -1,4 +1,4 @@
-"""In which words?"""
+"""How is a vector encoded?"""
 
 import torch
 

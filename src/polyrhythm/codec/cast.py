@@ -1,4 +1,4 @@
-"""Say everything, in half the bits."""
+"""Send everything, in half the bits."""
 
 from __future__ import annotations
 

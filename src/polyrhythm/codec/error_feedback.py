@@ -1,4 +1,4 @@
-"""What a codec leaves unsaid is sent next time."""
+"""What a codec does not send is added to the next value."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _RESIDUAL = "residual"
 
 @dataclass(frozen=True, slots=True)
 class ErrorFeedback:
-    """Add what `inner` left unsaid to the next value (Seide et al., 2014; Karimireddy et al., 2019).
+    """Add what `inner` did not send to the next value (Seide et al., 2014; Karimireddy et al., 2019).
 
     The residual lies in the state under "residual" (numel,), beside the inner codec's own state. It has the type of the values.
     """
@@ -49,20 +49,20 @@ class ErrorFeedback:
         return {**inner, _RESIDUAL: torch.zeros(layout.numel)}
 
     def encode(self, value: Tensor, layout: Layout, state: State, context: ExchangeContext) -> Encoded:
-        """The inner codec's words for value + residual."""
-        asked = value + state[_RESIDUAL].to(value)
-        encoded = packets(self.inner).encode(asked, layout, state, context)
-        return Encoded(encoded.packet, encoded.sent, {**encoded.state, _RESIDUAL: asked - encoded.sent})
+        """The inner codec's packet of value + residual."""
+        given = value + state[_RESIDUAL].to(value)
+        encoded = packets(self.inner).encode(given, layout, state, context)
+        return Encoded(encoded.packet, encoded.sent, {**encoded.state, _RESIDUAL: given - encoded.sent})
 
     def decode(self, packet: Packet, layout: Layout) -> Tensor:
         """As the inner codec."""
         return packets(self.inner).decode(packet, layout)
 
     def aggregate(self, value: Tensor, layout: Layout, state: State, context: ExchangeContext) -> Aggregation:
-        """The inner codec's aggregation about value + residual."""
-        asked = value + state[_RESIDUAL].to(value)
-        told = yield from self.inner.aggregate(asked, layout, state, context)
-        return Aggregated(told.total, told.sent, {**told.state, _RESIDUAL: asked - told.sent})
+        """The inner codec's aggregation of value + residual."""
+        given = value + state[_RESIDUAL].to(value)
+        aggregated = yield from self.inner.aggregate(given, layout, state, context)
+        return Aggregated(aggregated.total, aggregated.sent, {**aggregated.state, _RESIDUAL: given - aggregated.sent})
 
     def residual(self, state: State, layout: Layout) -> Tensor:
         """The residual."""

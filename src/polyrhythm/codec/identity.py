@@ -1,4 +1,4 @@
-"""Say everything, as it is."""
+"""Send everything, as it is."""
 
 from __future__ import annotations
 

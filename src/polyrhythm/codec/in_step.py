@@ -1,4 +1,4 @@
-"""Several aggregations at once: their questions are put together, so that many cost no more messages than one."""
+"""Several aggregations at once: their requests are put together, so that many cost no more messages than one."""
 
 from __future__ import annotations
 
@@ -11,46 +11,46 @@ import torch
 from polyrhythm.pieces.codec import Aggregated, Aggregation
 from polyrhythm.pieces.requests import AllGatherRequest, AllReduceRequest, AllToAllRequest, CollectiveRequest, Packet
 
-_Asking = Generator[CollectiveRequest, Any, dict[int, Any]]
+_Requesting = Generator[CollectiveRequest, Any, dict[int, Any]]
 
 
 def in_step(aggregations: Sequence[Aggregation]) -> Generator[CollectiveRequest, Any, list[Aggregated]]:
-    """Lead `aggregations` to their ends together: what they ask at the same time becomes one question of each kind."""
-    told: dict[int, Aggregated] = {}
+    """Drive `aggregations` to their ends together: the requests that they make at the same time become one of each kind."""
+    aggregated: dict[int, Aggregated] = {}
     responses: dict[int, Any] = dict.fromkeys(range(len(aggregations)))
     while responses:
-        questions: dict[int, CollectiveRequest] = {}
+        requests: dict[int, CollectiveRequest] = {}
         for k in sorted(responses):
             try:
-                questions[k] = aggregations[k].send(responses[k])
+                requests[k] = aggregations[k].send(responses[k])
             except StopIteration as end:
-                told[k] = end.value
-        responses = yield from _ask(questions)
-    return [told[k] for k in range(len(aggregations))]
+                aggregated[k] = end.value
+        responses = yield from _perform(requests)
+    return [aggregated[k] for k in range(len(aggregations))]
 
 
-def _ask(questions: Mapping[int, CollectiveRequest]) -> _Asking:
-    reduces = {k: question for k, question in questions.items() if isinstance(question, AllReduceRequest)}
-    gathers = {k: question for k, question in questions.items() if isinstance(question, AllGatherRequest)}
-    scatters = {k: question for k, question in questions.items() if isinstance(question, AllToAllRequest)}
+def _perform(requests: Mapping[int, CollectiveRequest]) -> _Requesting:
+    reduces = {k: request for k, request in requests.items() if isinstance(request, AllReduceRequest)}
+    gathers = {k: request for k, request in requests.items() if isinstance(request, AllGatherRequest)}
+    scatters = {k: request for k, request in requests.items() if isinstance(request, AllToAllRequest)}
     responses: dict[int, Any] = {}
-    for dtype in dict.fromkeys(question.value.dtype for question in reduces.values()):
-        responses |= yield from _reduce({k: question for k, question in reduces.items() if question.value.dtype == dtype})
+    for dtype in dict.fromkeys(request.value.dtype for request in reduces.values()):
+        responses |= yield from _reduce({k: request for k, request in reduces.items() if request.value.dtype == dtype})
     if gathers:
-        heard = yield AllGatherRequest(_joined(question.packet for question in gathers.values()))
-        responses |= _shares({k: len(question.packet) for k, question in gathers.items()}, heard)
+        received = yield AllGatherRequest(_joined(request.packet for request in gathers.values()))
+        responses |= _shares({k: len(request.packet) for k, request in gathers.items()}, received)
     if scatters:
-        each = zip(*(question.packets for question in scatters.values()), strict=True)
-        heard = yield AllToAllRequest([_joined(packets) for packets in each])
-        responses |= _shares({k: len(question.packets[0]) for k, question in scatters.items()}, heard)
+        each = zip(*(request.packets for request in scatters.values()), strict=True)
+        received = yield AllToAllRequest([_joined(packets) for packets in each])
+        responses |= _shares({k: len(request.packets[0]) for k, request in scatters.items()}, received)
     return responses
 
 
-def _reduce(questions: Mapping[int, AllReduceRequest]) -> _Asking:
-    values = [question.value for question in questions.values()]
+def _reduce(requests: Mapping[int, AllReduceRequest]) -> _Requesting:
+    values = [request.value for request in requests.values()]
     total = yield AllReduceRequest(torch.cat([value.reshape(-1) for value in values]))
     parts = torch.split(total, [value.numel() for value in values])
-    return {k: part.view(value.shape) for k, part, value in zip(questions, parts, values, strict=True)}
+    return {k: part.view(value.shape) for k, part, value in zip(requests, parts, values, strict=True)}
 
 
 def _joined(packets: Any) -> Packet:

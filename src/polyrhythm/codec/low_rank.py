@@ -1,4 +1,4 @@
-"""Say matrices as products of two thin ones."""
+"""Send matrices as products of two thin ones."""
 
 from __future__ import annotations
 
@@ -24,8 +24,8 @@ class LowRank:
     """PowerSGD: one warm-started step of the power iteration towards the best approximation of `rank` (Vogels et al., 2019, algorithm 1).
 
     A tensor (out, in, …) counts as a matrix M (out, rest); all matrices share two reductions. Vectors, and matrices whose
-    factors would be no smaller than they are, go as they are with the first. Worker i says P̂ Q_iᵀ, so that all together say
-    the total P̂ (Σ Q_i)ᵀ; the authors' code charges the total's mean to everyone instead, which has the same sum.
+    factors would be no smaller than they are, go as they are with the first. Worker i sends P̂ Q_iᵀ, so that all together send
+    the total P̂ (Σ Q_i)ᵀ; the authors' code charges the total's mean to every worker instead, which has the same sum.
     Columns are made orthonormal by Householder's QR in place of Gram and Schmidt's: the same span, and a zero gradient is no
     special case. Every worker does it for itself: totals have equal bits where processors are alike. State: "q/<name>"
     (rank, rest), the last Σ Q_iᵀ, equal at all workers. Wrap it: ErrorFeedback(LowRank(2)).
@@ -82,7 +82,7 @@ class LowRank:
 
 
 def _reduce(tensors: Sequence[Tensor], like: Tensor) -> Generator[CollectiveRequest, Any, list[Tensor]]:
-    """The sums of several tensors, by one question."""
+    """The sums of several tensors, by one request."""
     flat = torch.cat([tensor.reshape(-1) for tensor in tensors]) if tensors else like.new_empty(0)
     total: Tensor = yield AllReduceRequest(flat)
     parts = torch.split(total, [tensor.numel() for tensor in tensors])

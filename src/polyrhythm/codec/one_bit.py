@@ -1,4 +1,4 @@
-"""Say only the sign, and what it stands for in each column."""
+"""Send only the sign, and what it stands for in each column."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class OneBit:
     The paper's column holds the incoming weights of one output unit. That is a row of torch's (out, in, …) tensors, so that
     a cut between rows (`Layout.split`) cuts no column; a vector or a scalar counts as one column. Biases are better left
     alone, as in the paper: PerTensor(OneBit()). A packet: the bits, eight a byte, the first highest; the means of the columns'
-    lower classes, then those of the upper ones, in the type of the values. What is not sent is forgotten, and training
+    lower classes, then those of the upper ones, in the type of the values. What is not sent is lost, and training
     diverges: wrap it, Striped(ErrorFeedback(OneBit())).
     """
 
@@ -66,7 +66,7 @@ class OneBit:
         return torch.from_numpy(chosen).view(means.dtype)
 
     def aggregate(self, value: Tensor, layout: Layout, state: State, context: ExchangeContext) -> Aggregation:
-        """Everyone's packet, summed: bits cannot be added."""
+        """The packets of all workers, summed: bits cannot be added."""
         return gather_and_sum(self, value, layout, state, context)
 
     def residual(self, state: State, layout: Layout) -> Tensor:

@@ -1,4 +1,4 @@
-"""Speak of each tensor by itself, and of small ones in other words."""
+"""Encode each tensor by itself, and small ones by another codec."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from polyrhythm.tensors import Layout, State
 
 @dataclass(frozen=True, slots=True)
 class PerTensor:
-    """Say tensors of two or more dimensions, of `smallest` elements or more, in the words of `inner`, and the others in those of `rest`.
+    """Encode tensors of two or more dimensions, of `smallest` elements or more, by `inner`, and the others by `rest`.
 
     Biases go as they are, as in Seide et al. (2014) and Vogels et al. (2019). Each tensor has its own state, under
     "<name>/…". A packet: the lengths of all that follows, then the n-th tensors of all packets of `inner` as one, for each n,
@@ -82,12 +82,12 @@ class PerTensor:
     def aggregate(self, value: Tensor, layout: Layout, state: State, context: ExchangeContext) -> Aggregation:
         """The aggregations of all tensors, in step."""
         plan, states = self._plan(layout), divide(state, layout.names)
-        told = yield from in_step([
+        aggregated = yield from in_step([
             self._codec(large).aggregate(part, single, states[name], own)
             for part, own, (name, single, large) in zip(*_parts(value, context, plan), plan, strict=True)
         ])  # fmt: skip
-        following = _named((name, one.state) for (name, _, _), one in zip(plan, told, strict=True))
-        return Aggregated(_end_to_end([one.total for one in told]), _end_to_end([one.sent for one in told]), following)
+        following = _named((name, one.state) for (name, _, _), one in zip(plan, aggregated, strict=True))
+        return Aggregated(_end_to_end([one.total for one in aggregated]), _end_to_end([one.sent for one in aggregated]), following)
 
     def residual(self, state: State, layout: Layout) -> Tensor:
         """The residual of each tensor, end to end."""
@@ -101,7 +101,7 @@ class PerTensor:
         return packets(self.inner), packets(self.rest)
 
     def _plan(self, layout: Layout) -> list[tuple[str, Layout, bool]]:
-        """Name, layout, and whether it is sent in the words of `inner`, of each tensor."""
+        """Name, layout, and whether `inner` encodes it, of each tensor."""
         singles = (Layout((name,), (shape,)) for name, shape in zip(layout.names, layout.shapes, strict=True))
         return [(single.names[0], single, len(single.shapes[0]) > 1 and single.numel >= self.smallest) for single in singles]
 

@@ -1,4 +1,4 @@
-"""Say elements that chance picks."""
+"""Send elements drawn at random."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ class RandomK:
         return Encoded(packet, self.decode(packet, layout), state)
 
     def entries(self, packet: Packet) -> Entries:
-        """The elements that a packet says."""
+        """The elements of a packet."""
         return as_sent(packet)
 
     def decode(self, packet: Packet, layout: Layout) -> Tensor:
@@ -58,7 +58,7 @@ class RandomK:
         return spread(as_sent(packet), layout)
 
     def aggregate(self, value: Tensor, layout: Layout, state: State, context: ExchangeContext) -> Aggregation:
-        """Everyone's packet, summed."""
+        """The packets of all workers, summed."""
         return gather_and_add(self, value, layout, state, context)
 
     def residual(self, state: State, layout: Layout) -> Tensor:

@@ -1,4 +1,4 @@
-"""Say what is large enough, in full."""
+"""Send what is large enough, in full."""
 
 from __future__ import annotations
 
@@ -23,8 +23,8 @@ from polyrhythm.tensors import Layout, State
 class Significant:
     """Every element of magnitude `threshold` or more, as an int32 index and its whole value (Addair, 2017).
 
-    Significant(0) says everything. Threshold sends a quantum instead of the value, and its zero would say nothing.
-    What is not sent is forgotten: wrap it, ErrorFeedback(Significant(0.001)).
+    Significant(0) sends everything. Threshold sends a quantum instead of the value, and its zero would send nothing.
+    What is not sent is lost: wrap it, ErrorFeedback(Significant(0.001)).
     """
 
     traits: ClassVar = CodecTraits(DIFFERENCES, EVERY_PATTERN, lossy=True)
@@ -53,7 +53,7 @@ class Significant:
         return Encoded(packet, self.decode(packet, layout), state)
 
     def entries(self, packet: Packet) -> Entries:
-        """The elements that a packet says."""
+        """The elements of a packet."""
         return as_sent(packet)
 
     def decode(self, packet: Packet, layout: Layout) -> Tensor:
@@ -61,7 +61,7 @@ class Significant:
         return spread(as_sent(packet), layout)
 
     def aggregate(self, value: Tensor, layout: Layout, state: State, context: ExchangeContext) -> Aggregation:
-        """Everyone's packet, summed."""
+        """The packets of all workers, summed."""
         return gather_and_add(self, value, layout, state, context)
 
     def residual(self, state: State, layout: Layout) -> Tensor:

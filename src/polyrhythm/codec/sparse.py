@@ -22,17 +22,17 @@ MOST = 2**31
 
 
 class SparseCodec(PacketCodec, Protocol):
-    """A codec whose packets say a few elements; the others are zero."""
+    """A codec whose packets hold a few elements; the others are zero."""
 
     def entries(self, packet: Packet) -> Entries:
-        """The elements that a packet says."""
+        """The elements of a packet."""
 
 
 def check_share(name: str, ratio: float) -> None:
     """Raise CompositionError unless `ratio` is a part of the elements."""
     if not 0 < ratio <= 1:
         raise CompositionError(
-            f"{name}(ratio={ratio}) says nothing or more than all: ratio is a part of the elements, above 0 and at most 1."
+            f"{name}(ratio={ratio}) sends nothing or more than all: ratio is a part of the elements, above 0 and at most 1."
         )
 
 

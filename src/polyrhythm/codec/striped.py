@@ -1,4 +1,4 @@
-"""Speak twice: each worker sums one stripe of everybody's, and tells the sum in the same words."""
+"""Encode twice: each worker sums one stripe of all, and sends the encoded sum to all."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ from polyrhythm.tensors import Layout, State
 
 @dataclass(frozen=True, slots=True)
 class Striped:
-    """AllToAllRequest stripes in the words of `inner`, sum what came for mine, and gather the sums in the words of `inner` again.
+    """Send each worker its stripe, encoded by `inner`, sum what came for one's own, and gather the sums, encoded by `inner` again.
 
     The exchange of 1-bit SGD (Seide et al., 2014, section 3): with Striped(ErrorFeedback(OneBit())) both quantizations have
-    their own residual, the second one at the stripe's owner. What a sum loses on its way back counts as unsaid by the owner,
+    their own residual, the second one at the stripe's owner. What a sum loses when it is encoded counts as not sent by the owner,
     so that what all sent is the total. A stripe is a range of whole rows. State: "stripes", how many there are,
-    "out/<stripe>/…" for the stripes that I send, "back/<my stripe>/…" for the sums that I tell.
+    "out/<stripe>/…" for the stripes that I send, "back/<my stripe>/…" for the sums of my own stripe.
     """
 
     inner: Codec
@@ -48,7 +48,7 @@ class Striped:
         return {}
 
     def aggregate(self, value: Tensor, layout: Layout, state: State, context: ExchangeContext) -> Aggregation:
-        """AllToAllRequest, sum, gather."""
+        """Exchange stripes, sum one, gather the sums."""
         inner, rank, stripes = packets(self.inner), context.group.rank, _stripes(layout, context.group.size)
         contexts = context.parts(stripes)
         mine, home = f"back/{rank}", stripes[rank]
@@ -57,9 +57,9 @@ class Striped:
             inner.encode(part, stripe, states[name] or inner.initial(stripe), own)
             for name, part, stripe, own in zip(_outward(len(stripes)), layout.cut(value, stripes), stripes, contexts, strict=True)
         ]
-        heard: Sequence[Packet] = yield AllToAllRequest([encoded.packet for encoded in out])
-        summed = inner.decode(heard[0], home)
-        for packet in heard[1:]:
+        received: Sequence[Packet] = yield AllToAllRequest([encoded.packet for encoded in out])
+        summed = inner.decode(received[0], home)
+        for packet in received[1:]:
             summed = summed + inner.decode(packet, home)
         back = inner.encode(summed, home, states[mine] or inner.initial(home), contexts[rank])
         sums: Sequence[Packet] = yield AllGatherRequest(back.packet)

@@ -1,4 +1,4 @@
-"""Say one quantum, up or down, where enough has gathered."""
+"""Send one quantum, up or down, where enough has accumulated."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ class Threshold:
     def __post_init__(self) -> None:
         if not 0 < self.tau < math.inf:
             raise CompositionError(
-                f"Threshold(tau={self.tau}) has no quantum to send: tau must be positive; Significant(0) says every value as it is."
+                f"Threshold(tau={self.tau}) has no quantum to send: tau must be positive; Significant(0) sends every value as it is."
             )
 
     @property
@@ -51,7 +51,7 @@ class Threshold:
         return {}
 
     def encode(self, value: Tensor, layout: Layout, state: State, context: ExchangeContext) -> Encoded:
-        """Indices in increasing order; a set sign bit says minus."""
+        """Indices in increasing order; a set sign bit is minus."""
         indices = torch.from_numpy(np.flatnonzero(np.abs(value.numpy()) > self.tau))
         word = _WORDS[value.dtype]
         minus = (value.index_select(0, indices) < 0).to(word) * torch.iinfo(word).min
@@ -59,7 +59,7 @@ class Threshold:
         return Encoded((packed,), self.decode((packed,), layout), state)
 
     def entries(self, packet: Packet) -> Entries:
-        """The elements that a packet says, each plus or minus tau."""
+        """The elements of a packet, each plus or minus tau."""
         packed = packet[0]
         word = torch.iinfo(packed.dtype)
         signs = ((packed >> (word.bits - 1)) * 2 + 1).to(torch.float32 if word.bits == 32 else torch.float64)
@@ -70,7 +70,7 @@ class Threshold:
         return spread(self.entries(packet), layout)
 
     def aggregate(self, value: Tensor, layout: Layout, state: State, context: ExchangeContext) -> Aggregation:
-        """Everyone's packet, summed."""
+        """The packets of all workers, summed."""
         return gather_and_add(self, value, layout, state, context)
 
     def residual(self, state: State, layout: Layout) -> Tensor:

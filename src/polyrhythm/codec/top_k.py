@@ -1,4 +1,4 @@
-"""Say only the largest elements."""
+"""Send only the largest elements."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from polyrhythm.tensors import Layout, State
 class TopK:
     """The ⌈ratio · n⌉ elements of largest magnitude, each as an int32 index and its value (Aji and Heafield, 2017).
 
-    Among equals the first are taken. What is not sent is forgotten: wrap it, ErrorFeedback(TopK(0.01)).
+    Among equals the first are taken. What is not sent is lost: wrap it, ErrorFeedback(TopK(0.01)).
     """
 
     traits: ClassVar = CodecTraits(DIFFERENCES, EVERY_PATTERN, lossy=True)
@@ -47,7 +47,7 @@ class TopK:
         return Encoded(packet, self.decode(packet, layout), state)
 
     def entries(self, packet: Packet) -> Entries:
-        """The elements that a packet says."""
+        """The elements of a packet."""
         return as_sent(packet)
 
     def decode(self, packet: Packet, layout: Layout) -> Tensor:
@@ -55,7 +55,7 @@ class TopK:
         return spread(as_sent(packet), layout)
 
     def aggregate(self, value: Tensor, layout: Layout, state: State, context: ExchangeContext) -> Aggregation:
-        """Everyone's packet, summed."""
+        """The packets of all workers, summed."""
         return gather_and_add(self, value, layout, state, context)
 
     def residual(self, state: State, layout: Layout) -> Tensor:

@@ -1,4 +1,4 @@
-"""Speak plainly at first."""
+"""Send values as they are at first."""
 
 from __future__ import annotations
 
@@ -21,10 +21,10 @@ _DENSE, _INNER = 0, 1
 
 @dataclass(frozen=True, slots=True)
 class Warmup:
-    """Say the first `steps` values as they are, and all later ones in the words of `inner` (Seide et al., 2014; Lin et al., 2018).
+    """Send the first `steps` values as they are, and encode all later ones by `inner` (Seide et al., 2014; Lin et al., 2018).
 
-    A packet begins with a flag that says which it is, so that a receiver need not count; empty tensors keep its width.
-    Conversations need none, since everybody is at the same one. State: "rounds", and "inner/…".
+    A packet begins with a flag for which it is, so that a receiver need not count; empty tensors keep its width.
+    Aggregations need none, since all workers are at the same one. State: "rounds", and "inner/…".
     """
 
     steps: int
@@ -32,7 +32,7 @@ class Warmup:
 
     def __post_init__(self) -> None:
         if self.steps < 1:
-            raise CompositionError(f"Warmup(steps={self.steps}) never speaks plainly: give at least 1 step, or use {self.inner} bare.")
+            raise CompositionError(f"Warmup(steps={self.steps}) has no warm-up: give at least 1 step, or use {self.inner} bare.")
 
     @property
     def traits(self) -> CodecTraits:
@@ -49,7 +49,7 @@ class Warmup:
         return {"rounds": torch.zeros((), dtype=torch.int64), **under("inner", self.inner.initial(layout))}
 
     def encode(self, value: Tensor, layout: Layout, state: State, context: ExchangeContext) -> Encoded:
-        """The flag, and the words of the codec whose turn it is."""
+        """The flag, and the packet of the codec whose turn it is."""
         kind = _DENSE if int(state["rounds"]) < self.steps else _INNER
         codec = (Identity(), packets(self.inner))[kind]
         encoded = codec.encode(value, layout, divide(state, ["inner"])["inner"], context)
@@ -59,18 +59,18 @@ class Warmup:
 
     def decode(self, packet: Packet, layout: Layout) -> Tensor:
         """As the codec that the flag names."""
-        kind, *words = packet
+        kind, *body = packet
         codec = (Identity(), packets(self.inner))[int(kind)]
-        return codec.decode(tuple(words[: codec.width]), layout)
+        return codec.decode(tuple(body[: codec.width]), layout)
 
     def aggregate(self, value: Tensor, layout: Layout, state: State, context: ExchangeContext) -> Aggregation:
         """The aggregation of the codec whose turn it is."""
         codec = Identity() if int(state["rounds"]) < self.steps else self.inner
-        told = yield from codec.aggregate(value, layout, divide(state, ["inner"])["inner"], context)
-        return Aggregated(told.total, told.sent, _next(state, told.state))
+        aggregated = yield from codec.aggregate(value, layout, divide(state, ["inner"])["inner"], context)
+        return Aggregated(aggregated.total, aggregated.sent, _next(state, aggregated.state))
 
     def residual(self, state: State, layout: Layout) -> Tensor:
-        """What the inner codec owes."""
+        """The inner codec's."""
         return self.inner.residual(divide(state, ["inner"])["inner"], layout)
 
 

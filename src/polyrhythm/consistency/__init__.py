@@ -1,4 +1,4 @@
-"""When must a worker ask, and may it go on?"""
+"""When does a worker exchange, and when may it go on?"""
 
 from polyrhythm.consistency.asynchronous import Asynchronous
 from polyrhythm.consistency.bounded import Bounded

@@ -11,7 +11,7 @@ from polyrhythm.pieces.traits import GRADIENTS, ONE_SIDED, ConsistencyTraits
 
 @dataclass(frozen=True, slots=True)
 class Asynchronous:
-    """Asynchronous SGD: every worker speaks at every step and waits for no other worker, but for the response of a server it asks.
+    """Asynchronous SGD: every worker exchanges at every step and waits for no other worker, only for a server's response.
 
     Intervals does not wait for that either.
     """
@@ -35,7 +35,7 @@ class Asynchronous:
         return True
 
     def must_read(self, mine: int, known: float) -> bool:
-        """Always: fresh weights every time it speaks."""
+        """Always: fresh weights at every exchange."""
         return True
 
     def may_merge(self, clock: float, mine: float) -> bool:

@@ -15,7 +15,7 @@ class Bounded:
 
     With updates that are added up, a worker reads fresh weights only when those it last read could be older than the bound allows; in
     between it sees its own contributions on top of them. Where an optimizer stands between contributions and weights, it reads at every
-    step. Bounded(0) is BulkSynchronous: all wait for all, so a group is everybody.
+    step. Bounded(0) is BulkSynchronous: all wait for all, so a group is all of them.
     """
 
     slack: int
@@ -38,7 +38,7 @@ class Bounded:
         return True
 
     def quorum(self, workers: int) -> int:
-        """Each by itself; without slack, everybody."""
+        """Each by itself; without slack, all."""
         return 1 if self.slack else workers
 
     def may_proceed(self, mine: int, slowest: float) -> bool:

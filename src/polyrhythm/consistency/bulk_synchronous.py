@@ -1,4 +1,4 @@
-"""Bulk-synchronous parallel: everybody speaks at every step and waits for everybody."""
+"""Bulk-synchronous parallel: all workers exchange at every step and wait for all."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from polyrhythm.pieces.traits import EVERY_PATTERN, GRADIENTS, ConsistencyTraits
 
 @dataclass(frozen=True, slots=True)
 class BulkSynchronous:
-    """Every worker speaks at every step and goes on when all have been heard (Valiant, 1990)."""
+    """Every worker exchanges at every step and goes on when all contributions have been merged (Valiant, 1990)."""
 
     traits: ClassVar = ConsistencyTraits(GRADIENTS, EVERY_PATTERN, order_matters=False, tolerates_loss=False)
 
@@ -24,11 +24,11 @@ class BulkSynchronous:
         return True
 
     def quorum(self, workers: int) -> int:
-        """Everybody."""
+        """All."""
         return workers
 
     def may_proceed(self, mine: int, slowest: float) -> bool:
-        """When everybody's step `mine` has been merged."""
+        """When step `mine` of all has been merged."""
         return slowest >= mine
 
     def must_read(self, mine: int, known: float) -> bool:

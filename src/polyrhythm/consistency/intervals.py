@@ -28,7 +28,7 @@ class Intervals:
     def __post_init__(self) -> None:
         if self.push < 1 or self.fetch < 1:
             raise CompositionError(
-                f"Intervals(push={self.push}, fetch={self.fetch}) would never speak: both count steps, so give 1 (at every step) or more."
+                f"Intervals(push={self.push}, fetch={self.fetch}) would never exchange: both count steps, so give 1 (every step) or more."
             )
 
     def exchanges(self, context: ExchangeContext) -> bool:

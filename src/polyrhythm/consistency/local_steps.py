@@ -1,4 +1,4 @@
-"""Local steps: each worker runs its own optimizer for a while before it speaks."""
+"""Local steps: each worker runs its own optimizer for a while between exchanges."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from polyrhythm.pieces.traits import ConsistencyTraits, Payload
 
 @dataclass(frozen=True, slots=True)
 class LocalSteps:
-    """Speak after every `tau` steps of one's own optimizer, about what they did, and wait by the rule `then`.
+    """Exchange what one's own optimizer did after every `tau` of its steps, and wait by the rule `then`.
 
     (SparkNet; Moritz et al., 2015. With `then=Asynchronous()`: asynchronous periodic exchange, as in DeepSpark, Kim et al., 2016.) The rule
     counts steps, whatever tau is: what it wants between two exchanges, as Intervals may, is done at the second.
@@ -24,7 +24,7 @@ class LocalSteps:
 
     def __post_init__(self) -> None:
         if self.tau < 1:
-            raise CompositionError(f"LocalSteps(tau={self.tau}) would never speak: tau counts steps between exchanges, so give 1 or more.")
+            raise CompositionError(f"LocalSteps(tau={self.tau}) would never exchange: tau counts the steps between, so give 1 or more.")
 
     @property
     def traits(self) -> ConsistencyTraits:

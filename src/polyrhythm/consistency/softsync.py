@@ -1,4 +1,4 @@
-"""n-softsync: the server takes a step when a share of the workers has spoken; nobody waits for it."""
+"""n-softsync: the server takes a step when it has the contributions of a share of the workers; nobody waits for it."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from polyrhythm.pieces.traits import ConsistencyTraits, Pattern
 
 @dataclass(frozen=True, slots=True)
 class SoftSync:
-    """Merge groups of c = max(1, ⌊P / groups⌋) contributions, whoever they come from (Rudra; Gupta, Zhang, Wang, 2016).
+    """Merge groups of c = max(1, ⌊P / groups⌋) contributions, from whichever workers (Rudra; Gupta, Zhang, Wang, 2016).
 
     `groups` is the n of n-softsync, not the number of gradients in a group; the mean staleness is about n. Under Asynchronous (the
     paper's rule) workers read at once; `then` may set another rule for waiting: SoftSync(1, Bounded(0)) is synchronous.

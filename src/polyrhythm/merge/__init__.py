@@ -1,4 +1,4 @@
-"""What does the response do to the model?"""
+"""What do contributions do to the model?"""
 
 from polyrhythm.merge.elastic import Elastic
 from polyrhythm.merge.mean import Mean

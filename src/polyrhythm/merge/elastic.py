@@ -28,7 +28,7 @@ class Elastic:
         if not 0 < self.beta < 1:
             raise CompositionError(
                 f"Elastic(beta={self.beta}) overshoots or does not pull: beta is the part of the distance that the centre moves when all "
-                f"workers have spoken once, between 0 and 1; the paper takes 0.9."
+                f"workers have exchanged once, between 0 and 1; the paper takes 0.9."
             )
 
     def mix(self, mine: Tensor, theirs: Sequence[Tensor], context: ExchangeContext) -> Tensor:

@@ -1,4 +1,4 @@
-"""An optimizer at whoever holds the weights, which takes what workers say for a gradient."""
+"""An optimizer where the weights are held, which takes what workers send for a gradient."""
 
 from __future__ import annotations
 

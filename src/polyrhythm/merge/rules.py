@@ -1,4 +1,4 @@
-"""Optimizers that are run by whoever holds the weights, as functions of a direction and a state."""
+"""Optimizers that run where the weights are held, as functions of a direction and a state."""
 
 from __future__ import annotations
 

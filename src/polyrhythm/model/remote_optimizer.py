@@ -26,7 +26,7 @@ HOSTED: Mapping[str, Callable[..., torch.optim.Optimizer]] = {
 
 _PART = re.compile(r"\[\d+:\d+\]$")
 _HOW = frozenset({"params", "foreach", "fused", "capturable", "differentiable"})
-"""Options that say how a step is computed and not what it is: a server may have another device. Some would write to the gradient."""
+"""Options for how a step is computed and not for what it is: a server may have another device. Some would write to the gradient."""
 
 
 class ParameterGroup(msgspec.Struct, frozen=True):
@@ -92,6 +92,6 @@ def host(recipe: str, weights: Tensor, layout: Layout) -> Optimize:
 
 
 def _build(kind: str, groups: list[dict[str, Any]]) -> torch.optim.Optimizer:
-    """The optimizer, its first group's options as its defaults too: Adagrad's sums begin with the default, whatever its groups say."""
+    """The optimizer, its first group's options as its defaults too: Adagrad's sums begin with the default, whatever its groups have."""
     accepted = inspect.signature(HOSTED[kind]).parameters.keys() - {"params"}
     return HOSTED[kind](groups, **{name: value for name, value in groups[0].items() if name in accepted})

@@ -1,4 +1,4 @@
-"""Whoever holds weights: a worker's replica, or a server's shard."""
+"""Weights, at a worker's replica or a server's shard, and what merging does to them."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ class ModelState:
     `optimize` runs an optimizer on a gradient; without one, directions are subtracted. `anchor` is where subtraction starts:
     a worker that takes local steps has moved away from the weights it last agreed on, and those are the anchor. `own_step` runs the
     optimizer on the gradient that the parameters have, with its learning rates multiplied. `context` has the group whose contributions are
-    merged, and a random stream; `clock` is kept by whoever holds this: a worker's step, at a server the slowest worker's merged one.
+    merged, and a random stream; the owner keeps `clock`: a worker's step, at a server the slowest worker's merged one.
     """
 
     __slots__ = ("_start", "anchor", "clock", "layout", "merge", "optimize", "own_step", "rule", "state", "version", "weights")

@@ -1,1 +1,1 @@
-"""What the five pieces of a strategy are to each other: payloads, patterns, questions, responses and the protocols."""
+"""What the five pieces of a strategy are to each other: traits, requests, responses and the protocols."""

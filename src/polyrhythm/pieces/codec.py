@@ -70,7 +70,7 @@ class PacketCodec(Codec, Protocol):
 
 
 def packets(codec: Codec) -> PacketCodec:
-    """`codec` as one that makes packets, which whoever composed it has made sure of: its traits say so."""
+    """`codec` as one that makes packets, which composition has made sure of."""
     assert codec.traits.makes_packets, f"{codec} was composed where packets are needed"
     return cast(PacketCodec, codec)
 

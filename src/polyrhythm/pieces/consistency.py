@@ -1,4 +1,4 @@
-"""What a consistency is: when a worker must speak, when it must listen, and when it may go on."""
+"""What a consistency is: when a worker exchanges, when it must read weights, and when it may go on."""
 
 from __future__ import annotations
 
@@ -19,22 +19,22 @@ class Consistency(Protocol):
         """What it declares of itself."""
 
     def exchanges(self, context: ExchangeContext) -> bool:
-        """Whether a worker that has just taken step `clock` says something."""
+        """Whether a worker that has just taken the step of the context's clock exchanges."""
 
     def pushes(self, clock: int) -> bool:
-        """Whether what it says goes to the servers at once; else it is added to what it says next. Asked only where it does not wait."""
+        """Whether the contribution is pushed to the servers at once; else it is added to the next. Only where workers do not wait."""
 
     def quorum(self, workers: int) -> int:
-        """How many contributions whoever holds weights takes in at once."""
+        """How many contributions are merged at once."""
 
     def may_proceed(self, mine: int, slowest: float) -> bool:
         """Whether a worker that has sent its step `mine` may go on."""
 
     def must_read(self, mine: int, known: float) -> bool:
-        """Whether a worker at `mine` that last heard of `known` as the slowest must ask for fresh weights.
+        """Whether a worker at `mine`, to which `known` was last reported as the slowest, must request fresh weights.
 
-        It asks more often where it cannot tell what its own contributions did (`Agreement.previews`).
+        It does so more often where it cannot compute what its own contributions did (`Agreement.previews`).
         """
 
     def may_merge(self, clock: float, mine: float) -> bool:
-        """Whether a worker at `mine` may already take in what a peer sent at `clock`."""
+        """Whether a worker at `mine` may already merge what a peer sent at `clock`."""

@@ -20,7 +20,7 @@ def _no_weights() -> Tensor:
 
 @dataclass(frozen=True)
 class ExchangeContext:
-    """One exchange, as whoever encodes or merges sees it.
+    """One exchange, as the actor that encodes or merges sees it.
 
     `group` are the workers that exchange; a server stands outside it, with rank -1. `draw` is a random stream of the piece's own. `clock`
     is the worker's step, from 1; at a server the slowest worker's step that was merged before. `source` gives the weights of the same

@@ -1,4 +1,4 @@
-"""What a merge is: what contributions do to the weights, at whoever holds them (every replica, or a server)."""
+"""What a merge is: what contributions do to the weights, where they are held (at every replica, or at a server)."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class Contribution:
 
 
 class AnyContribution(Protocol):
-    """What a merge sees of a contribution. Ask for `value` once: it may be decoded anew each time."""
+    """What a merge sees of a contribution. Read `value` once: it may be decoded anew each time."""
 
     @property
     def value(self) -> Tensor:
@@ -53,7 +53,7 @@ class AnyContribution(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class EncodedContribution:
-    """A contribution in the words in which it came: many of them may wait, and decoded they would fill the memory."""
+    """A contribution encoded as it came: many of them may wait, and decoded they would fill the memory."""
 
     packet: Packet
     codec: PacketCodec
@@ -70,7 +70,7 @@ class EncodedContribution:
 
 @dataclass(frozen=True, slots=True)
 class Direction:
-    """What a group of contributions says: `total` (numel,) is their sum, each with its weight, and `weight` the sum of the weights.
+    """What a group of contributions comes to: `total` (numel,) is their sum, each with its weight, and `weight` the sum of the weights.
 
     An optimizer takes their average and has its learning rate multiplied by `scale`: under Adam and its kin a gradient that is twice as
     large moves the weights no further, a rate that is twice as large does. Without a learning rate, weights move by total / divisor.
@@ -104,7 +104,7 @@ def rates_of(contributions: Sequence[AnyContribution]) -> tuple[float, ...]:
 
 
 class Rule(Protocol):
-    """An optimizer that is run by whoever holds the weights: turns a direction (numel,) into a step to subtract."""
+    """An optimizer that runs where the weights are held: turns a direction (numel,) into a step to subtract."""
 
     def initial(self, layout: Layout) -> State:
         """The state before the first step."""
@@ -117,7 +117,7 @@ class Rule(Protocol):
 
 
 class Merge(Protocol):
-    """How contributions change weights: a `DifferenceMerge`, a `WeightMerge`, or both, as its traits say."""
+    """How contributions change weights: a `DifferenceMerge`, a `WeightMerge`, or both, by its traits."""
 
     @property
     def traits(self) -> MergeTraits:

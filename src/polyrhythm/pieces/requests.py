@@ -1,4 +1,4 @@
-"""The questions that a codec's aggregation may ask of everybody at once, and who answers them."""
+"""The requests that a codec's aggregation makes of all workers at once, and what performs them."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ Operation = Coroutine[Effect[Any], Any, Any]
 
 
 class CollectiveOperations(Protocol):
-    """Whoever answers collective questions: all workers ask the same ones in the same order."""
+    """What performs collective requests: all workers make the same ones in the same order."""
 
     def all_reduce(self, value: Tensor) -> Operation:
-        """The sum of everyone's `value`, the same bits for everybody."""
+        """The sum of the `value` of all workers, with the same bits at each."""
 
     def all_gather(self, packet: Packet) -> Operation:
-        """Everyone's packets, in rank order."""
+        """The packets of all workers, in rank order."""
 
     def all_to_all(self, packets: Sequence[Packet]) -> Operation:
         """Packet k goes to worker k; the packets that were meant for me, in rank order of their senders."""
@@ -31,34 +31,34 @@ class CollectiveOperations(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class AllReduceRequest:
-    """The sum of everyone's value, please."""
+    """The sum of the values of all workers."""
 
     value: Tensor
 
     def perform(self, operations: CollectiveOperations) -> Operation:
-        """Put the question."""
+        """Perform it."""
         return operations.all_reduce(self.value)
 
 
 @dataclass(frozen=True, slots=True)
 class AllGatherRequest:
-    """Everyone's packet, please."""
+    """The packets of all workers, in rank order."""
 
     packet: Packet
 
     def perform(self, operations: CollectiveOperations) -> Operation:
-        """Put the question."""
+        """Perform it."""
         return operations.all_gather(self.packet)
 
 
 @dataclass(frozen=True, slots=True)
 class AllToAllRequest:
-    """One packet to each, and what each has for me, please."""
+    """One packet to each worker; the result is what each has for this one."""
 
     packets: Sequence[Packet]
 
     def perform(self, operations: CollectiveOperations) -> Operation:
-        """Put the question."""
+        """Perform it."""
         return operations.all_to_all(self.packets)
 
 

@@ -1,4 +1,4 @@
-"""What a topology brings back from an exchange, and what that does to the worker's replica."""
+"""What a topology returns from an exchange, and what that does to the worker's replica."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ from polyrhythm.pieces.weights import HeldWeights
 
 
 class Response(Protocol):
-    """Brought back by the communication side; settled where the program runs, because it may run the user's optimizer."""
+    """Made by the communication side; applied where the program runs, because it may run the user's optimizer."""
 
     @property
     def contributions(self) -> Sequence[AnyContribution]:
-        """What the replica has yet to merge, and to decode where it came in a codec's words."""
+        """What the replica has yet to merge, and to decode where it came encoded."""
 
     def apply(self, model_state: HeldWeights) -> None:
-        """Do to the replica what the response says."""
+        """Change the replica as the response has it."""
 
 
 @dataclass(frozen=True, slots=True)

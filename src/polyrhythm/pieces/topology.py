@@ -1,4 +1,4 @@
-"""What a topology is: who answers, and with which messages."""
+"""What a topology is: with whom workers exchange, and by which messages."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ class Agreement:
     def previews(self) -> bool:
         """Whether a worker can see what its own contribution does before it reads: where weights move by sums of updates alone.
 
-        An optimizer between contributions and weights has a state at whoever holds the weights, and a second one would not agree with it.
+        An optimizer between contributions and weights has a state where the weights are held, and a second one would not agree with it.
         """
         return self.payload is Payload.UPDATE and self.rule is None
 
@@ -84,7 +84,7 @@ class ServerEndpoint:
 
 @dataclass(frozen=True, slots=True)
 class InitialState:
-    """What worker 0 brings: its weights and how its optimizer can be built elsewhere (settings as text)."""
+    """What worker 0 begins with: its weights and how its optimizer can be built elsewhere (settings as text)."""
 
     model_state: WeightsView
     optimizer: str
@@ -99,10 +99,10 @@ class Buckets(Protocol):
 
     @property
     def layouts(self) -> Sequence[Layout]:
-        """The parts, in the order in which all workers must say them: consecutive, the last one of the whole layout first."""
+        """The parts, in the order in which all workers must exchange them: consecutive, the last one of the whole layout first."""
 
-    async def say(self, bucket: int, value: Tensor) -> None:
-        """Say one part (numel of its layout,), and keep what it brings back."""
+    async def exchange_bucket(self, bucket: int, value: Tensor) -> None:
+        """Exchange one part (numel of its layout,), and keep the result."""
 
     async def conclude(self, rates: tuple[float, ...]) -> Response:
         """What is to be done, after every part has been sent."""
@@ -127,16 +127,16 @@ class Channel(Protocol):
 
     @property
     def buckets(self) -> Buckets | None:
-        """Another way to `exchange`, in parts; None where a value is sent as a whole. Asked for after `establish`."""
+        """Another way to `exchange`, in parts; None where a value is sent as a whole. Known after `establish`."""
 
     async def establish(self, initial: InitialState) -> Response:
-        """Make everybody begin with the weights of worker 0."""
+        """Make all begin with the weights of worker 0."""
 
     async def exchange(self, value: Tensor, clock: int, rates: tuple[float, ...]) -> Response:
-        """Say `value` (numel,) after step `clock`, and bring back what is to be done."""
+        """Send `value` (numel,) after step `clock`; the response is what is to be done."""
 
     async def finish(self) -> Response:
-        """Bring the run to its end: what is on its way arrives, and everybody gets the final weights."""
+        """Bring the run to its end: what is on its way arrives, and all get the final weights."""
 
     def states(self) -> list[tuple[State, Tensor]]:
         """The codec's states and their residuals, in the order of the flat vector (for checkpoints and the conservation law).

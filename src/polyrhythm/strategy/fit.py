@@ -41,7 +41,7 @@ def conflict(pieces: Pieces) -> str | None:
     for axis in ("consistency", "codec"):
         if pattern not in pieces[axis].traits.patterns:
             return (
-                f"{_both(pieces, 'topology', axis)} do not fit: over {_name(pieces['topology'])} workers speak {pattern.value}, "
+                f"{_both(pieces, 'topology', axis)} do not fit: over {_name(pieces['topology'])} workers communicate {pattern.value}, "
                 f"and {_name(pieces[axis])} can be used only {_list(pieces[axis].traits.patterns)}"
             )
     if payload(pieces) is None:
@@ -57,7 +57,7 @@ def _nothing_in_common(pieces: Pieces) -> str:
                 f"{_both(pieces, one, other)} do not fit: {_name(pieces[one])} is for {_list(sent[one])}, "
                 f"and {_name(pieces[other])} for {_list(sent[other])}"
             )
-    return f"{', '.join(repr(pieces[axis]) for axis in sent)} do not fit: there is nothing that all of them can speak about"
+    return f"{', '.join(repr(pieces[axis]) for axis in sent)} do not fit: there is no payload that all of them have"
 
 
 def _half_an_exchange(pieces: Pieces) -> str | None:

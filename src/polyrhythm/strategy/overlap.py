@@ -76,7 +76,7 @@ class Overlap:
         value = self.parameters.gather(group)
         self.check(value)
         self._taken += [(p, p.grad, 0 if p.grad is None else p.grad._version) for p in group]
-        self.context.begin(self.buckets.say(self._begun, value.cpu()), done)
+        self.context.begin(self.buckets.exchange_bucket(self._begun, value.cpu()), done)
         self._begun += 1
 
 

@@ -38,8 +38,8 @@ def at(optimizer: torch.optim.Optimizer, rates: tuple[float, ...]) -> Iterator[N
 
 def refuse_unscaled(optimizer: torch.optim.Optimizer, agreement: Agreement, workers: int) -> None:
     """Raise CompositionError where learning rates will be multiplied, and `optimizer` would take no notice."""
-    rule, everybody = agreement.consistency, ExchangeContext(Group.of_workers(workers, 0), rng.stream(0, "exchange"))
-    together = rule.quorum(workers) == workers and not rule.traits.order_matters and scale_of_all(agreement.merge, everybody) == 1
+    rule, context = agreement.consistency, ExchangeContext(Group.of_workers(workers, 0), rng.stream(0, "exchange"))
+    together = rule.quorum(workers) == workers and not rule.traits.order_matters and scale_of_all(agreement.merge, context) == 1
     if (
         isinstance(optimizer, UNSCALED)
         and agreement.payload is Payload.GRADIENT

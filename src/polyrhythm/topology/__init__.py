@@ -1,4 +1,4 @@
-"""Who answers?"""
+"""With whom do workers exchange, and by which messages?"""
 
 from polyrhythm.topology.algorithms.butterfly import Butterfly
 from polyrhythm.topology.algorithms.direct import Direct

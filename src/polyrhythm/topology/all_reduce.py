@@ -1,4 +1,4 @@
-"""Everybody asks, everybody answers, nobody is special."""
+"""All workers get the sum over all of them."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from polyrhythm.topology.collective_client import CollectiveClient
 
 @dataclass(frozen=True, slots=True)
 class AllReduce:
-    """Collective questions among the workers alone; `algorithm` says how sums are made: Ring, Direct, Tree, Butterfly, Fastest."""
+    """Collective requests among the workers alone; `algorithm` is how sums are made: Ring, Direct, Tree, Butterfly, Fastest."""
 
     traits: ClassVar = TopologyTraits(DIFFERENCES, Pattern.COLLECTIVE)  # the mean of weights is the mean of what was done to equal weights
     service: ClassVar[None] = None
@@ -70,7 +70,7 @@ class _Equal:
         return ApplyContributions([Contribution(await self.client.sum(value, clock), self.group.size, rates=rates)])
 
     async def exchange_parts(self, parts: Sequence[Tensor]) -> Response:
-        assert self.scale is not None, "asked for through `in_place`"
+        assert self.scale is not None, "reached through `in_place`"
         if not await self.client.reduce_in_place(parts, self.group.size):
             total = await self.client.all_reduce(torch.cat(list(parts)).cpu())  # all that a verbatim codec does
             for part, summed in zip(parts, torch.split(total, [part.numel() for part in parts]), strict=True):

@@ -1,4 +1,4 @@
-"""Everybody tells everybody, and takes in what it has been told when it next looks."""
+"""Every worker sends to every other, which merges what has come when it next looks."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ class PeerUpdate(NamedTuple):
 class AllToAll:
     """Each worker sends its packet to every other and merges those that have come (Strom, 2015).
 
-    How long it waits for others is the consistency's to say; under Asynchronous it never does. All replicas take in the same
+    How long it waits for others is the consistency's; under Asynchronous it never does. All replicas merge the same
     contributions, in the end, but not in the same order.
     """
 
@@ -63,7 +63,7 @@ class AllToAll:
         return _Peer(agreement, endpoint, ApplyContributions)
 
     def result_actors(self, members: tuple[str, ...], servers: tuple[str, ...]) -> list[str]:
-        """Worker 0, who has taken in nearly what all have."""
+        """Worker 0, which has merged nearly what all have."""
         return [members[0]]
 
     def result(self, weights: Sequence[Tensor]) -> Tensor:
@@ -100,7 +100,7 @@ class Mirrors:
 
 
 class _Peer:
-    """`clocks` are the latest steps heard of, by peer; `pending` what has come and may not be taken in yet."""
+    """`clocks` are the latest steps received, by peer; `pending` what has come and may not be merged yet."""
 
     buckets = None
     in_place = None
@@ -125,7 +125,7 @@ class _Peer:
         weights = initial.weights()
         await self.port.spawn("lost", self._watch(weights if self.group.rank == 0 else None))
         if self.group.rank:
-            delivery = await self.port.receive(_FIRST)  # from whoever should pass it on, or from worker 0 in its stead
+            delivery = await self.port.receive(_FIRST)  # from the parent in the tree, or from worker 0 in its stead
             assert delivery is not None
             weights = delivery.message.tensors[0]
         await pass_on(self.port, self.group, Message(_FIRST, tensors=(weights,)))
@@ -141,14 +141,14 @@ class _Peer:
             await self.port.send(self.port.name, Message(UPDATES))
             if first is not None:
                 for heir in (self.group.members[rank] for rank in heirs(self.group.members.index(name), self.group.size)):
-                    if self.clocks.get(heir) == 0:  # not heard of yet: it may be waiting for what the lost one had for it
+                    if self.clocks.get(heir) == 0:  # nothing received yet: it may be waiting for what the lost one had for it
                         await self.port.send(heir, Message(_FIRST, tensors=(first,)))
 
     async def exchange(self, value: Tensor, clock: int, rates: tuple[float, ...]) -> Response:
         context = self.context.at(clock, lambda: self.model_state.weights)
         encoded = self.codec.encode(value, self.layout, self.state, context)
         self.state = encoded.state
-        await self.port.flush()  # on a line that is too slow words would pile up without end, and arrive ever later
+        await self.port.flush()  # on a line that is too slow packets would pile up without end, and arrive ever later
         await self._send_all(Message(UPDATES, PeerUpdate(float(clock), rates).to_numbers(), tensors=encoded.packet))
         if self.respond is ApplyContributions:
             self._keep(float(clock), self.group.rank, encoded.packet, rates)
@@ -165,7 +165,7 @@ class _Peer:
                 await self.port.send(name, message)
 
     async def _ready(self, clock: float) -> Response:
-        """All that has come and may be taken in at `clock`, in the order of steps and ranks."""
+        """All that has come and may be merged at `clock`, in the order of steps and ranks."""
         while (delivery := await self.port.receive(UPDATES, timeout=0.0)) is not None:
             self._take(delivery)
         may_merge = self.consistency.may_merge
@@ -202,7 +202,7 @@ class _Peer:
         return await self._ready(math.inf)
 
     async def finish(self) -> Response:
-        """Tell all that this was the last, and take in everything until all others have said so."""
+        """Send all that this was the last, and merge everything until all others have sent the same."""
         await self._send_all(Message(UPDATES, PeerUpdate(math.inf).to_numbers()))
         while min(self.clocks.values(), default=math.inf) < math.inf:
             delivery = await self.port.receive(UPDATES)

@@ -1,4 +1,4 @@
-"""One worker, nobody to ask: the baseline."""
+"""One worker without others: the baseline."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class Alone:
 
     def channel(self, agreement: Agreement, endpoint: WorkerEndpoint) -> Channel:
         """The worker's side."""
-        return _Hermit()
+        return _Lone()
 
     def result_actors(self, members: tuple[str, ...], servers: tuple[str, ...]) -> list[str]:
         """Worker 0, whose weights are those of all."""
@@ -39,7 +39,7 @@ class Alone:
         return weights[0]
 
 
-class _Hermit:
+class _Lone:
     buckets = None
     in_place = None
 

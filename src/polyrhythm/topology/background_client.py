@@ -14,10 +14,10 @@ from polyrhythm.topology.server_requests import ServerRequests
 
 
 class BackgroundClient:
-    """Adds up what it is given until the consistency has it pushed, and looks at each step whether weights have come that it asked for.
+    """Adds up what it is given until the consistency has it pushed, and looks at each step whether requested weights have come.
 
     It goes on from the newest weights with its own last step on top of them (Dean et al., 2012, algorithm 7.1: parameters ← parameters -
-    α gradient). `fetching` says of each shard whether an response is on its way; `due` is what a last push needs: clock and rates.
+    α gradient). `fetching` is, for each shard, whether a response is on its way; `due` is what a last push needs: clock and rates.
     """
 
     buckets = None
@@ -52,7 +52,7 @@ class BackgroundClient:
             await self.requests.push(value, self.due[0], wanted, self.due[1])
 
     async def _arrived(self) -> Tensor | None:
-        """The weights (numel,), with the parts of those shards that have answered; None if none has."""
+        """The weights (numel,), with the parts of those shards whose response has come; None if none has."""
         parts = self.requests.cut(self.requests.model_state.anchor)
         came = [await self.requests.response(k, timeout=0.0) if self.fetching[k] else None for k in range(len(parts))]
         self.fetching = [fetching and fresh is None for fetching, fresh in zip(self.fetching, came, strict=True)]

@@ -28,7 +28,7 @@ class Bucketed:
     """Exchange gradients in buckets of about `nbytes`, each as soon as backward() has computed it (Li et al., 2020, section 3.2).
 
     The last parameters come first. A bucket is full when it has reached `nbytes`; no parameter is cut. Buckets are exchanged one after the
-    other, each in the codec's words with a state of its own: several small ones cost more latency, one large one overlaps little.
+    other, each encoded with a state of its own: several small ones cost more latency, one large one overlaps little.
     There is one backward() to each optimizer.step(), and nobody changes gradients between the two. Raises CompositionError where
     something else than an all-reduce is wrapped.
     """
@@ -40,11 +40,9 @@ class Bucketed:
     nbytes: int = 4 * 2**20
 
     def __post_init__(self) -> None:
-        if not isinstance(
-            self.topology, AllReduce
-        ):  # not a choice between pieces: what the annotation says, for those who do not check types
+        if not isinstance(self.topology, AllReduce):  # not a choice between pieces: what is annotated, for those who do not check types
             raise CompositionError(
-                f"Bucketed({self.topology!r}) has nothing that could be exchanged bucket by bucket: only an all-reduce asks everybody "
+                f"Bucketed({self.topology!r}) has nothing that could be exchanged bucket by bucket: only an all-reduce makes requests "
                 "for a sum of gradients. Give it AllReduce(...), or use the other topology bare."
             )
         if not self.nbytes >= 1:
@@ -103,7 +101,7 @@ class _Parts:
             self.clients[k].open(layout, partial(self._weights, initial.model_state, k))
         return AdoptWeights(await broadcast(self.port, self.group, weights, "init"))
 
-    async def say(self, bucket: int, value: Tensor) -> None:
+    async def exchange_bucket(self, bucket: int, value: Tensor) -> None:
         total = await self.clients[bucket].sum(value, self.clock)
         if self.total is None:
             self.total = torch.empty(self.numel, dtype=total.dtype)
@@ -118,7 +116,7 @@ class _Parts:
     async def exchange(self, value: Tensor, clock: int, rates: tuple[float, ...]) -> Response:
         self.clock = clock
         for bucket in range(len(self.clients)):
-            await self.say(bucket, self._of(value, bucket))
+            await self.exchange_bucket(bucket, self._of(value, bucket))
         return await self.conclude(rates)
 
     async def finish(self) -> Response:

@@ -1,4 +1,4 @@
-"""One worker among equals, and the questions that all of them ask."""
+"""One worker among equals, and the requests that all of them make."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ from polyrhythm.topology.algorithms.algorithm import Algorithm, all_gather, all_
 
 
 class CollectiveClient:
-    """Leads a codec's aggregations about vectors of one layout, one after the other.
+    """Drives a codec's aggregations of vectors of one layout, one after the other.
 
-    Questions are counted, and their numbers are the topics, so that no two are confused; `name` tells several clients of the same
-    workers apart.
+    Requests are counted, and their numbers are the topics, so that no two are confused; `name` distinguishes several clients of the same
+    workers.
     """
 
     def __init__(self, algorithm: Algorithm, codec: Codec, endpoint: WorkerEndpoint, name: str = "") -> None:
@@ -32,7 +32,7 @@ class CollectiveClient:
         self.layout = Layout((), ())
         self.weights: Callable[[], Tensor]
         self.state: State = {}
-        self.questions = 0
+        self.requests = 0
 
     def open(self, layout: Layout, weights: Callable[[], Tensor]) -> None:
         """Begin with nothing sent yet; `weights` gives the worker's weights of `layout`."""
@@ -46,12 +46,12 @@ class CollectiveClient:
         response: Any = None
         while True:
             try:
-                question = aggregation.send(response)
+                request = aggregation.send(response)
             except StopIteration as end:
                 self.state = end.value.state
                 total: Tensor = end.value.total
                 return total
-            response = await question.perform(self)
+            response = await request.perform(self)
 
     async def all_reduce(self, value: Tensor) -> Tensor:
         """As `pieces.requests.CollectiveOperations`."""
@@ -60,10 +60,10 @@ class CollectiveClient:
         return total if total is not None else await self.algorithm.reduce(self.port, self.group, value, topic)
 
     async def reduce_in_place(self, parts: Sequence[Tensor], divisor: float) -> bool:
-        """Put the sum of everyone's `parts`, divided, in their place, if the runtime can; False: no question was asked."""
-        done = await self.port.reduce_in_place(parts, divisor, f"{self.name}{self.questions + 1}", self.group, self.algorithm)
+        """Put the sum of the `parts` of all, divided, in their place, if the runtime can; False: no request was made."""
+        done = await self.port.reduce_in_place(parts, divisor, f"{self.name}{self.requests + 1}", self.group, self.algorithm)
         if done:
-            self.questions += 1
+            self.requests += 1
         return bool(done)
 
     async def all_gather(self, packet: Packet) -> list[Packet]:
@@ -79,5 +79,5 @@ class CollectiveClient:
         return [(self.state, self.codec.residual(self.state, self.layout))] if self.layout.names else []
 
     def _topic(self) -> str:
-        self.questions += 1
-        return f"{self.name}{self.questions}"
+        self.requests += 1
+        return f"{self.name}{self.requests}"

@@ -1,4 +1,4 @@
-"""Gossip: every worker meets a few others, and weights spread."""
+"""Gossip: every worker exchanges with a few others, and weights spread."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from polyrhythm.topology.graph import Dissemination, Graph
 
 @dataclass(frozen=True, slots=True)
 class Gossip:
-    """At exchange t each worker sends its weights to those whom `graph` names, and mixes in those that it hears from others.
+    """At exchange t each worker sends its weights to those whom `graph` names, and mixes in those that it receives from others.
 
     The run ends with the mean of all replicas, over a tree.
     """
@@ -84,12 +84,12 @@ class _Neighbour:
             self.state = encoded.state
             for rank in receivers:
                 await self.port.send(self.group.members[rank], Message(topic, tensors=encoded.packet))
-        heard = []
+        received = []
         for rank in senders:
             delivery = await self.port.receive(topic, self.group.members[rank])
             assert delivery is not None
-            heard.append(self.codec.decode(delivery.message.tensors, self.layout))
-        return MixWeights(heard)
+            received.append(self.codec.decode(delivery.message.tensors, self.layout))
+        return MixWeights(received)
 
     async def finish(self) -> Response:
         total = await Tree().reduce(self.port, self.group, self.initial.weights(), "mean")

@@ -1,4 +1,4 @@
-"""Who meets whom at which step: the graphs of gossip."""
+"""Who exchanges with whom at which step: the graphs of gossip."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from polyrhythm.kernel.group import Group
 
 
 class Graph(Protocol):
-    """For every step, the workers that one sends to and those that one hears from."""
+    """For every step, the workers that one sends to and those that one receives from."""
 
     def check(self, workers: int) -> None:
         """Refuse a number of workers that the graph cannot hold."""
@@ -47,9 +47,9 @@ class RingGraph:
 
 @dataclass(frozen=True, slots=True)
 class Dissemination:
-    """Step t: send to i + 2^(t mod ⌈log2 P⌉), hear from i - 2^(t mod ⌈log2 P⌉) (GossipGraD; Daily et al., 2018, section 4).
+    """Step t: send to i + 2^(t mod ⌈log2 P⌉), receive from i - 2^(t mod ⌈log2 P⌉) (GossipGraD; Daily et al., 2018, section 4).
 
-    With `rotate`, after every ⌈log2 P⌉ steps the ranks are shuffled anew, so that over time everybody meets everybody directly.
+    With `rotate`, after every ⌈log2 P⌉ steps the ranks are shuffled anew, so that over time every two exchange directly.
     """
 
     rotate: bool = True

@@ -22,7 +22,7 @@ from polyrhythm.topology.server_shard import ServerShard
 class Server:
     """The weights in `shards` parts of nearly equal bytes, cut between rows, each on a server of its own (Li et al., 2014).
 
-    A worker sends each shard one request a round and gets at most one response; the codec's words go to the server, weights come
+    A worker sends each shard one request a round and gets at most one response; encoded contributions go to the server, weights come
     back as they are.
     """
 

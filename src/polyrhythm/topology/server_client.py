@@ -14,10 +14,10 @@ from polyrhythm.topology.server_requests import ServerRequests
 
 
 class ServerClient:
-    """Pushes what it is given, and reads when the consistency says so.
+    """Pushes what it is given, and reads when the consistency has it.
 
     Between reads it shows its own contributions on top of what it last read, where adding them up is all that the server does. A read
-    asks for newer weights only, as long as what it last read lies unchanged in its model_state's anchor.
+    requests newer weights only, as long as what it last read lies unchanged in its model_state's anchor.
     """
 
     buckets = None

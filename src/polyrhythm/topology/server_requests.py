@@ -47,7 +47,7 @@ class ServerRequests:
         self.context = ExchangeContext(self.group, self.port.rng("codec"))
 
     async def join(self, initial: InitialState) -> Tensor:
-        """Worker 0 brings the weights, and all get them (numel,)."""
+        """Worker 0 sends its weights, and all get them (numel,)."""
         self.model_state = initial.model_state
         self.parts = self.model_state.layout.split(len(self.names))
         self.coded = [self.codec.initial(part) for part in self.parts]

@@ -49,8 +49,8 @@ class PendingPush(NamedTuple):
 class ServerShard:
     """`clocks` are the latest merged steps by worker: infinite for one that is done or gone.
 
-    Contributions wait in `pending` until there are enough of them; then they are merged in rank order, so that a group that is
-    everybody gives the same bits whatever the order of arrival. A last group that stays short is merged when all are done.
+    Contributions wait in `pending` until there are enough of them; then they are merged in rank order, so that a group of all
+    workers gives the same bits whatever the order of arrival. A last group that stays short is merged when all are done.
     Responses wait in `waiting` until their worker may go on, with its clock and the version that it need not be sent again (-1: none).
     """
 
@@ -72,7 +72,7 @@ class ServerShard:
         self.ending: list[str] = []
         self.before: dict[str, Tensor] = {}
         self.snapshot: Tensor | None = None
-        self.founded = False
+        self.initialized = False
         self.mirror = None if endpoint.upstream is None else Mirror(endpoint.upstream, self.port, self)
 
     async def live(self) -> None:
@@ -129,11 +129,9 @@ class ServerShard:
             weights = delivery.message.tensors[0].clone()
             optimize = host(recipe.optimizer, weights, layout) if recipe.optimizer else None
             self.model_state = ModelState(weights, layout, self.agreement.merge, self.context, optimize)
-            if self.mirror is not None:
-                await self.mirror.establish(self.model_state)
-            self.founded = True
+            self.initialized = True
         self.joining.append(delivery.sender)
-        if self.founded:
+        if self.initialized:
             for name in self.joining:
                 await self._respond(name, self._weights())
             self.joining.clear()

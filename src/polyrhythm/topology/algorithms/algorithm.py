@@ -1,4 +1,4 @@
-"""What an all-reduce algorithm is, and the two collective questions that all of them answer alike."""
+"""What an all-reduce algorithm is, and the two collective operations that are alike for all of them."""
 
 from __future__ import annotations
 
@@ -26,11 +26,11 @@ class Algorithm(Protocol):
         """The rank with which the sum of a part of `nbytes` begins; the others follow in order. None where it is nested otherwise."""
 
     async def reduce(self, port: Port, group: Group, value: Tensor, topic: str) -> Tensor:
-        """The sum of everyone's `value` (any shape), with the same bits at every worker."""
+        """The sum of the `value` of all workers (any shape), with the same bits at every worker."""
 
 
 async def all_gather(port: Port, group: Group, packet: Packet, topic: str) -> list[Packet]:
-    """Everyone's packets in rank order; everybody sends to everybody, beginning with the next in rank."""
+    """The packets of all workers in rank order; each sends to all, beginning with the next in rank."""
     return await all_to_all(port, group, [packet] * group.size, topic)
 
 

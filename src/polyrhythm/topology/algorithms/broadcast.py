@@ -1,4 +1,4 @@
-"""Bring one worker's tensors to all others, over a binomial tree."""
+"""Send one worker's tensors to all others, over a binomial tree."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from polyrhythm.kernel.port import Port
 async def broadcast(port: Port, group: Group, value: Tensor, topic: str) -> Tensor:
     """Worker 0's `value`, at every worker.
 
-    Worker r hears from r without its lowest set bit and tells those above it, the largest subtree first and one at a time, so
+    Worker r receives from r without its lowest set bit and sends to those above it, the largest subtree first and one at a time, so
     that P workers take ⌈log2 P⌉ (latency + nbytes / bandwidth). In all P - 1 messages.
     """
     return (await spread(port, group, Message(topic, tensors=(value,)))).tensors[0]
@@ -32,7 +32,7 @@ async def spread(port: Port, group: Group, message: Message) -> Message:
 
 
 async def tell(port: Port, group: Group, value: Tensor, topic: str) -> Tensor:
-    """As `broadcast`, but worker 0 tells everyone itself, so that nobody depends on one who may be lost."""
+    """As `broadcast`, but worker 0 sends to all itself, so that none depends on one that may be lost."""
     return (await tell_all(port, group, Message(topic, tensors=(value,)))).tensors[0]
 
 
@@ -48,7 +48,7 @@ async def tell_all(port: Port, group: Group, message: Message) -> Message:
 
 
 async def pass_on(port: Port, group: Group, message: Message) -> None:
-    """Send `message` to those who hear from this worker."""
+    """Send `message` to those that receive it from this worker."""
     rank, reach = group.rank, 1
     while reach < group.size and not rank & reach:
         reach <<= 1
@@ -61,5 +61,5 @@ async def pass_on(port: Port, group: Group, message: Message) -> None:
 
 
 def heirs(rank: int, workers: int) -> range:
-    """Those who hear from `rank`, or from one who hears from it."""
+    """Those that receive from `rank`, or from one that receives from it."""
     return range(rank + 1, min(workers, rank + (rank & -rank)))

@@ -16,8 +16,8 @@ class Butterfly:
     """Reduce-scatter by recursive halving, all-gather by recursive doubling (Thakur, Rabenseifner, Gropp, 2005, section 4.2).
 
     2 log2 P a + 2 (1 - 1 / P) M / B where P is a power of two. Otherwise the workers beyond the last power of two fold their tensor
-    into that of a partner first and get the sum from it at the end, and partners tell each other that they are ready before
-    they halve: an early one's half would share the line with the folding, and delay everybody.
+    into that of a partner first and get the sum from it at the end, and partners signal each other that they are ready before
+    they halve: an early one's half would share the line with the folding, and delay all.
     """
 
     def seconds(self, nbytes: int, workers: int, latency: float, bandwidth: float) -> float:
@@ -29,8 +29,8 @@ class Butterfly:
         ends = [latency + transfer if rank < extra else 0.0 for rank in range(core)]
         for level in range(levels):
             mates, part = [rank ^ (core >> (level + 1)) for rank in range(core)], transfer / 2 ** (level + 1)
-            asked = [max(ends[rank], ends[mate] + latency) for rank, mate in enumerate(mates)]
-            ends = [max(asked[rank], asked[mate] + part + latency) for rank, mate in enumerate(mates)]
+            ready = [max(ends[rank], ends[mate] + latency) for rank, mate in enumerate(mates)]
+            ends = [max(ready[rank], ready[mate] + part + latency) for rank, mate in enumerate(mates)]
         for level in reversed(range(levels)):
             mates, part = [rank ^ (core >> (level + 1)) for rank in range(core)], transfer / 2 ** (level + 1)
             ends = [max(ends[rank], ends[mate] + part + latency) for rank, mate in enumerate(mates)]

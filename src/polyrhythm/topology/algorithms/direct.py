@@ -1,4 +1,4 @@
-"""The direct way: everyone to everyone, twice; two latencies whatever the number of workers."""
+"""The direct way: each to all, twice; two latencies whatever the number of workers."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class Direct:
         return 2 * (latency + (1 - 1 / workers) * nbytes / bandwidth) if workers > 1 else 0.0
 
     def traffic(self, value: Tensor, workers: int, topic: str) -> tuple[int, int]:
-        """Part k travels from everyone to worker k and back."""
+        """Part k travels from all to worker k and back."""
         parts = torch.tensor_split(value.reshape(-1), workers)
         pairs = [(rank, other) for rank in range(workers) for other in range(workers) if rank != other]
         nbytes = sum(

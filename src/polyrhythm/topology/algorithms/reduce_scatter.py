@@ -11,10 +11,10 @@ from polyrhythm.kernel.port import Port
 
 
 async def scatter_directly(port: Port, group: Group, value: Tensor, topic: str) -> Tensor:
-    """Part r of the sum at worker r: everyone sends every other its part, all at once; P - 1 messages of 1 / P of the tensor.
+    """Part r of the sum at worker r: each sends every other its part, all at once; P - 1 messages of 1 / P of the tensor.
 
     `value` (any shape) is cut as `torch.tensor_split(value.reshape(-1), P)` cuts it; the response is the part of `group.rank`.
-    Part k is summed in rank order beginning with worker k, whoever comes first.
+    Part k is summed in rank order beginning with worker k, whichever comes first.
     """
     rank, workers = group.rank, group.size
     parts = torch.tensor_split(value.reshape(-1), workers)

@@ -39,10 +39,10 @@ class Ring:
         following, previous = group.members[(rank + 1) % workers], group.members[(rank - 1) % workers]
         chunks = list(torch.tensor_split(value.reshape(-1), workers))
         for hop in range(2 * (workers - 1)):
-            told, heard = (rank - hop) % workers, (rank - hop - 1) % workers
-            await port.send(following, Message(f"{topic}.{hop}", tensors=(chunks[told],)))
+            leaving, coming = (rank - hop) % workers, (rank - hop - 1) % workers
+            await port.send(following, Message(f"{topic}.{hop}", tensors=(chunks[leaving],)))
             delivery = await port.receive(f"{topic}.{hop}", previous)
             assert delivery is not None
             arrived = delivery.message.tensors[0]
-            chunks[heard] = arrived + chunks[heard] if hop < workers - 1 else arrived
+            chunks[coming] = arrived + chunks[coming] if hop < workers - 1 else arrived
         return torch.cat(chunks).view(value.shape)

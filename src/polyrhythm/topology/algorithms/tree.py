@@ -25,7 +25,7 @@ class Tree:
         return _climb(workers, latency, transfer) + _descend(workers, latency, transfer)
 
     def traffic(self, value: Tensor, workers: int, topic: str) -> tuple[int, int]:
-        """Everybody but the root sends one sum up and is sent one down."""
+        """Every worker but the root sends one sum up and is sent one down."""
         up = sum(wire_bytes(Message(f"{topic}.{rank}", tensors=(value,))) for rank in range(1, workers))
         down = wire_bytes(Message(f"{topic}.down", tensors=(value,)))
         return up + (workers - 1) * down, 2 * (workers - 1)
@@ -55,7 +55,7 @@ def _subtrees(workers: int) -> list[int]:
 
 
 def _climb(workers: int, latency: float, transfer: float) -> float:
-    """When the root has everything: its line is busy whenever some child that is done has not been heard."""
+    """When the root has everything: its line is busy whenever some child that is done has not been received from."""
     busy = 0.0
     for start in sorted(_climb(size, latency, transfer) for size in _subtrees(workers)):
         busy = max(busy, start) + transfer
@@ -63,6 +63,6 @@ def _climb(workers: int, latency: float, transfer: float) -> float:
 
 
 def _descend(workers: int, latency: float, transfer: float) -> float:
-    """When the last leaf has heard: children are told one after another, the largest subtree first."""
+    """When the last leaf has it: it is sent to children one after another, the largest subtree first."""
     ends = [order * transfer + latency + _descend(size, latency, transfer) for order, size in enumerate(reversed(_subtrees(workers)), 1)]
     return max(ends, default=0.0)
