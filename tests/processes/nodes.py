@@ -1,4 +1,4 @@
-"""What tests of connections do with nodes: ask within their loops, send, take and flush."""
+"""What tests of connections do with nodes: call within their loops, send, take and flush."""
 
 from __future__ import annotations
 

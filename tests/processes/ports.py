@@ -1,4 +1,4 @@
-"""Ports for processes that are told where to meet before one of them listens there."""
+"""Ports for processes that are given the address of a store before one of them listens there."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ from contextlib import contextmanager
 
 @contextmanager
 def reserved_port() -> Iterator[int]:
-    """A TCP port of loopback that nobody is given meanwhile who asks the system for a free one, and that can be listened on all the same.
+    """A TCP port of loopback that the system gives to nobody meanwhile, and that can be listened on all the same.
 
-    It is bound, and nobody listens at it. Linux lets two sockets be bound to a port if both say SO_REUSEADDR and neither listens yet, and
+    It is bound, and nobody listens at it. Linux lets two sockets be bound to a port if both set SO_REUSEADDR and neither listens yet, and
     gives no such port away.
     """
     with socket.socket() as held:

@@ -103,7 +103,7 @@ def test_parts_are_added_up_where_they_lie_with_the_bits_of_the_whole(
 
     for flat, parts, written in together(ranks, body, engines):
         assert torch.equal(torch.cat(parts), flat)
-        assert all(written), "autograd is told that they have changed"
+        assert all(written), "autograd knows that they have changed"
 
 
 @pytest.mark.parametrize("dtype", DTYPES, ids=str)
@@ -251,7 +251,7 @@ def test_buffers_go_on_in_turn_when_the_counters_begin_anew(start: int, engines:
         assert torch.equal(total, added([numbers(rank, 600_000, torch.float32) for rank in range(2)]))
 
 
-def test_empty_tensors_take_part_without_a_word() -> None:
+def test_empty_tensors_take_part_without_an_exchange() -> None:
     def body(group: MemoryGroup) -> None:
         nothing = torch.empty(0)
         group.reduce(nothing, nothing)
@@ -311,15 +311,15 @@ def sum_of(group: MemoryGroup, tensor: Tensor, operation: Operation = Operation.
 
 @pytest.mark.parametrize("engines", ENGINES.values(), ids=ENGINES)
 @pytest.mark.parametrize(("usual", "odd"), DISAGREEMENTS.values(), ids=DISAGREEMENTS)
-def test_ranks_that_do_different_things_are_all_told_so(engines: tuple[type, ...], usual: Body, odd: Body) -> None:
+def test_ranks_that_do_different_things_all_get_an_error(engines: tuple[type, ...], usual: Body, odd: Body) -> None:
     def body(group: MemoryGroup) -> tuple[str, str]:
-        said = []
+        errors = []
         group.barrier()
         for deed in (odd if group.rank == 1 else usual, usual):
             with pytest.raises(ConnectionAbortedError) as caught:
                 deed(group)
-            said.append(str(caught.value))
-        return said[0], said[1]
+            errors.append(str(caught.value))
+        return errors[0], errors[1]
 
     for rank, (first, then) in enumerate(together(3, body, engines)):  # type: ignore[misc]
         assert first.startswith("ranks disagree: rank ")

@@ -69,7 +69,7 @@ def test_after_an_interrupt_the_group_is_of_no_use(engine: type) -> None:
     segment.close()
 
 
-def test_a_rank_that_gives_its_part_while_the_others_hear_of_its_loss_has_given_it() -> None:
+def test_a_rank_that_gives_its_part_while_the_others_learn_of_its_loss_has_given_it() -> None:
     segment = SharedSegment.create(2)
     group = MemoryGroup(segment, 0, Portable)
 

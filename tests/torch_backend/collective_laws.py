@@ -251,9 +251,9 @@ def objects(rank: int, ranks: int) -> None:
     gathered: list[object] = [None] * ranks
     dist.all_gather_object(gathered, {"rank": rank, "text": "x" * rank * 100})
     assert gathered == [{"rank": each, "text": "x" * each * 100} for each in range(ranks)]
-    told = [("from", 1), rank] if rank == 1 else [None, None]
-    dist.broadcast_object_list(told, 1)
-    assert told == [("from", 1), 1]
+    objects = [("from", 1), rank] if rank == 1 else [None, None]
+    dist.broadcast_object_list(objects, 1)
+    assert objects == [("from", 1), 1]
     mine: list[object] = [None]
     dist.scatter_object_list(mine, [f"for {each}" for each in range(ranks)] if rank == 0 else None, 0)
     assert mine == [f"for {rank}"]

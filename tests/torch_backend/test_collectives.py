@@ -60,7 +60,7 @@ def test_sub_groups_keep_to_themselves() -> None:
 
 
 def refusals(rank: int, ranks: int) -> list[str]:
-    said = []
+    errors = []
     alone = dist.new_subgroups(1)[0]
     sparse, nowhere = torch.sparse_coo_tensor([[0]], [1.0], (3,)), torch.ones(6, device="meta")
     bad = (
@@ -87,14 +87,14 @@ def refusals(rank: int, ranks: int) -> list[str]:
     for call in bad:
         with pytest.raises(CompositionError) as caught:
             call()
-        said.append(str(caught.value))
+        errors.append(str(caught.value))
     dist.barrier()
-    return said
+    return errors
 
 
 def test_what_cannot_be_done_is_refused_before_anyone_waits() -> None:
-    said, again = torch_ranks.run(refusals, 2)
-    assert said == again
+    errors, again = torch_ranks.run(refusals, 2)
+    assert errors == again
     expected = (
         "PREMUL_SUM",
         "average",
@@ -107,7 +107,7 @@ def test_what_cannot_be_done_is_refused_before_anyone_waits() -> None:
         *["sparse"] * 5,
         *["meta"] * 6,
     )
-    for text, words in zip(said, expected, strict=True):
+    for text, words in zip(errors, expected, strict=True):
         assert words in text
 
 

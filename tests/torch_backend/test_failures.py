@@ -31,25 +31,25 @@ def one_is_killed(rank: int, ranks: int) -> list[object]:
     if rank == 1:
         os.kill(os.getpid(), signal.SIGKILL)
     began = time.monotonic()
-    said = []
+    errors = []
     with pytest.raises(RunError) as caught:
         dist.all_reduce(torch.ones(100_000))
-    said.append(str(caught.value))
+    errors.append(str(caught.value))
     with pytest.raises(RunError) as caught:
         dist.all_reduce(torch.ones(2), async_op=True).wait()
-    said.append(str(caught.value))
+    errors.append(str(caught.value))
     with pytest.raises(RuntimeError) as other:
         model(torch.ones(1, 4)).sum().backward()
-    said.append(str(other.value))
-    return [time.monotonic() - began, *said]
+    errors.append(str(other.value))
+    return [time.monotonic() - began, *errors]
 
 
 def test_a_killed_rank_ends_the_waits_of_all_others_and_is_named() -> None:
     first, second, third = torch_ranks.run(one_is_killed, 3)
     assert second == -signal.SIGKILL
-    for seconds, *said in (first, third):
+    for seconds, *errors in (first, third):
         assert seconds < 10
-        for text in said:
+        for text in errors:
             assert "Rank 1 was lost" in text
 
 
@@ -57,15 +57,15 @@ def one_does_not_come(rank: int, ranks: int, folder: str) -> str:
     timeout = timedelta(seconds=1.5)
     dist.init_process_group("polyrhythm", init_method=torch_ranks.meeting(folder), rank=rank, world_size=ranks, timeout=timeout)
     store = dist.group.WORLD.get_group_store()
-    said = ""
+    errors = ""
     if rank == 0:
         with pytest.raises(RunError) as caught:
             dist.all_reduce(torch.ones(2))
-        said = str(caught.value)
+        errors = str(caught.value)
         store.set("seen", "1")
     else:
         store.wait(["seen"], timedelta(seconds=30))
-    return said
+    return errors
 
 
 def test_a_wait_ends_at_the_timeout_of_the_group() -> None:
@@ -73,7 +73,7 @@ def test_a_wait_ends_at_the_timeout_of_the_group() -> None:
 
 
 def they_disagree(rank: int, ranks: int) -> list[str]:
-    said = []
+    errors = []
     for mine in (
         lambda group: dist.all_reduce(torch.ones(16 if rank == 0 else 12), group=group),
         lambda group: dist.all_reduce(torch.ones(6), group=group) if rank == 0 else dist.broadcast(torch.ones(6), 0, group=group),
@@ -83,21 +83,21 @@ def they_disagree(rank: int, ranks: int) -> list[str]:
         group = dist.new_group(backend="polyrhythm")
         with pytest.raises(RunError) as caught:
             mine(group)
-        said.append(str(caught.value))
-    dist.barrier()  # nobody ends before all have been told
-    return said
+        errors.append(str(caught.value))
+    dist.barrier()  # nobody ends before all have their errors
+    return errors
 
 
-def test_ranks_that_do_different_things_are_told_so_instead_of_given_numbers() -> None:
-    for rank, said in enumerate(torch_ranks.run(they_disagree, 2)):
-        assert len(said) == 4
-        for text in said:
+def test_ranks_that_do_different_things_get_errors_instead_of_numbers() -> None:
+    for rank, errors in enumerate(torch_ranks.run(they_disagree, 2)):
+        assert len(errors) == 4
+        for text in errors:
             assert f"ranks disagree: rank {1 - rank} of the group" in text
         mine = 16 if rank == 0 else 12
-        assert f"At all_reduce of float32 [{mine}]: ranks disagree" in said[0]
-        assert f"At {'all_reduce' if rank == 0 else 'broadcast'} of float32 [6]: ranks disagree" in said[1]
-        assert f"At all_reduce of float32 [{mine}]: ranks disagree" in said[2]
-        assert f"At all_gather of float32 [{3 + rank}], float32 [{3 + rank}]: ranks disagree" in said[3]
+        assert f"At all_reduce of float32 [{mine}]: ranks disagree" in errors[0]
+        assert f"At {'all_reduce' if rank == 0 else 'broadcast'} of float32 [6]: ranks disagree" in errors[1]
+        assert f"At all_reduce of float32 [{mine}]: ranks disagree" in errors[2]
+        assert f"At all_gather of float32 [{3 + rank}], float32 [{3 + rank}]: ranks disagree" in errors[3]
 
 
 def they_meet_again(rank: int, ranks: int, folder: str) -> list[float]:
@@ -151,7 +151,7 @@ def on_two_hosts(rank: int, ranks: int, folder: str) -> list[object]:
     return [records, tensor.item(), model.module.weight.grad.tolist()]
 
 
-def test_ranks_that_cannot_share_memory_speak_through_gloo_and_say_so() -> None:
+def test_ranks_that_cannot_share_memory_use_gloo_and_log_why() -> None:
     results = torch_ranks.run(on_two_hosts, 2, join=False)
     for records, total, gradient in results:
         assert len(records) == 1

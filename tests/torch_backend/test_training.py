@@ -56,7 +56,7 @@ def within_a_hook(rank: int, ranks: int) -> dict[str, bool]:
     return done
 
 
-def test_whatever_a_hook_asks_for_is_done_before_the_call_returns() -> None:
+def test_whatever_a_hook_calls_for_is_done_before_the_call_returns() -> None:
     for done in torch_ranks.run(within_a_hook, 2):
         assert len(done) == 4
         assert all(done.values()), done

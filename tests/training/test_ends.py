@@ -31,7 +31,7 @@ FAILURES = {
     "exit in finally": (1, "worker/1 failed: it called sys.exit('all is lost')"),
     "raise SystemExit": (3, "worker/1 failed: it raised SystemExit without calling sys.exit"),
     "raise": (1, "worker/1 failed: KeyError: 'no such column'"),
-    "_exit": (4, "worker/1 failed: its connections broke off without a good-bye"),
+    "_exit": (4, "worker/1 failed: its connections broke off before it announced its end"),
     "argparse": (2, "worker/1 failed: it called sys.exit(2)"),
 }
 OTHERS = ["gossipgrad", "strom", "sparknet"]

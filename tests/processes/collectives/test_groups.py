@@ -200,7 +200,7 @@ def test_groups_that_wait_for_each_other_in_different_orders_get_on() -> None:
     ],
     ids=["nameless", "named twice", "strangers", "members twice", "nobody"],
 )
-def test_groups_that_cannot_be_told_apart_or_filled_are_refused(groups: tuple[tuple[str, tuple[str, ...]], ...]) -> None:
+def test_groups_that_cannot_be_distinguished_or_filled_are_refused(groups: tuple[tuple[str, tuple[str, ...]], ...]) -> None:
     with pytest.raises(CompositionError, match=r"group|Group"):
         Job(2, 0, lambda context: None, no_service, lambda name: True, groups=groups)
 

@@ -76,7 +76,7 @@ def test_shared_memory_gives_the_bits_and_counts_the_bytes_of_the_messages_it_re
         assert all(torch.equal(a, b) for a, b in zip(result.tensors, other.tensors, strict=True))
 
 
-def test_the_algorithm_is_picked_before_it_is_asked_for_its_order() -> None:
+def test_the_algorithm_is_picked_before_its_order_is_looked_up() -> None:
     async def shared(port: Port, size: int) -> bool:
         return (
             await port.reduce(torch.ones(size), "1", Group.of_workers(3, rank_of(port.name)), Fastest(0.01, 1e7, (Ring(), Tree())))
@@ -110,7 +110,7 @@ def test_sums_are_made_in_the_programs_own_thread_unless_other_coroutines_run() 
     assert {result.numbers for result in run(program, 2).results.values() if result is not None} == {(1.0, 0.0)}
 
 
-def test_whoever_waits_for_a_sum_from_one_that_has_ended_is_told() -> None:
+def test_whoever_waits_for_a_sum_from_one_that_has_ended_gets_an_error() -> None:
     def program(context: WorkerContext) -> None:
         if rank_of(context.port.name):
             context.perform(as_it_comes(context.port, Ring(), torch.ones(5), 2))

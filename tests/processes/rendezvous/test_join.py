@@ -197,7 +197,7 @@ def test_the_loss_of_a_peer_reaches_the_others(hosts: str, computing: bool) -> N
     assert result.text == "worker/1"
 
 
-def test_who_loses_the_parent_of_its_servers_is_told_and_can_leave() -> None:
+def test_who_loses_the_parent_of_its_servers_gets_an_error_and_can_leave() -> None:
     async def service(port: Port, record: Recorder) -> None:
         await port.send("worker/0", Message("parent", (os.getppid(),)))
         await port.receive("never")
@@ -230,7 +230,7 @@ def test_a_worker_that_is_killed_is_named_by_the_others(port: int) -> None:
             joined.context.perform(receive(joined.context.port, "never"))
 
     # of no actor does the outer run depend, so that what ends it is what the inner one raised
-    with pytest.raises(WorkerFailed, match="worker/1 failed: its connections broke off without a good-bye"):
+    with pytest.raises(WorkerFailed, match="worker/1 failed: its connections broke off before it announced its end"):
         Processes().execute(Job(3, 0, program, no_service, lambda name: False), lambda event: None)
 
 
@@ -247,7 +247,7 @@ def test_a_worker_that_is_killed_is_named_by_those_who_have_begun_a_sum_with_it(
             joined.context.begin(add(joined.context.port), 1.0)
             joined.context.perform(receive(joined.context.port, "never"))
 
-    with pytest.raises(WorkerFailed, match="worker/1 failed: its connections broke off without a good-bye"):
+    with pytest.raises(WorkerFailed, match="worker/1 failed: its connections broke off before it announced its end"):
         Processes().execute(Job(3, 0, program, no_service, lambda name: False), lambda event: None)
 
 
@@ -263,7 +263,7 @@ def test_who_leaves_bears_with_another_that_is_still_busy() -> None:
     assert list(everywhere(inner, 2).results.values()) == [Message("end")] * 2
 
 
-def test_a_failure_after_a_good_bye_is_everybodys() -> None:
+def test_a_failure_after_an_announced_end_is_everybodys() -> None:
     """Worker 1 has parted from worker 0, which computes, and then fails for a reason of its own."""
 
     def inner(place: RankEnvironment, rank: int) -> Message:
@@ -284,12 +284,12 @@ def test_a_failure_after_a_good_bye_is_everybodys() -> None:
     assert list(everywhere(inner, 2).results.values()) == [Message("end")] * 2
 
 
-def test_who_dies_between_its_good_bye_and_its_end_has_failed(port: int) -> None:
+def test_who_dies_between_its_announced_and_its_real_end_has_failed(port: int) -> None:
     def inner(place: RankEnvironment, rank: int) -> Message:
         joined = enter(job(3), lambda event: None, place)
         if rank == 1:
             joined._monitor.send_farewell = lambda totals: os.kill(os.getpid(), signal.SIGKILL)  # type: ignore[method-assign]
-        with pytest.raises(WorkerFailed, match="worker/1 failed: its connections broke off without a good-bye"):
+        with pytest.raises(WorkerFailed, match="worker/1 failed: its connections broke off before it announced its end"):
             joined.leave()
         return Message("end")
 
@@ -308,7 +308,7 @@ def test_who_dies_between_its_good_bye_and_its_end_has_failed(port: int) -> None
 
 @pytest.mark.parametrize("servers", [0, 3])
 def test_every_worker_learns_the_totals_of_the_whole_run(servers: int) -> None:
-    async def ask(port: Port, rank: int) -> None:
+    async def push(port: Port, rank: int) -> None:
         for shard in range(servers):
             await port.send(f"server/{shard}", Message("push", tensors=(torch.full((30_000,), rank + 1.0),)))
         for _ in range(servers):
@@ -317,10 +317,10 @@ def test_every_worker_learns_the_totals_of_the_whole_run(servers: int) -> None:
 
     def inner(place: RankEnvironment, rank: int) -> Message:
         joined = enter(job(2, servers), lambda event: None, place)
-        joined.context.perform(ask(joined.context.port, rank))
+        joined.context.perform(push(joined.context.port, rank))
         ending = joined.leave(Message("result", (10.0 + rank, 100.0 * rank, 0.0), "mine"))
-        told = {name: result and (result.numbers, result.text) for name, result in ending.results.items()}
-        assert told == {f"worker/{each}": ((10.0 + each, 100.0 * each, 0.0), "mine" if each == rank else "") for each in range(2)}
+        results = {name: result and (result.numbers, result.text) for name, result in ending.results.items()}
+        assert results == {f"worker/{each}": ((10.0 + each, 100.0 * each, 0.0), "mine" if each == rank else "") for each in range(2)}
         return Message("end", (ending.bytes_sent, ending.messages_sent))
 
     pushed = wire_bytes(Message("push", tensors=(torch.zeros(30_000),))) + wire_bytes(Message("sum", tensors=(torch.zeros(30_000),)))
@@ -357,7 +357,7 @@ def test_a_process_may_join_again_after_it_has_left() -> None:
     assert [message and message.numbers for message in everywhere(inner, 2).results.values()] == [(2.0, 4.0)] * 2
 
 
-def test_an_attempt_that_met_nobody_does_not_count(port: int) -> None:
+def test_an_attempt_to_which_nobody_came_does_not_count(port: int) -> None:
     def inner(place: RankEnvironment, rank: int) -> Message:
         if rank == 1:
             with pytest.raises(RunError, match="cannot be reached"):
@@ -382,7 +382,7 @@ def test_another_secret_is_not_let_in() -> None:
     assert any(message and "does not know the secret" in message.text for message in results.values())
 
 
-def test_who_waits_for_a_rank_that_never_comes_is_told(port: int) -> None:
+def test_who_waits_for_a_rank_that_never_comes_gets_an_error(port: int) -> None:
     with pytest.raises(RunError, match=r"worker/1 has not come to 127\.0\.0\.1:[0-9]+ within 0.2 seconds"):
         enter(job(2), lambda event: None, RankEnvironment(0, 2, port=port), Joining(startup=0.2, wiring=Wiring()))
 

@@ -51,7 +51,7 @@ def scene() -> Any:
     scene.loop.close()
 
 
-async def hear(topic: str, timeout: float | None = None, sender: str = "") -> Any:
+async def receive(topic: str, timeout: float | None = None, sender: str = "") -> Any:
     found = await Receive(topic, sender, timeout)
     return found and found.message.text
 
@@ -61,35 +61,35 @@ def test_messages_wait_in_their_mailbox_and_come_in_order(scene: Scene) -> None:
     scene.deliver("b", "2")
     scene.deliver("a", "3")
     for topic in "aba":
-        scene.start(hear(topic))
+        scene.start(receive(topic))
     assert scene.results == ["1", "2", "3"]
 
 
 def test_who_waits_first_is_served_first(scene: Scene) -> None:
-    scene.start(hear("a"))
-    scene.start(hear("a"))
+    scene.start(receive("a"))
+    scene.start(receive("a"))
     scene.deliver("a", "1")
     scene.deliver("a", "2")
     assert scene.results == ["1", "2"]
 
 
 def test_a_timeout_of_zero_only_looks(scene: Scene) -> None:
-    scene.start(hear("a", 0))
+    scene.start(receive("a", 0))
     scene.deliver("a", "1")
-    scene.start(hear("a", 0))
+    scene.start(receive("a", 0))
     assert scene.results == [None, "1"]
 
 
 def test_a_timeout_ends_the_waiting_and_the_message_stays_for_the_next(scene: Scene) -> None:
-    scene.start(hear("a", 0.001))
+    scene.start(receive("a", 0.001))
     scene.run(0.01)
     scene.deliver("a", "late")
-    scene.start(hear("a"))
+    scene.start(receive("a"))
     assert scene.results == [None, "late"]
 
 
 def test_a_message_in_time_cancels_the_timeout(scene: Scene) -> None:
-    scene.start(hear("a", 0.001))
+    scene.start(receive("a", 0.001))
     scene.deliver("a", "1")
     scene.run(0.005)
     assert scene.results == ["1"]
@@ -144,10 +144,10 @@ def test_a_flush_waits_for_what_was_sent(scene: Scene) -> None:
 
 def test_waiting_for_one_who_has_ended_is_an_error_that_names_both(scene: Scene) -> None:
     scene.deliver("a", "last")
-    scene.start(hear("b", sender="worker/1"))
+    scene.start(receive("b", sender="worker/1"))
     scene.actor.peer_gone("worker/1", "has ended")
-    scene.start(hear("a", sender="worker/1"))
-    scene.start(hear("a", sender="worker/1"))
+    scene.start(receive("a", sender="worker/1"))
+    scene.start(receive("a", sender="worker/1"))
     first, second, third = scene.results
     assert isinstance(first, DeadlockError)
     assert str(first) == "worker/0 waits for 'b' from worker/1, which has ended."
@@ -156,9 +156,9 @@ def test_waiting_for_one_who_has_ended_is_an_error_that_names_both(scene: Scene)
 
 
 def test_an_actor_stands_still_only_when_all_its_coroutines_wait_for_messages(scene: Scene) -> None:
-    scene.start(hear("a", sender="worker/1"))
+    scene.start(receive("a", sender="worker/1"))
     assert scene.actor.standstill() == ["worker/0 waits for 'a' from worker/1"]
-    scene.start(hear("b", timeout=10))
+    scene.start(receive("b", timeout=10))
     assert scene.actor.standstill() == []
 
 
@@ -169,22 +169,22 @@ def test_an_actor_whose_coroutine_adds_up_stands_still_only_when_the_others_wait
     async def nap() -> None:
         await Sleep(60.0)
 
-    asked: list[Callable[[Any, BaseException | None], None]] = []
+    requested: list[Callable[[Any, BaseException | None], None]] = []
     actor = scene.actor = ActorExecutor(
-        "worker/0", scene.loop, scene.post, lambda effect, done: asked.append(done) is None, scene.errors.append
+        "worker/0", scene.loop, scene.post, lambda effect, done: requested.append(done) is None, scene.errors.append
     )
     scene.start(add())
     assert actor.standstill(["in a sum"]) == ["in a sum"]
     assert actor.standstill() == []  # the sum is there, and about to be taken
-    scene.start(hear("a", sender="worker/1"))
+    scene.start(receive("a", sender="worker/1"))
     assert actor.standstill(["in a sum"]) == ["in a sum", "worker/0 waits for 'a' from worker/1"]
     scene.start(nap())
     assert actor.standstill(["in a sum"]) == []
-    asked[0]("total", None)
+    requested[0]("total", None)
     assert scene.results == ["total"]
 
 
-def test_an_effect_that_cannot_be_had_is_an_error_of_who_asked(scene: Scene) -> None:
+def test_an_effect_that_cannot_be_had_is_an_error_of_the_coroutine(scene: Scene) -> None:
     class Unknown(Effect[None]):
         __slots__ = ()
 

@@ -1,4 +1,4 @@
-"""What a child says of its end must arrive, whatever is in it."""
+"""What a child reports of its end must arrive, whatever is in it."""
 
 import pytest
 
@@ -27,7 +27,7 @@ def test_an_error_of_ours_keeps_its_class() -> None:
     assert type(through_the_wire(DivergedError("nan"))) is DivergedError
 
 
-def test_a_death_by_a_signal_without_a_name_can_be_told() -> None:
+def test_a_death_by_a_signal_without_a_name_can_be_reported() -> None:
     assert failure.exit_reason(-9) == "killed by signal 9 (SIGKILL)"
     assert failure.exit_reason(-40) == "killed by signal 40"
     assert failure.exit_reason(3) == "its process ended early with exit code 3"

@@ -188,7 +188,7 @@ def test_a_worker_that_is_killed_in_backward_is_named_although_exchanges_are_und
         run(program, 3)
 
 
-def test_a_program_that_fails_in_backward_is_told_as_ever() -> None:
+def test_a_program_that_fails_in_backward_raises_its_error_as_ever() -> None:
     def program(context: WorkerContext) -> None:
         async def add() -> None:
             await context.port.reduce(torch.ones(3), "sum", Group.of_workers(2, rank_of(context.port.name)), Ring())

@@ -1,4 +1,4 @@
-"""Who stands still, and who is only slow: judged from what actors say of themselves, in a time that the test makes."""
+"""Who stands still, and who is only slow: found from the status of actors, in a time that the test makes."""
 
 import os
 import signal
@@ -34,18 +34,18 @@ def test_who_keeps_the_others_waiting_is_named_with_its_last_step_at_growing_int
     seen = stalls()
     for name in ("worker/0", "worker/1", "server/0"):
         seen.update(name, waiting(2.0), 10.0)
-    told = []
+    reported = []
     for second in range(10, 200):
         for name in ("worker/0", "worker/1", "server/0"):
             seen.update(name, waiting(second - 8.0), second)
         seen.update("worker/2", computing(17, second - 6.0), second)
         if (stall := seen.look(second)) is not None:
-            told.append(stall)
-    assert [stall.sentence for stall in told] == [
+            reported.append(stall)
+    assert [stall.sentence for stall in reported] == [
         f"worker/0 and worker/1 have waited {waited} s for worker/2, which last took step 17, {waited + 2} s ago."
         for waited in (30, 60, 120)
     ]
-    assert told[0].culprits == ["worker/2"]
+    assert reported[0].culprits == ["worker/2"]
 
 
 def test_a_slow_worker_is_not_a_stalled_one() -> None:
@@ -99,17 +99,17 @@ def test_a_process_that_is_stopped_is_seen_as_such_and_makes_no_deadlock(stopped
     assert stall.sentence.endswith(f"its process {stopped} is stopped by a signal (kill -CONT {stopped} lets it go on).")
 
 
-def test_what_is_stopped_is_told_of_at_growing_intervals_until_the_timeout(stopped: int) -> None:
+def test_what_is_stopped_is_reported_at_growing_intervals_until_the_timeout(stopped: int) -> None:
     seen = stalls(Patience(notice=2.0, timeout=6.0), servers=0, workers=2)
     seen.update("worker/0", waiting(2.0), 2.0)
     seen.update("worker/1", computing(0, pid=stopped), 0.0)
-    told = [second for second in range(2, 8) if seen.look(second) is not None]
-    assert told == [2, 4]
+    reported = [second for second in range(2, 8) if seen.look(second) is not None]
+    assert reported == [2, 4]
     assert (seen.expired(5.9), seen.expired(6.0) is None) == (None, False)
 
 
 def test_a_deadlock_is_found_sooner_where_some_take_no_more_steps() -> None:
-    for stopped, quiet, said in (
+    for stopped, quiet, expected in (
         (False, 19.0, None),
         (False, 20.0, "Nobody can go on"),
         (True, 1.0, None),
@@ -119,7 +119,7 @@ def test_a_deadlock_is_found_sooner_where_some_take_no_more_steps() -> None:
         for name in seen.names:
             seen.update(name, waiting(quiet, stopped and name == "worker/0"), 30.0)
         error = seen.deadlock(30.0)
-        assert error is None if said is None else said in str(error)
+        assert error is None if expected is None else expected in str(error)
 
 
 def test_who_has_ended_is_not_waited_for() -> None:
@@ -128,7 +128,7 @@ def test_who_has_ended_is_not_waited_for() -> None:
         seen.update(name, waiting(100.0), 100.0)
     seen.forget("worker/2", 100.0)
     assert seen.stall(100.0) is None
-    assert seen.deadlock(100.0) is None  # they may be about to say that they go on: what it sent last is still on its way
+    assert seen.deadlock(100.0) is None  # they may be about to report that they go on: what it sent last is still on its way
     for name in ("worker/0", "worker/1"):
         seen.update(name, waiting(105.0), 105.0)
     assert "Nobody can go on: waits for something; waits for something." in str(seen.deadlock(105.0))
@@ -149,7 +149,7 @@ def test_who_leaves_does_not_wait_for_what_worker_0_still_computes() -> None:
         assert seen.deadlock(second) is None
 
 
-def test_one_that_is_not_heard_of_keeps_nobody_from_leaving_for_ever() -> None:
+def test_one_that_is_silent_keeps_nobody_from_leaving_for_ever() -> None:
     seen = stalls(Patience(timeout=4.0), servers=0)
     seen.update("worker/0", computing(), 10.0)
     for second in range(10, 26):

@@ -65,7 +65,7 @@ def train_for_ever(context: WorkerContext) -> None:
 
 
 class Assassin:
-    """Records events, and kills one actor some time after all have told their process id."""
+    """Records events, and kills one actor some time after all have reported their process id."""
 
     def __init__(self, victim: str, delay: float) -> None:
         self.killed = 0.0
@@ -152,14 +152,14 @@ def test_a_launcher_that_is_killed_leaves_nothing() -> None:
         assert soon(lambda: not any(Path(f"/proc/{process}").exists() for process in below))
 
 
-def test_a_zygote_that_is_killed_takes_all_along_and_the_next_run_has_a_new_one() -> None:
+def test_a_fork_server_that_is_killed_takes_all_along_and_the_next_run_has_a_new_one() -> None:
     def program(context: WorkerContext) -> None:
         os.kill(os.getppid(), signal.SIGKILL)
         time.sleep(30)
 
     with pytest.raises(RunError, match=r"^The process that starts the workers was killed by signal 9 \(SIGKILL\)\.$"):
         Processes().execute(Job(1, 0, program, serve, lambda name: True), lambda event: None)
-    # the thread that starts the new one may have blocked the signal that tells of deaths
+    # the thread that starts the new one may have blocked the signal that announces deaths
     blocked = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGCHLD})
     try:
         assert Processes().execute(Job(1, 0, lambda context: None, serve, lambda name: True), lambda event: None).lost == []
@@ -192,7 +192,7 @@ def test_what_a_process_had_started_goes_with_it() -> None:
     assert soon(lambda: not any(Path(f"/proc/{process}").exists() for process in pids))
 
 
-def test_the_zygote_has_one_thread() -> None:
+def test_the_fork_server_has_one_thread() -> None:
     def program(context: WorkerContext) -> Message:
         return Message("threads", (len(os.listdir(f"/proc/{os.getppid()}/task")),))
 

@@ -274,7 +274,7 @@ def test_the_run_goes_on_without_an_actor_that_is_not_essential() -> None:
     assert ending.messages_sent == 0
 
 
-def test_gpus_that_were_asked_for_must_be_there_one_for_each_worker(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_gpus_that_were_required_must_be_there_one_for_each_worker(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
     with pytest.raises(CompositionError, match="finds none here"):
         Processes(cuda=True)
@@ -296,19 +296,19 @@ def stands_still(context: WorkerContext) -> None:
     context.perform(nothing_comes(context.port))
 
 
-def test_a_process_that_is_stopped_is_told_of_and_ends_the_run_after_the_timeout(capfd: pytest.CaptureFixture[str]) -> None:
+def test_a_process_that_is_stopped_is_reported_and_ends_the_run_after_the_timeout(capfd: pytest.CaptureFixture[str]) -> None:
     events: list[AnyEvent] = []
     on = Processes(notice=0.4, timeout=1.0)
     with pytest.raises(WorkerFailed, match=r"worker/1 failed: it stands still, and timeout=1 seconds are over") as caught:
         on.execute(Job(2, 0, stands_still, no_service, lambda name: True), events.append)
     assert caught.value.actor == "worker/1"
-    told = capfd.readouterr().err.splitlines()
-    assert "worker/1 has stood still for" in told[0] or "for worker/1, of which no step is known yet; its process" in told[0]
-    assert "is stopped by a signal (kill -CONT" in told[0]
+    lines = capfd.readouterr().err.splitlines()
+    assert "worker/1 has stood still for" in lines[0] or "for worker/1, of which no step is known yet; its process" in lines[0]
+    assert "is stopped by a signal (kill -CONT" in lines[0]
     assert {event.actor for event in events if isinstance(event, Faulted)} == {"worker/1"}
 
 
-def test_a_worker_that_computes_for_long_is_told_of_and_not_ended(capfd: pytest.CaptureFixture[str]) -> None:
+def test_a_worker_that_computes_for_long_is_reported_and_not_ended(capfd: pytest.CaptureFixture[str]) -> None:
     async def greet(port: Port) -> None:
         await port.send("worker/0", Message("hello"))
 

@@ -64,7 +64,7 @@ def test_what_files_have_left_in_memory_refuses_nobody(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("changes", "words"),
+    ("changes", "sentence"),
     [
         ({"proc/sys/kernel/threads-max": "199"}, "15 processes need at least 30 threads, and this host allows 29 more"),
         ({f"{GROUP}/pids.max": "20"}, "need at least 30 threads, and this host allows 8 more"),
@@ -73,16 +73,16 @@ def test_what_files_have_left_in_memory_refuses_nobody(tmp_path: Path) -> None:
     ],
     ids=["threads", "threads of a container", "memory of a container", "memory"],
 )
-def test_threads_and_memory_are_looked_at_too(changes: dict[str, str], words: str, tmp_path: Path) -> None:
-    with pytest.raises(CompositionError, match=words):
+def test_threads_and_memory_are_looked_at_too(changes: dict[str, str], sentence: str, tmp_path: Path) -> None:
+    with pytest.raises(CompositionError, match=sentence):
         capacity.check(15, write(tmp_path, changes))
 
 
-def test_what_the_kernel_does_not_say_refuses_nothing(tmp_path: Path) -> None:
+def test_what_the_kernel_does_not_report_refuses_nothing(tmp_path: Path) -> None:
     capacity.check(100, tmp_path)
 
 
-def test_what_the_kernel_says_is_understood() -> None:
+def test_what_the_kernel_reports_is_understood() -> None:
     host = capacity.Host(Path("/"))
     assert 0 < host.memory() < 1e15
     assert 0 < host.threads() < 1e9

@@ -137,7 +137,7 @@ def test_everybody_may_call_everybody_at_once(started: Start) -> None:
     assert sums == dict.fromkeys(names, 5.0)
 
 
-def test_who_does_not_know_the_secret_is_counted_and_hears_nothing(started: Start) -> None:
+def test_who_does_not_know_the_secret_is_counted_and_receives_nothing(started: Start) -> None:
     one, link = started(["worker/0", "worker/1"], secrets=(SECRET, b"another"))
     broken = threading.Event()
     link.on_connection_lost = lambda name, why: broken.set()
@@ -153,15 +153,15 @@ async def one_look(port: Port) -> Any:
 
 
 @pytest.mark.parametrize(
-    "words",
+    "data",
     [b"GET / HTTP/1.1\r\nHost: here\r\n\r\n", b"".join(map(bytes, encode(Message("push", tensors=(torch.ones(3),))))), b"\x00" * 64],
     ids=["another protocol", "a message before the handshake", "zeros"],
 )
-def test_a_stranger_who_says_something_else_is_counted_and_dropped(started: Start, words: bytes) -> None:
+def test_an_unauthenticated_peer_that_sends_something_else_is_counted_and_dropped(started: Start, data: bytes) -> None:
     (one,) = started(["worker/0"])
     address = one.peers.address
     with socket.create_connection((address.ip, address.port)) as link:
-        link.sendall(words)
+        link.sendall(data)
         link.settimeout(60)
         assert link.recv(1) == b""
     assert within_loop(one, lambda: one.peers.tally.rejected) == 1
@@ -169,12 +169,12 @@ def test_a_stranger_who_says_something_else_is_counted_and_dropped(started: Star
 
 @pytest.mark.parametrize("code", [errno.EMFILE, errno.EHOSTUNREACH], ids=errno.errorcode.get)
 def test_a_listener_that_cannot_take_a_caller_in_goes_on_later(started: Start, code: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    accept, asked = socket.socket.accept, 0
+    accept, accepted = socket.socket.accept, 0
 
     def fails_at_first(listener: socket.socket) -> Any:
-        nonlocal asked
-        asked += 1
-        if asked < 3:
+        nonlocal accepted
+        accepted += 1
+        if accepted < 3:
             raise OSError(code, os.strerror(code))
         return accept(listener)
 
@@ -182,30 +182,30 @@ def test_a_listener_that_cannot_take_a_caller_in_goes_on_later(started: Start, c
     one, other = started(["worker/0", "worker/1"])
     one.complete(send(one.port, "worker/1", Message("t")))
     assert len(other.complete(take(other.port, "t", 1))) == 1
-    assert asked == 3
+    assert accepted == 3
 
 
 def test_a_listener_that_rests_can_be_closed(started: Start, monkeypatch: pytest.MonkeyPatch) -> None:
-    asked = threading.Event()
+    accepted = threading.Event()
 
     def fails(listener: socket.socket) -> Any:
-        asked.set()
+        accepted.set()
         raise OSError(errno.EMFILE, os.strerror(errno.EMFILE))
 
     monkeypatch.setattr(socket.socket, "accept", fails)
     one, other = started(["worker/0", "worker/1"])
     within_loop(one, lambda: one.peers.connect(["worker/1"]))
-    assert asked.wait(60)
+    assert accepted.wait(60)
     assert other.failure is None
 
 
-def test_a_peer_that_proved_itself_and_then_says_too_much_is_reported_by_name(started: Start) -> None:
+def test_an_authenticated_peer_that_then_sends_too_much_is_reported_by_name(started: Start) -> None:
     one, other = started(["worker/0", "worker/1"])
-    heard: list[tuple[str, Exception | None]] = []
+    lost: list[tuple[str, Exception | None]] = []
     done = threading.Event()
 
     def note(name: str, why: Exception | None) -> None:
-        heard.append((name, why))
+        lost.append((name, why))
         done.set()
 
     other.on_connection_lost = note
@@ -214,8 +214,8 @@ def test_a_peer_that_proved_itself_and_then_says_too_much_is_reported_by_name(st
     within_loop(other, lambda: other.peers.restrict("worker/0", Limits(payload=100)))
     one.complete(send(one.port, "worker/1", Message("t", tensors=(torch.ones(26),))))
     assert done.wait(60)
-    assert heard[0][0] == "worker/0"
-    assert isinstance(heard[0][1], WireError)
+    assert lost[0][0] == "worker/0"
+    assert isinstance(lost[0][1], WireError)
 
 
 def test_farewell_comes_after_all_that_was_sent(started: Start) -> None:
@@ -253,7 +253,7 @@ def test_a_failure_ends_what_is_performed_and_all_that_will_be(started: Start) -
             one.complete(take(one.port, "t", 1))
 
 
-def test_who_has_stopped_says_so_in_place_of_waiting_for_ever(started: Start) -> None:
+def test_who_has_stopped_raises_in_place_of_waiting_for_ever(started: Start) -> None:
     one = started(["worker/0"]).pop()  # not the fixture's to stop
     one.stop()
     with pytest.raises(RunError, match="worker/0 has left its run"):

@@ -54,7 +54,7 @@ def spread(one: Node, other: Node) -> None:
     while within_loop(one, lambda: one.peers.lanes("worker/1")) < LANES:
         one.complete(send(one.port, "worker/1", large))
         other.complete(take(other.port, "warm", 1))
-    while within_loop(other, lambda: len(other.peers._inbound["worker/0"]._links)) <= LANES:  # it hears of a lane later than who opened it
+    while within_loop(other, lambda: len(other.peers._inbound["worker/0"]._links)) <= LANES:  # it learns of a lane later than who opened it
         pass
 
 
@@ -132,15 +132,15 @@ def test_a_flush_waits_for_the_lanes_and_farewell_for_all_that_was_sent(pair: Pa
 
 
 def noting(node: Node) -> tuple[list[tuple[str, Exception | None]], threading.Event]:
-    heard: list[tuple[str, Exception | None]] = []
+    lost: list[tuple[str, Exception | None]] = []
     done = threading.Event()
 
     def note(name: str, why: Exception | None) -> None:
-        heard.append((name, why))
+        lost.append((name, why))
         done.set()
 
     node.on_connection_lost = note
-    return heard, done
+    return lost, done
 
 
 def calling(caller: Node, lane: int, name: str = "worker/0", secret: bytes = SECRET) -> tuple[ConnectionFactory, Connector]:
@@ -153,7 +153,7 @@ def calling(caller: Node, lane: int, name: str = "worker/0", secret: bytes = SEC
 @pytest.mark.parametrize("refuses", ["the listener", "the system"])
 def test_a_lane_that_cannot_be_opened_is_done_without(pair: Pair, refuses: str, monkeypatch: pytest.MonkeyPatch) -> None:
     one, other = pair()
-    heard, _ = noting(one)
+    lost, _ = noting(one)
     one.complete(send(one.port, "worker/1", Message("t")))
     other.complete(take(other.port, "t", 1))
     dialled: list[str] = []
@@ -171,7 +171,7 @@ def test_a_lane_that_cannot_be_opened_is_done_without(pair: Pair, refuses: str, 
         one.complete(send(one.port, "worker/1", Message("t", tensors=(torch.ones(100_000),))))
         (got,) = other.complete(take(other.port, "t", 1))
         assert float(got.tensors[0].sum()) == 100_000
-    assert heard == []
+    assert lost == []
     assert within_loop(one, lambda: one.peers.lanes("worker/1")) == 0
     assert 1 <= len(dialled) <= (1 if refuses == "the system" else LANES)
 
@@ -179,13 +179,13 @@ def test_a_lane_that_cannot_be_opened_is_done_without(pair: Pair, refuses: str, 
 def test_a_lane_that_dies_ends_the_connection_for_both_once(pair: Pair) -> None:
     one, other = pair()
     spread(one, other)
-    heard, done = noting(one)
+    lost, done = noting(one)
     heard_there, done_there = noting(other)
     # as if the line of this one alone had been cut
     within_loop(other, lambda: other.peers._inbound["worker/0"]._links[2].close(OSError("cut")))
     assert done.wait(60)
     assert done_there.wait(60)
-    assert [name for name, _ in heard] == ["worker/1"]
+    assert [name for name, _ in lost] == ["worker/1"]
     assert [(name, str(why)) for name, why in heard_there] == [("worker/0", "cut")]
     one.complete(send(one.port, "worker/1", Message("t", tensors=(torch.ones(LEAST),))))  # goes nowhere, and does no harm
     one.complete(flush(one.port))
@@ -201,7 +201,7 @@ def test_a_lost_actor_takes_its_lanes_with_it(pair: Pair) -> None:
 
 
 @pytest.mark.parametrize(
-    "words",
+    "data",
     [
         b"".join(map(bytes, encode(Message("t", tensors=(torch.ones(3),))))),
         encode_stripe(Stripe(0, 8, 12), 8) + bytes(8),
@@ -209,15 +209,15 @@ def test_a_lost_actor_takes_its_lanes_with_it(pair: Pair) -> None:
     ],
     ids=["an ordinary message", "over the end", "of a message far away"],
 )
-def test_what_is_no_stripe_or_fits_nowhere_is_counted_and_ends_the_connection(pair: Pair, words: bytes) -> None:
+def test_what_is_no_stripe_or_fits_nowhere_is_counted_and_ends_the_connection(pair: Pair, data: bytes) -> None:
     one, other = pair()
-    heard, done = noting(other)
+    lost, done = noting(other)
     _, call = calling(one, 1)
-    call.on_open = lambda link: link.push([words])
+    call.on_open = lambda link: link.push([data])
     one.loop.call(call.dial)
     assert done.wait(60)
-    assert heard[0][0] == "worker/0"
-    assert isinstance(heard[0][1], WireError)
+    assert lost[0][0] == "worker/0"
+    assert isinstance(lost[0][1], WireError)
     assert within_loop(other, lambda: other.peers.tally.rejected) == 1
     within_loop(one, call.abort)
 
@@ -261,7 +261,7 @@ def test_a_lane_may_be_proved_before_its_connection(pair: Pair) -> None:
     message = Message("t", (7.0,), tensors=(torch.zeros(50_000),))
     stripe = [encode_stripe(Stripe(0, 100_000, 200_000), 100_000), bytes(100_000)]
 
-    def speak() -> None:
+    def send_ahead() -> None:
         outbound = one.peers._reach("worker/1")
         assert outbound._link is not None
         outbound._link.announce(message, 0)
@@ -270,7 +270,7 @@ def test_a_lane_may_be_proved_before_its_connection(pair: Pair) -> None:
     within_loop(one, lambda: one.peers.connect(["worker/1"]))
     while not within_loop(one, lambda: one.peers._reach("worker/1").ready):
         pass
-    within_loop(one, speak)
+    within_loop(one, send_ahead)
     (got,) = other.complete(take(other.port, "t", 1))
     assert got.numbers == (7.0,)
     assert torch.equal(got.tensors[0], message.tensors[0])
@@ -280,12 +280,12 @@ def test_a_lane_may_be_proved_before_its_connection(pair: Pair) -> None:
 def test_limits_hold_for_lanes_too(pair: Pair) -> None:
     one, other = pair()
     spread(one, other)
-    heard, done = noting(other)
+    lost, done = noting(other)
     within_loop(other, lambda: other.peers.restrict("worker/0", Limits(payload=100_000)))
     one.complete(send(one.port, "worker/1", Message("t", tensors=(torch.ones(25_001),))))
     assert done.wait(60)
-    assert isinstance(heard[0][1], WireError)
-    assert "100004 bytes" in str(heard[0][1])
+    assert isinstance(lost[0][1], WireError)
+    assert "100004 bytes" in str(lost[0][1])
 
 
 def test_no_socket_is_left_after_the_end(pair: Pair) -> None:

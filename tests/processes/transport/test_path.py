@@ -24,13 +24,13 @@ def test_a_connection_over_loopback_is_measured_and_a_local_one_is_not() -> None
 
 
 class Unlike(socket.socket):
-    """A TCP socket of a system that tells less."""
+    """A TCP socket of a system that returns less."""
 
-    def getsockopt(self, *asked: int) -> bytes:  # type: ignore[override]
+    def getsockopt(self, *given: int) -> bytes:  # type: ignore[override]
         return bytes(100)
 
 
-def test_what_another_system_tells_is_not_taken_for_a_measurement() -> None:
+def test_what_another_system_returns_is_not_taken_for_a_measurement() -> None:
     with Unlike(socket.AF_INET) as unlike:
         assert measure(unlike) is None
     with socket.socket(socket.AF_INET) as unconnected:

@@ -53,7 +53,7 @@ def test_messages_are_whole_whatever_the_order_of_stripes_and_frames(given: list
         assert all(torch.equal(a, b) for a, b in zip(sent.tensors, got.tensors, strict=True))
 
 
-def test_a_payload_is_not_copied_on_the_way_out_and_its_frame_is_as_long_as_said() -> None:
+def test_a_payload_is_not_copied_on_the_way_out_and_its_frame_is_as_long_as_computed() -> None:
     tensor = torch.zeros(10)
     message = Message("t", tensors=(tensor,))
     stripes = list(cut(message, 0, 16))

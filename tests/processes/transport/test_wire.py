@@ -43,7 +43,7 @@ def same(one: Message, other: Message) -> bool:
 
 @given(messages)
 @settings(max_examples=200, deadline=None)
-def test_a_frame_is_as_long_as_wire_bytes_says_and_decodes_to_the_same_message(message: Message) -> None:
+def test_a_frame_is_as_long_as_wire_bytes_computes_and_decodes_to_the_same_message(message: Message) -> None:
     data = whole(message)
     assert len(data) == wire_bytes(message)
     (frame,) = Decoder().feed(data)
@@ -91,7 +91,7 @@ def test_payload_can_be_received_straight_into_its_tensor() -> None:
         Message("t", tensors=(torch.zeros(2, dtype=torch.complex64),)),
     ],
 )
-def test_what_cannot_be_said_is_refused_before_it_is_sent(message: Message) -> None:
+def test_what_cannot_be_encoded_is_refused_before_it_is_sent(message: Message) -> None:
     with pytest.raises(WireError):
         encode(message)
 
@@ -113,7 +113,7 @@ def test_limits_may_change_between_two_frames_of_one_read() -> None:
     assert seen == ["hello", "t"]
 
 
-def test_another_version_says_what_to_do() -> None:
+def test_another_version_is_refused_with_what_to_do() -> None:
     data = bytearray(whole(Message("t")))
     data[2] = 9
     with pytest.raises(WireError, match=f"has wire version 9, and this is {VERSION}: install the same Polyrhythm everywhere"):
@@ -138,7 +138,7 @@ def test_stripes_are_malformed_where_nobody_puts_them_together() -> None:
             list(Decoder().feed(whole(Message("t"), flags)))
 
 
-def test_a_stripe_of_more_than_the_limit_is_refused_before_its_memory_is_asked_for() -> None:
+def test_a_stripe_of_more_than_the_limit_is_refused_before_its_memory_is_allocated() -> None:
     message = Message("t", tensors=(torch.zeros(100),))
     decoder = Decoder(Limits(payload=399))
     decoder.board = Assembly()

@@ -47,4 +47,4 @@ class LossPolicy:
         broken = [name for name in self._broken if self._essential(name) and not self._node.is_over(name)]
         first, *rest = sorted(broken, key=lambda name: name.startswith("server/"))
         why, also = self._broken[first], f", and with it those of {', '.join(rest)}" if rest else ""
-        self._node.fail(WorkerFailed(first, f"its connections broke off without a good-bye{f' ({why})' if why else ''}{also}"))
+        self._node.fail(WorkerFailed(first, f"its connections broke off before it announced its end{f' ({why})' if why else ''}{also}"))
