@@ -29,7 +29,7 @@ from polyrhythm.kernel.port import Port
 from polyrhythm.processes.rendezvous.join import Joining, enter
 from polyrhythm.processes.transport.frame_link import Wiring
 from polyrhythm.topology import Direct, Ring
-from polyrhythm.topology.algorithms.algorithm import Algorithm, gather
+from polyrhythm.topology.algorithms.algorithm import Algorithm, all_gather
 
 Reduce = Callable[[Tensor], Tensor]
 
@@ -72,8 +72,8 @@ def with_polyrhythm(algorithm: Algorithm, lanes: int, options: argparse.Namespac
             return str(count)
 
         def agree(mine: float) -> float:
-            told = joined.context.perform(gather(joined.context.port, group, (torch.tensor([mine], dtype=torch.float64),), topic()))
-            return max(float(packet[0]) for packet in told)
+            found = joined.context.perform(all_gather(joined.context.port, group, (torch.tensor([mine], dtype=torch.float64),), topic()))
+            return max(float(packet[0]) for packet in found)
 
         return measured(
             lambda tensor: joined.context.perform(algorithm.reduce(joined.context.port, group, tensor, topic())),
