@@ -472,7 +472,7 @@ static void group_free(Group *g) {
 static int group_init(Group *g, PyObject *args, PyObject *keywords) {
     unsigned long long memory;
     if (keywords && PyDict_GET_SIZE(keywords)) {
-        PyErr_SetString(PyExc_TypeError, "Group takes no keywords");
+        PyErr_SetString(PyExc_TypeError, "NativeGroup takes no keywords");
         return -1;
     }
     if (!PyArg_ParseTuple(args, "Kiinl", &memory, &g->rank, &g->ranks, &g->chunk, &g->spins)) return -1;
@@ -502,7 +502,7 @@ static PyMemberDef members[] = {
 
 static PyTypeObject GroupType = {
     PyVarObject_HEAD_INIT(NULL, 0)
-    .tp_name = "polyrhythm.sharing._native.Group",
+    .tp_name = "polyrhythm.sharing._native.NativeGroup",
     .tp_doc = "(memory, rank, ranks, chunk, spins)",
     .tp_basicsize = sizeof(Group),
     .tp_flags = Py_TPFLAGS_DEFAULT,
@@ -517,6 +517,6 @@ static struct PyModuleDef module = {PyModuleDef_HEAD_INIT, .m_name = "_native", 
 
 PyMODINIT_FUNC PyInit__native(void) {
     PyObject *made = PyModule_Create(&module);
-    if (made == NULL || PyType_Ready(&GroupType) < 0 || PyModule_AddObjectRef(made, "Group", (PyObject *)&GroupType) < 0) return NULL;
+    if (made == NULL || PyType_Ready(&GroupType) < 0 || PyModule_AddObjectRef(made, "NativeGroup", (PyObject *)&GroupType) < 0) return NULL;
     return made;
 }

@@ -1,4 +1,4 @@
-class Group:
+class NativeGroup:
     step: int
     def __init__(self, memory: int, rank: int, ranks: int, chunk: int, spins: int, /) -> None: ...
     def reduce(

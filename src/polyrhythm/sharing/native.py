@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from torch import Tensor
 
-from polyrhythm.sharing._native import Group  # in this form, what is missing can be distinguished from what is broken
+from polyrhythm.sharing._native import NativeGroup  # in this form, what is missing can be distinguished from what is broken
 from polyrhythm.sharing.engine import CODES, OTHER, Attachment, ReduceSpec
 
 
@@ -13,7 +13,7 @@ class Native:
 
     def __init__(self, attachment: Attachment) -> None:
         self._attachment = attachment  # keeps the memory mapped
-        self._group = Group(attachment.segment.base.data_ptr(), attachment.rank, attachment.ranks, attachment.chunk, attachment.spins)
+        self._group = NativeGroup(attachment.segment.base.data_ptr(), attachment.rank, attachment.ranks, attachment.chunk, attachment.spins)
         self.lose = self._group.lose
         self.barrier = self._group.barrier
 
