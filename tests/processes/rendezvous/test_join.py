@@ -22,6 +22,7 @@ from polyrhythm.kernel.names import rank_of
 from polyrhythm.kernel.port import Port
 from polyrhythm.processes.rendezvous import join, negotiation
 from polyrhythm.processes.rendezvous.join import Joining, enter
+from polyrhythm.processes.rendezvous.negotiation import servers_of
 from polyrhythm.processes.rendezvous.rank_environment import RankEnvironment
 from polyrhythm.processes.runtime.node import Node
 from polyrhythm.processes.runtime.stall_detection import Patience
@@ -169,6 +170,15 @@ def test_servers_run_beside_the_workers_on_several_hosts() -> None:
         "worker/0": ((9.0,), "server/0 server/2 worker/0"),
         "worker/1": ((9.0,), "server/1 worker/1"),
     }
+
+
+def test_servers_run_beside_the_workers_that_the_job_names() -> None:
+    def placed(*beside: int | None) -> list[list[str]]:
+        three = Job(2, 3, lambda context: None, no_service, lambda name: True, beside=beside)
+        return [servers_of(three, rank) for rank in range(2)]
+
+    assert placed() == [["server/0", "server/2"], ["server/1"]]
+    assert placed(1, 1, None) == [["server/2"], ["server/0", "server/1"]]
 
 
 @pytest.mark.parametrize("hosts", ["aa", "ab"], ids=["one host", "TCP"])

@@ -3,7 +3,8 @@
     with enter(job, record) as joined:
         result = job.program(joined.context)
 
-Each such process is one worker. Server shard k runs as a child of rank k modulo the number of workers.
+Each such process is one worker. Server shard k runs as a child of the worker that the job names for it, else of rank k modulo the number
+of workers.
 """
 
 from __future__ import annotations
@@ -21,11 +22,11 @@ from polyrhythm.kernel.agreement import Facts
 from polyrhythm.kernel.events import AnyEvent, Recorder, Started
 from polyrhythm.kernel.job import Ending, Job
 from polyrhythm.kernel.message import Message
-from polyrhythm.kernel.names import server, worker
+from polyrhythm.kernel.names import worker
 from polyrhythm.processes.collectives.reducer import GroupReducer
 from polyrhythm.processes.rendezvous.local_servers import LocalServers
 from polyrhythm.processes.rendezvous.loss_policy import LossPolicy
-from polyrhythm.processes.rendezvous.negotiation import collectives, compare, device_of, everyone
+from polyrhythm.processes.rendezvous.negotiation import collectives, compare, device_of, everyone, servers_of
 from polyrhythm.processes.rendezvous.peer_monitor import PeerMonitor
 from polyrhythm.processes.rendezvous.rank_environment import RankEnvironment, find_rank_environment, own_ip
 from polyrhythm.processes.rendezvous.rendezvous import Rendezvous
@@ -152,7 +153,7 @@ class JoinedRun:
 
     def _connect(self, rendezvous: Rendezvous, spec: JobSpec) -> None:
         """Start the servers that belong here, learn where everyone is, and connect with all of them."""
-        mine = [server(shard) for shard in range(self._job.servers) if shard % self._environment.workers == self._environment.rank]
+        mine = servers_of(self._job, self._environment.rank)
         work = (self._job.program, self._job.service)
         if mine:
             self._servers.start(mine, lambda: job_spec.pack(spec, work))

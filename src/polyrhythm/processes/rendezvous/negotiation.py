@@ -37,6 +37,12 @@ def everyone(job: Job) -> list[str]:
     return [*(worker(rank) for rank in range(job.workers)), *(server(shard) for shard in range(job.servers))]
 
 
+def servers_of(job: Job, rank: int) -> list[str]:
+    """The servers that run beside the worker of `rank`."""
+    homes = [home if home is not None else shard % job.workers for shard, home in enumerate(job.beside or (None,) * job.servers)]
+    return [server(shard) for shard, home in enumerate(homes) if home == rank]
+
+
 def device_of(environment: RankEnvironment) -> str:
     """The CUDA device of this process, if there is one for it, else the CPU."""
     return f"cuda:{environment.local_rank}" if torch.cuda.is_available() and environment.local_rank < torch.cuda.device_count() else "cpu"
