@@ -79,7 +79,7 @@ def _row_of(part: int, target: float, start: int, width: int) -> int:
     return row
 
 
-NOTHING = -0.0
+NO_GRADIENT = -0.0
 """What is sent for a parameter without a gradient.
 
 A sum is -0.0 only where every part of it is, and a quotient keeps the sign, so that all workers see, without another message, that none had
@@ -87,16 +87,16 @@ a gradient; codecs that do not keep the sign make it a gradient of zeros.
 """
 
 
-def says_nothing(parts: Sequence[Tensor]) -> list[bool]:
-    """For each part of a merged gradient (numel,), whether no worker had a gradient for it: whether it is NOTHING throughout."""
+def without_gradient(parts: Sequence[Tensor]) -> list[bool]:
+    """For each part of a merged gradient (numel,), whether no worker had a gradient for it: whether it is NO_GRADIENT throughout."""
     filled = [k for k, part in enumerate(parts) if part.numel()]
-    silent = [False] * len(parts)
+    absent = [False] * len(parts)
     if filled:
         firsts = torch.cat([parts[k][:1] for k in filled])
         for place in ((firsts == 0) & firsts.signbit()).nonzero().view(-1).tolist():
             part = parts[filled[place]]
-            silent[filled[place]] = bool(((part == 0) & part.signbit()).all())
-    return silent
+            absent[filled[place]] = bool(((part == 0) & part.signbit()).all())
+    return absent
 
 
 def digest(named: Iterable[tuple[str, Tensor]]) -> str:

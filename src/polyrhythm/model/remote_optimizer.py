@@ -13,7 +13,7 @@ from torch import Tensor
 
 from polyrhythm.errors import CompositionError
 from polyrhythm.model.state import Optimize
-from polyrhythm.tensors import Layout, says_nothing
+from polyrhythm.tensors import Layout, without_gradient
 
 HOSTED: Mapping[str, Callable[..., torch.optim.Optimizer]] = {
     kind.__name__: kind
@@ -82,8 +82,8 @@ def host(recipe: str, weights: Tensor, layout: Layout) -> Optimize:
         if optimizer is None:
             return
         views = layout.views(gradient)
-        for parameter, part, silent in zip(parameters.values(), views, says_nothing([view.view(-1) for view in views]), strict=True):
-            parameter.grad = None if silent else part
+        for parameter, part, absent in zip(parameters.values(), views, without_gradient([view.view(-1) for view in views]), strict=True):
+            parameter.grad = None if absent else part
         for group, place in zip(optimizer.param_groups, places, strict=True):
             group["lr"] = rates[place]
         optimizer.step()

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor, nn
 
 from polyrhythm.errors import CompositionError
-from polyrhythm.tensors import NOTHING, Layout, says_nothing
+from polyrhythm.tensors import NO_GRADIENT, Layout, without_gradient
 
 
 class Parameters:
@@ -24,16 +24,16 @@ class Parameters:
         self.places = [view.data_ptr() for view in self.layout.views(self.flat)]
 
     def gradient(self) -> Tensor:
-        """All gradients (numel,), NOTHING where a parameter got none (others may have one for it); a new tensor."""
+        """All gradients (numel,), NO_GRADIENT where a parameter got none (others may have one for it); a new tensor."""
         return self.gather(self.parameters)
 
     def parts(self) -> list[Tensor]:
         """As `gradient`, but each parameter's gradient flat where it lies, to be written to.
 
-        A parameter without one gets NOTHING; one that is not contiguous, or shares memory with another, becomes a copy.
+        A parameter without one gets NO_GRADIENT; one that is not contiguous, or shares memory with another, becomes a copy.
         """
         present = [p.grad is not None for p in self.parameters]
-        grads = [torch.full_like(p, NOTHING) if p.grad is None else _dense(p.grad) for p in self.parameters]
+        grads = [torch.full_like(p, NO_GRADIENT) if p.grad is None else _dense(p.grad) for p in self.parameters]
         end = 0
         for k in sorted(range(len(grads)), key=lambda k: grads[k].data_ptr()):
             if not grads[k].is_contiguous() or grads[k].data_ptr() < end:
@@ -51,7 +51,7 @@ class Parameters:
     @staticmethod
     def gather(parameters: Sequence[nn.Parameter]) -> Tensor:
         """The gradients of some parameters, end to end; as `gradient`."""
-        grads = [torch.full_like(p, NOTHING).view(-1) if p.grad is None else _dense(p.grad).reshape(-1) for p in parameters]
+        grads = [torch.full_like(p, NO_GRADIENT).view(-1) if p.grad is None else _dense(p.grad).reshape(-1) for p in parameters]
         flat = torch.cat(grads)
         starts, at = [], 0
         for parameter, grad in zip(parameters, grads, strict=True):
@@ -70,8 +70,8 @@ class Parameters:
     def drop_nothing(self) -> None:
         """Take the gradient from parameters that nobody had one for: the optimizer passes over them, as it would without us."""
         grads = [parameter.grad for parameter in self.parameters]
-        for parameter, silent in zip(self.parameters, says_nothing([grad.view(-1) for grad in grads if grad is not None]), strict=True):
-            if silent:
+        for parameter, absent in zip(self.parameters, without_gradient([grad.view(-1) for grad in grads if grad is not None]), strict=True):
+            if absent:
                 parameter.grad = None
 
     def check(self) -> None:
