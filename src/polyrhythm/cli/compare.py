@@ -73,11 +73,11 @@ def compare(
     from polyrhythm.cli.comparison import SystemComparison
     from polyrhythm.cli.output import reserved
     from polyrhythm.cli.prepare import directory, prepared, typed
-    from polyrhythm.cli.request import Given, requested
+    from polyrhythm.cli.request import ComparisonOptions, requested
     from polyrhythm.cli.runtimes import RuntimeOptions
     from polyrhythm.report.directory import RUN
 
-    given = Given(systems, seed, seeds, global_batch, settings or (), options or (), tune or (), tune_seed, target, jobs)
+    given = ComparisonOptions(systems, seed, seeds, global_batch, settings or (), options or (), tune or (), tune_seed, target, jobs)
     request = requested(typed(job, arguments, workers, RuntimeOptions(on, network, device, timeout)), given)
     with reserved(as_json), prepared(request.typed) as loaded:
         own = request.settings(loaded)

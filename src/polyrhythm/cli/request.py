@@ -20,7 +20,7 @@ from polyrhythm.workloads.settings import with_settings
 
 
 @dataclass(frozen=True, slots=True)
-class Given:
+class ComparisonOptions:
     """The options that only a comparison has, as they were typed; None and empty for those that were not."""
 
     systems: str
@@ -56,7 +56,7 @@ class Request:
     """A comparison that can be made, as far as that is known without the JOB."""
 
     typed: Typed
-    given: Given
+    given: ComparisonOptions
     strategies: Mapping[str, Strategy]
     rules: Rules
     goal: Target | None
@@ -82,7 +82,7 @@ class Request:
         return own
 
 
-def requested(typed: Typed, given: Given) -> Request:
+def requested(typed: Typed, given: ComparisonOptions) -> Request:
     """The comparison that was typed. Raises PolyrhythmErrors for what cannot be."""
     strategies = _strategies(given.systems, pairs(given.options, "--option"))
     _check_jobs(given.jobs, typed.where.on)
@@ -90,7 +90,7 @@ def requested(typed: Typed, given: Given) -> Request:
     return Request(typed, given, strategies, _rules(given), goal)
 
 
-def _rules(given: Given) -> Rules:
+def _rules(given: ComparisonOptions) -> Rules:
     if given.seed is not None and given.seeds is not None:
         raise CompositionError(f"--seed {given.seed} and --seeds {given.seeds} were both given: leave one of them out.")
     seeds = parse_seeds(given.seeds) if given.seeds is not None else [given.seed or 0]
