@@ -86,7 +86,8 @@ class MergeTraits:
 
 @dataclass(frozen=True, slots=True)
 class TopologyTraits:
-    """What can be sent over a topology, and in which pattern."""
+    """What can be sent over a topology, and in which pattern; `replicas_differ` where each applies in full what others are sent in part."""
 
     payloads: frozenset[Payload]
     pattern: Pattern
+    replicas_differ: bool = False

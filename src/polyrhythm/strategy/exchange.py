@@ -122,7 +122,8 @@ class Exchange:
     @property
     def ends_alike(self) -> bool:
         """Whether all replicas end with the same bits: not where each takes in the others' contributions in an order of its own."""
-        return not (self.order_matters and self.topology.traits.pattern is Pattern.PEERS)
+        traits = self.topology.traits
+        return not (traits.replicas_differ or (self.order_matters and traits.pattern is Pattern.PEERS))
 
     def with_pieces(self, pieces: Mapping[str, Any]) -> Exchange:
         """The same with some pieces replaced."""

@@ -79,7 +79,7 @@ class Mirrors:
     2017, section 3): copies of the weights that differ by what was not significant enough to be sent.
     """
 
-    traits: ClassVar = TopologyTraits(frozenset({Payload.UPDATE}), Pattern.PEERS)
+    traits: ClassVar = TopologyTraits(frozenset({Payload.UPDATE}), Pattern.PEERS, replicas_differ=True)
     service: ClassVar[None] = None
 
     def workers(self, available: int) -> int:

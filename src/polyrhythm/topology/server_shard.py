@@ -129,6 +129,8 @@ class ServerShard:
             weights = delivery.message.tensors[0].clone()
             optimize = host(recipe.optimizer, weights, layout) if recipe.optimizer else None
             self.model_state = ModelState(weights, layout, self.agreement.merge, self.context, optimize)
+            if self.mirror is not None:
+                await self.mirror.establish(self.model_state)
             self.initialized = True
         self.joining.append(delivery.sender)
         if self.initialized:
