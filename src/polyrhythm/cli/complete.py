@@ -15,7 +15,9 @@ def system_names() -> tuple[str, ...]:
     """The published systems: the functions of `polyrhythm.systems` that give a Strategy, found in its text."""
     files = sorted(path for path in (_PACKAGE / "systems").glob("*.py") if path.stem != "__init__")
     functions = (node for path in files for node in ast.parse(path.read_text("utf-8")).body if isinstance(node, ast.FunctionDef))
-    return tuple(sorted(node.name for node in functions if isinstance(node.returns, ast.Name) and node.returns.id == "Strategy"))
+    return tuple(
+        sorted(node.name.replace("_", "-") for node in functions if isinstance(node.returns, ast.Name) and node.returns.id == "Strategy")
+    )
 
 
 @cache
