@@ -26,8 +26,8 @@ HARDWARE = {
     "paces": pr.Simulator(network=pr.Instant(), devices=pr.Fleet((pr.Device("slow core", 1e7, 1e-3),), PACES), seed=3),
     "measured": pr.Simulator(network=SLOW, devices=pr.Profile("measured", (0.1, 0.3, 0.2), seconds_per_contribution=0.004)),
 }
-VALUES_DECIDE = ("strom",)
-"""Its packets hold what exceeds a threshold, so zeros say less; nobody waits for them, and steps end when they would."""
+VALUES_DECIDE = ("strom", "gaia")
+"""Their packets hold what exceeds a threshold, so zeros are less; nobody waits for them, and steps end when they would."""
 
 
 def stepped(run: pr.Run) -> list[float]:
@@ -46,6 +46,13 @@ def test_time_and_bytes_are_those_of_the_full_run(system: str, hardware: str) ->
     if system not in VALUES_DECIDE:
         assert timed.summary.virtual_seconds == pytest.approx(full.summary.virtual_seconds, rel=1e-9)
         assert (timed.summary.bytes_sent, timed.summary.messages_sent) == (full.summary.bytes_sent, full.summary.messages_sent)
+
+
+def test_selections_by_module_find_their_modules() -> None:
+    strategy = pr.Strategy(selected=((pr.Modules("Linear"), pr.Exchange(topology=pr.Server(2))),))
+    full = pr.run(TOY, workers=3, strategy=strategy, on=HARDWARE["network"])
+    timed = pr.time(TOY, workers=3, strategy=strategy, steps=len(stepped(full)), on=HARDWARE["network"])
+    assert stepped(timed) == pytest.approx(stepped(full), rel=1e-9)
 
 
 def with_buffers(worker: Any) -> None:

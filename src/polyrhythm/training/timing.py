@@ -37,7 +37,7 @@ WATCHED_STEPS = 4
 class StepShape:
     """The size of a training function's step: its tensors, its floating-point operations, its samples; a batch of them.
 
-    `frozen` parameters and `buffers`, by name, are exchanged when a run begins and ends.
+    `frozen` parameters and `buffers`, by name, are exchanged when a run begins and ends. `classes` are the names of each module's classes.
     """
 
     layout: Layout
@@ -47,6 +47,7 @@ class StepShape:
     frozen: Mapping[str, Tensor] = field(default_factory=dict)
     buffers: Mapping[str, Tensor] = field(default_factory=dict)
     dtype: torch.dtype = torch.float32
+    classes: Mapping[str, Sequence[str]] = field(default_factory=dict)
 
     def zeros(self, count: int) -> tuple[Tensor, ...]:
         """Tensors of `count` samples of zeros like the batch's; none where samples are not tensors, or do not come from `batches`."""
@@ -129,7 +130,8 @@ def shape_of(train: Train, seed: int = 0) -> StepShape:
     flat, layout = parameters.flat, parameters.layout
     frozen = {name: parameter.detach() for name, parameter in model.named_parameters() if not parameter.requires_grad}
     count, batch = samples[-1] // len(samples), batches[0] if batches else ()
-    return StepShape(layout, median(flops), count, batch, frozen, dict(model.named_buffers()), flat.dtype)
+    classes = {path: tuple(kind.__name__ for kind in type(module).__mro__) for path, module in model.named_modules()}
+    return StepShape(layout, median(flops), count, batch, frozen, dict(model.named_buffers()), flat.dtype, classes)
 
 
 def _only(attached: tuple[Replica, ...]) -> Replica:
@@ -193,7 +195,11 @@ def _stand_still(optimizer: torch.optim.Optimizer) -> None:
 
 def _zeros(shape: StepShape) -> nn.Module:
     """A model of `shape`, all zero, in which every tensor has its own name: servers get the names, and two must not become one."""
-    model = nn.Module()
+    model = _named_after(shape.classes.get("", ()))
+    for path, classes in shape.classes.items():  # parents come first
+        parent, _, last = path.rpartition(".")
+        if path:
+            model.get_submodule(parent).add_module(last, _named_after(classes))
     for name, size in zip(shape.layout.names, shape.layout.shapes, strict=True):
         owner, last = _owner(model, name)
         owner.register_parameter(last, nn.Parameter(torch.zeros(size, dtype=shape.dtype)))
@@ -206,14 +212,18 @@ def _zeros(shape: StepShape) -> nn.Module:
     return model
 
 
+def _named_after(classes: Sequence[str]) -> nn.Module:
+    """A module without a forward pass whose classes have these names: a selection may go by them."""
+    kind: type[nn.Module] = nn.Module
+    for name in reversed(classes[: classes.index("Module")] if "Module" in classes else ()):
+        kind = type(name, (kind,), {})
+    return kind()
+
+
 def _owner(model: nn.Module, name: str) -> tuple[nn.Module, str]:
-    """The module within `model` that has the tensor `name`, made if it is not there, and the last part of the name."""
-    *path, last = name.split(".")
-    for part in path:
-        if part not in model._modules:
-            model.add_module(part, nn.Module())
-        model = model.get_submodule(part)
-    return model, last
+    """The module within `model` that has the tensor `name`, and the last part of the name."""
+    path, _, last = name.rpartition(".")
+    return model.get_submodule(path), last
 
 
 def _charging(machine: Machine, flops: float) -> Machine:
