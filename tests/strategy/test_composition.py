@@ -37,7 +37,7 @@ REFUSED: list[tuple[dict[str, Any], str, str]] = [
     (
         {"consistency": LocalSteps(2, Asynchronous())},
         "LocalSteps can be used only with a server",
-        "instead of AllReduce take Server or AllToAll",
+        "instead of AllReduce take Server, AllToAll or Mirrors",
     ),
     ({**SERVER, "codec": LowRank(2)}, "LowRank can be used only collectively", "Instead of Server take AllReduce"),
     ({**PEERS, "codec": Striped(Identity())}, "communicate with all peers, and Striped", "Instead of AllToAll take AllReduce"),

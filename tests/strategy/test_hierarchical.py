@@ -123,7 +123,7 @@ def test_between_groups_goes_two_times_all_but_one_part_of_the_model(across, wor
 @pytest.mark.parametrize(
     ("settings", "message"),
     [
-        ({"inner": Exchange(topology=Server())}, "does not leave a group's members with equal weights"),
+        ({"inner": Exchange(consistency=LocalSteps(1), topology=Gossip())}, "does not leave a group's members with equal weights"),
         ({"inner": Exchange(consistency=LocalSteps(2))}, "Inside groups updates are exchanged, when the gradients are spent"),
         ({"inner": Exchange(merge=Sum())}, r"Sum\(\) is no average"),
         ({"outer": LOOSE[0], "across": Stripes()}, r"across=Stripes\(\) joins the stripes of one exchange"),

@@ -43,8 +43,8 @@ class HostProcess:
         return os.read(self.refusals, 65536).decode()
 
 
-def environment(host: int, hosts: int) -> dict[str, str]:
-    """The environment of a command: torchrun's variables, one worker a host, and the names of address and device."""
+def environment(host: int, hosts: int, site: str) -> dict[str, str]:
+    """The environment of a command: torchrun's variables, one worker a host, and the names of address, site and device."""
     threads = {} if "OMP_NUM_THREADS" in os.environ else {"OMP_NUM_THREADS": "1"}  # as torchrun does: the hosts share the cores
     return threads | {
         "RANK": str(host),
@@ -54,6 +54,7 @@ def environment(host: int, hosts: int) -> dict[str, str]:
         "MASTER_ADDR": address(0),
         "MASTER_PORT": str(_MASTER_PORT),
         "POLYRHYTHM_HOST_ADDR": address(host),
+        "POLYRHYTHM_SITE": site,
         "GLOO_SOCKET_IFNAME": NAME,
         "NCCL_SOCKET_IFNAME": NAME,
         "TP_SOCKET_IFNAME": NAME,
@@ -77,8 +78,9 @@ class LabProcesses:
         self._sockets.append(near_end)
         refusals, refusal = os.pipe()
         together = not self._impairments.loss.some  # else a loss would take dozens of packets at once
+        site = self._network.sites[self._network.site_of(host, hosts)].name
         orders = HostOrders(
-            host, hosts, list(command), environment(host, hosts), congestion, together, far_end.fileno(), refusal, os.getpid()
+            host, hosts, list(command), environment(host, hosts, site), congestion, together, far_end.fileno(), refusal, os.getpid()
         )
         with far_end:
             process = _start("host", orders, (far_end.fileno(), refusal), subprocess.PIPE)

@@ -9,9 +9,9 @@ from pathlib import Path
 
 from polyrhythm import systems
 from polyrhythm.errors import CompositionError
-from polyrhythm.kernel.job import unplaced
 from polyrhythm.kernel.names import worker as name_of
 from polyrhythm.processes.rendezvous.join import JoinedRun, Joining, enter
+from polyrhythm.processes.rendezvous.locations import locate
 from polyrhythm.processes.rendezvous.rank_environment import find_rank_environment
 from polyrhythm.processes.runtime.stall_detection import Patience
 from polyrhythm.processes.system.linux import require_linux
@@ -42,14 +42,14 @@ def join(
     refuse_while_imported("pr.join")
     chosen, seed = systems.resolve(strategy), whole_number("seed", seed, "the same at all ranks")
     place = find_rank_environment()
-    plan = StrategyPlan.of(chosen, unplaced(place.workers), seed)
-    job = make_job(_elsewhere, plan)
-    if job.workers != place.workers:
-        raise CompositionError(f"{chosen.name} uses {job.workers} of {place.workers} workers: start as many processes as it uses.")
-    outcome = Outcome(Summary(chosen.name, job.workers, "processes", None, seed), settings={"strategy": repr(chosen)})
+    used = chosen.workers(place.workers)
+    if used != place.workers:
+        raise CompositionError(f"{chosen.name} uses {used} of {place.workers} workers: start as many processes as it uses.")
+    outcome = Outcome(Summary(chosen.name, used, "processes", None, seed), settings={"strategy": repr(chosen)})
     log = Log(outcome, None if directory is None else make(directory) / f"worker-{place.rank}", ignore)
     try:
-        joined = enter(job, log.record, place, Joining(patience=Patience(timeout=timeout), facts=_facts(chosen)))
+        plan = StrategyPlan.of(chosen, locate(place), seed)
+        joined = enter(make_job(_elsewhere, plan), log.record, place, Joining(patience=Patience(timeout=timeout), facts=_facts(chosen)))
     except BaseException as problem:
         log.fail(problem, name_of(place.rank))
         raise

@@ -22,7 +22,7 @@ from polyrhythm.processes.rendezvous.rank_environment import RankEnvironment
 from polyrhythm.processes.transport.addresses import Address
 
 _OPENING_SECONDS = 30.0
-_WORKERS = "number of workers"
+WORKERS = "number of workers"
 
 # a process may join several times, one after another: the store stays, each time has its own keys
 _stores: dict[tuple[str, int], Store] = {}
@@ -74,13 +74,13 @@ class Rendezvous:
         given: dict[str, Facts] = {}
         for rank in range(self._environment.workers):
             given[worker(rank)] = msgspec.json.decode(self._get(f"{key}/{rank}", worker(rank)), type=dict[str, str])
-            if given[worker(0)].get(_WORKERS) != facts.get(_WORKERS):  # the others that this rank looks for may not exist
+            if given[worker(0)].get(WORKERS) != facts.get(WORKERS):  # the others that this rank looks for may not exist
                 return {worker(0): given[worker(0)], worker(self._environment.rank): facts}
         return given
 
     def require_equal(self, facts: Facts) -> None:
         """Raise CompositionError, at all ranks, if they were started with something else."""
-        given = self.gather("facts", {_WORKERS: str(self._environment.workers), **facts})
+        given = self.gather("facts", {WORKERS: str(self._environment.workers), **facts})
         if (found := difference(given)) is not None:
             raise CompositionError(f"{found}: start all with the same.")
 

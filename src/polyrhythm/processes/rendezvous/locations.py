@@ -1,0 +1,26 @@
+"""Where the workers of a joined run are: what each knows of its site and its host, gathered before the run is planned."""
+
+from __future__ import annotations
+
+import os
+
+from polyrhythm.kernel.job import Location, unplaced
+from polyrhythm.kernel.names import worker
+from polyrhythm.processes.rendezvous.rank_environment import RankEnvironment, own_ip
+from polyrhythm.processes.rendezvous.rendezvous import WORKERS, Rendezvous
+
+SITE, HOST = "POLYRHYTHM_SITE", "POLYRHYTHM_HOST_ID"
+"""Environment variables: the name of a worker's site (one for all where none is set), and of its host, where an address does not tell."""
+
+
+def locate(environment: RankEnvironment, seconds: float = 300.0) -> tuple[Location, ...]:
+    """The locations of all workers, by rank: the same at every one of them. Raises RunError if others do not come within `seconds`."""
+    site = os.environ.get(SITE, "")
+    if environment.workers == 1:
+        return (Location(site, os.environ.get(HOST, "")),)
+    host = os.environ.get(HOST) or own_ip(environment)
+    own = {WORKERS: str(environment.workers), "site": site, "host": host}
+    given = Rendezvous(environment, seconds).gather("location", own)
+    if len(given) < environment.workers:
+        return unplaced(environment.workers)  # started with different numbers of workers, which is refused next
+    return tuple(Location(given[name]["site"], given[name]["host"]) for name in map(worker, range(environment.workers)))
