@@ -41,7 +41,7 @@ def seconds(way: str, network: str, rate: float) -> tuple[float, int]:
     def train(worker: pr.Worker) -> None:
         model, optimizer = begin(SEED, rate)
         contestant = attached(worker, model, optimizer, period)
-        context = worker._stage  # nothing else can make virtual workers begin together, as those of the race do
+        context = worker._context  # nothing else can make virtual workers begin together, as those of the race do
         context.perform(_until(context.port, START))
         for number, (x, y) in zip(range(1, STEPS + 1), batches(SEED, worker.rank, worker.workers), strict=False):
             contestant.step(F.cross_entropy(contestant.model(x), y))

@@ -29,7 +29,7 @@ def tracks(seen: dict[int, list[tuple[float, float]]]) -> Callable[[Any], None]:
         model = nn.Sequential(nn.Linear(10, 12), nn.BatchNorm1d(12), nn.Tanh(), nn.Linear(12, 3))
         model, optimizer = worker.attach(model, torch.optim.SGD(model.parameters(), lr=0.1))
         worker.evaluate(lambda model: {"tracked": model[1].running_var.mean().item()})
-        noted, began = seen.setdefault(worker.rank, [(-1.0, 1.0)]), worker._stage.port.now()
+        noted, began = seen.setdefault(worker.rank, [(-1.0, 1.0)]), worker._context.port.now()
         for _ in range(2):
             for x, y in worker.batches(data(), batch_size=4):
                 optimizer.zero_grad()
@@ -37,7 +37,7 @@ def tracks(seen: dict[int, list[tuple[float, float]]]) -> Callable[[Any], None]:
                 noted.append((began, model[1].running_var.mean().item()))
                 loss.backward()
                 optimizer.step()
-                began = worker._stage.port.now()
+                began = worker._context.port.now()
 
     return train
 

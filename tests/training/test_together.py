@@ -55,9 +55,9 @@ def test_a_barrier_takes_virtual_time() -> None:
     def train(worker: Any) -> None:
         model = network()
         worker.attach(model, sgd(model))
-        began = worker._stage.port.now()
+        began = worker._context.port.now()
         worker.barrier()
-        times.append(worker._stage.port.now() - began)
+        times.append(worker._context.port.now() - began)
 
     run(train, workers=2, strategy="allreduce", on=Simulator(network="slow"))
     assert min(times) >= 0.02

@@ -42,7 +42,7 @@ class Worker:
         self.workers = group.size
         self.seed = group.seed
         self.device = context.device
-        self._stage = context
+        self._context = context
         self._strategy = strategy
         self._group = group
         self._models = Models(plan, context)
@@ -83,12 +83,14 @@ class Worker:
             raise WorkloadError("optimizer.step() was called after worker.finish(): the run is over, and nobody answers any more.")
         self._models.check()
         self._data.warn_if_unused()
-        self._stage.charge(self._batch)
+        self._context.charge(self._batch)
         self._models.evaluation.look()
         replica.step()
         self._samples += self._batch
         self._batch = 0
-        self._stage.record(Stepped(self._stage.port.now(), self._stage.port.name, self.clock, self._samples, self._stage.bytes_sent))
+        self._context.record(
+            Stepped(self._context.port.now(), self._context.port.name, self.clock, self._samples, self._context.bytes_sent)
+        )
         self._models.evaluation.stepped(self.clock)
 
     def batches(self, dataset: Any, batch_size: int | None = None) -> Batches | StreamBatches:
@@ -99,7 +101,7 @@ class Worker:
         counts samples per worker and step: the loader's own if it is left out, else 32. `len()` is the number of batches, but for
         streams. Raises DataError for data that cannot be shared out.
         """
-        return self._data.batches(dataset, batch_size, self._stage.port, self._stage.perform)
+        return self._data.batches(dataset, batch_size, self._context.port, self._context.perform)
 
     def sampler(self, dataset: Sized, shuffle: bool = True) -> ShareSampler:
         """This worker's indices of `dataset`, for a DataLoader of one's own: equally many at every worker, a new order at each pass.
@@ -125,9 +127,9 @@ class Worker:
         values = {name: number(f"worker.report got {name} =", value) for name, value in metrics.items()}
         for name, value in values.items():
             if not math.isfinite(value):
-                raise diverged(f"{self._stage.port.name} reports {name} = {value} after step {self.clock}")
+                raise diverged(f"{self._context.port.name} reports {name} = {value} after step {self.clock}")
         self._metrics |= values
-        self._stage.record(Reported(self._stage.port.now(), self._stage.port.name, self.clock, values, self._stage.bytes_sent))
+        self._context.record(Reported(self._context.port.now(), self._context.port.name, self.clock, values, self._context.bytes_sent))
 
     def evaluate(self, function: Evaluate) -> None:
         """Have `function(model)` say how good the result is, at the moments of a grid that is the same for every run.
