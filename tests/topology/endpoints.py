@@ -19,7 +19,7 @@ def worker_end(port: Port, count: int, shards: int = 0, seed: int = 0) -> Worker
 
 def server_end(port: Port, count: int, shards: int = 1, record: Callable[[AnyEvent], object] = lambda event: None) -> ServerEndpoint:
     """The server of `port` among `shards`, with `count` workers."""
-    return ServerEndpoint(Group.of_servers(shards, rank_of(port.name)), workers(count), port, record, Snapshots(0))  # type: ignore[arg-type]
+    return ServerEndpoint(Group("servers", servers(shards), rank_of(port.name)), workers(count), port, record, Snapshots(0))  # type: ignore[arg-type]
 
 
 def context_of(count: int, rank: int = 0, clock: int = 0) -> ExchangeContext:

@@ -6,11 +6,10 @@ import math
 from dataclasses import dataclass
 from typing import ClassVar
 
-import numpy as np
 import torch
 from torch import Tensor
 
-from polyrhythm.codec.sparse import Entries, as_sent, check_size, gather_and_add, in_full, spread
+from polyrhythm.codec.sparse import Entries, as_sent, check_size, gather_and_add, in_full, not_below, spread
 from polyrhythm.errors import CompositionError
 from polyrhythm.pieces.codec import Aggregation, Encoded
 from polyrhythm.pieces.context import ExchangeContext
@@ -49,7 +48,7 @@ class Significant:
 
     def encode(self, value: Tensor, layout: Layout, state: State, context: ExchangeContext) -> Encoded:
         """Indices in increasing order. What is not a number is sent too, so that it is seen where it arrives."""
-        packet = in_full(value, torch.from_numpy(np.flatnonzero(~(np.abs(value.numpy()) < self.threshold))))
+        packet = in_full(value, not_below(value, self.threshold))
         return Encoded(packet, self.decode(packet, layout), state)
 
     def entries(self, packet: Packet) -> Entries:

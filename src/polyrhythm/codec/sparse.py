@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import math
-from typing import Protocol
+from typing import Any, Protocol
 
+import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
 from polyrhythm.errors import CompositionError
@@ -48,6 +50,11 @@ def check_size(name: str, layout: Layout) -> None:
 def share(ratio: float, numel: int) -> int:
     """⌈ratio · numel⌉, where 0.07 of 100 is 7 although the product of the two floats lies above it."""
     return min(numel, max(1, math.ceil(round(ratio * numel, 6))))
+
+
+def not_below(value: Tensor, bound: float | NDArray[Any]) -> Tensor:
+    """The indices (k,), increasing, of elements whose magnitude is `bound` or more; of what is not a number too, so that it is seen."""
+    return torch.from_numpy(np.flatnonzero(~(np.abs(value.numpy()) < bound)))
 
 
 def in_full(value: Tensor, indices: Tensor) -> Packet:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import lru_cache
 
 from polyrhythm.kernel.names import server, worker
@@ -30,19 +30,10 @@ class Group:
         """All workers of a run, as the one of `rank` sees them."""
         return Group("", workers(count), rank, seed)
 
-    @staticmethod
-    def of_servers(count: int, rank: int, seed: int = 0) -> Group:
-        """All servers of a run, as the one of `rank` sees them."""
-        return Group("servers", servers(count), rank, seed)
-
     @property
     def size(self) -> int:
         """How many members it has."""
         return len(self.members)
-
-    def seen_from(self, rank: int) -> Group:
-        """The same group, as the member of `rank` sees it."""
-        return replace(self, rank=rank)
 
 
 @lru_cache(maxsize=16)

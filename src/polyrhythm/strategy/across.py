@@ -11,7 +11,7 @@ from polyrhythm.kernel.group import Group
 from polyrhythm.kernel.port import Port
 from polyrhythm.pieces.topology import Channel
 from polyrhythm.strategy.exchange import AnyExchange
-from polyrhythm.strategy.plan import Crew, ExchangePlan
+from polyrhythm.strategy.plan import INNER, OUTER, Crew, ExchangePlan
 from polyrhythm.tensors import Layout
 from polyrhythm.topology.leaders import LeaderChannel, StripeChannel
 
@@ -40,6 +40,12 @@ class Across(Protocol):
         """The ranges of the vector, one for each plan, of a group with so many members."""
 
 
+def across_groups(groups: Sequence[Crew], rank: int, name: str, first_server: int) -> Crew:
+    """The members of `rank` of all groups, as a crew of that name."""
+    members = tuple(group.members[rank] for group in groups)
+    return Crew(name, members, tuple(group.locations[rank] for group in groups), groups[0].seed, first_server)
+
+
 @dataclass(frozen=True, slots=True)
 class Leaders:
     """A group's first member exchanges for all, and broadcasts what comes back: between G groups 2 (G - 1) / G of the model each way."""
@@ -50,9 +56,7 @@ class Leaders:
 
     def plans(self, outer: AnyExchange, groups: Sequence[Crew], crew: Crew) -> list[ExchangePlan]:
         """One, among the leaders."""
-        leaders = tuple(group.members[0] for group in groups)
-        locations = tuple(group.locations[0] for group in groups)
-        return [outer.among(Crew(f"{crew.name}leaders", leaders, locations, crew.seed, crew.first_server))]
+        return [outer.among(across_groups(groups, 0, f"{crew.name}leaders", crew.first_server))]
 
     def plan_of(self, rank: int) -> int:
         """The only one."""
@@ -64,7 +68,7 @@ class Leaders:
 
     def connect(self, group: Group, port: Port, outer: Connect) -> Channel:
         """The leader connects, and the others wait for what it broadcasts."""
-        return LeaderChannel(group, port.scoped("inner/"), None if group.rank else outer(port.scoped("outer/")))
+        return LeaderChannel(group, port.scoped(INNER), None if group.rank else outer(port.scoped(OUTER)))
 
     def split(self, layout: Layout, members: int) -> list[Layout]:
         """The whole."""
@@ -97,9 +101,7 @@ class Stripes:
             )
         plans, first = list[ExchangePlan](), crew.first_server
         for rank in range(sizes.pop()):
-            members = tuple(group.members[rank] for group in groups)
-            locations = tuple(group.locations[rank] for group in groups)
-            plans.append(outer.among(Crew(f"{crew.name}stripe{rank}", members, locations, crew.seed, first)))
+            plans.append(outer.among(across_groups(groups, rank, f"{crew.name}stripe{rank}", first)))
             first += len(plans[-1].servers)
         return plans
 
@@ -113,7 +115,7 @@ class Stripes:
 
     def connect(self, group: Group, port: Port, outer: Connect) -> Channel:
         """Everybody connects."""
-        return StripeChannel(group, port.scoped("inner/"), outer(port.scoped("outer/")))
+        return StripeChannel(group, port.scoped(INNER), outer(port.scoped(OUTER)))
 
     def split(self, layout: Layout, members: int) -> list[Layout]:
         """As many stripes as there are members."""

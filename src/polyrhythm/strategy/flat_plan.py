@@ -19,12 +19,11 @@ from polyrhythm.tensors import Layout
 
 @dataclass(frozen=True, slots=True)
 class FlatPlan:
-    """`topology` among the members of `crew`, who have agreed on the other pieces. Servers run where the network puts them, or `near`."""
+    """`topology` among the members of `crew`, who have agreed on the other pieces. Servers run where the network puts them."""
 
     agreement: Agreement
     topology: Topology
     crew: Crew
-    near: str | None = None
 
     @property
     def server_names(self) -> tuple[str, ...]:
@@ -35,7 +34,7 @@ class FlatPlan:
     @property
     def servers(self) -> Sequence[str | None]:
         """The shards."""
-        return [self.near] * len(self.server_names)
+        return [None] * len(self.server_names)
 
     @property
     def groups(self) -> Sequence[tuple[str, tuple[str, ...]]]:

@@ -46,22 +46,21 @@ class Hierarchical:
         object.__setattr__(self, "groups", groups_of(self.groups))
         require_piece("exchange", self.inner, Exchange())
         require_piece("exchange", self.outer, Exchange())
-        for refusal in (self._unequal_members(), self._spent_gradients(), self._scaled_inside(), self.across.refusal(self.outer)):
+        levels = (self._unlike_mirrors,) if self.mirrored else (self._unequal_members, self._spent_gradients, self._scaled_inside)
+        for refusal in (*(refuse() for refuse in levels), self.across.refusal(self.outer)):
             if refusal:
                 raise CompositionError(refusal)
 
+    def _unlike_mirrors(self) -> str:
+        if self.outer.topology.traits.pattern is Pattern.PEERS and self.outer.agreement.payload is Payload.UPDATE:
+            return ""
+        return (
+            f"The servers of groups exchange updates as peers, and {self.outer!r} does otherwise: "
+            "take Mirrors() and LocalSteps(1, ...) for the outer exchange."
+        )
+
     def _unequal_members(self) -> str:
         pattern = self.inner.topology.traits.pattern
-        if self.mirrored:
-            peers = self.outer.topology.traits.pattern is Pattern.PEERS and self.outer.agreement.payload is Payload.UPDATE
-            return (
-                ""
-                if peers
-                else (
-                    f"The servers of groups exchange updates as peers, and {self.outer!r} does otherwise: "
-                    "take Mirrors() and LocalSteps(1, ...) for the outer exchange."
-                )
-            )
         if self.inner.order_matters or pattern not in (Pattern.COLLECTIVE, Pattern.PEERS):
             return (
                 f"inner={self.inner!r} does not leave a group's members with equal weights, so that none can exchange for "
@@ -70,7 +69,7 @@ class Hierarchical:
         return ""
 
     def _spent_gradients(self) -> str:
-        if not self.mirrored and self.inner.agreement.payload is not Payload.GRADIENT and self.outer.agreement.payload is Payload.GRADIENT:
+        if self.inner.agreement.payload is not Payload.GRADIENT and self.outer.agreement.payload is Payload.GRADIENT:
             return (
                 f"Inside groups {self.inner.agreement.payload.value} are exchanged, when the gradients are spent, and among groups "
                 "gradients: take LocalSteps for the outer exchange too, or an inner one of gradients."
@@ -79,7 +78,7 @@ class Hierarchical:
 
     def _scaled_inside(self) -> str:
         pair = ExchangeContext(Group.of_workers(2, 0), rng.stream(0, "merge"))
-        if not self.mirrored and self.inner.agreement.payload is Payload.GRADIENT and scale_of_all(self.inner.agreement.merge, pair) != 1:
+        if self.inner.agreement.payload is Payload.GRADIENT and scale_of_all(self.inner.agreement.merge, pair) != 1:
             return (
                 f"Inside groups gradients are averaged, and {self.inner.agreement.merge!r} is no average: take Mean(), and "
                 "give the merge to the outer exchange."
@@ -134,7 +133,6 @@ class Hierarchical:
 
     def among(self, crew: Crew) -> ExchangePlan:
         """The exchanges within and among the groups of `crew`."""
-        assert not isinstance(self.groups, (str, int))
         groups = groups_of(self.groups).divide(crew.locations)
         self.outer.check(len(groups))
         inner, first = [], crew.first_server

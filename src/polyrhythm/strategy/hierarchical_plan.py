@@ -13,10 +13,8 @@ from polyrhythm.kernel.effects import Effect
 from polyrhythm.kernel.port import Port
 from polyrhythm.pieces.topology import Channel, ServerEndpoint
 from polyrhythm.strategy.across import Across
-from polyrhythm.strategy.plan import Crew, ExchangePlan, Level
+from polyrhythm.strategy.plan import INNER, OUTER, Crew, ExchangePlan, Level
 from polyrhythm.tensors import Layout
-
-_INNER, _OUTER = "inner/", "outer/"
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,8 +42,8 @@ class HierarchicalPlan:
     @property
     def scopes(self) -> Sequence[str]:
         """Those of both levels."""
-        inner = [_INNER + scope for scope in self.inner[0][1].scopes]
-        return inner + [_OUTER + scope for scope in self.outer[0].scopes]
+        inner = [INNER + scope for scope in self.inner[0][1].scopes]
+        return inner + [OUTER + scope for scope in self.outer[0].scopes]
 
     @property
     def _plans(self) -> list[ExchangePlan]:
@@ -53,11 +51,11 @@ class HierarchicalPlan:
 
     def levels(self, member: str) -> Sequence[Level]:
         """Those of the member's group; then those of the member that exchanges with other groups for it."""
-        crew, plan = next((crew, plan) for crew, plan in self.inner if member in crew.members)
+        crew, plan = next((crew, plan) for crew, plan in self.inner if member in crew.ranks)
         group = crew.group(member)
         weight = len(crew.members) * len(self.inner) / self.members
         stands = crew.members[self.across.stands_for(group.rank)]
-        inner = [replace(level, connect=_scoped(level, _INNER)) for level in plan.levels(member)]
+        inner = [replace(level, connect=_scoped(level, INNER)) for level in plan.levels(member)]
         outer = self.outer[self.across.plan_of(group.rank)].levels(stands)
 
         def connecting(level: Level) -> Level:
@@ -72,7 +70,7 @@ class HierarchicalPlan:
         """As the exchange that the server belongs to."""
         for plan in self._plans:
             if endpoint.port.name in plan.server_names:
-                scope = _OUTER if plan in self.outer else _INNER
+                scope = OUTER if plan in self.outer else INNER
                 return plan.serve(replace(endpoint, port=endpoint.port.scoped(scope)))
         raise AssertionError(f"{endpoint.port.name} was planned by nobody")
 
@@ -83,19 +81,24 @@ class HierarchicalPlan:
 
     def result_actors(self) -> list[str]:
         """Those of the exchanges among groups; where these are workers, each has the whole, and one is enough."""
-        actors = [actor for plan in self.outer for actor in plan.result_actors()]
-        return actors if set(actors) <= set(self.server_names) else self.outer[0].result_actors()
+        plans = self.outer if self._served else self.outer[:1]
+        return [actor for plan in plans for actor in plan.result_actors()]
+
+    @property
+    def _served(self) -> bool:
+        """Whether servers hold what groups agree on."""
+        return self.outer[0].result_actors()[0] in self.outer[0].server_names
 
     def held_by(self, layout: Layout) -> list[Layout]:
         """Servers hold their parts of their range, workers the whole."""
-        if not set(self.result_actors()) <= set(self.server_names):
+        if not self._served:
             return [layout] * len(self.result_actors())
         ranges = self.across.split(layout, len(self.inner[0][0].members))
         return [held for plan, part in zip(self.outer, ranges, strict=True) for held in plan.held_by(part)]
 
     def result(self, weights: Sequence[Tensor]) -> Tensor:
         """What the exchanges among groups make of them, range by range."""
-        if not set(self.result_actors()) <= set(self.server_names):
+        if not self._served:
             return self.outer[0].result(weights)
         parts, at = [], 0
         for plan in self.outer:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Coroutine, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any, Protocol
 
 from torch import Tensor
@@ -16,8 +17,11 @@ from polyrhythm.pieces.topology import Agreement, Channel, ServerEndpoint
 from polyrhythm.pieces.traits import Pattern
 from polyrhythm.tensors import Layout
 
+INNER, OUTER = "inner/", "outer/"
+"""What the topics of the two levels of an exchange begin with."""
 
-@dataclass(frozen=True, slots=True)
+
+@dataclass(frozen=True)
 class Crew:
     """The actors that an exchange is among, in the order of ranks, and where each of them is.
 
@@ -32,7 +36,12 @@ class Crew:
 
     def group(self, member: str) -> Group:
         """The group as `member` sees it."""
-        return Group(self.name, self.members, self.members.index(member), self.seed)
+        return Group(self.name, self.members, self.ranks[member], self.seed)
+
+    @cached_property
+    def ranks(self) -> dict[str, int]:
+        """The rank of each member: every one of thousands asks for its own."""
+        return {member: rank for rank, member in enumerate(self.members)}
 
 
 @dataclass(frozen=True, slots=True)

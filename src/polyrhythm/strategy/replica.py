@@ -40,7 +40,7 @@ class Replica:
         self.optimizer = optimizer
         self.plan = plan
         self.context = context
-        self.group = plan.group(plan.members.index(context.port.name))
+        self.group = plan.group(context.port.name)
         plain_step: Callable[[], Any] = optimizer.step
         shares = divided(model, optimizer, plan)
         self.trained = {id(parameter) for share in shares for _, parameter in share.named}

@@ -34,7 +34,7 @@ class Service:
 
     def __init__(self, plan: StrategyPlan, port: Port, record: Recorder) -> None:
         self.planned = plan.served_by(port.name)
-        self.group = plan.group(0)
+        self.group = plan.group(plan.members[0])
         self.port = port
         self.record = record
         self.losses = Losses(port)

@@ -23,7 +23,6 @@ class PlannedExchange:
     selection: Selection | None
     exchange: AnyExchange
     plan: ExchangePlan
-    first_server: int
 
     @property
     def servers(self) -> tuple[str, ...]:
@@ -57,13 +56,13 @@ class StrategyPlan:
         members, planned, first = workers(used), list[PlannedExchange](), 0
         for number, (selection, exchange) in enumerate(strategy.exchanges):
             crew = Crew("", members, tuple(locations[:used]), seed, first)
-            planned.append(PlannedExchange(number, selection, exchange, exchange.among(crew), first))
+            planned.append(PlannedExchange(number, selection, exchange, exchange.among(crew)))
             first += len(planned[-1].plan.servers)
         return StrategyPlan(strategy, members, seed, tuple(planned))
 
-    def group(self, rank: int) -> Group:
-        """All workers, as the one of `rank` sees them."""
-        return Group.of_workers(len(self.members), rank, self.seed)
+    def group(self, worker: str) -> Group:
+        """All workers, as the one called `worker` sees them."""
+        return Group("", self.members, rank_of(worker), self.seed)
 
     @property
     def servers(self) -> tuple[str, ...]:

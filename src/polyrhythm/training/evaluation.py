@@ -62,7 +62,7 @@ class Evaluation:
     @property
     def group(self) -> Group:
         """All workers."""
-        return self.plan.group(self.plan.members.index(self.context.port.name))
+        return self.plan.group(self.context.port.name)
 
     def follow(self, replica: Replica) -> None:
         """Another model was attached."""

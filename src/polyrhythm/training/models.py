@@ -29,7 +29,7 @@ class Models:
     def __init__(self, plan: StrategyPlan, context: WorkerContext) -> None:
         self.plan = plan
         self.strategy = plan.strategy
-        self.group = plan.group(plan.members.index(context.port.name))
+        self.group = plan.group(context.port.name)
         self.context = context
         self.replicas: list[Replica] = []
         self.names: dict[int, str] = {}

@@ -37,7 +37,7 @@ class Worker:
     """
 
     def __init__(self, context: WorkerContext, plan: StrategyPlan) -> None:
-        group, strategy = plan.group(plan.members.index(context.port.name)), plan.strategy
+        group, strategy = plan.group(context.port.name), plan.strategy
         self.rank = group.rank
         self.workers = group.size
         self.seed = group.seed

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from polyrhythm.model.state import Optimize
+from polyrhythm.strategy.payloads.local_step import exchanges_now, step_locally
 from polyrhythm.strategy.payloads.protocol import ExchangingPart
 
 
@@ -32,15 +33,12 @@ class UpdatePayload:
     def step(self) -> None:
         """Step, and exchange the update if it is time."""
         part = self.part
-        part.average_gradients()
-        part.optimizer.clip()
-        part.optimizer.step()
-        part.average_updates()
-        if part.agreement.consistency.exchanges(part.state.context):
+        step_locally(part)
+        if exchanges_now(part):
             part.exchange(part.state.moved())
 
     def finish(self) -> None:
         """Exchange what was done since the last exchange."""
         part = self.part
-        if part.clock and not part.agreement.consistency.exchanges(part.state.context):
+        if part.clock and not exchanges_now(part):
             part.exchange(part.state.moved())

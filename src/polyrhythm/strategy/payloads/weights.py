@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from polyrhythm.model.state import Optimize
 from polyrhythm.pieces.traits import Pattern
+from polyrhythm.strategy.payloads.local_step import exchanges_now, step_locally
 from polyrhythm.strategy.payloads.protocol import ExchangingPart
 
 
@@ -33,15 +34,12 @@ class WeightsPayload:
     def step(self) -> None:
         """Step, and exchange the weights if it is time."""
         part = self.part
-        part.average_gradients()
-        part.optimizer.clip()
-        part.optimizer.step()
-        part.average_updates()
-        if part.agreement.consistency.exchanges(part.state.context):
+        step_locally(part)
+        if exchanges_now(part):
             part.exchange(part.state.weights)
 
     def finish(self) -> None:
         """A server has seen only what was exchanged; among workers, the end of the run averages the weights."""
         part = self.part
-        if self.served and part.clock and not part.agreement.consistency.exchanges(part.state.context):
+        if self.served and part.clock and not exchanges_now(part):
             part.exchange(part.state.weights)
