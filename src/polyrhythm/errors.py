@@ -2,7 +2,8 @@
 
 PolyrhythmError
 ├── CompositionError     pieces, options or a model that do not fit together; raised before anything runs
-│   └── RecordError      a directory in which no record can be begun, such as on a full disk
+│   ├── RecordError      a directory in which no record can be begun, such as on a full disk
+│   └── CheckpointError  a checkpoint that there is not, is damaged, or is of another run
 ├── UnknownNameError     a system, network, workload or option that does not exist; names the nearest that does
 ├── DataError            data that cannot be shared out among the workers
 ├── WorkloadError        a JOB that cannot be loaded, or a training function that broke its contract
@@ -33,6 +34,10 @@ class CompositionError(PolyrhythmError, ValueError):
 
 class RecordError(CompositionError):
     """A directory in which no record can be begun."""
+
+
+class CheckpointError(CompositionError):
+    """A checkpoint that cannot be read, or that is of a run with other settings."""
 
 
 class UnknownNameError(PolyrhythmError, LookupError):

@@ -49,6 +49,23 @@ def unmoved() -> Iterator[None]:
             torch.cuda.set_rng_state_all(devices)
 
 
+def export() -> dict[str, Any]:
+    """The states of the global generators of torch (on every device in use), numpy and `random`, as a `trees.StateTree`."""
+    of_torch, of_numpy, of_random = _states()
+    words = {**of_numpy["state"], "key": torch.from_numpy(of_numpy["state"]["key"].astype(np.int64))}
+    devices = torch.cuda.get_rng_state_all() if torch.cuda.is_initialized() else []  # type: ignore[no-untyped-call]
+    return {"torch": of_torch, "numpy": {**of_numpy, "state": words}, "random": of_random, "devices": devices}
+
+
+def restore(state: dict[str, Any]) -> None:
+    """Go on with the global generators where an exporter's were."""
+    of_numpy = state["numpy"]
+    words = {**of_numpy["state"], "key": of_numpy["state"]["key"].numpy().astype(np.uint32)}
+    _set_states((state["torch"], {**of_numpy, "state": words}, state["random"]))
+    if state["devices"] and torch.cuda.is_available():
+        torch.cuda.set_rng_state_all(state["devices"])
+
+
 class Apart:
     """`with apart:` gives code that draws from the global generators of torch, numpy and `random` states of its own.
 

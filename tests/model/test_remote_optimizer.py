@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 import torch
 
-from polyrhythm.model.remote_optimizer import describe, host
+from polyrhythm.model.remote_optimizer import RemoteOptimizer, describe
 from polyrhythm.model.state import Optimize
 from polyrhythm.tensors import Layout
 
@@ -20,7 +20,7 @@ def pair(make: Any) -> tuple[torch.optim.Optimizer, list[torch.nn.Parameter], to
     parameters = [torch.nn.Parameter(view.clone()) for view in LAYOUT.views(weights)]
     optimizer = make(parameters)
     recipe = describe(optimizer, {id(p): name for p, name in zip(parameters, LAYOUT.names, strict=True)})
-    return optimizer, parameters, weights, host(recipe, weights, LAYOUT)
+    return optimizer, parameters, weights, RemoteOptimizer(recipe, weights, LAYOUT).step_on
 
 
 @pytest.mark.parametrize(

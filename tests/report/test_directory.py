@@ -9,9 +9,10 @@ import pytest
 import torch
 from safetensors.torch import load_file
 
+from polyrhythm import atomic
 from polyrhythm.errors import CompositionError
 from polyrhythm.kernel.events import Reported
-from polyrhythm.report import atomic, directory
+from polyrhythm.report import directory
 from polyrhythm.report.directory import EARLIER, EVENTS, RESERVE, RUN, WEIGHTS, save
 from polyrhythm.report.load import load
 from polyrhythm.report.outcome import Outcome

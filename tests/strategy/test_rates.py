@@ -14,7 +14,7 @@ from polyrhythm import rng
 from polyrhythm.consistency import Asynchronous, Bounded
 from polyrhythm.errors import CompositionError
 from polyrhythm.merge import Mean, StalenessScaled, Sum
-from polyrhythm.model.remote_optimizer import describe, host
+from polyrhythm.model.remote_optimizer import RemoteOptimizer, describe
 from polyrhythm.model.state import ModelState
 from polyrhythm.pieces.merge import Contribution, Merge
 from polyrhythm.simulator import Simulator
@@ -87,7 +87,9 @@ def test_a_hosted_optimizer_moves_as_far_as_a_contribution_counts(
         shard = torch.zeros(6)
         made = OPTIMIZERS[optimizer]([parameter := torch.nn.Parameter(shard)])
         made.param_groups[0]["weight_decay"] = 0.0  # decay depends on where the weights are
-        model_state = ModelState(shard, LAYOUT, rule, context_of(8), host(describe(made, {id(parameter): "w"}), shard, LAYOUT))
+        model_state = ModelState(
+            shard, LAYOUT, rule, context_of(8), RemoteOptimizer(describe(made, {id(parameter): "w"}), shard, LAYOUT).step_on
+        )
         draw = torch.Generator().manual_seed(3)
         for _ in range(6):
             gradient = torch.randn(6, generator=draw)

@@ -3,6 +3,7 @@
 from collections.abc import Callable
 
 from polyrhythm import rng
+from polyrhythm.checkpoints.plan import CheckpointPlan, ServerFiles
 from polyrhythm.kernel.events import AnyEvent
 from polyrhythm.kernel.group import Group, servers, workers
 from polyrhythm.kernel.names import rank_of
@@ -19,7 +20,8 @@ def worker_end(port: Port, count: int, shards: int = 0, seed: int = 0) -> Worker
 
 def server_end(port: Port, count: int, shards: int = 1, record: Callable[[AnyEvent], object] = lambda event: None) -> ServerEndpoint:
     """The server of `port` among `shards`, with `count` workers."""
-    return ServerEndpoint(Group("servers", servers(shards), rank_of(port.name)), workers(count), port, record, Snapshots(0))  # type: ignore[arg-type]
+    group = Group("servers", servers(shards), rank_of(port.name))
+    return ServerEndpoint(group, workers(count), port, record, Snapshots(0), ServerFiles(CheckpointPlan(), port.name, ""))  # type: ignore[arg-type]
 
 
 def context_of(count: int, rank: int = 0, clock: int = 0) -> ExchangeContext:

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from polyrhythm.checkpoints.request import CheckpointRequest
 from polyrhythm.errors import PolyrhythmError, RecordError
 from polyrhythm.kernel.job import Runtime
 from polyrhythm.report.outcome import Outcome, Summary
@@ -30,12 +31,12 @@ class PlannedRun:
     seed: int
     notes: Mapping[str, str] = field(default_factory=dict)
 
-    def attempt(self, directory: Path | None, watch: Watch) -> Attempt:
+    def attempt(self, directory: Path | None, watch: Watch, checkpoints: CheckpointRequest | None = None) -> Attempt:
         """Make the run, keeping its record in `directory`; without, and with a trouble, if none can be begun there."""
         try:
-            return self._attempt(directory, watch)
+            return self._attempt(directory, watch, checkpoints)
         except RecordError as problem:  # the runs before and after it must not be lost with it
-            tried = self._attempt(None, watch)
+            tried = self._attempt(None, watch, checkpoints)
             tried.troubles.append(str(problem))
             tried.outcome.remarks.append(str(problem))
             return tried
@@ -46,7 +47,7 @@ class PlannedRun:
         summary = Summary(self.strategy.name, workers, self.on.kind, self.on.network_name, self.seed, error=str(error))
         return Attempt(Outcome(summary, state="failed"), error)
 
-    def _attempt(self, directory: Path | None, watch: Watch) -> Attempt:
+    def _attempt(self, directory: Path | None, watch: Watch, checkpoints: CheckpointRequest | None) -> Attempt:
         return attempt(
             self.train,
             workers=self.workers,
@@ -56,4 +57,5 @@ class PlannedRun:
             directory=directory,
             watch=watch,
             notes=self.notes,
+            checkpoints=checkpoints,
         )

@@ -10,11 +10,11 @@ from urllib.parse import quote
 
 import msgspec
 
+from polyrhythm.atomic import write
 from polyrhythm.cli.planned_run import COMMAND
 from polyrhythm.cli.tuning import Tuning, grid_of
 from polyrhythm.errors import CompositionError
 from polyrhythm.kernel.names import worker
-from polyrhythm.report.atomic import write
 from polyrhythm.report.directory import RUN, reason
 from polyrhythm.report.event_lines import UNREADABLE, encoded
 from polyrhythm.report.grid import Grid

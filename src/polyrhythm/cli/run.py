@@ -34,6 +34,14 @@ System = Annotated[
     str,
     typer.Option("--system", metavar="NAME", help="A published system; `polyrhythm systems` lists them.", autocompletion=complete_systems),
 ]
+Checkpoint = Annotated[
+    Path | None, typer.Option("--checkpoint", metavar="DIR", help="Where to write checkpoints; with --resume, where to go on from.")
+]
+Every = Annotated[int | None, typer.Option("--every", metavar="STEPS", min=1, help="After how many steps of each worker to write one.")]
+Keep = Annotated[int, typer.Option("--keep", min=1, help="How many of the latest checkpoints stay.")]
+Resume = Annotated[
+    bool, typer.Option("--resume", help="Go on from the newest checkpoint in --checkpoint; from the beginning where there is none yet.")
+]
 
 
 @guarded
@@ -50,10 +58,15 @@ def run(
     settings: Settings = None,
     options: Options = None,
     out: Out = None,
+    checkpoint: Checkpoint = None,
+    every: Every = None,
+    keep: Keep = 2,
+    resume: Resume = False,
     as_json: Json = False,
     quiet: Quiet = False,
 ) -> None:
     """Train JOB with one system, on real processes or in virtual time."""
+    from polyrhythm.checkpoints.request import CheckpointRequest
     from polyrhythm.cli.output import reserved
     from polyrhythm.cli.pairs import pairs
     from polyrhythm.cli.prepare import directory, prepared, typed
@@ -63,6 +76,7 @@ def run(
     from polyrhythm.report.progress import progress
 
     strategy = compose(system, pairs(options or [], "--option"))
+    wanted = CheckpointRequest(checkpoint, every, keep, resume)
     given_options = typed(job, arguments, workers, RuntimeOptions(on, network, device, timeout))
     changes = [*repeated("--set", settings), *repeated("--option", options)]
     again = given_options.command("run", before=["--system", system], after=["--seed", str(seed), *changes])
@@ -70,7 +84,7 @@ def run(
         plan = loaded.plan(system, "", strategy, pairs(settings or [], "--set"), seed, again)
         kept = directory(out, COMPARISON)
         with progress(1, not (as_json or quiet)) as begin:
-            attempt = plan.attempt(kept, begin(system))
+            attempt = plan.attempt(kept, begin(system), wanted)
     raise typer.Exit(_report(attempt, as_json, kept))
 
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 import difflib
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Protocol
 
 from polyrhythm import rng
@@ -172,6 +172,17 @@ def schedule(faults: Sequence[FaultSource], seed: int, actors: Sequence[str]) ->
     exist."""
     found = [fault for place, source in enumerate(faults) for fault in source.expand(seed, place, actors)]
     return sorted(found, key=lambda fault: fault.at)
+
+
+def remaining(faults: Sequence[Fault], began: float) -> list[Fault]:
+    """What is left of `faults` for a run that begins at `began`: of one that lasts, the rest of its duration."""
+    left = list[Fault]()
+    for fault in faults:
+        if fault.at >= began:
+            left.append(fault)
+        elif not isinstance(fault, Crash) and fault.at + fault.duration > began:
+            left.append(replace(fault, at=began, duration=fault.at + fault.duration - began))
+    return left
 
 
 def _times(rate_per_hour: float, horizon: float, rest: float, path: tuple[int, str, int, str]) -> list[float]:

@@ -85,6 +85,12 @@ class Merged(Event, frozen=True):
     seconds: float = 0.0
 
 
+class Saved(Event, frozen=True):
+    """A checkpoint after step `clock` of every worker is whole."""
+
+    clock: int
+
+
 class Faulted(Event, frozen=True):
     """A fault of the simulator happened, or a process was lost."""
 
@@ -98,5 +104,5 @@ class Ended(Event, frozen=True):
     messages_sent: int
 
 
-AnyEvent = Started | Computed | Waited | Sent | Stepped | Reported | Evaluated | Merged | Faulted | Ended
+AnyEvent = Started | Computed | Waited | Sent | Stepped | Reported | Evaluated | Merged | Saved | Faulted | Ended
 Recorder = Callable[[AnyEvent], None]

@@ -98,7 +98,8 @@ class Job:
     `program` returns a message (final weights, totals) or None. `essential` is true for an actor without which the run cannot go on. `seed`
     is the root of every random stream. `groups` are those whose sums are made besides the sums of all workers, each a name and its members;
     a runtime may give them native sums. `beside` has, for each server, the rank of the worker at whose site it should run, or None
-    where the runtime decides. Raises CompositionError for groups of equal names, or with members that are not in the run.
+    where the runtime decides. `began` is what the run's clock shows when it begins: where one is resumed, the seconds that it had taken
+    before. Raises CompositionError for groups of equal names, or with members that are not in the run.
     """
 
     workers: int
@@ -109,6 +110,7 @@ class Job:
     seed: int = 0
     groups: tuple[tuple[str, tuple[str, ...]], ...] = ()
     beside: tuple[int | None, ...] = ()
+    began: float = 0.0
 
     def __post_init__(self) -> None:
         names = [name for name, _ in self.groups]

@@ -13,6 +13,7 @@ from polyrhythm import rng
 from polyrhythm.kernel.effects import Compute, Effect, Flush, NativeReduce, NativeReduceInPlace, Receive, Schedule, Send, Sleep, Spawn
 from polyrhythm.kernel.group import Group
 from polyrhythm.kernel.message import Message
+from polyrhythm.trees import StateTree
 
 Body = Callable[["Port"], Coroutine[Effect[Any], Any, None]]
 """An actor: it lives as long as its coroutine."""
@@ -27,16 +28,20 @@ class Port:
 
     __slots__ = ("_clock", "_scope", "_seed", "_streams", "name")
 
-    def __init__(self, name: str, seed: int, clock: Callable[[], float], scope: str = "") -> None:
+    def __init__(self, name: str, seed: int, clock: Callable[[], float]) -> None:
         self.name = name
         self._seed = seed
         self._clock = clock
-        self._scope = scope
+        self._scope = ""
         self._streams: dict[str, np.random.Generator] = {}
 
     def scoped(self, scope: str) -> Port:
         """A port of the same actor with topics and random streams of its own; the port itself where `scope` is empty."""
-        return Port(self.name, self._seed, self._clock, self._scope + scope) if scope else self
+        if not scope:
+            return self
+        port = Port(self.name, self._seed, self._clock)
+        port._scope, port._streams = self._scope + scope, self._streams
+        return port
 
     def send(self, to: str, message: Message) -> Send:
         """Send `message` to the actor `to`; the sender goes on at once and must not write to its tensors."""
@@ -80,6 +85,16 @@ class Port:
 
     def rng(self, name: str) -> np.random.Generator:
         """The random stream `name` of this actor: the same numbers in every runtime."""
-        if name not in self._streams:
-            self._streams[name] = rng.stream(self._seed, self.name, self._scope + name)
-        return self._streams[name]
+        full = self._scope + name
+        if full not in self._streams:
+            self._streams[full] = rng.stream(self._seed, self.name, full)
+        return self._streams[full]
+
+    def export(self) -> StateTree:
+        """Where the random streams of this scope are, by name."""
+        return {name: stream.bit_generator.state for name, stream in self._streams.items() if name.startswith(self._scope)}
+
+    def restore(self, state: StateTree) -> None:
+        """Go on with the random streams of an exporter of the same scope."""
+        for name, where in state.items():
+            self.rng(name.removeprefix(self._scope)).bit_generator.state = where

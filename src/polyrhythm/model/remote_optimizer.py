@@ -12,8 +12,8 @@ import torch
 from torch import Tensor
 
 from polyrhythm.errors import CompositionError
-from polyrhythm.model.state import Optimize
 from polyrhythm.tensors import Layout, without_gradient
+from polyrhythm.trees import StateTree
 
 HOSTED: Mapping[str, Callable[..., torch.optim.Optimizer]] = {
     kind.__name__: kind
@@ -65,30 +65,45 @@ def _plain(value: Any) -> Any:
     return value.item() if isinstance(value, Tensor) else value
 
 
-def host(recipe: str, weights: Tensor, layout: Layout) -> Optimize:
-    """The optimizer of `recipe` on the tensors of `layout`, which are views of `weights` (numel,) and move with it."""
-    plan = msgspec.json.decode(recipe, type=Recipe)
-    parameters = {name: torch.nn.Parameter(view) for name, view in layout.named(weights).items()}
-    groups = []
-    for group in plan.groups:
-        names = set(group.names)
-        owned = [parameter for name, parameter in parameters.items() if _PART.sub("", name) in names]
-        groups.append({**{k: tuple(v) if isinstance(v, list) else v for k, v in group.options.items()}, "params": owned})
-    occupied = [group for group in groups if group["params"]]
-    optimizer = _build(plan.kind, occupied) if occupied else None
-    places = [k for k, group in enumerate(groups) if group["params"]]
+class RemoteOptimizer:
+    """The optimizer of `recipe` on the tensors of `layout`, which are views of `weights` (numel,) and move with it.
 
-    def optimize(gradient: Tensor, rates: tuple[float, ...]) -> None:
-        if optimizer is None:
+    Groups of which nothing lies in `layout` are left out; `places` are those of the others among all.
+    """
+
+    def __init__(self, recipe: str, weights: Tensor, layout: Layout) -> None:
+        plan = msgspec.json.decode(recipe, type=Recipe)
+        self.layout = layout
+        self.parameters = {name: torch.nn.Parameter(view) for name, view in layout.named(weights).items()}
+        groups = []
+        for group in plan.groups:
+            names = set(group.names)
+            owned = [parameter for name, parameter in self.parameters.items() if _PART.sub("", name) in names]
+            groups.append({**{k: tuple(v) if isinstance(v, list) else v for k, v in group.options.items()}, "params": owned})
+        occupied = [group for group in groups if group["params"]]
+        self.optimizer = _build(plan.kind, occupied) if occupied else None
+        self.places = [k for k, group in enumerate(groups) if group["params"]]
+
+    def step_on(self, gradient: Tensor, rates: tuple[float, ...]) -> None:
+        """Step on `gradient` (numel,) with these learning rates of all groups."""
+        if self.optimizer is None:
             return
-        views = layout.views(gradient)
-        for parameter, part, absent in zip(parameters.values(), views, without_gradient([view.view(-1) for view in views]), strict=True):
+        views = self.layout.views(gradient)
+        missing = without_gradient([view.view(-1) for view in views])
+        for parameter, part, absent in zip(self.parameters.values(), views, missing, strict=True):
             parameter.grad = None if absent else part
-        for group, place in zip(optimizer.param_groups, places, strict=True):
+        for group, place in zip(self.optimizer.param_groups, self.places, strict=True):
             group["lr"] = rates[place]
-        optimizer.step()
+        self.optimizer.step()
 
-    return optimize
+    def export(self) -> StateTree:
+        """As `pieces.state.Stateful`."""
+        return None if self.optimizer is None else self.optimizer.state_dict()
+
+    def restore(self, state: StateTree) -> None:
+        """As `pieces.state.Stateful`."""
+        if self.optimizer is not None:
+            self.optimizer.load_state_dict(state)
 
 
 def _build(kind: str, groups: list[dict[str, Any]]) -> torch.optim.Optimizer:

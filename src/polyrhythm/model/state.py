@@ -9,6 +9,7 @@ from torch import Tensor
 from polyrhythm.pieces.context import ExchangeContext
 from polyrhythm.pieces.merge import AnyContribution, Merge, combining, mixing, rates_of, rule_of
 from polyrhythm.tensors import Layout, State
+from polyrhythm.trees import StateTree
 
 Optimize = Callable[[Tensor, tuple[float, ...]], None]
 """Takes an optimizer's step on a gradient (numel,), with these learning rates of its groups."""
@@ -50,6 +51,18 @@ class ModelState:
     def context(self) -> ExchangeContext:
         """The exchange at this clock, with the weights as they are."""
         return self._start.at(self.clock, lambda: self.weights)
+
+    def export(self) -> StateTree:
+        """As `pieces.state.Stateful`."""
+        anchor = None if self.anchor is self.weights else self.anchor
+        return {"weights": self.weights, "anchor": anchor, "rule": self.state, "clock": self.clock, "version": self.version}
+
+    def restore(self, state: StateTree) -> None:
+        """As `pieces.state.Stateful`; the weights are written to where they are."""
+        self.weights.copy_(state["weights"])
+        if state["anchor"] is not None:
+            self.anchor = state["anchor"].to(self.weights.device)
+        self.state, self.clock, self.version = state["rule"], state["clock"], state["version"]
 
     def set_anchor(self) -> None:
         """Remember the weights as they are now: later local steps count from here."""

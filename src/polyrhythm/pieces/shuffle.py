@@ -67,6 +67,9 @@ class Feed(Protocol):
     def epoch(self, source: Source, number: int, batch_size: int) -> Iterator[Batch]:
         """The batches of epoch `number` (from 0)."""
 
+    def skip(self, source: Source, number: int, batch_size: int, batches: int) -> None:
+        """Be as after `batches` of epoch `number` were taken and no more were wanted; as many as `count` says are the whole epoch."""
+
 
 class Shuffle(Protocol):
     """Frozen settings."""

@@ -17,9 +17,11 @@ from polyrhythm.pieces.consistency import Consistency
 from polyrhythm.pieces.merge import Merge, Rule, rule_of
 from polyrhythm.pieces.responses import Response
 from polyrhythm.pieces.snapshots import Snapshots
+from polyrhythm.pieces.state import ServerCheckpoints
 from polyrhythm.pieces.traits import Payload, TopologyTraits
 from polyrhythm.pieces.weights import WeightsView
 from polyrhythm.tensors import Layout, State
+from polyrhythm.trees import StateTree
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,7 +72,8 @@ class Upstream:
 class ServerEndpoint:
     """Where a server stands: its group, which are all servers of its workers, those workers by name, and its port.
 
-    Events go to `record`; `snapshots` is shown the weights before they change. With an `upstream` it exchanges
+    Events go to `record`; `snapshots` is shown the weights before they change; `checkpoints` are where its state is written and
+    comes from. With an `upstream` it exchanges
     what its workers do to the weights with the servers of other groups.
     """
 
@@ -79,6 +82,7 @@ class ServerEndpoint:
     port: Port
     record: Recorder
     snapshots: Snapshots
+    checkpoints: ServerCheckpoints
     upstream: Upstream | None = None
 
 
@@ -137,6 +141,18 @@ class Channel(Protocol):
 
     async def finish(self) -> Response:
         """Bring the run to its end: what is on its way arrives, and all get the final weights."""
+
+    async def drain(self, step: int) -> str:
+        """Have all that was sent arrive, before a checkpoint after `step`; every worker does so, and sends nothing until it is written.
+
+        Servers write their state. Returns why one of them could not, as a sentence; empty where all have.
+        """
+
+    def export(self) -> StateTree:
+        """As `pieces.state.Stateful`, after `drain`."""
+
+    def restore(self, state: StateTree) -> None:
+        """As `pieces.state.Stateful`, after `establish`."""
 
     def states(self) -> list[tuple[State, Tensor]]:
         """The codec's states and their residuals, in the order of the flat vector (for checkpoints and the conservation law).

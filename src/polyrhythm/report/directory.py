@@ -11,9 +11,9 @@ import shutil
 from contextlib import suppress
 from pathlib import Path
 
+from polyrhythm.atomic import flush
 from polyrhythm.errors import CompositionError, PolyrhythmError
 from polyrhythm.report import document, event_lines, weights
-from polyrhythm.report.atomic import flush
 from polyrhythm.report.lock import is_held
 from polyrhythm.report.outcome import Outcome
 

@@ -12,7 +12,8 @@ from pathlib import Path
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
 
-from polyrhythm.report import atomic, panels
+from polyrhythm import atomic
+from polyrhythm.report import panels
 from polyrhythm.report.chart import over_bytes, over_time
 from polyrhythm.report.grid import Grid
 from polyrhythm.report.metrics import Target, metrics_of

@@ -8,10 +8,10 @@ from contextlib import ExitStack, suppress
 from io import FileIO
 from pathlib import Path
 
+from polyrhythm.atomic import beside, write
 from polyrhythm.errors import CompositionError, RecordError
 from polyrhythm.report import directory as directories
 from polyrhythm.report import document, event_lines, weights
-from polyrhythm.report.atomic import beside, write
 from polyrhythm.report.directory import EVENTS, RESERVE, RUN, WEIGHTS, reason
 from polyrhythm.report.lock import hold
 from polyrhythm.report.outcome import Outcome

@@ -13,8 +13,8 @@ from typing import Any
 
 import msgspec
 
-from polyrhythm.kernel.events import AnyEvent, Computed, Ended, Evaluated, Faulted, Merged, Reported, Sent, Started, Stepped, Waited
-from polyrhythm.report.atomic import beside
+from polyrhythm.atomic import beside
+from polyrhythm.kernel.events import AnyEvent, Computed, Ended, Evaluated, Faulted, Merged, Reported, Saved, Sent, Started, Stepped, Waited
 from polyrhythm.report.outcome import Outcome
 from polyrhythm.report.series import is_virtual, series_of
 
@@ -68,7 +68,7 @@ def _run(outcome: Outcome, process: int, threads: Iterator[int]) -> Iterator[Rec
             yield {"ph": "C", "name": "bytes sent", "ts": _microseconds(event.time), "pid": process, "args": {"bytes": sent}}
 
 
-def _instant(event: Stepped | Reported | Evaluated | Merged | Faulted | Sent | Ended) -> tuple[str, Record]:
+def _instant(event: Stepped | Reported | Evaluated | Merged | Saved | Faulted | Sent | Ended) -> tuple[str, Record]:
     match event:
         case Stepped():
             return "step", {"step": event.clock, "samples": event.samples}
@@ -78,6 +78,8 @@ def _instant(event: Stepped | Reported | Evaluated | Merged | Faulted | Sent | E
             return "evaluation", {"step": event.clock, **event.metrics}
         case Merged():
             return "merge", {"version": event.version, "staleness": event.staleness, "seconds": event.seconds}
+        case Saved():
+            return "checkpoint", {"step": event.clock}
         case Faulted():
             return "fault", {"what": event.what}
         case Sent():

@@ -77,6 +77,9 @@ class _Dealt:
     def epoch(self, source: Source, number: int, batch_size: int) -> Iterator[Batch]:
         yield from source.load(parts(source, self.group, number, batch_size), loading(self.group, number))
 
+    def skip(self, source: Source, number: int, batch_size: int, batches: int) -> None:
+        return None  # every epoch is drawn anew
+
 
 def _too_short(read: int, group: Group, batch_size: int, drop_last: bool) -> str:
     if read == 0:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from itertools import islice
 from typing import Any, NoReturn
 
 from torch import Tensor
@@ -77,6 +78,11 @@ class _Travelling:
             turn = self.held[-1]
             yield _samples(turn), tuple(part.clone() for part in turn)  # copies, because the training function may write to them
             self.held.append(self.perform(self._pass_on(self.held.pop())))
+
+    def skip(self, source: Source, number: int, batch_size: int, batches: int) -> None:
+        whole = batches == self.count(source, batch_size)
+        for _ in islice(self.epoch(source, number, batch_size), None if whole else batches):
+            pass  # each batch that another follows is sent on
 
     def _deal(self, source: Source, number: int, batch_size: int) -> None:
         _refuse_redrawing(source.order)

@@ -105,7 +105,7 @@ class Simulator:
             before = shared.drawing
             try:
                 for actor in scheduler.actors.values():
-                    record(Started(0.0, actor.name))
+                    record(Started(job.began, actor.name))
                     scheduler.begin(actor)
                 scheduler.run()
                 _close(scheduler)
@@ -125,10 +125,11 @@ class Simulator:
     def _assemble(self, job: Job, record: Recorder) -> tuple[Scheduler, SharedState]:
         """The scheduler with all actors and scheduled faults."""
         network, machines, queue = self._network(), fleet(self.devices), EventQueue(self.shuffle_ties)
+        queue.now = job.began
         if network is not None and any(rank is not None for rank in job.beside):
             network = dataclasses.replace(network, beside=job.beside)
         names = [server(shard) for shard in range(job.servers)] + [worker(rank) for rank in range(job.workers)]
-        faults = hazards.schedule(self.faults, self.seed, names)
+        faults = hazards.remaining(hazards.schedule(self.faults, self.seed, names), job.began)
         link = (0.0, math.inf) if network is None else network.slowest()
         scheduler = Scheduler(
             queue,

@@ -13,6 +13,7 @@ from polyrhythm.pieces.context import ExchangeContext
 from polyrhythm.pieces.traits import Payload
 from polyrhythm.strategy.gradients import Parameters
 from polyrhythm.strategy.plan import Level
+from polyrhythm.trees import StateTree
 
 
 class Inner:
@@ -64,6 +65,15 @@ class Inner:
             moved = self.state.moved()
             self.check([moved])
             self.context.perform(self.channel.exchange(moved.cpu(), clock, rates)).apply(self.state)
+
+    def export(self) -> StateTree:
+        """As `pieces.state.Stateful`; the weights are the part's."""
+        return {"state": {**self.state.export(), "weights": None}, "channel": self.channel.export()}
+
+    def restore(self, state: StateTree) -> None:
+        """As `pieces.state.Stateful`, after the part's weights."""
+        self.state.restore({**state["state"], "weights": self.state.weights})
+        self.channel.restore(state["channel"])
 
     def rebase(self) -> None:
         """The weights were changed by the exchange with other groups: the next update counts from here."""

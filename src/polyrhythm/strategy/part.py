@@ -28,6 +28,7 @@ from polyrhythm.strategy.payloads import PAYLOADS
 from polyrhythm.strategy.rates import refuse_unscaled
 from polyrhythm.strategy.snapshots import new_snapshots
 from polyrhythm.strategy.strategy_plan import PlannedExchange
+from polyrhythm.trees import StateTree
 
 
 @dataclass(frozen=True, slots=True)
@@ -148,6 +149,24 @@ class Part:
         self._apply(self.context.perform(self.channel.finish()))
         if self.ends_alike:
             end_alike(self.context, self.workers, self.parameters.layout, self.state.weights, self.clock)
+
+    def drain(self, step: int) -> str:
+        """As `pieces.topology.Channel.drain`, of every exchange of this part."""
+        problems = [self.context.perform(channel.drain(step)) for channel in (*(inner.channel for inner in self.inner), self.channel)]
+        return next(filter(None, problems), "")
+
+    def export(self) -> StateTree:
+        """As `pieces.state.Stateful`."""
+        inner = [each.export() for each in self.inner]
+        return {"clock": self.clock, "model": self.state.export(), "channel": self.channel.export(), "inner": inner}
+
+    def restore(self, state: StateTree) -> None:
+        """As `pieces.state.Stateful`."""
+        self.clock = state["clock"]
+        self.state.restore(state["model"])
+        self.channel.restore(state["channel"])
+        for inner, exported in zip(self.inner, state["inner"], strict=True):
+            inner.restore(exported)
 
     def _rebase(self) -> None:
         for inner in self.inner:

@@ -19,6 +19,7 @@ from polyrhythm.strategy.local_optimizer import LocalOptimizer
 from polyrhythm.strategy.part import Part, PartSeat
 from polyrhythm.strategy.strategy_plan import StrategyPlan
 from polyrhythm.topology.algorithms.broadcast import broadcast, tell
+from polyrhythm.trees import StateTree
 
 
 class Replica:
@@ -119,6 +120,33 @@ class Replica:
                 )
         for part in self.parts:
             part.parameters.check()
+
+    def drain(self, step: int) -> str:
+        """As `pieces.topology.Channel.drain`, of every part."""
+        problems = [part.drain(step) for part in self.parts]
+        return next(filter(None, problems), "")
+
+    def export(self) -> StateTree:
+        """As `pieces.state.Stateful`."""
+        return {
+            "parts": [part.export() for part in self.parts],
+            "others": self.others,
+            "optimizer": self.optimizer.state_dict(),
+        }
+
+    def restore(self, state: StateTree) -> None:
+        """As `pieces.state.Stateful`."""
+        with torch.no_grad():
+            for part, exported in zip(self.parts, state["parts"], strict=True):
+                part.restore(exported)
+            for tensor, value in zip(self.others, state["others"], strict=True):
+                tensor.copy_(value)
+        self.restore_optimizer(state)
+
+    def restore_optimizer(self, state: StateTree) -> None:
+        """As `restore`, of the optimizer alone: a learning-rate scheduler may have changed it since."""
+        self.optimizer.load_state_dict(state["optimizer"])
+        self.optimizer._opt_called = True  # type: ignore[attr-defined]  # a scheduler that catches up would warn that no step was taken
 
     def finish(self) -> None:
         """Bring the run to its end: afterwards the model holds the final weights."""

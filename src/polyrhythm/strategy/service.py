@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from polyrhythm.checkpoints.plan import CheckpointPlan, ServerFiles
 from polyrhythm.kernel.events import Recorder
 from polyrhythm.kernel.message import ASIDE, Message
 from polyrhythm.kernel.port import Port
@@ -32,11 +33,12 @@ async def request_snapshots(port: Port, servers: Sequence[str]) -> None:
 class Service:
     """Serves the first model from the beginning, and each that is announced, side by side; ends when all are done with."""
 
-    def __init__(self, plan: StrategyPlan, port: Port, record: Recorder) -> None:
+    def __init__(self, plan: StrategyPlan, port: Port, record: Recorder, checkpoints: CheckpointPlan) -> None:
         self.planned = plan.served_by(port.name)
         self.group = plan.group(plan.members[0])
         self.port = port
         self.record = record
+        self.checkpoints = checkpoints
         self.losses = Losses(port)
         self.beside = 0
         self.snapshots: list[Snapshots] = []
@@ -75,6 +77,9 @@ class Service:
         self.snapshots.append(snapshots)
         for nested in self.planned.plan.scopes:
             await self.losses.tell(scope + nested + GONE)
-        await self.planned.plan.serve(ServerEndpoint(self.group, self.group.members, self.port.scoped(scope), self.record, snapshots))
+        files = ServerFiles(self.checkpoints, self.port.name, scope)
+        await self.planned.plan.serve(
+            ServerEndpoint(self.group, self.group.members, self.port.scoped(scope), self.record, snapshots, files)
+        )
         if snapshots.wanted:
             await show(self.port, scope, snapshots)

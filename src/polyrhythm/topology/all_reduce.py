@@ -18,6 +18,7 @@ from polyrhythm.topology.algorithms.algorithm import Algorithm
 from polyrhythm.topology.algorithms.broadcast import broadcast
 from polyrhythm.topology.algorithms.ring import Ring
 from polyrhythm.topology.collective_client import CollectiveClient
+from polyrhythm.trees import StateTree
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,6 +80,15 @@ class _Equal:
 
     async def finish(self) -> Response:
         return ApplyContributions([])
+
+    async def drain(self, step: int) -> str:
+        return ""  # every exchange has brought what was sent for it
+
+    def export(self) -> StateTree:
+        return self.client.export()
+
+    def restore(self, state: StateTree) -> None:
+        self.client.restore(state)
 
     def states(self) -> list[tuple[State, Tensor]]:
         return self.client.states()

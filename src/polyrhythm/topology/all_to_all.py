@@ -22,8 +22,11 @@ from polyrhythm.pieces.weights import WeightsView
 from polyrhythm.tensors import Layout, State
 from polyrhythm.topology.algorithms.broadcast import heirs, pass_on
 from polyrhythm.topology.losses import GONE
+from polyrhythm.trees import StateTree
 
 _FIRST, UPDATES = "init", "u"
+_DRAINED = "drained"
+"""The text of an update that has nothing but this: its sender sends nothing more before a checkpoint."""
 
 
 class PeerUpdate(NamedTuple):
@@ -100,7 +103,10 @@ class Mirrors:
 
 
 class _Peer:
-    """`clocks` are the latest steps received, by peer; `pending` what has come and may not be merged yet."""
+    """`clocks` are the latest steps received, by peer; `pending` what has come and may not be merged yet.
+
+    `drained` are the peers that send nothing until the next checkpoint is written.
+    """
 
     buckets = None
     in_place = None
@@ -117,6 +123,7 @@ class _Peer:
         self.state: State = {}
         self.clocks = {name: 0.0 for name in self.group.members if name != self.port.name}
         self.pending: list[tuple[float, int, EncodedContribution]] = []
+        self.drained: set[str] = set()
 
     async def establish(self, initial: InitialState) -> Response:
         self.model_state = initial.model_state
@@ -176,6 +183,9 @@ class _Peer:
     def _take(self, delivery: Delivery) -> None:
         if delivery.sender == self.port.name:
             return
+        if delivery.message.text == _DRAINED:
+            self.drained.add(delivery.sender)
+            return
         clock, rates = PeerUpdate.from_numbers(delivery.message.numbers)
         if delivery.sender in self.clocks:
             self.clocks[delivery.sender] = clock
@@ -209,6 +219,25 @@ class _Peer:
             assert delivery is not None
             self._take(delivery)
         return await self._ready(math.inf)
+
+    async def drain(self, step: int) -> str:
+        await self._send_all(Message(UPDATES, text=_DRAINED))
+        while self.clocks.keys() - self.drained:
+            delivery = await self.port.receive(UPDATES)
+            assert delivery is not None
+            self._take(delivery)
+        self.drained.clear()
+        return ""
+
+    def export(self) -> StateTree:
+        pending = [(clock, rank, each.packet, each.rates) for clock, rank, each in self.pending]
+        return {"codec": self.state, "clocks": self.clocks, "pending": pending}
+
+    def restore(self, state: StateTree) -> None:
+        self.state, self.clocks = state["codec"], state["clocks"]
+        self.pending = []
+        for clock, rank, packet, rates in state["pending"]:
+            self._keep(clock, rank, packet, rates)
 
     def states(self) -> list[tuple[State, Tensor]]:
         return [(self.state, self.codec.residual(self.state, self.layout))] if self.layout.names else []

@@ -13,6 +13,7 @@ from polyrhythm.pieces.responses import ApplyContributions, Response
 from polyrhythm.pieces.topology import Agreement, Channel, InitialState, WorkerEndpoint
 from polyrhythm.pieces.traits import DIFFERENCES, Pattern, TopologyTraits
 from polyrhythm.tensors import State
+from polyrhythm.trees import StateTree
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,6 +52,15 @@ class _Lone:
 
     async def finish(self) -> Response:
         return ApplyContributions([])
+
+    async def drain(self, step: int) -> str:
+        return ""
+
+    def export(self) -> StateTree:
+        return None
+
+    def restore(self, state: StateTree) -> None:
+        return None
 
     def states(self) -> list[tuple[State, Tensor]]:
         return []

@@ -11,13 +11,15 @@ from polyrhythm.pieces.traits import Payload
 from polyrhythm.tensors import State
 from polyrhythm.topology.server_records import Wanted
 from polyrhythm.topology.server_requests import ServerRequests
+from polyrhythm.trees import StateTree
 
 
 class BackgroundClient:
     """Adds up what it is given until the consistency has it pushed, and looks at each step whether requested weights have come.
 
     It goes on from the newest weights with its own last step on top of them (Dean et al., 2012, algorithm 7.1: parameters ← parameters -
-    α gradient). `fetching` is, for each shard, whether a response is on its way; `due` is what a last push needs: clock and rates.
+    α gradient). `fetching` is, for each shard, whether a response is on its way,
+    and `drained` one that has come before a checkpoint and is not taken over yet; `due` is what a last push needs: clock and rates.
     """
 
     buckets = None
@@ -27,6 +29,7 @@ class BackgroundClient:
         self.agreement = agreement
         self.requests = ServerRequests(agreement, endpoint)
         self.fetching = [False] * len(endpoint.servers)
+        self.drained: list[Tensor | None] = [None] * len(endpoint.servers)
         self.accrued: Tensor | None = None
         self.due: tuple[int, tuple[float, ...]] = (0, ())
 
@@ -54,11 +57,17 @@ class BackgroundClient:
     async def _arrived(self) -> Tensor | None:
         """The weights (numel,), with the parts of those shards whose response has come; None if none has."""
         parts = self.requests.cut(self.requests.model_state.anchor)
-        came = [await self.requests.response(k, timeout=0.0) if self.fetching[k] else None for k in range(len(parts))]
+        came = [await self._came(k) for k in range(len(parts))]
         self.fetching = [fetching and fresh is None for fetching, fresh in zip(self.fetching, came, strict=True)]
         if all(fresh is None for fresh in came):
             return None
         return torch.cat([part.cpu() if fresh is None else fresh for part, fresh in zip(parts, came, strict=True)])
+
+    async def _came(self, shard: int) -> Tensor | None:
+        if self.drained[shard] is not None:
+            fresh, self.drained[shard] = self.drained[shard], None
+            return fresh
+        return await self.requests.response(shard, timeout=0.0) if self.fetching[shard] else None
 
     async def finish(self) -> Response:
         """Push what has accrued; responses that are still on their way come before the final weights, and are dropped."""
@@ -68,6 +77,19 @@ class BackgroundClient:
             if fetching:
                 await self.requests.response(k)
         return AdoptWeights(await self.requests.responses())
+
+    async def drain(self, step: int) -> str:
+        for k, fetching in enumerate(self.fetching):
+            if fetching:
+                self.drained[k], self.fetching[k] = await self.requests.response(k), False
+        return await self.requests.drain(step)
+
+    def export(self) -> StateTree:
+        return {"requests": self.requests.export(), "accrued": self.accrued, "due": self.due, "drained": self.drained}
+
+    def restore(self, state: StateTree) -> None:
+        self.requests.restore(state["requests"])
+        self.accrued, self.due, self.drained = state["accrued"], state["due"], state["drained"]
 
     def states(self) -> list[tuple[State, Tensor]]:
         states = self.requests.states()

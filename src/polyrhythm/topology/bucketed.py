@@ -21,6 +21,7 @@ from polyrhythm.tensors import Layout, State
 from polyrhythm.topology.algorithms.broadcast import broadcast
 from polyrhythm.topology.all_reduce import AllReduce
 from polyrhythm.topology.collective_client import CollectiveClient
+from polyrhythm.trees import StateTree
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,6 +122,17 @@ class _Parts:
 
     async def finish(self) -> Response:
         return ApplyContributions([])
+
+    async def drain(self, step: int) -> str:
+        return ""  # every exchange has brought what was sent for it
+
+    def export(self) -> StateTree:
+        return {"clock": self.clock, "clients": [client.export() for client in self.clients]}
+
+    def restore(self, state: StateTree) -> None:
+        self.clock = state["clock"]
+        for client, exported in zip(self.clients, state["clients"], strict=True):
+            client.restore(exported)
 
     def states(self) -> list[tuple[State, Tensor]]:
         return [state for client in reversed(self.clients) for state in client.states()]

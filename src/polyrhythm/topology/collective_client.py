@@ -13,6 +13,7 @@ from polyrhythm.pieces.requests import Packet
 from polyrhythm.pieces.topology import WorkerEndpoint
 from polyrhythm.tensors import Layout, State
 from polyrhythm.topology.algorithms.algorithm import Algorithm, all_gather, all_to_all
+from polyrhythm.trees import StateTree
 
 
 class CollectiveClient:
@@ -77,6 +78,14 @@ class CollectiveClient:
     def states(self) -> list[tuple[State, Tensor]]:
         """The codec's state and its residual (numel,); none before `open`."""
         return [(self.state, self.codec.residual(self.state, self.layout))] if self.layout.names else []
+
+    def export(self) -> StateTree:
+        """As `pieces.state.Stateful`."""
+        return {"requests": self.requests, "codec": self.state}
+
+    def restore(self, state: StateTree) -> None:
+        """As `pieces.state.Stateful`."""
+        self.requests, self.state = state["requests"], state["codec"]
 
     def _topic(self) -> str:
         self.requests += 1

@@ -19,6 +19,7 @@ from polyrhythm.tensors import Layout, State
 from polyrhythm.topology.algorithms.broadcast import broadcast
 from polyrhythm.topology.algorithms.tree import Tree
 from polyrhythm.topology.graph import Dissemination, Graph
+from polyrhythm.trees import StateTree
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,6 +95,15 @@ class _Neighbour:
     async def finish(self) -> Response:
         total = await Tree().reduce(self.port, self.group, self.initial.weights(), "mean")
         return AdoptWeights(total / self.group.size)
+
+    async def drain(self, step: int) -> str:
+        return ""  # every exchange has brought what was sent for it
+
+    def export(self) -> StateTree:
+        return {"exchanges": self.exchanges, "codec": self.state}
+
+    def restore(self, state: StateTree) -> None:
+        self.exchanges, self.state = state["exchanges"], state["codec"]
 
     def states(self) -> list[tuple[State, Tensor]]:
         return [(self.state, self.codec.residual(self.state, self.layout))] if self.layout.names else []

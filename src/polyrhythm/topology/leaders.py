@@ -19,6 +19,7 @@ from polyrhythm.pieces.topology import Channel, InitialState
 from polyrhythm.pieces.weights import WeightsView
 from polyrhythm.tensors import Layout, State
 from polyrhythm.topology.algorithms.broadcast import spread
+from polyrhythm.trees import StateTree
 
 _RESPONSE = "response"
 
@@ -45,6 +46,19 @@ class LeaderChannel:
     async def finish(self) -> Response:
         """All get what the leader ends with."""
         return await self._share(None if self.outer is None else self.outer.finish())
+
+    async def drain(self, step: int) -> str:
+        """The leader's."""
+        return "" if self.outer is None else await self.outer.drain(step)
+
+    def export(self) -> StateTree:
+        """The leader's."""
+        return None if self.outer is None else self.outer.export()
+
+    def restore(self, state: StateTree) -> None:
+        """The leader's."""
+        if self.outer is not None:
+            self.outer.restore(state)
 
     def states(self) -> list[tuple[State, Tensor]]:
         """The leader's."""
@@ -105,6 +119,18 @@ class StripeChannel:
     async def finish(self) -> Response:
         """The stripes with which all end."""
         return await self._gather(await self.outer.finish())
+
+    async def drain(self, step: int) -> str:
+        """That of the stripe's exchange."""
+        return await self.outer.drain(step)
+
+    def export(self) -> StateTree:
+        """The stripe's exchange."""
+        return self.outer.export()
+
+    def restore(self, state: StateTree) -> None:
+        """The stripe's exchange."""
+        self.outer.restore(state)
 
     def states(self) -> list[tuple[State, Tensor]]:
         """Of this member's stripe; elsewhere in the vector nothing is left over here."""

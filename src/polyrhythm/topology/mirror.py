@@ -13,8 +13,9 @@ from polyrhythm.model.state import ModelState
 from polyrhythm.pieces.context import ExchangeContext
 from polyrhythm.pieces.responses import Response
 from polyrhythm.pieces.topology import InitialState, Upstream
+from polyrhythm.trees import StateTree
 
-_FINISHED = "mirrored"
+_FINISHED, _DRAINED = "mirrored", "drained"
 
 
 class MirroredShard(Protocol):
@@ -42,6 +43,8 @@ class Mirror:
         self.accrued: Tensor | None = None
         self.clock = 0
         self.ending = False
+        self.draining = 0
+        """The step after which a checkpoint waits for this; 0 where none does."""
 
     async def establish(self, state: ModelState) -> None:
         """Begin with the weights of the first group."""
@@ -67,9 +70,28 @@ class Mirror:
         await self.channel.wake()
         await self.port.receive(_FINISHED)
 
+    async def drain(self, step: int) -> None:
+        """Have all that was sent to other groups, and by them, arrive."""
+        self.draining = step
+        await self.channel.wake()
+        await self.port.receive(_DRAINED)
+
+    def export(self) -> StateTree:
+        """As `pieces.state.Stateful`; the weights are the server's."""
+        return {"channel": self.channel.export(), "accrued": self.accrued, "clock": self.clock, "version": self.state.version}
+
+    def restore(self, state: StateTree) -> None:
+        """As `pieces.state.Stateful`."""
+        self.channel.restore(state["channel"])
+        self.accrued, self.clock, self.state.version = state["accrued"], state["clock"], state["version"]
+
     async def _live(self) -> None:
         while not (self.ending and self.accrued is None):
-            if self.accrued is None:
+            if self.draining:
+                step, self.draining = self.draining, 0
+                await self.channel.drain(step)
+                await self.port.send(self.port.name, Message(_DRAINED))
+            elif self.accrued is None:
                 await self._apply(await self.channel.listen())
             else:
                 value, self.accrued = self.accrued, None

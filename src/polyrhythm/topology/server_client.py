@@ -11,6 +11,7 @@ from polyrhythm.pieces.traits import Payload
 from polyrhythm.tensors import State
 from polyrhythm.topology.server_records import Wanted
 from polyrhythm.topology.server_requests import ServerRequests
+from polyrhythm.trees import StateTree
 
 
 class ServerClient:
@@ -45,6 +46,16 @@ class ServerClient:
     async def finish(self) -> Response:
         await self.requests.done()
         return AdoptWeights(await self.requests.responses())
+
+    async def drain(self, step: int) -> str:
+        return await self.requests.drain(step)
+
+    def export(self) -> StateTree:
+        return {"keeps": self.keeps, "requests": self.requests.export()}
+
+    def restore(self, state: StateTree) -> None:
+        self.keeps = state["keeps"]
+        self.requests.restore(state["requests"])
 
     def states(self) -> list[tuple[State, Tensor]]:
         return self.requests.states()

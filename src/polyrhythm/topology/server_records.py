@@ -51,8 +51,14 @@ class Fetch(NamedTuple):
     wanted: Wanted
 
 
-ServerRequest = Join | Push | Done | Wake | Fetch
-_KINDS = (Join, Push, Done, Wake, Fetch)
+class Drain(NamedTuple):
+    """A worker has sent all before a checkpoint after `step`, and sends nothing until it is written."""
+
+    step: int
+
+
+ServerRequest = Join | Push | Done | Wake | Fetch | Drain
+_KINDS = (Join, Push, Done, Wake, Fetch, Drain)
 """A kind's place is the first number of its requests."""
 _WITHOUT_FIELDS: dict[type[ServerRequest], ServerRequest] = {Join: Join(), Done: Done(), Wake: Wake()}
 
@@ -72,6 +78,8 @@ def from_numbers(numbers: tuple[float, ...]) -> ServerRequest:
     if kind is Fetch:
         _, clock, version, wanted = numbers
         return Fetch(int(clock), int(version), Wanted(int(wanted)))
+    if kind is Drain:
+        return Drain(int(numbers[1]))
     return _WITHOUT_FIELDS[kind]
 
 

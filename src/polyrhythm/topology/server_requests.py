@@ -17,6 +17,7 @@ from polyrhythm.tensors import Layout, State
 from polyrhythm.topology.server_records import (
     REQUESTS,
     Done,
+    Drain,
     Fetch,
     Join,
     Push,
@@ -26,6 +27,7 @@ from polyrhythm.topology.server_records import (
     Wanted,
     to_numbers,
 )
+from polyrhythm.trees import StateTree
 
 
 class ServerRequests:
@@ -102,6 +104,25 @@ class ServerRequests:
         """The weights of all shards (numel,), in order."""
         weights = [await self.response(k) for k in range(len(self.names))]
         return torch.cat([part for part in weights if part is not None])
+
+    async def drain(self, step: int) -> str:
+        """Have the shards write their state, after all that this worker has sent them. Returns what prevented one of them."""
+        for name in self.names:
+            await self._send(name, Drain(step))
+        problems = []
+        for k, name in enumerate(self.names):
+            delivery = await self.port.receive(f"d{k}", name)
+            assert delivery is not None
+            problems.append(delivery.message.text)
+        return next(filter(None, problems), "")
+
+    def export(self) -> StateTree:
+        """As `pieces.state.Stateful`."""
+        return {"codec": self.coded, "versions": self.versions, "clocks": self.clocks}
+
+    def restore(self, state: StateTree) -> None:
+        """As `pieces.state.Stateful`."""
+        self.coded, self.versions, self.clocks = state["codec"], state["versions"], state["clocks"]
 
     def states(self) -> list[tuple[State, Tensor]]:
         """The codec's states and their residuals, by shard."""

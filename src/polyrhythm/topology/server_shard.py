@@ -12,7 +12,7 @@ from polyrhythm.kernel.events import Merged
 from polyrhythm.kernel.group import Group
 from polyrhythm.kernel.message import Delivery, Message
 from polyrhythm.kernel.names import rank_of
-from polyrhythm.model.remote_optimizer import host
+from polyrhythm.model.remote_optimizer import RemoteOptimizer
 from polyrhythm.model.state import ModelState
 from polyrhythm.pieces.codec import packets
 from polyrhythm.pieces.context import ExchangeContext
@@ -26,6 +26,7 @@ from polyrhythm.topology.mirror import Mirror
 from polyrhythm.topology.server_records import (
     REQUESTS,
     Done,
+    Drain,
     Fetch,
     Join,
     Push,
@@ -36,6 +37,7 @@ from polyrhythm.topology.server_records import (
     from_numbers,
     to_numbers,
 )
+from polyrhythm.trees import StateTree
 
 
 class PendingPush(NamedTuple):
@@ -65,6 +67,7 @@ class ServerShard:
         self.record = endpoint.record
         self.snapshots = endpoint.snapshots
         self.model_state: ModelState
+        self.optimizer: RemoteOptimizer | None = None
         self.clocks = dict.fromkeys(endpoint.workers, 0.0)
         self.joining: list[str] = []
         self.pending: list[PendingPush] = []
@@ -73,6 +76,8 @@ class ServerShard:
         self.before: dict[str, Tensor] = {}
         self.snapshot: Tensor | None = None
         self.initialized = False
+        self.drained: dict[str, int] = {}
+        self.checkpoints = endpoint.checkpoints
         self.mirror = None if endpoint.upstream is None else Mirror(endpoint.upstream, self.port, self)
 
     async def live(self) -> None:
@@ -107,6 +112,8 @@ class ServerShard:
         match request:
             case Join():
                 await self._join(delivery)
+            case Drain():
+                self.drained[sender] = request.step
             case Done():
                 self.clocks[sender] = math.inf
                 self.ending.append(sender)
@@ -115,7 +122,46 @@ class ServerShard:
                     self.waiting[sender] = (request.clock, request.version if request.wanted is Wanted.NEWER else -1)
                 if isinstance(request, Push):
                     await self._collect(PendingPush(sender, request, delivery.message.tensors))
+        await self._write_if_drained()
         await self.release()
+
+    async def _write_if_drained(self) -> None:
+        """Write the state if nothing more can come before the checkpoint."""
+        if not self.drained or self.clocks.keys() - self.drained.keys():
+            return
+        step = max(self.drained.values())
+        self.drained.clear()
+        if self.mirror is not None:
+            await self.mirror.drain(step)
+        problem = self.checkpoints.write(step, self.export())
+        for name in self.clocks:
+            await self.port.send(name, Message(f"d{self.rank}", text=problem))
+
+    def export(self) -> StateTree:
+        """As `pieces.state.Stateful`."""
+        return {
+            "model": self.model_state.export(),
+            "optimizer": None if self.optimizer is None else self.optimizer.export(),
+            "clocks": self.clocks,
+            "pending": [(each.sender, to_numbers(each.push), each.packet) for each in self.pending],
+            "before": self.before,
+            "mirror": None if self.mirror is None else self.mirror.export(),
+            "streams": self.port.export(),
+        }
+
+    def restore(self, state: StateTree) -> None:
+        """As `pieces.state.Stateful`."""
+        self.model_state.restore(state["model"])
+        if self.optimizer is not None:
+            self.optimizer.restore(state["optimizer"])
+        self.clocks, self.before, self.snapshot = state["clocks"], state["before"], None
+        for sender, numbers, packet in state["pending"]:
+            push = from_numbers(numbers)
+            assert isinstance(push, Push), "nothing else is exported"
+            self.pending.append(PendingPush(sender, push, packet))
+        if self.mirror is not None:
+            self.mirror.restore(state["mirror"])
+        self.port.restore(state["streams"])
 
     async def _collect(self, pending: PendingPush) -> None:
         self.pending.append(pending)
@@ -127,10 +173,13 @@ class ServerShard:
             recipe = msgspec.json.decode(delivery.message.text, type=ShardRecipe)
             layout = Layout(recipe.names, recipe.shapes)
             weights = delivery.message.tensors[0].clone()
-            optimize = host(recipe.optimizer, weights, layout) if recipe.optimizer else None
+            self.optimizer = RemoteOptimizer(recipe.optimizer, weights, layout) if recipe.optimizer else None
+            optimize = None if self.optimizer is None else self.optimizer.step_on
             self.model_state = ModelState(weights, layout, self.agreement.merge, self.context, optimize)
             if self.mirror is not None:
                 await self.mirror.establish(self.model_state)
+            if self.checkpoints.resumed is not None:
+                self.restore(self.checkpoints.resumed)
             self.initialized = True
         self.joining.append(delivery.sender)
         if self.initialized:

@@ -14,6 +14,7 @@ from polyrhythm.kernel.group import Group
 from polyrhythm.kernel.port import Port
 from polyrhythm.pieces.shuffle import Batch, Feed, Perform, Shuffle
 from polyrhythm.training.loader import LoaderSource
+from polyrhythm.training.position import DataPosition
 from polyrhythm.training.sampling import Listed, Permuted, ShareSampler
 from polyrhythm.training.source import Sources, Streams, parts_of, source_of, stream_of
 from polyrhythm.training.stream import LoaderStream, PlainStream, StreamShard
@@ -46,12 +47,12 @@ class Batches:
 class Data:
     """One worker's access to samples. `count` is called with the samples of the next step; `used` is whether any access was used."""
 
-    def __init__(self, shuffle: Shuffle, group: Group, count: Callable[[int], None]) -> None:
+    def __init__(self, shuffle: Shuffle, group: Group, count: Callable[[int], None], position: DataPosition) -> None:
         self.used = False
+        self.position = position
         self._shuffle = shuffle
         self._group = group
         self._count = count
-        self._epochs = 0
         self._feeds: list[tuple[tuple[Any, ...], Feed]] = []
         self._sources: WeakKeyDictionary[DataLoader[Any], LoaderSource | LoaderStream] = WeakKeyDictionary()
 
@@ -60,9 +61,14 @@ class Data:
         source = self._source(data)
         size = _size(source, batch_size)
         if isinstance(source, (PlainStream, LoaderStream)):
-            return StreamBatches(lambda: self._told(lambda number: self._shuffle.stream(source, self._group, number, size)))
+            return StreamBatches(lambda: self._counted(lambda number: self._shuffle.stream(source, self._group, number, size), _nothing))
         feed = self._feed(data, port, perform)
-        return Batches(lambda: self._told(lambda number: feed.epoch(source, number, size)), feed.count(source, size))
+        return Batches(
+            lambda: self._counted(
+                lambda number: feed.epoch(source, number, size), lambda number, taken: feed.skip(source, number, size, taken)
+            ),
+            feed.count(source, size),
+        )
 
     def sampler(self, dataset: Any, shuffle: bool) -> ShareSampler:
         """As `Worker.sampler`."""
@@ -96,11 +102,9 @@ class Data:
         for source in self._sources.values():
             source.close()
 
-    def _told(self, begin: Callable[[int], Iterator[Batch]]) -> Iterator[Any]:
+    def _counted(self, begin: Callable[[int], Iterator[Batch]], skip: Callable[[int, int], None]) -> Iterator[Any]:
         """The batches of the next epoch; its number is taken when the first batch is requested."""
-        number = self._epochs
-        self._epochs += 1
-        for samples, batch in begin(number):
+        for samples, batch in self.position.follow(begin, skip):
             self._count(samples)
             yield batch
 
@@ -123,6 +127,10 @@ class Data:
         feed = self._shuffle.feed(self._group, port, perform)
         self._feeds = [*self._feeds[-_FEEDS + 1 :], (parts, feed)]
         return feed
+
+
+def _nothing(number: int, taken: int) -> None:
+    """A stream is read anew in every epoch."""
 
 
 def _size(source: Sources | Streams, given: int | None) -> int:

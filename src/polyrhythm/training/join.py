@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import atexit
-import re
 from functools import partial
 from pathlib import Path
 
 from polyrhythm import systems
+from polyrhythm.checkpoints.request import CheckpointRequest
 from polyrhythm.errors import CompositionError
 from polyrhythm.kernel.names import worker as name_of
 from polyrhythm.processes.rendezvous.join import JoinedRun, Joining, enter
@@ -20,6 +20,7 @@ from polyrhythm.report.outcome import Outcome, Summary
 from polyrhythm.report.progress import ignore
 from polyrhythm.strategy.strategy import Strategy
 from polyrhythm.strategy.strategy_plan import StrategyPlan
+from polyrhythm.training.checkpoint_plan import described, planned
 from polyrhythm.training.log import Log
 from polyrhythm.training.run import conclude, conclusion, make_job, whole_number
 from polyrhythm.training.worker import Worker
@@ -27,7 +28,15 @@ from polyrhythm.workloads.script import refuse_while_imported
 
 
 def join(
-    strategy: str | Strategy = "allreduce", *, seed: int = 0, directory: str | Path | None = None, timeout: float | None = None
+    strategy: str | Strategy = "allreduce",
+    *,
+    seed: int = 0,
+    directory: str | Path | None = None,
+    timeout: float | None = None,
+    checkpoint: str | Path | None = None,
+    every: int | None = None,
+    keep: int = 2,
+    resume: bool | str | Path = False,
 ) -> Worker:
     """The worker that this process is: rank and number come from torchrun's or SLURM's variables.
 
@@ -35,12 +44,14 @@ def join(
     before you use the final weights. With a `directory`, this worker's record is written to `directory`/worker-RANK from the beginning, as
     that of `run` is. A script ends well by reaching its end or by `sys.exit(0)`, and then waits for the others to end; else all others fail
     too, naming it. After `timeout` seconds of waiting for a worker that stands still the run ends with its name; without one this is only
-    reported on stderr. Raises CompositionError where fewer or more processes were started than the strategy uses, or with other settings;
-    RunError if the others do not come.
+    reported on stderr. `checkpoint`, `every`, `keep` and `resume` are those of `run`;
+    all hosts must see the same directory. Raises CompositionError where fewer or more processes were started than the strategy uses, or
+    with other settings; RunError if the others do not come.
     """
     require_linux("join(), which makes a worker of this process,")
     refuse_while_imported("pr.join")
     chosen, seed = systems.resolve(strategy), whole_number("seed", seed, "the same at all ranks")
+    wanted = CheckpointRequest(checkpoint, every, keep, resume)
     place = find_rank_environment()
     used = chosen.workers(place.workers)
     if used != place.workers:
@@ -49,11 +60,14 @@ def join(
     log = Log(outcome, None if directory is None else make(directory) / f"worker-{place.rank}", ignore)
     try:
         plan = StrategyPlan.of(chosen, locate(place), seed)
-        joined = enter(make_job(_elsewhere, plan), log.record, place, Joining(patience=Patience(timeout=timeout), facts=_facts(chosen)))
+        checkpoints = planned(plan, wanted)
+        facts = {**described(chosen), "resumed from": "" if checkpoints.resumed is None else checkpoints.resumed.path.name}
+        joining = Joining(patience=Patience(timeout=timeout), facts=facts)
+        joined = enter(make_job(_elsewhere, plan, checkpoints), log.record, place, joining)
     except BaseException as problem:
         log.fail(problem, name_of(place.rank))
         raise
-    worker = Worker(joined.context, plan)
+    worker = Worker(joined.context, plan, checkpoints)
     atexit.register(_leave, worker, joined, log)
     return worker
 
@@ -71,8 +85,3 @@ def _leave(worker: Worker, joined: JoinedRun, log: Log) -> None:
         conclude(log.outcome, ending, name)
         log.close()
         log.warn()
-
-
-def _facts(strategy: Strategy) -> dict[str, str]:
-    """The pieces, without the addresses of Python objects."""
-    return {axis: re.sub(r" at 0x[0-9a-f]+", "", repr(piece)) for axis, piece in strategy.pieces.items()}

@@ -48,7 +48,7 @@ class Models:
         step: Callable[[Replica], None],
     ) -> None:
         """Establish a replica; `step` is what then stands behind the optimizer's."""
-        if any(replica.clock for replica in self.replicas):
+        if self.checked:
             raise WorkloadError("worker.attach was called after the first step: attach every model and optimizer before training begins.")
         number = len(self.replicas)
         self._refuse_again(model, optimizer, name)
@@ -77,16 +77,18 @@ class Models:
             raise WorkloadError(f"worker.attach was given the name {name!r} twice: give each model a name of its own.")
 
     def _hear_of_losses(self, scopes: Sequence[str]) -> None:
-        if not self.strategy.tolerates_loss or self.group.size == 1:
-            return
-        if not self.losses.topics:
-            self.context.perform(self.losses.begin())
-            if self.strategy.buffers.averaged and self.group.rank == 0:
-                self.context.perform(self.losses.tell(TOPIC))
-            if self.group.rank == 0:
-                self.context.perform(self.losses.tell(SNAPSHOTS))
+        if not self.replicas and self.group.rank == 0:
+            if self.strategy.buffers.averaged:
+                self.follow_losses(TOPIC)
+            self.follow_losses(SNAPSHOTS)
         for scope in scopes:
-            self.context.perform(self.losses.tell(scope + GONE))
+            self.follow_losses(scope + GONE)
+
+    def follow_losses(self, topic: str) -> None:
+        """Have notices of lost workers sent under `topic` too, where the run can go on without one."""
+        if self.strategy.tolerates_loss and self.group.size > 1:
+            self.context.perform(self.losses.begin())
+            self.context.perform(self.losses.tell(topic))
 
     def check(self) -> None:
         """At the first step: refuse a trainable parameter that would stay as it is, different at every worker."""

@@ -12,6 +12,8 @@ from typing import Any, SupportsIndex
 import msgspec
 
 from polyrhythm import systems
+from polyrhythm.checkpoints.plan import CheckpointPlan
+from polyrhythm.checkpoints.request import CheckpointRequest
 from polyrhythm.errors import CompositionError, PolyrhythmError, RecordWarning, RunError, WorkloadError
 from polyrhythm.kernel.job import Ending, Job, Runtime, WorkerContext
 from polyrhythm.kernel.message import Message
@@ -25,6 +27,7 @@ from polyrhythm.strategy.service import Service
 from polyrhythm.strategy.strategy import Strategy
 from polyrhythm.strategy.strategy_plan import StrategyPlan
 from polyrhythm.tensors import digest
+from polyrhythm.training.checkpoint_plan import planned, told_of
 from polyrhythm.training.log import Log, break_off
 from polyrhythm.training.result import Run
 from polyrhythm.training.worker import Worker
@@ -53,18 +56,30 @@ def run(
     on: Runtime | None = None,
     seed: int | None = None,
     directory: str | Path | None = None,
+    checkpoint: str | Path | None = None,
+    every: int | None = None,
+    keep: int = 2,
+    resume: bool | str | Path = False,
 ) -> Run:
     """Run `train(worker)` once in every worker, and return what came of it.
 
     `strategy` is a published system's name or a composition of your own; `on` the runtime, `Processes()` by default; `seed` the root
     of all random streams, the runtime's own by default. With a `directory`, a record is begun there at once and events are written as
-    they happen; what cannot be written ends no run, but is said in a RecordWarning. Where stderr is a terminal, a line shows how far
-    the run is. Raises PolyrhythmErrors only, and KeyboardInterrupt.
+    they happen; what cannot be written ends no run, but is said in a RecordWarning.
+
+    In the directory `checkpoint` the state of the whole run is written after `every` steps of each worker, and whenever all workers call
+    `worker.save()`; the latest `keep` stay. `resume` goes on from one: True from the newest in `checkpoint` (from the beginning where
+    there is none yet), or the path of another. `train` is called anew, and `worker.batches` brings what had not been used. A run that is
+    resumed ends with the same bits as one that was not broken off, where results do not depend on the order in which messages arrive.
+
+    Where stderr is a terminal, a line shows how far the run is. Raises PolyrhythmErrors only, and KeyboardInterrupt.
     """
     refuse_while_imported("pr.run")
     chosen = systems.resolve(strategy)
+    wanted = CheckpointRequest(checkpoint, every, keep, resume)
     with progress(1, wanted=True) as begin:
-        tried = attempt(train, workers=workers, strategy=chosen, on=on, seed=seed, directory=directory, watch=begin(chosen.name))
+        watch = begin(chosen.name)
+        tried = attempt(train, workers=workers, strategy=chosen, on=on, seed=seed, directory=directory, watch=watch, checkpoints=wanted)
     for trouble in tried.troubles:
         warnings.warn(trouble, RecordWarning, stacklevel=2)
     if tried.error is not None:
@@ -82,6 +97,7 @@ def attempt(
     directory: str | Path | None = None,
     watch: Watch = ignore,
     notes: Mapping[str, str] | None = None,
+    checkpoints: CheckpointRequest | None = None,
 ) -> Attempt:
     """As `run`, but a run that fails comes back too, with what is known of it; `watch` is shown each event as it happens, and the
     record tells `notes` among its settings.
@@ -99,9 +115,11 @@ def attempt(
         raise CompositionError(f"on={on!r} is not a runtime: give one, pr.Processes() or pr.Simulator(network=...).")
     runtime = on if on is not None else Processes()
     root = whole_number("seed", runtime.seed if seed is None else seed, "0 or another of 64 bits")
-    job = make_job(train, StrategyPlan.of(strategy, runtime.locations(workers), root))
+    plan = StrategyPlan.of(strategy, runtime.locations(workers), root)
+    chosen = planned(plan, checkpoints or CheckpointRequest())
+    job = make_job(train, plan, chosen)
     summary = Summary(str(strategy.name), job.workers, runtime.kind, runtime.network_name, root)
-    outcome = Outcome(summary, settings=settings_told(train, strategy, runtime, notes or {}))
+    outcome = Outcome(summary, settings=settings_told(train, strategy, runtime, {**told_of(chosen), **(notes or {})}))
     return _carry_out(job, runtime, Log(outcome, directory, watch))
 
 
@@ -160,11 +178,12 @@ def _shown(value: object) -> str:
         ) from problem
 
 
-def make_job(train: Train, plan: StrategyPlan) -> Job:
+def make_job(train: Train, plan: StrategyPlan, chosen: CheckpointPlan | None = None) -> Job:
     """The runtime's view of a training function under a strategy."""
+    checkpoints = chosen or CheckpointPlan()
 
     def program(context: WorkerContext) -> Message:
-        own = Worker(context, plan)
+        own = Worker(context, plan, checkpoints)
         try:
             train(own)
         except (ValueError, RuntimeError) as error:
@@ -177,9 +196,19 @@ def make_job(train: Train, plan: StrategyPlan) -> Job:
         return conclusion(own)
 
     def service(port: Any, record: Any) -> Any:
-        return Service(plan, port, record).live()
+        return Service(plan, port, record, checkpoints).live()
 
-    return Job(len(plan.members), len(plan.servers), program, service, plan.strategy.essential, plan.seed, plan.groups, plan.beside)
+    return Job(
+        len(plan.members),
+        len(plan.servers),
+        program,
+        service,
+        plan.strategy.essential,
+        plan.seed,
+        plan.groups,
+        plan.beside,
+        checkpoints.began,
+    )
 
 
 def conclusion(own: Worker) -> Message:

@@ -89,6 +89,9 @@ class _Noted:
                 self.batches.append(batch)
             yield samples, batch
 
+    def skip(self, source: Source, number: int, batch_size: int, batches: int) -> None:
+        self.feed.skip(source, number, batch_size, batches)
+
 
 class _EnoughStepsError(PolyrhythmError):
     """Ends the observed run."""

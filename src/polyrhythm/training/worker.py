@@ -10,11 +10,15 @@ import torch
 from torch import Tensor, nn
 
 from polyrhythm import rng
+from polyrhythm.checkpoints.checkpoint import Manifest
+from polyrhythm.checkpoints.plan import CheckpointPlan
 from polyrhythm.errors import WorkloadError, diverged
 from polyrhythm.kernel.events import Reported, Stepped
 from polyrhythm.kernel.job import WorkerContext
 from polyrhythm.strategy.replica import Replica
 from polyrhythm.strategy.strategy_plan import StrategyPlan
+from polyrhythm.training.checkpoint_plan import manifest_of
+from polyrhythm.training.checkpointing import Checkpointing
 from polyrhythm.training.data import Batches, Data, StreamBatches
 from polyrhythm.training.evaluation import Evaluate
 from polyrhythm.training.models import Models
@@ -23,6 +27,7 @@ from polyrhythm.training.sampling import ShareSampler
 from polyrhythm.training.stream import StreamShard
 from polyrhythm.training.together import Together
 from polyrhythm.training.user_collectives import SurvivorCollectives, TreeCollectives
+from polyrhythm.training.worker_state import WorkerState
 
 Model = TypeVar("Model", bound=nn.Module)
 Optimizer = TypeVar("Optimizer", bound=torch.optim.Optimizer)
@@ -36,7 +41,7 @@ class Worker:
     generators of torch, numpy and `random` are seeded for this worker before the training function begins.
     """
 
-    def __init__(self, context: WorkerContext, plan: StrategyPlan) -> None:
+    def __init__(self, context: WorkerContext, plan: StrategyPlan, checkpoints: CheckpointPlan | None = None) -> None:
         group, strategy = plan.group(context.port.name), plan.strategy
         self.rank = group.rank
         self.workers = group.size
@@ -49,12 +54,15 @@ class Worker:
         survives = strategy.tolerates_loss
         collective = SurvivorCollectives(context.port, group, self._models.losses) if survives else TreeCollectives(context.port, group)
         self._together = Together(collective, group, context.perform)
-        self._data = Data(strategy.shuffle, group, self.count)
-        self._samples = 0
+        self._plan = plan
+        chosen = checkpoints or CheckpointPlan()
+        self._state = WorkerState(context, self._models.replicas, chosen.resumed, self._between)
+        self._data = Data(strategy.shuffle, group, self.count, self._state.position)
         self._batch = 0
         self._finished = False
-        self._metrics: dict[str, float] = {}
         rng.seed_everything(group.seed, "worker", group.rank)
+        self._checkpointing = Checkpointing(chosen, context, group, self._state, self._manifest)
+        self._checkpointing.begin(self._models.follow_losses)
 
     def attach(
         self, model: Model, optimizer: Optimizer, *, clip_norm: float | None = None, name: str | None = None
@@ -75,7 +83,41 @@ class Worker:
         if self._finished:
             raise WorkloadError("worker.attach was called after worker.finish(): the run is over; attach every model at the beginning.")
         self._models.attach(model, optimizer, clip_norm, name, self._step)
+        self._state.resume_replica()
+        self._checkpointing.last = self.clock
         return model, optimizer
+
+    def keep(self, **objects: Any) -> None:
+        """Have checkpoints hold objects of your own by name: `worker.keep(scheduler=scheduler, average=average)`.
+
+        Each has `state_dict()` and `load_state_dict(state)`, as learning-rate schedulers do; its state is made of numbers, text, tensors,
+        and lists, tuples and dicts of them. Call it after `attach`, at every worker. In a run that is resumed they get their state back
+        at once, and again when the data have come to where the broken-off run was. Raises WorkloadError for an object without these
+        methods, CheckpointError for one that the checkpoint does not have.
+        """
+        for name, kept in objects.items():
+            self._state.keep(name, kept)
+
+    def save(self) -> bool:
+        """Write a checkpoint now; whether it is kept. Every worker calls it after the same step, at the end of an iteration of its loop.
+
+        What cannot be written ends no run, but there is a RecordWarning. Once a worker has ended or is lost, no more are written. Raises
+        WorkloadError where the run has no directory for checkpoints.
+        """
+        if self._checkpointing.plan.store is None:
+            raise WorkloadError(
+                "worker.save() has nowhere to write to: give the run a directory, with pr.run(checkpoint=...), pr.join(checkpoint=...) or "
+                "--checkpoint."
+            )
+        return self._checkpointing.save(self.clock)
+
+    def _between(self) -> None:
+        """A batch is requested, and those before it have been used."""
+        if self._checkpointing.due(self.clock):
+            self._checkpointing.save(self.clock)
+
+    def _manifest(self, step: int) -> Manifest:
+        return manifest_of(self._plan, step, self._context.port.now())
 
     def _step(self, replica: Replica) -> None:
         """What stands behind `optimizer.step()`."""
@@ -86,12 +128,14 @@ class Worker:
         self._context.charge(self._batch)
         self._models.evaluation.look()
         replica.step()
-        self._samples += self._batch
+        self._state.samples += self._batch
         self._batch = 0
         self._context.record(
-            Stepped(self._context.port.now(), self._context.port.name, self.clock, self._samples, self._context.bytes_sent)
+            Stepped(self._context.port.now(), self._context.port.name, self.clock, self._state.samples, self._context.bytes_sent)
         )
         self._models.evaluation.stepped(self.clock)
+        if not self._state.position.under_way:
+            self._between()
 
     def batches(self, dataset: Any, batch_size: int | None = None) -> Batches | StreamBatches:
         """This worker's batches: an epoch each time they are iterated, disjoint from the other workers', equally many for all.
@@ -128,7 +172,9 @@ class Worker:
         for name, value in values.items():
             if not math.isfinite(value):
                 raise diverged(f"{self._context.port.name} reports {name} = {value} after step {self.clock}")
-        self._metrics |= values
+        if self._state.position.returning:  # the broken-off run has reported this
+            return
+        self._state.metrics |= values
         self._context.record(Reported(self._context.port.now(), self._context.port.name, self.clock, values, self._context.bytes_sent))
 
     def evaluate(self, function: Evaluate) -> None:
@@ -148,7 +194,7 @@ class Worker:
         Every worker must call it, before the first step. Raises WorkloadError if that is over, and at the first step CompositionError at
         all workers if only some called it.
         """
-        if self.clock:
+        if self._models.checked:
             raise WorkloadError("worker.evaluate was called after the first step: call it before training begins.")
         self._models.evaluation.ask(function)
 
@@ -163,7 +209,8 @@ class Worker:
             raise WorkloadError("The training function never called worker.attach(model, optimizer), so nothing was trained together.")
         if not self._finished:
             self._finished = True
-            self._metrics |= self._models.finish()
+            self._checkpointing.end(self.clock)
+            self._state.metrics |= self._models.finish()
 
     def close(self) -> None:
         """End the processes that load for this worker and persist between epochs. Called for you when `train` ends, well or not."""
@@ -221,12 +268,12 @@ class Worker:
     @property
     def samples(self) -> int:
         """Samples that this worker's steps have used."""
-        return self._samples
+        return self._state.samples
 
     @property
     def metrics(self) -> dict[str, float]:
         """The latest reported value of each metric."""
-        return dict(self._metrics)
+        return dict(self._state.metrics)
 
     def weights(self) -> dict[str, Tensor]:
         """The final parameters and buffers by name, on the CPU, each in memory of its own; calls `finish`."""

@@ -162,7 +162,7 @@ class JoinedRun:
         for name, address in {self._name: self._listeners.address, **self._servers.addresses}.items():
             rendezvous.publish(name, address)
         table = rendezvous.table(everyone(self._job))
-        origin = time.monotonic()
+        origin = time.monotonic() - self._job.began
         others = [name for name in table if name != self._name]
 
         def connect() -> None:

@@ -62,8 +62,9 @@ class LaunchedRun:
     def came_up(self, child: SupervisedChild) -> None:
         """The run begins when all are up."""
         if self._supervisor.up:
-            self._begun, self._origin = True, time.monotonic()
-            self._detector.begin(self._supervisor.children, self._origin)
+            self._begun, now = True, time.monotonic()
+            self._origin = now - self._job.began
+            self._detector.begin(self._supervisor.children, now)
             self._look()
             self._supervisor.begin(self._supervisor.table, self._origin)
 

@@ -1,0 +1,6 @@
+"""Checkpoints: directories in which every actor of a run has written its state at one step."""
+
+from polyrhythm.checkpoints.checkpoint import Checkpoint, Manifest
+from polyrhythm.checkpoints.store import CheckpointStore
+
+__all__ = ["Checkpoint", "CheckpointStore", "Manifest"]

@@ -1,0 +1,59 @@
+"""What a run does about checkpoints: where and when it writes them, and from which it goes on."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from polyrhythm.checkpoints.checkpoint import Checkpoint
+from polyrhythm.checkpoints.store import CheckpointStore
+from polyrhythm.trees import StateTree
+
+
+@dataclass(frozen=True, slots=True)
+class CheckpointPlan:
+    """`store` is where checkpoints are written, one after `every` steps of each worker; `resumed` is the one from which the run goes on.
+
+    Without a store none are written; without `every` only those that the training function asks for.
+    """
+
+    store: CheckpointStore | None = None
+    every: int | None = None
+    resumed: Checkpoint | None = None
+
+    @property
+    def began(self) -> float:
+        """The seconds that the run's clock shows when it begins."""
+        return 0.0 if self.resumed is None else self.resumed.manifest.seconds
+
+
+@dataclass(frozen=True, slots=True)
+class ServerFiles:
+    """The files of one server, for the parameters whose topics begin with `scope`; as `pieces.state.ServerCheckpoints`."""
+
+    plan: CheckpointPlan
+    server: str
+    scope: str
+
+    @property
+    def resumed(self) -> StateTree:
+        """What it had exported."""
+        return None if self.plan.resumed is None else self.plan.resumed.read(self._name)
+
+    def write(self, step: int, state: StateTree) -> str:
+        """Write to the partial checkpoint of `step`; the system's reason where that fails."""
+        assert self.plan.store is not None, "workers drain only where checkpoints are written"
+        try:
+            self.plan.store.partial(step).write(self._name, state)
+        except OSError as problem:
+            return f"{self.server} could not write its state: {problem.strerror or problem}"
+        return ""
+
+    @property
+    def _name(self) -> str:
+        return self.server + (f".{self.scope.strip('/')}" if self.scope else "")
+
+
+def path_given(given: str | Path) -> Path:
+    """`given`, absolute: servers and workers may be processes with other working directories."""
+    return Path(given).absolute()

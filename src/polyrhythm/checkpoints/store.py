@@ -1,0 +1,92 @@
+"""The directory in which a run keeps its latest checkpoints."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+
+from polyrhythm.atomic import flush
+from polyrhythm.checkpoints.checkpoint import MANIFEST, Checkpoint, Manifest
+from polyrhythm.errors import CheckpointError
+
+_NAME = re.compile(r"step-(\d+)")
+
+
+@dataclass(frozen=True, slots=True)
+class CheckpointStore:
+    """Checkpoints step-00000120, step-00000240, … in `directory`; the latest `keep` of them stay.
+
+    A checkpoint is written under a hidden name and renamed when every actor has written and flushed its part: what has a name without a dot
+    is whole, whenever a process or the machine stops.
+    """
+
+    directory: Path
+    keep: int = 2
+
+    def partial(self, step: int) -> Checkpoint:
+        """The checkpoint of `step` that is being written; its directory is made. Raises OSError."""
+        path = self.directory / f".{_named(step)}.partial"
+        path.mkdir(parents=True, exist_ok=True)
+        return Checkpoint(path)
+
+    def commit(self, step: int, manifest: Manifest) -> Checkpoint:
+        """Make the partial checkpoint of `step` a whole one, and delete those that are not kept. Raises OSError."""
+        partial, whole, earlier = self.partial(step), self.directory / _named(step), self.directory / f".{_named(step)}.replaced"
+        partial.conclude(manifest)
+        if whole.exists():  # of a run that was resumed from before this step
+            os.replace(whole, earlier)
+        os.replace(partial.path, whole)
+        with suppress(OSError):  # not every system lets a directory be flushed
+            flush(self.directory)
+        shutil.rmtree(earlier, ignore_errors=True)
+        for old in self.whole()[: -self.keep]:
+            _remove(old)
+        return Checkpoint(whole)
+
+    def whole(self) -> list[Path]:
+        """The directories of all whole checkpoints, the earliest step first."""
+        if not self.directory.is_dir():
+            return []
+        found = [(int(match[1]), path) for path in self.directory.iterdir() if (match := _NAME.fullmatch(path.name))]
+        return [path for _, path in sorted(found) if (path / MANIFEST).is_file()]
+
+    def newest(self) -> Checkpoint | None:
+        """The checkpoint of the latest step; None where there is none yet."""
+        found = self.whole()
+        return Checkpoint(found[-1]) if found else None
+
+    def discard(self, step: int) -> None:
+        """Delete what was written of the partial checkpoint of `step`."""
+        shutil.rmtree(self.directory / f".{_named(step)}.partial", ignore_errors=True)
+
+    def clean(self) -> None:
+        """Delete what runs that were broken off have left half-written."""
+        for left in [*self.directory.glob(".step-*.partial"), *self.directory.glob(".step-*.replaced")]:
+            shutil.rmtree(left, ignore_errors=True)
+
+
+def find(given: Path) -> Checkpoint:
+    """The checkpoint at `given`: that of one step, or the newest of a run's. Raises CheckpointError where there is none."""
+    if (given / MANIFEST).is_file():
+        return Checkpoint(given)
+    newest = CheckpointStore(given).newest()
+    if newest is None:
+        raise CheckpointError(f"{given} holds no whole checkpoint: give one that --checkpoint or pr.run(checkpoint=...) has written.")
+    return newest
+
+
+def _named(step: int) -> str:
+    return f"step-{step:08d}"
+
+
+def _remove(path: Path) -> None:
+    """Delete a checkpoint: under a hidden name, so that nobody takes a part of it for the whole."""
+    hidden = path.with_name(f".{path.name}.replaced")
+    shutil.rmtree(hidden, ignore_errors=True)
+    with suppress(OSError):
+        os.replace(path, hidden)
+    shutil.rmtree(hidden, ignore_errors=True)

@@ -1,0 +1,28 @@
+"""What has state that a checkpoint must hold."""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+from polyrhythm.trees import StateTree
+
+
+class Stateful(Protocol):
+    """Law: what `restore` was given an `export` of goes on as the exporter did, bit for bit."""
+
+    def export(self) -> StateTree:
+        """All that is needed to go on, by name. Tensors may be the ones in use: whoever keeps the tree copies them."""
+
+    def restore(self, state: StateTree) -> None:
+        """Take over what was exported; only called on one that was set up in the same way."""
+
+
+class ServerCheckpoints(Protocol):
+    """Where a server's state is written, and where it comes from in a run that is resumed."""
+
+    @property
+    def resumed(self) -> StateTree:
+        """What the server had exported in the run that is resumed; None where none is."""
+
+    def write(self, step: int, state: StateTree) -> str:
+        """Write the server's part of the checkpoint after `step`. Returns why that could not be, as a sentence; else nothing."""

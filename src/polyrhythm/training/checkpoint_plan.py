@@ -1,0 +1,65 @@
+"""Where a run writes checkpoints, and from which it goes on."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+from polyrhythm.checkpoints.checkpoint import Checkpoint, Manifest
+from polyrhythm.checkpoints.plan import CheckpointPlan, path_given
+from polyrhythm.checkpoints.request import CheckpointRequest
+from polyrhythm.checkpoints.store import CheckpointStore, find
+from polyrhythm.errors import CheckpointError
+from polyrhythm.strategy.strategy import Strategy
+from polyrhythm.strategy.strategy_plan import StrategyPlan
+
+
+def manifest_of(plan: StrategyPlan, step: int, seconds: float) -> Manifest:
+    """What a checkpoint of a run by `plan` is of."""
+    groups = [list(members) for each in plan.exchanges for _, members in each.plan.groups]
+    return Manifest(step, seconds, len(plan.members), len(plan.servers), plan.seed, described(plan.strategy), groups)
+
+
+def described(strategy: Strategy) -> dict[str, str]:
+    """The pieces by axis, without the addresses of Python objects."""
+    return {axis: re.sub(r" at 0x[0-9a-f]+", "", repr(piece)) for axis, piece in strategy.pieces.items()}
+
+
+def planned(plan: StrategyPlan, wanted: CheckpointRequest) -> CheckpointPlan:
+    """Where a run by `plan` writes checkpoints, and from which it goes on.
+
+    Raises CheckpointError for a checkpoint of another strategy, seed or number of workers, or where the one that is named is none.
+    """
+    store = None if wanted.directory is None else CheckpointStore(path_given(wanted.directory), wanted.keep)
+    resumed = _resumed(store, wanted.resume)
+    if resumed is not None:
+        found, mine = resumed.manifest, manifest_of(plan, 0, 0.0)
+        for what, there, here in (
+            ("strategy", found.strategy, mine.strategy),
+            ("number of workers", found.workers, mine.workers),
+            ("number of servers", found.servers, mine.servers),
+            ("seed", found.seed, mine.seed),
+            ("division into groups", found.groups, mine.groups),
+        ):
+            if there != here:
+                raise CheckpointError(
+                    f"{resumed.path} is of a run with another {what}: it has {there}, and this run {here}. Resume with the settings of "
+                    "that run, or write to another directory."
+                )
+    return CheckpointPlan(store, wanted.every, resumed)
+
+
+def _resumed(store: CheckpointStore | None, resume: bool | str | Path) -> Checkpoint | None:
+    if isinstance(resume, bool):
+        return store.newest() if resume and store is not None else None
+    return find(path_given(resume))
+
+
+def told_of(plan: CheckpointPlan) -> dict[str, str]:
+    """What the record of a run says of its checkpoints."""
+    found = {}
+    if plan.store is not None:
+        found["checkpoints"] = str(plan.store.directory)
+    if plan.resumed is not None:
+        found["resumed"] = f"{plan.resumed.path}, after step {plan.resumed.manifest.step}"
+    return found

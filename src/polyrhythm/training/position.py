@@ -1,0 +1,74 @@
+"""How far a worker has come in its data, and the way back there in a run that is resumed."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+
+from polyrhythm.pieces.shuffle import Batch
+from polyrhythm.trees import StateTree
+
+
+@dataclass(slots=True)
+class EpochPosition:
+    """How many batches of an epoch were taken, and whether its loop is over, be it at its end or before."""
+
+    taken: int = 0
+    over: bool = False
+
+
+class DataPosition:
+    """The epochs that a training function has begun, by number.
+
+    A run that is resumed calls the training function anew: epochs that were over then have no batches, and the one that was under way has
+    the rest of them. `between` is called when a batch is requested, and those taken before have been used; `arrived` once, where the
+    broken-off run had come to.
+    """
+
+    def __init__(self, between: Callable[[], None], arrived: Callable[[], None]) -> None:
+        self.epochs: list[EpochPosition] = []
+        self.before: list[EpochPosition] = []
+        self.returning = False
+        self._between = between
+        self._arrived = arrived
+
+    @property
+    def under_way(self) -> bool:
+        """Whether an epoch is: its next request is the moment between two iterations."""
+        return any(not each.over for each in self.epochs)
+
+    def follow(self, batches: Callable[[int], Iterator[Batch]], skip: Callable[[int, int], None]) -> Iterator[Batch]:
+        """The batches of the next epoch; `skip` is given its number and how many batches were taken, where it was over."""
+        number = len(self.epochs)
+        self.epochs.append(position := EpochPosition())
+        earlier = self.before[number] if number < len(self.before) else EpochPosition()
+        if earlier.over:
+            position.taken, position.over = earlier.taken, True
+            skip(number, earlier.taken)
+            return
+        rest = batches(number)
+        try:
+            for _ in range(earlier.taken):  # loaded once more, so that what loading processes draw at random goes on
+                next(rest)
+                position.taken += 1
+            self._arrive()
+            for batch in rest:
+                position.taken += 1
+                yield batch
+                self._between()
+        finally:
+            position.over = True
+
+    def _arrive(self) -> None:
+        if self.returning:
+            self.returning = False
+            self._arrived()
+
+    def export(self) -> StateTree:
+        """As `pieces.state.Stateful`."""
+        return [(each.taken, each.over) for each in self.epochs]
+
+    def restore(self, state: StateTree) -> None:
+        """As `pieces.state.Stateful`, before the first epoch."""
+        self.before = [EpochPosition(taken, over) for taken, over in state]
+        self.returning = bool(self.before)

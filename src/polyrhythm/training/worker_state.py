@@ -1,0 +1,96 @@
+"""What a worker needs to go on with its training function where another run was broken off."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from polyrhythm import rng
+from polyrhythm.checkpoints.checkpoint import Checkpoint
+from polyrhythm.errors import CheckpointError, WorkloadError
+from polyrhythm.kernel.job import WorkerContext
+from polyrhythm.strategy.replica import Replica
+from polyrhythm.training.position import DataPosition
+from polyrhythm.trees import StateTree
+
+
+class WorkerState:
+    """The replicas, random streams, counts and the position in the data of one worker, and objects of the user's.
+
+    A training function is called anew when a run is resumed. On its way to where the broken-off one was it may draw random numbers, and its
+    learning-rate schedulers change the optimizer: that is put right when it has come there.
+    """
+
+    def __init__(
+        self, context: WorkerContext, replicas: Sequence[Replica], resumed: Checkpoint | None, between: Callable[[], None]
+    ) -> None:
+        self.context = context
+        self.replicas = replicas
+        self.position = DataPosition(between, self._arrive)
+        self.samples = 0
+        self.metrics: dict[str, float] = {}
+        self.kept: dict[str, Any] = {}
+        self.before: StateTree = None if resumed is None else resumed.read(context.port.name)
+        if self.before is not None:
+            self.position.restore(self.before["epochs"])
+
+    def drain(self, step: int) -> str:
+        """As `pieces.topology.Channel.drain`, of all replicas."""
+        problems = [replica.drain(step) for replica in self.replicas]
+        return next(filter(None, problems), "")
+
+    def export(self) -> StateTree:
+        """As `pieces.state.Stateful`, after `drain`."""
+        return {
+            "replicas": [replica.export() for replica in self.replicas],
+            "epochs": self.position.export(),
+            "kept": {name: kept.state_dict() for name, kept in self.kept.items()},
+            "random": rng.export(),
+            "streams": self.context.port.export(),
+            "samples": self.samples,
+            "metrics": self.metrics,
+        }
+
+    def resume_replica(self) -> None:
+        """Have the replica that was attached last go on as the broken-off run's did, where there was one."""
+        if self.before is None:
+            return
+        attached, known = len(self.replicas), len(self.before["replicas"])
+        if attached > known:
+            raise CheckpointError(
+                f"worker.attach was called {attached} times, and the checkpoint is of a training function that called it {known} times: "
+                "resume the one that wrote it."
+            )
+        self.replicas[-1].restore(self.before["replicas"][attached - 1])
+        self.samples, self.metrics = self.before["samples"], dict(self.before["metrics"])
+        if not self.position.returning:
+            self._arrive()
+
+    def keep(self, name: str, kept: Any) -> None:
+        """Export and restore an object of the user's too."""
+        if not callable(getattr(kept, "state_dict", None)) or not callable(getattr(kept, "load_state_dict", None)):
+            raise WorkloadError(
+                f"worker.keep was given {name}={kept!r}, a {type(kept).__name__}, which has no state_dict() and load_state_dict(): "
+                "give an object that has both."
+            )
+        self.kept[name] = kept
+        if self.before is not None:
+            self._restore(name)
+
+    def _restore(self, name: str) -> None:
+        known = self.before["kept"]
+        if name not in known:
+            raise CheckpointError(
+                f"worker.keep was given {name!r}, which the checkpoint does not have: it has {', '.join(known) or 'nothing'}. Resume the "
+                "training function that wrote it."
+            )
+        self.kept[name].load_state_dict(known[name])
+
+    def _arrive(self) -> None:
+        """Be where the broken-off run was, whatever the training function has done on the way."""
+        self.context.port.restore(self.before["streams"])
+        for replica, state in zip(self.replicas, self.before["replicas"], strict=False):
+            replica.restore_optimizer(state)
+        for name in self.kept:
+            self._restore(name)
+        rng.restore(self.before["random"])

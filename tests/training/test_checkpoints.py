@@ -1,0 +1,334 @@
+"""Runs that are broken off and resumed."""
+
+import json
+import random
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from torch import nn
+
+import polyrhythm as pr
+from polyrhythm import systems
+from polyrhythm.errors import CheckpointError, CompositionError, PolyrhythmError, RecordWarning, WorkloadError
+from polyrhythm.kernel.job import Runtime
+from polyrhythm.shuffle import RingShuffle
+
+STEPS = 18
+NAMES = sorted(systems.SYSTEMS)
+PROMISED = [name for name in NAMES if not systems.find(name).order_matters]
+OTHERS = [name for name in NAMES if name not in PROMISED]
+TIMED = {"softsync", "easgd"}
+"""Systems in which what a contribution counts depends on when it comes: by its staleness, or by how far the center has moved."""
+
+
+def train(worker: pr.Worker) -> None:
+    """Dropout, momentum and a schedule: all have a state."""
+    drawn = torch.Generator().manual_seed(3)
+    x = torch.randn(96, 12, generator=drawn)
+    y = (x[:, :3].sum(1, keepdim=True) > 0).float()
+    model = nn.Sequential(nn.Linear(12, 8), nn.BatchNorm1d(8), nn.Dropout(0.2), nn.Linear(8, 1))
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.05, momentum=0.9)
+    worker.attach(model, optimizer)
+    schedule = torch.optim.lr_scheduler.StepLR(optimizer, 5, 0.9)
+    worker.keep(schedule=schedule)
+    for _ in range(3):
+        for inputs, targets in worker.batches((x, y), 4):
+            optimizer.zero_grad()
+            nn.functional.mse_loss(model(inputs), targets).backward()
+            optimizer.step()
+            schedule.step()
+        worker.report(rate=schedule.get_last_lr()[0])
+
+
+def push(worker: pr.Worker) -> None:
+    """A constant gradient: in every order, each contribution moves the weights by as much, so that one lost or doubled is seen."""
+    model = nn.Linear(6, 1, bias=False)
+    nn.init.ones_(model.weight)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
+    worker.attach(model, optimizer)
+    toward = torch.tensor([[1.0, -2.0, 3.0, 0.5, -0.25, 4.0]])
+    for _ in range(3):
+        for _ in worker.batches((torch.zeros(96, 1),), 4):
+            optimizer.zero_grad()
+            (model.weight * toward).sum().backward()
+            optimizer.step()
+
+
+def simulator() -> pr.Simulator:
+    return pr.Simulator(network="wan-3")
+
+
+def run(program: Callable[[pr.Worker], object], name: Any, on: Runtime | None = None, workers: int = 4, **options: Any) -> pr.Run:
+    return pr.run(program, workers=workers, strategy=name, on=on or simulator(), seed=5, **options)
+
+
+def at(directory: Path, step: int) -> Path:
+    return directory / f"step-{step:08d}"
+
+
+def resumed_alike(name: str, directory: Path, steps: list[int]) -> None:
+    whole = run(train, name, checkpoint=directory, every=1, keep=100)
+    assert run(train, name).summary.weights_sha256 == whole.summary.weights_sha256, "writing checkpoints changes nothing"
+    for step in steps:
+        again = run(train, name, resume=at(directory, step))
+        assert again.summary.weights_sha256 == whole.summary.weights_sha256, step
+        assert (again.summary.steps, again.summary.samples) == (whole.summary.steps, whole.summary.samples)
+        assert again.final == whole.final
+
+
+def resumed_without_loss(name: str, directory: Path, steps: list[int]) -> None:
+    whole = run(push, name, checkpoint=directory, every=1, keep=100)
+    for step in steps:
+        again = run(push, name, resume=at(directory, step))
+        torch.testing.assert_close(again.weights["weight"], whole.weights["weight"], rtol=1e-5, atol=1e-5, msg=f"{name} at {step}")
+
+
+@pytest.mark.parametrize("name", PROMISED)
+def test_a_resumed_run_ends_with_the_bits_of_one_that_was_not_broken_off(name: str, tmp_path: Path) -> None:
+    resumed_alike(name, tmp_path, [5, 12])
+
+
+@pytest.mark.parametrize("name", [name for name in NAMES if name not in TIMED])
+def test_no_contribution_is_lost_or_doubled(name: str, tmp_path: Path) -> None:
+    resumed_without_loss(name, tmp_path, [7])
+
+
+@pytest.mark.parametrize("name", OTHERS)
+def test_where_order_matters_all_steps_are_taken(name: str, tmp_path: Path) -> None:
+    whole = run(train, name, checkpoint=tmp_path, every=1, keep=100)
+    again = run(train, name, resume=at(tmp_path, 7))
+    assert (again.summary.steps, again.summary.samples) == (whole.summary.steps, whole.summary.samples)
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("name", NAMES)
+def test_at_twenty_random_steps(name: str, tmp_path: Path) -> None:
+    last = 3 * 96 // 4 if name == "single" else STEPS
+    steps = random.Random(name).choices(range(1, last + 1), k=20)
+    if name in PROMISED:
+        resumed_alike(name, tmp_path, steps)
+    if name not in TIMED:
+        resumed_without_loss(name, tmp_path / "conserved", steps)
+
+
+@pytest.mark.parametrize("name", ["allreduce", "softsync", "diloco", "gossipgrad"])
+def test_real_processes_resume_what_real_processes_and_virtual_workers_have_written(name: str, tmp_path: Path) -> None:
+    whole = run(train, name, simulator(), 2, checkpoint=tmp_path / "virtual", every=4, keep=10)
+    if name != "softsync":
+        real = run(train, name, pr.Processes(), 2, checkpoint=tmp_path / "real", every=4, keep=10)
+        assert real.summary.weights_sha256 == whole.summary.weights_sha256
+        again = run(train, name, simulator(), 2, resume=at(tmp_path / "real", 8))
+        assert again.summary.weights_sha256 == whole.summary.weights_sha256
+    again = run(train, name, pr.Processes(), 2, resume=at(tmp_path / "virtual", 8))
+    if name != "softsync":
+        assert again.summary.weights_sha256 == whole.summary.weights_sha256
+    assert again.summary.samples == whole.summary.samples
+
+
+def test_samples_that_travel_are_where_they_were(tmp_path: Path) -> None:
+    moved = pr.Strategy(shuffle=RingShuffle())
+    whole = run(train, moved, checkpoint=tmp_path, every=1, keep=100)
+    for step in (3, 6, 11, 14):
+        assert run(train, moved, resume=at(tmp_path, step)).summary.weights_sha256 == whole.summary.weights_sha256
+
+
+def test_the_clock_goes_on_in_virtual_time(tmp_path: Path) -> None:
+    whole = run(train, "allreduce", checkpoint=tmp_path, every=9, keep=9)
+    written = json.loads((at(tmp_path, 9) / "manifest.json").read_text())
+    again = run(train, "allreduce", resume=tmp_path / "step-00000009")
+    assert written["step"] == 9
+    assert min(event.time for event in again.outcome.events) == written["seconds"]
+    assert again.summary.virtual_seconds == pytest.approx(whole.summary.virtual_seconds, rel=0.05)
+
+
+def test_resume_takes_the_newest_and_begins_anew_where_there_is_none(tmp_path: Path) -> None:
+    first = run(train, "allreduce", checkpoint=tmp_path, every=5, resume=True)
+    assert [path.name for path in sorted(tmp_path.iterdir())] == ["step-00000010", "step-00000015"]
+    second = run(train, "allreduce", checkpoint=tmp_path, every=5, resume=True)
+    assert first.summary.weights_sha256 == second.summary.weights_sha256
+    assert second.outcome.settings["resumed"].endswith("after step 15")
+
+
+def test_a_training_function_without_batches_goes_on_at_its_clock(tmp_path: Path) -> None:
+    def loop(worker: pr.Worker) -> None:
+        model = nn.Linear(3, 1)
+        optimizer = torch.optim.Adam(model.parameters(), lr=0.1)
+        worker.attach(model, optimizer)
+        while worker.clock < 10:
+            optimizer.zero_grad()
+            model(torch.randn(4, 3)).square().mean().backward()
+            worker.count(4)
+            optimizer.step()
+            if worker.clock == 6:
+                assert worker.save()
+
+    whole = run(loop, "allreduce", checkpoint=tmp_path)
+    assert [path.name for path in tmp_path.iterdir()] == ["step-00000006"]
+    assert run(loop, "allreduce", resume=tmp_path).summary.weights_sha256 == whole.summary.weights_sha256
+
+
+def test_a_schedule_by_epochs_is_where_it_was(tmp_path: Path) -> None:
+    rates: list[float] = []
+
+    def scheduled(worker: pr.Worker) -> None:
+        model = nn.Linear(3, 1)
+        optimizer = torch.optim.SGD(model.parameters(), lr=1.0)
+        worker.attach(model, optimizer)
+        schedule = torch.optim.lr_scheduler.ExponentialLR(optimizer, 0.5)
+        for _ in range(4):
+            for (inputs,) in worker.batches((torch.ones(16, 3),), 2):
+                optimizer.zero_grad()
+                model(inputs).mean().backward()
+                optimizer.step()
+                if worker.rank == 0:
+                    rates.append(optimizer.param_groups[0]["lr"])
+            schedule.step()
+
+    run(scheduled, "allreduce", checkpoint=tmp_path, every=1, keep=100)
+    whole = rates.copy()
+    for step in (1, 2, 3, 5, 6):
+        rates.clear()
+        run(scheduled, "allreduce", resume=at(tmp_path, step))
+        assert rates == whole[step:]
+
+
+def test_loops_that_are_left_early_stay_left(tmp_path: Path) -> None:
+    seen: list[float] = []
+
+    def leaving(worker: pr.Worker) -> None:
+        model = nn.Linear(1, 1)
+        optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+        worker.attach(model, optimizer)
+        for _ in range(4):
+            for (inputs,) in worker.batches((torch.arange(40.0).view(40, 1),), 2):
+                optimizer.zero_grad()
+                model(inputs).mean().backward()
+                optimizer.step()
+                if worker.rank == 0:
+                    seen.append(inputs.sum().item())
+                if worker.clock % 3 == 0:
+                    break
+
+    run(leaving, "allreduce", checkpoint=tmp_path, every=1, keep=100)
+    whole = seen.copy()
+    assert len(whole) == 12
+    for path in sorted(tmp_path.iterdir()):
+        seen.clear()
+        run(leaving, "allreduce", resume=path)
+        assert seen == whole[len(whole) - len(seen) :]
+
+
+def test_several_models_resume_together(tmp_path: Path) -> None:
+    def two(worker: pr.Worker) -> None:
+        models = [nn.Linear(3, 3), nn.Linear(3, 1)]
+        optimizers = [torch.optim.Adam(model.parameters(), lr=0.05) for model in models]
+        for model, optimizer in zip(models, optimizers, strict=True):
+            worker.attach(model, optimizer)
+        for (inputs,) in worker.batches((torch.randn(48, 3),), 2):
+            for optimizer in optimizers:
+                optimizer.zero_grad()
+            models[1](models[0](inputs).tanh()).square().mean().backward()
+            for optimizer in optimizers:
+                optimizer.step()
+
+    for name in ("allreduce", "ssp"):
+        directory = tmp_path / name
+        whole = run(two, name, checkpoint=directory, every=1, keep=100)
+        again = run(two, name, resume=at(directory, 4))
+        assert again.summary.samples == whole.summary.samples
+        if name == "allreduce":
+            assert again.summary.weights_sha256 == whole.summary.weights_sha256
+
+
+def test_another_run_is_refused(tmp_path: Path) -> None:
+    run(train, "allreduce", checkpoint=tmp_path, every=9)
+    with pytest.raises(CheckpointError, match=r"with another strategy: it has .* Resume with the settings of that run"):
+        run(train, "sparknet", resume=tmp_path)
+    with pytest.raises(CheckpointError, match="with another number of workers: it has 4, and this run 3"):
+        run(train, "allreduce", workers=3, resume=tmp_path)
+    with pytest.raises(CheckpointError, match="with another seed: it has 5, and this run 6"):
+        pr.run(train, workers=4, on=simulator(), seed=6, resume=tmp_path)
+    run(train, "hierarchical", checkpoint=tmp_path / "sites", every=9)
+    with pytest.raises(CheckpointError, match="with another division into groups"):
+        run(train, "hierarchical", pr.Simulator(network="lan"), resume=tmp_path / "sites")
+    with pytest.raises(CheckpointError, match="holds no whole checkpoint"):
+        run(train, "allreduce", resume=tmp_path / "elsewhere")
+
+
+def test_settings_that_cannot_be_are_refused(tmp_path: Path) -> None:
+    for options, message in (
+        ({"every": 3}, "give checkpoint=DIRECTORY too"),
+        ({"resume": True}, "give checkpoint=DIRECTORY too"),
+        ({"checkpoint": tmp_path, "every": 0}, "every=0 is no number of steps"),
+        ({"checkpoint": tmp_path, "keep": 0}, "keep=0 would keep no checkpoint"),
+    ):
+        with pytest.raises(CompositionError, match=message):
+            run(train, "allreduce", **options)
+
+
+def test_save_without_a_directory_is_refused() -> None:
+    def saving(worker: pr.Worker) -> None:
+        worker.save()
+
+    with pytest.raises(WorkloadError, match=r"worker\.save\(\) has nowhere to write to"):
+        run(saving, "allreduce")
+
+
+def test_objects_without_state_are_refused() -> None:
+    def keeping(worker: pr.Worker) -> None:
+        worker.keep(number=3)
+
+    with pytest.raises(WorkloadError, match="number=3, a int, which has no state_dict"):
+        run(keeping, "allreduce")
+
+
+def test_steps_that_differ_are_refused(tmp_path: Path) -> None:
+    def apart(worker: pr.Worker) -> None:
+        model = nn.Linear(1, 1)
+        optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+        worker.attach(model, optimizer)
+        for _ in range(3):
+            model(torch.ones(1, 1)).backward()
+            worker.count(1)
+            optimizer.step()
+            if worker.clock == 1 + worker.rank:
+                worker.save()
+
+    with pytest.raises(PolyrhythmError, match=r"after step 1 at one worker and after step 2 at another"):
+        run(apart, "downpour", workers=2, checkpoint=tmp_path)
+
+
+def test_a_worker_that_ends_early_ends_the_checkpoints_and_not_the_run(tmp_path: Path) -> None:
+    def uneven(worker: pr.Worker) -> None:
+        model = nn.Linear(1, 1)
+        optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+        worker.attach(model, optimizer)
+        for _ in range(5 + 6 * worker.rank):
+            optimizer.zero_grad()
+            model(torch.ones(1, 1)).backward()
+            worker.count(1)
+            optimizer.step()
+
+    run(uneven, "downpour", workers=2, checkpoint=tmp_path, every=4)
+    assert [path.name for path in tmp_path.iterdir()] == ["step-00000004"]
+
+
+def test_a_lost_worker_ends_the_checkpoints_and_not_the_run(tmp_path: Path) -> None:
+    whole = run(train, "downpour")
+    lost = pr.Simulator(network="wan-3", faults=(pr.Crash("worker/2", (whole.summary.virtual_seconds or 0) / 2),))
+    again = run(train, "downpour", lost, checkpoint=tmp_path, every=2, keep=100)
+    assert again.summary.lost == ["worker/2"]
+    assert 0 < len(list(tmp_path.iterdir())) < 9
+
+
+def test_a_full_disk_ends_no_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(*_: object) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr("polyrhythm.checkpoints.checkpoint.save_tensors", full)
+    with pytest.warns(RecordWarning, match=r"The checkpoint after step (9|18) was not written: .* No space left on device"):
+        run(train, "ssp", checkpoint=tmp_path, every=9)
+    assert list(tmp_path.iterdir()) == []
