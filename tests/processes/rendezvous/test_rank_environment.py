@@ -21,7 +21,7 @@ def test_slurms_variables_give_a_process_its_rank(nodes: str, first: str) -> Non
 
 
 def test_without_either_there_is_one_worker() -> None:
-    assert find_rank_environment({}) == RankEnvironment(0, 1)
+    assert find_rank_environment({}) == RankEnvironment(0, 1, port=0), "at any port, so that several may run at once"
 
 
 def test_a_number_that_is_none_is_refused_by_name() -> None:

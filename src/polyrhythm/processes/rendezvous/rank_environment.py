@@ -56,7 +56,7 @@ def find_rank_environment(environment: Mapping[str, str] | None = None) -> RankE
             _number(given, "MASTER_PORT", port),
             attempt=f"{given.get('SLURM_JOB_ID', '')}-{given.get('SLURM_STEP_ID', '')}",
         )
-    return RankEnvironment(0, 1)
+    return RankEnvironment(0, 1, port=0)  # any: nobody else looks for it
 
 
 def own_ip(environment: RankEnvironment) -> str:
