@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from polyrhythm.kernel.effects import Compute, Flush, NativeReduce, Receive, Send, Sleep, Spawn
+from polyrhythm.kernel.effects import Compute, Flush, NativeReduce, Receive, Send, Sleep, Spawn, Wait
 from polyrhythm.kernel.message import Delivery, Message
 from polyrhythm.kernel.port import Port
 
@@ -71,6 +71,8 @@ class Schedule:
 
     def _can(self, task: Task) -> bool:
         effect = task.waits
+        if isinstance(effect, Wait):
+            return effect.latch.is_open
         return not isinstance(effect, Receive) or effect.timeout is not None or bool(self.mail[task.actor, effect.topic])
 
     def _advance(self, task: Task) -> None:
@@ -92,5 +94,5 @@ class Schedule:
                     self.start(task.actor, effect.coroutine)
                 case Flush() | NativeReduce() | Compute():
                     pass
-                case Receive() | Sleep():
+                case Receive() | Sleep() | Wait():
                     return

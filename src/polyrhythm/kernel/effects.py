@@ -13,6 +13,7 @@ from typing import Any, Generic, Protocol, TypeVar
 from torch import Tensor
 
 from polyrhythm.kernel.group import Group
+from polyrhythm.kernel.latch import Latch
 from polyrhythm.kernel.message import Delivery, Message
 
 T = TypeVar("T")
@@ -96,13 +97,15 @@ class NativeReduce(Effect[Tensor | None]):
     """The sum of `value` over `group`, if the runtime has a native one; None means: use messages.
 
     Real processes use NCCL on CUDA devices and shared memory on one host. The simulator computes the sum where its collectives are charged
-    in closed form, and takes the cost from `schedule`. All members use the same `topic`.
+    in closed form, and takes the cost from `schedule`. All members use the same `topic`. Where the sums of a group must have one order
+    at all members, this one comes when the latches of `after` are open.
     """
 
     value: Tensor
     topic: str
     group: Group
     schedule: Schedule
+    after: tuple[Latch, ...] = ()
 
     def apply(self, reducer: NativeReducer) -> Tensor | None:
         """The sum."""
@@ -122,6 +125,7 @@ class NativeReduceInPlace(Effect[bool | None]):
     topic: str
     group: Group
     schedule: Schedule
+    after: tuple[Latch, ...] = ()
 
     def apply(self, reducer: NativeReducer) -> bool | None:
         """True when it is done."""
@@ -137,6 +141,13 @@ class Spawn(Effect[None]):
 
     name: str
     coroutine: Coroutine[Effect[Any], Any, None]
+
+
+@dataclass(slots=True)
+class Wait(Effect[None]):
+    """Resume when another coroutine of the same actor has opened `latch`."""
+
+    latch: Latch
 
 
 @dataclass(slots=True)

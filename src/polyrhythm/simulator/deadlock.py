@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from polyrhythm.errors import DeadlockError
-from polyrhythm.kernel.effects import Effect, Flush, NativeReduce, Receive
+from polyrhythm.kernel.effects import Effect, Flush, NativeReduce, Receive, Wait
 from polyrhythm.kernel.message import CALL
 from polyrhythm.kernel.uneven import uneven
 from polyrhythm.kernel.waiting import awaited
@@ -23,7 +23,8 @@ def deadlock(now: float, actors: dict[str, VirtualActor], joined: dict[tuple[str
     reason = uneven(stopped, going, [actor.name for actor in actors.values() if any(_calls(task.waiting) for task in actor.tasks)])
     if reason is not None:
         return DeadlockError(reason)
-    waits = [_wait(actor, task, actors, joined) for actor in actors.values() for task in actor.tasks if task.waiting is not None]
+    waiting = [(actor, task) for actor in actors.values() for task in actor.tasks if not isinstance(task.waiting, Wait | None)]
+    waits = [_wait(actor, task, actors, joined) for actor, task in waiting]
     more = f"; and {len(waits) - _SHOWN} more wait" if len(waits) > _SHOWN else ""
     return DeadlockError(f"Nobody can go on at {now:.9g} s of virtual time: {'; '.join(waits[:_SHOWN])}{more}.")
 

@@ -11,7 +11,7 @@ from typing import Any
 import torch
 from torch import is_grad_enabled
 
-from polyrhythm.kernel.effects import Compute, Flush, NativeReduce, NativeReduceInPlace, Receive, Send, Sleep, Spawn
+from polyrhythm.kernel.effects import Compute, Flush, NativeReduce, NativeReduceInPlace, Receive, Send, Sleep, Spawn, Wait
 from polyrhythm.kernel.events import Computed, Ended, Recorder, Waited
 from polyrhythm.kernel.job import Ending
 from polyrhythm.simulator.actors import VirtualActor, VirtualTask
@@ -55,6 +55,7 @@ class Scheduler:
             NativeReduceInPlace: lambda task, effect: None,
             Spawn: self._spawn,
             Flush: self._flush,
+            Wait: self._wait,
         }
         self._timer = self._expire
         self.queue.timers(self._timer, lambda task, serial: task.serial != serial)
@@ -252,6 +253,12 @@ class Scheduler:
         spawned = VirtualTask(task.actor, effect.coroutine, None, effect.name or "spawned")
         task.actor.tasks[spawned] = None
         self.queue.ready.append((self.wake, spawned, None))
+
+    def _wait(self, task: VirtualTask, effect: Wait) -> object:
+        if effect.latch.is_open:
+            return None
+        effect.latch.when_open(lambda: self.queue.ready.append((self.wake, task, None)))
+        return _PENDING
 
     def _flush(self, task: VirtualTask, effect: Flush) -> object:
         name = task.actor.name

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 
 import torch
 from torch import Tensor
@@ -24,7 +25,7 @@ from polyrhythm.strategy.gradients import Parameters
 from polyrhythm.strategy.inner import Inner
 from polyrhythm.strategy.local_optimizer import LocalOptimizer
 from polyrhythm.strategy.overlap import Overlap
-from polyrhythm.strategy.payloads import PAYLOADS
+from polyrhythm.strategy.payloads import PAYLOADS, PendingExchange
 from polyrhythm.strategy.rates import refuse_unscaled
 from polyrhythm.strategy.snapshots import new_snapshots
 from polyrhythm.strategy.strategy_plan import PlannedExchange
@@ -100,11 +101,11 @@ class Part:
             self.overlap.refuse_changes()
             self.overlap.begin_rest()
 
-    def step(self) -> None:
-        """One step of this worker: computed already, now exchanged and merged."""
+    def step(self) -> PendingExchange | None:
+        """One step of this worker, computed already, up to its exchange: None where none follows this step."""
         self.clock += 1
         self.state.clock = self.clock
-        self.payload.step()
+        return self.payload.step()
 
     def average_gradients(self) -> None:
         """Put the mean gradient of the worker's group in the place of its own, where the group has exchanges of its own."""
@@ -116,25 +117,21 @@ class Part:
         for inner in self.inner:
             inner.average_updates(self.clock, self.payload.rates())
 
-    def exchange_gradient(self) -> None:
-        """Exchange the gradients that the parameters have, in the way that needs the fewest copies."""
+    def exchange_gradient(self) -> PendingExchange:
+        """The exchange of the gradients that the parameters have, in the way that needs the fewest copies."""
         if self.overlap is not None:
-            self._apply(self.context.perform(self.overlap.buckets.conclude(self.payload.rates())))
-        elif self.channel.in_place is None:
-            self.exchange(self.parameters.gradient())
-        else:
-            parts = self.parameters.parts()
-            self._check(parts)
-            response = self.context.perform(self.channel.in_place.exchange_parts(parts))
-            self.parameters.drop_nothing()
-            self._apply(response)
+            return PendingExchange(partial(self.overlap.buckets.conclude, self.payload.rates()), self._apply)
+        if self.channel.in_place is None:
+            return self.exchange(self.parameters.gradient())
+        parts = self.parameters.parts()
+        self._check(parts)
+        return PendingExchange(partial(self.channel.in_place.exchange_parts, parts), self._apply_in_place)
 
-    def exchange(self, value: Tensor) -> None:
-        """Send `value` (numel,), and do what the response says. Raises DivergedError if it is not finite."""
+    def exchange(self, value: Tensor) -> PendingExchange:
+        """The exchange of `value` (numel,). Raises DivergedError if it is not finite."""
         self._check([value])
         weighted = value if self.level.weight == 1 else value * self.level.weight
-        self._apply(self.context.perform(self.channel.exchange(weighted.cpu(), self.clock, self.payload.rates())))
-        self._rebase()
+        return PendingExchange(partial(self.channel.exchange, weighted.cpu(), self.clock, self.payload.rates()), self._conclude)
 
     def finish(self) -> None:
         """Bring the exchange to its end: afterwards the parameters are the final weights."""
@@ -143,7 +140,9 @@ class Part:
             if self.overlap.under_way:  # a backward() without a step: the others have begun it too, and nobody takes the response
                 self.overlap.begin_rest()
                 self.context.perform(self.overlap.buckets.conclude(self.payload.rates()))
-        self.payload.finish()
+        pending = self.payload.finish()
+        if pending is not None:
+            pending.conclude(self.context.perform(pending.start()))
         for inner in self.inner:
             self.context.perform(inner.channel.finish()).apply(inner.state)
         self._apply(self.context.perform(self.channel.finish()))
@@ -167,6 +166,14 @@ class Part:
         self.channel.restore(state["channel"])
         for inner, exported in zip(self.inner, state["inner"], strict=True):
             inner.restore(exported)
+
+    def _apply_in_place(self, response: Response) -> None:
+        self.parameters.drop_nothing()
+        self._apply(response)
+
+    def _conclude(self, response: Response) -> None:
+        self._apply(response)
+        self._rebase()
 
     def _rebase(self) -> None:
         for inner in self.inner:

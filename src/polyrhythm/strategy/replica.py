@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable
+from operator import itemgetter
 from types import MethodType
 from typing import Any
 
@@ -12,11 +13,14 @@ from torch import nn
 
 from polyrhythm.errors import CompositionError
 from polyrhythm.kernel.job import WorkerContext
+from polyrhythm.kernel.together import together
+from polyrhythm.pieces.traits import Pattern
 from polyrhythm.strategy.alike import begin_alike
 from polyrhythm.strategy.division import divided
 from polyrhythm.strategy.gradients import Parameters, copy_bytes, paste_bytes
 from polyrhythm.strategy.local_optimizer import LocalOptimizer
 from polyrhythm.strategy.part import Part, PartSeat
+from polyrhythm.strategy.payloads import PendingExchange
 from polyrhythm.strategy.strategy_plan import StrategyPlan
 from polyrhythm.topology.algorithms.broadcast import broadcast, tell
 from polyrhythm.trees import StateTree
@@ -107,8 +111,17 @@ class Replica:
         self._check()
         for part in self.parts:
             part.refuse_changes()
-        for part in self.parts:
-            part.step()
+        self._exchange([(part, pending) for part in self.parts if (pending := part.step()) is not None])
+
+    def _exchange(self, pending: list[tuple[Part, PendingExchange]]) -> None:
+        """Make the exchanges of all parts at the same time; what they bring is applied in the order of parts."""
+        if not pending:
+            return
+        # native sums wait for the exchanges before them, and those with servers and peers make none
+        order = sorted(range(len(pending)), key=lambda k: pending[k][0].pattern is not Pattern.COLLECTIVE)
+        responses = self.context.perform(together(self.context.port, [pending[k][1].start for k in order]))
+        for k, response in sorted(zip(order, responses, strict=True), key=itemgetter(0)):
+            pending[k][1].conclude(response)
 
     def _check(self) -> None:
         """Refuse what the user has done since attaching that would leave some weights out of the exchange."""

@@ -18,7 +18,9 @@ from polyrhythm.kernel.effects import (
     Send,
     Sleep,
     Spawn,
+    Wait,
 )
+from polyrhythm.kernel.latch import Latch
 from polyrhythm.kernel.message import Delivery, Message
 from polyrhythm.kernel.waiting import awaited
 from polyrhythm.processes.transport.loop import Loop, LoopTimer
@@ -39,9 +41,12 @@ class Outbox(Protocol):
 
 
 class CoroutineTask:
-    """A coroutine, an effect that it has awaited before it came here, and what it waits for: a message it `wants`, a sum if it `adds`."""
+    """A coroutine, an effect that it has awaited before it came here, and what it waits for.
 
-    __slots__ = ("adds", "coroutine", "done", "name", "pending", "timer", "wants")
+    That is a message it `wants`, a sum if it `adds`, `latches` that other coroutines of the same actor open.
+    """
+
+    __slots__ = ("adds", "coroutine", "done", "latches", "name", "pending", "timer", "wants")
 
     def __init__(self, name: str, coroutine: Coroutine[Effect[Any], Any, Any], done: Done, pending: Effect[Any] | None = None) -> None:
         self.name = name
@@ -49,6 +54,7 @@ class CoroutineTask:
         self.done = done
         self.pending = pending
         self.adds = False
+        self.latches: tuple[Latch, ...] = ()
         self.wants: Receive | None = None
         self.timer: LoopTimer | None = None
 
@@ -111,13 +117,13 @@ class ActorExecutor:
                 self._resume(task, None, self._gone_error(wants))
 
     def standstill(self, adding: Sequence[str] = ()) -> list[str]:
-        """What each coroutine waits for, if all of them wait for messages, or for the sums that `adding` describes; else nothing."""
+        """What each coroutine waits for, if all wait for messages, for the sums that `adding` describes, or for each other."""
         waits = list(adding)
         for task in self._tasks:
             want = task.wants
             if want is not None and want.timeout is None:
                 waits.append(f"{self.name} waits for {awaited(want.topic, want.sender)}")
-            elif not (task.adds and adding):
+            elif not (task.adds and adding) and all(latch.is_open for latch in task.latches):
                 return []
         return waits
 
@@ -195,7 +201,14 @@ class ActorExecutor:
                 child = CoroutineTask(effect.name, effect.coroutine, self._spawned)
                 self._tasks[child] = None
                 self._ready.append((child, None, None))
+            case Wait():
+                if effect.latch.is_open:
+                    return False, None
+                task.latches = (effect.latch,)
+                effect.latch.when_open(lambda: self._resume(task))
+                return True, None
             case NativeReduce() | NativeReduceInPlace():
+                task.latches = effect.after
                 task.adds = self._reduce(effect, lambda value, error: self._resume(task, value, error))
                 return task.adds, None
             case _:

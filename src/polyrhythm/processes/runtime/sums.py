@@ -10,6 +10,7 @@ from torch import Tensor
 
 from polyrhythm.errors import DeadlockError
 from polyrhythm.kernel.effects import NativeReduction
+from polyrhythm.kernel.latch import Latch
 from polyrhythm.processes.collectives.reducer import GroupReducer
 from polyrhythm.processes.runtime.executor import Done
 
@@ -74,8 +75,15 @@ class Sums:
             return False
         if group not in self._lanes:
             self._lanes[group] = _Lane(self.here)
-        self._lanes[group].put(effect, done)
+        self._put(effect, done, effect.after)
         return True
+
+    def _put(self, effect: NativeReduction, done: Done, after: tuple[Latch, ...]) -> None:
+        """Have the sum made when all of `after` are open."""
+        if not after:
+            self._lanes[effect.group.name].put(effect, done)
+        else:
+            after[0].when_open(lambda: self._put(effect, done, after[1:]))
 
     @property
     def moved(self) -> int:

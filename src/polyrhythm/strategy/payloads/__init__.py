@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 from polyrhythm.pieces.traits import Payload
 from polyrhythm.strategy.payloads.gradients import GradientPayload
-from polyrhythm.strategy.payloads.protocol import PayloadOfPart
+from polyrhythm.strategy.payloads.protocol import PayloadOfPart, PendingExchange
 from polyrhythm.strategy.payloads.updates import UpdatePayload
 from polyrhythm.strategy.payloads.weights import WeightsPayload
 
@@ -16,4 +16,4 @@ PAYLOADS: Mapping[Payload, type[PayloadOfPart]] = {
     Payload.WEIGHTS: WeightsPayload,
 }
 
-__all__ = ["PAYLOADS", "PayloadOfPart"]
+__all__ = ["PAYLOADS", "PayloadOfPart", "PendingExchange"]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from polyrhythm.errors import CompositionError
 from polyrhythm.model.state import Optimize
 from polyrhythm.pieces.traits import Pattern
-from polyrhythm.strategy.payloads.protocol import ExchangingPart
+from polyrhythm.strategy.payloads.protocol import ExchangingPart, PendingExchange
 
 
 class GradientPayload:
@@ -41,13 +41,13 @@ class GradientPayload:
             )
         return rates
 
-    def step(self) -> None:
+    def step(self) -> PendingExchange:
         """Exchange the gradient."""
         part = self.part
         part.average_gradients()
         if self.served:
             part.optimizer.clip()
-        part.exchange_gradient()
+        return part.exchange_gradient()
 
     def finish(self) -> None:
-        """Every gradient was exchanged at its step."""
+        """None: every gradient was exchanged at its step."""

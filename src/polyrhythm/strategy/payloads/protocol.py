@@ -2,15 +2,30 @@
 
 from __future__ import annotations
 
-from typing import Protocol
+from collections.abc import Callable, Coroutine
+from dataclasses import dataclass
+from typing import Any, Protocol
 
 from torch import Tensor
 
+from polyrhythm.kernel.effects import Effect
 from polyrhythm.model.state import ModelState, Optimize
+from polyrhythm.pieces.responses import Response
 from polyrhythm.pieces.topology import Agreement
 from polyrhythm.pieces.traits import Pattern
 from polyrhythm.strategy.gradients import Parameters
 from polyrhythm.strategy.local_optimizer import LocalOptimizer
+
+
+@dataclass(frozen=True, slots=True)
+class PendingExchange:
+    """An exchange that is to be made: `start` makes its coroutine, and `conclude` does what the response says, where the program runs.
+
+    What all parts of a replica are about to exchange at a step is under way at the same time.
+    """
+
+    start: Callable[[], Coroutine[Effect[Any], Any, Response]]
+    conclude: Callable[[Response], None]
 
 
 class ExchangingPart(Protocol):
@@ -46,10 +61,10 @@ class ExchangingPart(Protocol):
     def average_updates(self) -> None:
         """Take over what the worker's group agrees on after a local step, where the group has exchanges of its own."""
 
-    def exchange(self, value: Tensor) -> None:
-        """Send `value` (numel,), and do what the response says. Raises DivergedError if it is not finite."""
+    def exchange(self, value: Tensor) -> PendingExchange:
+        """The exchange of `value` (numel,). Raises DivergedError if it is not finite."""
 
-    def exchange_gradient(self) -> None:
+    def exchange_gradient(self) -> PendingExchange:
         """As `exchange` of the gradients that the parameters have, in the way that needs the fewest copies."""
 
 
@@ -71,8 +86,8 @@ class PayloadOfPart(Protocol):
     def rates(self) -> tuple[float, ...]:
         """The learning rates that go with what is exchanged. Raises CompositionError for those that the exchange cannot carry."""
 
-    def step(self) -> None:
-        """Do what a step of the worker's optimizer stands for."""
+    def step(self) -> PendingExchange | None:
+        """Do what a step of the worker's optimizer stands for, up to the exchange; None where there is none after this step."""
 
-    def finish(self) -> None:
-        """Exchange what has not been exchanged yet; the run ends."""
+    def finish(self) -> PendingExchange | None:
+        """The exchange of what has not been exchanged yet; the run ends."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from polyrhythm.model.state import Optimize
 from polyrhythm.strategy.payloads.local_step import exchanges_now, step_locally
-from polyrhythm.strategy.payloads.protocol import ExchangingPart
+from polyrhythm.strategy.payloads.protocol import ExchangingPart, PendingExchange
 
 
 class UpdatePayload:
@@ -30,15 +30,13 @@ class UpdatePayload:
         """Those with which the steps were taken."""
         return self.part.optimizer.rates()
 
-    def step(self) -> None:
+    def step(self) -> PendingExchange | None:
         """Step, and exchange the update if it is time."""
         part = self.part
         step_locally(part)
-        if exchanges_now(part):
-            part.exchange(part.state.moved())
+        return part.exchange(part.state.moved()) if exchanges_now(part) else None
 
-    def finish(self) -> None:
+    def finish(self) -> PendingExchange | None:
         """Exchange what was done since the last exchange."""
         part = self.part
-        if part.clock and not exchanges_now(part):
-            part.exchange(part.state.moved())
+        return part.exchange(part.state.moved()) if part.clock and not exchanges_now(part) else None

@@ -5,7 +5,7 @@ from __future__ import annotations
 from polyrhythm.model.state import Optimize
 from polyrhythm.pieces.traits import Pattern
 from polyrhythm.strategy.payloads.local_step import exchanges_now, step_locally
-from polyrhythm.strategy.payloads.protocol import ExchangingPart
+from polyrhythm.strategy.payloads.protocol import ExchangingPart, PendingExchange
 
 
 class WeightsPayload:
@@ -31,15 +31,13 @@ class WeightsPayload:
         """Those with which the steps were taken."""
         return self.part.optimizer.rates()
 
-    def step(self) -> None:
+    def step(self) -> PendingExchange | None:
         """Step, and exchange the weights if it is time."""
         part = self.part
         step_locally(part)
-        if exchanges_now(part):
-            part.exchange(part.state.weights)
+        return part.exchange(part.state.weights) if exchanges_now(part) else None
 
-    def finish(self) -> None:
+    def finish(self) -> PendingExchange | None:
         """A server has seen only what was exchanged; among workers, the end of the run averages the weights."""
         part = self.part
-        if self.served and part.clock and not exchanges_now(part):
-            part.exchange(part.state.weights)
+        return part.exchange(part.state.weights) if self.served and part.clock and not exchanges_now(part) else None
