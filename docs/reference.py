@@ -39,6 +39,7 @@ PAGES = {
     "topologies": ("Topologies", "Who exchanges with whom.", "topology"),
     "consistencies": ("Consistencies", "When a worker exchanges, and whether it waits.", "consistency"),
     "merges": ("Merges", "What the aggregated payload does to the model.", "merge"),
+    "local": ("Local steps", "What a worker does of its own accord between two exchanges.", "local"),
     "workloads": ("Workloads", "Bundled training functions.", "workloads.load"),
     "results": ("Results and errors", "What a run returns, and what it raises or warns of.", "training.result errors"),
 }

@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from polyrhythm.consistency import Intervals as Intervals
     from polyrhythm.consistency import LocalSteps as LocalSteps
     from polyrhythm.consistency import SoftSync as SoftSync
+    from polyrhythm.errors import CheckpointError as CheckpointError
     from polyrhythm.errors import DriftWarning as DriftWarning
     from polyrhythm.errors import PolyrhythmError as PolyrhythmError
     from polyrhythm.errors import RecordError as RecordError
@@ -53,6 +54,9 @@ if TYPE_CHECKING:
     from polyrhythm.hardware.fleet import RandomStragglers as RandomStragglers
     from polyrhythm.hardware.fleet import Straggler as Straggler
     from polyrhythm.hardware.network import Network as Network
+    from polyrhythm.local import PlainSteps as PlainSteps
+    from polyrhythm.local import Proximal as Proximal
+    from polyrhythm.local import ResetMoments as ResetMoments
     from polyrhythm.merge import Adagrad as Adagrad
     from polyrhythm.merge import Elastic as Elastic
     from polyrhythm.merge import Mean as Mean
@@ -86,6 +90,7 @@ if TYPE_CHECKING:
     from polyrhythm.topology import Alone as Alone
     from polyrhythm.topology import Bucketed as Bucketed
     from polyrhythm.topology import Butterfly as Butterfly
+    from polyrhythm.topology import Delayed as Delayed
     from polyrhythm.topology import Direct as Direct
     from polyrhythm.topology import Dissemination as Dissemination
     from polyrhythm.topology import Fastest as Fastest
@@ -108,11 +113,12 @@ _PLACES = {
     "buffers": "MeanBuffers OwnBuffers RecalibratedBuffers",
     "codec": "Cast ErrorFeedback Identity LowRank OneBit PerTensor RandomK Relative Significant Striped Threshold TopK Warmup",
     "consistency": "Bounded Asynchronous Intervals LocalSteps BulkSynchronous SoftSync",
-    "errors": "DriftWarning PolyrhythmError RecordError RecordWarning UnshardedWarning",
+    "errors": "CheckpointError DriftWarning PolyrhythmError RecordError RecordWarning UnshardedWarning",
     "hardware.devices": "Device Profile",
     "hardware.faults": "Crash Cut Drop RandomCrashes RandomCuts RandomStalls Stall",
     "hardware.fleet": "Fleet Jitter Mixed RandomStragglers Straggler",
     "hardware.network": "Network",
+    "local": "PlainSteps Proximal ResetMoments",
     "merge": "Adagrad Elastic Mean Nesterov OuterOptimizer StalenessScaled Sum",
     "processes": "Processes",
     "shuffle": "GlobalShuffle RingShuffle",
@@ -120,7 +126,7 @@ _PLACES = {
     "selection": "Dimensions Modules Named Where",
     "strategy": "ByHost BySite Exchange Given Hierarchical InGroups Leaders OfSize Strategy Stripes",
     "topology": (
-        "AllReduce AllToAll Alone Bucketed Butterfly Direct Dissemination Fastest FixedGraph Gossip Mirrors RandomPairs Ring "
+        "AllReduce AllToAll Alone Bucketed Butterfly Delayed Direct Dissemination Fastest FixedGraph Gossip Mirrors RandomPairs Ring "
         "RingGraph Server Tree"
     ),
     "training.join": "join",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 
 from torch import Tensor
 
@@ -24,7 +25,7 @@ class ModelState:
     merged, and a random stream; the owner keeps `clock`: a worker's step, at a server the slowest worker's merged one.
     """
 
-    __slots__ = ("_start", "anchor", "clock", "layout", "merge", "optimize", "own_step", "rule", "state", "version", "weights")
+    __slots__ = ("_start", "anchor", "clock", "layout", "memory", "merge", "optimize", "own_step", "rule", "state", "version", "weights")
 
     def __init__(
         self,
@@ -40,6 +41,7 @@ class ModelState:
         self.layout = layout
         self.merge = merge
         self.rule = rule_of(merge)
+        self.memory: State = {}
         self.state: State = self.rule.initial(layout) if self.rule else {}
         self.optimize = optimize
         self.own_step = own_step
@@ -50,19 +52,26 @@ class ModelState:
     @property
     def context(self) -> ExchangeContext:
         """The exchange at this clock, with the weights as they are."""
-        return self._start.at(self.clock, lambda: self.weights)
+        return replace(self._start, clock=self.clock, source=lambda: self.weights, layout=self.layout, state=self.memory, update=self.moved)
 
     def export(self) -> StateTree:
         """As `pieces.state.Stateful`."""
         anchor = None if self.anchor is self.weights else self.anchor
-        return {"weights": self.weights, "anchor": anchor, "rule": self.state, "clock": self.clock, "version": self.version}
+        return {
+            "weights": self.weights,
+            "anchor": anchor,
+            "rule": self.state,
+            "merge": self.memory,
+            "clock": self.clock,
+            "version": self.version,
+        }
 
     def restore(self, state: StateTree) -> None:
         """As `pieces.state.Stateful`; the weights are written to where they are."""
         self.weights.copy_(state["weights"])
         if state["anchor"] is not None:
             self.anchor = state["anchor"].to(self.weights.device)
-        self.state, self.clock, self.version = state["rule"], state["clock"], state["version"]
+        self.state, self.memory, self.clock, self.version = state["rule"], state["merge"], state["clock"], state["version"]
 
     def set_anchor(self) -> None:
         """Remember the weights as they are now: later local steps count from here."""
@@ -80,6 +89,7 @@ class ModelState:
     def move(self, contributions: Sequence[AnyContribution]) -> None:
         """Merge gradients or updates. They come from the wire, and so from the CPU; my weights may be elsewhere."""
         direction = combining(self.merge).combine(contributions, self.context)
+        self.memory = direction.state
         device, rates = self.weights.device, rates_of(contributions)
         if self.rule is not None:
             step, self.state = self.rule.step(direction.average().to(device), self.state, rates[0] if rates else 0.0)

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
 
 import numpy as np
@@ -11,7 +12,7 @@ import torch
 from torch import Tensor
 
 from polyrhythm.kernel.group import Group
-from polyrhythm.tensors import Layout
+from polyrhythm.tensors import Layout, State
 
 
 def _no_weights() -> Tensor:
@@ -25,12 +26,20 @@ class ExchangeContext:
     `group` are the workers that exchange; a server stands outside it, with rank -1. `draw` is a random stream of the piece's own. `clock`
     is the worker's step, from 1; at a server the slowest worker's step that was merged before. `source` gives the weights of the same
     vector as they are, on any device; it is called only when a piece looks at `weights`. Before training there are none.
+
+    A merge has more: the `layout` of the vector, the `state` that it returned with its last direction (empty at first), and `moved`. Where
+    a topology encodes for each receiver apart, a codec has the `receiver`, and the `rate` (bytes per second) that was measured to it.
     """
 
     group: Group
     draw: np.random.Generator
     clock: int = 0
     source: Callable[[], Tensor] = _no_weights
+    layout: Layout = Layout((), ())  # noqa: RUF009 (a frozen value)
+    state: State = field(default_factory=dict)
+    update: Callable[[], Tensor] = _no_weights
+    receiver: str = ""
+    rate: float = math.inf
 
     @cached_property
     def weights(self) -> Tensor:
@@ -40,6 +49,18 @@ class ExchangeContext:
         """
         return self.source().detach().cpu()
 
+    @property
+    def moved(self) -> Tensor:
+        """What this worker's own steps have done to the weights since the last exchange (numel,), with the sign of a gradient.
+
+        Only for a merge that declares `sees_moved`; it is computed anew each time.
+        """
+        return self.update().detach().cpu()
+
+    def to(self, receiver: str, rate: float = math.inf) -> ExchangeContext:
+        """The same exchange, with one of several receivers."""
+        return replace(self, receiver=receiver, rate=rate)
+
     def at(self, clock: int, source: Callable[[], Tensor]) -> ExchangeContext:
         """The same group and stream at `clock`, with the weights that `source` gives."""
         return replace(self, clock=clock, source=source)
@@ -48,7 +69,7 @@ class ExchangeContext:
         """The same exchange, of each of consecutive parts of the vector."""
         contexts, start = [], 0
         for layout in layouts:
-            contexts.append(replace(self, source=partial(self._range, start, layout.numel)))
+            contexts.append(replace(self, source=partial(self._range, start, layout.numel), layout=layout))
             start += layout.numel
         return contexts
 

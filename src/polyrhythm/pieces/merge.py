@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from operator import mul
 from typing import Protocol, cast
 
@@ -22,13 +22,15 @@ class Contribution:
     """What one worker sent, or the sum of what `count` workers sent.
 
     `staleness` is the number of merges since the weights were read that it was computed on; `rates` are the learning rates
-    of the sender's optimizer, one for each of its parameter groups.
+    of the sender's optimizer, one for each of its parameter groups. `sender` is the worker (empty for a sum), `clock` its step.
     """
 
     value: Tensor
     count: int = 1
     staleness: int = 0
     rates: tuple[float, ...] = ()
+    sender: str = ""
+    clock: int = 0
 
 
 class AnyContribution(Protocol):
@@ -50,6 +52,14 @@ class AnyContribution(Protocol):
     def rates(self) -> tuple[float, ...]:
         """The learning rates of the sender's parameter groups."""
 
+    @property
+    def sender(self) -> str:
+        """The worker that sent it; empty for a sum over several."""
+
+    @property
+    def clock(self) -> int:
+        """The sender's step; 0 for a sum."""
+
 
 @dataclass(frozen=True, slots=True)
 class EncodedContribution:
@@ -59,6 +69,8 @@ class EncodedContribution:
     codec: PacketCodec
     layout: Layout
     rates: tuple[float, ...]
+    sender: str
+    clock: int
     count: int = 1
     staleness: int = 0
 
@@ -74,11 +86,13 @@ class Direction:
 
     An optimizer takes their average and has its learning rate multiplied by `scale`: under Adam and its kin a gradient that is twice as
     large moves the weights no further, a rate that is twice as large does. Without a learning rate, weights move by total / divisor.
+    `state` is what a merge that has a state will find as `context.state` next time.
     """
 
     total: Tensor
     weight: float
     divisor: float
+    state: State = field(default_factory=dict)
 
     def average(self) -> Tensor:
         """The weighted mean (numel,), a new tensor."""

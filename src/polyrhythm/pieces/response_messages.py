@@ -11,7 +11,7 @@ from torch import Tensor
 
 from polyrhythm.kernel.message import Message
 from polyrhythm.pieces.merge import Contribution
-from polyrhythm.pieces.responses import AdoptWeights, ApplyContributions, MixWeights, RebaseUpdate, Response, StepLocally
+from polyrhythm.pieces.responses import AdoptWeights, ApplyContributions, ApplyOneByOne, MixWeights, RebaseUpdate, Response, StepLocally
 
 Parts = tuple[tuple[float, ...], tuple[Tensor, ...]]
 """Numbers, and tensors (numel,)."""
@@ -25,24 +25,25 @@ class _Form:
     unpack: Callable[[Sequence[float], Sequence[Tensor]], Response]
 
 
-def _pack_contributions(response: ApplyContributions) -> Parts:
+def _pack_contributions(response: ApplyContributions | ApplyOneByOne) -> Parts:
     numbers: list[float] = []
     for each in response.contributions:
         numbers += [float(len(each.rates)), float(each.count), float(each.staleness), *each.rates]
     return tuple(numbers), tuple(each.value for each in response.contributions)
 
 
-def _unpack_contributions(numbers: Sequence[float], tensors: Sequence[Tensor]) -> Response:
-    found, at = [], 0
+def _unpack_contributions(numbers: Sequence[float], tensors: Sequence[Tensor]) -> list[Contribution]:
+    found, at = list[Contribution](), 0
     for tensor in tensors:
         rates = int(numbers[at])
         found.append(Contribution(tensor, int(numbers[at + 1]), int(numbers[at + 2]), tuple(numbers[at + 3 : at + 3 + rates])))
         at += 3 + rates
-    return ApplyContributions(found)
+    return found
 
 
 _FORMS: Mapping[str, _Form] = {
-    "ApplyContributions": _Form(_pack_contributions, _unpack_contributions),
+    "ApplyContributions": _Form(_pack_contributions, lambda numbers, tensors: ApplyContributions(_unpack_contributions(numbers, tensors))),
+    "ApplyOneByOne": _Form(_pack_contributions, lambda numbers, tensors: ApplyOneByOne(_unpack_contributions(numbers, tensors))),
     "AdoptWeights": _Form(lambda response: ((), (response.weights,)), lambda numbers, tensors: AdoptWeights(tensors[0])),
     "MixWeights": _Form(lambda response: ((), tuple(response.theirs)), lambda numbers, tensors: MixWeights(tensors)),
     "StepLocally": _Form(

@@ -36,6 +36,18 @@ class ApplyContributions:
 
 
 @dataclass(frozen=True, slots=True)
+class ApplyOneByOne:
+    """Contributions of several steps, each of which the replica merges by itself, in order."""
+
+    contributions: Sequence[AnyContribution]
+
+    def apply(self, model_state: HeldWeights) -> None:
+        """Merge one after the other."""
+        for contribution in self.contributions:
+            model_state.move([contribution])
+
+
+@dataclass(frozen=True, slots=True)
 class ApplyOnTop:
     """Contributions of others, to be merged into the weights as they are: one's own update is in them already."""
 

@@ -14,6 +14,7 @@ from polyrhythm.kernel.group import Group
 from polyrhythm.kernel.port import Port
 from polyrhythm.pieces.codec import Codec
 from polyrhythm.pieces.consistency import Consistency
+from polyrhythm.pieces.local import LocalRule, PlainSteps
 from polyrhythm.pieces.merge import Merge, Rule, rule_of
 from polyrhythm.pieces.responses import Response
 from polyrhythm.pieces.snapshots import Snapshots
@@ -32,6 +33,7 @@ class Agreement:
     consistency: Consistency
     codec: Codec
     merge: Merge
+    local: LocalRule = PlainSteps()  # noqa: RUF009 (a frozen value)
 
     @property
     def rule(self) -> Rule | None:

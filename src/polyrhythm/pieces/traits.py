@@ -34,6 +34,7 @@ EVERY_PAYLOAD = frozenset(Payload)
 EVERY_PATTERN = frozenset(Pattern)
 DIFFERENCES = frozenset({Payload.GRADIENT, Payload.UPDATE})
 GRADIENTS = frozenset({Payload.GRADIENT})
+LOCAL = frozenset({Payload.UPDATE, Payload.WEIGHTS})
 ONE_SIDED = frozenset({Pattern.SERVED, Pattern.PEERS})
 
 
@@ -77,11 +78,22 @@ class MergeTraits:
     """What a merge can merge.
 
     `averages`: whether what it combines from all workers' contributions, none of them late, is their mean, and the step that is taken on it
-    is the user's optimizer's; only the learning rate may be multiplied.
+    is the user's optimizer's; only the learning rate may be multiplied. `sees_moved`: whether a merge of weights looks at what the
+    worker's own steps did since the last exchange, for which a copy of the weights is kept.
     """
 
     payloads: frozenset[Payload]
     averages: bool = False
+    sees_moved: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class LocalTraits:
+    """With which payloads a rule for local steps can be used, whether it `corrects` gradients, and whether it `settles` after exchanges."""
+
+    payloads: frozenset[Payload]
+    corrects: bool
+    settles: bool
 
 
 @dataclass(frozen=True, slots=True)

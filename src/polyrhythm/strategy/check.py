@@ -11,6 +11,7 @@ _ESSENTIAL: Mapping[str, str] = {
     "topology": "channel",
     "codec": "aggregate",
     "merge": "traits",
+    "local": "correct",
     "shuffle": "feed",
     "buffers": "keeper",
     "exchange": "among",

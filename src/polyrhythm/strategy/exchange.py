@@ -16,6 +16,7 @@ from polyrhythm.merge import Mean
 from polyrhythm.pieces.codec import Codec
 from polyrhythm.pieces.consistency import Consistency
 from polyrhythm.pieces.context import ExchangeContext
+from polyrhythm.pieces.local import LocalRule, PlainSteps
 from polyrhythm.pieces.merge import Merge
 from polyrhythm.pieces.topology import Agreement, Topology
 from polyrhythm.pieces.traits import Pattern, Payload
@@ -71,7 +72,7 @@ class AnyExchange(Protocol):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Exchange:
-    """Consistency, topology, codec and merge that fit together, for all of a model or for some of its parameters.
+    """Consistency, topology, codec, merge and a rule for local steps that fit together, for all of a model or for some of its parameters.
 
     Raises CompositionError where the pieces have no payload or no communication pattern in common.
 
@@ -84,6 +85,7 @@ class Exchange:
     topology: Topology = field(default_factory=AllReduce)
     codec: Codec = field(default_factory=Identity)
     merge: Merge = field(default_factory=Mean)
+    local: LocalRule = field(default_factory=PlainSteps)
 
     def __post_init__(self) -> None:
         for axis, piece in self.pieces.items():
@@ -94,8 +96,14 @@ class Exchange:
 
     @property
     def pieces(self) -> dict[str, Any]:
-        """The four, by axis."""
-        return {"consistency": self.consistency, "topology": self.topology, "codec": self.codec, "merge": self.merge}
+        """All of them, by axis."""
+        return {
+            "consistency": self.consistency,
+            "topology": self.topology,
+            "codec": self.codec,
+            "merge": self.merge,
+            "local": self.local,
+        }
 
     @property
     def payload(self) -> Payload:
@@ -107,7 +115,7 @@ class Exchange:
         """What the pieces have agreed on."""
         agreed = payload(self.pieces)
         assert agreed is not None, "what has nothing in common was refused"
-        return Agreement(agreed, self.consistency, self.codec, self.merge)
+        return Agreement(agreed, self.consistency, self.codec, self.merge, self.local)
 
     @property
     def order_matters(self) -> bool:

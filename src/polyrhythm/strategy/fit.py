@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from itertools import combinations, product
 from typing import Any
 
-from polyrhythm import codec, consistency, merge, topology
+from polyrhythm import codec, consistency, local, merge, topology
 from polyrhythm.pieces.traits import Pattern, Payload
 
 Pieces = Mapping[str, Any]
@@ -18,6 +18,7 @@ CHOICES: Mapping[str, Sequence[Any]] = {
     "topology": [member for member in topology.MEMBERS if member != topology.Alone()],
     "codec": codec.MEMBERS,
     "merge": merge.MEMBERS,
+    "local": local.MEMBERS,
 }
 """What is proposed instead: not to train alone."""
 _SHOWN = 4
@@ -26,7 +27,7 @@ _MANY = 2**20
 
 def payloads(pieces: Pieces) -> dict[str, frozenset[Payload]]:
     """What each piece can send or merge."""
-    return {axis: pieces[axis].traits.payloads for axis in ("consistency", "topology", "merge", "codec")}
+    return {axis: pieces[axis].traits.payloads for axis in ("consistency", "topology", "merge", "codec", "local")}
 
 
 def payload(pieces: Pieces) -> Payload | None:

@@ -47,7 +47,7 @@ class Hierarchical:
         require_piece("exchange", self.inner, Exchange())
         require_piece("exchange", self.outer, Exchange())
         levels = (self._unlike_mirrors,) if self.mirrored else (self._unequal_members, self._spent_gradients, self._scaled_inside)
-        for refusal in (*(refuse() for refuse in levels), self.across.refusal(self.outer)):
+        for refusal in (*(refuse() for refuse in levels), self._corrected_inside(), self.across.refusal(self.outer)):
             if refusal:
                 raise CompositionError(refusal)
 
@@ -73,6 +73,15 @@ class Hierarchical:
             return (
                 f"Inside groups {self.inner.agreement.payload.value} are exchanged, when the gradients are spent, and among groups "
                 "gradients: take LocalSteps for the outer exchange too, or an inner one of gradients."
+            )
+        return ""
+
+    def _corrected_inside(self) -> str:
+        traits = self.inner.agreement.local.traits
+        if traits.corrects or traits.settles:
+            return (
+                f"Inside groups {self.inner.agreement.local!r} would correct steps that the outer exchange corrects too: give it to "
+                "the outer exchange."
             )
         return ""
 

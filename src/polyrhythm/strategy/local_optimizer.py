@@ -81,6 +81,11 @@ class LocalOptimizer:
         with at(self.optimizer, rates):
             self.step()
 
+    def moments(self) -> list[Tensor]:
+        """All tensors of the optimizer's state of these parameters."""
+        states = [self.optimizer.state.get(parameter, {}) for parameter in self.parameters.parameters]
+        return [value for state in states for value in state.values() if isinstance(value, Tensor)]
+
     def clip(self) -> None:
         """Clip the gradients that the parameters have."""
         if self.clip_norm is not None:

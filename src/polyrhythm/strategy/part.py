@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 
 import torch
@@ -29,6 +29,7 @@ from polyrhythm.strategy.payloads import PAYLOADS, PendingExchange
 from polyrhythm.strategy.rates import refuse_unscaled
 from polyrhythm.strategy.snapshots import new_snapshots
 from polyrhythm.strategy.strategy_plan import PlannedExchange
+from polyrhythm.tensors import State
 from polyrhythm.trees import StateTree
 
 
@@ -65,6 +66,7 @@ class Part:
         self.state = ModelState(
             parameters.flat, parameters.layout, self.agreement.merge, context, self.payload.optimize, optimizer.step_scaled
         )
+        self.local: State = self.agreement.local.initial(parameters.layout)
         self.overlap: Overlap | None = None
         self.snapshots = new_snapshots(len(plan.result_actors()))
 
@@ -112,6 +114,18 @@ class Part:
         for inner in self.inner:
             inner.average_gradients(self.clock, self.payload.rates())
 
+    def correct_gradients(self) -> None:
+        """Put what the rule for local steps makes of the worker's gradient in its place, if it makes something else of it."""
+        rule = self.agreement.local
+        if rule.traits.corrects:
+            corrected = rule.correct(self.parameters.gradient().cpu(), self.state.context, self.local)
+            self.parameters.put_gradient(corrected)
+
+    def _settle(self, moved: Tensor) -> None:
+        """Have the rule for local steps take note of an exchange, before which the worker's steps had `moved` the weights."""
+        moments = self.optimizer.moments()
+        self.local = self.agreement.local.settle(replace(self.state.context, update=lambda: moved), self.local, moments)
+
     def average_updates(self) -> None:
         """Take over what the worker's group agrees on after a local step, where the group has exchanges of its own."""
         for inner in self.inner:
@@ -157,11 +171,17 @@ class Part:
     def export(self) -> StateTree:
         """As `pieces.state.Stateful`."""
         inner = [each.export() for each in self.inner]
-        return {"clock": self.clock, "model": self.state.export(), "channel": self.channel.export(), "inner": inner}
+        return {
+            "clock": self.clock,
+            "model": self.state.export(),
+            "channel": self.channel.export(),
+            "inner": inner,
+            "local": self.local,
+        }
 
     def restore(self, state: StateTree) -> None:
         """As `pieces.state.Stateful`."""
-        self.clock = state["clock"]
+        self.clock, self.local = state["clock"], state["local"]
         self.state.restore(state["model"])
         self.channel.restore(state["channel"])
         for inner, exported in zip(self.inner, state["inner"], strict=True):
@@ -172,7 +192,11 @@ class Part:
         self._apply(response)
 
     def _conclude(self, response: Response) -> None:
+        settles = self.agreement.local.traits.settles
+        moved = self.state.moved() if settles else self.state.weights
         self._apply(response)
+        if settles:
+            self._settle(moved)
         self._rebase()
 
     def _rebase(self) -> None:

@@ -13,6 +13,7 @@ from polyrhythm.kernel.names import worker
 from polyrhythm.pieces.buffers import Buffers
 from polyrhythm.pieces.codec import Codec
 from polyrhythm.pieces.consistency import Consistency
+from polyrhythm.pieces.local import LocalRule
 from polyrhythm.pieces.merge import Merge
 from polyrhythm.pieces.selection import Selection
 from polyrhythm.pieces.shuffle import Shuffle
@@ -23,7 +24,7 @@ from polyrhythm.strategy.check import require_piece
 from polyrhythm.strategy.exchange import AnyExchange, Exchange
 
 Selected = Sequence[tuple[Selection, AnyExchange]]
-_AXES = ("exchange", "selected", "consistency", "topology", "codec", "merge", "shuffle", "buffers", "name")
+_AXES = ("exchange", "selected", "consistency", "topology", "codec", "merge", "local", "shuffle", "buffers", "name")
 
 
 @dataclass(frozen=True, slots=True, init=False, repr=False)
@@ -32,7 +33,7 @@ class Strategy:
 
     `exchange` says how workers exchange what they compute. `selected` has other exchanges for some of the model's parameters, as pairs
     (selection, exchange); no parameter may be in two of them. The pieces of an exchange among equals may be given instead of
-    `exchange`: `consistency`, `topology`, `codec`, `merge`. `shuffle` says which samples a worker sees, and `buffers` with which
+    `exchange`: `consistency`, `topology`, `codec`, `merge`, `local`. `shuffle` says which samples a worker sees, and `buffers` with which
     batch-norm statistics the final weights are saved. `name` is what tables call it.
 
     Raises CompositionError for pieces that do not fit together, and for an axis that there is not.
@@ -56,7 +57,7 @@ class Strategy:
         shuffle: Shuffle | None = None,
         buffers: Buffers | None = None,
         name: str = "custom",
-        **pieces: Consistency | Topology | Codec | Merge,
+        **pieces: Consistency | Topology | Codec | Merge | LocalRule,
     ) -> None:
         for axis in pieces:
             if axis not in _AXES:

@@ -9,6 +9,7 @@ from polyrhythm.topology.all_reduce import AllReduce
 from polyrhythm.topology.all_to_all import AllToAll, Mirrors
 from polyrhythm.topology.alone import Alone
 from polyrhythm.topology.bucketed import Bucketed
+from polyrhythm.topology.delayed import Delayed
 from polyrhythm.topology.gossip import Gossip
 from polyrhythm.topology.graph import Dissemination, FixedGraph, RandomPairs, RingGraph
 from polyrhythm.topology.server import Server
@@ -36,6 +37,7 @@ __all__ = [
     "Alone",
     "Bucketed",
     "Butterfly",
+    "Delayed",
     "Direct",
     "Dissemination",
     "Fastest",

@@ -158,7 +158,7 @@ class _Peer:
         await self.port.flush()  # on a line that is too slow packets would pile up without end, and arrive ever later
         await self._send_all(Message(UPDATES, PeerUpdate(float(clock), rates).to_numbers(), tensors=encoded.packet))
         if self.respond is ApplyContributions:
-            self._keep(float(clock), self.group.rank, encoded.packet, rates)
+            self._keep(float(clock), self.port.name, encoded.packet, rates)
         while not self.consistency.may_proceed(clock, min(self.clocks.values(), default=math.inf)):
             delivery = await self.port.receive(UPDATES)
             assert delivery is not None
@@ -190,10 +190,10 @@ class _Peer:
         if delivery.sender in self.clocks:
             self.clocks[delivery.sender] = clock
         if delivery.message.tensors:
-            self._keep(clock, rank_of(delivery.sender), delivery.message.tensors, rates)
+            self._keep(clock, delivery.sender, delivery.message.tensors, rates)
 
-    def _keep(self, clock: float, rank: int, packet: Packet, rates: tuple[float, ...]) -> None:
-        self.pending.append((clock, rank, EncodedContribution(packet, self.codec, self.layout, rates)))
+    def _keep(self, clock: float, sender: str, packet: Packet, rates: tuple[float, ...]) -> None:
+        self.pending.append((clock, rank_of(sender), EncodedContribution(packet, self.codec, self.layout, rates, sender, int(clock))))
 
     @property
     def slowest(self) -> float:
@@ -230,14 +230,14 @@ class _Peer:
         return ""
 
     def export(self) -> StateTree:
-        pending = [(clock, rank, each.packet, each.rates) for clock, rank, each in self.pending]
+        pending = [(clock, each.sender, each.packet, each.rates) for clock, _, each in self.pending]
         return {"codec": self.state, "clocks": self.clocks, "pending": pending}
 
     def restore(self, state: StateTree) -> None:
         self.state, self.clocks = state["codec"], state["clocks"]
         self.pending = []
-        for clock, rank, packet, rates in state["pending"]:
-            self._keep(clock, rank, packet, rates)
+        for clock, sender, packet, rates in state["pending"]:
+            self._keep(clock, sender, packet, rates)
 
     def states(self) -> list[tuple[State, Tensor]]:
         return [(self.state, self.codec.residual(self.state, self.layout))] if self.layout.names else []

@@ -203,7 +203,7 @@ class ServerShard:
             self.model_state.mix(values)
         else:
             self.model_state.move([
-                Contribution(value, 1, late, pending.push.rates)
+                Contribution(value, 1, late, pending.push.rates, pending.sender, pending.push.clock)
                 for value, late, pending in zip(values, staleness, group, strict=True)
             ])  # fmt: skip
         self.snapshot = None

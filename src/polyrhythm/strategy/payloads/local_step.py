@@ -8,6 +8,7 @@ from polyrhythm.strategy.payloads.protocol import ExchangingPart
 def step_locally(part: ExchangingPart) -> None:
     """Take the step, with the gradients of the worker's group and what that agrees on afterwards, where it has exchanges of its own."""
     part.average_gradients()
+    part.correct_gradients()
     part.optimizer.clip()
     part.optimizer.step()
     part.average_updates()

@@ -58,6 +58,9 @@ class ExchangingPart(Protocol):
     def average_gradients(self) -> None:
         """Put the mean gradient of the worker's group in the place of its own, where the group has exchanges of its own."""
 
+    def correct_gradients(self) -> None:
+        """Put what the rule for local steps makes of the worker's gradient in its place, if it makes something else of it."""
+
     def average_updates(self) -> None:
         """Take over what the worker's group agrees on after a local step, where the group has exchanges of its own."""
 

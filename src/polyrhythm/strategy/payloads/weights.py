@@ -25,7 +25,10 @@ class WeightsPayload:
         return ""
 
     def begin(self) -> None:
-        """Nothing is counted."""
+        """Where the merge or the rule for local steps looks at what these did, that counts from the weights as they are."""
+        agreement = self.part.agreement
+        if agreement.merge.traits.sees_moved or agreement.local.traits.corrects or agreement.local.traits.settles:
+            self.part.state.set_anchor()
 
     def rates(self) -> tuple[float, ...]:
         """Those with which the steps were taken."""

@@ -1,0 +1,39 @@
+"""A pull back to the weights of the last exchange."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import ClassVar
+
+from torch import Tensor
+
+from polyrhythm.errors import CompositionError
+from polyrhythm.pieces.context import ExchangeContext
+from polyrhythm.pieces.traits import LOCAL, LocalTraits
+from polyrhythm.tensors import Layout, State
+
+
+@dataclass(frozen=True, slots=True)
+class Proximal:
+    """Adds mu (w - w0) to the gradient, w0 being the weights of the last exchange (FedProx; Li et al., MLSys 2020, eq. 2)."""
+
+    traits: ClassVar = LocalTraits(LOCAL, corrects=True, settles=False)
+
+    mu: float
+
+    def __post_init__(self) -> None:
+        if self.mu < 0:
+            raise CompositionError(f"Proximal(mu={self.mu}) would push workers apart: give 0 or more.")
+
+    def initial(self, layout: Layout) -> State:
+        """None."""
+        return {}
+
+    def correct(self, gradient: Tensor, context: ExchangeContext, state: State) -> Tensor:
+        """g + mu (w - w0)."""
+        return gradient - self.mu * context.moved
+
+    def settle(self, context: ExchangeContext, state: State, moments: Sequence[Tensor]) -> State:
+        """Nothing is remembered."""
+        return state

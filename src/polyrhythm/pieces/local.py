@@ -1,0 +1,55 @@
+"""What a worker does of its own accord around the local steps between two exchanges."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import ClassVar, Protocol
+
+from torch import Tensor
+
+from polyrhythm.pieces.context import ExchangeContext
+from polyrhythm.pieces.traits import EVERY_PAYLOAD, LocalTraits
+from polyrhythm.tensors import Layout, State
+
+
+class LocalRule(Protocol):
+    """Frozen settings; what it remembers, such as dual variables, goes in as `state` and comes out."""
+
+    @property
+    def traits(self) -> LocalTraits:
+        """What it declares of itself."""
+
+    def initial(self, layout: Layout) -> State:
+        """The state before the first step."""
+
+    def correct(self, gradient: Tensor, context: ExchangeContext, state: State) -> Tensor:
+        """The gradient (numel,) on which the worker's optimizer steps, in place of its own, on the CPU.
+
+        `context.weights` are the worker's; `context.moved` is what its steps did since the last exchange, with the sign of a gradient.
+        """
+
+    def settle(self, context: ExchangeContext, state: State, moments: Sequence[Tensor]) -> State:
+        """The next state, after an exchange. `moments` are all tensors of the optimizer's state, and may be written to.
+
+        `context.weights` are those that came of the exchange; `context.moved` is what the worker's steps had done before it.
+        """
+
+
+@dataclass(frozen=True, slots=True)
+class PlainSteps:
+    """The optimizer steps on the worker's gradient, and keeps its state over exchanges."""
+
+    traits: ClassVar = LocalTraits(EVERY_PAYLOAD, corrects=False, settles=False)
+
+    def initial(self, layout: Layout) -> State:
+        """None."""
+        return {}
+
+    def correct(self, gradient: Tensor, context: ExchangeContext, state: State) -> Tensor:
+        """As it is."""
+        return gradient
+
+    def settle(self, context: ExchangeContext, state: State, moments: Sequence[Tensor]) -> State:
+        """As it was."""
+        return state

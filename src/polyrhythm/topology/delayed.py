@@ -1,0 +1,123 @@
+"""An all-reduce whose result is used some steps later, so that it is under way while these are computed."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import ClassVar
+
+from torch import Tensor
+
+from polyrhythm.errors import CompositionError
+from polyrhythm.kernel.effects import Wait
+from polyrhythm.kernel.latch import Latch
+from polyrhythm.pieces.merge import AnyContribution, Contribution
+from polyrhythm.pieces.responses import ApplyContributions, ApplyOneByOne, Response
+from polyrhythm.pieces.topology import Agreement, Channel, InitialState, WorkerEndpoint
+from polyrhythm.pieces.traits import GRADIENTS, Pattern, TopologyTraits
+from polyrhythm.tensors import State
+from polyrhythm.topology.all_reduce import AllReduce
+from polyrhythm.trees import StateTree
+
+
+@dataclass(frozen=True, slots=True)
+class Delayed:
+    """The sum of step t is stepped on at step t + `steps` (Pipe-SGD; Li et al., NeurIPS 2018, with a width of `steps` + 1).
+
+    One step of delay is the lag-1 gradient of Laanait et al. (2019) and the double buffering of Seide et al. (2014). Exchanges are made
+    one after another; a step waits only for the one that began `steps` before. The first `steps` steps change nothing, and the run ends
+    with the sums that are outstanding. Raises CompositionError where something else than an all-reduce is wrapped.
+    """
+
+    traits: ClassVar = TopologyTraits(GRADIENTS, Pattern.COLLECTIVE)
+    service: ClassVar[None] = None
+
+    topology: AllReduce = field(default_factory=AllReduce)
+    steps: int = 1
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.topology, AllReduce):  # not a choice between pieces: what is annotated, for those who do not check types
+            raise CompositionError(f"Delayed({self.topology!r}) is for sums of gradients: give it AllReduce(...).")
+        if self.steps < 0:
+            raise CompositionError(f"Delayed(steps={self.steps}) would use a sum before it is made: give 0 or more.")
+
+    def workers(self, available: int) -> int:
+        """As the all-reduce."""
+        return self.topology.workers(available)
+
+    def channel(self, agreement: Agreement, endpoint: WorkerEndpoint) -> Channel:
+        """A worker's side."""
+        return _Pipeline(self.steps, self.topology.channel(agreement, endpoint), endpoint)
+
+    def result_actors(self, members: tuple[str, ...], servers: tuple[str, ...]) -> list[str]:
+        """Worker 0, whose weights are those of all."""
+        return [members[0]]
+
+    def result(self, weights: Sequence[Tensor]) -> Tensor:
+        """As they are."""
+        return weights[0]
+
+
+@dataclass(slots=True)
+class _UnderWay:
+    """An exchange; `ended` is open when its contributions are there."""
+
+    ended: Latch = field(default_factory=Latch)
+    contributions: Sequence[AnyContribution] = ()
+
+
+class _Pipeline:
+    """`under_way` are the exchanges whose result was not used yet, the oldest first."""
+
+    buckets = None
+    in_place = None
+
+    def __init__(self, steps: int, inner: Channel, endpoint: WorkerEndpoint) -> None:
+        self.steps = steps
+        self.inner = inner
+        self.port = endpoint.port
+        self.under_way: deque[_UnderWay] = deque()
+
+    async def establish(self, initial: InitialState) -> Response:
+        return await self.inner.establish(initial)
+
+    async def exchange(self, value: Tensor, clock: int, rates: tuple[float, ...]) -> Response:
+        last = self.under_way[-1] if self.under_way else None
+        self.under_way.append(mine := _UnderWay())
+        await self.port.spawn(f"step {clock}", self._exchange(mine, last, value, clock, rates))
+        if len(self.under_way) <= self.steps:
+            return ApplyContributions([])
+        return ApplyContributions(await self._oldest())
+
+    async def _exchange(self, mine: _UnderWay, last: _UnderWay | None, value: Tensor, clock: int, rates: tuple[float, ...]) -> None:
+        if last is not None:
+            await Wait(last.ended)
+        mine.contributions = (await self.inner.exchange(value, clock, rates)).contributions
+        mine.ended.open()
+
+    async def _oldest(self) -> Sequence[AnyContribution]:
+        await Wait(self.under_way[0].ended)
+        return self.under_way.popleft().contributions
+
+    async def finish(self) -> Response:
+        left = [await self._oldest() for _ in range(len(self.under_way))]
+        return ApplyOneByOne([contribution for each in left for contribution in each])
+
+    async def drain(self, step: int) -> str:
+        for each in self.under_way:
+            await Wait(each.ended)
+        return await self.inner.drain(step)
+
+    def export(self) -> StateTree:
+        sums = [[(each.value, each.count, each.rates) for each in held.contributions] for held in self.under_way]
+        return {"sums": sums, "inner": self.inner.export()}
+
+    def restore(self, state: StateTree) -> None:
+        self.inner.restore(state["inner"])
+        for sums in state["sums"]:
+            self.under_way.append(held := _UnderWay(contributions=[Contribution(value, count, 0, rates) for value, count, rates in sums]))
+            held.ended.open()
+
+    def states(self) -> list[tuple[State, Tensor]]:
+        return self.inner.states()

@@ -1,0 +1,502 @@
+"""What published systems need of the protocols, each shown by pieces that are not part of the package."""
+
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import Any, ClassVar
+
+import pytest
+import torch
+from torch import Tensor
+from torch.nn import functional as F
+from toy import SAMPLES, SLOW, Toy, data, network, trained, weights
+
+from polyrhythm.consistency import Asynchronous, BulkSynchronous, LocalSteps
+from polyrhythm.errors import CompositionError
+from polyrhythm.kernel.group import Group
+from polyrhythm.kernel.message import Message
+from polyrhythm.kernel.port import Port
+from polyrhythm.local import Proximal, ResetMoments
+from polyrhythm.merge import Mean
+from polyrhythm.pieces.codec import Encoded, gather_and_sum
+from polyrhythm.pieces.context import ExchangeContext
+from polyrhythm.pieces.merge import AnyContribution, Contribution, Direction
+from polyrhythm.pieces.requests import Packet
+from polyrhythm.pieces.responses import AdoptWeights, ApplyContributions, MixWeights, Response
+from polyrhythm.pieces.shuffle import Batch, Feed, Order, Perform, Source, Stream
+from polyrhythm.pieces.topology import Agreement, Channel, InitialState, WorkerEndpoint
+from polyrhythm.pieces.traits import (
+    DIFFERENCES,
+    LOCAL,
+    CodecTraits,
+    LocalTraits,
+    MergeTraits,
+    Pattern,
+    Payload,
+    TopologyTraits,
+)
+from polyrhythm.processes import Processes
+from polyrhythm.simulator.simulator import Simulator
+from polyrhythm.strategy import Exchange, Hierarchical, Strategy
+from polyrhythm.tensors import Layout, State
+from polyrhythm.topology import Server
+from polyrhythm.topology.algorithms.broadcast import broadcast
+from polyrhythm.topology.graph import Dissemination
+from polyrhythm.training.run import run
+from polyrhythm.trees import StateTree
+
+SGD = Toy(lambda parameters: torch.optim.SGD(parameters, lr=0.05))
+MOMENTUM = Toy(lambda parameters: torch.optim.SGD(parameters, lr=0.05, momentum=0.9))
+
+
+# A contribution knows its sender and clock, and a merge may have a state: DynSGD, ConSGD
+
+
+@dataclass(frozen=True)
+class ByVersions:
+    """DynSGD (Jiang et al., 2017): a push counts 1 / n, if n - 1 others came since the same sender's last one."""
+
+    traits: ClassVar = MergeTraits(DIFFERENCES)
+    rule: ClassVar[None] = None
+
+    seen: list[tuple[str, int, float]] = field(default_factory=list, compare=False)
+
+    def combine(self, contributions: Sequence[AnyContribution], context: ExchangeContext) -> Direction:
+        """Every contribution by itself, as the server merges them."""
+        [each] = contributions
+        merged = int(context.state.get("merged", torch.zeros(())).item())
+        last = int(context.state.get(each.sender, torch.zeros(())).item())
+        weight = 1 / max(1, merged - last)
+        self.seen.append((each.sender, each.clock, weight))
+        state = {**context.state, "merged": torch.tensor(merged + 1), each.sender: torch.tensor(merged + 1)}
+        return Direction(each.value * weight, weight, 1.0, state)
+
+
+def test_a_merge_weighs_contributions_by_what_came_since_their_senders_last_one() -> None:
+    merge = ByVersions()
+    trained(SGD, 3, Strategy(consistency=Asynchronous(), topology=Server(), merge=merge), on=Simulator(network=SLOW))
+    assert {sender for sender, _, _ in merge.seen} == {"worker/0", "worker/1", "worker/2"}
+    for name in ("worker/0", "worker/1", "worker/2"):
+        assert [clock for sender, clock, _ in merge.seen if sender == name] == list(range(1, 9))
+    assert {weight for _, clock, weight in merge.seen if clock > 1} <= {1.0, 1 / 2, 1 / 3, 1 / 4}
+
+
+# A merge sees the layout: Adasum layer by layer
+
+
+@dataclass(frozen=True)
+class AdasumByLayer:
+    """Maleki et al., 2021: each layer's gradients are added with what they have in common taken out of one another."""
+
+    traits: ClassVar = MergeTraits(frozenset({Payload.GRADIENT}))
+    rule: ClassVar[None] = None
+
+    def combine(self, contributions: Sequence[AnyContribution], context: ExchangeContext) -> Direction:
+        """Pairwise, in order."""
+        total = contributions[0].value.clone()
+        for other in contributions[1:]:
+            for a, b in zip(context.layout.views(total), context.layout.views(other.value), strict=True):
+                dot, aa, bb = (a * b).sum(), (a * a).sum().clamp_min(1e-30), (b * b).sum().clamp_min(1e-30)
+                a.copy_((1 - dot / (2 * aa)) * a + (1 - dot / (2 * bb)) * b)
+        return Direction(total, 1.0, 1.0)
+
+
+def test_a_merge_combines_gradients_layer_by_layer() -> None:
+    """Of equal gradients Adasum makes one of them: a step of three workers with the same data is that of one."""
+    same = Toy(lambda parameters: torch.optim.SGD(parameters, lr=0.05), epochs=1, batch_size=SAMPLES)
+    everything = Strategy(topology=Server(), merge=AdasumByLayer(), shuffle=Everything())
+    torch.testing.assert_close(weights(same, 3, everything), weights(same, 1, "single"), rtol=0, atol=1e-6)
+
+
+@dataclass(frozen=True)
+class Everything:
+    """Every worker sees all samples in each batch."""
+
+    sends: ClassVar = False
+
+    def feed(self, group: Group, port: Port, perform: Perform) -> Feed:
+        """The same for all."""
+        return _Whole()
+
+    def stream(self, stream: Stream, group: Group, number: int, batch_size: int) -> Iterator[Batch]:
+        """Not needed here."""
+        raise AssertionError
+
+    def share(self, order: Order, group: Group, number: int) -> Sequence[int]:
+        """All."""
+        return order.indices(group.seed, number)
+
+
+class _Whole:
+    def count(self, source: Source, batch_size: int) -> int:
+        return 1
+
+    def epoch(self, source: Source, number: int, batch_size: int) -> Iterator[Batch]:
+        yield from source.load([list(range(SAMPLES))], 0)
+
+    def skip(self, source: Source, number: int, batch_size: int, batches: int) -> None:
+        return None
+
+
+# Encoding for each receiver, with the rate of its link: Ako, DLion, Hong & Chandra
+
+
+@dataclass(frozen=True)
+class AsMuchAsTheLinkTakes:
+    """Sends each receiver the largest elements that its link carries in `seconds`; what it is not sent stays with its own residual."""
+
+    traits: ClassVar = CodecTraits(frozenset({Payload.UPDATE}), frozenset({Pattern.PEERS}))
+
+    seconds: float
+    width: ClassVar[int] = 2
+
+    def initial(self, layout: Layout) -> State:
+        """Nothing left."""
+        return {"residual": torch.zeros(layout.numel)}
+
+    def residual(self, state: State, layout: Layout) -> Tensor:
+        """What one receiver was not sent."""
+        return state["residual"]
+
+    def encode(self, value: Tensor, layout: Layout, state: State, context: ExchangeContext) -> Encoded:
+        """At least one element."""
+        accrued = state["residual"] + value
+        count = layout.numel if math.isinf(context.rate) else min(layout.numel, max(1, int(self.seconds * context.rate / 12)))
+        places = accrued.abs().topk(count).indices.sort().values
+        sent = torch.zeros_like(accrued)
+        sent[places] = accrued[places]
+        return Encoded((places, accrued[places]), sent, {"residual": accrued - sent})
+
+    def decode(self, packet: Packet, layout: Layout) -> Tensor:
+        """Zero elsewhere."""
+        value = torch.zeros(layout.numel)
+        value[packet[0]] = packet[1]
+        return value
+
+    aggregate = gather_and_sum
+
+
+@dataclass(frozen=True)
+class ToEach:
+    """As AllToAll, but each receiver gets a packet of its own, one after the other, so that the rate of its link is measured."""
+
+    traits: ClassVar = TopologyTraits(frozenset({Payload.UPDATE}), Pattern.PEERS, replicas_differ=True)
+    service: ClassVar[None] = None
+
+    log: list[tuple[str, str, float, int]] = field(default_factory=list, compare=False)
+
+    def workers(self, available: int) -> int:
+        """All."""
+        return available
+
+    def channel(self, agreement: Agreement, endpoint: WorkerEndpoint) -> Channel:
+        """A worker's side."""
+        return _ToEach(self, agreement, endpoint)
+
+    def result_actors(self, members: tuple[str, ...], servers: tuple[str, ...]) -> list[str]:
+        """Worker 0."""
+        return [members[0]]
+
+    def result(self, weights: Sequence[Tensor]) -> Tensor:
+        """As they are."""
+        return weights[0]
+
+
+class _ToEach:
+    buckets = None
+    in_place = None
+
+    def __init__(self, settings: ToEach, agreement: Agreement, endpoint: WorkerEndpoint) -> None:
+        self.settings, self.codec, self.group, self.port = settings, agreement.codec, endpoint.group, endpoint.port
+        self.peers = [name for name in self.group.members if name != self.port.name]
+        self.coded: dict[str, State] = {}
+        self.rates = dict.fromkeys(self.peers, math.inf)
+        self.context = ExchangeContext(self.group, self.port.rng("codec"))
+        self.rounds = 0
+
+    async def establish(self, initial: InitialState) -> Response:
+        self.state, self.layout = initial.model_state, initial.model_state.layout
+        self.coded = {name: self.codec.initial(self.layout) for name in self.peers}
+        return AdoptWeights(await broadcast(self.port, self.group, initial.weights(), "init"))
+
+    async def exchange(self, value: Tensor, clock: int, rates: tuple[float, ...]) -> Response:
+        self.rounds += 1
+        for name in self.peers:
+            context = self.context.at(clock, lambda: self.state.weights).to(name, self.rates[name])
+            encoded = self.codec.encode(value, self.layout, self.coded[name], context)  # type: ignore[attr-defined]
+            self.coded[name] = encoded.state
+            began = self.port.now()
+            await self.port.send(name, Message(str(self.rounds), tensors=encoded.packet))
+            await self.port.flush()
+            nbytes = sum(tensor.nbytes for tensor in encoded.packet)
+            self.rates[name] = nbytes / max(1e-9, self.port.now() - began)
+            self.settings.log.append((self.port.name, name, self.rates[name], len(encoded.packet[0])))
+        received = []
+        for name in self.peers:
+            delivery = await self.port.receive(str(self.rounds), name)
+            assert delivery is not None
+            received.append(Contribution(self.codec.decode(delivery.message.tensors, self.layout), rates=rates))  # type: ignore[attr-defined]
+        return ApplyContributions([Contribution(value, rates=rates), *received])
+
+    async def finish(self) -> Response:
+        return ApplyContributions([])
+
+    async def drain(self, step: int) -> str:
+        return ""
+
+    def export(self) -> StateTree:
+        return {"coded": self.coded, "rates": self.rates, "rounds": self.rounds}
+
+    def restore(self, state: StateTree) -> None:
+        self.coded, self.rates, self.rounds = state["coded"], state["rates"], state["rounds"]
+
+    def states(self) -> list[tuple[State, Tensor]]:
+        return [(state, self.codec.residual(state, self.layout)) for state in self.coded.values()]
+
+
+def test_a_codec_sends_each_receiver_what_its_link_carries() -> None:
+    """One's own update counts in full at home, and a part of it at each of the others."""
+    topology = ToEach()
+    partial = Strategy(consistency=LocalSteps(1), topology=topology, codec=AsMuchAsTheLinkTakes(1e-4), merge=Mean())
+    trained(SGD, 3, partial, on=Simulator(network=SLOW))
+    numel = sum(parameter.numel() for parameter in network().parameters())
+    first, later = topology.log[:2], [count for _, _, _, count in topology.log[12:]]
+    assert first[0][3] == numel
+    assert all(0 < count < numel for count in later)
+    everything = Strategy(consistency=LocalSteps(1), topology=ToEach(), codec=AsMuchAsTheLinkTakes(1e9), merge=Mean())
+    torch.testing.assert_close(weights(SGD, 3, everything), weights(SGD, 3, "allreduce"), rtol=0, atol=1e-6)
+
+
+# Neighbours without waiting: AD-PSGD; a mix that sees one's own step and may refuse: Keuper
+
+
+@dataclass(frozen=True)
+class SendAndMix:
+    """Weights go to the neighbours that a graph names; each mixes what has come when it next looks, and waits for nobody."""
+
+    traits: ClassVar = TopologyTraits(frozenset({Payload.WEIGHTS}), Pattern.PEERS, replicas_differ=True)
+    service: ClassVar[None] = None
+
+    def workers(self, available: int) -> int:
+        """All."""
+        return available
+
+    def channel(self, agreement: Agreement, endpoint: WorkerEndpoint) -> Channel:
+        """A worker's side."""
+        return _Mailbox(endpoint)
+
+    def result_actors(self, members: tuple[str, ...], servers: tuple[str, ...]) -> list[str]:
+        """Worker 0."""
+        return [members[0]]
+
+    def result(self, weights: Sequence[Tensor]) -> Tensor:
+        """As they are."""
+        return weights[0]
+
+
+class _Mailbox:
+    buckets = None
+    in_place = None
+
+    def __init__(self, endpoint: WorkerEndpoint) -> None:
+        self.group, self.port, self.rounds = endpoint.group, endpoint.port, 0
+
+    async def establish(self, initial: InitialState) -> Response:
+        return AdoptWeights(await broadcast(self.port, self.group, initial.weights(), "init"))
+
+    async def exchange(self, value: Tensor, clock: int, rates: tuple[float, ...]) -> Response:
+        receivers, _ = Dissemination().meets(self.rounds, self.group)
+        self.rounds += 1
+        for rank in receivers:
+            await self.port.send(self.group.members[rank], Message("weights", tensors=(value.clone(),)))
+        came = []
+        while (delivery := await self.port.receive("weights", timeout=0.0)) is not None:
+            came.append(delivery.message.tensors[0])
+        return MixWeights(came) if came else ApplyContributions([])
+
+    async def finish(self) -> Response:
+        return ApplyContributions([])
+
+    async def drain(self, step: int) -> str:
+        return ""
+
+    def export(self) -> StateTree:
+        return self.rounds
+
+    def restore(self, state: StateTree) -> None:
+        self.rounds = state
+
+    def states(self) -> list[tuple[State, Tensor]]:
+        return []
+
+
+@dataclass(frozen=True)
+class ParzenGate:
+    """Keuper & Pfreundt, 2015: mix in what lies in the direction of one's own step, and refuse the rest."""
+
+    traits: ClassVar = MergeTraits(frozenset({Payload.WEIGHTS}), sees_moved=True)
+
+    decisions: list[bool] = field(default_factory=list, compare=False)
+
+    def mix(self, mine: Tensor, theirs: Sequence[Tensor], context: ExchangeContext) -> Tensor:
+        """The mean with each that is nearer to where the step went than to where it came from."""
+        before = mine + context.moved
+        for other in theirs:
+            accepted = bool((mine - other).norm() < (before - other).norm())
+            self.decisions.append(accepted)
+            if accepted:
+                mine = (mine + other) / 2
+        return mine.clone()
+
+
+def test_neighbours_mix_what_has_come_and_wait_for_nobody() -> None:
+    spread = Strategy(consistency=LocalSteps(1, Asynchronous()), topology=SendAndMix(), merge=Mean())
+    for on in (Simulator(network=SLOW), Processes()):
+        assert trained(SGD, 4, spread, on=on).final["loss"] < 1.2
+
+
+def test_a_mix_sees_ones_own_step_and_may_refuse() -> None:
+    merge = ParzenGate()
+    trained(SGD, 4, Strategy(consistency=LocalSteps(1, Asynchronous()), topology=SendAndMix(), merge=merge), on=Simulator(network=SLOW))
+    assert {True, False} == set(merge.decisions)
+
+
+# A hook before the local step, and dual variables: FedProx, ADMM; the state of the inner optimizer: SparkNet, SlowMo
+
+
+def by_hand(mu: float, tau: int, steps: int) -> Tensor:
+    """One worker's plain loop with a proximal term."""
+    from polyrhythm import rng
+
+    seen: list[Any] = []
+
+    def watch(worker: Any) -> None:
+        batches = worker.batches
+        worker.batches = lambda *given, **named: (seen.append(batch) or batch for batch in batches(*given, **named))
+        SGD(worker)
+
+    run(watch, workers=1, strategy="single", on=Simulator(), seed=5)
+    rng.seed_everything(5, "worker", 0)
+    model = network()
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.05)
+    anchor = [parameter.detach().clone() for parameter in model.parameters()]
+    for step, (x, y) in enumerate(seen, 1):
+        optimizer.zero_grad()
+        F.cross_entropy(model(x), y).backward()
+        for parameter, start in zip(model.parameters(), anchor, strict=True):
+            assert parameter.grad is not None
+            parameter.grad += mu * (parameter.detach() - start)
+        optimizer.step()
+        if step % tau == 0:
+            anchor = [parameter.detach().clone() for parameter in model.parameters()]
+    return torch.cat([parameter.detach().view(-1) for parameter in model.parameters()])
+
+
+def test_a_proximal_term_pulls_back_to_the_last_exchange() -> None:
+    prox = Strategy(consistency=LocalSteps(4), local=Proximal(0.5))
+    torch.testing.assert_close(weights(SGD, 1, prox), by_hand(0.5, 4, 24), rtol=0, atol=1e-6)
+    none = Strategy(consistency=LocalSteps(4), local=Proximal(0.0))
+    assert torch.equal(weights(SGD, 3, none), weights(SGD, 3, Strategy(consistency=LocalSteps(4))))
+
+
+@dataclass(frozen=True)
+class ConsensusDuals:
+    """ADMM-SGD (consensus form): g + rho (w - z + u), and u <- u + w - z after each exchange, z being the mean."""
+
+    traits: ClassVar = LocalTraits(LOCAL, corrects=True, settles=True)
+
+    rho: float
+
+    def initial(self, layout: Layout) -> State:
+        """No dual yet."""
+        return {"u": torch.zeros(layout.numel)}
+
+    def correct(self, gradient: Tensor, context: ExchangeContext, state: State) -> Tensor:
+        """w - z is what the worker's steps did."""
+        return gradient + self.rho * (state["u"] - context.moved)
+
+    def settle(self, context: ExchangeContext, state: State, moments: Sequence[Tensor]) -> State:
+        """moved = z_old - w; the weights are the new z."""
+        z = context.weights
+        before = state.get("z", z)
+        return {"u": state["u"] + (before - context.moved) - z, "z": z.clone()}
+
+
+def test_dual_variables_are_kept_between_exchanges() -> None:
+    duals = Strategy(consistency=LocalSteps(4), local=ConsensusDuals(0.1))
+    assert torch.equal(weights(SGD, 3, duals, on=Processes()), weights(SGD, 3, duals))
+    assert not torch.equal(weights(SGD, 3, duals), weights(SGD, 3, Strategy(consistency=LocalSteps(4))))
+
+
+def test_the_inner_optimizer_begins_anew_after_each_exchange() -> None:
+    every = Strategy(consistency=LocalSteps(1), local=ResetMoments())
+    plain = Strategy(consistency=LocalSteps(1))
+    torch.testing.assert_close(weights(MOMENTUM, 3, every), weights(SGD, 3, plain), rtol=0, atol=1e-6)
+    assert not torch.equal(weights(MOMENTUM, 3, plain), weights(MOMENTUM, 3, every))
+
+
+def test_a_rule_for_local_steps_is_refused_where_there_are_none() -> None:
+    with pytest.raises(CompositionError, match="BulkSynchronous is for gradients, and Proximal for updates or weights"):
+        Strategy(consistency=BulkSynchronous(), local=Proximal(0.1))
+    with pytest.raises(CompositionError, match="Inside groups"):
+        Strategy(
+            exchange=Hierarchical(inner=Exchange(consistency=LocalSteps(2), local=Proximal(0.1)), outer=Exchange(consistency=LocalSteps(4)))
+        )
+
+
+# Unequal batches, weighed by their samples: DLion, Hong & Chandra
+
+
+@dataclass(frozen=True)
+class InProportion:
+    """Worker r gets shares[r] samples of each batch of sum(shares)."""
+
+    shares: tuple[int, ...]
+    sends: ClassVar = False
+
+    def feed(self, group: Group, port: Port, perform: Perform) -> Feed:
+        """One worker's."""
+        return _Shares(self.shares, group)
+
+    def stream(self, stream: Stream, group: Group, number: int, batch_size: int) -> Iterator[Batch]:
+        """Not needed here."""
+        raise AssertionError
+
+    def share(self, order: Order, group: Group, number: int) -> Sequence[int]:
+        """Not needed here."""
+        raise AssertionError
+
+
+@dataclass
+class _Shares:
+    shares: tuple[int, ...]
+    group: Group
+
+    def count(self, source: Source, batch_size: int) -> int:
+        return len(source.order) // sum(self.shares)
+
+    def epoch(self, source: Source, number: int, batch_size: int) -> Iterator[Batch]:
+        order, first = source.order.indices(self.group.seed, number), sum(self.shares[: self.group.rank])
+        starts = range(first, len(order) - len(order) % sum(self.shares), sum(self.shares))
+        yield from source.load([list(order[at : at + self.shares[self.group.rank]]) for at in starts], 0)
+
+    def skip(self, source: Source, number: int, batch_size: int, batches: int) -> None:
+        return None
+
+
+def test_unequal_batches_weigh_as_their_samples() -> None:
+    """n P / (all samples of a step) times the loss: the mean over workers is then that over samples."""
+    shares = (12, 8, 4)
+
+    def train(worker: Any) -> None:
+        model = network()
+        model, optimizer = worker.attach(model, torch.optim.SGD(model.parameters(), lr=0.05))
+        for x, y in worker.batches(data(), batch_size=24):
+            optimizer.zero_grad()
+            (F.cross_entropy(model(x), y) * len(x) * worker.workers / 24).backward()
+            optimizer.step()
+
+    unequal = run(train, workers=3, strategy=Strategy(shuffle=InProportion(shares)), on=Simulator(), seed=5)
+    alone = run(train, workers=1, strategy=Strategy(shuffle=InProportion((24,))), on=Simulator(), seed=5)
+    for name, value in alone.weights.items():
+        torch.testing.assert_close(unequal.weights[name], value, rtol=0, atol=1e-6)
