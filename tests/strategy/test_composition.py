@@ -12,10 +12,11 @@ import torch
 from torch.nn import functional as F
 from toy import data, network
 
-from polyrhythm import codec, consistency, merge, shuffle, systems, topology
+from polyrhythm import codec, consistency, local, merge, shuffle, systems, topology
 from polyrhythm.codec import Identity, LowRank, OneBit, Striped, TopK
 from polyrhythm.consistency import Asynchronous, Bounded, BulkSynchronous, LocalSteps, SoftSync
 from polyrhythm.errors import CompositionError, UnknownNameError
+from polyrhythm.local import PlainSteps
 from polyrhythm.merge import Elastic, Mean, Nesterov, OuterOptimizer, StalenessScaled, Sum
 from polyrhythm.selection import Named
 from polyrhythm.simulator.simulator import Instant, Simulator
@@ -96,12 +97,13 @@ def test_every_remedy_that_names_one_change_is_true() -> None:
 
 
 def _defaults() -> dict[str, Any]:
-    return {"consistency": BulkSynchronous(), "topology": AllReduce(), "codec": Identity(), "merge": Mean()}
+    return {"consistency": BulkSynchronous(), "topology": AllReduce(), "codec": Identity(), "merge": Mean(), "local": PlainSteps()}
 
 
 def every_composition() -> list[Strategy]:
     """All compositions of the members of all lists that are not refused."""
-    lists = {"consistency": consistency.MEMBERS, "topology": topology.MEMBERS, "codec": codec.MEMBERS, "merge": merge.MEMBERS}
+    modules = {"consistency": consistency, "topology": topology, "codec": codec, "merge": merge, "local": local}
+    lists = {axis: module.MEMBERS for axis, module in modules.items()}
     pieces = [dict(zip(lists, choice, strict=True)) for choice in product(*lists.values())]
     refused = [each for each in pieces if conflict(each) is not None]
     for each in random.Random(3).sample(refused, 50):
@@ -146,7 +148,7 @@ def _sample(count: int) -> list[Strategy]:
 
 
 def _pairs(strategy: Strategy) -> set[tuple[str, str]]:
-    names = [repr(piece) for piece in (strategy.consistency, strategy.topology, strategy.codec, strategy.merge)]
+    names = [repr(piece) for piece in (strategy.consistency, strategy.topology, strategy.codec, strategy.merge, strategy.local)]
     return {(a, b) for k, a in enumerate(names) for b in names[k + 1 :]}
 
 

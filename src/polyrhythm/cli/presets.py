@@ -12,6 +12,7 @@ import msgspec
 
 from polyrhythm.cli.pairs import convert
 from polyrhythm.errors import CompositionError, unknown
+from polyrhythm.pieces.local import PlainSteps
 from polyrhythm.strategy import Exchange
 from polyrhythm.strategy.strategy import Strategy
 from polyrhythm.systems import SYSTEMS, find
@@ -117,7 +118,7 @@ def short(piece: Any) -> str:
     skipped = False
     for field in fields(piece):
         value = getattr(piece, field.name)
-        if not field.init or (value == _default(field) and not is_dataclass(value)):
+        if not field.init or value == PlainSteps() or (value == _default(field) and not is_dataclass(value)):
             skipped = True
             continue
         parts.append(f"{field.name}={short(value)}" if skipped or field.kw_only else short(value))

@@ -70,7 +70,7 @@ class AnyExchange(Protocol):
         """The exchange among the members of `crew`."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True, kw_only=True, repr=False)
 class Exchange:
     """Consistency, topology, codec, merge and a rule for local steps that fit together, for all of a model or for some of its parameters.
 
@@ -86,6 +86,11 @@ class Exchange:
     codec: Codec = field(default_factory=Identity)
     merge: Merge = field(default_factory=Mean)
     local: LocalRule = field(default_factory=PlainSteps)
+
+    def __repr__(self) -> str:
+        """Plain steps are not worth a word in every table."""
+        shown = (f"{axis}={piece!r}" for axis, piece in self.pieces.items() if piece != PlainSteps())
+        return f"Exchange({', '.join(shown)})"
 
     def __post_init__(self) -> None:
         for axis, piece in self.pieces.items():

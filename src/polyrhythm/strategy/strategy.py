@@ -13,7 +13,7 @@ from polyrhythm.kernel.names import worker
 from polyrhythm.pieces.buffers import Buffers
 from polyrhythm.pieces.codec import Codec
 from polyrhythm.pieces.consistency import Consistency
-from polyrhythm.pieces.local import LocalRule
+from polyrhythm.pieces.local import LocalRule, PlainSteps
 from polyrhythm.pieces.merge import Merge
 from polyrhythm.pieces.selection import Selection
 from polyrhythm.pieces.shuffle import Shuffle
@@ -76,7 +76,8 @@ class Strategy:
         require_piece("buffers", self.buffers, MeanBuffers())
 
     def __repr__(self) -> str:
-        return f"Strategy({', '.join(f'{axis}={piece!r}' for axis, piece in self.pieces.items())}, name={self.name!r})"
+        shown = (f"{axis}={piece!r}" for axis, piece in self.pieces.items() if piece != PlainSteps())
+        return f"Strategy({', '.join(shown)}, name={self.name!r})"
 
     @property
     def exchanges(self) -> tuple[tuple[Selection | None, AnyExchange], ...]:
@@ -113,6 +114,11 @@ class Strategy:
     def merge(self) -> Merge:
         """That of `exchange`."""
         return self.agreement.merge
+
+    @property
+    def local(self) -> LocalRule:
+        """That of `exchange`."""
+        return self.agreement.local
 
     @property
     def order_matters(self) -> bool:
