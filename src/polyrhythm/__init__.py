@@ -68,6 +68,7 @@ if TYPE_CHECKING:
     from polyrhythm.selection import Dimensions as Dimensions
     from polyrhythm.selection import Modules as Modules
     from polyrhythm.selection import Named as Named
+    from polyrhythm.selection import Optionally as Optionally
     from polyrhythm.selection import Where as Where
     from polyrhythm.shuffle import GlobalShuffle as GlobalShuffle
     from polyrhythm.shuffle import RingShuffle as RingShuffle
@@ -123,7 +124,7 @@ _PLACES = {
     "processes": "Processes",
     "shuffle": "GlobalShuffle RingShuffle",
     "simulator": "ClosedForm Instant Messages Simulator",
-    "selection": "Dimensions Modules Named Where",
+    "selection": "Dimensions Modules Named Optionally Where",
     "strategy": "ByHost BySite Exchange Given Hierarchical InGroups Leaders OfSize Strategy Stripes",
     "topology": (
         "AllReduce AllToAll Alone Bucketed Butterfly Delayed Direct Dissemination Fastest FixedGraph Gossip Mirrors RandomPairs Ring "

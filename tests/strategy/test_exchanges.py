@@ -1,5 +1,6 @@
 """Several exchanges in one strategy: each for some of the parameters."""
 
+from itertools import product
 from typing import Any
 
 import pytest
@@ -12,13 +13,14 @@ from polyrhythm.consistency import Bounded, LocalSteps
 from polyrhythm.errors import CompositionError
 from polyrhythm.merge import Mean, Nesterov, OuterOptimizer, Sum
 from polyrhythm.processes import Processes
-from polyrhythm.selection import MEMBERS, Dimensions, Modules, Named, Where
+from polyrhythm.selection import MEMBERS, Dimensions, Modules, Named, Optionally, Where
 from polyrhythm.simulator.simulator import Instant, Simulator
 from polyrhythm.strategy import Exchange, Strategy
 from polyrhythm.topology import AllReduce, Alone, Direct, Server, Tree
 from polyrhythm.training.run import run
 
 MOMENTUM = Toy(lambda parameters: torch.optim.SGD(parameters, lr=0.05, momentum=0.9))
+BOTH = (Simulator(network=Instant()), Processes(cuda=False))
 SERVED = Exchange(topology=Server(2), merge=Mean())
 
 
@@ -66,9 +68,33 @@ def test_what_overlaps_and_what_takes_nothing_is_refused(selected, message: str)
         trained(Toy(), 2, mixed(*((each, Exchange()) for each in selected)))
 
 
-def test_servers_for_which_nothing_is_left_are_refused() -> None:
-    with pytest.raises(CompositionError, match="take every parameter of Sequential, so nothing is left"):
-        trained(Toy(), 2, mixed((Where(lambda candidate: True), Exchange()), topology=Server()))
+@pytest.mark.parametrize("on", [Simulator(), Processes(cuda=False)], ids=lambda on: on.kind)
+def test_servers_for_which_nothing_is_left_end_with_the_run(on) -> None:  # type: ignore[no-untyped-def]
+    everything = (Where(lambda candidate: True), Exchange())
+    one, several = trained(MOMENTUM, 2, Strategy(), on).summary, trained(MOMENTUM, 2, mixed(everything, topology=Server(2)), on).summary
+    assert several.weights_sha256 == one.weights_sha256
+    assert several.messages_sent == one.messages_sent + 2, "one that dismisses each server"
+
+
+@pytest.mark.parametrize("exchange", [Exchange(), SERVED], ids=["collective", "served"])
+def test_a_selection_that_may_be_empty_leaves_everything_to_the_others(exchange: Exchange) -> None:
+    summary = trained(MOMENTUM, 3, mixed((Optionally(Modules("Embedding")), exchange))).summary
+    assert summary.weights_sha256 == trained(MOMENTUM, 3, Strategy()).summary.weights_sha256
+
+
+def test_a_server_of_no_parameter_of_the_first_model_serves_the_second() -> None:
+    def train(worker: Any) -> None:
+        plain, rows = nn.Linear(4, 2), nn.Sequential(nn.Embedding(5, 4), nn.Linear(4, 2))
+        steps = [worker.attach(model, torch.optim.SGD(model.parameters(), lr=0.1)) for model in (plain, rows)]
+        for given in (torch.ones(3, 4), torch.tensor([0, 1, 4])):
+            (model, optimizer), *steps = steps
+            model(given).sum().backward()
+            worker.count(3)
+            optimizer.step()
+
+    selected = mixed((Optionally(Modules("Embedding")), SERVED))
+    results = [run(train, workers=2, strategy=each, on=on, seed=1).summary for each, on in product((selected, Strategy()), BOTH)]
+    assert len({result.weights_sha256 for result in results}) == 1
 
 
 def test_exchanges_that_use_different_workers_are_refused() -> None:

@@ -25,5 +25,9 @@ class Candidate:
 class Selection(Protocol):
     """Frozen settings."""
 
+    @property
+    def may_be_empty(self) -> bool:
+        """Whether a model may have no parameter that it takes; else that is refused, as a name that is misspelt."""
+
     def takes(self, candidate: Candidate) -> bool:
         """Whether the parameter belongs to it."""

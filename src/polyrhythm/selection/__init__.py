@@ -3,9 +3,16 @@
 from polyrhythm.selection.dimensions import Dimensions
 from polyrhythm.selection.modules import Modules
 from polyrhythm.selection.named import Named
+from polyrhythm.selection.optionally import Optionally
 from polyrhythm.selection.where import Where
 
-MEMBERS = (Named("*.weight"), Modules("Linear"), Dimensions(2), Where(lambda candidate: candidate.parameter.numel() > 8))
+MEMBERS = (
+    Named("*.weight"),
+    Modules("Linear"),
+    Dimensions(2),
+    Where(lambda candidate: candidate.parameter.numel() > 8),
+    Optionally(Modules("Embedding")),
+)
 """One of each kind: the laws are tested over this list."""
 
-__all__ = ["MEMBERS", "Dimensions", "Modules", "Named", "Where"]
+__all__ = ["MEMBERS", "Dimensions", "Modules", "Named", "Optionally", "Where"]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import ClassVar
 
 from polyrhythm.errors import CompositionError
 from polyrhythm.pieces.selection import Candidate
@@ -11,6 +12,8 @@ from polyrhythm.pieces.selection import Candidate
 @dataclass(frozen=True, slots=True)
 class Dimensions:
     """Parameters of `least` dimensions or more, and of `elements` elements or more: matrices and convolutions, not biases."""
+
+    may_be_empty: ClassVar = False
 
     least: int
     elements: int = 0

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import ClassVar
 
 from polyrhythm.errors import CompositionError
 from polyrhythm.pieces.selection import Candidate
@@ -11,6 +12,8 @@ from polyrhythm.pieces.selection import Candidate
 @dataclass(frozen=True, slots=True, init=False)
 class Modules:
     """Parameters owned by a module of one of these classes, by class name, subclasses included: `Modules("Embedding", "EmbeddingBag")`."""
+
+    may_be_empty: ClassVar = False
 
     kinds: tuple[str, ...]
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
+from typing import ClassVar
 
 from polyrhythm.errors import CompositionError
 from polyrhythm.pieces.selection import Candidate
@@ -12,6 +13,8 @@ from polyrhythm.pieces.selection import Candidate
 @dataclass(frozen=True, slots=True, init=False)
 class Named:
     """Parameters whose full name matches one of `patterns`, as file names match in a shell: `Named("embedding.*", "head.bias")`."""
+
+    may_be_empty: ClassVar = False
 
     patterns: tuple[str, ...]
 

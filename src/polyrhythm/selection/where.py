@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import ClassVar
 
 from polyrhythm.pieces.selection import Candidate
 
@@ -11,6 +12,8 @@ from polyrhythm.pieces.selection import Candidate
 @dataclass(frozen=True, slots=True, repr=False)
 class Where:
     """Parameters for which `condition(candidate)` is true; it must be the same at every worker."""
+
+    may_be_empty: ClassVar = False
 
     condition: Callable[[Candidate], bool]
 

@@ -43,17 +43,12 @@ def divided(model: nn.Module, optimizer: torch.optim.Optimizer, plan: StrategyPl
                     "so make one of the selections narrower."
                 )
             taken[name] = planned
-        if not names:
+        if not names and not planned.selection.may_be_empty:
             raise CompositionError(
                 f"{planned.selection!r} takes no parameter of {type(model).__name__}, which has {_shown(named)}: check its spelling, "
                 "or leave the selection out."
             )
     rest = plan.exchanges[-1]
-    if len(taken) == len(named) and rest.servers:
-        raise CompositionError(
-            f"The selections take every parameter of {type(model).__name__}, so nothing is left for {rest.exchange!r}, "
-            "whose servers would wait for ever: leave it out."
-        )
     return [share for planned in plan.exchanges for share in _shares(planned, [n for n in named if taken.get(n[0], rest) is planned])]
 
 

@@ -24,6 +24,12 @@ async def announce(port: Port, scope: str, servers: Sequence[str]) -> None:
         await port.send(name, Message(_ATTACH, text=scope))
 
 
+async def dismiss(port: Port, servers: Sequence[str]) -> None:
+    """Tell `servers` that the first model has no parameters for them; worker 0 does, when no other model can be attached any more."""
+    for name in servers:
+        await port.send(name, Message(_SERVED))
+
+
 async def request_snapshots(port: Port, servers: Sequence[str]) -> None:
     """Have `servers` keep snapshots from now on; worker 0 does."""
     for name in servers:
@@ -35,6 +41,7 @@ class Service:
 
     def __init__(self, plan: StrategyPlan, port: Port, record: Recorder, checkpoints: CheckpointPlan) -> None:
         self.planned = plan.served_by(port.name)
+        self.always_used = len(plan.exchanges) == 1
         self.group = plan.group(plan.members[0])
         self.port = port
         self.record = record
@@ -49,7 +56,11 @@ class Service:
         await self.losses.begin()
         await self.port.spawn("attachments", self._listen())
         await self.port.spawn("evaluation", self._listen_for_evaluation())
-        await self._serve(self.planned.scope(0, 0))
+        if self.always_used:
+            await self._serve(self.planned.scope(0, 0))
+        else:  # selections may leave nothing of the first model to this exchange
+            self.beside += 1
+            await self.port.spawn("model", self._beside(self.planned.scope(0, 0)))
         while self.beside:  # announced before the workers could be done with the first
             await self.port.receive(_SERVED)
             self.beside -= 1

@@ -14,7 +14,7 @@ from polyrhythm.pieces.buffers import Keeper
 from polyrhythm.strategy.averaging import TOPIC, average
 from polyrhythm.strategy.losses import Losses
 from polyrhythm.strategy.replica import Replica
-from polyrhythm.strategy.service import announce
+from polyrhythm.strategy.service import announce, dismiss
 from polyrhythm.strategy.snapshots import TOPIC as SNAPSHOTS
 from polyrhythm.strategy.strategy_plan import StrategyPlan
 from polyrhythm.topology.losses import GONE
@@ -110,12 +110,21 @@ class Models:
         self.evaluation.agree()  # who took no step has not yet, and the others wait for it in theirs
         for replica in self.replicas:
             replica.finish()
+        if self.group.rank == 0:
+            self._dismiss_unused()
         self.evaluation.look()  # before the buffers are settled
         for keeper in self.keepers.values():
             keeper.renew()
         if self.strategy.buffers.averaged and self.group.size > 1:
             self._average_buffers()
         return self.evaluation.finish()
+
+    def _dismiss_unused(self) -> None:
+        """Servers expect the first model from the beginning, and selections may have left nothing of it to them."""
+        used = {part.scope for part in self.replicas[0].parts}
+        for planned in self.plan.exchanges:
+            if planned.servers and planned.scope(0, 0) not in used:
+                self.context.perform(dismiss(self.context.port, planned.servers))
 
     def _average_buffers(self) -> None:
         own = [b for model in self.modules.values() for b in model.buffers() if b.is_floating_point() and b.numel()]
