@@ -13,7 +13,7 @@ from pathlib import Path
 
 from polyrhythm.cli.presets import AXES, published
 from polyrhythm.kernel.names import worker
-from polyrhythm.pieces.traits import Pattern, Payload
+from polyrhythm.pieces.traits import Pattern
 from polyrhythm.strategy.strategy import Strategy
 from polyrhythm.systems import SYSTEMS, find
 
@@ -80,7 +80,7 @@ def state_of(strategy: Strategy) -> str:
     agreement = strategy.agreement
     served = strategy.topology.traits.pattern is Pattern.SERVED
     model_state = "at the servers" if served else "at every worker, equal"
-    if agreement.payload is Payload.GRADIENT:
+    if agreement.payload.is_gradient:
         if agreement.rule is not None:
             return f"{type(agreement.rule).__name__}'s {model_state}; the worker's optimizer lends its learning rate only"
         return f"{model_state}: the user's optimizer takes the merged gradient"

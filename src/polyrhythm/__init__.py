@@ -22,8 +22,10 @@ if TYPE_CHECKING:
     from polyrhythm.codec import PerTensor as PerTensor
     from polyrhythm.codec import RandomK as RandomK
     from polyrhythm.codec import Relative as Relative
+    from polyrhythm.codec import Rows as Rows
     from polyrhythm.codec import Significant as Significant
     from polyrhythm.codec import Striped as Striped
+    from polyrhythm.codec import SufficientFactors as SufficientFactors
     from polyrhythm.codec import Threshold as Threshold
     from polyrhythm.codec import TopK as TopK
     from polyrhythm.codec import Warmup as Warmup
@@ -65,6 +67,7 @@ if TYPE_CHECKING:
     from polyrhythm.merge import StalenessScaled as StalenessScaled
     from polyrhythm.merge import Sum as Sum
     from polyrhythm.processes import Processes as Processes
+    from polyrhythm.selection import CheaperAsFactors as CheaperAsFactors
     from polyrhythm.selection import Dimensions as Dimensions
     from polyrhythm.selection import Modules as Modules
     from polyrhythm.selection import Named as Named
@@ -112,7 +115,10 @@ if TYPE_CHECKING:
 
 _PLACES = {
     "buffers": "MeanBuffers OwnBuffers RecalibratedBuffers",
-    "codec": "Cast ErrorFeedback Identity LowRank OneBit PerTensor RandomK Relative Significant Striped Threshold TopK Warmup",
+    "codec": (
+        "Cast ErrorFeedback Identity LowRank OneBit PerTensor RandomK Relative Rows Significant Striped SufficientFactors Threshold "
+        "TopK Warmup"
+    ),
     "consistency": "Bounded Asynchronous Intervals LocalSteps BulkSynchronous SoftSync",
     "errors": "CheckpointError DriftWarning PolyrhythmError RecordError RecordWarning UnshardedWarning",
     "hardware.devices": "Device Profile",
@@ -124,7 +130,7 @@ _PLACES = {
     "processes": "Processes",
     "shuffle": "GlobalShuffle RingShuffle",
     "simulator": "ClosedForm Instant Messages Simulator",
-    "selection": "Dimensions Modules Named Optionally Where",
+    "selection": "CheaperAsFactors Dimensions Modules Named Optionally Where",
     "strategy": "ByHost BySite Exchange Given Hierarchical InGroups Leaders OfSize Strategy Stripes",
     "topology": (
         "AllReduce AllToAll Alone Bucketed Butterfly Delayed Direct Dissemination Fastest FixedGraph Gossip Mirrors RandomPairs Ring "

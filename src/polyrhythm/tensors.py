@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from math import prod
@@ -77,6 +78,21 @@ def _row_of(part: int, target: float, start: int, width: int) -> int:
     while (start + row * width + width / 2) / target < part:
         row += 1
     return row
+
+
+_RANGE = re.compile(r"\[(\d+):(\d+)\]")
+
+
+def rows_of(name: str, count: int) -> tuple[str, int, int]:
+    """The whole tensor of which `name` says that it is a part, and its `count` rows there, first and end.
+
+    Examples:
+        >>> rows_of("fc1.weight[256:512][0:100]", 100)
+        ('fc1.weight', 256, 356)
+    """
+    whole, _, _ = name.partition("[")
+    first = sum(int(start) for start, _ in _RANGE.findall(name))
+    return whole, first, first + count
 
 
 NO_GRADIENT = -0.0

@@ -10,8 +10,10 @@ from polyrhythm.codec.one_bit import OneBit
 from polyrhythm.codec.per_tensor import PerTensor
 from polyrhythm.codec.random_k import RandomK
 from polyrhythm.codec.relative import Relative
+from polyrhythm.codec.rows import Rows
 from polyrhythm.codec.significant import Significant
 from polyrhythm.codec.striped import Striped
+from polyrhythm.codec.sufficient_factors import SufficientFactors
 from polyrhythm.codec.threshold import Threshold
 from polyrhythm.codec.top_k import TopK
 from polyrhythm.codec.warmup import Warmup
@@ -54,6 +56,9 @@ MEMBERS: tuple[Codec, ...] = (
     PerTensor(ErrorFeedback(Relative(0.5))),
     ErrorFeedback(PerTensor(LowRank(1), rest=TopK(0.5), smallest=8)),
     Warmup(1, PerTensor(ErrorFeedback(TopK(0.2)))),
+    Rows(),
+    PerTensor(Rows(), rest=Cast(torch.float16)),
+    SufficientFactors(),
 )
 """One of each kind and of each interesting setting: the laws are tested over this list."""
 
@@ -67,8 +72,10 @@ __all__ = [
     "PerTensor",
     "RandomK",
     "Relative",
+    "Rows",
     "Significant",
     "Striped",
+    "SufficientFactors",
     "Threshold",
     "TopK",
     "Warmup",

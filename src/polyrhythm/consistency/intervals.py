@@ -7,7 +7,7 @@ from typing import ClassVar
 
 from polyrhythm.errors import CompositionError
 from polyrhythm.pieces.context import ExchangeContext
-from polyrhythm.pieces.traits import GRADIENTS, ConsistencyTraits, Pattern
+from polyrhythm.pieces.traits import GRADIENTS, ConsistencyTraits, Pattern, Payload
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,7 +20,9 @@ class Intervals:
     several backward() add up.
     """
 
-    traits: ClassVar = ConsistencyTraits(GRADIENTS, frozenset({Pattern.SERVED}), order_matters=True, tolerates_loss=True, waits=False)
+    traits: ClassVar = ConsistencyTraits(  # what accrues over several steps is the product of no step's factors
+        GRADIENTS - {Payload.FACTORS}, frozenset({Pattern.SERVED}), order_matters=True, tolerates_loss=True, waits=False
+    )
 
     push: int = 1
     fetch: int = 1

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 
 from torch import Tensor
 
 from polyrhythm.pieces.context import ExchangeContext
+from polyrhythm.pieces.factors import Factors
 from polyrhythm.pieces.merge import AnyContribution, Merge, combining, mixing, rates_of, rule_of
 from polyrhythm.tensors import Layout, State
 from polyrhythm.trees import StateTree
@@ -22,10 +23,25 @@ class ModelState:
     `optimize` runs an optimizer on a gradient; without one, directions are subtracted. `anchor` is where subtraction starts:
     a worker that takes local steps has moved away from the weights it last agreed on, and those are the anchor. `own_step` runs the
     optimizer on the gradient that the parameters have, with its learning rates multiplied. `context` has the group whose contributions are
-    merged, and a random stream; the owner keeps `clock`: a worker's step, at a server the slowest worker's merged one.
+    merged, and a random stream; the owner keeps `clock`: a worker's step, at a server the slowest worker's merged one; and `factors` of
+    the gradient that is being exchanged.
     """
 
-    __slots__ = ("_start", "anchor", "clock", "layout", "memory", "merge", "optimize", "own_step", "rule", "state", "version", "weights")
+    __slots__ = (
+        "_start",
+        "anchor",
+        "clock",
+        "factors",
+        "layout",
+        "memory",
+        "merge",
+        "optimize",
+        "own_step",
+        "rule",
+        "state",
+        "version",
+        "weights",
+    )
 
     def __init__(
         self,
@@ -48,6 +64,7 @@ class ModelState:
         self._start = context
         self.clock = 0
         self.version = 0
+        self.factors: Mapping[str, Factors] = {}
 
     @property
     def context(self) -> ExchangeContext:

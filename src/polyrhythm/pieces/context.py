@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
 
@@ -12,6 +12,7 @@ import torch
 from torch import Tensor
 
 from polyrhythm.kernel.group import Group
+from polyrhythm.pieces.factors import Factors
 from polyrhythm.tensors import Layout, State
 
 
@@ -25,7 +26,8 @@ class ExchangeContext:
 
     `group` are the workers that exchange; a server stands outside it, with rank -1. `draw` is a random stream of the piece's own. `clock`
     is the worker's step, from 1; at a server the slowest worker's step that was merged before. `source` gives the weights of the same
-    vector as they are, on any device; it is called only when a piece looks at `weights`. Before training there are none.
+    vector as they are, on any device; it is called only when a piece looks at `weights`. Before training there are none. `factors` are
+    those of the sender's gradient, by the name of the linear layer; of a part of the vector too they are those of whole layers.
 
     A merge has more: the `layout` of the vector, the `state` that it returned with its last direction (empty at first), and `moved`. Where
     a topology encodes for each receiver apart, a codec has the `receiver`, and the `rate` (bytes per second) that was measured to it.
@@ -35,6 +37,7 @@ class ExchangeContext:
     draw: np.random.Generator
     clock: int = 0
     source: Callable[[], Tensor] = _no_weights
+    factors: Mapping[str, Factors] = field(default_factory=dict)
     layout: Layout = Layout((), ())  # noqa: RUF009 (a frozen value)
     state: State = field(default_factory=dict)
     update: Callable[[], Tensor] = _no_weights
@@ -61,9 +64,9 @@ class ExchangeContext:
         """The same exchange, with one of several receivers."""
         return replace(self, receiver=receiver, rate=rate)
 
-    def at(self, clock: int, source: Callable[[], Tensor]) -> ExchangeContext:
-        """The same group and stream at `clock`, with the weights that `source` gives."""
-        return replace(self, clock=clock, source=source)
+    def at(self, clock: int, source: Callable[[], Tensor], factors: Mapping[str, Factors] | None = None) -> ExchangeContext:
+        """The same group and stream at `clock`, with the weights that `source` gives, and `factors` if there are any."""
+        return replace(self, clock=clock, source=source, factors={} if factors is None else factors)
 
     def parts(self, layouts: Sequence[Layout]) -> list[ExchangeContext]:
         """The same exchange, of each of consecutive parts of the vector."""

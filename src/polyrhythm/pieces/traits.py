@@ -15,6 +15,20 @@ class Payload(Enum):
     """What its own optimizer did to the weights since its last exchange, with the sign of a gradient (before minus after)."""
     WEIGHTS = "weights"
     """Its weights as they are."""
+    FACTORS = "factors of gradients"
+    """The gradient of its batch, with what multiplies out to it: the inputs of linear layers, and the gradients of their outputs."""
+    ROWS = "rows of gradients"
+    """The gradient of its batch, of which many rows may be zero, or which may be sparse."""
+
+    @property
+    def is_gradient(self) -> bool:
+        """Whether it is the gradient of a batch, in whatever form: merged as a gradient is."""
+        return self in GRADIENTS
+
+    @property
+    def is_sized_by_data(self) -> bool:
+        """Whether its size is not that of the vector, and known only when gradients have been computed."""
+        return self in {Payload.FACTORS, Payload.ROWS}
 
 
 class Pattern(Enum):
@@ -32,8 +46,9 @@ class Pattern(Enum):
 
 EVERY_PAYLOAD = frozenset(Payload)
 EVERY_PATTERN = frozenset(Pattern)
-DIFFERENCES = frozenset({Payload.GRADIENT, Payload.UPDATE})
-GRADIENTS = frozenset({Payload.GRADIENT})
+GRADIENTS = frozenset({Payload.GRADIENT, Payload.FACTORS, Payload.ROWS})
+"""All kinds of gradient: whoever can take the vector can take any of them."""
+DIFFERENCES = GRADIENTS | {Payload.UPDATE}
 LOCAL = frozenset({Payload.UPDATE, Payload.WEIGHTS})
 ONE_SIDED = frozenset({Pattern.SERVED, Pattern.PEERS})
 

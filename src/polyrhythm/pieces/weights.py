@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Protocol
 
 from torch import Tensor
 
+from polyrhythm.pieces.factors import Factors
 from polyrhythm.pieces.merge import AnyContribution
 from polyrhythm.tensors import Layout
 
@@ -25,6 +26,10 @@ class WeightsView(Protocol):
     @property
     def anchor(self) -> Tensor:
         """What the workers agreed on last (numel,)."""
+
+    @property
+    def factors(self) -> Mapping[str, Factors]:
+        """What multiplies out to the gradient that is being exchanged, by the name of the linear layer; empty where nobody collects it."""
 
 
 class HeldWeights(WeightsView, Protocol):

@@ -1,5 +1,6 @@
 """For which parameters is an exchange?"""
 
+from polyrhythm.selection.cheaper_as_factors import CheaperAsFactors
 from polyrhythm.selection.dimensions import Dimensions
 from polyrhythm.selection.modules import Modules
 from polyrhythm.selection.named import Named
@@ -11,8 +12,9 @@ MEMBERS = (
     Modules("Linear"),
     Dimensions(2),
     Where(lambda candidate: candidate.parameter.numel() > 8),
+    CheaperAsFactors(2),
     Optionally(Modules("Embedding")),
 )
 """One of each kind: the laws are tested over this list."""
 
-__all__ = ["MEMBERS", "Dimensions", "Modules", "Named", "Optionally", "Where"]
+__all__ = ["MEMBERS", "CheaperAsFactors", "Dimensions", "Modules", "Named", "Optionally", "Where"]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 import torch
@@ -17,11 +17,15 @@ _EXCHANGED = (torch.float32, torch.float64)
 
 @dataclass(frozen=True, slots=True)
 class Share:
-    """The parameters, by name, of one exchange that are of one type and on one device, which is the `kind`-th of that exchange."""
+    """The parameters, by name, of one exchange that are of one type and on one device, which is the `kind`-th of that exchange.
+
+    `modules` own them, by their names.
+    """
 
     planned: PlannedExchange
     kind: int
     named: Sequence[tuple[str, nn.Parameter]]
+    modules: Mapping[str, nn.Module]
 
 
 def divided(model: nn.Module, optimizer: torch.optim.Optimizer, plan: StrategyPlan) -> list[Share]:
@@ -31,6 +35,7 @@ def divided(model: nn.Module, optimizer: torch.optim.Optimizer, plan: StrategyPl
     """
     named = _trained(model, optimizer)
     candidates = list(_candidates(model, named, len(plan.members)))
+    modules = {candidate.name: candidate.module for candidate in candidates}
     selected = [each for each in plan.exchanges if each.selection is not None]
     taken: dict[str, PlannedExchange] = {}
     for planned in selected:
@@ -49,10 +54,12 @@ def divided(model: nn.Module, optimizer: torch.optim.Optimizer, plan: StrategyPl
                 "or leave the selection out."
             )
     rest = plan.exchanges[-1]
-    return [share for planned in plan.exchanges for share in _shares(planned, [n for n in named if taken.get(n[0], rest) is planned])]
+    return [
+        share for planned in plan.exchanges for share in _shares(planned, [n for n in named if taken.get(n[0], rest) is planned], modules)
+    ]
 
 
-def _shares(planned: PlannedExchange, named: Sequence[tuple[str, nn.Parameter]]) -> Iterator[Share]:
+def _shares(planned: PlannedExchange, named: Sequence[tuple[str, nn.Parameter]], modules: Mapping[str, nn.Module]) -> Iterator[Share]:
     kinds = dict.fromkeys((parameter.dtype, parameter.device) for _, parameter in named)
     for number, (dtype, device) in enumerate(kinds):
         if dtype not in _EXCHANGED:
@@ -60,7 +67,7 @@ def _shares(planned: PlannedExchange, named: Sequence[tuple[str, nn.Parameter]])
                 f"The parameters are {dtype}, in which small updates are lost and codecs cannot encode: keep them in torch.float32, and "
                 f"use torch.autocast to compute in half precision."
             )
-        yield Share(planned, number, [(name, p) for name, p in named if (p.dtype, p.device) == (dtype, device)])
+        yield Share(planned, number, [(name, p) for name, p in named if (p.dtype, p.device) == (dtype, device)], modules)
 
 
 def _trained(model: nn.Module, optimizer: torch.optim.Optimizer) -> list[tuple[str, nn.Parameter]]:

@@ -8,7 +8,7 @@ from itertools import combinations, product
 from typing import Any
 
 from polyrhythm import codec, consistency, local, merge, topology
-from polyrhythm.pieces.traits import Pattern, Payload
+from polyrhythm.pieces.traits import GRADIENTS, Pattern, Payload
 
 Pieces = Mapping[str, Any]
 """A piece for each of the four axes that must fit."""
@@ -112,4 +112,5 @@ def _name(piece: Any) -> str:
 
 
 def _list(agreement: frozenset[Payload] | frozenset[Pattern]) -> str:
-    return " or ".join(term.value for term in (*Payload, *Pattern) if term in agreement) or "in no way"
+    plain = GRADIENTS - {Payload.GRADIENT} if Payload.GRADIENT in agreement else frozenset()
+    return " or ".join(term.value for term in (*Payload, *Pattern) if term in agreement and term not in plain) or "in no way"

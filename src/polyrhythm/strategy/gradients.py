@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import torch
 from torch import Tensor, nn
@@ -12,9 +12,13 @@ from polyrhythm.tensors import NO_GRADIENT, Layout, without_gradient
 
 
 class Parameters:
-    """Makes parameters of one type, on one device, views of one flat vector (numel,), so that weights are read and written at once."""
+    """Makes parameters of one type, on one device, views of one flat vector (numel,), so that weights are read and written at once.
 
-    def __init__(self, named: Sequence[tuple[str, nn.Parameter]]) -> None:
+    `modules` are those that own the parameters, by the parameters' names.
+    """
+
+    def __init__(self, named: Sequence[tuple[str, nn.Parameter]], modules: Mapping[str, nn.Module]) -> None:
+        self.modules = modules
         self.names = {id(parameter): name for name, parameter in named}
         self.parameters = [parameter for _, parameter in named]
         self.layout = Layout.of(named)
@@ -22,6 +26,11 @@ class Parameters:
         for parameter, view in zip(self.parameters, self.layout.views(self.flat), strict=True):
             parameter.data = view
         self.places = [view.data_ptr() for view in self.layout.views(self.flat)]
+
+    def owners(self, local: str) -> dict[str, tuple[nn.Module, nn.Parameter]]:
+        """The modules that call a parameter of these `local`, each with that parameter, by their own names."""
+        named = [(name.rpartition("."), parameter) for name, parameter in zip(self.layout.names, self.parameters, strict=True)]
+        return {path: (self.modules["".join((path, dot, last))], parameter) for (path, dot, last), parameter in named if last == local}
 
     def gradient(self) -> Tensor:
         """All gradients (numel,), NO_GRADIENT where a parameter got none (others may have one for it); a new tensor."""
@@ -98,6 +107,9 @@ def paste_bytes(copied: Tensor, tensors: Sequence[Tensor]) -> None:
 
 
 def _dense(grad: Tensor) -> Tensor:
-    if grad.is_sparse:
-        raise CompositionError("A gradient is sparse, and only dense ones can be exchanged: build the embedding with sparse=False.")
+    if grad.layout != torch.strided:
+        raise CompositionError(
+            "A gradient is sparse, and here only dense ones can be exchanged: build the embedding with sparse=False, or select it for an "
+            'exchange of rows, as in selected=[(Modules("Embedding"), Exchange(codec=Rows()))].'
+        )
     return grad.detach()

@@ -47,7 +47,8 @@ class Hierarchical:
         require_piece("exchange", self.inner, Exchange())
         require_piece("exchange", self.outer, Exchange())
         levels = (self._unlike_mirrors,) if self.mirrored else (self._unequal_members, self._spent_gradients, self._scaled_inside)
-        for refusal in (*(refuse() for refuse in levels), self._corrected_inside(), self.across.refusal(self.outer)):
+        own = (self._factors(), self._corrected_inside(), self.across.refusal(self.outer))
+        for refusal in (*(refuse() for refuse in levels), *own):
             if refusal:
                 raise CompositionError(refusal)
 
@@ -69,7 +70,7 @@ class Hierarchical:
         return ""
 
     def _spent_gradients(self) -> str:
-        if self.inner.agreement.payload is not Payload.GRADIENT and self.outer.agreement.payload is Payload.GRADIENT:
+        if not self.inner.agreement.payload.is_gradient and self.outer.agreement.payload.is_gradient:
             return (
                 f"Inside groups {self.inner.agreement.payload.value} are exchanged, when the gradients are spent, and among groups "
                 "gradients: take LocalSteps for the outer exchange too, or an inner one of gradients."
@@ -87,10 +88,18 @@ class Hierarchical:
 
     def _scaled_inside(self) -> str:
         pair = ExchangeContext(Group.of_workers(2, 0), rng.stream(0, "merge"))
-        if self.inner.agreement.payload is Payload.GRADIENT and scale_of_all(self.inner.agreement.merge, pair) != 1:
+        if self.inner.agreement.payload.is_gradient and scale_of_all(self.inner.agreement.merge, pair) != 1:
             return (
                 f"Inside groups gradients are averaged, and {self.inner.agreement.merge!r} is no average: take Mean(), and "
                 "give the merge to the outer exchange."
+            )
+        return ""
+
+    def _factors(self) -> str:
+        if Payload.FACTORS in {self.inner.agreement.payload, self.outer.agreement.payload}:
+            return (
+                "Factors multiply out to the gradient of one worker, and a group exchanges the mean of its members': exchange layers as "
+                "factors among all workers, by selected=[(CheaperAsFactors(batch), Exchange(codec=SufficientFactors()))]."
             )
         return ""
 

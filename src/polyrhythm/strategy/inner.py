@@ -10,7 +10,6 @@ from polyrhythm.kernel.job import WorkerContext
 from polyrhythm.kernel.port import Port
 from polyrhythm.model.state import ModelState
 from polyrhythm.pieces.context import ExchangeContext
-from polyrhythm.pieces.traits import Payload
 from polyrhythm.strategy.gradients import Parameters
 from polyrhythm.strategy.plan import Level
 from polyrhythm.trees import StateTree
@@ -35,7 +34,7 @@ class Inner:
         self.parameters = parameters
         self.context = context
         self.check = check
-        self.averages_gradients = level.agreement.payload is Payload.GRADIENT
+        self.averages_gradients = level.agreement.payload.is_gradient
         merging = ExchangeContext(level.group, port.rng("inner exchange"))
         optimize = self._put if self.averages_gradients else None
         self.state = ModelState(parameters.flat, parameters.layout, level.agreement.merge, merging, optimize)

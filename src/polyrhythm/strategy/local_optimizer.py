@@ -34,6 +34,11 @@ class LocalOptimizer:
         self._lent: list[dict[str, Any]] | None = None
 
     @property
+    def takes_sparse_alone(self) -> bool:
+        """Whether it steps on nothing but sparse gradients."""
+        return isinstance(self.optimizer, torch.optim.SparseAdam)
+
+    @property
     def kind(self) -> str:
         """What the optimizer's class is called."""
         return type(self.optimizer).__name__

@@ -14,7 +14,6 @@ from polyrhythm.kernel.group import Group
 from polyrhythm.pieces.context import ExchangeContext
 from polyrhythm.pieces.merge import scale_of_all
 from polyrhythm.pieces.topology import Agreement
-from polyrhythm.pieces.traits import Payload
 
 UNSCALED = (torch.optim.Rprop, torch.optim.Adafactor)
 """Optimizers whose steps are not proportional to the learning rate: Rprop begins with it, Adafactor takes it for an upper bound."""
@@ -40,13 +39,7 @@ def refuse_unscaled(optimizer: torch.optim.Optimizer, agreement: Agreement, work
     """Raise CompositionError where learning rates will be multiplied, and `optimizer` would take no notice."""
     rule, context = agreement.consistency, ExchangeContext(Group.of_workers(workers, 0), rng.stream(0, "exchange"))
     together = rule.quorum(workers) == workers and not rule.traits.order_matters and scale_of_all(agreement.merge, context) == 1
-    if (
-        isinstance(optimizer, UNSCALED)
-        and agreement.payload is Payload.GRADIENT
-        and agreement.rule is None
-        and workers > 1
-        and not together
-    ):
+    if isinstance(optimizer, UNSCALED) and agreement.payload.is_gradient and agreement.rule is None and workers > 1 and not together:
         raise CompositionError(
             f"{type(optimizer).__name__}'s steps are not proportional to its learning rate, by which {agreement.merge!r} with "
             f"{agreement.consistency!r} says how much a gradient counts: use another optimizer, or BulkSynchronous with Mean."

@@ -52,7 +52,7 @@ class Replica:
         self.others = [t.detach() for t in (*model.parameters(), *model.buffers()) if id(t) not in self.trained and t.numel()]
         self.parts = []
         for share in shares:
-            parameters, scope = Parameters(share.named), share.planned.scope(number, share.kind)
+            parameters, scope = Parameters(share.named, share.modules), share.planned.scope(number, share.kind)
             local = LocalOptimizer(optimizer, plain_step, parameters, clip_norm)
             seat = PartSeat(context, context.port.scoped(scope), scope, self.group)
             self.parts.append(Part(parameters, local, share.planned, seat))

@@ -64,7 +64,7 @@ class _Equal:
         return None if self.scale is None else self
 
     async def establish(self, initial: InitialState) -> Response:
-        self.client.open(initial.model_state.layout, lambda: initial.model_state.weights)
+        self.client.open(initial.model_state.layout, lambda: initial.model_state.weights, initial.model_state)
         return AdoptWeights(await broadcast(self.port, self.group, initial.weights(), "init"))
 
     async def exchange(self, value: Tensor, clock: int, rates: tuple[float, ...]) -> Response:

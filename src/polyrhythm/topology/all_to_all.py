@@ -152,7 +152,7 @@ class _Peer:
                         await self.port.send(heir, Message(_FIRST, tensors=(first,)))
 
     async def exchange(self, value: Tensor, clock: int, rates: tuple[float, ...]) -> Response:
-        context = self.context.at(clock, lambda: self.model_state.weights)
+        context = self.context.at(clock, lambda: self.model_state.weights, self.model_state.factors)
         encoded = self.codec.encode(value, self.layout, self.state, context)
         self.state = encoded.state
         await self.port.flush()  # on a line that is too slow packets would pile up without end, and arrive ever later

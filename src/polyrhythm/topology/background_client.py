@@ -7,7 +7,6 @@ from torch import Tensor
 
 from polyrhythm.pieces.responses import AdoptWeights, RebaseUpdate, Response, StepLocally
 from polyrhythm.pieces.topology import Agreement, InitialState, WorkerEndpoint
-from polyrhythm.pieces.traits import Payload
 from polyrhythm.tensors import State
 from polyrhythm.topology.server_records import Wanted
 from polyrhythm.topology.server_requests import ServerRequests
@@ -47,7 +46,7 @@ class BackgroundClient:
         else:
             await self.requests.fetch(clock, wanted)
         self.fetching = [fetching or each is Wanted.WEIGHTS for fetching, each in zip(self.fetching, wanted, strict=True)]
-        return StepLocally(fresh) if self.agreement.payload is Payload.GRADIENT else RebaseUpdate(fresh, value)
+        return StepLocally(fresh) if self.agreement.payload.is_gradient else RebaseUpdate(fresh, value)
 
     async def _push(self, wanted: list[Wanted]) -> None:
         if self.accrued is not None:

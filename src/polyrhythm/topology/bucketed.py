@@ -99,7 +99,7 @@ class _Parts:
         for k, layout in enumerate(cut(initial.model_state.layout, self.settings.nbytes, weights.element_size())):
             name = f"{k}/" if k else ""
             self.clients.append(CollectiveClient(self.settings.topology.algorithm, self.agreement.codec, self.endpoint, name))
-            self.clients[k].open(layout, partial(self._weights, initial.model_state, k))
+            self.clients[k].open(layout, partial(self._weights, initial.model_state, k), initial.model_state)
         return AdoptWeights(await broadcast(self.port, self.group, weights, "init"))
 
     async def exchange_bucket(self, bucket: int, value: Tensor) -> None:

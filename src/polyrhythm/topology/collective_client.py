@@ -11,6 +11,7 @@ from polyrhythm.pieces.codec import Codec
 from polyrhythm.pieces.context import ExchangeContext
 from polyrhythm.pieces.requests import Packet
 from polyrhythm.pieces.topology import WorkerEndpoint
+from polyrhythm.pieces.weights import WeightsView
 from polyrhythm.tensors import Layout, State
 from polyrhythm.topology.algorithms.algorithm import Algorithm, all_gather, all_to_all
 from polyrhythm.trees import StateTree
@@ -32,18 +33,20 @@ class CollectiveClient:
         self.context = ExchangeContext(self.group, self.port.rng(f"codec{name}"))
         self.layout = Layout((), ())
         self.weights: Callable[[], Tensor]
+        self.held: WeightsView
         self.state: State = {}
         self.requests = 0
 
-    def open(self, layout: Layout, weights: Callable[[], Tensor]) -> None:
-        """Begin with nothing sent yet; `weights` gives the worker's weights of `layout`."""
+    def open(self, layout: Layout, weights: Callable[[], Tensor], held: WeightsView) -> None:
+        """Begin with nothing sent yet; `weights` gives the worker's weights of `layout`, which is `held`'s or a part of it."""
         self.layout = layout
         self.weights = weights
+        self.held = held
         self.state = self.codec.initial(layout)
 
     async def sum(self, value: Tensor, clock: int) -> Tensor:
         """The sum of what all send of their values (numel,) after step `clock`."""
-        aggregation = self.codec.aggregate(value, self.layout, self.state, self.context.at(clock, self.weights))
+        aggregation = self.codec.aggregate(value, self.layout, self.state, self.context.at(clock, self.weights, self.held.factors))
         response: Any = None
         while True:
             try:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Coroutine
+from collections.abc import Coroutine, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -13,6 +13,7 @@ from polyrhythm.kernel.effects import Effect
 from polyrhythm.kernel.group import Group
 from polyrhythm.kernel.message import Message
 from polyrhythm.kernel.port import Port
+from polyrhythm.pieces.factors import Factors
 from polyrhythm.pieces.response_messages import joined, packed, unpacked
 from polyrhythm.pieces.responses import Response
 from polyrhythm.pieces.topology import Channel, InitialState
@@ -88,6 +89,10 @@ class _Range:
     @property
     def anchor(self) -> Tensor:
         return self.whole.anchor.narrow(0, self.start, self.layout.numel)
+
+    @property
+    def factors(self) -> Mapping[str, Factors]:
+        return self.whole.factors
 
 
 class StripeChannel:

@@ -70,7 +70,7 @@ class ServerRequests:
         """Push each shard its part of `value` (numel,), and request what is wanted of it; what was sent to all of them (numel,)."""
         sent = []
         await self.port.flush()  # where no response is waited for, pushes would pile up on a line that is too slow
-        contexts = self.context.at(clock, lambda: self.model_state.weights).parts(self.parts)
+        contexts = self.context.at(clock, lambda: self.model_state.weights, self.model_state.factors).parts(self.parts)
         for k, (part, piece) in enumerate(zip(self.parts, self.cut(value), strict=True)):
             encoded = self.codec.encode(piece, part, self.coded[k], contexts[k])
             self.coded[k] = encoded.state

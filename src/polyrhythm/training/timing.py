@@ -170,6 +170,7 @@ class Replay:
         optimizer = torch.optim.SGD(model.parameters(), lr=0.0)
         optimizer.step = MethodType(_stand_still, optimizer)  # type: ignore[method-assign]
         model, optimizer = worker.attach(model, optimizer)
+        _refuse_unknown_sizes(worker.attached)
         for _ in range(self.steps):
             for _ in self._batch(worker):
                 if worker.overlaps:
@@ -183,6 +184,15 @@ class Replay:
         else:
             worker.count(self.shape.samples)
             yield None
+
+
+def _refuse_unknown_sizes(attached: tuple[Replica, ...]) -> None:
+    for part in (part for replica in attached for part in replica.parts):
+        if part.agreement.payload.is_sized_by_data:
+            raise CompositionError(
+                f"A timing-only run computes no gradients, and {part.agreement.codec!r} sends {part.agreement.payload.value}, whose size "
+                "depends on them: time a full run."
+            )
 
 
 def _go_backward(model: nn.Module) -> None:
@@ -246,7 +256,8 @@ def time(
 
     Costs, messages and waiting are as in a full run whose steps are all alike and which computes nothing else, such as evaluations;
     codecs encode zeros, so those whose packets depend on the values (Threshold, Significant) send less than in training. Steps that were
-    measured are charged as they were, in rotation; buckets leave as in a measured step. Raises CompositionError for several optimizers.
+    measured are charged as they were, in rotation; buckets leave as in a measured step. Raises CompositionError for several optimizers,
+    and for payloads whose size only training tells.
     """
     shape = shape_of(train)
     machines = fleet(on.devices)

@@ -12,7 +12,7 @@ from torch.utils.data import Dataset
 from polyrhythm.errors import DataError, unknown
 
 
-class Rows(Dataset[tuple[Tensor, ...]]):
+class TableRows(Dataset[tuple[Tensor, ...]]):
     """The columns of a saved data set as a tuple of tensors per row, read from disk on access."""
 
     def __init__(self, table: Any, columns: Sequence[str]) -> None:
@@ -32,7 +32,7 @@ class Rows(Dataset[tuple[Tensor, ...]]):
         return list(zip(*(rows[column] for column in self.columns), strict=True))
 
 
-def saved_dataset(folder: str | Path, columns: Sequence[str], split: str | None = None) -> Rows:
+def saved_dataset(folder: str | Path, columns: Sequence[str], split: str | None = None) -> TableRows:
     """The `columns` of the data set in `folder`, in that order, from `split` where it has several.
 
     Raises DataError where `datasets` is not installed or the folder is not a saved data set; UnknownNameError for columns and splits.
@@ -53,7 +53,7 @@ def saved_dataset(folder: str | Path, columns: Sequence[str], split: str | None 
     for column in columns:
         if column not in table.column_names:
             raise unknown("column of the data set", column, table.column_names)
-    return Rows(table, columns)
+    return TableRows(table, columns)
 
 
 def _one_split(table: Any, split: str | None, folder: str | Path) -> Any:

@@ -1,0 +1,77 @@
+"""Send the rows of matrices that have something in them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+import torch
+from torch import Tensor
+
+from polyrhythm.errors import CompositionError
+from polyrhythm.pieces.codec import Aggregation, Encoded, gather_and_sum
+from polyrhythm.pieces.context import ExchangeContext
+from polyrhythm.pieces.requests import Packet
+from polyrhythm.pieces.rows import MOST_ROWS, join_rows, row_counts, split_rows
+from polyrhythm.pieces.traits import EVERY_PATTERN, CodecTraits, Payload
+from polyrhythm.tensors import NO_GRADIENT, Layout, State, without_gradient
+
+_ABSENT = -1
+"""In place of a number of rows: no gradient."""
+
+
+@dataclass(frozen=True, slots=True)
+class Rows:
+    """Of each tensor of two or more dimensions the rows that are not zero, each with an int32 index; all else as it is.
+
+    For embeddings, of which a batch touches a few rows; gradients may be sparse (`nn.Embedding(sparse=True)`). Nothing is lost, not a bit.
+    A row is an index of the first dimension. A packet: the numbers of rows, their indices, their values, the other tensors end to end.
+    """
+
+    traits: ClassVar = CodecTraits(frozenset({Payload.UPDATE, Payload.ROWS}), EVERY_PATTERN)
+
+    @property
+    def width(self) -> int:
+        """Numbers, indices, rows, and what goes as it is."""
+        return 4
+
+    def initial(self, layout: Layout) -> State:
+        """Nothing to remember. Raises CompositionError for a tensor of more than 2³¹ rows."""
+        if max(row_counts(layout), default=0) > MOST_ROWS:
+            raise CompositionError(f"Rows names rows by 31 bits, and a tensor has more than {MOST_ROWS:,}: cut it over several servers.")
+        return {}
+
+    def encode(self, value: Tensor, layout: Layout, state: State, context: ExchangeContext) -> Encoded:
+        """Rows in increasing order."""
+        matrices = [view for view in layout.views(value) if view.dim() > 1]
+        absent = without_gradient([matrix.reshape(-1) for matrix in matrices])
+        chosen = [
+            _not_zero(matrix) if not none else torch.empty(0, dtype=torch.int64) for matrix, none in zip(matrices, absent, strict=True)
+        ]
+        numbers = [_ABSENT if none else len(rows) for rows, none in zip(chosen, absent, strict=True)]
+        packet = (torch.tensor(numbers, dtype=torch.int64), *split_rows(value, layout, chosen))
+        return Encoded(packet, value, state)
+
+    def decode(self, packet: Packet, layout: Layout) -> Tensor:
+        """Zeros but for what was sent."""
+        numbers = packet[0].tolist()
+        flat = packet[3].new_zeros(layout.numel)
+        for matrix, number in zip((view for view in layout.views(flat) if view.dim() > 1), numbers, strict=True):
+            if number == _ABSENT:
+                matrix.fill_(NO_GRADIENT)
+        join_rows(flat, layout, [max(0, number) for number in numbers], packet[1:])
+        return flat
+
+    def aggregate(self, value: Tensor, layout: Layout, state: State, context: ExchangeContext) -> Aggregation:
+        """The packets of all workers, summed."""
+        return gather_and_sum(self, value, layout, state, context)
+
+    def residual(self, state: State, layout: Layout) -> Tensor:
+        """Nothing is kept."""
+        return torch.zeros(layout.numel)
+
+
+def _not_zero(matrix: Tensor) -> Tensor:
+    """The rows (k,) in which something is not +0.0: a zero of the other sign is something too."""
+    rows = matrix.flatten(1)
+    return ((rows != 0) | rows.signbit()).any(dim=1).nonzero().view(-1)
