@@ -91,9 +91,11 @@ if TYPE_CHECKING:
     from polyrhythm.strategy import Stripes as Stripes
     from polyrhythm.topology import AllReduce as AllReduce
     from polyrhythm.topology import AllToAll as AllToAll
+    from polyrhythm.topology import AllWeights as AllWeights
     from polyrhythm.topology import Alone as Alone
     from polyrhythm.topology import Bucketed as Bucketed
     from polyrhythm.topology import Butterfly as Butterfly
+    from polyrhythm.topology import ChangedRows as ChangedRows
     from polyrhythm.topology import Delayed as Delayed
     from polyrhythm.topology import Direct as Direct
     from polyrhythm.topology import Dissemination as Dissemination
@@ -133,8 +135,8 @@ _PLACES = {
     "selection": "CheaperAsFactors Dimensions Modules Named Optionally Where",
     "strategy": "ByHost BySite Exchange Given Hierarchical InGroups Leaders OfSize Strategy Stripes",
     "topology": (
-        "AllReduce AllToAll Alone Bucketed Butterfly Delayed Direct Dissemination Fastest FixedGraph Gossip Mirrors RandomPairs Ring "
-        "RingGraph Server Tree"
+        "AllReduce AllToAll AllWeights Alone Bucketed Butterfly ChangedRows Delayed Direct Dissemination Fastest FixedGraph Gossip Mirrors "
+        "RandomPairs Ring RingGraph Server Tree"
     ),
     "training.join": "join",
     "training.result": "Run",

@@ -21,6 +21,7 @@ from polyrhythm.pieces.traits import DIFFERENCES, Payload
 from polyrhythm.strategy import Strategy
 from polyrhythm.tensors import Layout
 from polyrhythm.topology import Server
+from polyrhythm.topology.served_weights import AllWeights
 from polyrhythm.topology.server_records import Join, Push, Wanted, to_numbers
 from polyrhythm.topology.server_shard import ServerShard
 
@@ -122,7 +123,7 @@ def test_both_ends_of_a_spring_move_by_what_they_were_before() -> None:
 
 def test_a_server_answers_with_the_centre_from_before_the_exchange() -> None:
     strategy, events = Strategy(consistency=LocalSteps(1, Asynchronous()), topology=Server(), merge=Elastic(0.8)), []
-    shard = ServerShard(strategy.agreement, server_end(Port(server(0), 0, lambda: 0.0), 4, record=events.append))
+    shard = ServerShard(strategy.agreement, server_end(Port(server(0), 0, lambda: 0.0), 4, record=events.append), AllWeights())
     founding = '{"names":["w"],"shapes":[[4]],"optimizer":""}'
 
     def response(message: Message) -> Tensor:

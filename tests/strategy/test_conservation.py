@@ -55,7 +55,7 @@ class Crew:
         self.produced = torch.zeros(LAYOUT.numel)
         count = server_count(strategy.topology, workers)
         ends = [server_end(self.schedule.port(server(k)), workers, count) for k in range(count)]
-        self.shards = [ServerShard(strategy.agreement, end) for end in ends]
+        self.shards = [ServerShard(strategy.agreement, end, strategy.topology.responses) for end in ends]
         self.states = [ModelState(torch.zeros(LAYOUT.numel), LAYOUT, strategy.merge, context_of(workers), None) for _ in range(workers)]
         ports = [self.schedule.port(worker(rank)) for rank in range(workers)]
         self.channels = [strategy.topology.channel(strategy.agreement, worker_end(port, workers, count, seed)) for port in ports]

@@ -17,7 +17,7 @@ from polyrhythm.processes import Processes
 from polyrhythm.selection import Modules
 from polyrhythm.simulator import Instant, Simulator
 from polyrhythm.strategy import Exchange, Hierarchical, Strategy
-from polyrhythm.topology import AllReduce, AllToAll, Server
+from polyrhythm.topology import AllReduce, AllToAll, ChangedRows, Server
 from polyrhythm.training.result import Run
 from polyrhythm.training.run import run
 
@@ -75,7 +75,7 @@ def test_the_payload_is_chosen_by_the_codec() -> None:
 
 
 @pytest.mark.parametrize("optimizer", OPTIMIZERS)
-@pytest.mark.parametrize("topology", [Server(2), Server(3), AllToAll()], ids=repr)
+@pytest.mark.parametrize("topology", [Server(2), Server(3, responses=ChangedRows()), AllToAll()], ids=repr)
 @pytest.mark.parametrize("workers", [1, 2, 4])
 def test_rows_of_sparse_gradients_give_the_bits_of_dense_ones(topology: Any, optimizer: str, workers: int) -> None:
     dense = went(trains(False, optimizer), selected(topology, Identity()), workers).summary
@@ -86,7 +86,7 @@ def test_rows_of_sparse_gradients_give_the_bits_of_dense_ones(topology: Any, opt
 
 
 @pytest.mark.parametrize("workers", [2, 4])
-@pytest.mark.parametrize("topology", [AllReduce(), Server(2)], ids=repr)
+@pytest.mark.parametrize("topology", [AllReduce(), Server(2, responses=ChangedRows())], ids=repr)
 def test_both_runtimes_give_the_same_bits_and_bytes(topology: Any, workers: int) -> None:
     virtual, real = (went(trains(), selected(topology), workers, on).summary for on in (VIRTUAL, REAL))
     assert virtual.weights_sha256 == real.weights_sha256
@@ -94,7 +94,7 @@ def test_both_runtimes_give_the_same_bits_and_bytes(topology: Any, workers: int)
 
 
 def test_sixteen_virtual_workers() -> None:
-    topology = Server(2)
+    topology = Server(2, responses=ChangedRows())
     one, other = (went(trains(sparse=False), selected(topology, codec), 16).summary for codec in (Rows(), Identity()))
     assert one.weights_sha256 == other.weights_sha256
 
@@ -112,7 +112,7 @@ def test_inside_groups_rows_are_exchanged_too() -> None:
 
 @pytest.mark.parametrize("rule", [Asynchronous(), Bounded(2), Intervals(2, 2), LocalSteps(2, Bounded(1))], ids=repr)
 def test_out_of_step_workers_send_rows_too(rule: Any) -> None:
-    assert went(trains(), selected(Server(2), consistency=rule)).final["loss"] < 2
+    assert went(trains(), selected(Server(2, responses=ChangedRows()), consistency=rule)).final["loss"] < 2
 
 
 @pytest.mark.parametrize("strategy", [Strategy(), Strategy(topology=Server())], ids=["collective", "served"])

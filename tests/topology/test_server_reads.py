@@ -24,6 +24,7 @@ from polyrhythm.pieces.topology import Agreement, Channel, ServerEndpoint, Worke
 from polyrhythm.simulator import Simulator
 from polyrhythm.strategy import Strategy
 from polyrhythm.topology import Server
+from polyrhythm.topology.served_weights import AllWeights
 from polyrhythm.topology.server_shard import ServerShard
 from polyrhythm.training.run import run
 
@@ -55,7 +56,7 @@ class Watched:
     def serve(self, agreement: Agreement, endpoint: ServerEndpoint) -> Coroutine[Effect[Any], Any, None]:
         record = endpoint.record
         recording = replace(endpoint, record=lambda event: (record(event), self.weights.append(shard.model_state.weights.clone()))[0])
-        shard = ServerShard(agreement, recording)
+        shard = ServerShard(agreement, recording, AllWeights())
         return self._watch(shard.live())  # type: ignore[return-value]
 
     def result_actors(self, members: tuple[str, ...], servers: tuple[str, ...]) -> list[str]:

@@ -19,6 +19,7 @@ from polyrhythm.model.state import ModelState
 from polyrhythm.strategy import Strategy
 from polyrhythm.tensors import Layout
 from polyrhythm.topology import Server
+from polyrhythm.topology.served_weights import AllWeights
 from polyrhythm.topology.server_records import REQUESTS, Done, Push, ServerRequest, Wanted, to_numbers
 from polyrhythm.topology.server_shard import ServerShard
 
@@ -27,8 +28,9 @@ LAYOUT = Layout(("w",), ((2,),))
 
 def shard_of(strategy: Strategy, workers: int) -> ServerShard:
     """A shard that has its weights."""
-    shard = ServerShard(strategy.agreement, server_end(Port(server(0), 0, lambda: 0.0), workers))
+    shard = ServerShard(strategy.agreement, server_end(Port(server(0), 0, lambda: 0.0), workers), AllWeights())
     shard.model_state = ModelState(torch.zeros(2), LAYOUT, strategy.merge, context_of(workers), None)
+    shard.log = AllWeights().log(shard.model_state.weights, LAYOUT)
     shard.initialized = True
     return shard
 

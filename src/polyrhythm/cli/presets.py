@@ -107,18 +107,21 @@ def deal(given: Mapping[str, str], names: Sequence[str]) -> dict[str, dict[str, 
 def short(piece: Any) -> str:
     """A piece as Python code, without settings that have their defaults: `Bounded(3)`.
 
+    Pieces of which it is composed are shown nevertheless, unless they are left out of its repr.
+
     Examples:
         >>> from polyrhythm.topology import Server
         >>> short(Server(4))
         'Server(4)'
     """
-    if not is_dataclass(piece) or isinstance(piece, type):
+    if not is_dataclass(piece) or isinstance(piece, type) or not _is_called_with_its_fields(type(piece)):
         return repr(piece)
     parts = []
     skipped = False
     for field in fields(piece):
         value = getattr(piece, field.name)
-        if not field.init or value == PlainSteps() or (value == _default(field) and not is_dataclass(value)):
+        plain = value == _default(field) and not (is_dataclass(value) and field.repr)
+        if not field.init or value == PlainSteps() or plain:
             skipped = True
             continue
         parts.append(f"{field.name}={short(value)}" if skipped or field.kw_only else short(value))
@@ -133,3 +136,8 @@ def _default(field: Field[Any]) -> Any:
 
 def _kinds(name: str) -> dict[str, Any]:
     return {key: kind for key, kind in get_type_hints(SYSTEMS[name]).items() if key != "return"}
+
+
+def _is_called_with_its_fields(kind: type[Any]) -> bool:
+    """And not with any number of values, as some selections are."""
+    return all(parameter.kind is not inspect.Parameter.VAR_POSITIONAL for parameter in inspect.signature(kind).parameters.values())

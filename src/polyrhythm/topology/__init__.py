@@ -12,6 +12,7 @@ from polyrhythm.topology.bucketed import Bucketed
 from polyrhythm.topology.delayed import Delayed
 from polyrhythm.topology.gossip import Gossip
 from polyrhythm.topology.graph import Dissemination, FixedGraph, RandomPairs, RingGraph
+from polyrhythm.topology.served_weights import AllWeights, ChangedRows
 from polyrhythm.topology.server import Server
 
 ALGORITHMS = (Ring(), Tree(), Butterfly(), Direct(), Fastest(latency=0.001, bandwidth=1e8))
@@ -21,6 +22,7 @@ MEMBERS = (
     Bucketed(AllReduce(), nbytes=32),
     Server(1),
     Server(3),
+    Server(2, responses=ChangedRows()),
     *(Gossip(graph) for graph in GRAPHS),
     AllToAll(),
     Mirrors(),
@@ -34,9 +36,11 @@ __all__ = [
     "MEMBERS",
     "AllReduce",
     "AllToAll",
+    "AllWeights",
     "Alone",
     "Bucketed",
     "Butterfly",
+    "ChangedRows",
     "Delayed",
     "Direct",
     "Dissemination",

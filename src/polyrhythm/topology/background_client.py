@@ -6,6 +6,7 @@ import torch
 from torch import Tensor
 
 from polyrhythm.pieces.responses import AdoptWeights, RebaseUpdate, Response, StepLocally
+from polyrhythm.pieces.served_weights import ServedWeights
 from polyrhythm.pieces.topology import Agreement, InitialState, WorkerEndpoint
 from polyrhythm.tensors import State
 from polyrhythm.topology.server_records import Wanted
@@ -24,9 +25,9 @@ class BackgroundClient:
     buckets = None
     in_place = None
 
-    def __init__(self, agreement: Agreement, endpoint: WorkerEndpoint) -> None:
+    def __init__(self, agreement: Agreement, endpoint: WorkerEndpoint, responses: ServedWeights) -> None:
         self.agreement = agreement
-        self.requests = ServerRequests(agreement, endpoint)
+        self.requests = ServerRequests(agreement, endpoint, responses)
         self.fetching = [False] * len(endpoint.servers)
         self.drained: list[Tensor | None] = [None] * len(endpoint.servers)
         self.accrued: Tensor | None = None

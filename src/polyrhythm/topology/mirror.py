@@ -24,6 +24,9 @@ class MirroredShard(Protocol):
     def changing(self) -> None:
         """The weights are about to be changed."""
 
+    def changed(self) -> None:
+        """They have been changed."""
+
     async def release(self) -> None:
         """Respond to all that may go on."""
 
@@ -102,5 +105,5 @@ class Mirror:
     async def _apply(self, response: Response) -> None:
         self.shard.changing()
         response.apply(self.state)
-        self.shard.changing()
+        self.shard.changed()
         await self.shard.release()

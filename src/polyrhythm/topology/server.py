@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Coroutine, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
 import torch
@@ -11,28 +11,35 @@ from torch import Tensor
 
 from polyrhythm.errors import CompositionError
 from polyrhythm.kernel.effects import Effect
+from polyrhythm.pieces.served_weights import ServedWeights
 from polyrhythm.pieces.topology import Agreement, Channel, ServerEndpoint, ServerSide, WorkerEndpoint
 from polyrhythm.pieces.traits import EVERY_PAYLOAD, Pattern, TopologyTraits
 from polyrhythm.topology.background_client import BackgroundClient
+from polyrhythm.topology.served_weights import AllWeights
 from polyrhythm.topology.server_client import ServerClient
 from polyrhythm.topology.server_shard import ServerShard
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, repr=False)
 class Server:
     """The weights in `shards` parts of nearly equal bytes, cut between rows, each on a server of its own (Li et al., 2014).
 
     A worker sends each shard one request a round and gets at most one response; encoded contributions go to the server, weights come
-    back as they are.
+    back as they are: all of them, or, with `responses=ChangedRows()`, those rows that the worker does not have.
     """
 
     traits: ClassVar = TopologyTraits(EVERY_PAYLOAD, Pattern.SERVED)
 
     shards: int = 1
+    responses: ServedWeights = field(default_factory=AllWeights, repr=False)
 
     def __post_init__(self) -> None:
         if self.shards < 1:
             raise CompositionError(f"Server(shards={self.shards}) has nowhere to keep the weights: give 1 or more.")
+
+    def __repr__(self) -> str:
+        special = "" if self.responses == AllWeights() else f", responses={self.responses!r}"
+        return f"Server(shards={self.shards}{special})"
 
     def workers(self, available: int) -> int:
         """All."""
@@ -41,12 +48,12 @@ class Server:
     @property
     def service(self) -> ServerSide:
         """One server a shard."""
-        return _Shards(self.shards)
+        return _Shards(self.shards, self.responses)
 
     def channel(self, agreement: Agreement, endpoint: WorkerEndpoint) -> Channel:
         """A worker's side."""
         client = ServerClient if agreement.consistency.traits.waits else BackgroundClient
-        return client(agreement, endpoint)
+        return client(agreement, endpoint, self.responses)
 
     def result_actors(self, members: tuple[str, ...], servers: tuple[str, ...]) -> list[str]:
         """The servers."""
@@ -60,10 +67,11 @@ class Server:
 @dataclass(frozen=True, slots=True)
 class _Shards:
     shards: int
+    responses: ServedWeights
 
     def count(self, workers: int) -> int:
         return self.shards
 
     def serve(self, agreement: Agreement, endpoint: ServerEndpoint) -> Coroutine[Effect[Any], Any, None]:
         """The rank of a server among the servers is its shard."""
-        return ServerShard(agreement, endpoint).live()
+        return ServerShard(agreement, endpoint, self.responses).live()

@@ -6,6 +6,7 @@ from torch import Tensor
 
 from polyrhythm.pieces.merge import Contribution
 from polyrhythm.pieces.responses import AdoptWeights, ApplyContributions, MixWeights, Response
+from polyrhythm.pieces.served_weights import ServedWeights
 from polyrhythm.pieces.topology import Agreement, InitialState, WorkerEndpoint
 from polyrhythm.pieces.traits import Payload
 from polyrhythm.tensors import State
@@ -24,9 +25,9 @@ class ServerClient:
     buckets = None
     in_place = None
 
-    def __init__(self, agreement: Agreement, endpoint: WorkerEndpoint) -> None:
+    def __init__(self, agreement: Agreement, endpoint: WorkerEndpoint, responses: ServedWeights) -> None:
         self.agreement = agreement
-        self.requests = ServerRequests(agreement, endpoint)
+        self.requests = ServerRequests(agreement, endpoint, responses)
         self.keeps = agreement.payload is not Payload.WEIGHTS
         """Whether the anchor still is what was last read."""
 

@@ -11,6 +11,7 @@ from torch import Tensor
 from polyrhythm.kernel.message import Message
 from polyrhythm.pieces.codec import packets
 from polyrhythm.pieces.context import ExchangeContext
+from polyrhythm.pieces.served_weights import ServedWeights
 from polyrhythm.pieces.topology import Agreement, InitialState, WorkerEndpoint
 from polyrhythm.pieces.weights import WeightsView
 from polyrhythm.tensors import Layout, State
@@ -36,7 +37,8 @@ class ServerRequests:
     `versions` and `clocks` are, by shard, the version and the slowest clock of the last response: how stale one's weights may be.
     """
 
-    def __init__(self, agreement: Agreement, endpoint: WorkerEndpoint) -> None:
+    def __init__(self, agreement: Agreement, endpoint: WorkerEndpoint, responses: ServedWeights) -> None:
+        self.served = responses
         self.codec = packets(agreement.codec)
         self.group = endpoint.group
         self.port = endpoint.port
@@ -98,7 +100,7 @@ class ServerRequests:
         if delivery is None:
             return None
         self.versions[shard], self.clocks[shard] = ShardStatus.from_numbers(delivery.message.numbers)
-        return delivery.message.tensors[0] if delivery.message.tensors else self.cut(self.model_state.anchor)[shard].cpu()
+        return self.served.unpacked(delivery.message.tensors, self.cut(self.model_state.anchor)[shard].cpu(), self.parts[shard])
 
     async def responses(self) -> Tensor:
         """The weights of all shards (numel,), in order."""

@@ -18,6 +18,7 @@ from polyrhythm.pieces.codec import packets
 from polyrhythm.pieces.context import ExchangeContext
 from polyrhythm.pieces.merge import Contribution
 from polyrhythm.pieces.requests import Packet
+from polyrhythm.pieces.served_weights import ServedWeights, WeightLog
 from polyrhythm.pieces.topology import Agreement, ServerEndpoint
 from polyrhythm.pieces.traits import Payload
 from polyrhythm.tensors import Layout
@@ -56,7 +57,7 @@ class ServerShard:
     Responses wait in `waiting` until their worker may go on, with its clock and the version that it need not be sent again (-1: none).
     """
 
-    def __init__(self, agreement: Agreement, endpoint: ServerEndpoint) -> None:
+    def __init__(self, agreement: Agreement, endpoint: ServerEndpoint, responses: ServedWeights) -> None:
         self.agreement = agreement
         self.codec = packets(agreement.codec)
         self.rank = endpoint.group.rank
@@ -66,8 +67,10 @@ class ServerShard:
         self.context = ExchangeContext(Group("", everyone, -1, endpoint.group.seed), self.port.rng("exchange"))
         self.record = endpoint.record
         self.snapshots = endpoint.snapshots
+        self.responses = responses
         self.model_state: ModelState
         self.optimizer: RemoteOptimizer | None = None
+        self.log: WeightLog
         self.clocks = dict.fromkeys(endpoint.workers, 0.0)
         self.joining: list[str] = []
         self.pending: list[PendingPush] = []
@@ -142,6 +145,7 @@ class ServerShard:
         return {
             "model": self.model_state.export(),
             "optimizer": None if self.optimizer is None else self.optimizer.export(),
+            "log": self.log.export(),
             "clocks": self.clocks,
             "pending": [(each.sender, to_numbers(each.push), each.packet) for each in self.pending],
             "before": self.before,
@@ -154,6 +158,7 @@ class ServerShard:
         self.model_state.restore(state["model"])
         if self.optimizer is not None:
             self.optimizer.restore(state["optimizer"])
+        self.log.restore(state["log"])
         self.clocks, self.before, self.snapshot = state["clocks"], state["before"], None
         for sender, numbers, packet in state["pending"]:
             push = from_numbers(numbers)
@@ -178,6 +183,7 @@ class ServerShard:
             self.model_state = ModelState(weights, layout, self.agreement.merge, self.context, optimize)
             if self.mirror is not None:
                 await self.mirror.establish(self.model_state)
+            self.log = self.responses.log(weights, layout)
             if self.checkpoints.resumed is not None:
                 self.restore(self.checkpoints.resumed)
             self.initialized = True
@@ -207,6 +213,7 @@ class ServerShard:
                 for value, late, pending in zip(values, staleness, group, strict=True)
             ])  # fmt: skip
         self.snapshot = None
+        self.log.changed(self.model_state.weights, self.model_state.version)
         for pending in group:
             if pending.sender in self.clocks:
                 # not back from infinity: a worker may be done before its last group is full
@@ -225,7 +232,13 @@ class ServerShard:
     def changing(self) -> None:
         """The weights are about to be changed from elsewhere."""
         self.snapshots.look(self.port.now(), self.model_state.weights)
+
+    def changed(self) -> None:
+        """They have been; whoever has this version gets the change with the next one."""
+        self.snapshots.look(self.port.now(), self.model_state.weights)
         self.snapshot = None
+        if self.initialized:
+            self.log.changed(self.model_state.weights, self.model_state.version + 1)
 
     async def release(self) -> None:
         """Respond to all that may go on, in the order of their requests."""
@@ -236,7 +249,7 @@ class ServerShard:
                 del self.waiting[name]
                 before = self.before.pop(name, None)
                 weights = self._weights() if before is None else before
-                await self._respond(name, *(() if known == self.model_state.version else (weights,)))
+                await self._respond(name, *(() if known == self.model_state.version else self.log.packet(weights, known)))
 
     async def _respond(self, name: str, *weights: Tensor) -> None:
         status = ShardStatus(self.model_state.version, min(self.clocks.values(), default=math.inf))
