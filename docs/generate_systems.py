@@ -53,6 +53,15 @@ SENT: dict[str, Sent] = {
     "hybrid-groups": Sent("2 G M between G groups' roots and the servers, and 3 (P − G) M inside the groups", lambda P, M, B, D: 2 * P * M),
     "gaia": Sent("at each site 2 P M among its workers and server; between sites 8 bytes for each significant element and other site"),
     "powersgd": Sent("2 (P − 1) B in 4 P (P − 1) messages a bucket; as `allreduce` while warming up"),
+    "poseidon": Sent(
+        "4 P (P − 1) K (m + n) bytes for each linear layer of m outputs, n inputs and K samples that goes as factors; 2 P times the "
+        "bytes of the rest"
+    ),
+    "parallax": Sent(
+        "each worker's rows with a gradient to the servers, and P times the rows that any of them changed back; 2 (P − 1) times the "
+        "bytes of the rest",
+        lambda P, M, B, D: 2 * (P - 1) * M,  # of a model without embeddings
+    ),
 }
 
 HEAD = """# Systems

@@ -23,7 +23,7 @@ from polyrhythm.strategy import Strategy
 PUBLISHED = (
     *("single", "allreduce", "direct", "tree", "downpour", "ssp", "softsync"),
     *("sparknet", "easgd", "onebit", "strom", "gossipgrad", "diloco"),
-    *("hierarchical", "hybrid-groups", "gaia", "powersgd"),
+    *("hierarchical", "hybrid-groups", "gaia", "powersgd", "poseidon", "parallax"),
 )
 each = pytest.mark.parametrize("system", PUBLISHED)
 

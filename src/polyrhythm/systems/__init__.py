@@ -12,6 +12,7 @@ from polyrhythm.strategy.strategy import Strategy
 from polyrhythm.systems.asynchronous import downpour, easgd, softsync, ssp, strom
 from polyrhythm.systems.gossip import gossipgrad
 from polyrhythm.systems.hierarchical import gaia, hierarchical, hybrid_groups
+from polyrhythm.systems.hybrid import parallax, poseidon
 from polyrhythm.systems.local import diloco, sparknet
 from polyrhythm.systems.synchronous import allreduce, direct, onebit, powersgd, single, tree
 
@@ -19,7 +20,7 @@ SYSTEMS: dict[str, Callable[..., Strategy]] = {
     preset.__name__.replace("_", "-"): preset
     for preset in (
         *(single, allreduce, direct, tree, downpour, ssp, softsync, sparknet, easgd, onebit, strom, gossipgrad, diloco),
-        *(hierarchical, hybrid_groups, gaia, powersgd),
+        *(hierarchical, hybrid_groups, gaia, powersgd, poseidon, parallax),
     )
 }
 
