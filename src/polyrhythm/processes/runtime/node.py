@@ -58,6 +58,7 @@ class Node:
         self._sums = Sums(role.name, lambda: self._failure)
         self._ended: set[str] = set()
         self._completions: dict[Completion, None] = {}
+        self._performed = 0
         self._failure: BaseException | None = None
         self._thread = threading.Thread(target=self._serve, name="polyrhythm", daemon=True)
 
@@ -114,8 +115,8 @@ class Node:
 
     @property
     def moved(self) -> int:
-        """A number that changes whenever bytes come or go, or a sum gets on."""
-        return self._peers.moved + self._sums.moved
+        """A number that changes whenever bytes come or go, a sum gets on, or the program performs something: that may send nothing."""
+        return self._peers.moved + self._sums.moved + self._performed
 
     def agree(self, facts: Facts, remedy: str) -> str:
         """Block until the facts of all workers have come: the sentence on where they differ, or nothing."""
@@ -139,6 +140,7 @@ class Node:
         """Block until the loop has run `coroutine` to its end; raises what it raised, or why this node failed."""
         # what needs no other thread is done in this one: handing over takes longer than a small sum
         completion = Completion()
+        self._performed += 1
         # entered before the failure is looked at: one that comes in between ends the completion
         self._completions[completion] = None
         try:
