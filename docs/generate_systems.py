@@ -62,6 +62,7 @@ SENT: dict[str, Sent] = {
         "bytes of the rest",
         lambda P, M, B, D: 2 * (P - 1) * M,  # of a model without embeddings
     ),
+    "hogwild": Sent("nothing", lambda P, M, B, D: 0),
 }
 
 HEAD = """# Systems
@@ -132,6 +133,8 @@ def section(name: str) -> list[str]:
         "order of arrival": "matters" if strategy.order_matters else "does not matter",
         "a lost worker": lost_of(strategy),
     }
+    if strategy.topology.traits.pattern is Pattern.SHARED:
+        facts["lost writes"] = "counted in real processes; not modelled in virtual time, where there are none"
     return [f"## {name}", "", shown.description, "", "| | |", "|---|---|", *(f"| {key} | {value} |" for key, value in facts.items()), ""]
 
 

@@ -37,6 +37,11 @@ class Layout:
         """Elements of the flat vector."""
         return sum(prod(shape) for shape in self.shapes)
 
+    @property
+    def rows(self) -> list[int]:
+        """How many rows each tensor has: indices of its first dimension; one where it has none."""
+        return [shape[0] if shape else 1 for shape in self.shapes]
+
     def views(self, flat: Tensor) -> list[Tensor]:
         """The named tensors as views of `flat` (numel,), in order."""
         parts = torch.split(flat, [prod(shape) for shape in self.shapes])

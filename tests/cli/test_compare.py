@@ -51,6 +51,7 @@ def test_the_same_arguments_give_the_same_bytes_in_another_process(program: Any,
     assert first.out == second.out
     assert first.out.count("\n") == 1
     assert all(run["seconds"] is None for run in json.loads(first.out)["runs"])
+    assert "hogwild" not in first.out, "workers at several sites share no memory"
 
 
 def test_a_system_that_fails_gets_a_row_and_the_others_go_on(polyrhythm: Any, job: Any) -> None:

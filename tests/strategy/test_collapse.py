@@ -52,7 +52,7 @@ def plain(toy: Toy, seed: int = 5, batch_size: int | None = None) -> torch.Tenso
 
 
 @each_optimizer
-@pytest.mark.parametrize("system", ["single", "allreduce", "direct", "tree", "softsync", "gossipgrad"])
+@pytest.mark.parametrize("system", ["single", "allreduce", "direct", "tree", "softsync", "gossipgrad", "hogwild"])
 def test_one_worker_is_the_plain_loop_bit_for_bit(system: str, optimizer: str) -> None:
     toy = Toy(OPTIMIZERS[optimizer])
     if system == "gossipgrad":  # its samples are dealt out once, so only the first epoch has the plain loop's order

@@ -205,6 +205,7 @@ class ToEach:
 class _ToEach:
     buckets = None
     in_place = None
+    writes = None
 
     def __init__(self, settings: ToEach, agreement: Agreement, endpoint: WorkerEndpoint) -> None:
         self.settings, self.codec, self.group, self.port = settings, agreement.codec, endpoint.group, endpoint.port
@@ -297,6 +298,7 @@ class SendAndMix:
 class _Mailbox:
     buckets = None
     in_place = None
+    writes = None
 
     def __init__(self, endpoint: WorkerEndpoint) -> None:
         self.group, self.port, self.rounds = endpoint.group, endpoint.port, 0

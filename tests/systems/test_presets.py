@@ -23,7 +23,7 @@ from polyrhythm.strategy import Strategy
 PUBLISHED = (
     *("single", "allreduce", "direct", "tree", "downpour", "ssp", "softsync"),
     *("sparknet", "easgd", "onebit", "strom", "gossipgrad", "diloco"),
-    *("hierarchical", "hybrid-groups", "gaia", "powersgd", "poseidon", "parallax"),
+    *("hierarchical", "hybrid-groups", "gaia", "powersgd", "poseidon", "parallax", "hogwild"),
 )
 each = pytest.mark.parametrize("system", PUBLISHED)
 
@@ -120,7 +120,7 @@ def test_every_system_trains_at_any_number_of_workers(system: str, workers: int)
 @each
 def test_simultaneous_events_in_any_order_change_no_bit_where_order_does_not_matter(system: str) -> None:
     if systems.find(system).order_matters:
-        assert system in ("downpour", "ssp", "softsync", "easgd", "strom", "hybrid-groups", "gaia")
+        assert system in ("downpour", "ssp", "softsync", "easgd", "strom", "hybrid-groups", "gaia", "hogwild")
         return
     plain = weights(Toy(), 3, system)
     for ties in range(4):

@@ -57,12 +57,12 @@ def push(worker: pr.Worker) -> None:
             optimizer.step()
 
 
-def simulator() -> pr.Simulator:
-    return pr.Simulator(network="wan-3")
+def simulator(name: Any = "allreduce") -> pr.Simulator:
+    return pr.Simulator(network="lan" if systems.resolve(name).shares_memory else "wan-3")
 
 
 def run(program: Callable[[pr.Worker], object], name: Any, on: Runtime | None = None, workers: int = 4, **options: Any) -> pr.Run:
-    return pr.run(program, workers=workers, strategy=name, on=on or simulator(), seed=5, **options)
+    return pr.run(program, workers=workers, strategy=name, on=on or simulator(name), seed=5, **options)
 
 
 def at(directory: Path, step: int) -> Path:

@@ -10,6 +10,7 @@ from polyrhythm.cli.options import repeated
 from polyrhythm.cli.pairs import pairs
 from polyrhythm.cli.prepare import Prepared, Typed
 from polyrhythm.cli.presets import compose, deal
+from polyrhythm.cli.runtimes import runtime
 from polyrhythm.cli.tuning import APART, choices, parse_grid
 from polyrhythm.errors import CompositionError, unknown
 from polyrhythm.processes.system.linux import require_linux
@@ -85,9 +86,17 @@ class Request:
 def requested(typed: Typed, given: ComparisonOptions) -> Request:
     """The comparison that was typed. Raises PolyrhythmErrors for what cannot be."""
     strategies = _strategies(given.systems, pairs(given.options, "--option"))
+    if given.systems == "all":
+        strategies = _placed(strategies, typed)
     _check_jobs(given.jobs, typed.where.on)
     goal = parse_target(given.target) if given.target is not None else None
     return Request(typed, given, strategies, _rules(given), goal)
+
+
+def _placed(strategies: Mapping[str, Strategy], typed: Typed) -> dict[str, Strategy]:
+    """Without those that share memory, where workers are at several sites."""
+    sites = {location.site for location in runtime(typed.where, 0).locations(typed.workers)}
+    return {name: strategy for name, strategy in strategies.items() if len(sites) == 1 or not strategy.shares_memory}
 
 
 def _rules(given: ComparisonOptions) -> Rules:

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from polyrhythm.pieces.context import ExchangeContext
-from polyrhythm.pieces.traits import GRADIENTS, ONE_SIDED, ConsistencyTraits
+from polyrhythm.pieces.traits import GRADIENTS, ONE_SIDED, ConsistencyTraits, Pattern, Payload
 
 
 @dataclass(frozen=True, slots=True)
@@ -16,7 +16,9 @@ class Asynchronous:
     Intervals does not wait for that either.
     """
 
-    traits: ClassVar = ConsistencyTraits(GRADIENTS, ONE_SIDED, order_matters=True, tolerates_loss=True)
+    traits: ClassVar = ConsistencyTraits(
+        GRADIENTS | {Payload.NOTHING}, ONE_SIDED | {Pattern.SHARED}, order_matters=True, tolerates_loss=True
+    )
 
     def exchanges(self, context: ExchangeContext) -> bool:
         """Always."""

@@ -135,6 +135,29 @@ class NativeReduceInPlace(Effect[bool | None]):
 NativeReduction = NativeReduce | NativeReduceInPlace
 
 
+@dataclass(frozen=True, slots=True, weakref_slot=True)
+class MemoryBlock:
+    """`content` (nbytes,) of bytes that several actors of one host share; others find it by its `address`.
+
+    `concurrent`: whether several actors may write to it at the same time, as in real processes; in virtual time they do one by one.
+    """
+
+    content: Tensor
+    address: str
+    concurrent: bool
+
+
+@dataclass(slots=True)
+class ShareMemory(Effect[MemoryBlock]):
+    """`nbytes` of memory that actors of one host share: new and zero without an `address`, else that which another actor has made.
+
+    Raises CompositionError for memory of another host.
+    """
+
+    nbytes: int
+    address: str = ""
+
+
 @dataclass(slots=True)
 class Spawn(Effect[None]):
     """Start another coroutine of the same actor; it ends when it returns or when its actor's program ends."""

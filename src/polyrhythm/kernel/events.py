@@ -91,6 +91,16 @@ class Saved(Event, frozen=True):
     clock: int
 
 
+class Overwritten(Event, frozen=True):
+    """Workers have written `writes` rows of weights that they share without locks; `lost` of these writes were overwritten by others'.
+
+    Counters beside the weights, to which they write in the same way, show how many. (Real processes only.)
+    """
+
+    writes: int
+    lost: int
+
+
 class Faulted(Event, frozen=True):
     """A fault of the simulator happened, or a process was lost."""
 
@@ -104,5 +114,5 @@ class Ended(Event, frozen=True):
     messages_sent: int
 
 
-AnyEvent = Started | Computed | Waited | Sent | Stepped | Reported | Evaluated | Merged | Saved | Faulted | Ended
+AnyEvent = Started | Computed | Waited | Sent | Stepped | Reported | Evaluated | Merged | Overwritten | Saved | Faulted | Ended
 Recorder = Callable[[AnyEvent], None]

@@ -10,7 +10,19 @@ import numpy as np
 from torch import Tensor
 
 from polyrhythm import rng
-from polyrhythm.kernel.effects import Compute, Effect, Flush, NativeReduce, NativeReduceInPlace, Receive, Schedule, Send, Sleep, Spawn
+from polyrhythm.kernel.effects import (
+    Compute,
+    Effect,
+    Flush,
+    NativeReduce,
+    NativeReduceInPlace,
+    Receive,
+    Schedule,
+    Send,
+    ShareMemory,
+    Sleep,
+    Spawn,
+)
 from polyrhythm.kernel.group import Group
 from polyrhythm.kernel.message import Message
 from polyrhythm.trees import StateTree
@@ -74,6 +86,10 @@ class Port:
     def reduce_in_place(self, parts: Sequence[Tensor], divisor: float, topic: str, group: Group, schedule: Schedule) -> NativeReduceInPlace:
         """Replace `parts` by their sum over `group`, divided by `divisor`; None where the caller must use `reduce` instead."""
         return NativeReduceInPlace(parts, divisor, self._scope + topic, group, schedule)
+
+    def share_memory(self, nbytes: int, address: str = "") -> ShareMemory:
+        """Memory for several actors of this host: a `MemoryBlock`, new or found by its address."""
+        return ShareMemory(nbytes, address)
 
     def spawn(self, name: str, coroutine: Coroutine[Effect[Any], Any, None]) -> Spawn:
         """Run `coroutine` concurrently, as part of the same actor."""

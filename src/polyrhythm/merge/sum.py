@@ -9,7 +9,7 @@ from typing import ClassVar
 from polyrhythm.merge.total import count, total
 from polyrhythm.pieces.context import ExchangeContext
 from polyrhythm.pieces.merge import AnyContribution, Direction
-from polyrhythm.pieces.traits import DIFFERENCES, MergeTraits
+from polyrhythm.pieces.traits import DIFFERENCES, MergeTraits, Payload
 
 
 @dataclass(frozen=True, slots=True)
@@ -17,10 +17,10 @@ class Sum:
     """Every contribution counts in full: P workers move the weights P times as far (Petuum; Xing et al., 2015).
 
     Where an optimizer steps it is the learning rate that is multiplied, so that Adam moves P times as far too. Choose the rate for the
-    sum, or use Mean.
+    sum, or use Mean. So do steps on weights in shared memory.
     """
 
-    traits: ClassVar = MergeTraits(DIFFERENCES, averages=True)
+    traits: ClassVar = MergeTraits(DIFFERENCES | {Payload.NOTHING}, averages=True)
     rule: ClassVar[None] = None
 
     def combine(self, contributions: Sequence[AnyContribution], context: ExchangeContext) -> Direction:

@@ -37,6 +37,7 @@ class ModelState:
         "merge",
         "optimize",
         "own_step",
+        "owned",
         "rule",
         "state",
         "version",
@@ -53,6 +54,7 @@ class ModelState:
         own_step: Callable[[float], None] | None = None,
     ) -> None:
         self.weights = weights
+        self.owned = True
         self.anchor = weights
         self.layout = layout
         self.merge = merge
@@ -85,7 +87,8 @@ class ModelState:
 
     def restore(self, state: StateTree) -> None:
         """As `pieces.state.Stateful`; the weights are written to where they are."""
-        self.weights.copy_(state["weights"])
+        if self.owned:
+            self.weights.copy_(state["weights"])
         if state["anchor"] is not None:
             self.anchor = state["anchor"].to(self.weights.device)
         self.state, self.memory, self.clock, self.version = state["rule"], state["merge"], state["clock"], state["version"]
@@ -134,3 +137,12 @@ class ModelState:
         self.weights.copy_(weights)
         if self.anchor is not self.weights:
             self.anchor.copy_(weights)
+
+    def place(self, weights: Tensor, owned: bool) -> None:
+        """Replace my weights by those in `weights` (numel,), which lie there from now on; if not `owned`, others restore them."""
+        if self.anchor is self.weights:
+            self.anchor = weights
+        else:
+            self.anchor.copy_(weights)
+        self.weights = weights
+        self.owned = owned

@@ -93,6 +93,23 @@ class AdoptWeights:
 
 
 @dataclass(frozen=True, slots=True)
+class PlaceWeights:
+    """The replica's weights lie in `weights` (numel,) from now on, with the values there; `owned` as in `HeldWeights.place`."""
+
+    weights: Tensor
+    owned: bool = True
+
+    @property
+    def contributions(self) -> Sequence[AnyContribution]:
+        """None: all is merged."""
+        return ()
+
+    def apply(self, model_state: HeldWeights) -> None:
+        """Let them lie there."""
+        model_state.place(self.weights, self.owned)
+
+
+@dataclass(frozen=True, slots=True)
 class StepLocally:
     """Nobody is waited for: the worker's optimizer steps on its own gradient, on top of weights that may have come meanwhile."""
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Coroutine, Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
 from torch import Tensor
 
@@ -124,6 +124,13 @@ class InPlace(Protocol):
         """
 
 
+class RowWrites(NamedTuple):
+    """How many rows workers wrote to weights that they share without locks, and how many of these writes were lost."""
+
+    written: int
+    lost: int
+
+
 class Channel(Protocol):
     """A worker's side of a topology, for one run. Only communication happens in its coroutines."""
 
@@ -135,11 +142,18 @@ class Channel(Protocol):
     def buckets(self) -> Buckets | None:
         """Another way to `exchange`, in parts; None where a value is sent as a whole. Known after `establish`."""
 
+    @property
+    def writes(self) -> RowWrites | None:
+        """What all workers wrote to shared weights; known after `finish`, at the first of them. None where nothing is counted."""
+
     async def establish(self, initial: InitialState) -> Response:
         """Make all begin with the weights of worker 0."""
 
     async def exchange(self, value: Tensor, clock: int, rates: tuple[float, ...]) -> Response:
-        """Send `value` (numel,) after step `clock`; the response is what is to be done."""
+        """Send `value` (numel,) after step `clock`; the response is what is to be done.
+
+        Where the payload is NOTHING, `value` are the rows of the layout that the step has written, counted over all its tensors.
+        """
 
     async def finish(self) -> Response:
         """Bring the run to its end: what is on its way arrives, and all get the final weights."""

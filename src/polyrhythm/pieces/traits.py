@@ -19,6 +19,8 @@ class Payload(Enum):
     """The gradient of its batch, with what multiplies out to it: the inputs of linear layers, and the gradients of their outputs."""
     ROWS = "rows of gradients"
     """The gradient of its batch, of which many rows may be zero, or which may be sparse."""
+    NOTHING = "writes to shared weights"
+    """Nothing: its own optimizer steps on weights in memory that all workers share."""
 
     @property
     def is_gradient(self) -> bool:
@@ -42,9 +44,13 @@ class Pattern(Enum):
     """One-sided: to every other worker, which merges it when it next looks."""
     NEIGHBOURS = "with neighbours"
     """With the few workers that a graph names for this step."""
+    SHARED = "in shared memory"
+    """Through memory of one host to which all write without locks. Concurrent writes may overwrite each other, which virtual time does not
+    model: there each is made at once when its step ends."""
 
 
-EVERY_PAYLOAD = frozenset(Payload)
+EVERY_PAYLOAD = frozenset(Payload) - {Payload.NOTHING}
+"""All that can be sent."""
 EVERY_PATTERN = frozenset(Pattern)
 GRADIENTS = frozenset({Payload.GRADIENT, Payload.FACTORS, Payload.ROWS})
 """All kinds of gradient: whoever can take the vector can take any of them."""

@@ -52,3 +52,9 @@ class HeldWeights(WeightsView, Protocol):
 
     def adopt(self, weights: Tensor) -> None:
         """Replace the weights."""
+
+    def place(self, weights: Tensor, owned: bool) -> None:
+        """Replace the weights by those in `weights` (numel,), and let them lie in that memory from now on.
+
+        Of weights that several share, the one replica restores them that they are `owned` by: others may have taken steps by then.
+        """

@@ -19,6 +19,9 @@ State = Literal["running", "ended", "failed", "interrupted"]
 class Summary(msgspec.Struct):
     """One run in numbers. `seconds` is real time (null in the simulator), `virtual_seconds` virtual time (null for real processes).
 
+    `row_writes` and `lost_writes` are null but for workers that wrote to shared weights without locks in real processes: how many rows they
+    wrote, and how many of these writes others overwrote.
+
     `steps` counts those of the worker that took most, `samples` those of all workers. `error` is the sentence that explains why the run
     failed, `lost` the workers without which it went on. The record of a joined worker has the counts of the whole run too, once all have
     ended well; `seconds` and `final` are its own, and so are its counts before.
@@ -39,6 +42,8 @@ class Summary(msgspec.Struct):
     weights_sha256: str | None = None
     error: str | None = None
     lost: list[str] = []
+    row_writes: int | None = None
+    lost_writes: int | None = None
 
 
 @dataclass(slots=True)

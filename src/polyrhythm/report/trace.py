@@ -14,7 +14,21 @@ from typing import Any
 import msgspec
 
 from polyrhythm.atomic import beside
-from polyrhythm.kernel.events import AnyEvent, Computed, Ended, Evaluated, Faulted, Merged, Reported, Saved, Sent, Started, Stepped, Waited
+from polyrhythm.kernel.events import (
+    AnyEvent,
+    Computed,
+    Ended,
+    Evaluated,
+    Faulted,
+    Merged,
+    Overwritten,
+    Reported,
+    Saved,
+    Sent,
+    Started,
+    Stepped,
+    Waited,
+)
 from polyrhythm.report.outcome import Outcome
 from polyrhythm.report.series import is_virtual, series_of
 
@@ -68,7 +82,7 @@ def _run(outcome: Outcome, process: int, threads: Iterator[int]) -> Iterator[Rec
             yield {"ph": "C", "name": "bytes sent", "ts": _microseconds(event.time), "pid": process, "args": {"bytes": sent}}
 
 
-def _instant(event: Stepped | Reported | Evaluated | Merged | Saved | Faulted | Sent | Ended) -> tuple[str, Record]:
+def _instant(event: Stepped | Reported | Evaluated | Merged | Overwritten | Saved | Faulted | Sent | Ended) -> tuple[str, Record]:
     match event:
         case Stepped():
             return "step", {"step": event.clock, "samples": event.samples}
@@ -80,6 +94,8 @@ def _instant(event: Stepped | Reported | Evaluated | Merged | Saved | Faulted | 
             return "merge", {"version": event.version, "staleness": event.staleness, "seconds": event.seconds}
         case Saved():
             return "checkpoint", {"step": event.clock}
+        case Overwritten():
+            return "overwritten", {"writes": event.writes, "lost": event.lost}
         case Faulted():
             return "fault", {"what": event.what}
         case Sent():

@@ -11,7 +11,7 @@ from typing import Any
 import torch
 from torch import is_grad_enabled
 
-from polyrhythm.kernel.effects import Compute, Flush, NativeReduce, NativeReduceInPlace, Receive, Send, Sleep, Spawn, Wait
+from polyrhythm.kernel.effects import Compute, Flush, NativeReduce, NativeReduceInPlace, Receive, Send, ShareMemory, Sleep, Spawn, Wait
 from polyrhythm.kernel.events import Computed, Ended, Recorder, Waited
 from polyrhythm.kernel.job import Ending
 from polyrhythm.simulator.actors import VirtualActor, VirtualTask
@@ -21,6 +21,7 @@ from polyrhythm.simulator.deadlock import deadlock
 from polyrhythm.simulator.event_queue import EventQueue, Work
 from polyrhythm.simulator.failure import fail
 from polyrhythm.simulator.mailroom import Carrier, Mailroom
+from polyrhythm.simulator.memories import VirtualMemories
 from polyrhythm.simulator.program import Program
 
 _PENDING = object()
@@ -43,6 +44,7 @@ class Scheduler:
         self.wake = self._wake
         self.mailroom = Mailroom(self.queue, self.actors, self.carrier, self.wake, self.sends)
         self.beside = BackgroundTasks(self.queue, self.wake, self._over, self._worked)
+        self.memories = VirtualMemories()
         self._running = 0
         self._flushing: dict[str, list[tuple[int, VirtualTask]]] = {}
         self._flushes = 0
@@ -54,6 +56,7 @@ class Scheduler:
             NativeReduce: self._reduce,
             NativeReduceInPlace: lambda task, effect: None,
             Spawn: self._spawn,
+            ShareMemory: lambda task, effect: self.memories.share(effect),
             Flush: self._flush,
             Wait: self._wait,
         }

@@ -159,5 +159,11 @@ class Exchange:
             )
 
     def among(self, crew: Crew) -> ExchangePlan:
-        """The exchange among the members of `crew`."""
+        """The exchange among the members of `crew`. Raises CompositionError for memory that is to be shared between sites."""
+        sites = dict.fromkeys(location.site for location in crew.locations)
+        if self.topology.traits.pattern is Pattern.SHARED and len(sites) > 1:
+            raise CompositionError(
+                f"{self.topology!r} is for workers of one host, and these are at {len(sites)} sites ({', '.join(list(sites)[:3])}, …): "
+                "take a network of one site, or a system whose workers exchange by messages, such as downpour."
+            )
         return FlatPlan(self.agreement, self.topology, crew)

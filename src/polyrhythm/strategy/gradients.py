@@ -22,10 +22,16 @@ class Parameters:
         self.names = {id(parameter): name for name, parameter in named}
         self.parameters = [parameter for _, parameter in named]
         self.layout = Layout.of(named)
-        self.flat = torch.cat([parameter.detach().reshape(-1) for parameter in self.parameters])
-        for parameter, view in zip(self.parameters, self.layout.views(self.flat), strict=True):
+        self.flat: Tensor
+        self.lie_in(torch.cat([parameter.detach().reshape(-1) for parameter in self.parameters]))
+
+    def lie_in(self, flat: Tensor) -> None:
+        """Let the parameters be views of `flat` (numel,), whose values they have from now on."""
+        self.flat = flat
+        views = self.layout.views(flat)
+        for parameter, view in zip(self.parameters, views, strict=True):
             parameter.data = view
-        self.places = [view.data_ptr() for view in self.layout.views(self.flat)]
+        self.places = [view.data_ptr() for view in views]
 
     def owners(self, local: str) -> dict[str, tuple[nn.Module, nn.Parameter]]:
         """The modules that call a parameter of these `local`, each with that parameter, by their own names."""

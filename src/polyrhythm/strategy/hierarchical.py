@@ -46,7 +46,8 @@ class Hierarchical:
         object.__setattr__(self, "groups", groups_of(self.groups))
         require_piece("exchange", self.inner, Exchange())
         require_piece("exchange", self.outer, Exchange())
-        levels = (self._unlike_mirrors,) if self.mirrored else (self._unequal_members, self._spent_gradients, self._scaled_inside)
+        among = (self._unequal_members, self._spent_gradients, self._scaled_inside, self._nothing_outside)
+        levels = (self._unlike_mirrors,) if self.mirrored else among
         own = (self._factors(), self._corrected_inside(), self.across.refusal(self.outer))
         for refusal in (*(refuse() for refuse in levels), *own):
             if refusal:
@@ -83,6 +84,14 @@ class Hierarchical:
             return (
                 f"Inside groups {self.inner.agreement.local!r} would correct steps that the outer exchange corrects too: give it to "
                 "the outer exchange."
+            )
+        return ""
+
+    def _nothing_outside(self) -> str:
+        if self.outer.agreement.payload is Payload.NOTHING:
+            return (
+                f"Groups exchange what their members agree on, and with {self.outer.topology!r} nothing is exchanged: take another "
+                "topology for the outer exchange."
             )
         return ""
 

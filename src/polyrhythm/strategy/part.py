@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from polyrhythm.errors import diverged
-from polyrhythm.kernel.events import Merged
+from polyrhythm.kernel.events import Merged, Overwritten
 from polyrhythm.kernel.group import Group
 from polyrhythm.kernel.job import WorkerContext
 from polyrhythm.kernel.port import Port
@@ -60,7 +60,7 @@ class Part:
         *inner, self.level = plan.levels(seat.port.name)
         self.agreement = self.level.agreement
         self.channel = self.level.connect(seat.port)
-        self.inner = [Inner(level, parameters, seat.context, seat.port, self._check) for level in inner]
+        self.inner = [Inner(level, parameters, seat.context, seat.port, self.check) for level in inner]
         self.payload = PAYLOADS[self.agreement.payload](self)
         context = ExchangeContext(self.level.group, self.port.rng("exchange"))
         self.state = ModelState(
@@ -90,6 +90,7 @@ class Part:
         for inner in self.inner:
             self.context.perform(inner.channel.establish(InitialState(inner.state, ""))).apply(inner.state)
         self.context.perform(self.channel.establish(InitialState(self.state, recipe))).apply(self.state)
+        self._follow_weights()
         self._rebase()
 
     def begin_overlap(self) -> None:
@@ -108,6 +109,10 @@ class Part:
         self.clock += 1
         self.state.clock = self.clock
         return self.payload.step()
+
+    def check(self, values: Sequence[Tensor]) -> None:
+        """Raise DivergedError if one of `values`, which leave the worker, is not finite."""
+        self._refuse_infinite(values, self.clock)
 
     def average_gradients(self) -> None:
         """Put the mean gradient of the worker's group in the place of its own, where the group has exchanges of its own."""
@@ -138,12 +143,12 @@ class Part:
         if self.channel.in_place is None:
             return self.exchange(self.parameters.gradient())
         parts = self.parameters.parts()
-        self._check(parts)
+        self.check(parts)
         return PendingExchange(partial(self.channel.in_place.exchange_parts, parts), self._apply_in_place)
 
     def exchange(self, value: Tensor) -> PendingExchange:
         """The exchange of `value` (numel,). Raises DivergedError if it is not finite."""
-        self._check([value])
+        self.check([value])
         weighted = value if self.level.weight == 1 else value * self.level.weight
         return PendingExchange(partial(self.channel.exchange, weighted.cpu(), self.clock, self.payload.rates()), self._conclude)
 
@@ -160,6 +165,9 @@ class Part:
         for inner in self.inner:
             self.context.perform(inner.channel.finish()).apply(inner.state)
         self._apply(self.context.perform(self.channel.finish()))
+        self._follow_weights()
+        if (writes := self.channel.writes) is not None:
+            self.context.record(Overwritten(self.port.now(), self.port.name, writes.written, writes.lost))
         if self.ends_alike:
             end_alike(self.context, self.workers, self.parameters.layout, self.state.weights, self.clock)
 
@@ -199,6 +207,11 @@ class Part:
             self._settle(moved)
         self._rebase()
 
+    def _follow_weights(self) -> None:
+        """A response may have placed the weights in other memory."""
+        if self.state.weights is not self.parameters.flat:
+            self.parameters.lie_in(self.state.weights)
+
     def _rebase(self) -> None:
         for inner in self.inner:
             inner.rebase()
@@ -212,13 +225,10 @@ class Part:
             self.context.charge_merge(len(late) - 1)
             self.context.record(Merged(port.now(), port.name, self.state.version, late, port.now() - began))
 
-    def _check(self, parts: Sequence[Tensor]) -> None:
-        self._refuse_infinite(parts, self.clock)
-
     def _check_early(self, value: Tensor) -> None:
         """Of the step that `backward()` prepares."""
         self._refuse_infinite([value], self.clock + 1)
 
     def _refuse_infinite(self, parts: Sequence[Tensor], step: int) -> None:
-        if not math.isfinite(torch.stack([part.sum() for part in parts]).sum().item()):
+        if parts and not math.isfinite(torch.stack([part.sum() for part in parts]).sum().item()):
             raise diverged(f"The {self.agreement.payload.value} of {self.port.name} are not finite at step {step}")

@@ -18,6 +18,7 @@ from polyrhythm.pieces.merge import Merge
 from polyrhythm.pieces.selection import Selection
 from polyrhythm.pieces.shuffle import Shuffle
 from polyrhythm.pieces.topology import Agreement, Topology
+from polyrhythm.pieces.traits import Pattern
 from polyrhythm.selection import Named
 from polyrhythm.shuffle import GlobalShuffle
 from polyrhythm.strategy.check import require_piece
@@ -134,6 +135,11 @@ class Strategy:
     def ends_alike(self) -> bool:
         """Whether all replicas end with the same bits."""
         return all(exchange.ends_alike for _, exchange in self.exchanges)
+
+    @property
+    def shares_memory(self) -> bool:
+        """Whether workers must be on one host, because they write to the same memory."""
+        return any(exchange.topology.traits.pattern is Pattern.SHARED for _, exchange in self.exchanges)
 
     def workers(self, available: int) -> int:
         """How many of the available workers it uses. Raises CompositionError where its exchanges use different numbers."""

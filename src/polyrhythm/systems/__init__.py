@@ -9,7 +9,7 @@ from typing import Any
 
 from polyrhythm.errors import CompositionError, unknown
 from polyrhythm.strategy.strategy import Strategy
-from polyrhythm.systems.asynchronous import downpour, easgd, softsync, ssp, strom
+from polyrhythm.systems.asynchronous import downpour, easgd, hogwild, softsync, ssp, strom
 from polyrhythm.systems.gossip import gossipgrad
 from polyrhythm.systems.hierarchical import gaia, hierarchical, hybrid_groups
 from polyrhythm.systems.hybrid import parallax, poseidon
@@ -20,7 +20,7 @@ SYSTEMS: dict[str, Callable[..., Strategy]] = {
     preset.__name__.replace("_", "-"): preset
     for preset in (
         *(single, allreduce, direct, tree, downpour, ssp, softsync, sparknet, easgd, onebit, strom, gossipgrad, diloco),
-        *(hierarchical, hybrid_groups, gaia, powersgd, poseidon, parallax),
+        *(hierarchical, hybrid_groups, gaia, powersgd, poseidon, parallax, hogwild),
     )
 }
 

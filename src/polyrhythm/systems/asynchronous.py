@@ -6,7 +6,7 @@ from polyrhythm.codec import ErrorFeedback, Threshold
 from polyrhythm.consistency import Asynchronous, Bounded, Intervals, LocalSteps, SoftSync
 from polyrhythm.merge import Adagrad, Elastic, Mean, OuterOptimizer, StalenessScaled, Sum
 from polyrhythm.strategy.strategy import Strategy
-from polyrhythm.topology import AllToAll, Server
+from polyrhythm.topology import AllToAll, Server, SharedMemory
 
 
 def downpour(shards: int = 1, learning_rate: float | None = None, initial_sum: float = 1e-6, push: int = 1, fetch: int = 1) -> Strategy:
@@ -50,6 +50,18 @@ def easgd(tau: int = 10, beta: float = 0.9, shards: int = 1) -> Strategy:
     optimizer state stays with each worker.
     """
     return Strategy(name="easgd", consistency=LocalSteps(tau, Asynchronous()), topology=Server(shards), merge=Elastic(beta))
+
+
+def hogwild() -> Strategy:
+    """Steps on shared weights without locks (Hogwild!; Niu, Recht, Ré, Wright, NIPS 2011).
+
+    The weights lie in memory of one host, and every worker's own optimizer steps on them when it has a gradient: nobody waits, nothing is
+    sent, and a write may overwrite another's that is made at the same time. Sparse gradients, as of nn.Embedding(sparse=True), write their
+    rows only, so that workers rarely meet. Every step counts in full. Optimizer state stays with each worker. Real runs count how many
+    writes of rows were lost. In virtual time a step is computed on the weights as they were when it began and written when it ends,
+    so that steps are stale; no write is lost, and the network plays no part.
+    """
+    return Strategy(name="hogwild", consistency=Asynchronous(), topology=SharedMemory(), merge=Sum())
 
 
 def strom(tau: float = 4e-3) -> Strategy:

@@ -14,6 +14,7 @@ from polyrhythm.topology.gossip import Gossip
 from polyrhythm.topology.graph import Dissemination, FixedGraph, RandomPairs, RingGraph
 from polyrhythm.topology.served_weights import AllWeights, ChangedRows
 from polyrhythm.topology.server import Server
+from polyrhythm.topology.shared_memory import SharedMemory
 
 ALGORITHMS = (Ring(), Tree(), Butterfly(), Direct(), Fastest(latency=0.001, bandwidth=1e8))
 GRAPHS = (RingGraph(), Dissemination(rotate=False), Dissemination(), RandomPairs())
@@ -26,6 +27,7 @@ MEMBERS = (
     *(Gossip(graph) for graph in GRAPHS),
     AllToAll(),
     Mirrors(),
+    SharedMemory(),
     Alone(),
 )
 """One of each kind and of each interesting setting: the laws are tested over these lists."""
@@ -52,5 +54,6 @@ __all__ = [
     "Ring",
     "RingGraph",
     "Server",
+    "SharedMemory",
     "Tree",
 ]

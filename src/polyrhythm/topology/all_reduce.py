@@ -51,6 +51,7 @@ class _Equal:
     """One worker in one group with all others."""
 
     buckets = None
+    writes = None
 
     def __init__(self, client: CollectiveClient, agreement: Agreement, endpoint: WorkerEndpoint) -> None:
         self.client = client

@@ -42,6 +42,7 @@ class Alone:
 
 class _Lone:
     buckets = None
+    writes = None
     in_place = None
 
     async def establish(self, initial: InitialState) -> Response:

@@ -23,6 +23,7 @@ class BackgroundClient:
     """
 
     buckets = None
+    writes = None
     in_place = None
 
     def __init__(self, agreement: Agreement, endpoint: WorkerEndpoint, responses: ServedWeights) -> None:

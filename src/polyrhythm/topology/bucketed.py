@@ -73,6 +73,7 @@ class _Parts:
     """
 
     in_place = None
+    writes = None
 
     def __init__(self, settings: Bucketed, agreement: Agreement, endpoint: WorkerEndpoint) -> None:
         self.settings = settings

@@ -56,6 +56,7 @@ class _Neighbour:
     """Exchanges are numbered, and the number is the topic: a fast neighbour's next one waits its turn."""
 
     buckets = None
+    writes = None
     in_place = None
 
     def __init__(self, graph: Graph, agreement: Agreement, endpoint: WorkerEndpoint) -> None:

@@ -29,6 +29,7 @@ class LeaderChannel:
     """The leader of `group`, its member of rank 0, exchanges through `outer`, and broadcasts the responses; the others have no `outer`."""
 
     buckets = None
+    writes = None
     in_place = None
 
     def __init__(self, group: Group, port: Port, outer: Channel | None) -> None:
@@ -99,6 +100,7 @@ class StripeChannel:
     """Each member of `group` exchanges a stripe, a range of the vector, with the members of its rank in other groups, and all gather."""
 
     buckets = None
+    writes = None
     in_place = None
 
     def __init__(self, group: Group, port: Port, outer: Channel) -> None:

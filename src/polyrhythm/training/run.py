@@ -15,6 +15,7 @@ from polyrhythm import systems
 from polyrhythm.checkpoints.plan import CheckpointPlan
 from polyrhythm.checkpoints.request import CheckpointRequest
 from polyrhythm.errors import CompositionError, PolyrhythmError, RecordWarning, RunError, WorkloadError
+from polyrhythm.kernel.events import Overwritten
 from polyrhythm.kernel.job import Ending, Job, Runtime, WorkerContext
 from polyrhythm.kernel.message import Message
 from polyrhythm.kernel.names import worker
@@ -230,5 +231,8 @@ def conclude(outcome: Outcome, ending: Ending, teller: str = worker(0)) -> None:
     summary.steps = int(max(result.numbers[0] for result in results.values()))
     summary.samples = int(sum(result.numbers[1] for result in results.values()))
     summary.bytes_sent, summary.messages_sent, summary.lost = ending.bytes_sent, ending.messages_sent, ending.lost
+    overwritten = [event for event in outcome.events if isinstance(event, Overwritten)]
+    if overwritten:
+        summary.row_writes, summary.lost_writes = sum(e.writes for e in overwritten), sum(e.lost for e in overwritten)
     outcome.state = "ended"
     passed(outcome, ending.seconds if summary.on == "simulator" else max(0.0, ending.seconds - first.numbers[2]))

@@ -20,7 +20,7 @@ from polyrhythm.kernel.job import Ending, Job, WorkerContext
 from polyrhythm.kernel.message import Message
 from polyrhythm.kernel.names import rank_of
 from polyrhythm.kernel.port import Port
-from polyrhythm.processes.collectives.shared_memory import SharedMemory
+from polyrhythm.processes.collectives.shared_memory import SharedMemoryReducer
 from polyrhythm.processes.spawn.launch import Processes
 from polyrhythm.sharing import MemoryGroup, SharedSegment
 from polyrhythm.topology import Fastest, Ring, Tree
@@ -172,7 +172,7 @@ def test_where_memory_cannot_be_shared_sums_are_left_to_messages(monkeypatch: py
 
 def test_a_sum_that_gets_on_is_no_standstill() -> None:
     segment = SharedSegment.create(2)
-    ours, other = SharedMemory(MemoryGroup(segment, 0), workers(2), lambda nbytes, messages: None), MemoryGroup(segment, 1)
+    ours, other = SharedMemoryReducer(MemoryGroup(segment, 0), workers(2), lambda nbytes, messages: None), MemoryGroup(segment, 1)
     begun = ours.moved
     with ThreadPoolExecutor(1) as pool:
         adding = pool.submit(other.reduce, torch.ones(300_000), torch.ones(300_000))

@@ -13,7 +13,7 @@ from polyrhythm.processes.collectives.traffic import CountTraffic, TrafficCounte
 from polyrhythm.sharing import MemoryGroup
 
 
-class SharedMemory:
+class SharedMemoryReducer:
     """One of `members`' part in their `group`. `add` counts what the messages of the schedule would have been."""
 
     def __init__(self, group: MemoryGroup, members: Sequence[str], add: CountTraffic) -> None:

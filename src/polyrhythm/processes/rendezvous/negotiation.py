@@ -15,7 +15,7 @@ from polyrhythm.kernel.job import Job
 from polyrhythm.kernel.names import rank_of, server, worker
 from polyrhythm.processes.collectives.nccl import Nccl, NcclStore
 from polyrhythm.processes.collectives.reducer import GroupReducer
-from polyrhythm.processes.collectives.shared_memory import SharedMemory
+from polyrhythm.processes.collectives.shared_memory import SharedMemoryReducer
 from polyrhythm.processes.collectives.traffic import CountTraffic
 from polyrhythm.processes.rendezvous.rank_environment import RankEnvironment, own_ip
 from polyrhythm.processes.rendezvous.rendezvous import Rendezvous
@@ -61,7 +61,7 @@ def collectives(
         if name in members and len({hosts[member] for member in members}) == 1:
             memory = _share_memory(rendezvous, group, members, name)
             if memory is not None:
-                found[group] = SharedMemory(MemoryGroup(memory, members.index(name)), members, add)
+                found[group] = SharedMemoryReducer(MemoryGroup(memory, members.index(name)), members, add)
     return found
 
 

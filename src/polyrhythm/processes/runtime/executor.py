@@ -16,6 +16,7 @@ from polyrhythm.kernel.effects import (
     NativeReduction,
     Receive,
     Send,
+    ShareMemory,
     Sleep,
     Spawn,
     Wait,
@@ -23,6 +24,7 @@ from polyrhythm.kernel.effects import (
 from polyrhythm.kernel.latch import Latch
 from polyrhythm.kernel.message import Delivery, Message
 from polyrhythm.kernel.waiting import awaited
+from polyrhythm.processes.runtime.memory import share
 from polyrhythm.processes.transport.loop import Loop, LoopTimer
 
 Done = Callable[[Any, BaseException | None], None]
@@ -211,6 +213,8 @@ class ActorExecutor:
                 task.latches = effect.after
                 task.adds = self._reduce(effect, lambda value, error: self._resume(task, value, error))
                 return task.adds, None
+            case ShareMemory():
+                return False, share(effect)
             case _:
                 raise TypeError(f"{effect!r} is not an effect that processes know.")
         return False, None

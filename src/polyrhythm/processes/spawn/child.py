@@ -30,7 +30,7 @@ from polyrhythm.kernel.names import rank_of
 from polyrhythm.kernel.port import Port
 from polyrhythm.processes.collectives.nccl import Nccl, NcclStore
 from polyrhythm.processes.collectives.reducer import GroupReducer
-from polyrhythm.processes.collectives.shared_memory import SharedMemory
+from polyrhythm.processes.collectives.shared_memory import SharedMemoryReducer
 from polyrhythm.processes.collectives.traffic import CountTraffic
 from polyrhythm.processes.runtime import agreement, failure
 from polyrhythm.processes.runtime.completion import Completion
@@ -219,7 +219,7 @@ class Child:
             self._node.fail(failure.rebuild(message))
 
 
-def open_memory(group: SharingGroup, name: str, add: CountTraffic) -> SharedMemory:
+def open_memory(group: SharingGroup, name: str, add: CountTraffic) -> SharedMemoryReducer:
     """The part of the member `name` in the memory that `group` shares."""
     segment = SharedSegment.open(group.memory, len(group.members))
-    return SharedMemory(MemoryGroup(segment, group.members.index(name)), group.members, add)
+    return SharedMemoryReducer(MemoryGroup(segment, group.members.index(name)), group.members, add)

@@ -9,6 +9,7 @@ from polyrhythm.strategy.payloads.factors import FactorsPayload
 from polyrhythm.strategy.payloads.gradients import GradientPayload
 from polyrhythm.strategy.payloads.protocol import PayloadOfPart, PendingExchange
 from polyrhythm.strategy.payloads.rows import RowsPayload
+from polyrhythm.strategy.payloads.shared_writes import SharedWritesPayload
 from polyrhythm.strategy.payloads.updates import UpdatePayload
 from polyrhythm.strategy.payloads.weights import WeightsPayload
 
@@ -18,6 +19,7 @@ PAYLOADS: Mapping[Payload, type[PayloadOfPart]] = {
     Payload.WEIGHTS: WeightsPayload,
     Payload.FACTORS: FactorsPayload,
     Payload.ROWS: RowsPayload,
+    Payload.NOTHING: SharedWritesPayload,
 }
 
 __all__ = ["PAYLOADS", "PayloadOfPart", "PendingExchange"]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -54,6 +54,9 @@ class ExchangingPart(Protocol):
     @property
     def clock(self) -> int:
         """The step that is being taken, from 1."""
+
+    def check(self, values: Sequence[Tensor]) -> None:
+        """Raise DivergedError if one of `values` is not finite."""
 
     def average_gradients(self) -> None:
         """Put the mean gradient of the worker's group in the place of its own, where the group has exchanges of its own."""
