@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 KEYS = ["system", "workers", "on", "network", "seed", "steps", "samples", "seconds", "virtual_seconds", "bytes_sent", "messages_sent"]
-KEYS += ["final", "weights_sha256", "error", "lost", "row_writes", "lost_writes"]
+KEYS += ["final", "weights_sha256", "error", "lost", "bytes_between_sites", "row_writes", "lost_writes"]
 
 FOREVER = """
 import sys, torch

@@ -134,13 +134,17 @@ class Job:
 
 @dataclass(slots=True)
 class Ending:
-    """How a run ended: results by actor, totals on the wire, and the seconds it took (virtual or real)."""
+    """How a run ended: results by actor, totals on the wire, and the seconds it took (virtual or real).
+
+    `bytes_between_sites` are those of `bytes_sent` that went from one site to another; None where a runtime does not know.
+    """
 
     results: dict[str, Message | None] = field(default_factory=dict)
     bytes_sent: int = 0
     messages_sent: int = 0
     seconds: float = 0.0
     lost: list[str] = field(default_factory=list)
+    bytes_between_sites: int | None = None
 
 
 @runtime_checkable

@@ -19,8 +19,9 @@ State = Literal["running", "ended", "failed", "interrupted"]
 class Summary(msgspec.Struct):
     """One run in numbers. `seconds` is real time (null in the simulator), `virtual_seconds` virtual time (null for real processes).
 
-    `row_writes` and `lost_writes` are null but for workers that wrote to shared weights without locks in real processes: how many rows they
-    wrote, and how many of these writes others overwrote.
+    `bytes_between_sites` are those of `bytes_sent` that went from one site of the simulator's network to another (null for real processes,
+    and where collectives are charged in closed form). `row_writes` and `lost_writes` are null but for workers that wrote to shared weights
+    without locks in real processes: how many rows they wrote, and how many of these writes others overwrote.
 
     `steps` counts those of the worker that took most, `samples` those of all workers. `error` is the sentence that explains why the run
     failed, `lost` the workers without which it went on. The record of a joined worker has the counts of the whole run too, once all have
@@ -42,6 +43,7 @@ class Summary(msgspec.Struct):
     weights_sha256: str | None = None
     error: str | None = None
     lost: list[str] = []
+    bytes_between_sites: int | None = None
     row_writes: int | None = None
     lost_writes: int | None = None
 

@@ -67,6 +67,10 @@ class Flows:
                 if self._pausing:
                     self._pauses.begin(connection, now)
 
+    def crosses(self, sender: str, receiver: str) -> bool:
+        """Whether two actors are at different sites."""
+        return self._routes.endpoint(sender).site != self._routes.endpoint(receiver).site
+
     def next_time(self) -> float:
         """When something is due next, a delivery or a last byte leaving; math.inf if nothing is under way."""
         if self._sharing.changed:

@@ -35,6 +35,9 @@ class Carrier(Protocol):
     def sending(self, actor: str) -> bool:
         """Whether some byte that `actor` has sent has not left it yet."""
 
+    def crosses(self, sender: str, receiver: str) -> bool:
+        """Whether what goes from `sender` to `receiver` goes to another site."""
+
     def block(self, now: float, a: str, b: str, blocked: bool) -> None:
         """Let nothing flow between `a` and `b`, or let it flow again."""
 
@@ -46,18 +49,23 @@ class Carrier(Protocol):
 class FifoChannel:
     """The channel from one actor to another, and the messages on it, oldest first (None in the place of one that will be lost).
 
-    `loses` draws whether the next message is lost. A channel is its own token in the carrier, which keeps the order of each channel: every
-    arrival is that of the oldest message, in whatever order simultaneous arrivals are handled.
+    `loses` draws whether the next message is lost; `crosses` is whether it leads to another site. A channel is its own token in the
+    carrier, which keeps the order of each channel: every arrival is that of the oldest message, in whatever order simultaneous arrivals are
+    handled.
     """
 
     sender: VirtualActor
     receiver: VirtualActor
     loses: Callable[[], bool] | None
+    crosses: bool = False
     line: deque[Delivery | None] = field(default_factory=deque)
 
 
 class Mailroom:
-    """Sends and delivers. `carrier` is None where the network takes no time; `events` where sends are not recorded."""
+    """Sends and delivers. `carrier` is None where the network takes no time; `events` where sends are not recorded.
+
+    `bytes_between_sites` is None where it is not known: without a network, and with collectives in closed form.
+    """
 
     def __init__(
         self,
@@ -69,6 +77,7 @@ class Mailroom:
     ) -> None:
         self.bytes_sent = 0
         self.messages_sent = 0
+        self.bytes_between_sites: int | None = None if carrier is None else 0
         self.losses: Callable[[str, str], Callable[[], bool] | None] = _loses_nothing
         self._queue = queue
         self._actors = actors
@@ -94,6 +103,8 @@ class Mailroom:
         self.bytes_sent += nbytes
         self.messages_sent += 1
         channel = actor.channels.get(to) or self._open(actor, to)
+        if channel.crosses and self.bytes_between_sites is not None:
+            self.bytes_between_sites += nbytes
         lost = channel.loses is not None and channel.loses()
         channel.line.append(None if lost else Delivery(actor.name, message))
         if self._events is not None:
@@ -109,6 +120,7 @@ class Mailroom:
         actor.messages_sent += messages
         self.bytes_sent += nbytes
         self.messages_sent += messages
+        self.bytes_between_sites = None
 
     def arrive(self, channel: FifoChannel, _: None) -> None:
         """Deliver the oldest message on `channel`."""
@@ -148,7 +160,8 @@ class Mailroom:
         receiver = self._actors.get(to)
         if receiver is None:
             raise CompositionError(f"{actor.name} sent a message to {to!r}, which does not exist: the run has {', '.join(self._known())}.")
-        channel = actor.channels[to] = FifoChannel(actor, receiver, self.losses(actor.name, to))
+        crosses = self._carrier is not None and self._carrier.crosses(actor.name, to)
+        channel = actor.channels[to] = FifoChannel(actor, receiver, self.losses(actor.name, to), crosses)
         self._channels += 1
         return channel
 

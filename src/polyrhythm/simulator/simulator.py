@@ -115,6 +115,7 @@ class Simulator:
                     shared.drawing.save()
                     before.load(shared.drawing)
         scheduler.ending.bytes_sent, scheduler.ending.messages_sent = scheduler.mailroom.bytes_sent, scheduler.mailroom.messages_sent
+        scheduler.ending.bytes_between_sites = scheduler.mailroom.bytes_between_sites
         return scheduler.ending
 
     def _network(self) -> Network | None:

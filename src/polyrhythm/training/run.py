@@ -231,6 +231,7 @@ def conclude(outcome: Outcome, ending: Ending, teller: str = worker(0)) -> None:
     summary.steps = int(max(result.numbers[0] for result in results.values()))
     summary.samples = int(sum(result.numbers[1] for result in results.values()))
     summary.bytes_sent, summary.messages_sent, summary.lost = ending.bytes_sent, ending.messages_sent, ending.lost
+    summary.bytes_between_sites = ending.bytes_between_sites
     overwritten = [event for event in outcome.events if isinstance(event, Overwritten)]
     if overwritten:
         summary.row_writes, summary.lost_writes = sum(e.writes for e in overwritten), sum(e.lost for e in overwritten)
