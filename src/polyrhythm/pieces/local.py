@@ -9,7 +9,7 @@ from typing import ClassVar, Protocol
 from torch import Tensor
 
 from polyrhythm.pieces.context import ExchangeContext
-from polyrhythm.pieces.traits import EVERY_PAYLOAD, LocalTraits
+from polyrhythm.pieces.traits import LocalTraits, Payload
 from polyrhythm.tensors import Layout, State
 
 
@@ -40,7 +40,7 @@ class LocalRule(Protocol):
 class PlainSteps:
     """The optimizer steps on the worker's gradient, and keeps its state over exchanges."""
 
-    traits: ClassVar = LocalTraits(EVERY_PAYLOAD, corrects=False, settles=False)
+    traits: ClassVar = LocalTraits(frozenset(Payload), corrects=False, settles=False)
 
     def initial(self, layout: Layout) -> State:
         """None."""
