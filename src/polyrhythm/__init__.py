@@ -108,6 +108,7 @@ if TYPE_CHECKING:
     from polyrhythm.topology import RingGraph as RingGraph
     from polyrhythm.topology import Server as Server
     from polyrhythm.topology import SharedMemory as SharedMemory
+    from polyrhythm.topology import Summation as Summation
     from polyrhythm.topology import Tree as Tree
     from polyrhythm.training.join import join as join
     from polyrhythm.training.result import Run as Run
@@ -137,7 +138,7 @@ _PLACES = {
     "strategy": "ByHost BySite Exchange Given Hierarchical InGroups Leaders OfSize Strategy Stripes",
     "topology": (
         "AllReduce AllToAll AllWeights Alone Bucketed Butterfly ChangedRows Delayed Direct Dissemination Fastest FixedGraph Gossip Mirrors "
-        "RandomPairs Ring RingGraph Server SharedMemory Tree"
+        "RandomPairs Ring RingGraph Server SharedMemory Summation Tree"
     ),
     "training.join": "join",
     "training.result": "Run",

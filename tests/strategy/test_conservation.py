@@ -20,7 +20,7 @@ from polyrhythm.model.state import ModelState
 from polyrhythm.pieces.codec import Codec, packets
 from polyrhythm.pieces.consistency import Consistency
 from polyrhythm.pieces.topology import Channel, InitialState, Topology, server_count
-from polyrhythm.pieces.traits import Payload
+from polyrhythm.pieces.traits import Pattern, Payload
 from polyrhythm.strategy import Strategy
 from polyrhythm.tensors import Layout
 from polyrhythm.topology import GRAPHS, MEMBERS, AllToAll, Gossip, Server
@@ -55,12 +55,15 @@ class Crew:
         self.produced = torch.zeros(LAYOUT.numel)
         count = server_count(strategy.topology, workers)
         ends = [server_end(self.schedule.port(server(k)), workers, count) for k in range(count)]
-        self.shards = [ServerShard(strategy.agreement, end, strategy.topology.responses) for end in ends]
+        served = strategy.topology.traits.pattern is Pattern.SERVED
+        self.shards = [ServerShard(strategy.agreement, end, strategy.topology.responses) for end in ends] if served else []
         self.states = [ModelState(torch.zeros(LAYOUT.numel), LAYOUT, strategy.merge, context_of(workers), None) for _ in range(workers)]
         ports = [self.schedule.port(worker(rank)) for rank in range(workers)]
         self.channels = [strategy.topology.channel(strategy.agreement, worker_end(port, workers, count, seed)) for port in ports]
-        for k, shard in enumerate(self.shards):
-            self.schedule.start(server(k), shard.live())
+        service = strategy.topology.service
+        for k, end in enumerate(ends):
+            assert service is not None
+            self.schedule.start(server(k), self.shards[k].live() if served else service.serve(strategy.agreement, end))
 
     def start(self, values: Sequence[Sequence[Tensor]], ends: bool, weights: bool = False) -> None:
         """Let worker k exchange `values[k]`, or its `weights` with each value added to them, and finish if the run `ends`."""

@@ -20,7 +20,7 @@ from polyrhythm.kernel.message import Message, wire_bytes
 from polyrhythm.model.remote_optimizer import describe
 from polyrhythm.strategy import Strategy
 from polyrhythm.tensors import Layout
-from polyrhythm.topology import Bucketed, Server
+from polyrhythm.topology import Bucketed, Server, Summation
 from polyrhythm.topology.server_records import Done, Join, Push, ShardRecipe, ShardStatus, Wanted, to_numbers
 
 NUMEL = sum(parameter.numel() for parameter in network().parameters())
@@ -114,6 +114,54 @@ def test_buckets_send_a_ring_each(workers: int) -> None:
         for k in range(workers)
     )
     check(Strategy(topology=Bucketed(nbytes=32)), workers, initial(workers) + rounds)
+
+
+def shared(workers: int, spares: int, topic: str, numel: int) -> Traffic:
+    """Every part travels from each worker to whom it belongs, and its sum back; (n - k) and 2 (n - 1) to the whole as the paper has it."""
+    whole = workers * workers + spares * workers - 2 * spares
+    parts = [numel * (workers - spares) // whole] * workers + [numel * 2 * (workers - 1) // whole] * spares
+    first = 0 if workers > spares else workers
+    for k in range(numel - sum(parts)):
+        parts[first + k] += 1
+    traffic: Traffic = Counter()
+    for owner, part in enumerate(map(flat, parts)):
+        if part.numel() and owner < workers:
+            traffic += total(say(f"{topic}.s.{rank}", part) for rank in range(workers) if rank != owner)
+            traffic += say(f"{topic}.g.{owner}", part, times=workers - 1)
+        elif part.numel():
+            traffic += say("sum", part, numbers=4, text=topic, times=workers) + say(f"{topic}.g.{owner}", part, times=workers)
+    return traffic
+
+
+SPARES = [(2, 0), (2, 1), (2, 2), (3, 0), (3, 2), (3, 3), (5, 0), (5, 2), (5, 5)]
+
+
+@pytest.mark.parametrize(("workers", "spares"), SPARES)
+def test_a_summation_service_sends_each_its_share_and_brings_the_sums(workers: int, spares: int) -> None:
+    pieces = {"": 86, ".1": 85}
+    rounds = total(shared(workers, spares, f"{step}{p}", numel) for step in range(1, steps(workers) + 1) for p, numel in pieces.items())
+    check(Strategy(topology=Summation(spares, nbytes=400)), workers, initial(workers) + rounds + say("sum", times=workers * spares))
+
+
+@each_size
+def test_without_spares_a_summation_service_sends_what_a_direct_all_reduce_does(workers: int) -> None:
+    rounds = total(direct(workers, step) for step in range(1, steps(workers) + 1))
+    check(Strategy(topology=Summation()), workers, initial(workers) + rounds)
+
+
+@pytest.mark.parametrize("workers", [2, 3, 5])
+def test_with_as_many_spares_as_workers_it_sends_what_servers_in_lockstep_do(workers: int) -> None:
+    """But for the weights at the beginning and the end, and for headers: as many messages in each step, and values of as many bytes."""
+
+    def a_step(topology: Summation | Server) -> tuple[int, int]:
+        long, short = (trained(Toy(epochs=n), workers, Strategy(topology=topology)).summary for n in (3, 2))
+        rounds = steps(workers, 3) - steps(workers, 2)
+        return (long.messages_sent - short.messages_sent) // rounds, (long.bytes_sent - short.bytes_sent) // rounds
+
+    (messages, nbytes), (served_messages, served_bytes) = a_step(Summation(workers)), a_step(Server(workers))
+    assert messages == served_messages == 2 * workers * workers
+    assert abs(nbytes - served_bytes) < 24 * messages
+    assert 2 * workers * 4 * NUMEL < nbytes < 2 * workers * 4 * NUMEL + 100 * messages
 
 
 @each_size

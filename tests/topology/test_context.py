@@ -21,7 +21,7 @@ from polyrhythm.pieces.context import ExchangeContext
 from polyrhythm.pieces.merge import AnyContribution, Direction
 from polyrhythm.pieces.requests import Packet
 from polyrhythm.pieces.topology import Topology
-from polyrhythm.pieces.traits import EVERY_PATTERN, EVERY_PAYLOAD, CodecTraits, MergeTraits, Payload
+from polyrhythm.pieces.traits import EVERY_PATTERN, EVERY_PAYLOAD, CodecTraits, MergeTraits, Pattern, Payload
 from polyrhythm.strategy import Strategy
 from polyrhythm.tensors import Layout, State
 from polyrhythm.topology import MEMBERS, Alone, Server
@@ -124,7 +124,7 @@ def test_a_merge_sees_the_group_the_clock_and_the_weights_that_it_changes(topolo
     for rank in range(-1, WORKERS):
         clocks = [sight.clock for sight in merge.seen if sight.rank == rank]
         assert clocks == sorted(clocks)
-    served = topology.service is not None
+    served = topology.traits.pattern is Pattern.SERVED
     assert {sight.rank for sight in merge.seen} == ({-1} if served else set(range(topology.workers(WORKERS))))
     assert {sight.members for sight in merge.seen} == {workers(topology.workers(WORKERS))}
 

@@ -175,4 +175,9 @@ class Wait(Effect[None]):
 
 @dataclass(slots=True)
 class Flush(Effect[None]):
-    """Resume when everything that this actor has sent has left it; it need not have arrived. So sends can be made one after another."""
+    """Resume when everything that this actor has sent has left it; it need not have arrived. So sends can be made one after another.
+
+    With `to`, only what it has sent to that actor.
+    """
+
+    to: str = ""

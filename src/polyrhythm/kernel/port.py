@@ -22,8 +22,10 @@ from polyrhythm.kernel.effects import (
     ShareMemory,
     Sleep,
     Spawn,
+    Wait,
 )
 from polyrhythm.kernel.group import Group
+from polyrhythm.kernel.latch import Latch
 from polyrhythm.kernel.message import Message
 from polyrhythm.trees import StateTree
 
@@ -63,9 +65,13 @@ class Port:
         """Wait for the oldest message under `topic`: a `Delivery`, or None after `timeout` seconds."""
         return Receive(self._scope + topic, sender, timeout)
 
-    def flush(self) -> Flush:
-        """Wait until all that was sent has left this actor, so that the next message does not share the link with it."""
-        return Flush()
+    def flush(self, to: str = "") -> Flush:
+        """Wait until all that was sent (`to` one actor, if given) has left, so that the next message does not share the link with it."""
+        return Flush(to)
+
+    def wait(self, latch: Latch) -> Wait:
+        """Wait until another coroutine of this actor has opened `latch`."""
+        return Wait(latch)
 
     def sleep(self, seconds: float) -> Sleep:
         """Wait `seconds`."""

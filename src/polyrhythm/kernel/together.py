@@ -7,7 +7,7 @@ from collections.abc import Callable, Coroutine, Generator, Sequence
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
-from polyrhythm.kernel.effects import Effect, NativeReduction, Wait
+from polyrhythm.kernel.effects import Effect, NativeReduction
 from polyrhythm.kernel.latch import Latch
 from polyrhythm.kernel.port import Port
 
@@ -30,7 +30,7 @@ async def together(port: Port, starts: Sequence[Start[T]]) -> list[T]:
         ended = Latch()
         await port.spawn(f"concurrent {number}", _run(number, start, tuple(before), ended, outcomes))
         before.append(ended)
-    await Wait(outcomes.over)
+    await port.wait(outcomes.over)
     if outcomes.error is not None:
         raise outcomes.error
     return [outcomes.results[number] for number in range(len(starts))]

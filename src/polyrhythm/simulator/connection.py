@@ -55,7 +55,7 @@ class Connection:
 
     While it is a flow of its own, `remaining` bytes were left at `since` and flow at `rate`; in a group, the group has these figures.
     `alone` is the rate when no link of its path is shared, `round_trip` the latency there and back. `cuts`
-    counts the faults and pauses that stop it.
+    counts the faults and pauses that stop it; while it is `watched`, somebody wants to know when its last byte has left.
     """
 
     __slots__ = (
@@ -79,6 +79,7 @@ class Connection:
         "slot",
         "token",
         "waiting",
+        "watched",
     )  # fmt: skip
 
     def __init__(
@@ -95,6 +96,7 @@ class Connection:
         self.attached = False
         self.token: object = None
         self.waiting: deque[tuple[int, object]] | None = None
+        self.watched = False
         self.remaining: float = 0.0
         self.rate = 0.0
         self.share = 0.0

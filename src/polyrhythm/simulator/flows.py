@@ -43,7 +43,7 @@ class Flows:
         self._cuts: list[tuple[str, str]] = []
         self._deliveries: list[tuple[float, int, int, object]] = []
         self._delivered = 0
-        self.fell_silent: list[str] = []
+        self.fell_silent: list[tuple[str, str]] = []
 
     def start(self, now: float, sender: str, receiver: str, nbytes: int, token: object) -> None:
         """At `now` a message of `nbytes` joins the connection from `sender` to `receiver`."""
@@ -91,9 +91,15 @@ class Flows:
             tokens.append(heappop(deliveries)[3])
         return tokens
 
-    def sending(self, actor: str) -> bool:
-        """Whether a byte that `actor` has to send has not left it yet."""
-        return self._routes.endpoint(actor).sending > 0
+    def sending(self, actor: str, to: str = "") -> bool:
+        """Whether a byte that `actor` has to send, `to` another one if that is given, has not left it yet."""
+        if not to:
+            return self._routes.endpoint(actor).sending > 0
+        connection = self._connections.get(actor, {}).get(to)
+        if connection is None or not connection.busy:
+            return False
+        connection.watched = True
+        return True
 
     def block(self, now: float, a: str, b: str, blocked: bool) -> None:
         """From `now` let no byte leave between `a` and `b`, in both directions, or let them go on where they stopped.
@@ -182,8 +188,11 @@ class Flows:
         connection.token = None
         sender = connection.sender
         sender.sending -= 1
+        if connection.watched:
+            connection.watched = False
+            self.fell_silent.append((sender.name, connection.receiver.name))
         if not sender.sending:
-            self.fell_silent.append(sender.name)
+            self.fell_silent.append((sender.name, ""))
 
     def _connect(self, sender: str, receiver: str) -> Connection:
         connection = self._routes.connect(sender, receiver)

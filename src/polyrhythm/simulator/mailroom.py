@@ -20,8 +20,8 @@ from polyrhythm.simulator.event_queue import EventQueue
 class Carrier(Protocol):
     """Carries bytes through the network: `flows.Flows`."""
 
-    fell_silent: list[str]
-    """Actors whose last byte has left since the reader last emptied this list; some may have sent again."""
+    fell_silent: list[tuple[str, str]]
+    """Actors whose last byte to another one, or to all ("") has left since the reader last emptied this; some may have sent again."""
 
     def start(self, now: float, sender: str, receiver: str, nbytes: int, token: object) -> None:
         """Begin to carry `nbytes`."""
@@ -32,8 +32,8 @@ class Carrier(Protocol):
     def advance(self, now: float) -> list[object]:
         """The tokens of what has arrived by `now`."""
 
-    def sending(self, actor: str) -> bool:
-        """Whether some byte that `actor` has sent has not left it yet."""
+    def sending(self, actor: str, to: str) -> bool:
+        """Whether some byte that `actor` has sent, `to` one other if given, has not left it; when it has, that is in `fell_silent`."""
 
     def crosses(self, sender: str, receiver: str) -> bool:
         """Whether what goes from `sender` to `receiver` goes to another site."""

@@ -46,7 +46,7 @@ class Scheduler:
         self.beside = BackgroundTasks(self.queue, self.wake, self._over, self._worked)
         self.memories = VirtualMemories()
         self._running = 0
-        self._flushing: dict[str, list[tuple[int, VirtualTask]]] = {}
+        self._flushing: dict[tuple[str, str], list[tuple[int, VirtualTask]]] = {}
         self._flushes = 0
         self._handlers: dict[type, Callable[[VirtualTask, Any], Any]] = {
             Send: self.mailroom.send,
@@ -265,19 +265,19 @@ class Scheduler:
 
     def _flush(self, task: VirtualTask, effect: Flush) -> object:
         name = task.actor.name
-        if self.carrier is None or not self.carrier.sending(name):
+        if self.carrier is None or not self.carrier.sending(name, effect.to):
             return None
         self._flushes += 1
-        self._flushing.setdefault(name, []).append((self._flushes, task))
+        self._flushing.setdefault((name, effect.to), []).append((self._flushes, task))
         return _PENDING
 
     def _release(self) -> bool:
         """Resume the tasks whose actor's last byte has left, in the order in which they began to wait."""
         assert self.carrier is not None
         released: list[tuple[int, VirtualTask]] = []
-        for name in self.carrier.fell_silent:
-            if name in self._flushing and not self.carrier.sending(name):
-                released += self._flushing.pop(name)
+        for way in self.carrier.fell_silent:
+            if way in self._flushing and not self.carrier.sending(*way):
+                released += self._flushing.pop(way)
         self.carrier.fell_silent.clear()
         for _, task in sorted(released, key=itemgetter(0)):
             self.queue.ready.append((self.wake, task, None))

@@ -15,12 +15,15 @@ from polyrhythm.topology.graph import Dissemination, FixedGraph, RandomPairs, Ri
 from polyrhythm.topology.served_weights import AllWeights, ChangedRows
 from polyrhythm.topology.server import Server
 from polyrhythm.topology.shared_memory import SharedMemory
+from polyrhythm.topology.summation import Summation
 
 ALGORITHMS = (Ring(), Tree(), Butterfly(), Direct(), Fastest(latency=0.001, bandwidth=1e8))
 GRAPHS = (RingGraph(), Dissemination(rotate=False), Dissemination(), RandomPairs())
 MEMBERS = (
     *(AllReduce(algorithm) for algorithm in ALGORITHMS),
     Bucketed(AllReduce(), nbytes=32),
+    Summation(0),
+    Summation(1, nbytes=16),
     Server(1),
     Server(3),
     Server(2, responses=ChangedRows()),
@@ -55,5 +58,6 @@ __all__ = [
     "RingGraph",
     "Server",
     "SharedMemory",
+    "Summation",
     "Tree",
 ]

@@ -16,6 +16,7 @@ from polyrhythm.pieces.traits import DIFFERENCES, Pattern, TopologyTraits
 from polyrhythm.tensors import State
 from polyrhythm.topology.algorithms.algorithm import Algorithm
 from polyrhythm.topology.algorithms.broadcast import broadcast
+from polyrhythm.topology.algorithms.native_first import NativeFirst
 from polyrhythm.topology.algorithms.ring import Ring
 from polyrhythm.topology.collective_client import CollectiveClient
 from polyrhythm.trees import StateTree
@@ -36,7 +37,7 @@ class AllReduce:
 
     def channel(self, agreement: Agreement, endpoint: WorkerEndpoint) -> Channel:
         """A worker's side."""
-        return _Equal(CollectiveClient(self.algorithm, agreement.codec, endpoint), agreement, endpoint)
+        return _Equal(self.algorithm, agreement, endpoint)
 
     def result_actors(self, members: tuple[str, ...], servers: tuple[str, ...]) -> list[str]:
         """Worker 0, whose weights are those of all."""
@@ -51,10 +52,12 @@ class _Equal:
     """One worker in one group with all others."""
 
     buckets = None
+    tensors = None
     writes = None
 
-    def __init__(self, client: CollectiveClient, agreement: Agreement, endpoint: WorkerEndpoint) -> None:
-        self.client = client
+    def __init__(self, algorithm: Algorithm, agreement: Agreement, endpoint: WorkerEndpoint) -> None:
+        self.algorithm = algorithm
+        self.client = CollectiveClient(NativeFirst(algorithm), agreement.codec, endpoint)
         self.group = endpoint.group
         self.port = endpoint.port
         # one worker alone has none: what gets no gradient from anyone keeps none, and its optimizer passes over it
@@ -73,7 +76,7 @@ class _Equal:
 
     async def exchange_parts(self, parts: Sequence[Tensor]) -> Response:
         assert self.scale is not None, "reached through `in_place`"
-        if not await self.client.reduce_in_place(parts, self.group.size):
+        if not await self.client.reduce_in_place(parts, self.group.size, self.algorithm):
             total = await self.client.all_reduce(torch.cat(list(parts)).cpu())  # all that a verbatim codec does
             for part, summed in zip(parts, torch.split(total, [part.numel() for part in parts]), strict=True):
                 torch.div(summed.to(part.device), self.group.size, out=part)

@@ -19,6 +19,7 @@ from polyrhythm.pieces.traits import Pattern, Payload, TopologyTraits
 from polyrhythm.pieces.weights import WeightsView
 from polyrhythm.tensors import Layout, State
 from polyrhythm.topology.algorithms.broadcast import broadcast
+from polyrhythm.topology.algorithms.native_first import NativeFirst
 from polyrhythm.topology.all_reduce import AllReduce
 from polyrhythm.topology.collective_client import CollectiveClient
 from polyrhythm.trees import StateTree
@@ -73,6 +74,7 @@ class _Parts:
     """
 
     in_place = None
+    tensors = None
     writes = None
 
     def __init__(self, settings: Bucketed, agreement: Agreement, endpoint: WorkerEndpoint) -> None:
@@ -99,7 +101,7 @@ class _Parts:
         self.numel = weights.numel()
         for k, layout in enumerate(cut(initial.model_state.layout, self.settings.nbytes, weights.element_size())):
             name = f"{k}/" if k else ""
-            self.clients.append(CollectiveClient(self.settings.topology.algorithm, self.agreement.codec, self.endpoint, name))
+            self.clients.append(CollectiveClient(NativeFirst(self.settings.topology.algorithm), self.agreement.codec, self.endpoint, name))
             self.clients[k].open(layout, partial(self._weights, initial.model_state, k), initial.model_state)
         return AdoptWeights(await broadcast(self.port, self.group, weights, "init"))
 

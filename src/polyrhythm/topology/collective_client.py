@@ -13,7 +13,7 @@ from polyrhythm.pieces.requests import Packet
 from polyrhythm.pieces.topology import WorkerEndpoint
 from polyrhythm.pieces.weights import WeightsView
 from polyrhythm.tensors import Layout, State
-from polyrhythm.topology.algorithms.algorithm import Algorithm, all_gather, all_to_all
+from polyrhythm.topology.algorithms.algorithm import Algorithm, AnyReduction, all_gather, all_to_all
 from polyrhythm.trees import StateTree
 
 
@@ -24,8 +24,8 @@ class CollectiveClient:
     workers.
     """
 
-    def __init__(self, algorithm: Algorithm, codec: Codec, endpoint: WorkerEndpoint, name: str = "") -> None:
-        self.algorithm = algorithm
+    def __init__(self, reduction: AnyReduction, codec: Codec, endpoint: WorkerEndpoint, name: str = "") -> None:
+        self.reduction = reduction
         self.codec = codec
         self.group = endpoint.group
         self.port = endpoint.port
@@ -59,13 +59,11 @@ class CollectiveClient:
 
     async def all_reduce(self, value: Tensor) -> Tensor:
         """As `pieces.requests.CollectiveOperations`."""
-        topic = self._topic()
-        total = await self.port.reduce(value, topic, self.group, self.algorithm)
-        return total if total is not None else await self.algorithm.reduce(self.port, self.group, value, topic)
+        return await self.reduction.reduce(self.port, self.group, value, self._topic())
 
-    async def reduce_in_place(self, parts: Sequence[Tensor], divisor: float) -> bool:
+    async def reduce_in_place(self, parts: Sequence[Tensor], divisor: float, schedule: Algorithm) -> bool:
         """Put the sum of the `parts` of all, divided, in their place, if the runtime can; False: no request was made."""
-        done = await self.port.reduce_in_place(parts, divisor, f"{self.name}{self.requests + 1}", self.group, self.algorithm)
+        done = await self.port.reduce_in_place(parts, divisor, f"{self.name}{self.requests + 1}", self.group, schedule)
         if done:
             self.requests += 1
         return bool(done)

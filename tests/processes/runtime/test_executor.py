@@ -21,7 +21,7 @@ class Outbox:
     def send(self, to: str, message: Message) -> None:
         self.sent.append((to, message.topic))
 
-    def when_drained(self, call: Callable[[], None]) -> None:
+    def when_drained(self, call: Callable[[], None], to: str = "") -> None:
         self.draining.append(call)
 
 

@@ -38,8 +38,8 @@ class Outbox(Protocol):
     def send(self, to: str, message: Message) -> None:
         """Send `message` to the actor `to` in the background."""
 
-    def when_drained(self, call: Callable[[], None]) -> None:
-        """Make `call` when all that was sent so far has left."""
+    def when_drained(self, call: Callable[[], None], to: str = "") -> None:
+        """Make `call` when all that was sent so far, `to` one actor if given, has left."""
 
 
 class CoroutineTask:
@@ -194,7 +194,7 @@ class ActorExecutor:
             case Compute():
                 pass
             case Flush():
-                self._outbox.when_drained(lambda: self._loop.call(lambda: self._resume(task)))
+                self._outbox.when_drained(lambda: self._loop.call(lambda: self._resume(task)), effect.to)
                 return True, None
             case Sleep():
                 task.timer = self._loop.after(effect.seconds, lambda: self._resume(task))

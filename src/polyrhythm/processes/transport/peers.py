@@ -122,9 +122,14 @@ class Peers:
         self.bytes_sent += nbytes
         self.messages_sent += messages
 
-    def when_drained(self, call: Callback) -> None:
-        """Make `call` when all that was sent so far has gone to the system."""
-        self._after_all(Outbound.when_drained, call)
+    def when_drained(self, call: Callback, to: str = "") -> None:
+        """Make `call` when all that was sent so far, `to` one actor if given, has gone to the system."""
+        if not to:
+            self._after_all(Outbound.when_drained, call)
+        elif to in self._outbound:
+            self._outbound[to].when_drained(call)
+        else:
+            call()
 
     def announce_end(self, done: Callback) -> None:
         """Announce to everyone this actor has sent to that nothing more will come; `done` when they have received everything."""

@@ -13,8 +13,15 @@ from polyrhythm.kernel.port import Port
 from polyrhythm.pieces.requests import Packet
 
 
-class Algorithm(Protocol):
-    """How P workers come to know the sum of a tensor; `seconds` and `traffic` are its closed form (`kernel.effects.Schedule`)."""
+class AnyReduction(Protocol):
+    """How P workers come to know the sum of a tensor."""
+
+    async def reduce(self, port: Port, group: Group, value: Tensor, topic: str) -> Tensor:
+        """The sum of the `value` of all workers (any shape), with the same bits at every worker."""
+
+
+class Algorithm(AnyReduction, Protocol):
+    """A reduction with a closed form: `seconds` and `traffic` (`kernel.effects.Schedule`)."""
 
     def seconds(self, nbytes: int, workers: int, latency: float, bandwidth: float) -> float:
         """The time of one reduction over equal links."""
@@ -24,9 +31,6 @@ class Algorithm(Protocol):
 
     def first(self, part: int, workers: int, nbytes: int) -> int | None:
         """The rank with which the sum of a part of `nbytes` begins; the others follow in order. None where it is nested otherwise."""
-
-    async def reduce(self, port: Port, group: Group, value: Tensor, topic: str) -> Tensor:
-        """The sum of the `value` of all workers (any shape), with the same bits at every worker."""
 
 
 async def all_gather(port: Port, group: Group, packet: Packet, topic: str) -> list[Packet]:
