@@ -63,6 +63,11 @@ SENT: dict[str, Sent] = {
         lambda P, M, B, D: 2 * (P - 1) * M,  # of a model without embeddings
     ),
     "hogwild": Sent("nothing", lambda P, M, B, D: 0),
+    "byteps": Sent(
+        "2 P (1 − (P − k) / (P² + k P − 2 k)) M with k spare machines: 2 (P − 1) M for none, 2 P M for P; 2 P (P − 1 + k) messages a "
+        "tensor or piece of one",
+        lambda P, M, B, D: 2 * (P - 1) * M,
+    ),
 }
 
 HEAD = """# Systems

@@ -96,6 +96,7 @@ if TYPE_CHECKING:
     from polyrhythm.topology import Bucketed as Bucketed
     from polyrhythm.topology import Butterfly as Butterfly
     from polyrhythm.topology import ChangedRows as ChangedRows
+    from polyrhythm.topology import Deferred as Deferred
     from polyrhythm.topology import Delayed as Delayed
     from polyrhythm.topology import Direct as Direct
     from polyrhythm.topology import Dissemination as Dissemination
@@ -137,8 +138,8 @@ _PLACES = {
     "selection": "CheaperAsFactors Dimensions Modules Named Optionally Where",
     "strategy": "ByHost BySite Exchange Given Hierarchical InGroups Leaders OfSize Strategy Stripes",
     "topology": (
-        "AllReduce AllToAll AllWeights Alone Bucketed Butterfly ChangedRows Delayed Direct Dissemination Fastest FixedGraph Gossip Mirrors "
-        "RandomPairs Ring RingGraph Server SharedMemory Summation Tree"
+        "AllReduce AllToAll AllWeights Alone Bucketed Butterfly ChangedRows Deferred Delayed Direct Dissemination Fastest FixedGraph "
+        "Gossip Mirrors RandomPairs Ring RingGraph Server SharedMemory Summation Tree"
     ),
     "training.join": "join",
     "training.result": "Run",

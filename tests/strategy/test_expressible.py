@@ -205,6 +205,7 @@ class ToEach:
 class _ToEach:
     buckets = None
     in_place = None
+    tensors = None
     writes = None
 
     def __init__(self, settings: ToEach, agreement: Agreement, endpoint: WorkerEndpoint) -> None:
@@ -298,6 +299,7 @@ class SendAndMix:
 class _Mailbox:
     buckets = None
     in_place = None
+    tensors = None
     writes = None
 
     def __init__(self, endpoint: WorkerEndpoint) -> None:

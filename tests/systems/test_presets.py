@@ -23,7 +23,7 @@ from polyrhythm.strategy import Strategy
 PUBLISHED = (
     *("single", "allreduce", "direct", "tree", "downpour", "ssp", "softsync"),
     *("sparknet", "easgd", "onebit", "strom", "gossipgrad", "diloco"),
-    *("hierarchical", "hybrid-groups", "gaia", "powersgd", "poseidon", "parallax", "hogwild"),
+    *("hierarchical", "hybrid-groups", "gaia", "powersgd", "poseidon", "parallax", "hogwild", "byteps"),
 )
 each = pytest.mark.parametrize("system", PUBLISHED)
 
@@ -63,7 +63,9 @@ def test_an_unknown_name_is_answered_with_the_nearest(given: str, meant: str) ->
 
 
 def test_a_name_like_no_other_is_answered_with_all_of_them() -> None:
-    with pytest.raises(UnknownNameError, match=r"There are: allreduce, diloco, direct, downpour, easgd, gaia, gossipgrad, .*, tree\."):
+    with pytest.raises(
+        UnknownNameError, match=r"There are: allreduce, byteps, diloco, direct, downpour, easgd, gaia, gossipgrad, .*, tree\."
+    ):
         systems.find("xyzzy")
 
 
@@ -88,6 +90,7 @@ def test_an_unknown_option_is_answered_with_those_there_are(system: str, option:
         ("softsync", {"groups": 0}, r"SoftSync\(groups=0\).*give 1"),
         ("downpour", {"shards": 0}, r"Server\(shards=0\).*give 1"),
         ("downpour", {"push": 0}, r"Intervals\(push=0, fetch=1\).*give 1"),
+        ("byteps", {"spares": -1}, r"Summation\(spares=-1\).*give 0"),
         ("ssp", {"slack": "3"}, r"ssp\(slack='3'\) cannot be: an option has a value of the wrong type"),
     ],
 )

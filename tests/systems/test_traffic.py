@@ -143,6 +143,15 @@ def test_a_summation_service_sends_each_its_share_and_brings_the_sums(workers: i
     check(Strategy(topology=Summation(spares, nbytes=400)), workers, initial(workers) + rounds + say("sum", times=workers * spares))
 
 
+@pytest.mark.parametrize(("workers", "spares"), SPARES)
+def test_byteps_sends_each_tensor_so(workers: int, spares: int) -> None:
+    sizes = {"": 120, "1/": 12, "2/": 36, "3/": 3}
+    rounds = total(
+        shared(workers, spares, f"{name}{step}", numel) for step in range(1, steps(workers) + 1) for name, numel in sizes.items()
+    )
+    check(systems.find("byteps", spares=spares), workers, initial(workers) + rounds + say("sum", times=workers * spares))
+
+
 @each_size
 def test_without_spares_a_summation_service_sends_what_a_direct_all_reduce_does(workers: int) -> None:
     rounds = total(direct(workers, step) for step in range(1, steps(workers) + 1))

@@ -40,6 +40,12 @@ class WorkerContext(Protocol):
     def charge(self, samples: int) -> None:
         """A step over `samples` samples was computed: where time is virtual, its duration passes now."""
 
+    def reach(self, done: float) -> None:
+        """The part of this step's forward pass that has been computed, from 0 to 1, before the program waits inside it.
+
+        It counts where steps are measured as a whole and time is virtual: that part of the duration passes now, and not at the `charge`.
+        """
+
     def charge_merge(self, others: int) -> None:
         """As `charge`, for having merged the contributions of `others`."""
 

@@ -114,6 +114,20 @@ class Buckets(Protocol):
         """What is to be done, after every part has been sent."""
 
 
+class Tensors(Protocol):
+    """Tensors that are sent each as it becomes known, and waited for one by one; no other worker need be at the same ones."""
+
+    @property
+    def scale(self) -> float:
+        """By what learning rates are multiplied when a worker steps on what it receives."""
+
+    async def send(self, number: int, value: Tensor, clock: int) -> None:
+        """Begin to exchange the layout's tensor `number` (numel of it,) at step `clock`; it returns before it has come."""
+
+    async def receive(self, numbers: Sequence[int]) -> list[Tensor]:
+        """Wait for the means over all workers (numel of each,) of tensors that were sent."""
+
+
 class InPlace(Protocol):
     """A way to exchange gradients that leaves the merged ones in their place, and copies none where the runtime can do without."""
 
@@ -141,6 +155,10 @@ class Channel(Protocol):
     @property
     def buckets(self) -> Buckets | None:
         """Another way to `exchange`, in parts; None where a value is sent as a whole. Known after `establish`."""
+
+    @property
+    def tensors(self) -> Tensors | None:
+        """Another way to `exchange` gradients, tensor by tensor; None where a value is sent as a whole."""
 
     @property
     def writes(self) -> RowWrites | None:

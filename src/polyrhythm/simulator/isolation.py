@@ -1,6 +1,8 @@
-"""What torch keeps for each thread, kept apart for programs that share one: grad mode and autocast."""
+"""What torch keeps for each thread, kept apart for programs that share one: grad mode, autocast, hooks of saved tensors."""
 
 from __future__ import annotations
+
+from typing import Any
 
 import torch
 
@@ -8,44 +10,58 @@ from polyrhythm.errors import WorkloadError
 
 
 class ThreadState:
-    """Grad mode and autocast of a program, as they were when it was last switched out."""
+    """What a program had when it was last switched out. It may have been inside a forward pass: of a checkpoint, under autocast."""
 
-    __slots__ = ("_autocast", "_depth", "_dtype", "_grad")
+    __slots__ = ("_autocast", "_cached", "_depth", "_dtype", "_grad", "_saving")
 
     def __init__(self) -> None:
         self._grad = True
         self._autocast = False
         self._depth = 0
         self._dtype = torch.bfloat16
+        self._cached = True
+        self._saving: list[tuple[Any, Any]] = []
 
     def save(self) -> None:
         """Take the thread's state, and give the thread the usual one."""
         self._grad = torch.is_grad_enabled()
         if not self._grad:
             torch.set_grad_enabled(True)
-        self._autocast = torch.is_autocast_enabled("cpu")
-        if self._autocast:
+        self._depth = torch.autocast_increment_nesting() - 1
+        torch.autocast_decrement_nesting()
+        if self._depth:
             self._leave_autocast()
+        while (hooks := torch._C._autograd._top_saved_tensors_default_hooks(True)) is not None:
+            torch._C._autograd._pop_saved_tensors_default_hooks()
+            self._saving.append(hooks)
 
     def load(self) -> None:
         """Put the state back on the thread, which has the usual one."""
         if not self._grad:
             torch.set_grad_enabled(False)
-        if self._autocast:
-            torch.set_autocast_enabled("cpu", True)
+        if self._depth:
+            torch.set_autocast_enabled("cpu", self._autocast)
             torch.set_autocast_dtype("cpu", self._dtype)
+            torch.set_autocast_cache_enabled(self._cached)
             for _ in range(self._depth):
                 torch.autocast_increment_nesting()
+        while self._saving:
+            torch._C._autograd._push_saved_tensors_default_hooks(*self._saving.pop())
 
     def _leave_autocast(self) -> None:
-        """The cache of cast weights is emptied at nesting 0, so another program must not start out inside this one's nesting."""
+        """The cache of cast weights is emptied at nesting 0, so another program must not start out inside this one's nesting.
+
+        A program may be inside of autocast(enabled=False), and that inside of an autocast that is not.
+        """
+        self._autocast = torch.is_autocast_enabled("cpu")
         self._dtype = torch.get_autocast_dtype("cpu")
-        self._depth = 1
+        self._cached = torch.is_autocast_cache_enabled()
         while torch.autocast_decrement_nesting() > 0:
-            self._depth += 1
+            pass
         torch.clear_autocast_cache()
         torch.set_autocast_enabled("cpu", False)
         torch.set_autocast_dtype("cpu", torch.bfloat16)
+        torch.set_autocast_cache_enabled(True)
 
 
 def refuse_unsafe_places() -> None:

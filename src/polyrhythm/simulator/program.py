@@ -54,6 +54,7 @@ class Program:
     """A `WorkerContext` and its greenlet. `counter` is None where the worker's steps were measured, so that no operations are counted."""
 
     __slots__ = (
+        "_ahead",
         "_begun",
         "_charged",
         "_counter",
@@ -82,6 +83,8 @@ class Program:
         self._state = ThreadState()
         self._randomness = copy(shared.drawing)
         self._charged = 0.0
+        self._ahead: tuple[float, float] | None = None
+        """The seconds of the next step, and those of them that have passed, where its forward pass has had to wait."""
         self._killed = False
 
     @property
@@ -124,7 +127,22 @@ class Program:
     def charge(self, samples: int) -> None:
         """Let the virtual seconds of a step pass: those that were measured, or those of the operations counted since the last charge."""
         flops = 0 if self._counter is None else self._divide(self._counter.take())
-        self._settle(self.actor.timing.step_seconds(flops, samples))
+        if self._ahead is None:
+            self._settle(self.actor.timing.step_seconds(flops, samples))
+        else:
+            seconds, passed = self._ahead
+            self._ahead = None
+            left = seconds - passed
+            self._begun = [(coroutine, (seconds * part - passed) / left) for coroutine, part in self._begun]
+            self._settle(left)
+
+    def reach(self, done: float) -> None:
+        """Let the seconds of a part of the forward pass pass, where steps were measured: counted operations are charged when they are."""
+        if self._counter is None:
+            seconds, passed = self._ahead or (self.actor.timing.step_seconds(0, 0), 0.0)
+            reached = max(passed, seconds * _FORWARD * done)
+            self._ahead = (seconds, reached)
+            self._settle(reached - passed)
 
     def charge_merge(self, others: int) -> None:
         """Let the virtual seconds of merging pass, where they were measured."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
@@ -13,6 +13,9 @@ from polyrhythm.errors import CompositionError
 from polyrhythm.model.remote_optimizer import describe
 from polyrhythm.strategy.gradients import Parameters
 from polyrhythm.strategy.rates import at
+
+Options = list[dict[str, Any]]
+"""What an optimizer's groups have beside their parameters: learning rates, momentum, …"""
 
 
 class LocalOptimizer:
@@ -90,6 +93,26 @@ class LocalOptimizer:
         """All tensors of the optimizer's state of these parameters."""
         states = [self.optimizer.state.get(parameter, {}) for parameter in self.parameters.parameters]
         return [value for state in states for value in state.values() if isinstance(value, Tensor)]
+
+    def options_now(self) -> Options:
+        """The options of the optimizer's groups as they are now."""
+        groups = self.optimizer.param_groups
+        return [{k: v.clone() if isinstance(v, Tensor) else v for k, v in group.items() if k != "params"} for group in groups]
+
+    def step_these(self, parameters: Sequence[nn.Parameter], options: Options, scale: float) -> None:
+        """Step on the gradients of some of the parameters, with these options of the groups and their learning rates times `scale`."""
+        if self.clips_merged:
+            self.clip()
+        groups, chosen = self.optimizer.param_groups, {id(parameter) for parameter in parameters}
+        kept = [dict(group) for group in groups]
+        try:
+            for group, then in zip(groups, options, strict=True):
+                group.update(then, params=[each for each in group["params"] if id(each) in chosen])
+            with at(self.optimizer, tuple(float(then["lr"]) * scale for then in options)):
+                self._plain_step()
+        finally:
+            for group, before in zip(groups, kept, strict=True):
+                group.update(before)
 
     def clip(self) -> None:
         """Clip the gradients that the parameters have."""

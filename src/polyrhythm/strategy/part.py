@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from polyrhythm.errors import diverged
 from polyrhythm.kernel.events import Merged, Overwritten
@@ -20,6 +20,7 @@ from polyrhythm.pieces.context import ExchangeContext
 from polyrhythm.pieces.responses import Response
 from polyrhythm.pieces.topology import InitialState
 from polyrhythm.pieces.traits import Pattern
+from polyrhythm.strategy.deferral import Deferral, refuse_coupled
 from polyrhythm.strategy.drift import end_alike
 from polyrhythm.strategy.gradients import Parameters
 from polyrhythm.strategy.inner import Inner
@@ -68,6 +69,7 @@ class Part:
         )
         self.local: State = self.agreement.local.initial(parameters.layout)
         self.overlap: Overlap | None = None
+        self.deferral: Deferral | None = None
         self.snapshots = new_snapshots(len(plan.result_actors()))
 
     @property
@@ -76,12 +78,18 @@ class Part:
         return self.level.pattern
 
     def look(self) -> None:
-        """What the workers agreed on last is about to change, or may be: keep it, if it is wanted."""
-        self.snapshots.look(self.port.now(), self.state.anchor)
+        """What the workers agreed on last is about to change, or may be: keep it, if it is wanted.
+
+        Weights of which some have taken the last step and others not are nobody's: what they become is kept before the next step.
+        """
+        if self.deferral is None or not self.deferral.part_way:
+            self.snapshots.look(self.port.now(), self.state.anchor)
 
     def refuse_optimizer(self) -> None:
         """Raise CompositionError for an optimizer that takes no notice of how much a contribution counts."""
         refuse_unscaled(self.optimizer.optimizer, self.agreement, self.level.group.size)
+        if self.channel.tensors is not None:
+            refuse_coupled(self.optimizer.optimizer)
 
     def establish(self) -> None:
         """Begin with the weights of worker 0."""
@@ -93,16 +101,31 @@ class Part:
         self._follow_weights()
         self._rebase()
 
-    def begin_overlap(self) -> None:
-        """From now on exchange gradients as backward() computes them, where the topology can."""
+    def begin_overlap(self, model: nn.Module) -> None:
+        """From now on exchange the gradients of `model` as backward() computes them, where the topology can."""
         if self.channel.buckets is not None:
-            self.overlap = Overlap(self.parameters, self.channel.buckets, self.context, self._check_early)
+            self.overlap = Overlap(self.parameters, self.channel.buckets, self.context, self.check_early)
+        if self.channel.tensors is not None:
+            self.deferral = Deferral(model, self.channel.tensors, self)
+
+    @property
+    def overlaps(self) -> bool:
+        """Whether gradients are exchanged from `backward()` on, and not in `optimizer.step()` alone."""
+        return self.overlap is not None or self.deferral is not None
 
     def refuse_changes(self) -> None:
         """Raise WorkloadError if gradients that were exchanged in backward() are not those that are there now."""
         if self.overlap is not None:
-            self.overlap.refuse_changes()
+            self.overlap.arrivals.refuse_changes()
             self.overlap.begin_rest()
+        if self.deferral is not None:
+            self.deferral.arrivals.refuse_changes()
+            self.deferral.begin_rest()
+
+    def settle(self) -> None:
+        """Take the steps that wait for the next forward pass: between steps, all is then as if none had been deferred."""
+        if self.deferral is not None:
+            self.deferral.settle()
 
     def step(self) -> PendingExchange | None:
         """One step of this worker, computed already, up to its exchange: None where none follows this step."""
@@ -136,8 +159,11 @@ class Part:
         for inner in self.inner:
             inner.average_updates(self.clock, self.payload.rates())
 
-    def exchange_gradient(self) -> PendingExchange:
-        """The exchange of the gradients that the parameters have, in the way that needs the fewest copies."""
+    def exchange_gradient(self) -> PendingExchange | None:
+        """The exchange of the gradients that the parameters have, in the way that needs the fewest copies; None where it is under way."""
+        if self.deferral is not None:
+            self.deferral.step()
+            return None
         if self.overlap is not None:
             return PendingExchange(partial(self.overlap.buckets.conclude, self.payload.rates()), self._apply)
         if self.channel.in_place is None:
@@ -154,8 +180,10 @@ class Part:
 
     def finish(self) -> None:
         """Bring the exchange to its end: afterwards the parameters are the final weights."""
+        if self.deferral is not None:
+            self.deferral.close()
         if self.overlap is not None:
-            self.overlap.close()
+            self.overlap.arrivals.close()
             if self.overlap.under_way:  # a backward() without a step: the others have begun it too, and nobody takes the response
                 self.overlap.begin_rest()
                 self.context.perform(self.overlap.buckets.conclude(self.payload.rates()))
@@ -172,7 +200,8 @@ class Part:
             end_alike(self.context, self.workers, self.parameters.layout, self.state.weights, self.clock)
 
     def drain(self, step: int) -> str:
-        """As `pieces.topology.Channel.drain`, of every exchange of this part."""
+        """As `pieces.topology.Channel.drain`, of every exchange of this part, with no step outstanding."""
+        self.settle()
         problems = [self.context.perform(channel.drain(step)) for channel in (*(inner.channel for inner in self.inner), self.channel)]
         return next(filter(None, problems), "")
 
@@ -225,7 +254,7 @@ class Part:
             self.context.charge_merge(len(late) - 1)
             self.context.record(Merged(port.now(), port.name, self.state.version, late, port.now() - began))
 
-    def _check_early(self, value: Tensor) -> None:
+    def check_early(self, value: Tensor) -> None:
         """Of the step that `backward()` prepares."""
         self._refuse_infinite([value], self.clock + 1)
 

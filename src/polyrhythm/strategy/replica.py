@@ -65,7 +65,7 @@ class Replica:
     @property
     def overlaps(self) -> bool:
         """Whether gradients are exchanged from `backward()` on, and not in `optimizer.step()` alone."""
-        return any(part.overlap is not None for part in self.parts)
+        return any(part.overlaps for part in self.parts)
 
     def establish(self, stepping: Callable[[], None]) -> None:
         """Begin with the weights of worker 0, and put `stepping`, which calls `step`, behind `optimizer.step()`."""
@@ -78,7 +78,7 @@ class Replica:
         if self.others and self.group.size > 1:
             self._copy_others()
         for part in self.parts:
-            part.begin_overlap()
+            part.begin_overlap(self.model)
         self._take_over(stepping)
 
     def _copy_others(self) -> None:
@@ -160,6 +160,11 @@ class Replica:
         """As `restore`, of the optimizer alone: a learning-rate scheduler may have changed it since."""
         self.optimizer.load_state_dict(state["optimizer"])
         self.optimizer._opt_called = True  # type: ignore[attr-defined]  # a scheduler that catches up would warn that no step was taken
+
+    def settle(self) -> None:
+        """Take all steps that wait for the next forward pass; to be called between steps."""
+        for part in self.parts:
+            part.settle()
 
     def finish(self) -> None:
         """Bring the run to its end: afterwards the model holds the final weights."""

@@ -14,13 +14,13 @@ from polyrhythm.systems.gossip import gossipgrad
 from polyrhythm.systems.hierarchical import gaia, hierarchical, hybrid_groups
 from polyrhythm.systems.hybrid import parallax, poseidon
 from polyrhythm.systems.local import diloco, sparknet
-from polyrhythm.systems.synchronous import allreduce, direct, onebit, powersgd, single, tree
+from polyrhythm.systems.synchronous import allreduce, byteps, direct, onebit, powersgd, single, tree
 
 SYSTEMS: dict[str, Callable[..., Strategy]] = {
     preset.__name__.replace("_", "-"): preset
     for preset in (
         *(single, allreduce, direct, tree, downpour, ssp, softsync, sparknet, easgd, onebit, strom, gossipgrad, diloco),
-        *(hierarchical, hybrid_groups, gaia, powersgd, poseidon, parallax, hogwild),
+        *(hierarchical, hybrid_groups, gaia, powersgd, poseidon, parallax, hogwild, byteps),
     )
 }
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from polyrhythm.codec import ErrorFeedback, LowRank, OneBit, PerTensor, Striped, Warmup
 from polyrhythm.strategy.strategy import Strategy
-from polyrhythm.topology import AllReduce, Alone, Bucketed, Direct, Ring, Tree
+from polyrhythm.topology import AllReduce, Alone, Bucketed, Deferred, Direct, Ring, Summation, Tree
 
 
 def single() -> Strategy:
@@ -55,3 +55,15 @@ def powersgd(rank: int = 2, warmup: int = 10, bucket_bytes: int = 25 * 2**20) ->
     """
     codec = Warmup(warmup, ErrorFeedback(LowRank(rank)))
     return Strategy(name="powersgd", topology=Bucketed(AllReduce(Ring()), bucket_bytes), codec=codec)
+
+
+def byteps(spares: int = 0, piece_bytes: int = 4 * 2**20) -> Strategy:
+    """Synchronous SGD over a summation service, tensor by tensor (BytePS; Jiang, Zhu, Lan, Yi, Cui, Guo, OSDI 2020).
+
+    `spares` machines only sum, and the P workers sum what is left, in proportions that keep all lines busy: a step takes
+    2 P (P - 1) M / ((P² + k P - 2 k) B), the 2 (P - 1) / P of an all-reduce without spares, and 1 with as many as there are workers.
+    Tensors leave in pieces of at most `piece_bytes` as backward() computes them, the first layers first; step() does not wait, and a
+    module's next forward pass waits for its own parameters alone. Every worker runs the same optimizer on the mean. What the paper does
+    inside a machine (PCIe switches, NVLink), and its asynchronous mode, are not here.
+    """
+    return Strategy(name="byteps", topology=Deferred(Summation(spares, piece_bytes)))

@@ -9,6 +9,7 @@ from polyrhythm.topology.all_reduce import AllReduce
 from polyrhythm.topology.all_to_all import AllToAll, Mirrors
 from polyrhythm.topology.alone import Alone
 from polyrhythm.topology.bucketed import Bucketed
+from polyrhythm.topology.deferred import Deferred
 from polyrhythm.topology.delayed import Delayed
 from polyrhythm.topology.gossip import Gossip
 from polyrhythm.topology.graph import Dissemination, FixedGraph, RandomPairs, RingGraph
@@ -24,6 +25,8 @@ MEMBERS = (
     Bucketed(AllReduce(), nbytes=32),
     Summation(0),
     Summation(1, nbytes=16),
+    Deferred(Summation(0)),
+    Deferred(Summation(1, nbytes=16)),
     Server(1),
     Server(3),
     Server(2, responses=ChangedRows()),
@@ -46,6 +49,7 @@ __all__ = [
     "Bucketed",
     "Butterfly",
     "ChangedRows",
+    "Deferred",
     "Delayed",
     "Direct",
     "Dissemination",

@@ -111,6 +111,7 @@ class _Peer:
     buckets = None
     writes = None
     in_place = None
+    tensors = None
 
     def __init__(self, agreement: Agreement, endpoint: WorkerEndpoint, respond: type[ApplyContributions] | type[ApplyOnTop]) -> None:
         self.respond = respond

@@ -44,6 +44,7 @@ class _Lone:
     buckets = None
     writes = None
     in_place = None
+    tensors = None
 
     async def establish(self, initial: InitialState) -> Response:
         return ApplyContributions([])

@@ -25,6 +25,7 @@ class BackgroundClient:
     buckets = None
     writes = None
     in_place = None
+    tensors = None
 
     def __init__(self, agreement: Agreement, endpoint: WorkerEndpoint, responses: ServedWeights) -> None:
         self.agreement = agreement

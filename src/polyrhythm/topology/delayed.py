@@ -72,6 +72,7 @@ class _Pipeline:
 
     buckets = None
     in_place = None
+    tensors = None
     writes = None
 
     def __init__(self, steps: int, inner: Channel, endpoint: WorkerEndpoint) -> None:

@@ -58,6 +58,7 @@ class _Neighbour:
     buckets = None
     writes = None
     in_place = None
+    tensors = None
 
     def __init__(self, graph: Graph, agreement: Agreement, endpoint: WorkerEndpoint) -> None:
         self.graph = graph

@@ -31,6 +31,7 @@ class LeaderChannel:
     buckets = None
     writes = None
     in_place = None
+    tensors = None
 
     def __init__(self, group: Group, port: Port, outer: Channel | None) -> None:
         self.group = group
@@ -102,6 +103,7 @@ class StripeChannel:
     buckets = None
     writes = None
     in_place = None
+    tensors = None
 
     def __init__(self, group: Group, port: Port, outer: Channel) -> None:
         self.group = group

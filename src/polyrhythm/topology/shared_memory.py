@@ -62,6 +62,7 @@ class _SharedChannel:
 
     buckets = None
     in_place = None
+    tensors = None
 
     def __init__(self, endpoint: WorkerEndpoint) -> None:
         self.group = endpoint.group

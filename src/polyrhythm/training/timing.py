@@ -174,6 +174,7 @@ class Replay:
         for _ in range(self.steps):
             for _ in self._batch(worker):
                 if worker.overlaps:
+                    _go_forward(model)
                     _go_backward(model)
                 optimizer.step()
 
@@ -193,6 +194,12 @@ def _refuse_unknown_sizes(attached: tuple[Replica, ...]) -> None:
                 f"A timing-only run computes no gradients, and {part.agreement.codec!r} sends {part.agreement.payload.value}, whose size "
                 "depends on them: time a full run."
             )
+
+
+def _go_forward(model: nn.Module) -> None:
+    """Call every module, the first first: what a forward pass waits for is waited for."""
+    for module in model.modules():
+        module(None)
 
 
 def _go_backward(model: nn.Module) -> None:
@@ -225,9 +232,16 @@ def _zeros(shape: StepShape) -> nn.Module:
     return model
 
 
+class _Still(nn.Module):
+    """Takes anything and computes nothing."""
+
+    def forward(self, x: object) -> None:
+        return None
+
+
 def _named_after(classes: Sequence[str]) -> nn.Module:
-    """A module without a forward pass whose classes have these names: a selection may go by them."""
-    kind: type[nn.Module] = nn.Module
+    """A module that computes nothing whose classes have these names: a selection may go by them."""
+    kind: type[nn.Module] = _Still
     for name in reversed(classes[: classes.index("Module")] if "Module" in classes else ()):
         kind = type(name, (kind,), {})
     return kind()
@@ -256,8 +270,8 @@ def time(
 
     Costs, messages and waiting are as in a full run whose steps are all alike and which computes nothing else, such as evaluations;
     codecs encode zeros, so those whose packets depend on the values (Threshold, Significant) send less than in training. Steps that were
-    measured are charged as they were, in rotation; buckets leave as in a measured step. Raises CompositionError for several optimizers,
-    and for payloads whose size only training tells.
+    measured are charged as they were, in rotation. Gradients that leave in backward(), or are waited for in the forward pass, are there
+    where a measured step has them. Raises CompositionError for several optimizers, and for payloads whose size only training tells.
     """
     shape = shape_of(train)
     machines = fleet(on.devices)

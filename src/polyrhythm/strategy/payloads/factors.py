@@ -49,6 +49,7 @@ class FactorsPayload:
         found = {path: layer.factors() for path, layer in self.layers.items()}
         self.part.state.factors = {path: factors for path, factors in found.items() if factors is not None}
         pending = self.gradients.step()
+        assert pending is not None, "factors of a layer are sent together"
         return PendingExchange(pending.start, partial(self._conclude, pending))
 
     def _conclude(self, pending: PendingExchange, response: Response) -> None:

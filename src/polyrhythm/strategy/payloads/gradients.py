@@ -41,7 +41,7 @@ class GradientPayload:
             )
         return rates
 
-    def step(self) -> PendingExchange:
+    def step(self) -> PendingExchange | None:
         """Exchange the gradient."""
         part = self.part
         part.average_gradients()

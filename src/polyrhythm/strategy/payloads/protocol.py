@@ -70,8 +70,8 @@ class ExchangingPart(Protocol):
     def exchange(self, value: Tensor) -> PendingExchange:
         """The exchange of `value` (numel,). Raises DivergedError if it is not finite."""
 
-    def exchange_gradient(self) -> PendingExchange:
-        """As `exchange` of the gradients that the parameters have, in the way that needs the fewest copies."""
+    def exchange_gradient(self) -> PendingExchange | None:
+        """As `exchange` of the gradients that the parameters have, in the way that needs the fewest copies; None if it is under way."""
 
 
 class PayloadOfPart(Protocol):

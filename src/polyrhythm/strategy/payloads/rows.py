@@ -42,7 +42,7 @@ class RowsPayload:
         """As for gradients."""
         return self.gradients.rates()
 
-    def step(self) -> PendingExchange:
+    def step(self) -> PendingExchange | None:
         """Exchange the gradient, whose sparse parts become dense."""
         for parameter in self.part.parameters.parameters:
             if parameter.grad is not None and parameter.grad.layout != torch.strided:
