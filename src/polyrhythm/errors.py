@@ -2,20 +2,20 @@
 
 PolyrhythmError
 ├── CompositionError     pieces, options or a model that do not fit together; raised before anything runs
-│   ├── RecordError      a directory in which no record can be begun, such as on a full disk
-│   └── CheckpointError  a checkpoint that there is not, is damaged, or is of another run
+│   ├── RecordError      a directory in which a record cannot be written, such as on a full disk
+│   └── CheckpointError  a checkpoint that does not exist, is damaged, or belongs to another run
 ├── UnknownNameError     a system, network, workload or option that does not exist; names the nearest that does
-├── DataError            data that cannot be shared out among the workers
+├── DataError            data that cannot be sharded over the workers
 ├── WorkloadError        a JOB that cannot be loaded, or a training function that broke its contract
 │   └── ScriptEnded      a JOB file that refused its own command line with a message of its own
-├── DivergedError        a loss or an update that is not a number
-└── RunError             a run that started and could not end well
+├── DivergedError        a loss or an update that is NaN or infinite
+└── RunError             a run that failed after it had started
     ├── WorkerFailed     a worker or server raised, or its process died
     ├── DeadlockError    every actor waits; names what each waits for
-    └── WireError        malformed or unauthentic bytes from a peer
+    └── WireError        malformed or unauthenticated bytes from a peer
 
-DriftWarning, RecordWarning and UnshardedWarning are no errors: a run went on whose replicas had come apart by rounding, whose record could
-not be written, or whose workers may all train on the same data.
+DriftWarning, RecordWarning and UnshardedWarning are not errors: the run continued although its replicas had drifted apart by rounding, its
+record could not be written, or its workers may all train on the same data.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from collections.abc import Iterable
 
 
 class PolyrhythmError(Exception):
-    """Anything that Polyrhythm refuses or that ends a run; its text is one or two plain sentences."""
+    """The base of all errors; its text is one or two plain sentences."""
 
 
 class CompositionError(PolyrhythmError, ValueError):
@@ -33,11 +33,11 @@ class CompositionError(PolyrhythmError, ValueError):
 
 
 class RecordError(CompositionError):
-    """A directory in which no record can be begun."""
+    """A directory in which a record cannot be written."""
 
 
 class CheckpointError(CompositionError):
-    """A checkpoint that cannot be read, or that is of a run with other settings."""
+    """A checkpoint that cannot be read, or that belongs to a run with other settings."""
 
 
 class UnknownNameError(PolyrhythmError, LookupError):
@@ -45,7 +45,7 @@ class UnknownNameError(PolyrhythmError, LookupError):
 
 
 class DataError(PolyrhythmError, ValueError):
-    """Data that cannot be shared out among the workers."""
+    """Data that cannot be sharded over the workers."""
 
 
 class WorkloadError(PolyrhythmError):
@@ -53,7 +53,7 @@ class WorkloadError(PolyrhythmError):
 
 
 class ScriptEnded(WorkloadError):
-    """A JOB file whose argparse ended it while it was imported, after printing why; `code` is its exit code."""
+    """A JOB file that its own argparse ended during import, after printing the reason; `code` is its exit code."""
 
     def __init__(self, text: str, code: int) -> None:
         super().__init__(text)
@@ -64,11 +64,11 @@ class ScriptEnded(WorkloadError):
 
 
 class DivergedError(PolyrhythmError, ArithmeticError):
-    """A loss or an update that is not a number any more."""
+    """A loss or an update that is NaN or infinite."""
 
 
 class RunError(PolyrhythmError, RuntimeError):
-    """A run that started and could not end well."""
+    """A run that failed after it had started."""
 
 
 class WorkerFailed(RunError):
@@ -85,7 +85,7 @@ class WorkerFailed(RunError):
 
 
 class DeadlockError(RunError):
-    """No actor can go on; the text names what each waits for."""
+    """No actor can continue; the text names what each waits for."""
 
 
 class WireError(RunError):
@@ -93,15 +93,15 @@ class WireError(RunError):
 
 
 class DriftWarning(UserWarning):
-    """Replicas that should be equal differ by no more than rounding explains, and all take the weights of worker 0."""
+    """Replicas that should be equal differ by rounding, and all take the weights of worker 0."""
 
 
 class RecordWarning(UserWarning):
-    """A run's directory lacks something that could not be written, such as on a full disk; the run went on without."""
+    """Parts of a run's record could not be written, such as on a full disk; the run continued."""
 
 
 class UnshardedWarning(UserWarning):
-    """Steps are taken without samples from the worker: all workers may be training on the same data."""
+    """Steps are taken without samples from `worker.batches`, `sampler` or `shard`: all workers may be training on the same data."""
 
 
 def sentence(error: PolyrhythmError) -> str:

@@ -43,14 +43,14 @@ def _plain(value: StateTree, path: str, tensors: dict[str, Tensor]) -> Any:
     if value is None or isinstance(value, (bool, int, float, str)):
         return value
     raise CompositionError(
-        f"{path or 'The state'} holds {value!r}, a {type(value).__name__}, which a checkpoint cannot: it takes numbers, text, tensors, and "
-        "lists, tuples and dicts of them."
+        f"{path or 'The state'} contains {value!r}, a {type(value).__name__}, which a checkpoint cannot hold: give numbers, text, tensors, "
+        "and lists, tuples and dicts of them."
     )
 
 
 def _plain_dict(value: Mapping[Any, StateTree], path: str, tensors: dict[str, Tensor]) -> Any:
     if any(isinstance(key, bool) or not isinstance(key, (str, int)) for key in value):
-        raise CompositionError(f"{path or 'The state'} has the keys {list(value)}, and a checkpoint takes text and whole numbers only.")
+        raise CompositionError(f"{path or 'The state'} has the keys {list(value)}, but keys in a checkpoint must be text or integers.")
     plain = {key: _plain(item, _below(path, key), tensors) for key, item in value.items()}
     if all(isinstance(key, str) for key in plain) and not (len(plain) == 1 and plain.keys() & {_TENSOR, _TUPLE, _FLOAT, _PAIRS}):
         return plain

@@ -148,7 +148,7 @@ def test_recalibrating_what_never_ran_is_refused() -> None:
         parts["a"](data()[0]).sum().backward()
         optimizer.step()
 
-    with pytest.raises(CompositionError, match=r"no training pass of ModuleDict.*call the attached module itself.*or take MeanBuffers"):
+    with pytest.raises(CompositionError, match=r"no training pass of ModuleDict.*call the attached module itself.*or use MeanBuffers"):
         run(train, workers=2, strategy=Strategy(buffers=RecalibratedBuffers()), on=Simulator(network=Instant()))
 
 

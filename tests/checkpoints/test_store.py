@@ -59,7 +59,7 @@ def test_damage_is_reported_with_what_to_do(tmp_path: Path) -> None:
 
 
 def test_a_directory_without_a_checkpoint_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(CheckpointError, match="holds no whole checkpoint"):
+    with pytest.raises(CheckpointError, match="has no complete checkpoint"):
         find(tmp_path)
 
 

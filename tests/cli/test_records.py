@@ -56,7 +56,7 @@ def test_a_run_is_drawn_while_it_is_under_way_and_after_it_was_killed(polyrhythm
     assert (told.code, told.err) == (0, "")
     assert "The run is under way: " in under_way
     assert refused.code == 2
-    assert "A run that is under way writes its record into" in refused.err
+    assert "Another run is writing its record into" in refused.err
     assert polyrhythm("report", tmp_path / "kept").code == 0
     assert "The run did not end: " in (tmp_path / "kept" / "report.html").read_text()
 
@@ -93,7 +93,7 @@ def test_a_comparison_on_a_disk_that_fills_up_goes_on_to_its_table_and_exits_wit
         told = polyrhythm("compare", script, "--systems", "ssp,allreduce", "--on", "simulator", "--out", tmp_path / "kept")
     assert told.code == 1
     assert "ssp: The record in" in told.err
-    assert "allreduce: No record can be begun in" in told.err
+    assert "allreduce: No record can be written in" in told.err
     assert "allreduce" in told.out
 
 

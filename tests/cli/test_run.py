@@ -105,7 +105,7 @@ def test_a_worker_that_stands_still_ends_the_run_after_the_timeout(polyrhythm: A
     told = polyrhythm("run", path, "--timeout", 1, "--json")
     assert told.code == 1
     assert "worker/1" in told.err
-    assert "timeout=1 seconds are over" in told.err
+    assert "within timeout=1 seconds" in told.err
     assert json.loads(told.out)["on"] == "processes"
 
 

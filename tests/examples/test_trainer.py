@@ -79,7 +79,7 @@ print("the test:", worker.samples, worker.metrics["bits"])
 
 
 @pytest.mark.long
-def test_a_trainer_joins_where_accelerate_is_not_told_of_the_others(tmp_path: Path) -> None:
+def test_a_trainer_joins_where_accelerate_is_not_recorded_checkpoints_the_others(tmp_path: Path) -> None:
     place = {"WORLD_SIZE": "2", "MASTER_ADDR": "127.0.0.1", "PYTHONPATH": os.pathsep.join([str(EXAMPLES), *sys.path])}
     with reserved_port() as port:
         ranks = [

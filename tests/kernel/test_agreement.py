@@ -24,23 +24,25 @@ def test_rounds_follow_each_other_for_each_worker_by_itself() -> None:
 
 
 def test_who_left_and_who_wants_more_is_said_with_the_remedy() -> None:
-    remedy = "every worker must take equally many steps; stop together with worker.any(...), or take equally many batches."
-    assert uneven({"worker/0": 21}, ["worker/1"]) == f"worker/0 left after 21 steps, and worker/1 wants another: {remedy}"
+    remedy = "every worker must take the same number of steps; stop together with worker.any(...), or give all equally many batches."
+    assert uneven({"worker/0": 21}, ["worker/1"]) == f"worker/0 finished after 21 steps, but worker/1 waits to take another: {remedy}"
     assert uneven({"worker/0": 1, "worker/2": 1}, ["worker/1", "worker/3", "worker/4"]) == (
-        f"worker/0 and worker/2 left after 1 step, and worker/1 and 2 others want another: {remedy}"
+        f"worker/0 and worker/2 finished after 1 step, but worker/1 and 2 others wait to take another: {remedy}"
     )
-    assert uneven({"worker/0": 20, "worker/1": 21}, []) == f"worker/0 left after 20 steps and worker/1 after 21 steps: {remedy}"
+    assert uneven({"worker/0": 20, "worker/1": 21}, []) == f"worker/0 finished after 20 steps and worker/1 after 21 steps: {remedy}"
     assert uneven({"worker/0": 20, "worker/1": 20}, []) is None
     assert uneven({}, ["worker/0"]) is None
 
 
 def test_who_waits_in_a_call_of_its_own_does_not_want_another_step() -> None:
-    remedy = "every worker must make the same calls in the same order, so make this one outside of `if worker.rank == ...`, or at none."
+    remedy = "every worker must make the same calls in the same order, so do not make this call under `if worker.rank == ...`."
     call = "worker.barrier(), mean(), any() or broadcast()"
-    assert uneven({"worker/1": 16}, ["worker/0"], ["worker/0"]) == f"worker/1 left after 16 steps, and worker/0 waits in {call}: {remedy}"
+    assert (
+        uneven({"worker/1": 16}, ["worker/0"], ["worker/0"]) == f"worker/1 finished after 16 steps, but worker/0 waits in {call}: {remedy}"
+    )
     assert uneven({"worker/0": 16, "worker/1": 16}, [], ["worker/0"]) == (
-        f"worker/1 left after 16 steps, and worker/0 waits in {call}: {remedy}"
+        f"worker/1 finished after 16 steps, but worker/0 waits in {call}: {remedy}"
     )
     wanting = uneven({"worker/1": 16}, ["worker/0", "worker/2"], ["worker/0"]) or ""
-    assert wanting.startswith("worker/1 left after 16 steps, and worker/2 wants another: every worker must take")
+    assert wanting.startswith("worker/1 finished after 16 steps, but worker/2 waits to take another: every worker must take")
     assert uneven({"worker/0": 16}, [], ["worker/0"]) is None

@@ -55,7 +55,7 @@ def test_what_is_larger_than_the_room_is_not_kept() -> None:
     assert snapshots.too_large
 
 
-def test_beside_weights_that_are_larger_than_the_room_nothing_can_be_told_of_a_moment() -> None:
+def test_beside_weights_that_are_larger_than_the_room_nothing_can_be_recorded_checkpoints_a_moment() -> None:
     large, small = Snapshots(8), Snapshots(1000)
     large.wanted = small.wanted = True
     for count, now in enumerate((0.1, 0.2, 0.4, 100.0)):

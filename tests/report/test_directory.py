@@ -80,8 +80,8 @@ def test_what_a_killed_process_left_half_written_is_deleted(tmp_path: Path) -> N
         ("/proc/polyrhythm", "cannot be a run directory"),
         ("x" * 300, "File name too long"),
         ("a\0b", "null character"),
-        ("\ud800", "no path"),
-        (5, "5 is no path"),
+        ("\ud800", "not a path"),
+        (5, "5 is not a path"),
     ],
 )
 def test_what_can_be_no_run_directory_is_refused_with_a_sentence(tmp_path: Path, place: Any, words: str) -> None:
@@ -204,7 +204,7 @@ def test_the_last_record_with_weights_stays_when_runs_fail_one_after_the_other(t
 def test_a_record_that_cannot_be_begun_leaves_the_earlier_one_in_its_place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     save(made("ssp"), tmp_path)
     monkeypatch.setattr(atomic, "flush", fill)
-    with pytest.raises(CompositionError, match=r"No record can be begun in .*: No space left on device\."):
+    with pytest.raises(CompositionError, match=r"No record can be written in .*: No space left on device\."):
         Record(made("allreduce"), tmp_path)
     assert names(tmp_path) == FILES
     assert load(tmp_path).summary.system == "ssp"
@@ -214,7 +214,7 @@ def test_two_runs_do_not_write_into_one_directory(tmp_path: Path) -> None:
     record = Record(made("ssp"), tmp_path)
     record.follow()
     for attempt in (lambda: Record(made("allreduce"), tmp_path), lambda: save(made("allreduce"), tmp_path)):
-        with pytest.raises(CompositionError, match="A run that is under way writes its record into"):
+        with pytest.raises(CompositionError, match="Another run is writing its record into"):
             attempt()
     assert record.finish() == []
     assert load(tmp_path).summary.system == "ssp"

@@ -85,5 +85,5 @@ def test_a_sign_says_which_way_is_better_where_the_name_does_not() -> None:
     assert (str(most), most.higher_is_better, least.higher_is_better) == ("gap 0.1", False, True)
     assert (most.met_by(0.05), least.met_by(0.05)) == (True, False)
     assert parse_target("accuracy>=0.96") == Target("accuracy", 0.96)
-    with pytest.raises(CompositionError, match="does not show whether more or less"):
+    with pytest.raises(CompositionError, match="does not show whether higher or lower"):
         parse_target("gap=0.1")

@@ -37,7 +37,7 @@ def test_a_failure_is_one_line_without_traceback_and_shortened() -> None:
 
 
 def test_workers_that_were_lost_are_named() -> None:
-    assert "ssp went on without worker/2." in text([plain("ssp", 1.0, 1, [], lost=["worker/2"])])
+    assert "ssp continued without worker/2." in text([plain("ssp", 1.0, 1, [], lost=["worker/2"])])
 
 
 def test_real_and_virtual_runs_have_tables_of_their_own() -> None:

@@ -80,9 +80,9 @@ def test_every_epoch_and_every_seed_has_an_order_of_its_own(seed: int) -> None:
     ("samples", "workers", "size", "said"),
     [
         (0, 2, 4, "The data set is empty.*check how it was loaded"),
-        (2, 3, 4, "2 samples cannot be shared out among 3 workers: use at most 2 workers"),
-        (9, 3, 0, "batch_size=0 is no batch: give the number of samples"),
-        (9, 3, -1, "batch_size=-1 is no batch"),
+        (2, 3, 4, "2 samples cannot be sharded over 3 workers: use at most 2 workers"),
+        (9, 3, 0, "batch_size=0 is not a batch size: give the number of samples"),
+        (9, 3, -1, "batch_size=-1 is not a batch size"),
     ],
 )
 def test_what_cannot_be_shared_out_is_refused(shuffle, samples: int, workers: int, size: int, said: str) -> None:  # type: ignore[no-untyped-def]

@@ -30,7 +30,7 @@ def test_it_names_every_waiting_actor_the_topic_the_sender_and_the_time() -> Non
     with pytest.raises(DeadlockError) as caught:
         play(job(waits("a", "worker/1", after=2.5), waits("b", "worker/2"), silent, servers=(serve,)), Simulator(network=PLAIN))
     assert str(caught.value) == (
-        "Nobody can go on at 2.5 s of virtual time: server/0 waits for 'push' from anyone; worker/0 waits for 'a' from worker/1; "
+        "Deadlock at 2.5 s of virtual time: server/0 waits for 'push' from anyone; worker/0 waits for 'a' from worker/1; "
         "worker/1 waits for 'b' from worker/2, which has ended."
     )
 
@@ -83,5 +83,5 @@ def test_waiting_for_a_time_that_never_comes_is_a_deadlock() -> None:
 
         context.perform(sleep())
 
-    with pytest.raises(DeadlockError, match="worker/0 waits for a time that never comes"):
+    with pytest.raises(DeadlockError, match="worker/0 waits for a time that is never reached"):
         play(job(program), Simulator(network=INSTANT))

@@ -158,7 +158,7 @@ def test_a_cut_holds_bytes_back_and_lets_them_go_on() -> None:
 
 
 def test_a_cut_of_an_instant_network_is_refused() -> None:
-    with pytest.raises(CompositionError, match=r"Instant\(\) has no ways that could be cut"):
+    with pytest.raises(CompositionError, match=r"Instant\(\) has no links that could be cut"):
         Simulator(network=INSTANT, faults=(Cut("worker/0", "worker/1", 0.0, 1.0),))
 
 
@@ -185,7 +185,7 @@ def test_a_fault_at_a_place_that_does_not_exist_is_refused(fault: Cut | Drop | C
 
 
 def test_a_stall_without_end_is_refused() -> None:
-    with pytest.raises(CompositionError, match=r"would never end\. Give finite seconds, or a Crash"):
+    with pytest.raises(CompositionError, match=r"would never end\. Give finite seconds, or use a Crash"):
         Stall("worker/0", at=1.0, duration=float("inf"))
 
 

@@ -56,10 +56,10 @@ def test_each_exchange_has_a_consistency_and_a_merge_of_its_own() -> None:
 @pytest.mark.parametrize(
     ("selected", "message"),
     [
-        ([Named("0.*"), Modules("Linear")], r"Named\('0.\*'\) and Modules\('Linear'\) both take 0.weight: .*narrower"),
+        ([Named("0.*"), Modules("Linear")], r"Named\('0.\*'\) and Modules\('Linear'\) both select 0.weight, .*narrower"),
         (
             [Named("o.*")],
-            r"Named\('o.\*'\) takes no parameter of Sequential, which has 0.weight, 0.bias, 2.weight, 2.bias: check its spelling",
+            r"Named\('o.\*'\) selects no parameter of Sequential, which has 0.weight, 0.bias, 2.weight, 2.bias: check its spelling",
         ),
     ],
 )
@@ -98,16 +98,16 @@ def test_a_server_of_no_parameter_of_the_first_model_serves_the_second() -> None
 
 
 def test_exchanges_that_use_different_workers_are_refused() -> None:
-    with pytest.raises(CompositionError, match="use 1 and 4 of 4 workers"):
+    with pytest.raises(CompositionError, match="use different numbers of workers, 1 and 4 of 4"):
         trained(Toy(), 4, mixed((Named("0.*"), Exchange(topology=Alone()))))
 
 
 @pytest.mark.parametrize(
     ("selected", "message"),
     [
-        (("0.*", Exchange()), r"selected has '0.\*': give pairs"),
-        ((("0.*", Exchange()),), r"selection='0.\*' is only the name of a piece: give the piece itself, such as Named"),
-        (((Named("0.*"), Server()),), r"exchange=Server\(shards=1\) is no exchange"),
+        (("0.*", Exchange()), r"selected contains '0.\*': give pairs"),
+        ((("0.*", Exchange()),), r"selection='0.\*' is a name, not a piece: give the piece itself, such as Named"),
+        (((Named("0.*"), Server()),), r"exchange=Server\(shards=1\) cannot be used as exchange"),
     ],
 )
 def test_what_is_no_pair_of_a_selection_and_an_exchange_is_refused(selected, message: str) -> None:  # type: ignore[no-untyped-def]

@@ -128,8 +128,8 @@ def test_between_groups_goes_two_times_all_but_one_part_of_the_model(across, wor
         ({"inner": Exchange(merge=Sum())}, r"Sum\(\) is no average"),
         ({"outer": LOOSE[0], "across": Stripes()}, r"across=Stripes\(\) joins the stripes of one exchange"),
         ({"groups": "continent"}, "groups='continent' is no way to form groups: give 'site' or 'host', a size, or lists of ranks"),
-        ({"groups": 0}, "has no room for anybody"),
-        ({"inner": Ring()}, r"exchange=Ring\(\) is no exchange"),
+        ({"groups": 0}, "has empty groups"),
+        ({"inner": Ring()}, r"exchange=Ring\(\) cannot be used as exchange"),
     ],
 )
 def test_levels_that_do_not_fit_are_refused(settings, message: str) -> None:  # type: ignore[no-untyped-def]
@@ -140,8 +140,8 @@ def test_levels_that_do_not_fit_are_refused(settings, message: str) -> None:  # 
 @pytest.mark.parametrize(
     ("settings", "message"),
     [
-        ({"groups": [[0, 1, 2], [3]], "across": Stripes()}, r"needs groups of one size, and these have 1, 3 members"),
-        ({"groups": [[0, 1], [2]]}, "does not hold each of the ranks 0 to 3 once"),
+        ({"groups": [[0, 1, 2], [3]], "across": Stripes()}, r"needs groups of equal size, and these have 1, 3 members"),
+        ({"groups": [[0, 1], [2]]}, "does not contain each of the ranks 0 to 3 exactly once"),
     ],
 )
 def test_workers_that_do_not_form_the_groups_are_refused(settings, message: str) -> None:  # type: ignore[no-untyped-def]

@@ -1,4 +1,4 @@
-"""Who meets whom, over the list of graphs."""
+"""Who exchanges with whom, over the list of graphs."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def mixed(graph: Graph, merge: Merge, step: int, values: list[torch.Tensor]) -> 
     workers = len(values)
     return [
         merge.mix(values[group.rank], [values[k] for k in senders], context_of(workers))
-        if (senders := graph.meets(step, group)[1])
+        if (senders := graph.neighbours(step, group)[1])
         else values[group.rank]
         for group in places(workers)
     ]
@@ -41,11 +41,11 @@ def mixed(graph: Graph, merge: Merge, step: int, values: list[torch.Tensor]) -> 
 def test_each_hears_from_exactly_those_who_send_to_it_and_never_from_itself(graph: Graph) -> None:
     for workers in sizes(graph):
         for step in range(12):
-            meets = [graph.meets(step, group) for group in places(workers)]
-            for rank, (receivers, senders) in enumerate(meets):
+            pairs = [graph.neighbours(step, group) for group in places(workers)]
+            for rank, (receivers, senders) in enumerate(pairs):
                 assert rank not in receivers
                 assert len(set(senders)) == len(senders)
-                assert sorted(senders) == [other for other in range(workers) if rank in meets[other][0]]
+                assert sorted(senders) == [other for other in range(workers) if rank in pairs[other][0]]
 
 
 @pytest.mark.parametrize("graph", GRAPHS, ids=repr)
@@ -75,5 +75,5 @@ def test_dissemination_brings_a_power_of_two_to_the_exact_mean_in_log_p_steps(wo
 
 def test_rotation_lets_everyone_meet_everyone() -> None:
     for rotate, partners in ((False, 4), (True, 15)):
-        met = {graph_to for step in range(200) for graph_to in Dissemination(rotate).meets(step, Group.of_workers(16, 5, 3))[0]}
+        met = {graph_to for step in range(200) for graph_to in Dissemination(rotate).neighbours(step, Group.of_workers(16, 5, 3))[0]}
         assert len(met) == partners

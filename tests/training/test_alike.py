@@ -158,8 +158,8 @@ def test_who_leaves_before_the_others_is_named_with_its_steps_and_the_remedy(sys
     with pytest.raises(DeadlockError) as caught:
         run(leaves_early, workers=2, strategy=system, on=on)
     assert str(caught.value) == (
-        "worker/0 left after 3 steps, and worker/1 wants another: every worker must take equally many steps; stop together with "
-        "worker.any(...), or take equally many batches."
+        "worker/0 finished after 3 steps, but worker/1 waits to take another: every worker must take the same number of steps; "
+        "stop together with worker.any(...), or give all equally many batches."
     )
 
 
@@ -174,8 +174,8 @@ def calls_alone(worker: Any) -> None:
 
 @IMPATIENT
 @pytest.mark.parametrize("system", ["allreduce", "ssp"])
-def test_who_waits_in_a_call_that_others_did_not_make_is_not_told_of_steps(system: str, on: Runtime) -> None:
-    said = r"worker/1 left after [0-9]+ steps, and worker/0 waits in worker\.barrier\(\), mean\(\), any\(\) or broadcast"
+def test_who_waits_in_a_call_that_others_did_not_make_is_not_recorded_checkpoints_steps(system: str, on: Runtime) -> None:
+    said = r"worker/1 finished after [0-9]+ steps, but worker/0 waits in worker\.barrier\(\), mean\(\), any\(\) or broadcast"
     with pytest.raises(DeadlockError, match=said):
         run(calls_alone, workers=2, strategy=system, on=on)
 

@@ -245,16 +245,16 @@ def test_several_models_resume_together(tmp_path: Path) -> None:
 
 def test_another_run_is_refused(tmp_path: Path) -> None:
     run(train, "allreduce", checkpoint=tmp_path, every=9)
-    with pytest.raises(CheckpointError, match=r"with another strategy: it has .* Resume with the settings of that run"):
+    with pytest.raises(CheckpointError, match=r"with another strategy: .*, where this run has .* Resume with the settings of that run"):
         run(train, "sparknet", resume=tmp_path)
-    with pytest.raises(CheckpointError, match="with another number of workers: it has 4, and this run 3"):
+    with pytest.raises(CheckpointError, match="with another number of workers: 4, where this run has 3"):
         run(train, "allreduce", workers=3, resume=tmp_path)
-    with pytest.raises(CheckpointError, match="with another seed: it has 5, and this run 6"):
+    with pytest.raises(CheckpointError, match="with another seed: 5, where this run has 6"):
         pr.run(train, workers=4, on=simulator(), seed=6, resume=tmp_path)
     run(train, "hierarchical", checkpoint=tmp_path / "sites", every=9)
     with pytest.raises(CheckpointError, match="with another division into groups"):
         run(train, "hierarchical", pr.Simulator(network="lan"), resume=tmp_path / "sites")
-    with pytest.raises(CheckpointError, match="holds no whole checkpoint"):
+    with pytest.raises(CheckpointError, match="has no complete checkpoint"):
         run(train, "allreduce", resume=tmp_path / "elsewhere")
 
 
@@ -262,7 +262,7 @@ def test_settings_that_cannot_be_are_refused(tmp_path: Path) -> None:
     for options, message in (
         ({"every": 3}, "give checkpoint=DIRECTORY too"),
         ({"resume": True}, "give checkpoint=DIRECTORY too"),
-        ({"checkpoint": tmp_path, "every": 0}, "every=0 is no number of steps"),
+        ({"checkpoint": tmp_path, "every": 0}, "every=0 is not a number of steps"),
         ({"checkpoint": tmp_path, "keep": 0}, "keep=0 would keep no checkpoint"),
     ):
         with pytest.raises(CompositionError, match=message):
@@ -273,7 +273,7 @@ def test_save_without_a_directory_is_refused() -> None:
     def saving(worker: pr.Worker) -> None:
         worker.save()
 
-    with pytest.raises(WorkloadError, match=r"worker\.save\(\) has nowhere to write to"):
+    with pytest.raises(WorkloadError, match=r"worker\.save\(\) was called in a run without a checkpoint directory"):
         run(saving, "allreduce")
 
 

@@ -144,8 +144,8 @@ def test_both_runtimes_load_the_same_batches_in_processes_and_leave_none_behind(
 @pytest.mark.parametrize(
     ("make", "said"),
     [
-        (lambda: {"a": 1, "b": 2}, r"dict has no length or no index.*give a map-style Dataset or tensors"),
-        (lambda: {1, 2, 3}, r"set has no length or no index"),
+        (lambda: {"a": 1, "b": 2}, r"dict has no __len__ or no __getitem__.*give a map-style Dataset or tensors"),
+        (lambda: {1, 2, 3}, r"set has no __len__ or no __getitem__"),
         (list, r"The data set is empty"),
         (lambda: (torch.zeros(4), torch.zeros(5)), r"lengths \[4, 5\]: give tensors with one entry per sample each"),
         (lambda: (torch.zeros(()), torch.zeros(())), r"The data set is empty"),
@@ -157,7 +157,7 @@ def test_data_that_cannot_be_shared_out_are_refused_with_a_remedy(make: Any, sai
 
 
 def test_too_few_samples_for_the_workers_are_refused() -> None:
-    with pytest.raises(DataError, match=r"3 samples cannot be shared out among 4 workers: use at most 3 workers, or more data"):
+    with pytest.raises(DataError, match=r"3 samples cannot be sharded over 4 workers: use at most 3 workers, or more data"):
         seen(lambda: (torch.zeros(3, 10),), workers=4)
 
 
@@ -269,7 +269,7 @@ def test_two_data_sets_may_be_used_in_turn() -> None:
 
 @pytest.mark.parametrize("batch_size", [0, -3])
 def test_a_batch_size_of_nothing_is_refused(batch_size: int) -> None:
-    with pytest.raises(DataError, match=rf"batch_size={batch_size} is no batch"):
+    with pytest.raises(DataError, match=rf"batch_size={batch_size} is not a batch size"):
         seen(data, size=batch_size)
 
 

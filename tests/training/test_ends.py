@@ -31,7 +31,7 @@ FAILURES = {
     "exit in finally": (1, "worker/1 failed: it called sys.exit('all is lost')"),
     "raise SystemExit": (3, "worker/1 failed: it raised SystemExit without calling sys.exit"),
     "raise": (1, "worker/1 failed: KeyError: 'no such column'"),
-    "_exit": (4, "worker/1 failed: its connections broke off before it announced its end"),
+    "_exit": (4, "worker/1 failed: its connections were lost before it had finished"),
     "argparse": (2, "worker/1 failed: it called sys.exit(2)"),
 }
 OTHERS = ["gossipgrad", "strom", "sparknet"]
@@ -70,15 +70,17 @@ def test_whoever_ends_well_ends_with_nothing_said(system: str, deed: str, ranks:
 @pytest.mark.parametrize("system", ["allreduce", "gossipgrad", pytest.param("sparknet", marks=pytest.mark.long)])
 def test_uneven_numbers_of_steps_are_told_with_the_remedy(system: str, ranks: Forker, tmp_path: Path) -> None:
     # between two rounds workers need not notice: then both have left
-    said = r"worker/1 left after 5 steps, and worker/0 wants another|worker/0 left after 12 steps and worker/1 after 5 steps"
+    said = (
+        r"worker/1 finished after 5 steps, but worker/0 waits to take another|worker/0 finished after 12 steps and worker/1 after 5 steps"
+    )
     for rank in ended(ranks, tmp_path, system, "exit 0"):
         assert rank.code == 1
-        assert re.search(rf"({said}): every worker must take equally many steps; stop together with worker\.any\(", rank.err)
+        assert re.search(rf"({said}): every worker must take the same number of steps; stop together with worker\.any\(", rank.err)
 
 
 DIFFERENCES = {
     "other system": "worker/0 has topology AllReduce(algorithm=Ring()), worker/1 has topology AllReduce(algorithm=Tree())",
-    "other seed": "worker/0 has seed 1, worker/1 has seed 2: start all with the same.",
+    "other seed": "worker/0 has seed 1, worker/1 has seed 2: start all workers with the same.",
     "other model": "worker/0 has parameter 0.weight float32 (12, 10), worker/1 has parameter 0.weight float32 (3, 10)",
     "drift": "has final weights",
 }
@@ -97,5 +99,5 @@ def test_a_worker_that_stands_still_ends_the_run_after_the_timeout(ranks: Forker
     first, culprit = ranks.wait(tmp_path, pids, SOON, enough=1)
     assert culprit.code is None
     assert first.code == 1
-    assert "worker/1 failed: it stands still, and timeout=1 seconds are over: worker/" in first.err
+    assert "worker/1 failed: it made no progress within timeout=1 seconds: worker/" in first.err
     assert f"its process {pids[1]} is stopped by a signal" in first.err

@@ -123,9 +123,13 @@ def test_two_models_are_evaluated_together() -> None:
     [
         (lambda model: 0.9, WorkloadError, r"returned 0.9: return metrics by name"),
         (lambda model: {}, WorkloadError, r"returned \{\}: return metrics by name"),
-        (lambda model: {"loss": "x"}, WorkloadError, r"worker.evaluate returned loss = 'x', which is not one number: give a float or a"),
+        (
+            lambda model: {"loss": "x"},
+            WorkloadError,
+            r"worker.evaluate returned loss = 'x', which is not a single number: give a float or a",
+        ),
         (lambda model: {"loss": float("nan")}, DivergedError, r"loss was nan at .* s of the run: the training diverged"),
-        ("accuracy", WorkloadError, r"worker.evaluate got 'accuracy', which cannot be called"),
+        ("accuracy", WorkloadError, r"worker.evaluate got 'accuracy', which is not callable"),
     ],
 )
 def test_what_is_no_evaluation_is_refused(function: Any, error: type[Exception], said: str) -> None:

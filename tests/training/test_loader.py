@@ -290,9 +290,12 @@ class Own(tools.DataLoader[Any]):
 @pytest.mark.parametrize(
     ("make", "said"),
     [
-        (lambda: loader(batch_sampler=Pairwise()), r"Pairwise makes batches in its own way.*worker\.shard\(batches\).*worker\.count"),
+        (
+            lambda: loader(batch_sampler=Pairwise()),
+            r"Pairwise is a batch sampler whose batches may differ.*worker\.shard\(batches\).*worker\.count",
+        ),
         (lambda: loader(sampler=Odd()), r"Odd chooses samples in its own way.*sampler=list.*torch\.utils\.data\.Subset"),
-        (lambda: Own(Numbers()), r"Own is a DataLoader that makes its batches in its own way.*plain DataLoader.*worker\.sampler"),
+        (lambda: Own(Numbers()), r"Own is a subclass of DataLoader.*plain DataLoader.*worker\.sampler"),
         (lambda: loader(num_workers=1, in_order=False), r"in_order=False.*Leave it out"),
         (lambda: loader(batch_size=40, drop_last=True), r"drop_last leaves no batch of 50 samples.*40 for each of 2 workers"),
     ],

@@ -57,7 +57,7 @@ def test_a_trainable_parameter_that_no_optimizer_holds_is_refused_with_the_remed
         return torch.optim.SGD(model[2].parameters(), lr=0.1)  # type: ignore[index, union-attr]
 
     with pytest.raises(
-        CompositionError, match=r"No attached optimizer holds 0.weight, 0.bias, so nobody.*freeze with requires_grad_\(False"
+        CompositionError, match=r"No attached optimizer has 0.weight, 0.bias, which would.*freeze with requires_grad_\(False"
     ):
         go(trains(last), workers=3)
 
@@ -69,7 +69,7 @@ def test_unfreezing_after_attaching_is_refused() -> None:
         model.requires_grad_(True)
         loop(worker, model, optimizer)
 
-    with pytest.raises(CompositionError, match=r"was frozen.*attach with requires_grad=True"):
+    with pytest.raises(CompositionError, match=r"was frozen.*attach it with requires_grad=True"):
         go(train)
 
 
@@ -269,7 +269,7 @@ def test_never_attaching_is_refused(strategy: Any) -> None:
 
 
 def test_an_optimizer_of_another_model_is_refused() -> None:
-    with pytest.raises(CompositionError, match=r"holds none of the model's parameters: build it from model.parameters\(\)"):
+    with pytest.raises(CompositionError, match=r"has none of the model's parameters: build it from model.parameters\(\)"):
         go(trains(lambda model: sgd(network())))
 
 
@@ -277,7 +277,7 @@ def test_an_optimizer_that_holds_more_than_the_model_is_refused() -> None:
     def make(model: nn.Module) -> torch.optim.Optimizer:
         return torch.optim.SGD([*model.parameters(), *network().parameters()], lr=0.1)
 
-    with pytest.raises(CompositionError, match=r"holds 4 parameters that are not the model's: attach the module that owns all"):
+    with pytest.raises(CompositionError, match=r"has 4 parameters that do not belong to the model: attach the module that contains all"):
         go(trains(make))
 
 
@@ -294,7 +294,7 @@ def test_every_parameter_frozen_is_refused() -> None:
         model = network().requires_grad_(False)
         worker.attach(model, sgd(model))
 
-    with pytest.raises(CompositionError, match=r"holds none of the model's parameters"):
+    with pytest.raises(CompositionError, match=r"has none of the model's parameters"):
         go(train)
 
 

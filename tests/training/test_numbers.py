@@ -48,7 +48,7 @@ def test_a_number_is_one_whatever_it_comes_as(value: object) -> None:
 
 @pytest.mark.parametrize("value", NONE, ids=lambda value: repr(value)[:20])
 def test_what_is_not_one_number_is_refused(value: object) -> None:
-    with pytest.raises(WorkloadError, match=r"^got .*, which is not one number: give a float or a tensor of one element\.$"):
+    with pytest.raises(WorkloadError, match=r"^got .*, which is not a single number: give a float or a tensor of one element\.$"):
         number("got", value)
 
 
@@ -61,7 +61,7 @@ def test_it_is_taken_wherever_a_number_is(give: Any, value: object) -> None:
 @places
 @pytest.mark.parametrize("value", ["x", None, np.ones(2)], ids=repr)
 def test_it_is_refused_wherever_a_number_is_wanted(give: Any, value: object) -> None:
-    with pytest.raises(WorkloadError, match=r"worker\..*which is not one number: give a "):
+    with pytest.raises(WorkloadError, match=r"worker\..*which is not a single number: give a "):
         go(giving(give, value))
 
 

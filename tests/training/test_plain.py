@@ -51,5 +51,5 @@ def around() -> list[Any]:
     ids=lambda value: type(value).__name__,
 )  # fmt: skip
 def test_what_would_come_out_as_something_else_is_refused(value: Any) -> None:
-    with pytest.raises(WorkloadError, match=r"would not come to the other workers as it is: give a tensor, or numbers, text, bytes"):
+    with pytest.raises(WorkloadError, match=r"cannot be sent without changing it: give a tensor, or numbers, text, bytes"):
         encoded(value)

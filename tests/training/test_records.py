@@ -167,7 +167,7 @@ class Broken:
     "problem", [OSError(24, "Too many open files"), MemoryError("no memory"), RuntimeError("can't start new thread")], ids=repr
 )
 def test_what_the_system_refuses_is_an_error_of_ours_and_in_the_record(tmp_path: Path, problem: Exception) -> None:
-    with pytest.raises(RunError, match=r"The run could not go on: .*(files|memory|thread)") as caught:
+    with pytest.raises(RunError, match=r"The run failed: .*(files|memory|thread)") as caught:
         run(trains(sgd), on=Broken(problem), directory=tmp_path)
     assert caught.value.__cause__ is problem
     assert (load(tmp_path).state, load(tmp_path).summary.error) == ("failed", str(caught.value))

@@ -133,7 +133,7 @@ def test_reports_take_tensors_of_one_element_and_refuse_the_rest() -> None:
         worker.attach(model, sgd(model))
         worker.report(a=torch.tensor(1.5, requires_grad=True), b=torch.tensor([2]), c=np.float32(0.5), d=True)
         for wrong in (torch.zeros(2), "0.5", None):
-            with pytest.raises(WorkloadError, match=r"got loss = .*, which is not one number: give a float or a tensor"):
+            with pytest.raises(WorkloadError, match=r"got loss = .*, which is not a single number: give a float or a tensor"):
                 worker.report(loss=wrong)
 
     assert go(train).final == {"a": 1.5, "b": 2.0, "c": 0.5, "d": 1.0}
@@ -182,7 +182,7 @@ def leaves_early(worker: Any) -> None:
 @pytest.mark.parametrize("strategy", ["allreduce", "direct", "tree", "onebit", "gossipgrad", LOCKSTEP_SERVER], ids=str)
 def test_a_worker_that_leaves_a_synchronous_loop_early_is_named_with_its_steps_and_the_remedy(strategy: Any) -> None:
     with pytest.raises(
-        DeadlockError, match=r"^worker/1 left after 3 steps, and worker/0 and worker/2 want another: .*worker\.any\("
+        DeadlockError, match=r"^worker/1 finished after 3 steps, but worker/0 and worker/2 wait to take another: .*worker\.any\("
     ) as caught:
         go(leaves_early, strategy, 3)
     assert "waits for" not in str(caught.value)
@@ -271,9 +271,9 @@ def test_a_run_has_a_name_of_its_own_or_that_of_its_system() -> None:
 def test_names_in_place_of_things_are_refused_with_the_things() -> None:
     with pytest.raises(CompositionError, match=r"pr\.Simulator\(network=\.\.\.\)"):
         run(trains(sgd), on="simulator")  # type: ignore[arg-type]
-    with pytest.raises(CompositionError, match=r"consistency='lockstep' is only the name of a piece.*BulkSynchronous\(\)"):
+    with pytest.raises(CompositionError, match=r"consistency='lockstep' is a name, not a piece.*BulkSynchronous\(\)"):
         Strategy(consistency="lockstep")  # type: ignore[arg-type]
-    with pytest.raises(CompositionError, match=r"merge='Mean' is only the name of a piece.*Mean\(\)"):
+    with pytest.raises(CompositionError, match=r"merge='Mean' is a name, not a piece.*Mean\(\)"):
         Strategy(merge=Mean)  # type: ignore[arg-type]
 
 

@@ -144,7 +144,7 @@ def test_a_sampler_of_too_few_samples_is_refused() -> None:
     def train(worker: Any) -> None:
         worker.sampler(range(1))
 
-    with pytest.raises(DataError, match="1 samples cannot be shared out among 2 workers"):
+    with pytest.raises(DataError, match="1 samples cannot be sharded over 2 workers"):
         go(train, workers=2)
 
 

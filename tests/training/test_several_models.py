@@ -120,7 +120,7 @@ def test_one_parameter_in_two_attached_optimizers_is_refused() -> None:
         worker.attach(model, sgd(model))
         worker.attach(model, sgd(model))
 
-    with pytest.raises(WorkloadError, match="4 parameters a second time: each parameter belongs to one optimizer"):
+    with pytest.raises(WorkloadError, match="4 parameters a second time: put each parameter into one optimizer"):
         go(train)
 
 
@@ -133,7 +133,7 @@ def test_the_optimizer_of_one_of_two_networks_that_is_left_out_is_missed() -> No
         both["d"](data()[0]).sum().backward()
         optimizer.step()
 
-    with pytest.raises(CompositionError, match=r"No attached optimizer holds g.weight, g.bias, so nobody would train or exchange them"):
+    with pytest.raises(CompositionError, match=r"No attached optimizer has g.weight, g.bias, which would not be trained or exchanged"):
         go(train)
 
 

@@ -242,7 +242,7 @@ def test_a_stream_has_no_length_and_is_read_anew_in_each_epoch() -> None:
     ("make", "said"),
     [
         (lambda: Counting(0), r"The stream is empty.*can be read only once: give an IterableDataset, or make it anew for each epoch"),
-        (lambda: Counting(2), r"A stream of 2 samples cannot be shared out among 3 workers: use at most 2 workers"),
+        (lambda: Counting(2), r"A stream of 2 samples cannot be sharded over 3 workers: use at most 2 workers"),
     ],
 )
 def test_a_stream_that_is_too_short_is_refused(make: Any, said: str) -> None:
@@ -259,7 +259,7 @@ def test_an_iterator_that_workers_of_one_process_take_from_each_other_is_refused
         for _batch in worker.batches(shared, batch_size=4):
             optimizer.step()
 
-    with pytest.raises(DataError, match=r"Two workers read the same range_iterator.*make it inside the training function"):
+    with pytest.raises(DataError, match=r"Two workers read from the same range_iterator.*create it in the training function"):
         go(train, workers=2)
 
 

@@ -80,12 +80,12 @@ def test_workers_stop_together() -> None:
 @pytest.mark.parametrize(
     ("call", "said"),
     [
-        (lambda worker: worker.mean(torch.arange(3)), r"tensor of torch.int64, which has no mean: convert it with .float\(\)"),
-        (lambda worker: worker.mean("loss"), r"worker.mean got 'loss', which is not one number: give a number or a tensor"),
+        (lambda worker: worker.mean(torch.arange(3)), r"tensor of torch.int64, which cannot be averaged: convert it with .float\(\)"),
+        (lambda worker: worker.mean("loss"), r"worker.mean got 'loss', which is not a single number: give a number or a tensor"),
         (lambda worker: worker.broadcast(torch.ones(2) * 1j), r"got a tensor of torch.complex64, which cannot be sent: convert it"),
         (
             lambda worker: worker.broadcast(object()),
-            r"worker.broadcast got a value of type object that would not come to the other workers as it is: give a tensor, or",
+            r"worker.broadcast got a value of type object, which cannot be sent without changing it: give a tensor, or",
         ),
     ],
 )

@@ -30,7 +30,9 @@ class RecalibratedBuffers:
 
     def __post_init__(self) -> None:
         if self.batches < 1:
-            raise CompositionError(f"RecalibratedBuffers(batches={self.batches}) has nothing to gather statistics on: give 1 or more.")
+            raise CompositionError(
+                f"RecalibratedBuffers(batches={self.batches}) has no batches to compute statistics from: give 1 or more."
+            )
 
     @property
     def averaged(self) -> bool:
@@ -69,8 +71,8 @@ class _Recent:
             return
         if not self.calls:
             raise CompositionError(
-                f"RecalibratedBuffers saw no training pass of {type(self.model).__name__}, so it has no batches to gather statistics on: "
-                "call the attached module itself in the training loop, or take MeanBuffers."
+                f"RecalibratedBuffers saw no training pass of {type(self.model).__name__}, so it has no batches for statistics: "
+                "call the attached module itself in the training loop, or use MeanBuffers."
             )
         trained = {id(module) for call in self.calls for module, training in call.modes if training}
         with ExitStack() as stack, torch.no_grad():

@@ -49,8 +49,8 @@ class Checkpoint:
             found = msgspec.json.decode((self.path / MANIFEST).read_bytes(), type=Manifest)
         except (OSError, msgspec.DecodeError) as problem:
             raise CheckpointError(
-                f"{self.path} is no checkpoint: its {MANIFEST} cannot be read ({problem}). Give a directory that --checkpoint or "
-                "pr.run(checkpoint=...) has written, or one step of it."
+                f"{self.path} is not a checkpoint: its {MANIFEST} cannot be read ({problem}). Give a directory that --checkpoint or "
+                "pr.run(checkpoint=...) has written, or one of its steps."
             ) from None
         if found.version != VERSION:
             raise CheckpointError(
@@ -92,6 +92,6 @@ def save_tensors(path: Path, tensors: Mapping[str, Tensor]) -> None:
     """Write `tensors`, by name, to `path`, and flush it. Raises OSError."""
     try:
         save_file(dict(tensors), path)
-    except SafetensorError as problem:  # what the system had to say, as text
+    except SafetensorError as problem:  # includes errors of the operating system, as text
         raise OSError(str(problem)) from None
     flush(path)

@@ -14,7 +14,7 @@ from polyrhythm.trees import StateTree
 class CheckpointPlan:
     """`store` is where checkpoints are written, one after `every` steps of each worker; `resumed` is the one from which the run goes on.
 
-    Without a store none are written; without `every` only those that the training function asks for.
+    Without a store none are written; without `every` only those that the training function requests.
     """
 
     store: CheckpointStore | None = None

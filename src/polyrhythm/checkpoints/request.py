@@ -24,10 +24,10 @@ class CheckpointRequest:
     def __post_init__(self) -> None:
         if self.directory is None:
             if self.every is not None:
-                raise CompositionError(f"every={self.every} says when to write checkpoints, but not where: give checkpoint=DIRECTORY too.")
+                raise CompositionError(f"every={self.every} was given without a directory for checkpoints: give checkpoint=DIRECTORY too.")
             if self.resume is True:
-                raise CompositionError("resume=True goes on from the newest checkpoint of a directory: give checkpoint=DIRECTORY too.")
+                raise CompositionError("resume=True was given without a directory for checkpoints: give checkpoint=DIRECTORY too.")
         if self.every is not None and self.every < 1:
-            raise CompositionError(f"every={self.every} is no number of steps: give 1 or more.")
+            raise CompositionError(f"every={self.every} is not a number of steps: give 1 or more.")
         if self.keep < 1:
             raise CompositionError(f"keep={self.keep} would keep no checkpoint: give 1 or more.")

@@ -75,7 +75,9 @@ def find(given: Path) -> Checkpoint:
         return Checkpoint(given)
     newest = CheckpointStore(given).newest()
     if newest is None:
-        raise CheckpointError(f"{given} holds no whole checkpoint: give one that --checkpoint or pr.run(checkpoint=...) has written.")
+        raise CheckpointError(
+            f"{given} has no complete checkpoint: give a directory that --checkpoint or pr.run(checkpoint=...) has written."
+        )
     return newest
 
 

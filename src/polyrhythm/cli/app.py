@@ -19,7 +19,7 @@ from polyrhythm.cli.workloads import workloads
 
 app = typer.Typer(
     name="polyrhythm",
-    help="Train one PyTorch model with many workers that do not keep the same time: on real processes, or in virtual time.",
+    help="Train one PyTorch model on many workers, synchronously or asynchronously: on real processes, or in virtual time.",
     no_args_is_help=True,
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
@@ -41,9 +41,9 @@ def _show_version(wanted: bool) -> None:
 
 @app.callback()
 def everywhere(
-    version: Annotated[bool, typer.Option("--version", callback=_show_version, is_eager=True, help="Print the version and leave.")] = False,
+    version: Annotated[bool, typer.Option("--version", callback=_show_version, is_eager=True, help="Print the version and exit.")] = False,
 ) -> None:
-    """Train one PyTorch model with many workers that do not keep the same time: on real processes, or in virtual time."""
+    """Train one PyTorch model on many workers, synchronously or asynchronously: on real processes, or in virtual time."""
 
 
 def main() -> None:

@@ -20,18 +20,21 @@ if TYPE_CHECKING:
     from polyrhythm.processes.rendezvous.rank_environment import RankEnvironment
 
 Job = Annotated[
-    str | None, typer.Argument(metavar="[JOB]", help="train.py, train.py:function or a bundled workload; without one, links only.")
+    str | None,
+    typer.Argument(metavar="[JOB]", help="train.py, train.py:function or a bundled workload; without one, only the network is measured."),
 ]
 Workers = Annotated[
-    int | None, typer.Option("--workers", metavar="N", help="How many train on this host at once, and so share its cores; 1 if not given.")
+    int | None,
+    typer.Option("--workers", metavar="N", help="How many workers train on this host at the same time, sharing its cores; default 1."),
 ]
 Steps = Annotated[
-    int | None, typer.Option("--steps", metavar="N", help="How many steps of each to time, after ten to warm up; 30 if not given.")
+    int | None, typer.Option("--steps", metavar="N", help="How many steps of each worker to time, after ten warm-up steps; default 30.")
 ]
 System = Annotated[
-    str | None, typer.Option("--system", metavar="NAME", help="Time what this system computes too; without it each worker trains alone.")
+    str | None,
+    typer.Option("--system", metavar="NAME", help="Also time the computation of this system; without it each worker trains alone."),
 ]
-OneSeed = Annotated[int | None, typer.Option("--seed", metavar="S", help="The root of every random stream; 0 if not given.")]
+OneSeed = Annotated[int | None, typer.Option("--seed", metavar="S", help="The root of every random stream; default 0.")]
 Out = Annotated[Path | None, typer.Option("--out", metavar="DIR", help="Write device.json and network.json there.")]
 
 _STEPS = 30
@@ -123,13 +126,15 @@ def _timed(job: str | None, timing: _Timing) -> Callable[[], Profile] | None:
 
     if job is None:
         if given := timing.given():
-            raise CompositionError(f"{given[0]} is about the steps of a JOB, and none was given: name a JOB, or leave {given[0]} out.")
+            raise CompositionError(
+                f"{given[0]} needs a JOB whose steps are timed, and none was given: give a JOB, or leave {given[0]} out."
+            )
         return None
     workers, steps = 1 if timing.workers is None else timing.workers, _STEPS if timing.steps is None else timing.steps
     if workers < 1 or steps < 1:
         raise CompositionError(f"--workers {workers} --steps {steps} times nothing: give 1 or more of each.")
     if timing.options and timing.system is None:
-        raise CompositionError("--option is for a --system, and none was given: name the system, or leave the option out.")
+        raise CompositionError("--option needs a --system, and none was given: name the system, or leave the option out.")
     strategy = APART if timing.system is None else compose(timing.system, pairs(timing.options, "--option"))
     train = load(job, pairs(timing.settings, "--set"))
     return lambda: device_profile(train, workers=workers, steps=steps, seed=timing.seed or 0, strategy=strategy)

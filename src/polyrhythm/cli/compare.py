@@ -19,25 +19,25 @@ Systems = Annotated[
     typer.Option("--systems", metavar="A,B,C|all", help="The systems, in the order of their runs.", autocompletion=complete_systems),
 ]
 Goal = Annotated[
-    str | None, typer.Option("--to", metavar="METRIC=VALUE", help="Also show what each needed to get there, such as accuracy=0.96.")
+    str | None, typer.Option("--to", metavar="METRIC=VALUE", help="Also show the time and bytes to this target, such as accuracy=0.96.")
 ]
-OneSeed = Annotated[int | None, typer.Option("--seed", metavar="S", help="The root of every random stream; 0 if not given.")]
+OneSeed = Annotated[int | None, typer.Option("--seed", metavar="S", help="The root of every random stream; default 0.")]
 Seeds = Annotated[
     str | None,
     typer.Option("--seeds", metavar="A..B|A,B,C", help="Run each system under each of these seeds; tables show medians and ranges."),
 ]
 Batch = Annotated[
     int | None,
-    typer.Option("--global-batch", metavar="N", help="Samples of a step of all workers together: sets batch_size to N / workers."),
+    typer.Option("--global-batch", metavar="N", help="Samples per step over all workers: sets batch_size to N / workers."),
 ]
 Tune = Annotated[
     list[str] | None,
-    typer.Option("--tune", metavar="KEY=A,B,C", help="Try every system with each of these values first; may be repeated, for a product."),
+    typer.Option("--tune", metavar="KEY=A,B,C", help="First try every system with each of these values; may be repeated, for a grid."),
 ]
 TuneSeed = Annotated[
-    int | None, typer.Option("--tune-seed", metavar="S", help="The seed of --tune; if not given, 1000 more than the first of the others.")
+    int | None, typer.Option("--tune-seed", metavar="S", help="The seed of --tune; default: the first seed of the comparison plus 1000.")
 ]
-Jobs = Annotated[int, typer.Option("--jobs", metavar="N", help="Simulator: how many runs at once, each on a core of its own.")]
+Jobs = Annotated[int, typer.Option("--jobs", metavar="N", help="Simulator: how many runs to make in parallel, each on a core of its own.")]
 Each = Annotated[
     list[str] | None,
     typer.Option(

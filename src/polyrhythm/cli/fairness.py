@@ -57,7 +57,7 @@ def share_batch(total: int, train: Train, strategies: Mapping[str, Strategy], wo
         used = strategy.workers(workers)
         if total < 1 or total % used:
             raise CompositionError(
-                f"--global-batch {total} cannot be shared out among the {used} workers of {name}: give a multiple of {used}."
+                f"--global-batch {total} cannot be divided among the {used} workers of {name}: give a multiple of {used}."
             )
         shares[name] = {BATCH: str(total // used)}
     return shares

@@ -18,12 +18,15 @@ if TYPE_CHECKING:
 
 Hosts = Annotated[int, typer.Option("--hosts", metavar="N", help="How many hosts; each runs the command once.")]
 LabNetwork = Annotated[
-    str, typer.Option("--network", metavar="NAME|PATH", help="What joins them: a preset, a JSON file, or a directory of calibrate's.")
+    str,
+    typer.Option(
+        "--network", metavar="NAME|PATH", help="The network between them: a preset, a JSON file, or a directory written by calibrate."
+    ),
 ]
 Jitter = Annotated[
     list[str] | None,
     typer.Option(
-        "--jitter-ms", metavar="MS", help="Milliseconds, give or take, on every latency; FROM:TO=MS for one pair; may be repeated."
+        "--jitter-ms", metavar="MS", help="Vary every latency by up to plus or minus MS; FROM:TO=MS for one pair; may be repeated."
     ),
 ]
 Loss = Annotated[
@@ -31,10 +34,10 @@ Loss = Annotated[
     typer.Option("--loss", metavar="P", help="The probability that a packet is lost; FROM:TO=P for one pair; may be repeated."),
 ]
 Congestion = Annotated[
-    str, typer.Option("--congestion", metavar="NAME", help="The TCP congestion control of the hosts; the machine's own if not given.")
+    str, typer.Option("--congestion", metavar="NAME", help="The TCP congestion control of the hosts; default: the machine's own.")
 ]
-CountHeaders = Annotated[bool, typer.Option("--count-headers", help="Let the headers of packets take bandwidth too, as on a real line.")]
-Plain = Annotated[bool, typer.Option("--quiet", help="Print the hosts' lines as they are, and nothing of ours.")]
+CountHeaders = Annotated[bool, typer.Option("--count-headers", help="Let packet headers take bandwidth too, as on a real line.")]
+Plain = Annotated[bool, typer.Option("--quiet", help="Print the hosts' lines without prefixes, and no messages of the lab.")]
 Command = Annotated[list[str] | None, typer.Argument(metavar="-- COMMAND ...", help="What each host runs.")]
 
 _MS = 1e-3
@@ -56,7 +59,7 @@ def lab(
     as_json: Json = False,
     quiet: Plain = False,
 ) -> None:
-    """Run a command on several emulated hosts of this machine, joined by a network of the simulator's (root only)."""
+    """Run a command on several emulated hosts of this machine, connected by one of the simulator's networks (root only)."""
     from polyrhythm.cli.output import print_json
     from polyrhythm.hardware import network as networks
     from polyrhythm.lab.impairments import Impairments, amount

@@ -18,14 +18,14 @@ Job = Annotated[
         autocompletion=complete_jobs,
     ),
 ]
-Arguments = Annotated[list[str] | None, typer.Argument(metavar="[-- ARGUMENT ...]", help="What JOB finds in its own sys.argv.")]
+Arguments = Annotated[list[str] | None, typer.Argument(metavar="[-- ARGUMENT ...]", help="Arguments for JOB, in its sys.argv.")]
 Workers = Annotated[int, typer.Option("--workers", metavar="N", help="How many workers train together.")]
 On = Annotated[
     str | None,
     typer.Option(
         "--on",
         metavar="RUNTIME",
-        help="processes (real) or simulator (virtual time); if not given, simulator with --network or one of its devices, else processes.",
+        help="processes (real) or simulator (virtual time); default: simulator with --network or a simulated device, otherwise processes.",
         autocompletion=complete_runtimes,
     ),
 ]
@@ -34,7 +34,7 @@ NetworkName = Annotated[
     typer.Option(
         "--network",
         metavar="NAME|PATH",
-        help="Simulator: a preset, a JSON file, or a directory of calibrate's; lan if not given.",
+        help="Simulator: a preset, a JSON file, or a directory written by calibrate; default lan.",
         autocompletion=complete_networks,
     ),
 ]
@@ -44,13 +44,15 @@ DeviceName = Annotated[
         "--device",
         "--devices",
         metavar="NAME|PATH",
-        help="Simulator: a preset such as a100, a JSON file, or a directory of calibrate's. Processes: cpu or cuda.",
+        help="Simulator: a preset such as a100, a JSON file, or a directory written by calibrate. Processes: cpu or cuda.",
         autocompletion=complete_devices,
     ),
 ]
 Timeout = Annotated[
     float | None,
-    typer.Option("--timeout", metavar="SECONDS", help="Processes: end the run after waiting so long for a worker that stands still."),
+    typer.Option(
+        "--timeout", metavar="SECONDS", help="Processes: stop the run after waiting this long for a worker that makes no progress."
+    ),
 ]
 Seed = Annotated[int, typer.Option("--seed", metavar="S", help="The root of every random stream.")]
 Settings = Annotated[
@@ -59,7 +61,7 @@ Settings = Annotated[
 Options = Annotated[
     list[str] | None, typer.Option("--option", metavar="KEY=VALUE", help="An option of the system, such as slack=5; may be repeated.")
 ]
-Out = Annotated[Path | None, typer.Option("--out", metavar="DIR", help="Keep the record of the run in this directory.")]
+Out = Annotated[Path | None, typer.Option("--out", metavar="DIR", help="Write the record of the run to this directory.")]
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON object on stdout, and nothing else.")]
 Quiet = Annotated[bool, typer.Option("--quiet", help="Show no progress.")]
 

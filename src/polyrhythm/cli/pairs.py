@@ -15,7 +15,7 @@ def pairs(texts: Sequence[str], flag: str) -> dict[str, str]:
     for text in texts:
         key, equals, value = text.partition("=")
         if not (key.strip() and equals and value.strip()):
-            raise CompositionError(f"{flag} was given {text!r}: write a name, = and a value without spaces between, such as epochs=5.")
+            raise CompositionError(f"{flag} was given {text!r}: write NAME=VALUE without spaces, such as epochs=5.")
         found[key.strip()] = value.strip()
     return found
 

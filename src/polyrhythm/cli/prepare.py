@@ -117,7 +117,7 @@ def directory(out: Path | None, other: str = "") -> Path | None:
         return None
     if other and (out / other).is_file():
         raise CompositionError(
-            f"--out {out} holds {other}, which `polyrhythm {_WRITER[other]}` has written, and reports would mix the two up: "
+            f"--out {out} contains {other}, written by `polyrhythm {_WRITER[other]}`, and reports could not distinguish the two: "
             "give another directory, or remove that one."
         )
     try:
@@ -128,5 +128,5 @@ def directory(out: Path | None, other: str = "") -> Path | None:
         finally:
             probe.unlink(missing_ok=True)
     except OSError as error:
-        raise CompositionError(f"--out {out} cannot be written to: {error.strerror}. Give a directory of your own.") from None
+        raise CompositionError(f"--out {out} cannot be written to: {error.strerror}. Give another directory.") from None
     return out

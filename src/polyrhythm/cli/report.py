@@ -9,10 +9,8 @@ import typer
 
 from polyrhythm.cli.failures import guarded
 
-Directories = Annotated[
-    list[Path], typer.Argument(metavar="RUN_DIR...", help="What run --out or compare --out wrote: one directory or several.")
-]
-File = Annotated[Path | None, typer.Option("--out", metavar="FILE", help="Where to write the page; RUN_DIR/report.html if not given.")]
+Directories = Annotated[list[Path], typer.Argument(metavar="RUN_DIR...", help="Directories written by run --out or compare --out.")]
+File = Annotated[Path | None, typer.Option("--out", metavar="FILE", help="Where to write the page; default RUN_DIR/report.html.")]
 
 
 @guarded

@@ -105,12 +105,12 @@ def _rules(given: ComparisonOptions) -> Rules:
     seeds = parse_seeds(given.seeds) if given.seeds is not None else [given.seed or 0]
     grid = parse_grid(given.tune)
     if given.tune_seed is not None and not grid:
-        raise CompositionError(
-            f"--tune-seed {given.tune_seed} is for --tune, and nothing is to be tuned: leave it out, or give --tune lr=0.01,0.02."
-        )
+        raise CompositionError(f"--tune-seed {given.tune_seed} was given without --tune: leave it out, or give --tune lr=0.01,0.02.")
     apart = given.tune_seed if given.tune_seed is not None else seeds[0] + APART
     if grid and apart in seeds:
-        raise CompositionError(f"The tuning seed {apart} is one of the comparison's, and is not to be: give another --tune-seed.")
+        raise CompositionError(
+            f"The tuning seed {apart} is also a seed of the comparison, which would favour tuning: give another --tune-seed."
+        )
     return Rules(seeds, grid, apart)
 
 
@@ -121,8 +121,8 @@ def _check_jobs(jobs: int, on: str | None) -> None:
         return
     if on == "processes":
         raise CompositionError(
-            f"--jobs {jobs} is for the simulator: real processes share the cores of this machine, so that runs at once would slow each "
-            "other down and their times mean nothing. Leave it out, or give --on simulator."
+            f"--jobs {jobs} is for the simulator: real processes share the cores of this machine, so parallel runs would slow each other "
+            "down and their times would be wrong. Leave it out, or give --on simulator."
         )
     require_linux(f"--jobs {jobs}", "leave it out, and the runs are made one after the other,")
 

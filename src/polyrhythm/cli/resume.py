@@ -12,7 +12,7 @@ from polyrhythm.errors import CompositionError
 from polyrhythm.report.event_lines import UNREADABLE
 from polyrhythm.report.load import load
 from polyrhythm.report.outcome import Outcome, versions
-from polyrhythm.training.run import settings_told
+from polyrhythm.training.run import recorded_settings
 
 _SHOWN = 60
 
@@ -58,5 +58,5 @@ def _decisive(document: dict[str, Any]) -> dict[str, Any]:
 
 
 def _wanted(plan: PlannedRun) -> dict[str, Any]:
-    settings = settings_told(plan.train, plan.strategy, plan.on, {name: text for name, text in plan.notes.items() if name != COMMAND})
+    settings = recorded_settings(plan.train, plan.strategy, plan.on, {name: text for name, text in plan.notes.items() if name != COMMAND})
     return {**settings, **versions(), "seed": plan.seed, "workers": plan.strategy.workers(plan.workers)}

@@ -35,12 +35,14 @@ System = Annotated[
     typer.Option("--system", metavar="NAME", help="A published system; `polyrhythm systems` lists them.", autocompletion=complete_systems),
 ]
 Checkpoint = Annotated[
-    Path | None, typer.Option("--checkpoint", metavar="DIR", help="Where to write checkpoints; with --resume, where to go on from.")
+    Path | None, typer.Option("--checkpoint", metavar="DIR", help="Where to write checkpoints, and from where --resume continues.")
 ]
-Every = Annotated[int | None, typer.Option("--every", metavar="STEPS", min=1, help="After how many steps of each worker to write one.")]
-Keep = Annotated[int, typer.Option("--keep", min=1, help="How many of the latest checkpoints stay.")]
+Every = Annotated[
+    int | None, typer.Option("--every", metavar="STEPS", min=1, help="Write a checkpoint after every STEPS steps of each worker.")
+]
+Keep = Annotated[int, typer.Option("--keep", min=1, help="How many of the latest checkpoints to keep.")]
 Resume = Annotated[
-    bool, typer.Option("--resume", help="Go on from the newest checkpoint in --checkpoint; from the beginning where there is none yet.")
+    bool, typer.Option("--resume", help="Continue from the newest checkpoint in --checkpoint; from the beginning if there is none yet.")
 ]
 
 

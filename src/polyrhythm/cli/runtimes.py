@@ -62,7 +62,7 @@ def runtime(where: RuntimeOptions, seed: int) -> Runtime:
 def _simulator(where: RuntimeOptions, seed: int) -> Runtime:
     if where.timeout is not None:
         raise CompositionError(
-            f"--timeout {where.timeout:g} is for real processes: in virtual time waiting without end is an error at once. "
+            f"--timeout {where.timeout:g} is for real processes: in virtual time a deadlock is detected at once. "
             "Leave out --timeout, or give --on processes."
         )
     chosen = Simulator(network=where.network or "lan", devices=where.device or "cpu-core", seed=seed)
@@ -73,7 +73,7 @@ def _simulator(where: RuntimeOptions, seed: int) -> Runtime:
 def _processes(where: RuntimeOptions, seed: int) -> Runtime:
     if where.network is not None:
         raise CompositionError(
-            f"--network {where.network} is for --on simulator: real processes have the network there is. "
+            f"--network {where.network} is for --on simulator: real processes use the real network. "
             "Leave out --network, or give --on simulator."
         )
     return Processes(cuda=_cuda(where.device), timeout=where.timeout)
@@ -89,7 +89,7 @@ def _cuda(device: str | None) -> bool | None:
         except UnknownNameError:
             raise unknown("device", device, [*_CUDA, *devices.DEVICES]) from None
     raise CompositionError(
-        f"--device {device} is for --on simulator: real processes compute on what is there. Give cpu or cuda, or --on simulator."
+        f"--device {device} is for --on simulator: real processes compute on this machine's devices. Give cpu or cuda, or --on simulator."
     )
 
 

@@ -10,7 +10,7 @@ import typer
 from polyrhythm.cli.failures import guarded
 from polyrhythm.cli.report import Directories
 
-File = Annotated[Path | None, typer.Option("--out", metavar="FILE", help="Where to write the trace; RUN_DIR/trace.json if not given.")]
+File = Annotated[Path | None, typer.Option("--out", metavar="FILE", help="Where to write the trace; default RUN_DIR/trace.json.")]
 
 
 @guarded

@@ -50,10 +50,10 @@ def parse_grid(texts: Sequence[str]) -> dict[str, list[str]]:
             raise CompositionError(f"--tune was given {text!r}: write a setting and its values, such as lr=0.005,0.01,0.02.")
         if "." in key:
             raise CompositionError(
-                f"--tune {text} is for one system only, and all are to have equal budgets: tune {key.rpartition('.')[2]}."
+                f"--tune {text} is for one system only, but all must have equal tuning budgets: tune {key.rpartition('.')[2]}."
             )
         if key.strip() in grid:
-            raise CompositionError(f"--tune names {key.strip()} twice: write all its values into one, with commas between.")
+            raise CompositionError(f"--tune names {key.strip()} twice: write all its values into one option, with commas between.")
         grid[key.strip()] = listed
     return grid
 
@@ -90,11 +90,11 @@ def _higher(metric: str | None, target: Target | None) -> bool:
     if target is not None:
         return target.higher_is_better
     if metric is None:
-        raise CompositionError("--tune has nothing to choose by: the JOB reports no metric. Let it call worker.report or worker.evaluate.")
+        raise CompositionError("--tune cannot choose, because the JOB reports no metric: call worker.report or worker.evaluate in it.")
     known = higher_is_better(metric)
     if known is None:
         raise CompositionError(
-            f"--tune cannot choose by {metric}, whose name does not show whether more or less of it is better: "
+            f"--tune cannot choose by {metric}, whose name does not show whether higher or lower is better: "
             f"give --to '{metric}>=VALUE' or --to '{metric}<=VALUE'."
         )
     return known

@@ -22,7 +22,9 @@ class Bounded:
 
     def __post_init__(self) -> None:
         if self.slack < 0:
-            raise CompositionError(f"Bounded(slack={self.slack}) lets nobody go on: slack counts steps, so give 0 (lockstep) or more.")
+            raise CompositionError(
+                f"Bounded(slack={self.slack}) lets no worker continue: slack counts steps, so give 0 (lockstep) or more."
+            )
 
     @property
     def traits(self) -> ConsistencyTraits:

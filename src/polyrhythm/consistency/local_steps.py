@@ -24,7 +24,9 @@ class LocalSteps:
 
     def __post_init__(self) -> None:
         if self.tau < 1:
-            raise CompositionError(f"LocalSteps(tau={self.tau}) would never exchange: tau counts the steps between, so give 1 or more.")
+            raise CompositionError(
+                f"LocalSteps(tau={self.tau}) would never exchange: tau is the number of steps between exchanges, so give 1 or more."
+            )
 
     @property
     def traits(self) -> ConsistencyTraits:

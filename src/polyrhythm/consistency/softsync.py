@@ -24,7 +24,7 @@ class SoftSync:
 
     def __post_init__(self) -> None:
         if self.groups < 1:
-            raise CompositionError(f"SoftSync(groups={self.groups}) has no group to merge: give 1 (everybody in one group) or more.")
+            raise CompositionError(f"SoftSync(groups={self.groups}) has no group to merge: give 1 (all workers in one group) or more.")
 
     @property
     def traits(self) -> ConsistencyTraits:

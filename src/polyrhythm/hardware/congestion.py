@@ -40,8 +40,8 @@ class Bbr(msgspec.Struct, frozen=True, tag=True, forbid_unknown_fields=True):
     def __post_init__(self) -> None:
         if not (SHORTEST <= self.every < math.inf and 0 <= self.seconds < math.inf):
             raise CompositionError(
-                f"{self} cannot be: it pauses every {SHORTEST} seconds or less often, for 0 seconds or more, both finite. "
-                "For connections that never pause give Fair."
+                f"{self} is not possible: give finite numbers, {SHORTEST} or more for every, 0 or more for seconds. "
+                "For connections that never pause use Fair."
             )
 
 

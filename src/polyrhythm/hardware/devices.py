@@ -104,7 +104,7 @@ class Profile(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
                 f"The profile {self.name!r} has {self.seconds_per_contribution} seconds per contribution: give 0 or more."
             )
         if not self.seconds_per_step or min(self.seconds_per_step) < 0:
-            raise CompositionError(f"The profile {self.name!r} needs the seconds of one step or more, none of them negative.")
+            raise CompositionError(f"The profile {self.name!r} needs the seconds of at least one step, none of them negative.")
 
     @property
     def measured(self) -> bool:

@@ -44,7 +44,7 @@ class Stall:
     def __post_init__(self) -> None:
         _refuse_times(self, self.at, self.duration)
         if self.duration == math.inf:
-            raise CompositionError(f"{self} would never end. Give finite seconds, or a Crash.")
+            raise CompositionError(f"{self} would never end. Give finite seconds, or use a Crash.")
 
     def expand(self, seed: int, place: int, actors: Sequence[str]) -> list[Fault]:
         """Itself."""

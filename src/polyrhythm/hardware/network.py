@@ -87,7 +87,9 @@ class Network:
                 f"A host of the network {self.name!r} has a bandwidth that is not a finite number above zero. Give it one."
             )
         if not all(rate > 0 for rate in shared):
-            raise CompositionError(f"A shared bandwidth of the network {self.name!r} is not above zero. To cut a link use the fault Cut.")
+            raise CompositionError(
+                f"A shared bandwidth of the network {self.name!r} is not above zero. Give a positive one; to interrupt a link use Cut."
+            )
         for delay in [site.latency for site in self.sites] + [delay for row in self.latency for delay in row] + [self.local.latency]:
             if not 0 <= delay < math.inf:
                 raise CompositionError(f"A latency of the network {self.name!r} is {delay} seconds. It must be zero or more, and finite.")

@@ -121,13 +121,15 @@ class Job:
     def __post_init__(self) -> None:
         names = [name for name, _ in self.groups]
         if "" in names or len(set(names)) < len(names):
-            raise CompositionError(f"Groups are called {names}: give each a name of its own; the nameless one is that of all workers.")
+            raise CompositionError(
+                f"The groups have the names {names}: give each a name of its own; the empty name is that of all workers."
+            )
         actors = {*workers(self.workers), *servers(self.servers)}
         for name, members in self.groups:
             if len(set(members)) < len(members) or not members or not actors.issuperset(members):
                 raise CompositionError(
-                    f"The group {name!r} has the members {list(members)}: give each once, at least one, and only actors of a run with "
-                    f"{self.workers} workers and {self.servers} servers."
+                    f"The group {name!r} has the members {list(members)}: give at least one, each once, and only actors of this run, "
+                    f"which has {self.workers} workers and {self.servers} servers."
                 )
 
     @property

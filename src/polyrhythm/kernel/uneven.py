@@ -6,8 +6,8 @@ from collections.abc import Collection, Mapping
 
 from polyrhythm.kernel.agreement import listed
 
-_STEPS = "every worker must take equally many steps; stop together with worker.any(...), or take equally many batches."
-_CALLS = "every worker must make the same calls in the same order, so make this one outside of `if worker.rank == ...`, or at none."
+_STEPS = "every worker must take the same number of steps; stop together with worker.any(...), or give all equally many batches."
+_CALLS = "every worker must make the same calls in the same order, so do not make this call under `if worker.rank == ...`."
 
 
 def uneven(stopped: Mapping[str, int], going: Collection[str], calling: Collection[str] = ()) -> str | None:
@@ -21,13 +21,13 @@ def uneven(stopped: Mapping[str, int], going: Collection[str], calling: Collecti
     first = next(iter(over))
     alike = [name for name, steps in over.items() if steps == over[first]]
     others = [name for name, steps in over.items() if steps != over[first]]
-    left = f"{listed(alike)} left after {_steps(over[first])}"
+    left = f"{listed(alike)} finished after {_steps(over[first])}"
     wanting = [name for name in going if name not in calling]
     if wanting:
-        return f"{left}, and {listed(wanting)} {'wants' if len(wanting) == 1 else 'want'} another: {_STEPS}"
+        return f"{left}, but {listed(wanting)} {'waits' if len(wanting) == 1 else 'wait'} to take another: {_STEPS}"
     if calling:
         waits = "waits" if len(calling) == 1 else "wait"
-        return f"{left}, and {listed(list(calling))} {waits} in worker.barrier(), mean(), any() or broadcast(): {_CALLS}"
+        return f"{left}, but {listed(list(calling))} {waits} in worker.barrier(), mean(), any() or broadcast(): {_CALLS}"
     if others:
         return f"{left} and {listed(others)} after {_steps(over[others[0]])}: {_STEPS}"
     return None

@@ -114,7 +114,7 @@ class LabProcesses:
             printed, _ = self._relay.communicate(timeout=_END_SECONDS)
         except subprocess.TimeoutExpired:
             raise RunError(
-                f"The relay of the lab did not end within {_END_SECONDS:g} s: this machine may be too busy for it, so start fewer hosts."
+                f"The relay of the lab did not end within {_END_SECONDS:g} s: this machine may be too busy, so start fewer hosts."
             ) from None
         if self._relay.returncode or not printed:
             raise RunError("The relay of the lab has failed: its error is on stderr.")

@@ -50,8 +50,8 @@ class Lab:
             jitter, latency = self.impairments.jitter.between(a, b), self.network.delay(a, b, self.hosts)
             if jitter > latency:
                 raise CompositionError(
-                    f"A jitter of {jitter * 1e3:g} ms was given, and host {a} is {latency * 1e3:g} ms from host {b}: no packet comes "
-                    f"before it was sent, so give at most {latency * 1e3:g}, or FROM:TO=MS for the pairs that are farther apart."
+                    f"A jitter of {jitter * 1e3:g} ms was given, but the latency from host {a} to host {b} is only {latency * 1e3:g} ms: "
+                    f"give at most {latency * 1e3:g}, or FROM:TO=MS for pairs with a longer latency."
                 )
 
     @property

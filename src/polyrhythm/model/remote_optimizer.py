@@ -51,7 +51,7 @@ def describe(optimizer: torch.optim.Optimizer, names: Mapping[int, str]) -> str:
     kind = type(optimizer).__name__
     if HOSTED.get(kind) is not type(optimizer):
         raise CompositionError(
-            f"{kind} cannot run at a server, which holds only a part of the weights: use one of {', '.join(HOSTED)}, or a system whose "
+            f"{kind} cannot run at a server, which has only a part of the weights: use one of {', '.join(HOSTED)}, or a system whose "
             f"workers run the optimizer themselves (allreduce, ssp, sparknet, diloco, …)."
         )
     groups = []

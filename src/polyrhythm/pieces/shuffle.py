@@ -62,7 +62,7 @@ class Feed(Protocol):
     """One worker's batches of one data set, epoch by epoch: equally many at every worker."""
 
     def count(self, source: Source, batch_size: int) -> int:
-        """How many batches an epoch has. Raises DataError for what cannot be shared out."""
+        """How many batches an epoch has. Raises DataError for what cannot be sharded."""
 
     def epoch(self, source: Source, number: int, batch_size: int) -> Iterator[Batch]:
         """The batches of epoch `number` (from 0)."""

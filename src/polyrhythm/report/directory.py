@@ -61,9 +61,9 @@ def path_of(given: str | Path) -> Path:
         path = Path(given)
         os.fsencode(path)
     except (TypeError, ValueError) as problem:
-        raise CompositionError(f"{given!r} is no path: {reason(problem)}. Give a string or a Path.") from None
+        raise CompositionError(f"{given!r} is not a path: {reason(problem)}. Give a string or a Path.") from None
     if "\0" in str(path):
-        raise CompositionError(f"{given!r} is no path: there is a null character in it. Give it without.")
+        raise CompositionError(f"{given!r} is not a path: it contains a null character. Leave that out.")
     return path
 
 
@@ -73,14 +73,14 @@ def make(directory: str | Path) -> Path:
     try:
         path.mkdir(parents=True, exist_ok=True)
     except OSError as problem:
-        raise CompositionError(f"{path} cannot be a run directory: {reason(problem)}. Give a directory of your own.") from None
+        raise CompositionError(f"{path} cannot be a run directory: {reason(problem)}. Give another directory.") from None
     return path
 
 
 def claim(path: Path) -> None:
     """Delete what a process that was killed has left half-written. Raises CompositionError where a run is under way, and OSError."""
     if is_held(path / EVENTS):
-        raise CompositionError(f"A run that is under way writes its record into {path}: give another directory.")
+        raise CompositionError(f"Another run is writing its record into {path}: give another directory.")
     for name in _FILES:
         for stale in path.glob(f".{name}.*.new"):
             stale.unlink()

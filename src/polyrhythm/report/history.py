@@ -22,7 +22,7 @@ def frame(outcome: Outcome) -> DataFrame:
         from pandas import DataFrame, RangeIndex
     except ImportError:
         raise PolyrhythmError(
-            'run.history() gives a frame of pandas, which is not installed: run pip install "polyrhythm[frames]", '
+            'run.history() returns a pandas DataFrame, but pandas is not installed: run pip install "polyrhythm[frames]", '
             "or read the Evaluated and Reported events in run.outcome.events."
         ) from None
     curves = {name: curve_of(outcome, name) for name in metrics_of([outcome])}

@@ -31,7 +31,7 @@ def load(directory: str | Path, summary: Summary | None = None) -> Outcome:
 
 def _load(path: Path, summary: Summary | None) -> Outcome:
     if not any((path / name).is_file() for name in (RUN, EVENTS)):
-        raise CompositionError(f"{path} is not a run directory: give one that run --out or compare --out has written.{_others(path)}")
+        raise CompositionError(f"{path} is not a run directory: give one written by run --out or compare --out.{_others(path)}")
     going_on = is_held(path / EVENTS)  # first: a run that ends now writes its last event before it releases the lock
     outcome = _outcome(path, summary)
     found = _lines(path, going_on)
@@ -40,7 +40,7 @@ def _load(path: Path, summary: Summary | None) -> Outcome:
     if outcome.state == "running":
         unfinished.count(outcome)
         outcome.summary.error = (
-            f"The run is under way: {unfinished.extent(outcome)} so far."
+            f"The run is still running: {unfinished.extent(outcome)} so far."
             if going_on
             else f"The run did not end: {unfinished.extent(outcome)}."
         )
@@ -69,9 +69,7 @@ def _outcome(path: Path, summary: Summary | None) -> Outcome:
         events = Outcome(Summary("", 1, "processes", None, 0), _lines(path, False).events)
         left = f" Its {EVENTS} holds {unfinished.extent(events)}." if events.events else ""
         raise CompositionError(f"The record in {path} cannot be read: {trouble}. Run it again.{left}")
-    return Outcome(
-        summary, state="failed" if summary.error is not None else "ended", remarks=[f"{trouble}, so its settings are not known."]
-    )
+    return Outcome(summary, state="failed" if summary.error is not None else "ended", remarks=[f"{trouble}, so its settings are unknown."])
 
 
 def _lines(path: Path, going_on: bool) -> EventLines:

@@ -26,12 +26,12 @@ _COUNTERS = {"epoch", "epochs", "step", "steps", "iteration", "iterations", "sam
 
 def higher_is_better(metric: str) -> bool | None:
     """Whether more is better, by words in the name: not for losses, errors, bits, distances; None if no word is known."""
-    if _says(metric, _LOWER):
+    if _has_word(metric, _LOWER):
         return False
-    return True if _says(metric, _HIGHER) else None
+    return True if _has_word(metric, _HIGHER) else None
 
 
-def _says(metric: str, known: set[str]) -> bool:
+def _has_word(metric: str, known: set[str]) -> bool:
     """Whether a known word is in the name: a short one ("mse", "f1") as a whole word, a longer one anywhere ("valloss")."""
     name = metric.lower()
     return bool(known & set(_words(name))) or any(len(word) > 3 and word in name for word in known)
@@ -155,7 +155,7 @@ def parse_target(text: str) -> Target:
     known = higher_is_better(metric)
     if sign == "=" and known is None:
         raise CompositionError(
-            f"{text!r}: the name {metric!r} does not show whether more or less of it is better: write '{metric}>={found[3]}' or "
+            f"{text!r}: the name {metric!r} does not show whether higher or lower is better: write '{metric}>={found[3]}' or "
             f"'{metric}<={found[3]}', in quotes."
         )
     return Target(metric, value) if sign == "=" or known is (sign == ">=") else Target(metric, value, higher=sign == ">=")

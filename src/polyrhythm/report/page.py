@@ -35,7 +35,7 @@ class Section:
     heading: str
     circumstances: str
     unit: str
-    says: str
+    summary: str
     once: bool
     names: list[Series]
     curves: list[Panel]

@@ -38,7 +38,7 @@ class Record:
         try:
             self._file = _begun(self._path, document.content(outcome))
         except OSError as problem:
-            raise RecordError(f"No record can be begun in {directory}: {reason(problem)}. Give another directory.") from None
+            raise RecordError(f"No record can be written in {directory}: {reason(problem)}. Give another directory.") from None
 
     def follow(self) -> None:
         """Write the events that have come since the last time."""
@@ -65,7 +65,7 @@ class Record:
         try:
             deed()
         except (OSError, CompositionError, MemoryError) as problem:
-            trouble = f"The record in {self._path} is not whole: {name} could not be written ({reason(problem)})."
+            trouble = f"The record in {self._path} is incomplete: {name} could not be written ({reason(problem)})."
             self._outcome.remarks.append(trouble)
             return trouble
         return None

@@ -23,14 +23,14 @@ def deal(count: int, batch_size: int, group: Group, drop_last: bool = False) -> 
 
 
 def parts(source: Source, group: Group, number: int, batch_size: int) -> list[list[int]]:
-    """The samples in each of a worker's batches of epoch `number`. Raises DataError for what cannot be shared out."""
+    """The samples in each of a worker's batches of epoch `number`. Raises DataError for what cannot be sharded."""
     check(source, group, batch_size)
     order = source.order.indices(group.seed, number)
     return [list(order[part]) for part in deal(len(order), batch_size, group, source.drop_last)]
 
 
 def count(source: Source, group: Group, batch_size: int) -> int:
-    """How many batches each worker has in an epoch. Raises DataError for what cannot be shared out."""
+    """How many batches each worker has in an epoch. Raises DataError for what cannot be sharded."""
     check(source, group, batch_size)
     rounds, rest = divmod(len(source.order), group.size * batch_size)
     return rounds + (rest >= group.size and not source.drop_last)
@@ -47,21 +47,23 @@ def reading(group: Group, number: int) -> int:
 
 
 def check(source: Source, group: Group, batch_size: int) -> None:
-    """Refuse what cannot be shared out."""
+    """Refuse what cannot be sharded."""
     check_size(batch_size)
     samples, workers = len(source.order), group.size
     if samples == 0:
         raise DataError("The data set is empty (its length is 0), so there is nothing to train on: check how it was loaded.")
     if samples < workers:
-        raise DataError(f"{samples} samples cannot be shared out among {workers} workers: use at most {samples} workers, or more data.")
+        raise DataError(f"{samples} samples cannot be sharded over {workers} workers: use at most {samples} workers, or more data.")
     if source.drop_last and samples < workers * batch_size:
         raise DataError(
-            f"drop_last leaves no batch of {samples} samples, which are fewer than {batch_size} for each of {workers} workers: take a "
-            f"smaller batch_size, or leave drop_last out."
+            f"With drop_last, {samples} samples make no batch of {batch_size} for each of {workers} workers: give a smaller batch_size, "
+            f"or leave drop_last out."
         )
 
 
 def check_size(batch_size: int) -> None:
     """Refuse a size that is none."""
     if batch_size < 1:
-        raise DataError(f"batch_size={batch_size} is no batch: give the number of samples that each worker takes per step, 1 or more.")
+        raise DataError(
+            f"batch_size={batch_size} is not a batch size: give the number of samples that each worker takes per step, 1 or more."
+        )

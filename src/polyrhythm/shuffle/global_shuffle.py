@@ -92,4 +92,4 @@ def _too_short(read: int, group: Group, batch_size: int, drop_last: bool) -> str
             f"drop_last leaves no batch of a stream of {read} samples, which are fewer than {batch_size} for each of {group.size} "
             f"workers: take a smaller batch_size, or leave drop_last out."
         )
-    return f"A stream of {read} samples cannot be shared out among {group.size} workers: use at most {read} workers, or more data."
+    return f"A stream of {read} samples cannot be sharded over {group.size} workers: use at most {read} workers, or more data."

@@ -40,7 +40,7 @@ class RingShuffle:
     def stream(self, stream: Stream, group: Group, number: int, batch_size: int) -> NoReturn:
         """Refused: the samples of a stream are not kept."""
         raise DataError(
-            "RingShuffle deals samples out once and then sends them around, which a stream without an end or a length does not allow: "
+            "RingShuffle distributes samples once and then sends them around a ring, which is impossible for a stream without a length: "
             "give a data set with a length, or compose the strategy with shuffle=GlobalShuffle()."
         )
 
@@ -70,8 +70,8 @@ class _Travelling:
             self._deal(source, number, batch_size)
         if batch_size != self.batch_size:
             raise DataError(
-                f"batch_size={batch_size} after {self.batch_size}: RingShuffle deals samples out once, in batches that then travel as they "
-                f"are; keep the size, or use GlobalShuffle."
+                f"batch_size={batch_size} after {self.batch_size}: RingShuffle distributes samples once, in batches that are then sent on "
+                f"unchanged; keep the size, or use GlobalShuffle."
             )
         for _ in range(len(self.held)):
             self.held.rotate(-1)  # a batch whose epoch is left early has had its turn, but stays
@@ -114,6 +114,6 @@ def _tensors(batch: Any) -> Samples:
 def _refuse_redrawing(order: Order) -> None:
     if order.redraws:
         raise DataError(
-            "RingShuffle deals samples out once and then sends them around, so a sampler that draws others in every epoch is refused: "
+            "RingShuffle distributes samples once and then sends them around a ring, so a sampler that draws others later is refused: "
             "leave the sampler out, or compose the strategy with shuffle=GlobalShuffle()."
         )

@@ -44,7 +44,7 @@ class OperationCounter(TorchDispatchMode):  # type: ignore[no-untyped-call]
         if _get_current_dispatch_mode() is not self:
             raise WorkloadError(
                 "A worker of the simulator cannot communicate inside a TorchDispatchMode of its own, because all workers share one thread. "
-                "Leave it first, or give the simulator's devices a measured profile, so that it need not count operations."
+                "Leave the mode first, or give the simulator's devices a measured profile, so that it need not count operations."
             )
 
     def start(self) -> None:

@@ -26,7 +26,7 @@ def deadlock(now: float, actors: dict[str, VirtualActor], joined: dict[tuple[str
     waiting = [(actor, task) for actor in actors.values() for task in actor.tasks if not isinstance(task.waiting, Wait | None)]
     waits = [_wait(actor, task, actors, joined) for actor, task in waiting]
     more = f"; and {len(waits) - _SHOWN} more wait" if len(waits) > _SHOWN else ""
-    return DeadlockError(f"Nobody can go on at {now:.9g} s of virtual time: {'; '.join(waits[:_SHOWN])}{more}.")
+    return DeadlockError(f"Deadlock at {now:.9g} s of virtual time: {'; '.join(waits[:_SHOWN])}{more}.")
 
 
 def _calls(effect: Effect[Any] | None) -> bool:
@@ -42,11 +42,11 @@ def _wait(actor: VirtualActor, task: VirtualTask, actors: dict[str, VirtualActor
 def _wanted(effect: Effect[Any] | None, actors: dict[str, VirtualActor], joined: dict[tuple[str, str], int]) -> str:
     if isinstance(effect, NativeReduce):
         came = joined.get((effect.group.name, effect.topic), 0)
-        return f"the reduction {effect.topic!r}, to which {came} of {effect.group.size} workers have come"
+        return f"the reduction {effect.topic!r}, which {came} of {effect.group.size} workers have joined"
     if isinstance(effect, Flush):
-        return "its messages to leave"
+        return "its messages to be sent"
     if not isinstance(effect, Receive):
-        return "a time that never comes"
+        return "a time that is never reached"
     sender = actors.get(effect.sender)
     fate = "" if not effect.sender else ", which does not exist" if sender is None else ", which has ended" if sender.ended else ""
     return f"{awaited(effect.topic, effect.sender)}{fate}"

@@ -71,7 +71,7 @@ class Simulator:
 
     def __post_init__(self) -> None:
         if self._network() is None and any(isinstance(fault, hazards.Cut | hazards.RandomCuts) for fault in self.faults):
-            raise CompositionError("The network Instant() has no ways that could be cut. Give another network, or no cuts.")
+            raise CompositionError("The network Instant() has no links that could be cut. Give another network, or no cuts.")
         fleet(self.devices)
 
     @property
@@ -99,7 +99,7 @@ class Simulator:
         `PolyrhythmError`s of programs and actors pass through.
         """
         if job.workers < 1:
-            raise CompositionError(f"A run was given {job.workers} workers. Give it at least one.")
+            raise CompositionError(f"A run needs workers, and {job.workers} were given. Give at least one.")
         with _alone():
             scheduler, shared = self._assemble(job, record)
             before = shared.drawing

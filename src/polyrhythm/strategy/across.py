@@ -96,8 +96,8 @@ class Stripes:
         sizes = {len(group.members) for group in groups}
         if len(sizes) > 1:
             raise CompositionError(
-                f"across=Stripes() needs groups of one size, and these have {', '.join(map(str, sorted(sizes)))} members: "
-                "take Leaders(), or other groups."
+                f"across=Stripes() needs groups of equal size, and these have {', '.join(map(str, sorted(sizes)))} members: "
+                "use Leaders(), or other groups."
             )
         plans, first = list[ExchangePlan](), crew.first_server
         for rank in range(sizes.pop()):

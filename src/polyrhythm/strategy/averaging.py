@@ -12,21 +12,21 @@ from polyrhythm.kernel.message import Message
 from polyrhythm.kernel.port import Port
 
 TOPIC = "buffers"
-"""Worker 0 is to hear of losses under this topic, where a run goes on without the lost."""
+"""Worker 0 subscribes to losses under this topic, where a run continues without lost workers."""
 
 
 async def average(port: Port, group: Group, values: Sequence[Tensor]) -> Sequence[Tensor]:
     """The mean of everyone's `values`, the same bits at every worker; what is equal everywhere stays as it is.
 
-    All tell worker 0, and worker 0 tells all: 2 (P - 1) messages. A worker without which the run goes on counts if it was lost after it
-    had told.
+    All send theirs to worker 0, which sends the mean to all: 2 (P - 1) messages. A lost worker counts if its message arrived before the
+    notice of its loss.
     """
     if group.rank:
         await port.send(group.members[0], Message(TOPIC, tensors=tuple(values)))
         delivery = await port.receive(f"{TOPIC}.mean", group.members[0])
         assert delivery is not None
         return delivery.message.tensors
-    told = {port.name: tuple(values)}
+    received = {port.name: tuple(values)}
     missing = set(group.members[1:])
     while missing:
         delivery = await port.receive(TOPIC)
@@ -34,9 +34,9 @@ async def average(port: Port, group: Group, values: Sequence[Tensor]) -> Sequenc
         if delivery.message.text:
             missing.discard(delivery.message.text)
         else:
-            told[delivery.sender] = delivery.message.tensors
+            received[delivery.sender] = delivery.message.tensors
             missing.discard(delivery.sender)
-    ranked = [told[name] for name in group.members if name in told]
+    ranked = [received[name] for name in group.members if name in received]
     means = tuple(_mean(parts) for parts in zip(*ranked, strict=True))
     for name in group.members[1:]:
         await port.send(name, Message(f"{TOPIC}.mean", tensors=means))

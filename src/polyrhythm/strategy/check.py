@@ -24,6 +24,6 @@ def require_piece(axis: str, given: object, example: object) -> None:
     """Raise CompositionError where `given` is the name of a piece, its class, or something else."""
     if isinstance(given, (str, type)):
         called = given if isinstance(given, str) else given.__name__
-        raise CompositionError(f"{axis}={called!r} is only the name of a piece: give the piece itself, such as {example!r}.")
+        raise CompositionError(f"{axis}={called!r} is a name, not a piece: give the piece itself, such as {example!r}.")
     if getattr(type(given), _ESSENTIAL[axis], None) is None:
-        raise CompositionError(f"{axis}={given!r} is no {axis}: give a piece, such as {example!r}.")
+        raise CompositionError(f"{axis}={given!r} cannot be used as {axis}: give a piece, such as {example!r}.")

@@ -44,13 +44,13 @@ def divided(model: nn.Module, optimizer: torch.optim.Optimizer, plan: StrategyPl
         for name in names:
             if name in taken:
                 raise CompositionError(
-                    f"{taken[name].selection!r} and {planned.selection!r} both take {name}: a parameter is in one exchange only, "
-                    "so make one of the selections narrower."
+                    f"{taken[name].selection!r} and {planned.selection!r} both select {name}, but a parameter can be in one exchange only: "
+                    "make one of the selections narrower."
                 )
             taken[name] = planned
         if not names and not planned.selection.may_be_empty:
             raise CompositionError(
-                f"{planned.selection!r} takes no parameter of {type(model).__name__}, which has {_shown(named)}: check its spelling, "
+                f"{planned.selection!r} selects no parameter of {type(model).__name__}, which has {_shown(named)}: check its spelling, "
                 "or leave the selection out."
             )
     rest = plan.exchanges[-1]
@@ -64,7 +64,7 @@ def _shares(planned: PlannedExchange, named: Sequence[tuple[str, nn.Parameter]],
     for number, (dtype, device) in enumerate(kinds):
         if dtype not in _EXCHANGED:
             raise CompositionError(
-                f"The parameters are {dtype}, in which small updates are lost and codecs cannot encode: keep them in torch.float32, and "
+                f"The parameters are {dtype}, which loses small updates and which codecs cannot encode: keep them in torch.float32, and "
                 f"use torch.autocast to compute in half precision."
             )
         yield Share(planned, number, [(name, p) for name, p in named if (p.dtype, p.device) == (dtype, device)], modules)
@@ -72,16 +72,16 @@ def _shares(planned: PlannedExchange, named: Sequence[tuple[str, nn.Parameter]],
 
 def _trained(model: nn.Module, optimizer: torch.optim.Optimizer) -> list[tuple[str, nn.Parameter]]:
     if not list(model.parameters()):
-        raise CompositionError(f"{type(model).__name__} has no parameters, so there is nothing to train: attach a model that has some.")
+        raise CompositionError(f"{type(model).__name__} has no parameters, so there is nothing to train: attach a model with parameters.")
     held = {id(parameter) for group in optimizer.param_groups for parameter in group["params"]}
     named = [(name, p) for name, p in model.named_parameters() if p.requires_grad and id(p) in held]
     if not named:
-        raise CompositionError("The optimizer holds none of the model's parameters: build it from model.parameters() before attaching.")
+        raise CompositionError("The optimizer has none of the model's parameters: build it from model.parameters() before attaching.")
     known = {id(parameter) for parameter in model.parameters()}
     strangers = sum(id(p) not in known for group in optimizer.param_groups for p in group["params"])
     if strangers:
         raise CompositionError(
-            f"The optimizer holds {strangers} parameters that are not the model's: attach the module that owns all of them."
+            f"The optimizer has {strangers} parameters that do not belong to the model: attach the module that contains all of them."
         )
     return named
 

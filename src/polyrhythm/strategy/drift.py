@@ -21,7 +21,7 @@ from polyrhythm.kernel.job import WorkerContext
 from polyrhythm.kernel.message import ASIDE, Message
 from polyrhythm.kernel.names import worker
 from polyrhythm.tensors import Layout, digest
-from polyrhythm.topology.algorithms.broadcast import tell_all
+from polyrhythm.topology.algorithms.broadcast import flat_broadcast_message
 
 _TOPIC = ASIDE + "final"
 _DIGITS = 12
@@ -77,7 +77,9 @@ def end_alike(context: WorkerContext, group: Group, layout: Layout, weights: Ten
     mine = processor(weights.device)
     held = Message(_TOPIC, text=mine, tensors=(weights.detach().cpu(),))
     facts = {"final weights": digest(layout.named(weights).items())[:_DIGITS]}
-    shown = context.align(Claim(facts, held, lambda: tell_all(context.port, group, held), Drift(weights, steps).judge, _REMEDY))
+    shown = context.align(
+        Claim(facts, held, lambda: flat_broadcast_message(context.port, group, held), Drift(weights, steps).judge, _REMEDY)
+    )
     if shown is not None and (relative := distance(weights, shown.tensors[0])) > 0:
         with torch.no_grad():
             weights.copy_(shown.tensors[0])
@@ -86,4 +88,4 @@ def end_alike(context: WorkerContext, group: Group, layout: Layout, weights: Ten
 
 def _sentence(name: str, relative: float, mine: str, other: str) -> str:
     why = f"{name} has {mine}, {worker(0)} has {other}" if mine != other else "as rounding explains"
-    return f"{name} ended {relative:.1e} of the weights' norm away from {worker(0)} ({why}), and goes on with the weights of {worker(0)}."
+    return f"{name} ended {relative:.1e} of the weights' norm away from {worker(0)} ({why}), and continues with the weights of {worker(0)}."

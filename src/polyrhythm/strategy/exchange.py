@@ -154,8 +154,8 @@ class Exchange:
         exchanged = list(islice(clocks, quorum - 1))
         if workers % quorum and exchanged and not self.consistency.may_proceed(exchanged[-1], 0):
             raise CompositionError(
-                f"{self.consistency!r} merges {quorum} contributions at a time, which do not divide {workers} workers, and lets nobody go "
-                f"on until the rest is merged: all would wait for ever. Use a number of workers that {quorum} divides, or other groups."
+                f"{self.consistency!r} merges {quorum} contributions at a time and lets no worker continue until its own is merged, but "
+                f"{workers} workers are no multiple of {quorum}: the rest would wait for ever. Use a multiple of {quorum}, or other groups."
             )
 
     def among(self, crew: Crew) -> ExchangePlan:

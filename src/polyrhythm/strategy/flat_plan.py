@@ -64,7 +64,7 @@ class FlatPlan:
         return service.serve(self.agreement, replace(endpoint, group=group, workers=self.crew.members))
 
     def result_actors(self) -> list[str]:
-        """As the topology says."""
+        """That of the topology."""
         return self.topology.result_actors(self.crew.members, self.server_names)
 
     def held_by(self, layout: Layout) -> list[Layout]:

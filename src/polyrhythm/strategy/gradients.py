@@ -93,7 +93,7 @@ class Parameters:
         """Refuse what the user has done since attaching that would leave some weights out of the exchange."""
         if [p.data_ptr() for p in self.parameters] != self.places:
             raise CompositionError(
-                "The model was moved or converted after worker.attach, so its weights are not those that the workers exchange: "
+                "The model was moved or converted after worker.attach, so its parameters are not those that the workers exchange: "
                 "call model.to(...) before attaching."
             )
 

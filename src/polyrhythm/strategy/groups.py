@@ -44,7 +44,7 @@ class OfSize:
 
     def __post_init__(self) -> None:
         if self.size < 1:
-            raise CompositionError(f"OfSize({self.size}) has no room for anybody: give groups of 1 worker or more.")
+            raise CompositionError(f"OfSize({self.size}) has empty groups: give groups of 1 worker or more.")
 
     def divide(self, locations: Sequence[Location]) -> list[list[int]]:
         """In order of ranks."""
@@ -60,7 +60,7 @@ class InGroups:
 
     def __post_init__(self) -> None:
         if self.count < 1:
-            raise CompositionError(f"InGroups({self.count}) leaves out everybody: give 1 group or more.")
+            raise CompositionError(f"InGroups({self.count}) has no groups: give 1 or more.")
 
     def divide(self, locations: Sequence[Location]) -> list[list[int]]:
         """As numpy.array_split divides the ranks."""
@@ -81,8 +81,8 @@ class Given:
         given = sorted(rank for group in self.ranks for rank in group)
         if given != list(range(len(locations))) or not all(self.ranks):
             raise CompositionError(
-                f"{self} does not hold each of the ranks 0 to {len(locations) - 1} once: every worker is in one "
-                "group, and no group is empty."
+                f"{self} does not contain each of the ranks 0 to {len(locations) - 1} exactly once: put every worker into one group, "
+                "and leave no group empty."
             )
         return [list(group) for group in self.ranks]
 

@@ -26,7 +26,7 @@ from polyrhythm.strategy.plan import Crew, ExchangePlan
 class Hierarchical:
     """`inner` within groups, `outer` among them: each group takes part in `outer` as one worker.
 
-    `groups` forms them: "site", "host", a size, lists of ranks, or an object such as BySite(). `across` says who of a group exchanges with
+    `groups` forms them: "site", "host", a size, lists of ranks, or an object such as BySite(). `across` is which of a group exchange with
     other groups: its leader for all (`Leaders`), or each member its stripe of the vector (`Stripes`). Either exchange may have levels of
     its own. Within a group gradients are averaged before every step, or updates after some; then the group's gradient, update or weights
     go out as `outer` has it. Groups of unequal sizes count by their sizes.

@@ -59,8 +59,8 @@ class LocalOptimizer:
         """
         if self._lent is not None and self._options() != self._lent:
             raise CompositionError(
-                f"The options of {self.kind} changed since worker.attach, and the server that runs it is told "
-                f"of learning rates only: keep the others as they are (a scheduler that cycles momentum takes cycle_momentum=False)."
+                f"Options of {self.kind} other than the learning rate changed after worker.attach, but the server that runs it receives "
+                f"learning rates only: keep the others constant (for a scheduler that cycles momentum give cycle_momentum=False)."
             )
         return tuple(float(group["lr"]) for group in self.optimizer.param_groups)
 

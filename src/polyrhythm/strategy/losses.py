@@ -1,4 +1,4 @@
-"""The news of lost actors, for all in one actor who want it."""
+"""Notices of lost actors, for every part of one actor that needs them."""
 
 from __future__ import annotations
 
@@ -7,9 +7,9 @@ from polyrhythm.kernel.port import Port
 
 
 class Losses:
-    """Says again what the runtime says once: the topics of `tell` each get a message with the name of every actor that was lost.
+    """Repeats the runtime's notice of a loss: each topic given to `subscribe` gets a message with the name of every lost actor.
 
-    One actor may serve several models, and each must hear of a loss, also of those before it began.
+    One actor may serve several models, and each must be notified of every loss, also of those before it began.
     """
 
     def __init__(self, port: Port) -> None:
@@ -19,13 +19,13 @@ class Losses:
         self.topics: list[str] = []
 
     async def begin(self) -> None:
-        """Listen from now on, if nobody has asked for it yet."""
+        """Listen from now on; further calls do nothing."""
         if not self.begun:
             self.begun = True
             await self.port.spawn("losses", self._listen())
 
-    async def tell(self, topic: str) -> None:
-        """Send the names under `topic` too."""
+    async def subscribe(self, topic: str) -> None:
+        """Send the names under `topic` too, beginning with those of earlier losses."""
         self.topics.append(topic)
         for name in self.gone:
             await self.port.send(self.port.name, Message(topic, text=name))

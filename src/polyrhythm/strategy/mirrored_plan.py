@@ -38,7 +38,7 @@ class MirroredPlan:
 
     @property
     def groups(self) -> Sequence[tuple[str, tuple[str, ...]]]:
-        """Nobody asks for sums of these."""
+        """No sums are requested over these groups."""
         return []
 
     @property

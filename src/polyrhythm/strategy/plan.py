@@ -25,7 +25,7 @@ INNER, OUTER = "inner/", "outer/"
 class Crew:
     """The actors that an exchange is among, in the order of ranks, and where each of them is.
 
-    `name` tells the groups of one run apart. `first_server` is the number of the first server that the exchange may have.
+    `name` distinguishes the groups of one run. `first_server` is the number of the first server that the exchange may have.
     """
 
     name: str
@@ -40,7 +40,7 @@ class Crew:
 
     @cached_property
     def ranks(self) -> dict[str, int]:
-        """The rank of each member: every one of thousands asks for its own."""
+        """The rank of each member, cached: each of thousands of workers looks up its own."""
         return {member: rank for rank, member in enumerate(self.members)}
 
 
@@ -72,7 +72,7 @@ class ExchangePlan(Protocol):
 
     @property
     def groups(self) -> Sequence[tuple[str, tuple[str, ...]]]:
-        """The names and members of the groups whose sums are asked for."""
+        """The names and members of the groups over which sums are requested."""
 
     def levels(self, member: str) -> Sequence[Level]:
         """A member's sides, the innermost first: what an inner exchange makes of a group's contributions goes on to the next."""

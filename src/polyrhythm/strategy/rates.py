@@ -41,6 +41,6 @@ def refuse_unscaled(optimizer: torch.optim.Optimizer, agreement: Agreement, work
     together = rule.quorum(workers) == workers and not rule.traits.order_matters and scale_of_all(agreement.merge, context) == 1
     if isinstance(optimizer, UNSCALED) and agreement.payload.is_gradient and agreement.rule is None and workers > 1 and not together:
         raise CompositionError(
-            f"{type(optimizer).__name__}'s steps are not proportional to its learning rate, by which {agreement.merge!r} with "
-            f"{agreement.consistency!r} says how much a gradient counts: use another optimizer, or BulkSynchronous with Mean."
+            f"{type(optimizer).__name__}'s steps are not proportional to its learning rate, and {agreement.merge!r} with "
+            f"{agreement.consistency!r} scales that rate to weight gradients: use another optimizer, or BulkSynchronous with Mean."
         )

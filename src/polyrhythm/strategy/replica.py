@@ -22,7 +22,7 @@ from polyrhythm.strategy.local_optimizer import LocalOptimizer
 from polyrhythm.strategy.part import Part, PartSeat
 from polyrhythm.strategy.payloads import PendingExchange
 from polyrhythm.strategy.strategy_plan import StrategyPlan
-from polyrhythm.topology.algorithms.broadcast import broadcast, tell
+from polyrhythm.topology.algorithms.broadcast import broadcast, flat_broadcast
 from polyrhythm.trees import StateTree
 
 
@@ -82,19 +82,19 @@ class Replica:
         self._take_over(stepping)
 
     def _copy_others(self) -> None:
-        bring = tell if self.plan.strategy.tolerates_loss else broadcast
+        send = flat_broadcast if self.plan.strategy.tolerates_loss else broadcast
         port = self.parts[0].port
-        paste_bytes(self.context.perform(bring(port, self.group, copy_bytes(self.others), "others")), self.others)
+        paste_bytes(self.context.perform(send(port, self.group, copy_bytes(self.others), "others")), self.others)
 
     def _take_over(self, stepping: Callable[[], None]) -> None:
         def step(optimizer: torch.optim.Optimizer, closure: Callable[[], Any] | None = None) -> None:
             if closure is not None:
                 raise CompositionError(
-                    "optimizer.step(closure) evaluates the model several times a step, which no exchange can follow: call step()."
+                    "optimizer.step(closure) evaluates the model several times per step, which is not supported: call step() without it."
                 )
             if getattr(optimizer, "grad_scale", None) is not None or getattr(optimizer, "found_inf", None) is not None:
                 raise CompositionError(
-                    "GradScaler lets each worker decide alone whether to step, so workers would lose each other: use torch.autocast with "
+                    "GradScaler lets each worker decide by itself to skip a step, so they would get out of step: use torch.autocast with "
                     "bfloat16, which needs no scaler."
                 )
             optimizer._opt_called = True  # type: ignore[attr-defined]
@@ -128,8 +128,8 @@ class Replica:
         for group in self.optimizer.param_groups:
             if any(id(p) not in self.trained and p.grad is not None for p in group["params"]):
                 raise CompositionError(
-                    "A parameter has a gradient that was frozen, or not in the optimizer, when the model was attached, so it is not "
-                    "exchanged: attach with requires_grad=True, and give it a learning rate of 0 until it shall train."
+                    "A parameter has a gradient but was frozen, or not in the optimizer, when the model was attached, so it is not "
+                    "exchanged: attach it with requires_grad=True, and with a learning rate of 0 until it is to be trained."
                 )
         for part in self.parts:
             part.parameters.check()
@@ -177,6 +177,6 @@ def _refuse_closures(optimizer: torch.optim.Optimizer) -> None:
     closure = inspect.signature(optimizer.step).parameters.get("closure")
     if closure is not None and closure.default is inspect.Parameter.empty:
         raise CompositionError(
-            f"{type(optimizer).__name__} evaluates the model several times a step, which no exchange can follow: use an optimizer whose "
+            f"{type(optimizer).__name__} evaluates the model several times per step, which is not supported: use an optimizer whose "
             f"step() needs no closure, such as SGD or AdamW."
         )

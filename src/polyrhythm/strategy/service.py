@@ -19,7 +19,7 @@ _ATTACH, _SERVED, _EVALUATE = "attach", "served", ASIDE + "evaluate"
 
 
 async def announce(port: Port, scope: str, servers: Sequence[str]) -> None:
-    """Tell `servers` of another part, whose topics begin with `scope`; worker 0 does, before it establishes it."""
+    """Announce another part to `servers`, whose topics begin with `scope`; worker 0 does so before it establishes the part."""
     for name in servers:
         await port.send(name, Message(_ATTACH, text=scope))
 
@@ -31,7 +31,7 @@ async def dismiss(port: Port, servers: Sequence[str]) -> None:
 
 
 async def request_snapshots(port: Port, servers: Sequence[str]) -> None:
-    """Have `servers` keep snapshots from now on; worker 0 does."""
+    """Have `servers` keep snapshots from now on; called by worker 0."""
     for name in servers:
         await port.send(name, Message(_EVALUATE))
 
@@ -87,7 +87,7 @@ class Service:
         snapshots.wanted = self.wanted
         self.snapshots.append(snapshots)
         for nested in self.planned.plan.scopes:
-            await self.losses.tell(scope + nested + GONE)
+            await self.losses.subscribe(scope + nested + GONE)
         files = ServerFiles(self.checkpoints, self.port.name, scope)
         await self.planned.plan.serve(
             ServerEndpoint(self.group, self.group.members, self.port.scoped(scope), self.record, snapshots, files)

@@ -32,9 +32,9 @@ _AXES = ("exchange", "selected", "consistency", "topology", "codec", "merge", "l
 class Strategy:
     """One way of training together.
 
-    `exchange` says how workers exchange what they compute. `selected` has other exchanges for some of the model's parameters, as pairs
+    `exchange` defines how workers exchange what they compute. `selected` has other exchanges for some of the model's parameters, as pairs
     (selection, exchange); no parameter may be in two of them. The pieces of an exchange among equals may be given instead of
-    `exchange`: `consistency`, `topology`, `codec`, `merge`, `local`. `shuffle` says which samples a worker sees, and `buffers` with which
+    `exchange`: `consistency`, `topology`, `codec`, `merge`, `local`. `shuffle` decides which samples a worker sees, and `buffers` with which
     batch-norm statistics the final weights are saved. `name` is what tables call it.
 
     Raises CompositionError for pieces that do not fit together, and for an axis that there is not.
@@ -146,8 +146,8 @@ class Strategy:
         used = {exchange.workers(available) for _, exchange in self.exchanges}
         if len(used) > 1:
             raise CompositionError(
-                f"The exchanges of {self.name} use {' and '.join(map(str, sorted(used)))} of {available} workers: a worker takes "
-                "part in all of them or in none, so leave out Alone() where there are several."
+                f"The exchanges of {self.name} use different numbers of workers, {' and '.join(map(str, sorted(used)))} of {available}: "
+                "every worker takes part in all of them or in none, so do not combine Alone() with other exchanges."
             )
         return used.pop()
 
@@ -163,6 +163,6 @@ class Strategy:
 
 def _require_pair(entry: object) -> None:
     if not isinstance(entry, tuple) or len(entry) != 2:
-        raise CompositionError(f'selected has {entry!r}: give pairs, such as (Named("embedding.*"), Exchange()).')
+        raise CompositionError(f'selected contains {entry!r}: give pairs, such as (Named("embedding.*"), Exchange()).')
     require_piece("selection", entry[0], Named("embedding.*"))
     require_piece("exchange", entry[1], Exchange())

@@ -76,7 +76,7 @@ class StrategyPlan:
 
     @property
     def groups(self) -> tuple[tuple[str, tuple[str, ...]], ...]:
-        """The groups, other than that of all workers, whose sums are asked for."""
+        """The groups, other than that of all workers, over which sums are requested."""
         found = {name: members for each in self.exchanges for name, members in each.plan.groups if members != self.members}
         return tuple(found.items())
 
@@ -85,4 +85,4 @@ class StrategyPlan:
         for each in self.exchanges:
             if name in each.servers:
                 return each
-        raise CompositionError(f"{name} is no server of this run: it has {', '.join(self.servers) or 'none'}.")
+        raise CompositionError(f"{name} is not a server of this run, which has {', '.join(self.servers) or 'none'}.")

@@ -78,7 +78,7 @@ class _Neighbour:
         return AdoptWeights(await broadcast(self.port, self.group, initial.weights(), "init"))
 
     async def exchange(self, value: Tensor, clock: int, rates: tuple[float, ...]) -> Response:
-        receivers, senders = self.graph.meets(self.exchanges, self.group)
+        receivers, senders = self.graph.neighbours(self.exchanges, self.group)
         topic = str(self.exchanges)
         self.exchanges += 1
         if receivers:

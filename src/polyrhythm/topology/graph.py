@@ -17,7 +17,7 @@ class Graph(Protocol):
     def check(self, workers: int) -> None:
         """Refuse a number of workers that the graph cannot hold."""
 
-    def meets(self, step: int, group: Group) -> tuple[tuple[int, ...], tuple[int, ...]]:
+    def neighbours(self, step: int, group: Group) -> tuple[tuple[int, ...], tuple[int, ...]]:
         """(to, from) for this member of `group` in its exchange number `step`, counted from 0; consistent over all workers."""
 
 
@@ -38,7 +38,7 @@ class RingGraph:
     def check(self, workers: int) -> None:
         """Any number."""
 
-    def meets(self, step: int, group: Group) -> tuple[tuple[int, ...], tuple[int, ...]]:
+    def neighbours(self, step: int, group: Group) -> tuple[tuple[int, ...], tuple[int, ...]]:
         """The previous and the next in rank; one worker where they are the same, none when alone."""
         near = {(group.rank - 1) % group.size, (group.rank + 1) % group.size} - {group.rank}
         both = tuple(sorted(near))
@@ -57,7 +57,7 @@ class Dissemination:
     def check(self, workers: int) -> None:
         """Any number."""
 
-    def meets(self, step: int, group: Group) -> tuple[tuple[int, ...], tuple[int, ...]]:
+    def neighbours(self, step: int, group: Group) -> tuple[tuple[int, ...], tuple[int, ...]]:
         """One each way."""
         if group.size == 1:
             return (), ()
@@ -75,7 +75,7 @@ class RandomPairs:
     def check(self, workers: int) -> None:
         """Any number."""
 
-    def meets(self, step: int, group: Group) -> tuple[tuple[int, ...], tuple[int, ...]]:
+    def neighbours(self, step: int, group: Group) -> tuple[tuple[int, ...], tuple[int, ...]]:
         """The partner, both ways."""
         order, places = _shuffled(group.seed, step + 1, group.size)
         mate = places[group.rank] ^ 1
@@ -111,7 +111,7 @@ class FixedGraph:
         if workers != self.nodes:
             raise CompositionError(f"The graph has {self.nodes} nodes and the run {workers} workers: they must be equally many.")
 
-    def meets(self, step: int, group: Group) -> tuple[tuple[int, ...], tuple[int, ...]]:
+    def neighbours(self, step: int, group: Group) -> tuple[tuple[int, ...], tuple[int, ...]]:
         """All neighbours, both ways."""
         both = tuple(sorted({b if a == group.rank else a for a, b in self.edges if group.rank in (a, b)}))
         return both, both

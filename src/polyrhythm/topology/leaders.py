@@ -19,7 +19,7 @@ from polyrhythm.pieces.responses import Response
 from polyrhythm.pieces.topology import Channel, InitialState
 from polyrhythm.pieces.weights import WeightsView
 from polyrhythm.tensors import Layout, State
-from polyrhythm.topology.algorithms.broadcast import spread
+from polyrhythm.topology.algorithms.broadcast import broadcast_message
 from polyrhythm.trees import StateTree
 
 _RESPONSE = "response"
@@ -69,10 +69,10 @@ class LeaderChannel:
 
     async def _share(self, exchange: Coroutine[Effect[Any], Any, Response] | None) -> Response:
         if exchange is None:
-            return unpacked(await spread(self.port, self.group, Message(_RESPONSE)))
+            return unpacked(await broadcast_message(self.port, self.group, Message(_RESPONSE)))
         response = await exchange
         if self.group.size > 1:
-            await spread(self.port, self.group, packed(response, _RESPONSE))
+            await broadcast_message(self.port, self.group, packed(response, _RESPONSE))
         return response
 
 

@@ -21,7 +21,7 @@ def dense(*tensors: Tensor) -> None:
     for tensor in tensors:
         if tensor.layout != torch.strided or tensor.device.type != "cpu":
             raise CompositionError(
-                f"A tensor of layout {tensor.layout} on device {tensor.device} was given to a collective of polyrhythm: give dense ones "
+                f"A tensor of layout {tensor.layout} on device {tensor.device} was given to a collective of polyrhythm: give dense tensors "
                 "on the CPU; only all_reduce takes sparse ones too."
             )
 
@@ -38,7 +38,7 @@ def parts(whole: Tensor, part: Tensor, ranks: int) -> None:
         raise CompositionError(f"Tensors of {whole.dtype} and {part.dtype} were given to one collective: give both the same type.")
     if whole.numel() != ranks * part.numel():
         raise CompositionError(
-            f"A tensor of {whole.numel()} elements was given for {ranks} ranks' parts of {part.numel()}: it must have "
+            f"A tensor of {whole.numel()} elements was given for {ranks} parts of {part.numel()} elements, one for each rank: it must have "
             f"{ranks * part.numel()}."
         )
 

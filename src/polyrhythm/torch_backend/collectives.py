@@ -148,7 +148,7 @@ class Collectives:
         self._group.exchange(buffers, received)
         if room != sizes[:, self._rank].tolist():
             raise CompositionError(
-                f"An all-to-all brought {sizes[:, self._rank].tolist()} bytes to rank {self._rank}, whose outputs have room for {room}: "
+                f"An all-to-all sent {sizes[:, self._rank].tolist()} bytes to rank {self._rank}, whose outputs have room for {room}: "
                 "give outputs of the sizes that the others send."
             )
         for output, buffer, nbytes in zip(outputs, received, room, strict=True):

@@ -29,9 +29,9 @@ class Reduction:
         """Raises CompositionError for numbers that cannot be reduced so."""
         fractional = tensor.dtype.is_floating_point or tensor.dtype.is_complex
         if self.operation in _BITWISE and fractional:
-            raise CompositionError(f"Cannot use {self.operation.name} on {tensor.dtype}: bits are those of whole numbers.")
+            raise CompositionError(f"Cannot use {self.operation.name} on {tensor.dtype}: give integers or booleans.")
         if self.mean and not fractional:
-            raise CompositionError(f"Cannot average {tensor.dtype}, as means are not whole numbers: use ReduceOp.SUM and divide yourself.")
+            raise CompositionError(f"Cannot average {tensor.dtype}, because means are not integers: use ReduceOp.SUM and divide yourself.")
 
 
 _REDUCTIONS = {

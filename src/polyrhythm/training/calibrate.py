@@ -36,7 +36,7 @@ def device_profile(train: Train, *, workers: int = 1, steps: int = 30, seed: int
     earlier gives fewer steps. Raises CompositionError if those are less than two after the first ten, and what the run raised.
     """
     if steps < 1:
-        raise CompositionError(f"A profile of {steps} steps has no figures: time 1 or more.")
+        raise CompositionError(f"A profile of {steps} steps is empty: time 1 or more.")
     watch = _Stopwatch(strategy.workers(workers), WARM_UP_STEPS + steps)
     tried = attempt(train, workers=workers, strategy=strategy, on=Processes(), seed=seed, watch=watch)
     if tried.error is not None and not isinstance(tried.error, _ProfileCompleteError):
@@ -44,8 +44,8 @@ def device_profile(train: Train, *, workers: int = 1, steps: int = 30, seed: int
     seconds = watch.seconds()
     if len(seconds) < min(steps, _FEWEST):
         raise CompositionError(
-            f"The training function took {WARM_UP_STEPS + len(seconds)} steps or fewer at one of {workers} workers, and the first "
-            f"{WARM_UP_STEPS} only warm up: give it more epochs or smaller batches."
+            f"The training function took at most {WARM_UP_STEPS + len(seconds)} steps at one of {workers} workers, and the first "
+            f"{WARM_UP_STEPS} are warm-up: give it more epochs or smaller batches."
         )
     each = watch.seconds_per_contribution()
     return Profile(str(getattr(train, "name", getattr(train, "__name__", "measured"))), tuple(seconds), each)

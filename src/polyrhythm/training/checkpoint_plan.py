@@ -1,4 +1,4 @@
-"""Where a run writes checkpoints, and from which it goes on."""
+"""Where a run writes checkpoints, and from which checkpoint it continues."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from polyrhythm.strategy.strategy_plan import StrategyPlan
 
 
 def manifest_of(plan: StrategyPlan, step: int, seconds: float) -> Manifest:
-    """What a checkpoint of a run by `plan` is of."""
+    """The description of a run by `plan` that its checkpoints hold."""
     groups = [list(members) for each in plan.exchanges for _, members in each.plan.groups]
     return Manifest(step, seconds, len(plan.members), len(plan.servers), plan.seed, described(plan.strategy), groups)
 
@@ -26,9 +26,9 @@ def described(strategy: Strategy) -> dict[str, str]:
 
 
 def planned(plan: StrategyPlan, wanted: CheckpointRequest) -> CheckpointPlan:
-    """Where a run by `plan` writes checkpoints, and from which it goes on.
+    """Where a run by `plan` writes checkpoints, and from which checkpoint it continues.
 
-    Raises CheckpointError for a checkpoint of another strategy, seed or number of workers, or where the one that is named is none.
+    Raises CheckpointError for a checkpoint of another strategy, seed or number of workers, or for a path that is not a checkpoint.
     """
     store = None if wanted.directory is None else CheckpointStore(path_given(wanted.directory), wanted.keep)
     resumed = _resumed(store, wanted.resume)
@@ -43,8 +43,8 @@ def planned(plan: StrategyPlan, wanted: CheckpointRequest) -> CheckpointPlan:
         ):
             if there != here:
                 raise CheckpointError(
-                    f"{resumed.path} is of a run with another {what}: it has {there}, and this run {here}. Resume with the settings of "
-                    "that run, or write to another directory."
+                    f"{resumed.path} belongs to a run with another {what}: {there}, where this run has {here}. Resume with the settings of "
+                    "that run, or give another directory."
                 )
     return CheckpointPlan(store, wanted.every, resumed)
 
@@ -55,8 +55,8 @@ def _resumed(store: CheckpointStore | None, resume: bool | str | Path) -> Checkp
     return find(path_given(resume))
 
 
-def told_of(plan: CheckpointPlan) -> dict[str, str]:
-    """What the record of a run says of its checkpoints."""
+def recorded_checkpoints(plan: CheckpointPlan) -> dict[str, str]:
+    """The settings about checkpoints, as the record of a run shows them."""
     found = {}
     if plan.store is not None:
         found["checkpoints"] = str(plan.store.directory)

@@ -21,7 +21,7 @@ _VOTES, _VERDICTS = ASIDE + "checkpoint", ASIDE + "verdict"
 
 
 class Stage(IntEnum):
-    """What a worker tells worker 0."""
+    """What a worker reports to worker 0."""
 
     READY = 0
     """It has come to the step."""
@@ -81,8 +81,8 @@ class Coordinator:
         steps = {vote.step for vote in votes.values()}
         if len(steps) > 1:
             raise WorkloadError(
-                f"worker.save() was called after step {min(steps)} at one worker and after step {max(steps)} at another: call it at every "
-                "worker after the same step."
+                f"worker.save() was called after step {min(steps)} at one worker and after step {max(steps)} at another: call it after the "
+                "same step at every worker."
             )
         step, stages = steps.pop(), {vote.stage for vote in votes.values()}
         if stages == {Stage.READY}:

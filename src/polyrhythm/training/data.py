@@ -74,7 +74,7 @@ class Data:
         """As `Worker.sampler`."""
         length, workers = len(dataset), self._group.size
         if length < workers:
-            raise DataError(f"{length} samples cannot be shared out among {workers} workers: use fewer workers, or more data.")
+            raise DataError(f"{length} samples cannot be sharded over {workers} workers: use fewer workers, or more data.")
         order = Permuted(length) if shuffle else Listed(range(length))
         return ShareSampler(lambda number: self._shuffle.share(order, self._group, number), length // workers, self._count)
 
@@ -136,7 +136,7 @@ def _nothing(number: int, taken: int) -> None:
 def _size(source: Sources | Streams, given: int | None) -> int:
     if given is not None and source.whole:
         raise DataError(
-            f"batch_size={given} was given with a DataLoader that has batch_size=None, whose data set makes its own batches: leave it out, "
+            f"batch_size={given} was given with a DataLoader that has batch_size=None, whose data set yields whole batches: leave it out, "
             f"or give the DataLoader a batch_size."
         )
     return source.batch_size if given is None else given

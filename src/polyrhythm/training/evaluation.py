@@ -49,7 +49,7 @@ class Followed:
 
 @dataclass(slots=True)
 class Evaluation:
-    """What `worker.evaluate` asked for, at one worker. `seconds` of the run's clock went into evaluating."""
+    """The evaluation that `worker.evaluate` requested, at one worker. `seconds` of the run's clock went into evaluating."""
 
     plan: StrategyPlan
     context: WorkerContext
@@ -73,12 +73,12 @@ class Evaluation:
             self._followed.append(Followed(part, model, buffers, new_snapshots(self.group.size)))
         self._want()
 
-    def ask(self, function: Evaluate) -> None:
+    def request(self, function: Evaluate) -> None:
         """Evaluate by `function` from now on."""
         if self.function is not None:
             raise WorkloadError("worker.evaluate was called twice: give one function that returns all metrics.")
         if not callable(function):
-            raise WorkloadError(f"worker.evaluate got {function!r}, which cannot be called: give a function of the model.")
+            raise WorkloadError(f"worker.evaluate got {function!r}, which is not callable: give a function of the model.")
         self.function = function
         if self.group.rank == 0:
             self.context.perform(request_snapshots(self.context.port, self.plan.servers))
@@ -88,9 +88,9 @@ class Evaluation:
         """At the first step, or before a run without steps ends: raise CompositionError at all workers if only some evaluate."""
         if not self._agreed:
             self._agreed = True
-            asked = {} if self.function is None else {"evaluations": "to make"}
+            requested = {} if self.function is None else {"evaluations": "to make"}
             self.context.agree(
-                asked, "call worker.evaluate at every worker, not at worker 0 alone, which makes them when the training is over."
+                requested, "call worker.evaluate at every worker, not at worker 0 alone, which makes them when the training is over."
             )
 
     def look(self) -> None:

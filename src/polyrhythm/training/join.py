@@ -38,15 +38,15 @@ def join(
     keep: int = 2,
     resume: bool | str | Path = False,
 ) -> Worker:
-    """The worker that this process is: rank and number come from torchrun's or SLURM's variables.
+    """Make this process a worker of a run; its rank and the number of workers come from torchrun's or SLURM's variables.
 
-    Returns when all have come. The script then trains as a training function does, and leaves the run when it ends; call `worker.finish()`
-    before you use the final weights. With a `directory`, this worker's record is written to `directory`/worker-RANK from the beginning, as
-    that of `run` is. A script ends well by reaching its end or by `sys.exit(0)`, and then waits for the others to end; else all others fail
-    too, naming it. After `timeout` seconds of waiting for a worker that stands still the run ends with its name; without one this is only
-    reported on stderr. `checkpoint`, `every`, `keep` and `resume` are those of `run`;
-    all hosts must see the same directory. Raises CompositionError where fewer or more processes were started than the strategy uses, or
-    with other settings; RunError if the others do not come.
+    Returns when all processes have joined. The script then trains as a training function does, and leaves the run when it ends; call
+    `worker.finish()` before you use the final weights. With a `directory`, this worker's record is written to `directory`/worker-RANK from
+    the beginning, as by `run`. A script succeeds by reaching its end or by `sys.exit(0)`, and then waits for the others; if it fails,
+    all others fail too, with an error that names it. After waiting `timeout` seconds for a worker that makes no progress, the run stops
+    with an error that names it; without a timeout this is only reported on stderr. `checkpoint`, `every`, `keep` and `resume` are those of
+    `run`; all hosts must share the directory. Raises CompositionError if the number of processes is not what the strategy uses, or if their
+    settings differ; RunError if the others do not join.
     """
     require_linux("join(), which makes a worker of this process,")
     refuse_while_imported("pr.join")
@@ -55,7 +55,7 @@ def join(
     place = find_rank_environment()
     used = chosen.workers(place.workers)
     if used != place.workers:
-        raise CompositionError(f"{chosen.name} uses {used} of {place.workers} workers: start as many processes as it uses.")
+        raise CompositionError(f"{chosen.name} uses {used} workers, but {place.workers} processes were started: start {used}.")
     outcome = Outcome(Summary(chosen.name, used, "processes", None, seed), settings={"strategy": repr(chosen)})
     log = Log(outcome, None if directory is None else make(directory) / f"worker-{place.rank}", ignore)
     try:

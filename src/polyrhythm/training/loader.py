@@ -113,7 +113,7 @@ class Loads:
 def indexed(data: Any) -> Any:
     if isinstance(data, (IterableDataset, dict)) or not isinstance(data, Sized) or not hasattr(data, "__getitem__"):
         raise DataError(
-            f"{type(data).__name__} has no length or no index, so it cannot be shared out: give a map-style Dataset or tensors."
+            f"{type(data).__name__} has no __len__ or no __getitem__, so it cannot be sharded: give a map-style Dataset or tensors."
         )
     return data
 
@@ -123,18 +123,18 @@ def refuse_own_ways(loader: DataLoader[Any]) -> None:
     own = type(loader).__name__
     if type(loader).__iter__ is not DataLoader.__iter__:
         raise DataError(
-            f"{own} is a DataLoader that makes its batches in its own way, which would be lost: give a plain "
-            f"DataLoader, or iterate yours with sampler=worker.sampler(dataset)."
+            f"{own} is a subclass of DataLoader, whose own way of making batches would be lost: give a plain "
+            f"DataLoader, or iterate over yours with sampler=worker.sampler(dataset)."
         )
     if not loader.in_order:
         raise DataError(
-            "This DataLoader has in_order=False: its batches would come as they are ready, and one seed would give many runs. Leave it out."
+            "This DataLoader has in_order=False: the order of its batches would vary, and a seed would not determine the run. Leave it out."
         )
     batching = loader.batch_sampler
     if batching is not None and type(batching) is not BatchSampler:
         raise DataError(
-            f"{type(batching).__name__} makes batches in its own way, which may differ from worker to worker: share its batches out "
-            f"yourself, DataLoader(dataset, batch_sampler=list(worker.shard(batches))), iterate that loader, and call worker.count(n)."
+            f"{type(batching).__name__} is a batch sampler whose batches may differ from worker to worker: shard its batches "
+            f"yourself, DataLoader(dataset, batch_sampler=list(worker.shard(batches))), iterate over that loader, and call worker.count(n)."
         )
 
 

@@ -24,7 +24,7 @@ _SHOWN = 3
 
 
 class Models:
-    """`replicas` in the order of attaching; the first has no scope, so that one model alone says what it always said."""
+    """`replicas` in the order of attaching; the first has no scope, so that a single model's topics have no prefix."""
 
     def __init__(self, plan: StrategyPlan, context: WorkerContext) -> None:
         self.plan = plan
@@ -70,8 +70,8 @@ class Models:
         twice = [each for group in optimizer.param_groups for each in group["params"] if id(each) in held]
         if twice:
             raise WorkloadError(
-                f"worker.attach was given {len(twice)} parameters a second time: each parameter belongs to one optimizer, "
-                "and each optimizer is attached once."
+                f"worker.attach was given {len(twice)} parameters a second time: put each parameter into one optimizer only, "
+                "and attach each optimizer once."
             )
         if name is not None and name in self.names.values() and self.names.get(id(model)) != name:
             raise WorkloadError(f"worker.attach was given the name {name!r} twice: give each model a name of its own.")
@@ -88,7 +88,7 @@ class Models:
         """Have notices of lost workers sent under `topic` too, where the run can go on without one."""
         if self.strategy.tolerates_loss and self.group.size > 1:
             self.context.perform(self.losses.begin())
-            self.context.perform(self.losses.tell(topic))
+            self.context.perform(self.losses.subscribe(topic))
 
     def check(self) -> None:
         """At the first step: refuse a trainable parameter that would stay as it is, different at every worker."""
@@ -101,8 +101,8 @@ class Models:
         if left:
             shown = ", ".join(left[:_SHOWN]) + (f" and {len(left) - _SHOWN} more" if len(left) > _SHOWN else "")
             raise CompositionError(
-                f"No attached optimizer holds {shown}, so nobody would train or exchange {'it' if len(left) == 1 else 'them'}: attach the "
-                "optimizer that does too (worker.attach may be called once for each), or freeze with requires_grad_(False)."
+                f"No attached optimizer has {shown}, which would not be trained or exchanged: attach that "
+                "optimizer too (call worker.attach once for each), or freeze with requires_grad_(False)."
             )
 
     def finish(self) -> dict[str, float]:
@@ -129,8 +129,8 @@ class Models:
     def _average_buffers(self) -> None:
         own = [b for model in self.modules.values() for b in model.buffers() if b.is_floating_point() and b.numel()]
         if own:
-            told = [buffer.detach().cpu().contiguous().clone() for buffer in own]
-            for buffer, mean in zip(own, self.context.perform(average(self.context.port, self.group, told)), strict=True):
+            values = [buffer.detach().cpu().contiguous().clone() for buffer in own]
+            for buffer, mean in zip(own, self.context.perform(average(self.context.port, self.group, values)), strict=True):
                 with torch.no_grad():
                     buffer.copy_(mean)
 

@@ -24,4 +24,4 @@ def number(message: str, value: object, wanted: str = "a float or a tensor of on
             return float(single)
         except (TypeError, ValueError, OverflowError):  # what has a conversion may still refuse it, as 10**400 does
             pass
-    raise WorkloadError(f"{message} {value!r}, which is not one number: give {wanted}.")
+    raise WorkloadError(f"{message} {value!r}, which is not a single number: give {wanted}.")

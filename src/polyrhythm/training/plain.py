@@ -56,6 +56,6 @@ def _same(a: Any, b: Any) -> bool:
 
 def _refusal(value: object) -> WorkloadError:
     return WorkloadError(
-        f"worker.broadcast got a value of type {type(value).__name__} that would not come to the other workers as it is: give "
+        f"worker.broadcast got a value of type {type(value).__name__}, which cannot be sent without changing it: give "
         "a tensor, or numbers, text, bytes, None, and lists, tuples and dicts of them."
     )

@@ -1,4 +1,4 @@
-"""Run one training function with many workers."""
+"""Run one training function on many workers."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from polyrhythm.strategy.service import Service
 from polyrhythm.strategy.strategy import Strategy
 from polyrhythm.strategy.strategy_plan import StrategyPlan
 from polyrhythm.tensors import digest
-from polyrhythm.training.checkpoint_plan import planned, told_of
+from polyrhythm.training.checkpoint_plan import planned, recorded_checkpoints
 from polyrhythm.training.log import Log, break_off
 from polyrhythm.training.result import Run
 from polyrhythm.training.worker import Worker
@@ -42,7 +42,7 @@ _MOST_WORKERS = 10_000_000
 
 @dataclass(frozen=True, slots=True)
 class Attempt:
-    """What came of a run: its outcome, as far as it got, the error that ended it, if one did, and what of its record is not written."""
+    """A finished or failed run: its outcome so far, the error that ended it, if any, and the parts of its record that are not written."""
 
     outcome: Outcome
     error: PolyrhythmError | None = None
@@ -62,18 +62,18 @@ def run(
     keep: int = 2,
     resume: bool | str | Path = False,
 ) -> Run:
-    """Run `train(worker)` once in every worker, and return what came of it.
+    """Run `train(worker)` once in every worker, and return the result.
 
     `strategy` is a published system's name or a composition of your own; `on` the runtime, `Processes()` by default; `seed` the root
-    of all random streams, the runtime's own by default. With a `directory`, a record is begun there at once and events are written as
-    they happen; what cannot be written ends no run, but is said in a RecordWarning.
+    of all random streams, the runtime's own by default. With a `directory`, a record is created there at the start and events are written
+    as they happen; if something cannot be written, the run continues and a RecordWarning is issued.
 
     In the directory `checkpoint` the state of the whole run is written after `every` steps of each worker, and whenever all workers call
-    `worker.save()`; the latest `keep` stay. `resume` goes on from one: True from the newest in `checkpoint` (from the beginning where
-    there is none yet), or the path of another. `train` is called anew, and `worker.batches` brings what had not been used. A run that is
-    resumed ends with the same bits as one that was not broken off, where results do not depend on the order in which messages arrive.
+    `worker.save()`; the latest `keep` are kept. `resume` continues from a checkpoint: True from the newest in `checkpoint` (from the
+    beginning if there is none yet), or its path. `train` is called again, and `worker.batches` yields the batches that were not yet used. A
+    resumed run ends with the same bits as an uninterrupted one if results do not depend on the order in which messages arrive.
 
-    Where stderr is a terminal, a line shows how far the run is. Raises PolyrhythmErrors only, and KeyboardInterrupt.
+    If stderr is a terminal, a progress line is shown. Raises PolyrhythmErrors only, and KeyboardInterrupt.
     """
     refuse_while_imported("pr.run")
     chosen = systems.resolve(strategy)
@@ -100,10 +100,10 @@ def attempt(
     notes: Mapping[str, str] | None = None,
     checkpoints: CheckpointRequest | None = None,
 ) -> Attempt:
-    """As `run`, but a run that fails comes back too, with what is known of it; `watch` is shown each event as it happens, and the
-    record tells `notes` among its settings.
+    """As `run`, but a failed run is returned too, with what is known of it; `watch` is called with each event as it happens, and
+    `notes` are recorded among the run's settings.
 
-    Raises PolyrhythmErrors for what cannot be begun.
+    Raises PolyrhythmErrors for a run that cannot be started.
     """
     workers = whole_number("workers", workers, "1 or more")
     if workers < 1:
@@ -113,14 +113,14 @@ def attempt(
     if not callable(train):
         raise WorkloadError(f"{train!r} cannot be called: give a function train(worker), or use load_workload for a bundled one.")
     if on is not None and (isinstance(on, type) or not isinstance(on, Runtime)):
-        raise CompositionError(f"on={on!r} is not a runtime: give one, pr.Processes() or pr.Simulator(network=...).")
+        raise CompositionError(f"on={on!r} is not a runtime: give pr.Processes() or pr.Simulator(network=...).")
     runtime = on if on is not None else Processes()
-    root = whole_number("seed", runtime.seed if seed is None else seed, "0 or another of 64 bits")
+    root = whole_number("seed", runtime.seed if seed is None else seed, "0 or another 64-bit integer")
     plan = StrategyPlan.of(strategy, runtime.locations(workers), root)
     chosen = planned(plan, checkpoints or CheckpointRequest())
     job = make_job(train, plan, chosen)
     summary = Summary(str(strategy.name), job.workers, runtime.kind, runtime.network_name, root)
-    outcome = Outcome(summary, settings=settings_told(train, strategy, runtime, {**told_of(chosen), **(notes or {})}))
+    outcome = Outcome(summary, settings=recorded_settings(train, strategy, runtime, {**recorded_checkpoints(chosen), **(notes or {})}))
     return _carry_out(job, runtime, Log(outcome, directory, watch))
 
 
@@ -132,7 +132,7 @@ def _carry_out(job: Job, runtime: Runtime, log: Log) -> Attempt:
     except PolyrhythmError as problem:
         error = problem
     except Exception as problem:  # of the system: no process, no memory, no file left
-        error = RunError(f"The run could not go on: {type(problem).__name__}: {problem}".rstrip(": "))
+        error = RunError(f"The run failed: {type(problem).__name__}: {problem}".rstrip(": "))
         error.__cause__ = problem
     except BaseException as interruption:
         log.fail(interruption)
@@ -144,8 +144,8 @@ def _carry_out(job: Job, runtime: Runtime, log: Log) -> Attempt:
     return Attempt(log.outcome, error, log.troubles)
 
 
-def settings_told(train: Train, strategy: Strategy, runtime: Runtime, notes: Mapping[str, str]) -> dict[str, str]:
-    """What the record of a run says of how it was set."""
+def recorded_settings(train: Train, strategy: Strategy, runtime: Runtime, notes: Mapping[str, str]) -> dict[str, str]:
+    """The settings of a run, as its record shows them."""
     name = getattr(train, "__qualname__", "") or _shown(train)
     return {"strategy": _shown(strategy), "runtime": _shown(runtime), "train": name, **notes}
 
@@ -157,7 +157,7 @@ _TRANSLATED = {
         "worker.any(...) or worker.broadcast(...), which work in every runtime."
     ),
 }
-"""torch's own words, said before anything comes to us, and ours."""
+"""Messages of torch's errors that are raised before our own checks, and the messages that replace them."""
 
 
 def whole_number(name: str, given: object, wanted: str) -> int:
@@ -170,7 +170,7 @@ def whole_number(name: str, given: object, wanted: str) -> int:
 
 
 def _shown(value: object) -> str:
-    """`value` as the record tells it."""
+    """`value` as the record shows it."""
     try:
         return repr(value)
     except Exception as problem:
@@ -220,13 +220,13 @@ def conclusion(own: Worker) -> Message:
     return Message("result", (float(own.clock), float(own.samples), own.seconds_aside), text, tuple(weights.values()))
 
 
-def conclude(outcome: Outcome, ending: Ending, teller: str = worker(0)) -> None:
-    """Complete `outcome` by how the run ended; metrics and weights are those of the worker `teller`."""
+def conclude(outcome: Outcome, ending: Ending, reporter: str = worker(0)) -> None:
+    """Complete `outcome` by how the run ended; metrics and weights are those of the worker `reporter`."""
     summary, results = outcome.summary, {name: result for name, result in ending.results.items() if result is not None}
-    first = results[teller]
-    told = msgspec.json.decode(first.text)
-    outcome.weights = dict(zip(told["names"], first.tensors, strict=True))
-    summary.final = told["metrics"]
+    first = results[reporter]
+    content = msgspec.json.decode(first.text)
+    outcome.weights = dict(zip(content["names"], first.tensors, strict=True))
+    summary.final = content["metrics"]
     summary.weights_sha256 = digest(outcome.weights.items()) if outcome.weights else None
     summary.steps = int(max(result.numbers[0] for result in results.values()))
     summary.samples = int(sum(result.numbers[1] for result in results.values()))

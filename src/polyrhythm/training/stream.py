@@ -121,8 +121,8 @@ def alone(data: Iterable[Any]) -> Iterator[Any]:
 def _reading(elements: Iterator[Any]) -> Iterator[None]:
     if id(elements) in _READ:
         raise DataError(
-            f"Two workers read the same {type(elements).__name__}, so that each would miss what the other takes: make it inside the "
-            f"training function, where every worker gets its own, or give an IterableDataset."
+            f"Two workers read from the same {type(elements).__name__}, so each would miss the elements that the other takes: create it in "
+            f"the training function, once for each worker, or give an IterableDataset."
         )
     _READ.add(id(elements))
     try:

@@ -140,16 +140,14 @@ def shape_of(train: Train, seed: int = 0) -> StepShape:
 def _only(attached: tuple[Replica, ...]) -> Replica:
     if len(attached) > 1:
         raise CompositionError(
-            f"The training function attaches {len(attached)} optimizers, and a timing-only run replays the steps of one: time a full run."
+            f"The training function attaches {len(attached)} optimizers, but a timing-only run replays only one: time a full run."
         )
     return attached[0]
 
 
 def _only_part(replica: Replica) -> Part:
     if len(replica.parts) > 1:
-        raise CompositionError(
-            "The parameters are of several types or on several devices, and a timing-only run replays those of one: time a full run."
-        )
+        raise CompositionError("The parameters have several dtypes or devices, but a timing-only run replays only one: time a full run.")
     return replica.parts[0]
 
 

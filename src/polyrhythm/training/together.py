@@ -38,7 +38,7 @@ class Together:
         """The mean over workers: a number of a number, a tensor like `value` of a tensor."""
         if isinstance(value, Tensor):
             if not value.is_floating_point():
-                raise WorkloadError(f"worker.mean got a tensor of {value.dtype}, which has no mean: convert it with .float().")
+                raise WorkloadError(f"worker.mean got a tensor of {value.dtype}, which cannot be averaged: convert it with .float().")
             total, workers = self._total("mean", value)
             return (total / workers).to(value.device)
         single = number("worker.mean got", value, "a number or a tensor of floating-point numbers")
@@ -52,7 +52,7 @@ class Together:
     def broadcast(self, value: Value) -> Value:
         """Worker 0's value: a tensor, or a plain value, of the same types at every worker."""
         message = _told(value) if self.group.rank == 0 else Message("")
-        received: Message = self.perform(self.collective.spread(message, self._next("broadcast")))
+        received: Message = self.perform(self.collective.broadcast(message, self._next("broadcast")))
         [tensor] = received.tensors
         if received.text != _PLAIN:
             device = value.device if isinstance(value, Tensor) else "cpu"
@@ -74,7 +74,7 @@ def _told(value: object) -> Message:
     if isinstance(value, Tensor):
         if value.dtype not in DTYPES:
             raise WorkloadError(
-                f"worker.broadcast got a tensor of {value.dtype}, which cannot be sent: convert it, or take a view of another type."
+                f"worker.broadcast got a tensor of {value.dtype}, which cannot be sent: convert it, or give a view of another dtype."
             )
         return Message("", tensors=(value.detach().cpu().contiguous(),))
     return Message("", text=_PLAIN, tensors=(torch.frombuffer(bytearray(encoded(value)), dtype=torch.uint8),))

@@ -17,7 +17,7 @@ from polyrhythm.kernel.group import Group
 from polyrhythm.kernel.message import CALL, Message
 from polyrhythm.kernel.port import Port
 from polyrhythm.strategy.losses import Losses
-from polyrhythm.topology.algorithms.broadcast import spread, tell_all
+from polyrhythm.topology.algorithms.broadcast import broadcast_message, flat_broadcast_message
 from polyrhythm.topology.algorithms.tree import Tree
 
 KINDS = ("barrier", "mean", "any", "broadcast")
@@ -47,7 +47,7 @@ class UserCollectives(Protocol):
     async def total(self, value: Tensor, call: UserCall) -> tuple[Tensor, int]:
         """The sum over the workers, the same bits for all, and how many they were."""
 
-    async def spread(self, message: Message, call: UserCall) -> Message:
+    async def broadcast(self, message: Message, call: UserCall) -> Message:
         """Worker 0's message; its topic is ignored."""
 
 
@@ -59,13 +59,13 @@ class TreeCollectives:
         self.group = group
 
     async def total(self, value: Tensor, call: UserCall) -> tuple[Tensor, int]:
-        """As the protocol says."""
+        """As in the protocol; a tree reduction."""
         return await Tree().reduce(self.port, self.group, value, call.topic), self.group.size
 
-    async def spread(self, message: Message, call: UserCall) -> Message:
-        """As the protocol says."""
+    async def broadcast(self, message: Message, call: UserCall) -> Message:
+        """As in the protocol; over a binomial tree."""
         message.topic = call.topic
-        return await spread(self.port, self.group, message)
+        return await broadcast_message(self.port, self.group, message)
 
 
 class SurvivorCollectives:
@@ -85,17 +85,17 @@ class SurvivorCollectives:
         """As in the protocol; worker 0 adds up in the order of ranks."""
         if self.group.rank:
             await self.port.send(self.group.members[0], Message(CALL, call.code, tensors=(value,)))
-            result = await self.spread(Message(""), call)
+            result = await self.broadcast(Message(""), call)
         else:
             values = await self._receive(call)
             summed = torch.stack([value, *values]).sum(dim=0)
-            result = await self.spread(Message("", (float(len(values) + 1),), tensors=(summed,)), call)
+            result = await self.broadcast(Message("", (float(len(values) + 1),), tensors=(summed,)), call)
         return result.tensors[0], int(result.numbers[0])
 
-    async def spread(self, message: Message, call: UserCall) -> Message:
-        """As the protocol says."""
+    async def broadcast(self, message: Message, call: UserCall) -> Message:
+        """As in the protocol; worker 0 sends to every worker itself."""
         message.topic = call.topic
-        return await tell_all(self.port, self.group, message)
+        return await flat_broadcast_message(self.port, self.group, message)
 
     async def _receive(self, call: UserCall) -> list[Tensor]:
         """The values of the other workers, by rank."""
@@ -120,4 +120,4 @@ class SurvivorCollectives:
         if not self.follows_losses:
             self.follows_losses = True
             await self.losses.begin()
-            await self.losses.tell(CALL)
+            await self.losses.subscribe(CALL)

@@ -1,4 +1,4 @@
-"""What a training function is given."""
+"""The `worker` argument of a training function."""
 
 from __future__ import annotations
 
@@ -35,9 +35,9 @@ Value = TypeVar("Value")
 
 
 class Worker:
-    """One of `workers` that train one model together; the same in both runtimes.
+    """One of `workers` that train a model together; the same interface in both runtimes.
 
-    `rank` counts from 0; `device` is where the model should live ("cpu", "cuda:0"); `seed` is the run's. The global random
+    `rank` counts from 0; `device` is where the model should be ("cpu", "cuda:0"); `seed` is the run's. The global random
     generators of torch, numpy and `random` are seeded for this worker before the training function begins.
     """
 
@@ -67,18 +67,18 @@ class Worker:
     def attach(
         self, model: Model, optimizer: Optimizer, *, clip_norm: float | None = None, name: str | None = None
     ) -> tuple[Model, Optimizer]:
-        """Put the strategy behind `optimizer.step()`; every worker then begins with the weights of worker 0.
+        """Make `optimizer.step()` exchange by the strategy, and give every worker the weights of worker 0.
 
-        Returns the same two objects. `clip_norm` clips the gradient that the optimizer will see to that norm: the merged one where
-        workers exchange gradients among themselves, each worker's own where it steps locally or where a server has the optimizer.
-        (clip_grad_norm_ before step() always clips the worker's own.) A parameter that nobody has a gradient for keeps none, where codecs
-        send gradients as they are; else it counts as zero. Frozen parameters and buffers begin as those of worker 0 too, and are
-        not exchanged in training; buffers are averaged when the run finishes, unless the strategy's `buffers` say otherwise.
+        Returns the same two objects. `clip_norm` clips the norm of the gradient that the optimizer uses: the merged gradient where
+        workers exchange gradients among themselves, each worker's own where it steps locally or where a server runs the optimizer.
+        (clip_grad_norm_ before step() always clips the worker's own.) A parameter without a gradient at every worker keeps none if the
+        codec sends gradients unchanged; otherwise it counts as zero. Frozen parameters and buffers are copied from worker 0 too, and are
+        not exchanged in training; buffers are averaged when the run finishes, unless the strategy's `buffers` do otherwise.
 
-        May be called again before the first step, for another model, or for another optimizer of the same model: each has steps of its
-        own. `name` is what its weights' names begin with in the result of several models; the number of the call by default. Every
+        May be called again before the first step, for another model or for another optimizer of the same model: each takes its own
+        steps. With several models, `name` is the prefix of its weights' names in the result; by default the number of the call. Every
         trainable parameter of the models must be in one of the optimizers. Raises CompositionError for a model or an optimizer that the
-        strategy cannot hold, WorkloadError when training has begun.
+        strategy does not support, WorkloadError when training has begun.
         """
         if self._finished:
             raise WorkloadError("worker.attach was called after worker.finish(): the run is over; attach every model at the beginning.")
@@ -88,26 +88,26 @@ class Worker:
         return model, optimizer
 
     def keep(self, **objects: Any) -> None:
-        """Have checkpoints hold objects of your own by name: `worker.keep(scheduler=scheduler, average=average)`.
+        """Include objects of your own in checkpoints, by name: `worker.keep(scheduler=scheduler, average=average)`.
 
-        Each has `state_dict()` and `load_state_dict(state)`, as learning-rate schedulers do; its state is made of numbers, text, tensors,
-        and lists, tuples and dicts of them. Call it after `attach`, at every worker. In a run that is resumed they get their state back
-        at once, and again when the data have come to where the broken-off run was. Raises WorkloadError for an object without these
+        Each has `state_dict()` and `load_state_dict(state)`, as learning-rate schedulers do; its state consists of numbers, text, tensors,
+        and lists, tuples and dicts of them. Call it after `attach`, at every worker. In a resumed run their state is restored at once,
+        and again when the data have reached the position of the checkpoint. Raises WorkloadError for an object without these
         methods, CheckpointError for one that the checkpoint does not have.
         """
         for name, kept in objects.items():
             self._state.keep(name, kept)
 
     def save(self) -> bool:
-        """Write a checkpoint now; whether it is kept. Every worker calls it after the same step, at the end of an iteration of its loop.
+        """Write a checkpoint now, and return whether it was written. Every worker calls it after the same step, at the end of an iteration.
 
-        What cannot be written ends no run, but there is a RecordWarning. Once a worker has ended or is lost, no more are written. Raises
-        WorkloadError where the run has no directory for checkpoints.
+        If it cannot be written, the run continues with a RecordWarning. No checkpoints are written after a worker has finished or was
+        lost. Raises WorkloadError if the run has no directory for checkpoints.
         """
         if self._checkpointing.plan.store is None:
             raise WorkloadError(
-                "worker.save() has nowhere to write to: give the run a directory, with pr.run(checkpoint=...), pr.join(checkpoint=...) or "
-                "--checkpoint."
+                "worker.save() was called in a run without a checkpoint directory: give one, with pr.run(checkpoint=...), "
+                "pr.join(checkpoint=...) or --checkpoint."
             )
         return self._checkpointing.save(self.clock)
 
@@ -122,7 +122,7 @@ class Worker:
     def _step(self, replica: Replica) -> None:
         """What stands behind `optimizer.step()`."""
         if self._finished:
-            raise WorkloadError("optimizer.step() was called after worker.finish(): the run is over, and nobody answers any more.")
+            raise WorkloadError("optimizer.step() was called after worker.finish(): the run is over; take all steps before it.")
         self._models.check()
         self._data.warn_if_unused()
         self._context.charge(self._batch)
@@ -138,35 +138,35 @@ class Worker:
             self._between()
 
     def batches(self, dataset: Any, batch_size: int | None = None) -> Batches | StreamBatches:
-        """This worker's batches: an epoch each time they are iterated, disjoint from the other workers', equally many for all.
+        """This worker's batches: each iteration over them is an epoch; shards are disjoint, and all workers get equally many batches.
 
-        `dataset` is a map-style Dataset or a tuple of tensors, in a new order each epoch; a DataLoader, which is kept to: its sampler
-        says the order, its processes load; or a stream (an IterableDataset, an iterator), which every worker reads whole. `batch_size`
-        counts samples per worker and step: the loader's own if it is left out, else 32. `len()` is the number of batches, but for
-        streams. Raises DataError for data that cannot be shared out.
+        `dataset` is a map-style Dataset or a tuple of tensors, reshuffled each epoch; a DataLoader, whose sampler, loading processes and
+        options are used; or a stream (an IterableDataset, an iterator), which every worker reads completely. `batch_size`
+        counts samples per worker and step; the default is the loader's own, otherwise 32. `len()` is the number of batches, except for
+        streams. Raises DataError for data that cannot be sharded.
         """
         return self._data.batches(dataset, batch_size, self._context.port, self._context.perform)
 
     def sampler(self, dataset: Sized, shuffle: bool = True) -> ShareSampler:
-        """This worker's indices of `dataset`, for a DataLoader of one's own: equally many at every worker, a new order at each pass.
+        """A sampler of this worker's shard of `dataset`, for a DataLoader of your own: equally many indices for all, reshuffled each epoch.
 
-        Each index that is drawn counts as a sample of the next step. Raises DataError for data that cannot be shared out.
+        Each index that is drawn counts as a sample of the next step. Raises DataError for data that cannot be sharded.
         """
         return self._data.sampler(dataset, shuffle)
 
     def shard(self, iterable: Iterable[Any]) -> StreamShard:
         """This worker's elements of any iterable, files or batches or samples: rank, rank + workers, …, equally many for all.
 
-        It is an IterableDataset, which the processes of a DataLoader share. Every worker iterates the whole, which must be the same at
-        all: seed what it draws with `seed`. Nothing is counted: say with `count` how many samples a step uses.
+        It is an IterableDataset, which the loading processes of a DataLoader divide among them. Every worker iterates over all elements,
+        which must be the same at every worker: seed their randomness with `seed`. Samples are not counted: call `count` for each step.
         """
         return self._data.shard(iterable)
 
     def report(self, **metrics: float | Tensor) -> None:
-        """Put numbers, or tensors of one element, on record: `worker.report(loss=loss, accuracy=accuracy)`.
+        """Record metrics, numbers or tensors of one element: `worker.report(loss=loss, accuracy=accuracy)`.
 
-        The last ones are the run's final metrics. Raises DivergedError for a metric that is not finite, WorkloadError for what is
-        no number.
+        The last ones are the run's final metrics. Raises DivergedError for a metric that is not finite, WorkloadError for one that is not
+        a number.
         """
         values = {name: number(f"worker.report got {name} =", value) for name, value in metrics.items()}
         for name, value in values.items():
@@ -178,42 +178,42 @@ class Worker:
         self._context.record(Reported(self._context.port.now(), self._context.port.name, self.clock, values, self._context.bytes_sent))
 
     def evaluate(self, function: Evaluate) -> None:
-        """Have `function(model)` say how good the result is, at the moments of a grid that is the same for every run.
+        """Evaluate the run's result with `function(model)`, at a grid of times that is the same for every run.
 
-        It is given the attached models, in the order of attaching, and returns metrics by name: `{"accuracy": 0.97}`, each a float or a
-        tensor of one element. It is called at worker 0 when the training is over, without gradients and with the models in evaluation
-        mode, on weights that were kept meanwhile: what servers held, the mean of replicas that gossip, or what all had agreed on.
-        Afterwards weights, buffers, modes and random streams are as if it had not been called. That takes no virtual time, no bytes, and
+        The function gets the attached models, in the order of attaching, and returns metrics by name: `{"accuracy": 0.97}`, each a float or
+        a tensor of one element. It is called at worker 0 after the training, without gradients and with the models in evaluation
+        mode, on snapshots of the weights: those of the servers, the mean of the replicas under gossip, or those that all workers share.
+        Weights, buffers, modes and random streams are unaffected. Evaluation takes no virtual time and no bytes, and
         is not in the run's seconds. The metrics of the final weights become the run's.
 
-        Moments are 1 ms after the beginning, and then 9 % later each. Floating-point buffers, such as batch norm's statistics, are those
-        of the step that was under way at the moment, as its forward pass left them: their mean over workers, or worker 0's where buffers
-        are not averaged; all others are the final ones. Copies of the weights take 1 GB at most for each call of `attach`, over all who
-        keep some, and those of buffers as much again: moments are left out for that, and of what is larger only the end is evaluated.
+        The times are 1 ms after the beginning, and then each 9 % later. Floating-point buffers, such as batch norm's statistics, are those
+        of the step in progress at that time, after its forward pass: their mean over the workers, or worker 0's where buffers
+        are not averaged; all other buffers are the final ones. For each call of `attach`, snapshots of the weights take 1 GB at most over
+        all workers and servers, and those of buffers as much again: times are left out to fit; larger models are evaluated at the end only.
 
-        Every worker must call it, before the first step. Raises WorkloadError if that is over, and at the first step CompositionError at
-        all workers if only some called it.
+        Every worker must call it, before the first step. Raises WorkloadError when training has begun, and CompositionError at the first
+        step of all workers if only some called it.
         """
         if self._models.checked:
             raise WorkloadError("worker.evaluate was called after the first step: call it before training begins.")
-        self._models.evaluation.ask(function)
+        self._models.evaluation.request(function)
 
     @property
     def seconds_aside(self) -> float:
-        """Seconds of the run's clock that went into evaluating after the training."""
+        """Seconds of the run's clock spent on evaluation after the training."""
         return self._models.evaluation.seconds
 
     def finish(self) -> None:
-        """Merge what is outstanding: afterwards the model holds the run's final weights. Called for you when `train` returns."""
+        """Complete outstanding exchanges: afterwards the model has the run's final weights. Called for you when `train` returns."""
         if not self._models.replicas:
-            raise WorkloadError("The training function never called worker.attach(model, optimizer), so nothing was trained together.")
+            raise WorkloadError("The training function never called worker.attach(model, optimizer): call it before the training loop.")
         if not self._finished:
             self._finished = True
             self._checkpointing.end(self.clock)
             self._state.metrics |= self._models.finish()
 
     def close(self) -> None:
-        """End the processes that load for this worker and persist between epochs. Called for you when `train` ends, well or not."""
+        """End this worker's persistent data-loading processes. Called for you when `train` ends, also after an error."""
         self._data.close()
 
     @property
@@ -223,15 +223,15 @@ class Worker:
 
     @property
     def clock(self) -> int:
-        """Steps that this worker has taken; of several models, those of the one that took most."""
+        """Steps that this worker has taken; with several models, the largest number of any of them."""
         return max((replica.clock for replica in self._models.replicas), default=0)
 
     def barrier(self) -> None:
-        """Wait until every worker has called it. In this and the following, a worker that the run goes on without is left out."""
+        """Wait until every worker has called it. If a run continues without a lost worker, so do this and the following methods."""
         self._together.barrier()
 
     def mean(self, value: float | Tensor) -> Any:
-        """The mean of every worker's `value`, the same at all: a float of numbers, a tensor of tensors."""
+        """The mean of `value` over all workers, the same at each: a float for numbers, a tensor for tensors."""
         return self._together.mean(value)
 
     def any(self, value: object) -> bool:
@@ -241,7 +241,7 @@ class Worker:
     def broadcast(self, value: Value) -> Value:
         """Worker 0's `value` at every worker: a tensor, or numbers, text, bytes, None, and lists, tuples and dicts of them.
 
-        Raises WorkloadError for what would not come out as it is.
+        Raises WorkloadError for a value of another type.
         """
         return self._together.broadcast(value)
 
@@ -257,12 +257,12 @@ class Worker:
 
     @property
     def overlaps(self) -> bool:
-        """Whether gradients are exchanged from `backward()` on, and not in `optimizer.step()` alone."""
+        """Whether the exchange of gradients begins during `backward()`."""
         return any(replica.overlaps for replica in self._models.replicas)
 
     @property
     def attached(self) -> tuple[Replica, ...]:
-        """The replicas as they are, for those who watch a run or build on it; after `finish` they hold the final weights."""
+        """The replicas, for code that inspects a run or builds on it; after `finish` they hold the final weights."""
         return tuple(self._models.replicas)
 
     @property

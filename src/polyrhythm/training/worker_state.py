@@ -58,8 +58,8 @@ class WorkerState:
         attached, known = len(self.replicas), len(self.before["replicas"])
         if attached > known:
             raise CheckpointError(
-                f"worker.attach was called {attached} times, and the checkpoint is of a training function that called it {known} times: "
-                "resume the one that wrote it."
+                f"worker.attach was called {attached} times, but {known} times in the run that wrote the checkpoint: resume it with the "
+                "training function that wrote it."
             )
         self.replicas[-1].restore(self.before["replicas"][attached - 1])
         self.samples, self.metrics = self.before["samples"], dict(self.before["metrics"])
@@ -81,8 +81,8 @@ class WorkerState:
         known = self.before["kept"]
         if name not in known:
             raise CheckpointError(
-                f"worker.keep was given {name!r}, which the checkpoint does not have: it has {', '.join(known) or 'nothing'}. Resume the "
-                "training function that wrote it."
+                f"worker.keep was given {name!r}, which is not in the checkpoint: it has {', '.join(known) or 'nothing'}. Resume it with "
+                "the training function that wrote it."
             )
         self.kept[name].load_state_dict(known[name])
 

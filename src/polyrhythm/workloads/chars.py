@@ -131,8 +131,8 @@ def _check(settings: CharsGpt | CharsGpt5m) -> None:
     require_positive(settings.name, **{name: getattr(settings, name) for name in names})
     if settings.width % settings.heads:
         raise WorkloadError(
-            f"{settings.name} was given width={settings.width} and heads={settings.heads}: the width is cut among the heads, "
-            "so it must be a multiple of them."
+            f"{settings.name} was given width={settings.width} and heads={settings.heads}: the width must be a multiple of the number of "
+            "heads."
         )
 
 

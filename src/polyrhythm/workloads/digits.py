@@ -48,8 +48,8 @@ def _table() -> np.ndarray:
     found = importlib.util.find_spec("sklearn")
     if found is None or not found.submodule_search_locations:
         raise WorkloadError(
-            'The digits come with scikit-learn, which is not installed: run pip install "polyrhythm[data]", '
-            "or choose a workload that needs nothing, such as chars-gpt."
+            'The digits data set is part of scikit-learn, which is not installed: run pip install "polyrhythm[data]", '
+            "or choose a workload without further requirements, such as chars-gpt."
         )
     return np.loadtxt(Path(found.submodule_search_locations[0]) / "datasets" / "data" / "digits.csv.gz", delimiter=",")
 

@@ -93,7 +93,7 @@ def _checked(train: object, name: str, place: str) -> Train:
             f"In {place} {name} is a class: make it an object of that class, {name} = {train.__name__}(...), or a function."
         )
     if not callable(train):
-        raise WorkloadError(f"In {place} {name} is a {type(train).__name__}, not something to call: make it a function {name}(worker).")
+        raise WorkloadError(f"In {place} {name} is a {type(train).__name__}, which is not callable: make it a function {name}(worker).")
     body = train if inspect.isroutine(train) else type(train).__call__
     if inspect.iscoroutinefunction(body) or inspect.isgeneratorfunction(body) or inspect.isasyncgenfunction(body):
         raise WorkloadError(

@@ -37,7 +37,7 @@ def refuse_while_imported(call: str) -> None:
     """Refuse `call` ("pr.run") at the top of a JOB file: importing the file would train, and the command would train again."""
     if _importing.get():
         raise WorkloadError(
-            f'{call} is called while the file is imported, so that it would train twice: put the call under if __name__ == "__main__":, '
+            f'{call} is called while the file is imported, which would train twice: put the call under if __name__ == "__main__":, '
             "or start the file with python instead"
         )
 

@@ -92,7 +92,7 @@ def _converted(job: str, name: str, text: str, kind: Any) -> Any:
     description = wanted(kind)
     if description is None:
         raise WorkloadError(
-            f"{job} has the setting {name}, but it is not a number, text or true/false, so it cannot be given as text: change the file."
+            f"{job} has the setting {name}, but it is not a number, text or true/false, so it cannot be given here: change it in the file."
         )
     try:
         return read(text, kind)

@@ -33,6 +33,4 @@ def require_positive(workload: str, **settings: float) -> None:
     """Refuse settings that are zero, negative or not a number, before anything runs."""
     for name, value in settings.items():
         if not (value > 0 and math.isfinite(value)):
-            raise WorkloadError(
-                f"{workload} was given {name}={value}, with which nothing can be trained: {name} must be a number above zero."
-            )
+            raise WorkloadError(f"{workload} was given {name}={value}, which is not allowed: {name} must be a number above zero.")

@@ -220,7 +220,7 @@ def test_who_loses_the_parent_of_its_servers_gets_an_error_and_can_leave() -> No
     def inner(place: RankEnvironment, rank: int) -> Message:
         joined = enter(Job(1, 1, lambda context: None, service, lambda name: True), lambda event: None, place)
         os.kill(joined.context.perform(parent(joined.context.port)), signal.SIGKILL)
-        with pytest.raises(RunError, match=r"The process that starts the workers was killed by signal 9 \(SIGKILL\)|server/0"):
+        with pytest.raises(RunError, match=r"The fork server, which starts the workers, was killed by signal 9 \(SIGKILL\)|server/0"):
             joined.leave()
         with pytest.raises(RunError):
             joined.context.perform(receive(joined.context.port, "never"))
@@ -240,7 +240,7 @@ def test_a_worker_that_is_killed_is_named_by_the_others(port: int) -> None:
             joined.context.perform(receive(joined.context.port, "never"))
 
     # of no actor does the outer run depend, so that what ends it is what the inner one raised
-    with pytest.raises(WorkerFailed, match="worker/1 failed: its connections broke off before it announced its end"):
+    with pytest.raises(WorkerFailed, match="worker/1 failed: its connections were lost before it had finished"):
         Processes().execute(Job(3, 0, program, no_service, lambda name: False), lambda event: None)
 
 
@@ -257,7 +257,7 @@ def test_a_worker_that_is_killed_is_named_by_those_who_have_begun_a_sum_with_it(
             joined.context.begin(add(joined.context.port), 1.0)
             joined.context.perform(receive(joined.context.port, "never"))
 
-    with pytest.raises(WorkerFailed, match="worker/1 failed: its connections broke off before it announced its end"):
+    with pytest.raises(WorkerFailed, match="worker/1 failed: its connections were lost before it had finished"):
         Processes().execute(Job(3, 0, program, no_service, lambda name: False), lambda event: None)
 
 
@@ -299,7 +299,7 @@ def test_who_dies_between_its_announced_and_its_real_end_has_failed(port: int) -
         joined = enter(job(3), lambda event: None, place)
         if rank == 1:
             joined._monitor.send_farewell = lambda totals: os.kill(os.getpid(), signal.SIGKILL)  # type: ignore[method-assign]
-        with pytest.raises(WorkerFailed, match="worker/1 failed: its connections broke off before it announced its end"):
+        with pytest.raises(WorkerFailed, match="worker/1 failed: its connections were lost before it had finished"):
             joined.leave()
         return Message("end")
 
@@ -389,7 +389,7 @@ def test_another_secret_is_not_let_in() -> None:
 
     results = everywhere(inner, 2).results
     assert all(message and message.topic == "refused" for message in results.values())
-    assert any(message and "does not know the secret" in message.text for message in results.values())
+    assert any(message and "does not have the secret" in message.text for message in results.values())
 
 
 def test_who_waits_for_a_rank_that_never_comes_gets_an_error(port: int) -> None:

@@ -72,7 +72,7 @@ def test_after_the_timeout_the_run_ends_with_the_name_and_not_before() -> None:
     verdict = seen.expired(48.5)
     assert verdict is not None
     assert verdict.actor == "worker/2"
-    assert "timeout=40 seconds are over" in str(verdict)
+    assert "within timeout=40 seconds" in str(verdict)
     assert "nothing has been received from it for" in str(verdict)
 
 
@@ -96,7 +96,7 @@ def test_a_process_that_is_stopped_is_seen_as_such_and_makes_no_deadlock(stopped
     assert seen.deadlock(50.0) is None
     stall = seen.look(51.0)
     assert stall is not None
-    assert stall.sentence.endswith(f"its process {stopped} is stopped by a signal (kill -CONT {stopped} lets it go on).")
+    assert stall.sentence.endswith(f"its process {stopped} is stopped by a signal (kill -CONT {stopped} continues it).")
 
 
 def test_what_is_stopped_is_reported_at_growing_intervals_until_the_timeout(stopped: int) -> None:
@@ -111,9 +111,9 @@ def test_what_is_stopped_is_reported_at_growing_intervals_until_the_timeout(stop
 def test_a_deadlock_is_found_sooner_where_some_take_no_more_steps() -> None:
     for stopped, quiet, expected in (
         (False, 19.0, None),
-        (False, 20.0, "Nobody can go on"),
+        (False, 20.0, "Deadlock: "),
         (True, 1.0, None),
-        (True, 2.0, "worker/0 left after"),
+        (True, 2.0, "worker/0 finished after"),
     ):
         seen = stalls()
         for name in seen.names:
@@ -131,7 +131,7 @@ def test_who_has_ended_is_not_waited_for() -> None:
     assert seen.deadlock(100.0) is None  # they may be about to report that they go on: what it sent last is still on its way
     for name in ("worker/0", "worker/1"):
         seen.update(name, waiting(105.0), 105.0)
-    assert "Nobody can go on: waits for something; waits for something." in str(seen.deadlock(105.0))
+    assert "Deadlock: waits for something; waits for something." in str(seen.deadlock(105.0))
 
 
 def leaving(seconds: float) -> ActorStatus:
@@ -174,5 +174,5 @@ def test_who_is_stopped_keeps_nobody_from_leaving_for_ever(stopped: int) -> None
 
 @pytest.mark.parametrize("wrong", [{"timeout": 0.0}, {"notice": -1.0}, {"deadlock": 0.0}, {"timeout": float("nan")}], ids=str)
 def test_times_that_cannot_be_waited_are_refused(wrong: dict[str, float]) -> None:
-    with pytest.raises(CompositionError, match="is a time to wait: give more than 0 seconds"):
+    with pytest.raises(CompositionError, match="is not a positive time: give more than 0 seconds"):
         Patience(**wrong)

@@ -157,7 +157,7 @@ def test_a_fork_server_that_is_killed_takes_all_along_and_the_next_run_has_a_new
         os.kill(os.getppid(), signal.SIGKILL)
         time.sleep(30)
 
-    with pytest.raises(RunError, match=r"^The process that starts the workers was killed by signal 9 \(SIGKILL\)\.$"):
+    with pytest.raises(RunError, match=r"^The fork server, which starts the workers, was killed by signal 9 \(SIGKILL\)\.$"):
         Processes().execute(Job(1, 0, program, serve, lambda name: True), lambda event: None)
     # the thread that starts the new one may have blocked the signal that announces deaths
     blocked = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGCHLD})

@@ -249,7 +249,7 @@ def test_a_circle_of_waiting_is_a_deadlock_that_names_all() -> None:
     with pytest.raises(DeadlockError) as caught:
         run(program, servers=1, service=service, on=Processes(patience=0.2))
     assert str(caught.value) == (
-        "Nobody can go on: worker/0 waits for 'turn' from worker/1; worker/1 waits for 'turn' from worker/0; "
+        "Deadlock: worker/0 waits for 'turn' from worker/1; worker/1 waits for 'turn' from worker/0; "
         "server/0 waits for 'anything' from anyone."
     )
 
@@ -299,11 +299,11 @@ def stands_still(context: WorkerContext) -> None:
 def test_a_process_that_is_stopped_is_reported_and_ends_the_run_after_the_timeout(capfd: pytest.CaptureFixture[str]) -> None:
     events: list[AnyEvent] = []
     on = Processes(notice=0.4, timeout=1.0)
-    with pytest.raises(WorkerFailed, match=r"worker/1 failed: it stands still, and timeout=1 seconds are over") as caught:
+    with pytest.raises(WorkerFailed, match=r"worker/1 failed: it made no progress within timeout=1 seconds") as caught:
         on.execute(Job(2, 0, stands_still, no_service, lambda name: True), events.append)
     assert caught.value.actor == "worker/1"
     lines = capfd.readouterr().err.splitlines()
-    assert "worker/1 has stood still for" in lines[0] or "for worker/1, of which no step is known yet; its process" in lines[0]
+    assert "worker/1 has made no progress for" in lines[0] or "for worker/1, which has not taken a step yet; its process" in lines[0]
     assert "is stopped by a signal (kill -CONT" in lines[0]
     assert {event.actor for event in events if isinstance(event, Faulted)} == {"worker/1"}
 

@@ -143,7 +143,7 @@ def test_a_child_that_sends_nonsense_is_a_failure(loop: Loop) -> None:
     supervisor, client = started(loop, log, "server/0")
     client.ends["server/0"].sendall(b"nonsense" * 8)
     loop.run()
-    assert log.notes == ["The launcher cannot understand server/0: These bytes are not a frame of Polyrhythm's."]
+    assert log.notes == ["The launcher received a malformed message from server/0: These bytes are not a frame of Polyrhythm's."]
     supervisor.close()
     client.close()
 

@@ -103,7 +103,7 @@ def test_a_stripe_of_a_message_that_is_whole_is_malformed() -> None:
 
 
 def test_frames_out_of_turn_and_of_other_sizes_than_their_stripes_are_malformed() -> None:
-    with pytest.raises(WireError, match="striped message 1 of 4 bytes; 0 was to come"):
+    with pytest.raises(WireError, match="striped message 1 of 4 bytes; the next number is 0"):
         read(decoder_of(Assembly()), encode_striped(Message("t", tensors=(torch.ones(1),)), 1, Limits()))
     with pytest.raises(WireError, match="of 0 bytes"):
         read(decoder_of(Assembly()), encode_striped(Message("t"), 0, Limits()))

@@ -232,5 +232,5 @@ def enter(job: Job, record: Recorder, environment: RankEnvironment | None = None
     """
     environment = find_rank_environment() if environment is None else environment
     if job.workers != environment.workers:
-        raise CompositionError(f"The job is for {job.workers} workers, and {environment.workers} processes were started: start as many.")
+        raise CompositionError(f"The job has {job.workers} workers, but {environment.workers} processes were started: start as many.")
     return JoinedRun(job, record, environment, joining or Joining())

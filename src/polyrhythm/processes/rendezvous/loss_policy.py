@@ -37,14 +37,14 @@ class LossPolicy:
             self._name_broken()
             return
         self.lost.append(name)
-        self._record(Faulted(self._node.port.now(), name, "its connection broke off"))
+        self._record(Faulted(self._node.port.now(), name, "its connection was lost"))
         self._node.lose(name)
         self.on_loss(name)
-        notify(f"{self._node.port.name} goes on without {name}, whose connection broke off.")
+        notify(f"{self._node.port.name} continues without {name}, whose connection was lost.")
 
     def _name_broken(self) -> None:
         """Fail, naming a worker rather than the servers that fell with it."""
         broken = [name for name in self._broken if self._essential(name) and not self._node.is_over(name)]
         first, *rest = sorted(broken, key=lambda name: name.startswith("server/"))
-        why, also = self._broken[first], f", and with it those of {', '.join(rest)}" if rest else ""
-        self._node.fail(WorkerFailed(first, f"its connections broke off before it announced its end{f' ({why})' if why else ''}{also}"))
+        why, also = self._broken[first], f", together with those of {', '.join(rest)}" if rest else ""
+        self._node.fail(WorkerFailed(first, f"its connections were lost before it had finished{f' ({why})' if why else ''}{also}"))

@@ -29,7 +29,7 @@ def compare(rendezvous: Rendezvous, facts: Facts, name: str) -> None:
     rendezvous.require_equal({**facts, "version of Polyrhythm": version("polyrhythm"), "version of the wire format": str(VERSION)})
     found = difference(rendezvous.gather("torch", {"torch": str(torch.__version__)}))
     if found is not None and name == worker(0):
-        notify(f"{found}: they may round differently, and replicas that must be equal drift apart; that is found at the end.")
+        notify(f"{found}: they may round differently, so that replicas drift apart; their final weights are compared at the end.")
 
 
 def everyone(job: Job) -> list[str]:

@@ -115,7 +115,7 @@ class PeerMonitor:
         stall, expired = self._detector.look(now), self._detector.expired(now)
         if stall is not None and self._reports(stall):
             report(stall)
-            self._record(Faulted(self._node.port.now(), stall.culprits[0], f"stands still: {stall.sentence}"))
+            self._record(Faulted(self._node.port.now(), stall.culprits[0], f"makes no progress: {stall.sentence}"))
         if expired is not None:
             self._node.fail(expired)
         self._node.loop.after(min(_LOOK_SECONDS, self._patience.notice / 4), self._look)

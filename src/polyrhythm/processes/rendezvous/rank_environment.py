@@ -16,7 +16,7 @@ _DEFAULT_PORT = 29400
 class RankEnvironment:
     """Rank of `workers`; `local_rank` among those on this host; where rank 0, or torchrun's agent, keeps the store.
 
-    `agent` is whether torchrun keeps the store; `attempt` tells apart restarts that share it.
+    `agent` is whether torchrun keeps the store; `attempt` distinguishes restarts that share it.
     """
 
     rank: int
@@ -74,7 +74,7 @@ def own_ip(environment: RankEnvironment) -> str:
             except OSError:
                 continue
             return str(probe.getsockname()[0])
-    raise CompositionError(f"There is no way from here to {environment.host!r}: set MASTER_ADDR to an address that all hosts reach.")
+    raise CompositionError(f"{environment.host!r} cannot be reached from here: set MASTER_ADDR to an address that all hosts can reach.")
 
 
 def _number(given: Mapping[str, str], name: str, otherwise: int | None = None) -> int:
@@ -82,7 +82,7 @@ def _number(given: Mapping[str, str], name: str, otherwise: int | None = None) -
     try:
         return int(text)
     except ValueError:
-        raise CompositionError(f"{name}={text!r} in the environment should be a whole number.") from None
+        raise CompositionError(f"{name}={text!r} in the environment is not an integer: set it to one.") from None
 
 
 def _first_host(nodes: str) -> str:

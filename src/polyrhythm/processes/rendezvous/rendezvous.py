@@ -82,7 +82,7 @@ class Rendezvous:
         """Raise CompositionError, at all ranks, if they were started with something else."""
         given = self.gather("facts", {WORKERS: str(self._environment.workers), **facts})
         if (found := difference(given)) is not None:
-            raise CompositionError(f"{found}: start all with the same.")
+            raise CompositionError(f"{found}: start all workers with the same.")
 
     def all_can(self, what: str, mine: bool, ranks: Sequence[int] | None = None) -> bool:
         """Whether every one of `ranks` can, this one among them; without `ranks`, everyone."""
@@ -103,7 +103,8 @@ class Rendezvous:
             found: bytes = self._store.get(self._prefix + key)
         except (DistError, RuntimeError) as problem:
             raise RunError(
-                f"{who} has not come to {self._environment.host}:{self._environment.port} within {self._seconds:g} seconds."
+                f"{who} has not joined at {self._environment.host}:{self._environment.port} within {self._seconds:g} seconds: start all "
+                "processes with the same MASTER_ADDR and MASTER_PORT."
             ) from problem
         return found
 

@@ -48,7 +48,7 @@ class Script:
             return last
         return None if settled else WorkerFailed(
             name,
-            "it raised SystemExit without calling sys.exit, and the exit code of that cannot be seen: end the script with sys.exit(...), "
+            "it raised SystemExit without calling sys.exit, so its exit code is unknown: end the script with sys.exit(...), "
             "or call worker.finish() before",
         )  # fmt: skip
 

@@ -75,7 +75,7 @@ class Shutdown:
             elif time.monotonic() > deadline:
                 name = node.port.name
                 completion.finish(
-                    None, RunError(f"{name} is connected with the others, and not all have responded within {seconds:g} seconds.")
+                    None, RunError(f"{name} is connected, but not all other workers have responded within {seconds:g} seconds.")
                 )
             else:
                 node.loop.after(_LOOK_SECONDS, look)

@@ -216,7 +216,7 @@ class ActorExecutor:
             case ShareMemory():
                 return False, share(effect)
             case _:
-                raise TypeError(f"{effect!r} is not an effect that processes know.")
+                raise TypeError(f"{effect!r} is not an effect that processes support.")
         return False, None
 
     def _receive(self, task: CoroutineTask, effect: Receive) -> tuple[bool, Delivery | None]:

@@ -57,7 +57,7 @@ def exit_reason(status: int) -> str:
 
 def exit_phrase(status: int) -> str:
     """A wait status as the predicate of a sentence on a process that should have lived on: "was killed by signal 9 (SIGKILL)"."""
-    return f"was killed by {_signal(-status)}" if status < 0 else f"ended with exit code {status}; what it wrote before should say why"
+    return f"was killed by {_signal(-status)}" if status < 0 else f"ended with exit code {status}; its earlier output should show why"
 
 
 def _signal(number: int) -> str:

@@ -210,7 +210,7 @@ class Node:
     def still_broken(self, name: str) -> None:
         """Fail, unless `name` has turned out to have ended since its connection did."""
         if not self.has_ended(name):
-            self.fail(RunError(f"{name} broke off its connection with {self._role.name}, and yet it has not ended."))
+            self.fail(RunError(f"{name} closed its connection with {self._role.name}, although it is still running."))
 
     def finish(self, done: Callable[[], None]) -> None:
         """In the loop's thread, end the actor's coroutines and announce that; `done` when the others have received all that it sent."""
@@ -224,7 +224,7 @@ class Node:
             self.loop.call(self.loop.stop)
             self._thread.join()
         if self._failure is None:
-            self._failure = RunError(f"{self._role.name} has left its run: nothing can be sent to the others any more.")
+            self._failure = RunError(f"{self._role.name} has left its run, so it cannot send to the others any more.")
         with ExitStack() as stack:  # in the order from below, and each even if one before it fails
             stack.callback(self.loop.close)
             stack.callback(last)

@@ -39,7 +39,7 @@ class Patience:
         given = {"patience": self.deadlock, "notice": self.notice, "timeout": math.inf if self.timeout is None else self.timeout}
         for name, seconds in given.items():
             if not seconds > 0:
-                raise CompositionError(f"{name}={seconds:g} is a time to wait: give more than 0 seconds.")
+                raise CompositionError(f"{name}={seconds:g} is not a positive time: give more than 0 seconds.")
 
     @property
     def thresholds(self) -> tuple[float, float]:
@@ -103,7 +103,7 @@ class StallDetector:
             self._changed = now
 
     def deadlock(self, now: float) -> DeadlockError | None:
-        """The error for a run in which everybody waits, if that is so."""
+        """The error for a run in which every actor waits, or None."""
         statuses = {name: received.status for name, received in self._received.items()}
         workers = {name: status for name, status in statuses.items() if name.startswith("worker/")}
         stopped = {name: status.clock for name, status in workers.items() if status.stopped}
@@ -117,7 +117,7 @@ class StallDetector:
             return None
         waits = [wait for status in statuses.values() for wait in status.waits]
         more = f"; and {len(waits) - _MOST_WAITS} more wait" if len(waits) > _MOST_WAITS else ""
-        return DeadlockError(reason or f"Nobody can go on: {'; '.join(waits[:_MOST_WAITS])}{more}.")
+        return DeadlockError(reason or f"Deadlock: {'; '.join(waits[:_MOST_WAITS])}{more}.")
 
     def look(self, now: float) -> StallReport | None:
         """The stall that is to be reported now; then not again until it has lasted twice as long."""
@@ -131,17 +131,17 @@ class StallDetector:
         return None
 
     def expired(self, now: float) -> WorkerFailed | None:
-        """The error for a run that has waited for longer than it may."""
+        """The error for a run that has waited for longer than its timeout, or None."""
         stall = self.stall(now)
         if stall is None or self.patience.timeout is None or stall.seconds < self.patience.timeout:
             return None
         culprit = stall.culprits[0]
-        return WorkerFailed(culprit, f"it stands still, and timeout={self.patience.timeout:g} seconds are over: {stall.sentence}")
+        return WorkerFailed(culprit, f"it made no progress within timeout={self.patience.timeout:g} seconds: {stall.sentence}")
 
     def stall(self, now: float) -> StallReport | None:
-        """Who keeps whom waiting, if anybody does.
+        """Which actors keep which workers waiting, if any do.
 
-        Whoever is leaving waits for no work: another may take its time, unless it is stopped, or nothing comes from it any more.
+        A worker that has finished waits for no work: the others may take any time, unless one is stopped or sends no status any more.
         """
         halted = self._halt(now)
         here = {name: received for name, received in self._received.items() if name not in halted}
@@ -174,14 +174,14 @@ class StallDetector:
             has = "has" if len(workers) == 1 else "have"
             text = f"{listed(workers)} {has} waited {seconds:.0f} s for {listed(culprits)}"
         else:
-            text = f"{listed(culprits)} {'has' if len(culprits) == 1 else 'have'} stood still for {seconds:.0f} s"
+            text = f"{listed(culprits)} {'has' if len(culprits) == 1 else 'have'} made no progress for {seconds:.0f} s"
         if first.startswith("worker/") and len(culprits) == 1:
             clock, last = self._steps.get(first, (received.status.clock, received.at - received.status.ago))
-            text += f", which last took step {clock}, {now - last:.0f} s ago" if clock else ", of which no step is known yet"
+            text += f", which last took step {clock}, {now - last:.0f} s ago" if clock else ", which has not taken a step yet"
         if first in self._halted:
-            text += f"; its process {received.status.pid} is stopped by a signal (kill -CONT {received.status.pid} lets it go on)"
+            text += f"; its process {received.status.pid} is stopped by a signal (kill -CONT {received.status.pid} continues it)"
         elif now - received.at > SILENT_SECONDS:
-            text += f"; nothing has been received from it for {now - received.at:.0f} s, so it is stopped or cut off"
+            text += f"; nothing has been received from it for {now - received.at:.0f} s, so it is stopped or disconnected"
         return text + "."
 
 

@@ -168,7 +168,7 @@ class Child:
         if name in self._spec.expendable:
             self._node.lose(name)
         elif isinstance(why, WireError):
-            self._node.fail(WireError(f"{self._name} cannot understand {name}: {why}"))
+            self._node.fail(WireError(f"{self._name} received a malformed message from {name}: {why}"))
         else:
             self._node.loop.after(_REPORT_SECONDS, lambda: self._node.still_broken(name))
 

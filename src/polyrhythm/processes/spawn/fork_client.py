@@ -68,12 +68,12 @@ class ForkClient:
         if not data:
             self._alive.clear()
             self._ended = True  # its socket shows it sooner than the system
-            raise RunError(f"The process that starts the workers {self._how_it_ended()}.")
+            raise RunError(f"The fork server, which starts the workers, {self._how_it_ended()}.")
         reply = self._decoder.decode(data)
         self._alive.discard(reply.name)
         if isinstance(reply, Died):
             return reply
-        raise RunError(f"No process can be started for {reply.name}: {reply.why}.")
+        raise RunError(f"The process of {reply.name} cannot be started: {reply.why}.")
 
     def clear(self) -> None:
         """Kill all children, and wait until they are gone."""
@@ -103,14 +103,14 @@ class ForkClient:
         try:
             socket.send_fds(self.socket, [self._encoder.encode(request)], descriptors)
         except OSError as problem:
-            raise RunError(f"The process that starts the workers {self._how_it_ended()}.") from problem
+            raise RunError(f"The fork server, which starts the workers, {self._how_it_ended()}.") from problem
 
     def _how_it_ended(self) -> str:
         """How it ended, if it has."""
         try:
             status = self._process.wait(_EXIT_SECONDS)
         except subprocess.TimeoutExpired:
-            return "does not respond any more"
+            return "does not respond"
         return failure.exit_phrase(status)
 
 

@@ -102,8 +102,8 @@ def _pickle(work: object) -> bytes:
             packed: bytes = cloudpickle.dumps(work)
         except (TypeError, AttributeError, pickle.PicklingError, NotImplementedError, ValueError) as problem:
             raise CompositionError(
-                f"The training function cannot be sent to other processes, because of something it refers to: {problem}. "
-                "Make that inside the function."
+                f"The training function cannot be sent to other processes, because something it refers to cannot be pickled: {problem}. "
+                "Create that object inside the function."
             ) from problem
     return packed
 

@@ -47,14 +47,14 @@ class Processes:
     def __post_init__(self) -> None:
         require_linux("Processes(), which starts real processes,")
         if self.threads < 1:
-            raise CompositionError(f"Processes(threads={self.threads}) leaves no thread to compute with: give at least 1.")
+            raise CompositionError(f"Processes(threads={self.threads}) has no thread for computing: give at least 1.")
         if self.cuda and not torch.cuda.is_available():
             raise CompositionError(
-                f"Workers were to compute on CUDA devices, and torch {torch.__version__} finds none here: let them compute on the "
-                "CPU, with Processes(cuda=False) or --device cpu."
+                f"CUDA devices were requested, but torch {torch.__version__} finds none here: use the CPU, with Processes(cuda=False) "
+                "or --device cpu."
             )
         if self.startup <= 0:
-            raise CompositionError(f"Processes(startup={self.startup:g}) is a time to wait: give more than 0 seconds.")
+            raise CompositionError(f"Processes(startup={self.startup:g}) is not a positive time: give more than 0 seconds.")
         assert self._patience  # refuses the others
 
     @property
@@ -107,8 +107,8 @@ class Processes:
         there = torch.cuda.device_count() if self.cuda is not False and torch.cuda.is_available() else 0
         if self.cuda and there < job.workers:
             raise CompositionError(
-                f"{job.workers} workers were to compute on a CUDA device each, and torch finds {there} here: start no more than "
-                "that, or let them compute on the CPU."
+                f"A CUDA device was requested for each of {job.workers} workers, but torch finds {there} here: start no more workers than "
+                "that, or use the CPU."
             )
         workers = {worker(rank): f"cuda:{rank}" if there >= job.workers else "cpu" for rank in range(job.workers)}
         return workers | {server(shard): "cpu" for shard in range(job.servers)}

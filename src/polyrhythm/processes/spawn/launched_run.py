@@ -121,7 +121,7 @@ class LaunchedRun:
         self._detector.forget(child.name, time.monotonic())
         self._record(Faulted(time.monotonic() - self._origin, child.name, why))
         if not self._workers_left():
-            self.failed(WorkerFailed(child.name, f"{why}, and no worker is left"))
+            self.failed(WorkerFailed(child.name, f"{why}, and no other worker is left"))
             return
         self._supervisor.broadcast(Message("lost", text=child.name))
         self._check_agreement()
@@ -149,7 +149,7 @@ class LaunchedRun:
         stall, expired = self._detector.look(now), self._detector.expired(now)
         if stall is not None:
             report(stall)
-            self._record(Faulted(now - self._origin, stall.culprits[0], f"stands still: {stall.sentence}"))
+            self._record(Faulted(now - self._origin, stall.culprits[0], f"makes no progress: {stall.sentence}"))
         if expired is not None:
             self.failed(expired)
         self._loop.after(min(_LOOK_SECONDS, self._patience.notice / 4), self._look)
@@ -157,7 +157,7 @@ class LaunchedRun:
     def _check_startup(self) -> None:
         if not self._begun:
             late = ", ".join(child.name for child in self._supervisor.children.values() if child.address is None)
-            self.failed(RunError(f"{late} did not come up in {self._startup:g} seconds; Processes(startup=...) allows more."))
+            self.failed(RunError(f"{late} did not start within {self._startup:g} seconds: give a longer time with Processes(startup=...)."))
 
     def _ending(self) -> Ending:
         children = self._supervisor.children

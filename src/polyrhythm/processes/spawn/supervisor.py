@@ -171,7 +171,7 @@ class Supervisor:
         if self._closed:
             return
         if isinstance(why, WireError):
-            self._observer.failed(WireError(f"The launcher cannot understand {child.name}: {why}"))
+            self._observer.failed(WireError(f"The launcher received a malformed message from {child.name}: {why}"))
         elif not child.dead:
             # mostly a death that the fork server is about to report
             self._loop.after(_CUT_OFF_SECONDS, lambda: self._observer.lost(child, "it closed its connection to the launcher"))

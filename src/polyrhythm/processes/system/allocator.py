@@ -1,7 +1,7 @@
 """The C library's allocator, set to keep what is freed.
 
-A training step frees and takes the same tens of megabytes again and again. glibc gives large pieces back to the system and
-asks for them anew, and the system clears every page: a fifth of the time of a step of a perceptron with 21 M parameters.
+A training step frees and allocates the same tens of megabytes repeatedly. glibc returns large blocks to the system and
+requests them again, and the system clears every page: a fifth of the time of a step of a perceptron with 21 M parameters.
 """
 
 from __future__ import annotations

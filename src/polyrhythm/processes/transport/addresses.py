@@ -14,7 +14,7 @@ _BACKLOG = 4096
 
 
 class Address(msgspec.Struct, frozen=True):
-    """`host` tells apart hosts (more exactly: places that share a network stack); `path` is an abstract local socket there."""
+    """`host` identifies a host (more exactly: a network stack); `path` is an abstract local socket there."""
 
     host: str
     path: str

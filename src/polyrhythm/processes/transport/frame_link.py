@@ -45,7 +45,7 @@ class Wiring:
 
     def __post_init__(self) -> None:
         if self.lanes > MOST_LANES:
-            raise CompositionError(f"Wiring(lanes={self.lanes}) are more connections than one peer takes in: give {MOST_LANES} or fewer.")
+            raise CompositionError(f"Wiring(lanes={self.lanes}) are more connections than a peer accepts: give {MOST_LANES} or fewer.")
 
 
 @dataclass(slots=True)

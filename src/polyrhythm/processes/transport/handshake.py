@@ -54,7 +54,7 @@ class Caller:
         theirs, signed = _fields(frame, "challenge", 2)
         transcript = (self._identity.name, self._called, self._lane, self._nonce, theirs)
         if not hmac.compare_digest(signed, self._identity.sign("listener", *transcript)):
-            raise WireError(f"Whoever listens at the address of {self._called} does not know the secret of this run.")
+            raise WireError(f"The process at the address of {self._called} does not have the secret of this run.")
         return _message("proof", self._identity.sign("caller", *transcript))
 
 
@@ -71,15 +71,15 @@ class Listener:
         if not self._transcript:
             caller, called, lane, theirs = _fields(frame, "hello", 4)
             if called != self._identity.name:
-                raise WireError(f"{caller[:40]!r} called for {called[:40]!r}, and this is {self._identity.name}.")
+                raise WireError(f"{caller[:40]!r} wanted to connect with {called[:40]!r}, but this is {self._identity.name}.")
             if not (lane.isdecimal() and len(lane) <= _LANE_DIGITS):
-                raise WireError(f"{caller[:40]!r} called for lane {lane[:40]!r}.")
+                raise WireError(f"{caller[:40]!r} requested lane {lane[:40]!r}, which does not exist.")
             self.lane, mine = int(lane), secrets.token_hex(32)
             self._transcript = (caller, called, lane, theirs, mine)
             return "", _message("challenge", mine, self._identity.sign("listener", *self._transcript))
         (signed,) = _fields(frame, "proof", 1)
         if not hmac.compare_digest(signed, self._identity.sign("caller", *self._transcript)):
-            raise WireError(f"{self._transcript[0][:40]!r} does not know the secret of this run.")
+            raise WireError(f"{self._transcript[0][:40]!r} does not have the secret of this run.")
         return self._transcript[0], None
 
 

@@ -116,7 +116,7 @@ class Lanes:
             self._dial(self._dialled)
 
     def _note(self, used: list[Path], payload: int) -> None:
-        """Remember how many would have been needed, unless the message is too small to tell."""
+        """Remember how many would have been needed, unless the message is too small for an estimate."""
         if payload > sum(path.window for path in used) / len(used):
             self._needs.append(needed(used, self._rate, payload))
 

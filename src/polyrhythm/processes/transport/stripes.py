@@ -59,7 +59,7 @@ class Assembly:
         """The tensors of message `number`; their values are there when `release` returns True."""
         total = sum(map(nbytes, shapes))
         if number != self._announced or not total:
-            raise WireError(f"A frame says that it is striped message {number} of {total} bytes; {self._announced} was to come.")
+            raise WireError(f"A frame announces striped message {number} of {total} bytes; the next number is {self._announced}.")
         payload = self._payload(Stripe(number, 0, total))
         self._announced += 1
         payload.tensors = payload.views(shapes)

@@ -17,10 +17,10 @@ async def broadcast(port: Port, group: Group, value: Tensor, topic: str) -> Tens
     Worker r receives from r without its lowest set bit and sends to those above it, the largest subtree first and one at a time, so
     that P workers take ⌈log2 P⌉ (latency + nbytes / bandwidth). In all P - 1 messages.
     """
-    return (await spread(port, group, Message(topic, tensors=(value,)))).tensors[0]
+    return (await broadcast_message(port, group, Message(topic, tensors=(value,)))).tensors[0]
 
 
-async def spread(port: Port, group: Group, message: Message) -> Message:
+async def broadcast_message(port: Port, group: Group, message: Message) -> Message:
     """As `broadcast`, of a whole message; only its topic counts at the other workers."""
     topic = message.topic
     if group.rank:
@@ -31,13 +31,13 @@ async def spread(port: Port, group: Group, message: Message) -> Message:
     return message
 
 
-async def tell(port: Port, group: Group, value: Tensor, topic: str) -> Tensor:
+async def flat_broadcast(port: Port, group: Group, value: Tensor, topic: str) -> Tensor:
     """As `broadcast`, but worker 0 sends to all itself, so that none depends on one that may be lost."""
-    return (await tell_all(port, group, Message(topic, tensors=(value,)))).tensors[0]
+    return (await flat_broadcast_message(port, group, Message(topic, tensors=(value,)))).tensors[0]
 
 
-async def tell_all(port: Port, group: Group, message: Message) -> Message:
-    """As `tell`, of a whole message; only its topic counts at the other workers."""
+async def flat_broadcast_message(port: Port, group: Group, message: Message) -> Message:
+    """As `flat_broadcast`, of a whole message; only its topic counts at the other workers."""
     if group.rank:
         delivery = await port.receive(message.topic, group.members[0])
         assert delivery is not None

@@ -41,7 +41,7 @@ def saved_dataset(folder: str | Path, columns: Sequence[str], split: str | None 
         from datasets import load_from_disk
     except ImportError as error:
         raise DataError(
-            "Saved data sets of Hugging Face are read by its own library, which is not installed: run pip install datasets."
+            "Reading saved Hugging Face data sets needs the library datasets, which is not installed: run pip install datasets."
         ) from error
     if not columns:
         raise DataError('No columns were given: name those of the input and the label, for example columns=("image", "label").')

@@ -24,5 +24,5 @@ def check_classes(classes: Tensor, count: int, source: str) -> None:
     low, high = int(classes.min()), int(classes.max())
     if low < 0 or high >= count:
         raise DataError(
-            f"{source} holds classes from {low} to {high}, but they must lie in 0 to {count - 1}: it is another data set, or damaged."
+            f"{source} has classes from {low} to {high}, but they must be from 0 to {count - 1}: it is another data set, or damaged."
         )
