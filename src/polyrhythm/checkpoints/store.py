@@ -86,7 +86,7 @@ def _named(step: int) -> str:
 
 
 def _remove(path: Path) -> None:
-    """Delete a checkpoint: under a hidden name, so that nobody takes a part of it for the whole."""
+    """Delete a checkpoint: under a hidden name, so that a part of it is not taken for the whole."""
     hidden = path.with_name(f".{path.name}.replaced")
     shutil.rmtree(hidden, ignore_errors=True)
     with suppress(OSError):

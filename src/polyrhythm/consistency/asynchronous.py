@@ -1,4 +1,4 @@
-"""Fully asynchronous: nobody waits for anybody."""
+"""Fully asynchronous: no worker waits for another."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from polyrhythm.pieces.traits import GRADIENTS, ONE_SIDED, ConsistencyTraits, Pa
 class Asynchronous:
     """Asynchronous SGD: every worker exchanges at every step and waits for no other worker, only for a server's response.
 
-    Intervals does not wait for that either.
+    `Intervals` does not wait for that either.
     """
 
     traits: ClassVar = ConsistencyTraits(

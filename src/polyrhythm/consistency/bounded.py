@@ -13,9 +13,9 @@ from polyrhythm.pieces.traits import GRADIENTS, ONE_SIDED, ConsistencyTraits
 class Bounded:
     """Let a worker run at most `slack` steps ahead of the slowest (Ho et al., 2013; SSP of Petuum, Xing et al., 2015).
 
-    With updates that are added up, a worker reads fresh weights only when those it last read could be older than the bound allows; in
-    between it sees its own contributions on top of them. Where an optimizer stands between contributions and weights, it reads at every
-    step. Bounded(0) is BulkSynchronous: all wait for all, so a group is all of them.
+    If servers add updates, a worker reads fresh weights only when those it last read could be staler than the bound allows; in
+    between it adds its own contributions to them. If an optimizer is applied to the contributions, it reads at every
+    step. Bounded(0) is BulkSynchronous: all wait for all, and contributions of all are merged together.
     """
 
     slack: int

@@ -11,7 +11,7 @@ from polyrhythm.pieces.traits import EVERY_PATTERN, GRADIENTS, ConsistencyTraits
 
 @dataclass(frozen=True, slots=True)
 class BulkSynchronous:
-    """Every worker exchanges at every step and goes on when all contributions have been merged (Valiant, 1990)."""
+    """Every worker exchanges at every step and continues when all contributions have been merged (Valiant, 1990)."""
 
     traits: ClassVar = ConsistencyTraits(GRADIENTS, EVERY_PATTERN, order_matters=False, tolerates_loss=False)
 

@@ -12,12 +12,12 @@ from polyrhythm.pieces.traits import GRADIENTS, ConsistencyTraits, Pattern, Payl
 
 @dataclass(frozen=True, slots=True)
 class Intervals:
-    """Push what has accrued every `push` steps, fetch weights every `fetch` steps, and wait for neither (Dean et al., 2012, algorithm 7.1).
+    """Push accumulated gradients every `push` steps, fetch weights every `fetch` steps, and wait for neither (Dean et al., 2012, alg. 7.1).
 
-    A worker goes on while its fetch is under way, each step on its own gradient and with its own optimizer, and takes the weights over
-    at the first step after they have come: what its own steps did to the weights meanwhile is dropped, what they computed has accrued
-    and is pushed. There is at most one fetch from each server at a time. What accrues is one contribution, as gradients are that
-    several backward() add up.
+    During a fetch a worker continues, each step on its own gradient and with its own optimizer, and replaces its weights
+    at the first step after the fetched ones have arrived: the changes by its own steps meanwhile are dropped, but their gradients have been
+    accumulated and are pushed. There is at most one fetch from each server at a time. Accumulated gradients are one contribution, as
+    gradients of several backward() are.
     """
 
     traits: ClassVar = ConsistencyTraits(  # what accrues over several steps is the product of no step's factors

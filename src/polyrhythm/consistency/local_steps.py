@@ -13,10 +13,10 @@ from polyrhythm.pieces.traits import ConsistencyTraits, Payload
 
 @dataclass(frozen=True, slots=True)
 class LocalSteps:
-    """Exchange what one's own optimizer did after every `tau` of its steps, and wait by the rule `then`.
+    """Take `tau` steps with each worker's own optimizer, then exchange the update or the weights; `then` decides who waits for whom.
 
-    (SparkNet; Moritz et al., 2015. With `then=Asynchronous()`: asynchronous periodic exchange, as in DeepSpark, Kim et al., 2016.) The rule
-    counts steps, whatever tau is: what it wants between two exchanges, as Intervals may, is done at the second.
+    (SparkNet; Moritz et al., 2015. With `then=Asynchronous()`: asynchronous periodic exchange, as in DeepSpark, Kim et al., 2016.) `then`
+    counts steps, whatever tau is: a push or read that is due between two exchanges, as under Intervals, is done at the second.
     """
 
     tau: int

@@ -1,4 +1,4 @@
-"""n-softsync: the server takes a step when it has the contributions of a share of the workers; nobody waits for it."""
+"""n-softsync: the server takes a step when it has the contributions of a share of the workers; no worker waits for it."""
 
 from __future__ import annotations
 

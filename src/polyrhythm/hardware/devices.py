@@ -88,10 +88,10 @@ class Device(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class Profile(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """Measured steps, charged as they were measured, in rotation, whatever their operations or samples.
+    """Measured step times, charged in rotation, independent of operations and samples.
 
-    `seconds_per_contribution` is the time of merging, which is not in the steps: at a server, and under `AllToAll` at a worker, for what
-    others sent.
+    `seconds_per_contribution` is the time of merging a contribution, which is not in the steps: at a server, and under `AllToAll` at a
+    worker.
     """
 
     name: str

@@ -38,7 +38,7 @@ class Uniform:
 
 @dataclass(frozen=True, slots=True)
 class Mixed:
-    """Workers have different `speeds`, dealt in rotation: 0.5 is half as fast as the device."""
+    """Workers have different `speeds`, assigned in rotation: 0.5 is half as fast as the device."""
 
     speeds: tuple[float, ...]
 
@@ -105,7 +105,7 @@ class RandomStragglers:
 
 @dataclass(frozen=True, slots=True)
 class Fleet:
-    """`machines`, dealt to the workers in rotation, and the `paces` that slow them; servers compute on `server`, at full speed.
+    """`machines`, assigned to the workers in rotation, and the `paces` that slow them; servers compute on `server`, at full speed.
 
     Examples:
         >>> fleet = Fleet(paces=(Straggler(worker=1, factor=4.0),))

@@ -15,7 +15,7 @@ from polyrhythm.pieces.traits import MergeTraits, Payload
 
 @dataclass(frozen=True, slots=True)
 class Elastic:
-    """Both ends move towards each other by α = beta / P of their distance (EASGD; Zhang, Choromanska, LeCun, 2015, eq. 5-6).
+    """Both sides move towards each other by α = beta / P of their distance (EASGD; Zhang, Choromanska, LeCun, 2015, eq. 5-6).
 
     e = α (w - c); w ← w - e; c ← c + e, with the w and c from before the exchange on both sides. The paper takes β = 0.9.
     """

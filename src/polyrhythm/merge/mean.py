@@ -18,7 +18,7 @@ from polyrhythm.pieces.traits import EVERY_PAYLOAD, MergeTraits
 class Mean:
     """Every worker's contribution counts 1 / P, so that a round of all of them moves the weights as far as one step on their mean.
 
-    Weights are averaged with those of the others in an exchange, one's own included.
+    Weights are averaged over a worker and the others in an exchange.
     """
 
     traits: ClassVar = MergeTraits(EVERY_PAYLOAD, averages=True)

@@ -39,7 +39,7 @@ class Nesterov:
 class Adagrad:
     """s ← s + d²; step = η d / (√s + ε) (Duchi et al., 2011; at the server: Dean et al., 2012, section 4.1).
 
-    `learning_rate` None takes the workers' own. `initial_sum` starts s above zero, so that the first steps are not of
+    With `learning_rate` None the workers' own is used. `initial_sum` starts s above zero, so that the first steps are not of
     size η in every coordinate.
     """
 

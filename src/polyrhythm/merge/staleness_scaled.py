@@ -16,9 +16,9 @@ from polyrhythm.pieces.traits import DIFFERENCES, MergeTraits
 class StalenessScaled:
     """The mean of a group, the learning rate of each contribution divided by max(1, its staleness) (Zhang, Gupta, Lian, Liu, 2016, eq. 5).
 
-    Staleness counts the merges between the reading of the weights and the merging of what was computed on them. The mean
-    is over the group, not over all workers: a group is one step. It is the rate that is scaled, as in the paper; under plain SGD that
-    is the same as scaling gradients, under an adaptive optimizer it is not.
+    Staleness is the number of merges between reading the weights and merging a gradient computed on them. The mean
+    is over the group, not over all workers: a group is one step. The learning rate is scaled, as in the paper; under plain SGD this
+    equals scaling the gradients, under an adaptive optimizer it does not.
     """
 
     traits: ClassVar = MergeTraits(DIFFERENCES, averages=True)

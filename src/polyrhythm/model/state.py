@@ -98,7 +98,7 @@ class ModelState:
         self.anchor = self.weights.clone()
 
     def set_anchor_to_weights(self) -> None:
-        """As `set_anchor`, where there is one beside the weights; whoever takes no local steps has none."""
+        """As `set_anchor`, where there is one beside the weights; without local steps there is none."""
         if self.anchor is not self.weights:
             self.anchor.copy_(self.weights)
 

@@ -46,7 +46,7 @@ class ExchangeContext:
 
     @cached_property
     def weights(self) -> Tensor:
-        """The sender's weights, or at a server those of its part (numel,), on the CPU. Nobody may write to them.
+        """The sender's weights, or at a server those of its part (numel,), on the CPU. They must not be written to.
 
         They are copied from another device when first looked at; on the CPU they are the weights themselves, so keep no reference.
         """

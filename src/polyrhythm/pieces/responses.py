@@ -111,7 +111,7 @@ class PlaceWeights:
 
 @dataclass(frozen=True, slots=True)
 class StepLocally:
-    """Nobody is waited for: the worker's optimizer steps on its own gradient, on top of weights that may have come meanwhile."""
+    """Without waiting, the worker's optimizer steps on its own gradient, starting from weights that may have arrived meanwhile."""
 
     fresh: Tensor | None
 

@@ -45,7 +45,7 @@ class Source(Protocol):
 
 
 class Stream(Protocol):
-    """Samples that come one after the other, nobody knows how many: the same at every worker."""
+    """Samples that come one after the other, of unknown number: the same at every worker."""
 
     @property
     def drop_last(self) -> bool:

@@ -30,9 +30,9 @@ class Snapshots:
     """Keeps a copy of weights for each moment at which they were others than at the moment before.
 
     `look` is called before they change. `kept` has them under the first moment at which they were so. Where copies take more
-    than `budget` bytes, only every second moment stays of interest, then every fourth; `stride` says how many there are from
+    than `budget` bytes, only every second moment is kept, then every fourth; `stride` is how many there are from
     one to the next, and `seen` is the latest moment that has passed. Of weights that are larger than that nothing is kept: they are
-    `too_large`, and the snapshots can tell of the end alone.
+    `too_large`, and only the end is known.
     """
 
     def __init__(self, budget: int) -> None:
@@ -84,7 +84,7 @@ class Snapshots:
 
 
 def together(snapshots: Sequence[Snapshots]) -> list[int]:
-    """The moments at which one of them has something new, and all can tell what they had; none where one can tell of the end alone."""
+    """The moments at which one of them has something new, and the values of all are known; none where only one's end is known."""
     if any(snapshots.too_large for snapshots in snapshots):
         return []
     stride = max((snapshots.stride for snapshots in snapshots), default=1)
@@ -92,7 +92,7 @@ def together(snapshots: Sequence[Snapshots]) -> list[int]:
 
 
 def before(index: int, snapshots: Sequence[Snapshots]) -> float:
-    """The moment before `index`, of those that all of them can tell of, in seconds; 0 where there is none."""
+    """The moment before `index`, of those at which the values of all are known, in seconds; 0 where there is none."""
     if any(snapshots.too_large for snapshots in snapshots):
         return 0.0
     stride = max((snapshots.stride for snapshots in snapshots), default=1)

@@ -11,7 +11,7 @@ class Stateful(Protocol):
     """Law: what `restore` was given an `export` of goes on as the exporter did, bit for bit."""
 
     def export(self) -> StateTree:
-        """All that is needed to go on, by name. Tensors may be the ones in use: whoever keeps the tree copies them."""
+        """All that is needed to continue, by name. Tensors may be those in use: a caller that keeps the tree copies them."""
 
     def restore(self, state: StateTree) -> None:
         """Take over what was exported; only called on one that was set up in the same way."""

@@ -10,7 +10,7 @@ class Payload(Enum):
     """What a worker sends in an exchange."""
 
     GRADIENT = "gradients"
-    """The gradient of its batch; whoever holds the weights then takes the step."""
+    """The gradient of its batch; the optimizer step is taken where the weights are held."""
     UPDATE = "updates"
     """What its own optimizer did to the weights since its last exchange, with the sign of a gradient (before minus after)."""
     WEIGHTS = "weights"

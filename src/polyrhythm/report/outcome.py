@@ -24,7 +24,7 @@ class Summary(msgspec.Struct):
     without locks in real processes: how many rows they wrote, and how many of these writes others overwrote.
 
     `steps` counts those of the worker that took most, `samples` those of all workers. `error` is the sentence that explains why the run
-    failed, `lost` the workers without which it went on. The record of a joined worker has the counts of the whole run too, once all have
+    failed, `lost` the workers without which it continued. The record of a joined worker has the counts of the whole run too, once all have
     ended well; `seconds` and `final` are its own, and so are its counts before.
     """
 

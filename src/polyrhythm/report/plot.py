@@ -49,7 +49,7 @@ def _chosen(outcomes: Outcome | Sequence[Outcome], metric: str | None) -> tuple[
     given = [outcomes] if isinstance(outcomes, Outcome) else list(outcomes)
     series = series_of(given)
     if len(by_runtime(series)) > 1:  # one figure may show both, but never unlabelled
-        series = [_told_apart(one) for one in series]
+        series = [_distinguished(one) for one in series]
         places = {name: place for place, name in enumerate(dict.fromkeys(one.name for one in series))}
         series = [replace(one, place=places[one.name]) for one in series]
     names = metrics_of(given)
@@ -58,6 +58,6 @@ def _chosen(outcomes: Outcome | Sequence[Outcome], metric: str | None) -> tuple[
     return series, metric or primary_metric(given) or "metric"
 
 
-def _told_apart(one: Series) -> Series:
+def _distinguished(one: Series) -> Series:
     kind = "virtual" if is_virtual(one.outcome) else "real"
     return replace(one, label=f"{one.label}, {kind}", name=f"{one.name}, {kind}")

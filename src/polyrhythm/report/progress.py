@@ -38,7 +38,7 @@ def progress(runs: int, wanted: bool) -> Iterator[Begin]:
 
 
 def _line(runs: int, refreshed: bool) -> Progress:
-    """The line; `refreshed` by a thread of its own, or by whoever shows it."""
+    """The line; `refreshed` by a thread of its own, or by the caller."""
     columns = (SpinnerColumn(), TextColumn("{task.description}"), *((BarColumn(), MofNCompleteColumn()) if runs > 1 else ()))
     return Progress(
         *columns,

@@ -45,10 +45,10 @@ def _about(group: list[Repeats], target: Target | None) -> str:
         if len(one.ended) < len(one.runs)
     )
     without = f" {_names(failed)} {what} and {'is' if len(failed) == 1 else 'are'} not compared." if failed else ""
-    return medians + _told(ended, target) + losses + without
+    return medians + _finding(ended, target) + losses + without
 
 
-def _told(ended: list[Repeats], target: Target | None) -> str:
+def _finding(ended: list[Repeats], target: Target | None) -> str:
     if len(ended) == 1:
         return _alone(ended[0], target)
     return _finish(ended) if target is None else _race(ended, target)
@@ -67,7 +67,7 @@ def _alone(one: Repeats, target: Target | None) -> str:
 def _race(ended: list[Repeats], target: Target) -> str:
     racers = [one for one in ended if math.isfinite(one.to(target).median)]
     if not racers:
-        return _nobody(ended, target)
+        return _none_reached(ended, target)
     never = [one for one in ended if not one.reached(target)]
     others = f" {_names(never)} did not reach it." if never else ""
     others += "".join(
@@ -82,7 +82,7 @@ def _race(ended: list[Repeats], target: Target) -> str:
     return f"{first}{_bytes(racers, sent, 'up to there')}{others}"
 
 
-def _nobody(ended: list[Repeats], target: Target) -> str:
+def _none_reached(ended: list[Repeats], target: Target) -> str:
     best = {one.label: spread(values).median for one in ended if (values := _bests(one, target))}
     if not best:
         return f"None of the {_runs(ended)} runs reported {target.metric}, so none reached {target}."

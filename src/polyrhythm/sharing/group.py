@@ -115,7 +115,7 @@ class MemoryGroup:
         return int(self._counts.sum())
 
     def lose(self, rank: int) -> None:
-        """Wait for `rank` no longer, from any thread: whoever needs it gets an error, if what it had to give has not come."""
+        """Wait for `rank` no longer, from any thread: a wait for it ends with an error if its contribution has not come."""
         self._engine.lose(rank)
 
     def _reduce(self, tensor: Tensor, into: Tensor, how: ReduceSpec) -> None:

@@ -17,11 +17,11 @@ from polyrhythm.shuffle.dealing import check_size, count, loading, parts, readin
 
 @dataclass(frozen=True, slots=True)
 class GlobalShuffle:
-    """One permutation an epoch, the same at all workers; batch t of worker r is the r-th part of the t-th P · b samples.
+    """One permutation per epoch, the same at all workers; batch t of worker r is the r-th part of the t-th P · b samples.
 
-    So P workers together see in step t what one worker with a batch of P · b would see (Goyal et al., 2017, section 2.3). The tail is dealt
-    out evenly; fewer than P samples an epoch are left out. Data with an order of their own (a loader without shuffling, a stream) keep that
-    order.
+    So P workers together see in step t what one worker with a batch of P · b would see (Goyal et al., 2017, section 2.3). The remainder is
+    distributed evenly; fewer than P samples an epoch are left out. Data with an order of their own (a loader without shuffling, a stream)
+    keep that order.
     """
 
     @property

@@ -22,10 +22,10 @@ Samples = tuple[Tensor, ...]
 
 @dataclass(frozen=True, slots=True)
 class RingShuffle:
-    """Samples are dealt out once; each batch that has been used is sent to the next in rank (GossipGraD; Daily et al., 2018, 5.2).
+    """Samples are distributed once; each used batch is sent to the next worker on a ring (GossipGraD; Daily et al., 2018, 5.2).
 
-    In as many epochs as there are workers, every worker sees all samples that were dealt; the up to P - 1 that were left over stay out
-    for good. Batches must be tuples of tensors.
+    In as many epochs as there are workers, every worker sees all these samples; up to P - 1 samples that were left over are never
+    used. Batches must be tuples of tensors.
     """
 
     @property

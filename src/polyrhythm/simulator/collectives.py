@@ -13,7 +13,7 @@ from polyrhythm.simulator.actors import VirtualTask
 
 
 class Messages(msgspec.Struct, frozen=True, tag=True, forbid_unknown_fields=True):
-    """Every message of a collective travels through the network (the default)."""
+    """Every message of a collective is simulated (the default)."""
 
 
 class ClosedForm(msgspec.Struct, frozen=True, tag=True, forbid_unknown_fields=True):

@@ -44,20 +44,20 @@ class Instant:
 
 @dataclass(frozen=True, slots=True)
 class Simulator:
-    """Virtual time: real programs with real gradients, on a network and devices that need not exist.
+    """Virtual time: real programs with real gradients, on a simulated network and devices.
 
     Args:
         network: a preset's name ("lan", "slow", "wan-11", …), a file or a directory of `polyrhythm calibrate`, a `Network`, or `Instant()`.
-        devices: a preset's name ("cpu-core", "a100", …), a file or such a directory, a device or profile for all workers, or a `Fleet`.
+        devices: a preset's name ("cpu-core", "a100", …), such a file or directory, a device or profile for all workers, or a `Fleet`.
         faults: crashes, stalls, cuts and drops, as values of `hardware.faults`.
-        seed: of jitter, stragglers, faults and pauses of connections; the run's own seed is that of what the actors draw.
-        collectives: whether reductions travel as messages or are charged in closed form.
+        seed: of jitter, stragglers, faults and pauses of connections; the run's own seed is that of the actors' random streams.
+        collectives: whether reductions send messages or are charged in closed form.
         shuffle_ties: a seed that orders simultaneous events; None keeps the order in which they were scheduled.
         separate_randomness: whether each program has its own states of the global random generators, as in a process of its own. It costs
-            some 20 µs at each switch of programs; a run that only times messages does without.
+            some 20 µs at each switch of programs; a run that only times messages does not need it.
         record_sends: whether every message is recorded as an event; there are millions.
 
-    Raises `PolyrhythmError`s for what does not exist or cannot be used.
+    Raises `PolyrhythmError`s for a preset or file that does not exist or cannot be used.
     """
 
     network: str | Path | Network | Instant = "lan"

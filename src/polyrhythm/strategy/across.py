@@ -48,7 +48,7 @@ def across_groups(groups: Sequence[Crew], rank: int, name: str, first_server: in
 
 @dataclass(frozen=True, slots=True)
 class Leaders:
-    """A group's first member exchanges for all, and broadcasts what comes back: between G groups 2 (G - 1) / G of the model each way."""
+    """A group's first member exchanges for all, and broadcasts the response: between G groups 2 (G - 1) / G of the model each way."""
 
     def refusal(self, outer: AnyExchange) -> str:
         """Any exchange will do."""
@@ -77,9 +77,9 @@ class Leaders:
 
 @dataclass(frozen=True, slots=True)
 class Stripes:
-    """Each member exchanges one stripe, a range of rows, with its like in the other groups, and the group gathers the stripes.
+    """Each member exchanges one stripe, a range of rows, with its counterparts in the other groups, and the group gathers the stripes.
 
-    The lines of all members carry a group's traffic, in place of its leader's alone. Groups must be of one size.
+    A group's traffic is spread over the lines of all members, instead of its leader's alone. Groups must have equal sizes.
     """
 
     def refusal(self, outer: AnyExchange) -> str:

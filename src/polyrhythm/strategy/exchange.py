@@ -72,7 +72,7 @@ class AnyExchange(Protocol):
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
 class Exchange:
-    """Consistency, topology, codec, merge and a rule for local steps that fit together, for all of a model or for some of its parameters.
+    """A compatible consistency, topology, codec, merge and rule for local steps, for all of a model or for some of its parameters.
 
     Raises CompositionError where the pieces have no payload or no communication pattern in common.
 
@@ -147,7 +147,7 @@ class Exchange:
         return self.topology.workers(available)
 
     def check(self, workers: int) -> None:
-        """Refuse a number of workers with which all would come to wait for a quorum that is never reached."""
+        """Refuse a number of workers with which all would wait for a quorum that is never reached."""
         quorum = self.consistency.quorum(workers)
         before = ExchangeContext(Group.of_workers(workers, 0), rng.stream(0, "exchange"))
         clocks = (clock for clock in range(1, _HORIZON) if self.consistency.exchanges(replace(before, clock=clock)))

@@ -77,13 +77,13 @@ class Parameters:
         return flat
 
     def put_gradient(self, flat: Tensor) -> None:
-        """Give every parameter its part of `flat` (numel,) as its gradient; nobody else may hold `flat`."""
+        """Give every parameter its part of `flat` (numel,) as its gradient; there must be no other reference to `flat`."""
         for parameter, part in zip(self.parameters, self.layout.views(flat.to(self.flat.device)), strict=True):
             parameter.grad = part.data  # with a version of its own: who writes to one gradient has not changed the others
         self.drop_nothing()
 
     def drop_nothing(self) -> None:
-        """Take the gradient from parameters that nobody had one for: the optimizer passes over them, as it would without us."""
+        """Remove the gradients of parameters that had none at any worker: the optimizer then skips them, as in a single process."""
         grads = [parameter.grad for parameter in self.parameters]
         for parameter, absent in zip(self.parameters, without_gradient([grad.view(-1) for grad in grads if grad is not None]), strict=True):
             if absent:

@@ -72,7 +72,7 @@ class InGroups:
 
 @dataclass(frozen=True, slots=True)
 class Given:
-    """Groups by hand: the ranks of each."""
+    """Explicit groups: the ranks of each."""
 
     ranks: tuple[tuple[int, ...], ...]
 

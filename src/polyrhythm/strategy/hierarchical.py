@@ -26,15 +26,15 @@ from polyrhythm.strategy.plan import Crew, ExchangePlan
 class Hierarchical:
     """`inner` within groups, `outer` among them: each group takes part in `outer` as one worker.
 
-    `groups` forms them: "site", "host", a size, lists of ranks, or an object such as BySite(). `across` is which of a group exchange with
-    other groups: its leader for all (`Leaders`), or each member its stripe of the vector (`Stripes`). Either exchange may have levels of
-    its own. Within a group gradients are averaged before every step, or updates after some; then the group's gradient, update or weights
-    go out as `outer` has it. Groups of unequal sizes count by their sizes.
+    `groups` forms them: "site", "host", a size, lists of ranks, or an object such as BySite(). `across` decides who exchanges with
+    other groups: the group's leader (`Leaders`), or each member with a stripe of the vector (`Stripes`). Either exchange may be
+    hierarchical itself. Within a group gradients are averaged before every step, or updates after several; then `outer` exchanges the
+    group's gradient, update or weights. Groups of unequal sizes are weighted by size.
 
-    Where members exchange with servers, each group has servers of its own, beside its first member, and it is these that exchange with
-    those of other groups; `outer` is then one of updates among peers, such as Mirrors().
+    If members exchange with servers, each group has its own servers, beside its first member, and these exchange with
+    those of other groups; `outer` then exchanges updates among peers, with Mirrors() for instance.
 
-    Raises CompositionError where what `inner` makes of a group's contributions cannot be what `outer` exchanges.
+    Raises CompositionError if `outer` cannot exchange the result of `inner`.
     """
 
     inner: AnyExchange = field(default_factory=Exchange)

@@ -72,7 +72,7 @@ class HierarchicalPlan:
             if endpoint.port.name in plan.server_names:
                 scope = OUTER if plan in self.outer else INNER
                 return plan.serve(replace(endpoint, port=endpoint.port.scoped(scope)))
-        raise AssertionError(f"{endpoint.port.name} was planned by nobody")
+        raise AssertionError(f"{endpoint.port.name} is in no plan")
 
     @property
     def server_names(self) -> Sequence[str]:

@@ -30,14 +30,14 @@ _AXES = ("exchange", "selected", "consistency", "topology", "codec", "merge", "l
 
 @dataclass(frozen=True, slots=True, init=False, repr=False)
 class Strategy:
-    """One way of training together.
+    """A distributed training method, composed of pieces.
 
     `exchange` defines how workers exchange what they compute. `selected` has other exchanges for some of the model's parameters, as pairs
-    (selection, exchange); no parameter may be in two of them. The pieces of an exchange among equals may be given instead of
+    (selection, exchange); no parameter may be in two of them. The pieces of a single-level exchange may be given instead of
     `exchange`: `consistency`, `topology`, `codec`, `merge`, `local`. `shuffle` decides which samples a worker sees, and `buffers` with which
-    batch-norm statistics the final weights are saved. `name` is what tables call it.
+    batch-norm statistics the final weights are saved. `name` is its name in tables.
 
-    Raises CompositionError for pieces that do not fit together, and for an axis that there is not.
+    Raises CompositionError for pieces that do not fit together, and for an unknown axis.
 
     Examples:
         >>> Strategy().agreement.payload.value
@@ -157,7 +157,7 @@ class Strategy:
             exchange.check(workers)
 
     def essential(self, actor: str) -> bool:
-        """Whether a run cannot go on without `actor`: servers, worker 0 (it holds the result), and everybody others wait for."""
+        """Whether a run cannot go on without `actor`: servers, worker 0 (it holds the result), and every actor that others wait for."""
         return not self.tolerates_loss or not actor.startswith("worker/") or actor == worker(0)
 
 

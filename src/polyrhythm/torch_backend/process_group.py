@@ -193,7 +193,7 @@ class PolyrhythmGroup(dist.ProcessGroup):
         self._watch.close()
 
     def abort(self) -> None:
-        """Wait for nobody any more."""
+        """Stop waiting for the others."""
         for rank in range(self._ranks):
             self._memory.lose(rank)
         self.shutdown()

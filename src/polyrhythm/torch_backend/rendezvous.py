@@ -22,7 +22,7 @@ class SharedMembership:
 
 
 def rendezvous(store: Store, rank: int, ranks: int) -> SharedMembership:
-    """Rank 0 makes the memory and the others open it; whoever cannot writes that to the `store`, and then nobody uses it."""
+    """Rank 0 makes the memory and the others open it; a rank that cannot writes that to the `store`, and then no rank uses it."""
     segment, reason = _enter(store, rank, ranks)
     store.set(f"member/{rank}", reason or str(os.getpid()))
     replies = [store.get(f"member/{each}").decode() for each in range(ranks)]

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True, repr=False)
 class Run:
-    """The outcome of a run: numbers, weights, a table, a page."""
+    """The result of a run: metrics, weights, a table, a page."""
 
     outcome: Outcome
 
@@ -59,25 +59,25 @@ class Run:
     def plot(self, metric: str | None = None) -> LayerChart:
         """An Altair chart of a metric over time, shown by notebooks; without a name, of the primary one.
 
-        Raises UnknownNameError for a metric that the run has not. `run.plot().save("curve.png")` writes a file (PNG, SVG, PDF, HTML, JSON).
+        Raises UnknownNameError for a metric without values. `run.plot().save("curve.png")` writes a file (PNG, SVG, PDF, HTML, JSON).
         """
         from polyrhythm.report.plot import metric_over_time  # here, because it loads the drawing library
 
         return metric_over_time(self.outcome, metric)
 
     def report(self, path: str | Path) -> Path:
-        """Write a self-contained HTML page. Raises CompositionError if that cannot be."""
+        """Write a self-contained HTML page. Raises CompositionError if it cannot be written."""
         from polyrhythm.report.page import write
 
         title = f"{self.summary.system} on {self.summary.workers} workers"
         return _written("page", path, lambda file: write([self.outcome], file, title))
 
     def trace(self, path: str | Path) -> Path:
-        """Write a timeline as JSON, for ui.perfetto.dev and chrome://tracing. Raises CompositionError if that cannot be."""
+        """Write a timeline as JSON, for ui.perfetto.dev and chrome://tracing. Raises CompositionError if it cannot be written."""
         return _written("trace", path, lambda file: trace.write([self.outcome], file))
 
     def save(self, directory: str | Path) -> Path:
-        """Write the run directory: run.json, events.jsonl, weights.safetensors. Raises CompositionError if that cannot be."""
+        """Write the run directory: run.json, events.jsonl, weights.safetensors. Raises CompositionError if it cannot be written."""
         return save(self.outcome, directory)
 
 

@@ -51,7 +51,7 @@ class Together:
 
     def broadcast(self, value: Value) -> Value:
         """Worker 0's value: a tensor, or a plain value, of the same types at every worker."""
-        message = _told(value) if self.group.rank == 0 else Message("")
+        message = _encoded(value) if self.group.rank == 0 else Message("")
         received: Message = self.perform(self.collective.broadcast(message, self._next("broadcast")))
         [tensor] = received.tensors
         if received.text != _PLAIN:
@@ -70,7 +70,7 @@ class Together:
         return UserCall(kind, self.calls)
 
 
-def _told(value: object) -> Message:
+def _encoded(value: object) -> Message:
     if isinstance(value, Tensor):
         if value.dtype not in DTYPES:
             raise WorkloadError(

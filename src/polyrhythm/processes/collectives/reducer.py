@@ -17,7 +17,7 @@ class GroupReducer(NativeReducer, Protocol):
         """The actor `name`, a member or not, "has ended" or "was lost"."""
 
     def give_up(self) -> None:
-        """Whoever waits for a sum waits no longer."""
+        """Give up all waits for sums."""
 
     @property
     def moved(self) -> int:

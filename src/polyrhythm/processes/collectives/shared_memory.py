@@ -57,7 +57,7 @@ class SharedMemoryReducer:
             self._group.lose(self._members.index(name))
 
     def give_up(self) -> None:
-        """Wait for nobody."""
+        """Stop waiting for the others."""
         for rank in range(self._group.ranks):
             self._group.lose(rank)
 

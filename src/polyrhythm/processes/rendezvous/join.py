@@ -46,7 +46,7 @@ from polyrhythm.processes.transport.frame_link import Wiring
 
 @dataclass(frozen=True, slots=True)
 class Joining:
-    """How to join: how many seconds to wait for the others, the wiring, and how long to wait for an actor that stands still.
+    """How to join: how many seconds to wait for the others, the wiring, and how long to wait for an actor that makes no progress.
 
     `facts` are what all must have been started with.
     """

@@ -14,7 +14,7 @@ _TOGETHER_SECONDS = 0.2
 
 
 class LossPolicy:
-    """Decides in the loop's thread: the run goes on without an actor that is not `essential`, and fails without another."""
+    """Decides in the loop's thread: the run continues without an actor that is not `essential`, and fails without another."""
 
     def __init__(self, node: Node, essential: Callable[[str], bool], record: Recorder) -> None:
         self.lost: list[str] = []

@@ -53,7 +53,7 @@ class PeerMonitor:
         self._look()
 
     def lose(self, name: str) -> None:
-        """The run goes on without the actor `name`."""
+        """The run continues without the actor `name`."""
         self._detector.forget(name, time.monotonic())
         if name in self._workers:
             self._workers.remove(name)

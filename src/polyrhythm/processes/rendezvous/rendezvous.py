@@ -1,6 +1,6 @@
 """Where processes on several hosts find each other: a key-value store of torch.distributed.
 
-The store is not protected: whoever reaches its port can read the secret, unless POLYRHYTHM_SECRET holds one that all
+The store is not protected: any process that reaches its port can read the secret, unless POLYRHYTHM_SECRET holds one that all
 processes were started with.
 """
 
@@ -39,7 +39,7 @@ class Rendezvous:
         self._seconds = seconds
         key = (environment.host, environment.port)
         keeper = environment.rank == 0 and not environment.agent
-        # who keeps the store waits for nobody to come to it, only for this machine to open it
+        # the rank that keeps the store waits only for this machine to open it, not for others to join
         initial = max(seconds, _OPENING_SECONDS) if keeper else seconds
         try:
             if key not in _stores:
@@ -52,7 +52,7 @@ class Rendezvous:
                 f"The rendezvous store at {environment.host}:{environment.port} cannot be reached: {_first_line(problem)}"
             ) from problem
         self._store = _stores[key]
-        _times += 1  # not if there was nobody: the others have not come either
+        _times += 1  # not if there was no store: the others have not joined either
         self._prefix = f"polyrhythm/{environment.attempt}/{_times}/"
 
     def secret(self) -> bytes:

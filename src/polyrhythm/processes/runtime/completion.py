@@ -18,7 +18,7 @@ class Completion:
 
     def finish(self, value: Any, error: BaseException | None) -> None:
         """Let the program go on; the first call counts."""
-        if not self._finished:  # the lock does not show it: whoever waits takes it again
+        if not self._finished:  # the lock does not show it: the waiting thread takes it again
             self._finished = True
             self._value, self._error = value, error
             self._lock.release()

@@ -110,7 +110,7 @@ class ActorExecutor:
             self._mail.setdefault(topic, deque()).append(delivery)
 
     def peer_gone(self, name: str, how: str) -> None:
-        """Nothing more will come from the actor `name`, which "has ended" or "was lost": whoever waits for it alone gets an error."""
+        """Nothing more will come from the actor `name`, which "has ended" or "was lost": waits for it alone end with an error."""
         self._gone.setdefault(name, how)
         for task in list(self._tasks):
             wants = task.wants
@@ -165,7 +165,7 @@ class ActorExecutor:
                     effect = task.coroutine.send(value) if error is None else task.coroutine.throw(error)
             except StopIteration as stop:
                 return self._end(task, stop.value, None)
-            except BaseException as problem:  # goes to whoever waits for this coroutine
+            except BaseException as problem:  # raised where this coroutine is waited for
                 return self._end(task, None, problem)
             try:
                 waits, value = self._carry_out(task, effect)

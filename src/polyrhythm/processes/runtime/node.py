@@ -132,7 +132,7 @@ class Node:
             del self._completions[completion]
 
     def begin(self, coroutine: Coroutine[Effect[Any], Any, None]) -> None:
-        """Have the loop run `coroutine`, for which nobody waits, before what is given to it from now on."""
+        """Have the loop run `coroutine` without waiting for it, before everything that is given to it from now on."""
         self._queue.expect()
         self.loop.call(lambda: self._take(QueuedCoroutine(coroutine)))
 
@@ -268,7 +268,7 @@ class Node:
         while True:
             try:
                 return self.loop.run()
-            except Exception as problem:  # it is reported, and the loop goes on: whoever waits for it must be resumed
+            except Exception as problem:  # it is reported, and the loop continues: coroutines that wait for it must be resumed
                 self.fail(problem)
 
 

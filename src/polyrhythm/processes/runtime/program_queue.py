@@ -31,7 +31,7 @@ class ProgramQueue:
         self._ended = 0
 
     def expect(self) -> None:
-        """One is being handed over that nobody will wait for."""
+        """One is being queued that will not be waited for."""
         self._expected += 1
 
     @property

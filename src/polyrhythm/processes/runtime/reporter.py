@@ -1,4 +1,4 @@
-"""Sends an actor's status to whoever looks for stalls."""
+"""Sends an actor's status to those that look for stalls."""
 
 from __future__ import annotations
 

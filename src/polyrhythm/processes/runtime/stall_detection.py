@@ -1,4 +1,4 @@
-"""Who stands still while others wait for it, and when nobody can go on: found from the status messages of all actors."""
+"""Finds stalled actors that others wait for, and deadlocks, from the status messages of all actors."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from polyrhythm.kernel.uneven import uneven
 from polyrhythm.processes.runtime.status import EVERY_SECONDS, ActorStatus
 
 _LONG_STEPS = 4.0
-"""Whoever waits for less than so many times the longest computing seen may be waiting for a slow worker."""
+"""A wait of less than so many times the longest computation seen may be for a slow worker."""
 _GROWTH = 2.0
 SILENT_SECONDS = 3 * EVERY_SECONDS
 """A process that lives sends its status three times in so long, also while its program computes."""

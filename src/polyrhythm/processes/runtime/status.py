@@ -17,8 +17,8 @@ EVERY_SECONDS = 5.0
 class ActorStatus(msgspec.Struct, frozen=True):
     """`clock` steps, the last `ago` seconds ago; `longest` seconds of computing between two exchanges; `stopped` if no step follows.
 
-    `waits` is what the actor waits for, if everything in it has waited for `quiet` seconds and no byte has come or gone; whoever is
-    `leaving` waits for nobody's work, only for all to end. `calls` if it waits in a call of the program's own, such as `worker.barrier()`.
+    `waits` is what the actor waits for, if everything in it has waited for `quiet` seconds and no byte was sent or received; one that is
+    `leaving` waits only for all to end, not for work. `calls` if it waits in a call of the program's own, such as `worker.barrier()`.
     """
 
     pid: int

@@ -97,12 +97,12 @@ class Sums:
             reducer.peer_gone(name, how)
 
     def give_up(self) -> None:
-        """Wait for nobody."""
+        """Stop waiting for the others."""
         for reducer in self._reducers.values():
             reducer.give_up()
 
     def stop(self) -> None:
-        """End the threads; whoever waits in them gives up."""
+        """End the threads; waits in them are given up."""
         for lane in self._lanes.values():
             lane.close()
         if self._lanes:

@@ -25,13 +25,13 @@ from polyrhythm.sharing import SharedSegment, can_share
 
 @dataclass(frozen=True, slots=True)
 class Processes:
-    """Real processes on this host (Linux), joined by local sockets and shared memory.
+    """Real processes on this host (Linux), connected by local sockets and shared memory.
 
-    `threads` is how many threads torch may use in each; `cuda` whether each worker must have a CUDA device (True), may not
-    (False), or has one where there is one for each (None); `patience` after how many seconds without a byte, with everyone waiting,
-    the run counts as stuck; `startup` how many seconds all may take to come up; `notice` after how many seconds of waiting for one that
-    stands still, or computes for long, that is printed on stderr; `timeout` after how many the run ends with its name (None: never);
-    `preload` names modules to import once instead of in every process; `seed` is a run's where it names none.
+    `threads` is the number of torch threads in each; `cuda` whether each worker must have a CUDA device (True), must not
+    (False), or has one if there is one for each (None); `patience` the seconds without traffic, with all waiting, after which the
+    run counts as deadlocked; `startup` the seconds within which all must start; `notice` the seconds of waiting for one that makes no
+    progress, or computes for long, after which this is printed on stderr; `timeout` those after which the run fails with its name (None:
+    never); `preload` names modules to import once instead of in every process; `seed` is the default seed of runs.
     """
 
     threads: int = 1
@@ -59,7 +59,7 @@ class Processes:
 
     @property
     def kind(self) -> str:
-        """How `--on` and the JSON call this runtime."""
+        """The name of this runtime in `--on` and in the JSON."""
         return "processes"
 
     @property
@@ -78,8 +78,8 @@ class Processes:
         """Run `job` to its end.
 
         Raises CompositionError for more processes than this host can hold; WorkerFailed naming an actor that raised or died, with its
-        own traceback; the actor's own error if that is a PolyrhythmError; DeadlockError if nobody can go on. No process is left, however
-        it ends.
+        own traceback; the actor's own error if that is a PolyrhythmError; DeadlockError if no actor can continue. No process is left
+        afterwards.
         """
         capacity.check(job.workers + job.servers)
         devices = self._devices(job)

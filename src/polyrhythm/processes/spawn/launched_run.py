@@ -144,7 +144,7 @@ class LaunchedRun:
             self._supervisor.broadcast(Message("agreed", text=difference))
 
     def _look(self) -> None:
-        """See whether somebody stands still while others wait for it."""
+        """Look for a stalled actor that others wait for."""
         now = time.monotonic()
         stall, expired = self._detector.look(now), self._detector.expired(now)
         if stall is not None:

@@ -126,7 +126,7 @@ class Decoder:
                 yield memoryview(sizes)
             tensors = yield from self._tensors(flags, sizes, _shapes(kinds, sizes, payload))
             self._emit(Frame(flags, Message(topic, numbers, text, tensors)))
-            del tensors  # the next frame may be long in coming, and shared memory is free when nobody holds it
+            del tensors  # the next frame may be long in coming, and shared memory is free when it is not referenced
 
     def _tensors(self, flags: int, sizes: bytearray, shapes: list[Shape]) -> Generator[memoryview, None, tuple[Tensor, ...]]:
         if flags & SHARED:

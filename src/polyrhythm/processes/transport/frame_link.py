@@ -108,7 +108,7 @@ class FrameLink:
 
     @property
     def carried(self) -> int:
-        """Bytes that went or came, but for the runtime's own frames: whoever only reports that it waits does not get on."""
+        """Bytes sent and received, except the runtime's own frames: reporting that it waits is no progress."""
         return self.moved - self._control_bytes
 
     @property
@@ -117,7 +117,7 @@ class FrameLink:
         return bool(self._pending)
 
     def send(self, message: Message) -> None:
-        """Send `message` in the background. Whoever holds its tensors must leave them as they are."""
+        """Send `message` in the background. Its tensors must not be changed."""
         if self.closed:
             return
         payload = sum(tensor.numel() * tensor.element_size() for tensor in message.tensors)

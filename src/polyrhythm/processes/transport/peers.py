@@ -1,7 +1,7 @@
 """The connections of one actor with the others of its run.
 
 Each actor opens a connection to whom it sends, when it first does; so there is at most one for each direction, messages
-between two actors keep their order, and nobody has to decide which of two connections that crossed is the one to keep.
+between two actors keep their order, and no choice is needed between two connections opened at the same time.
 """
 
 from __future__ import annotations

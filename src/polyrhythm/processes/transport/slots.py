@@ -115,7 +115,7 @@ class Incoming:
         return tuple(flat[place : place + nbytes(shape)].view(shape[0]).view(shape[1]) for shape, place in parts)
 
     def close(self) -> None:
-        """Drop what has arrived and was never named, and the memory of slots that nobody holds any more."""
+        """Drop what has arrived and was never named, and the memory of slots that are not used any more."""
         self._memory.clear()
         while self._descriptors:
             os.close(self._descriptors.popleft())
