@@ -309,7 +309,7 @@ class _Mailbox:
         return AdoptWeights(await broadcast(self.port, self.group, initial.weights(), "init"))
 
     async def exchange(self, value: Tensor, clock: int, rates: tuple[float, ...]) -> Response:
-        receivers, _ = Dissemination().meets(self.rounds, self.group)
+        receivers, _ = Dissemination().neighbours(self.rounds, self.group)
         self.rounds += 1
         for rank in receivers:
             await self.port.send(self.group.members[rank], Message("weights", tensors=(value.clone(),)))

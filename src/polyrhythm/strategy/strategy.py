@@ -34,7 +34,7 @@ class Strategy:
 
     `exchange` defines how workers exchange what they compute. `selected` has other exchanges for some of the model's parameters, as pairs
     (selection, exchange); no parameter may be in two of them. The pieces of a single-level exchange may be given instead of
-    `exchange`: `consistency`, `topology`, `codec`, `merge`, `local`. `shuffle` decides which samples a worker sees, and `buffers` with which
+    `exchange`: `consistency`, `topology`, `codec`, `merge`, `local`. `shuffle` is which samples a worker sees, and `buffers` with which
     batch-norm statistics the final weights are saved. `name` is its name in tables.
 
     Raises CompositionError for pieces that do not fit together, and for an unknown axis.
