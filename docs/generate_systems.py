@@ -1,8 +1,8 @@
-"""Writes docs/systems.md: what the code itself says about each published system.
+"""Writes docs/systems.md from the code of each published system.
 
     python docs/generate_systems.py
 
-A test fails when the page is not what this would write, and another holds `SENT` against runs.
+One test fails when the page is out of date, and another compares `SENT` with runs.
 """
 
 from __future__ import annotations
@@ -22,9 +22,9 @@ PAGE = Path(__file__).parent / "systems.md"
 
 @dataclass(frozen=True, slots=True)
 class Sent:
-    """What all workers and servers send in a step: as text, and as bytes of payload where data do not decide.
+    """What all workers and servers send in a step: as text, and as bytes of payload where these do not depend on the data.
 
-    `nbytes` takes the workers P, the bytes of the model M, the bytes B of the model in the codec's words, and the bytes D of a batch.
+    `nbytes` takes the workers P, the bytes of the model M, the bytes B of the encoded model, and the bytes D of a batch.
     """
 
     text: str
@@ -41,7 +41,7 @@ SENT: dict[str, Sent] = {
     ),
     "ssp": Sent("P M for the pushes, and M for each read: between P M and 2 P M"),
     "softsync": Sent(
-        "P M for the pushes, and M for each answer with a newer version: at most 2 P M in 2 P S messages", lambda P, M, B, D: 2 * P * M
+        "P M for the pushes, and M for each response with a newer version: at most 2 P M in 2 P S messages", lambda P, M, B, D: 2 * P * M
     ),
     "sparknet": Sent("2 P M / τ in 2 P messages every τ steps", lambda P, M, B, D: 2 * P * M / 10),
     "easgd": Sent("2 P M / τ in 2 P S messages every τ steps", lambda P, M, B, D: 2 * P * M / 10),
@@ -74,31 +74,31 @@ HEAD = """# Systems
 
 *This page is written by `python docs/generate_systems.py`; change that, or the docstrings of `polyrhythm/systems/`.*
 
-P is the number of workers, G of groups, S of server shards, M the bytes of the model's parameters, B their bytes in the codec's
-words, D the bytes of one worker's batch, τ the steps between exchanges. Sizes are payloads of all workers and servers
-together; headers come on top (24 bytes a message, its topic, 8 bytes a number, 4 and 8 a dimension for each tensor). Sums that
-are made without messages, in shared memory or by NCCL, are charged as the messages that their schedule would have sent. At
-the beginning worker 0's weights go to all others, and systems with servers send the final weights at the
+P is the number of workers, G of groups, S of server shards, M the bytes of the model's parameters, B their bytes when encoded
+by the codec, D the bytes of one worker's batch, τ the steps between exchanges. Sizes are payloads of all workers and servers
+together; headers come on top (24 bytes a message, its topic, 8 bytes a number, 4 and 8 a dimension for each tensor). Sums
+without messages, in shared memory or by NCCL, are counted as the messages that their schedule would have sent. At
+the beginning worker 0's weights are sent to all others, and systems with servers send the final weights at the
 end.
 
-**Buffers**, such as batch-norm statistics, and frozen parameters begin as those of worker 0. They are not exchanged in
-training; when the run finishes, floating-point buffers are averaged over the workers, unless the strategy's `buffers` say otherwise.
+**Buffers**, such as batch-norm statistics, and frozen parameters are copied from worker 0 at the beginning. They are not exchanged in
+training; when the run finishes, floating-point buffers are averaged over the workers, unless the strategy's `buffers` do otherwise.
 
-**Arrival order.** Where it does not matter, both runtimes give the same final weights for the same seed, bit for bit.
+**Arrival order.** If it does not matter, both runtimes give the same final weights for the same seed, bit for bit.
 
-**A lost worker.** Worker 0 and the servers cannot be lost: worker 0 holds the result. Nobody is replaced.
+**A lost worker.** A run ends if worker 0, which holds the result, or a server is lost. Lost workers are not replaced.
 """
 
 
 def state_of(strategy: Strategy) -> str:
-    """Where the optimizer's state lives."""
+    """Where the optimizer's state is kept."""
     agreement = strategy.agreement
     served = strategy.topology.traits.pattern is Pattern.SERVED
     model_state = "at the servers" if served else "at every worker, equal"
     if agreement.payload.is_gradient:
         if agreement.rule is not None:
-            return f"{type(agreement.rule).__name__}'s {model_state}; the worker's optimizer lends its learning rate only"
-        return f"{model_state}: the user's optimizer takes the merged gradient"
+            return f"{type(agreement.rule).__name__}'s {model_state}; of the worker's optimizer only the learning rate is used"
+        return f"{model_state}: the user's optimizer steps on the merged gradient"
     outer = "" if agreement.rule is None else f", and {type(agreement.rule).__name__}'s {model_state}"
     return f"at each worker, its own{outer}"
 
@@ -107,7 +107,7 @@ def lost_of(strategy: Strategy) -> str:
     """What happens without a worker that is not worker 0."""
     if strategy.workers(2) == 1:
         return "there is no other"
-    return "the run ends and names it" if strategy.essential(worker(1)) else "the others go on"
+    return "the run ends and names it" if strategy.essential(worker(1)) else "the others continue"
 
 
 def overview() -> list[str]:
@@ -131,7 +131,7 @@ def section(name: str) -> list[str]:
     facts = {
         "paper": shown.paper or "none: the baseline",
         "pieces": composed,
-        "says": strategy.agreement.payload.value + ", " + strategy.topology.traits.pattern.value,
+        "exchanged": strategy.agreement.payload.value + ", " + strategy.topology.traits.pattern.value,
         "options": options or "none",
         "optimizer state": state_of(strategy),
         "sent a step": SENT[name].text,
