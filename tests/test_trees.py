@@ -41,7 +41,7 @@ def test_what_was_separated_does_not_change_with_the_original() -> None:
 
 
 def test_other_values_are_refused_with_their_place() -> None:
-    with pytest.raises(CompositionError, match=r"a/1 holds \{1\}, a set, which a checkpoint cannot"):
+    with pytest.raises(CompositionError, match=r"a/1 contains \{1\}, a set, which a checkpoint cannot"):
         separate({"a": [0, {1}]})
     with pytest.raises(CompositionError, match="keys in a checkpoint must be text or integers"):
         separate({(1, 2): 0})

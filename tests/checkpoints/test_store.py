@@ -54,7 +54,7 @@ def test_damage_is_reported_with_what_to_do(tmp_path: Path) -> None:
     with pytest.raises(CheckpointError, match=r"is damaged: the state of worker/0 cannot be read .* Resume from an earlier one"):
         find(path).read("worker/0")
     (path / "manifest.json").write_text("{")
-    with pytest.raises(CheckpointError, match="is no checkpoint"):
+    with pytest.raises(CheckpointError, match="is not a checkpoint"):
         _ = find(path).manifest
 
 

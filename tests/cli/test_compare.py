@@ -80,8 +80,8 @@ def outcome(error: str | None = None, remarks: list[str] | None = None) -> Outco
         ([outcome(), outcome()], [outcome("The loss is not a number."), outcome()], True, 0),
         ([outcome(), outcome("worker/1 failed")], [], True, 1),
         ([outcome("worker/1 failed")], [], True, 1),
-        ([outcome(remarks=["The record is not whole."])], [], True, 1),
-        ([outcome()], [outcome(remarks=["The record is not whole."])], True, 1),
+        ([outcome(remarks=["The record is incomplete."])], [], True, 1),
+        ([outcome()], [outcome(remarks=["The record is incomplete."])], True, 1),
         ([outcome()], [], False, 1),
     ],
 )

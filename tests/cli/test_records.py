@@ -54,7 +54,7 @@ def test_a_run_is_drawn_while_it_is_under_way_and_after_it_was_killed(polyrhythm
         refused = polyrhythm("run", script, "--on", "simulator", "--out", tmp_path / "kept")
         run.send_signal(signal.SIGKILL)
     assert (told.code, told.err) == (0, "")
-    assert "The run is under way: " in under_way
+    assert "The run is still running: " in under_way
     assert refused.code == 2
     assert "Another run is writing its record into" in refused.err
     assert polyrhythm("report", tmp_path / "kept").code == 0

@@ -53,12 +53,12 @@ def follow(run: Outcome, record: Record) -> None:
 def test_a_run_under_way_is_read_as_such_and_one_that_was_killed_too(tmp_path: Path) -> None:
     run, record = begun(tmp_path)
     begin = load(tmp_path)
-    assert (begin.summary.error, begin.events) == ("The run is under way: 0 events so far.", [])
+    assert (begin.summary.error, begin.events) == ("The run is still running: 0 events so far.", [])
     record.follow()
     seen = load(tmp_path)
     end = show_seconds(max(event.time for event in run.events))
     assert (seen.summary.steps, seen.events, seen.remarks) == (20, run.events, [])
-    assert seen.summary.error == f"The run is under way: {len(run.events)} events until {end} so far."
+    assert seen.summary.error == f"The run is still running: {len(run.events)} events until {end} so far."
     with (tmp_path / EVENTS).open("ab") as file:
         file.write(b'{"type":"Stepped"')
     assert load(tmp_path).remarks == []  # a line that is being written is no damage
@@ -127,7 +127,7 @@ def test_the_error_of_a_full_disk_is_said_in_the_systems_words(tmp_path: Path, m
     run, record = begun(tmp_path)
     follow(run, record)
     monkeypatch.setattr(records, "write", full)
-    assert record.finish() == [f"The record in {tmp_path} is not whole: run.json could not be written (No space left on device)."]
+    assert record.finish() == [f"The record in {tmp_path} is incomplete: run.json could not be written (No space left on device)."]
 
 
 def test_a_directory_that_vanished_is_written_anew(tmp_path: Path) -> None:

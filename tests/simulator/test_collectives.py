@@ -60,7 +60,7 @@ def test_messages_are_the_rule() -> None:
 def test_a_reduction_to_which_not_all_come_is_a_deadlock() -> None:
     answers: list[tuple[float, Tensor | None]] = []
     programs = [reduces(answers, 3), reduces(answers, 3), reduces(answers, 3, "other")]
-    with pytest.raises(DeadlockError, match="worker/0 waits for the reduction 'sum', to which 2 of 3 workers have come"):
+    with pytest.raises(DeadlockError, match="worker/0 waits for the reduction 'sum', which 2 of 3 workers have joined"):
         play(job(*programs), Simulator(network=PLAIN, collectives=ClosedForm()))
 
 

@@ -184,5 +184,5 @@ def test_the_description_says_it_and_refuses_what_cannot_be(tmp_path: Path) -> N
         with pytest.raises(CompositionError, match="is not possible: give finite numbers"):
             Bbr(every, seconds)
     file.write_text(networks.to_json(PAUSING).replace('"every": 10.0', '"every": 0.0'))
-    with pytest.raises(CompositionError, match="less often"):
+    with pytest.raises(CompositionError, match="or more for every"):
         networks.load(file)

@@ -128,7 +128,7 @@ def test_a_disk_that_fills_up_costs_the_record_and_not_the_run(tmp_path: Path) -
         resource.setrlimit(resource.RLIMIT_FSIZE, before)
     assert (result.summary.steps, len(result.weights), result.summary.error) == (12, 4, None)
     assert [str(each.message) for each in told] == result.outcome.remarks
-    assert all("is not whole" in remark and "File too large" in remark for remark in result.outcome.remarks)
+    assert all("is incomplete" in remark and "File too large" in remark for remark in result.outcome.remarks)
     kept = load(tmp_path)
     assert (kept.state, kept.summary) == ("ended", result.summary)
     assert kept.events == result.outcome.events[: len(kept.events)]

@@ -114,7 +114,7 @@ def test_a_dataclass_object_in_a_file_takes_settings(tmp_path: Path) -> None:
     path = job(tmp_path, DATACLASS_JOB)
     assert load(path, {"steps": "7", "label": "x=y", "fast": "Yes"})(None) == (7, "x=y", True)  # type: ignore[arg-type]
     refused(path, "fast must be true or false", settings={"fast": "maybe"})
-    refused(path, "cannot be given as text", settings={"table": "1"})
+    refused(path, "cannot be given here", settings={"table": "1"})
 
 
 def test_what_a_file_defines_can_travel_to_another_process(tmp_path: Path) -> None:
@@ -154,7 +154,7 @@ def test_settings_of_a_function_are_refused_as_those_of_a_dataclass_are(tmp_path
     refused(path, "epochs must be a whole number", settings={"epochs": "2.5"})
     refused(path, "clip must be a number or none", settings={"clip": "much"})
     refused(path, "fast must be true or false", settings={"fast": "maybe"})
-    refused(path, "cannot be given as text", settings={"table": "1"})
+    refused(path, "cannot be given here", settings={"table": "1"})
 
 
 def test_annotations_that_cannot_be_looked_up_leave_the_types_of_the_defaults(tmp_path: Path) -> None:

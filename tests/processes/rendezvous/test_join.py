@@ -393,12 +393,12 @@ def test_another_secret_is_not_let_in() -> None:
 
 
 def test_who_waits_for_a_rank_that_never_comes_gets_an_error(port: int) -> None:
-    with pytest.raises(RunError, match=r"worker/1 has not come to 127\.0\.0\.1:[0-9]+ within 0.2 seconds"):
+    with pytest.raises(RunError, match=r"worker/1 has not joined at 127\.0\.0\.1:[0-9]+ within 0.2 seconds"):
         enter(job(2), lambda event: None, RankEnvironment(0, 2, port=port), Joining(startup=0.2, wiring=Wiring()))
 
 
 def test_a_job_of_another_size_is_refused() -> None:
-    with pytest.raises(CompositionError, match="for 3 workers, and 2 processes"):
+    with pytest.raises(CompositionError, match="has 3 workers, but 2 processes"):
         enter(job(3), lambda event: None, RankEnvironment(0, 2))
 
 

@@ -46,5 +46,5 @@ def test_one_worker_waits_for_nobody() -> None:
 
 
 def test_who_does_not_come_is_named() -> None:
-    with pytest.raises(RunError, match="worker/1 has not come to"):
+    with pytest.raises(RunError, match="worker/1 has not joined at"):
         located(2, missing=1)

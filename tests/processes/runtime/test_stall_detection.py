@@ -159,7 +159,7 @@ def test_one_that_is_silent_keeps_nobody_from_leaving_for_ever() -> None:
     verdict = seen.expired(25.5)
     assert verdict is not None
     assert verdict.actor == "worker/0"
-    assert "nothing has been received from it for 16 s, so it is stopped or cut off" in str(verdict)
+    assert "nothing has been received from it for 16 s, so it is stopped or disconnected" in str(verdict)
 
 
 def test_who_is_stopped_keeps_nobody_from_leaving_for_ever(stopped: int) -> None:
@@ -169,7 +169,7 @@ def test_who_is_stopped_keeps_nobody_from_leaving_for_ever(stopped: int) -> None
     assert seen.expired(10.0) is None
     verdict = seen.expired(14.0)
     assert verdict is not None
-    assert f"worker/0 has stood still for 4 s, which last took step 17, 4 s ago; its process {stopped} is stopped" in str(verdict)
+    assert f"worker/0 has made no progress for 4 s, which last took step 17, 4 s ago; its process {stopped} is stopped" in str(verdict)
 
 
 @pytest.mark.parametrize("wrong", [{"timeout": 0.0}, {"notice": -1.0}, {"deadlock": 0.0}, {"timeout": float("nan")}], ids=str)
