@@ -162,7 +162,7 @@ def test_where_nothing_ends_well_nothing_is_chosen(polyrhythm: Any, job: Any) ->
 
 
 @pytest.mark.parametrize(
-    ("reported", "said"), [("pass", "nothing to choose by"), ("worker.report(gap=loss.item())", "--to 'gap>=VALUE' or --to 'gap<=VALUE'")]
+    ("reported", "said"), [("pass", "--tune cannot choose"), ("worker.report(gap=loss.item())", "--to 'gap>=VALUE' or --to 'gap<=VALUE'")]
 )
 def test_a_job_that_does_not_say_what_is_better_cannot_be_tuned(polyrhythm: Any, job: Any, reported: str, said: str) -> None:
     words = ("--systems", "ssp", "--network", "slow", "--tune", "lr=0.0001,0.1")

@@ -115,7 +115,7 @@ def test_a_run_that_cannot_be_begun_ends_a_comparison_of_several_at_once_with_it
         for jobs in (1, 2):
             told = polyrhythm("compare", tiny, "--systems", "ssp", "--network", "slow", "--out", tmp_path / "kept", "--jobs", jobs)
             assert (told.code, told.err.count("\n")) == (2, 1)
-            assert "A run that is under way" in told.err
+            assert "Another run is writing" in told.err
 
 
 GOES_ON = "the same command goes on from there, and report draws them"
