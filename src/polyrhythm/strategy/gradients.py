@@ -115,7 +115,7 @@ def paste_bytes(copied: Tensor, tensors: Sequence[Tensor]) -> None:
 def _dense(grad: Tensor) -> Tensor:
     if grad.layout != torch.strided:
         raise CompositionError(
-            "A gradient is sparse, and here only dense ones can be exchanged: build the embedding with sparse=False, or select it for an "
+            "A gradient is sparse, but this exchange needs dense gradients: build the embedding with sparse=False, or select it for an "
             'exchange of rows, as in selected=[(Modules("Embedding"), Exchange(codec=Rows()))].'
         )
     return grad.detach()
