@@ -16,8 +16,8 @@ from polyrhythm.pieces.traits import DIFFERENCES, MergeTraits, Payload
 class Sum:
     """Every contribution counts in full: P workers move the weights P times as far (Petuum; Xing et al., 2015).
 
-    Where an optimizer steps it is the learning rate that is multiplied, so that Adam moves P times as far too. Choose the rate for the
-    sum, or use Mean. So do steps on weights in shared memory.
+    With an optimizer its learning rate is multiplied, so that Adam moves P times as far too. Choose the rate for the sum, or use Mean.
+    Steps on weights in shared memory add up in the same way.
     """
 
     traits: ClassVar = MergeTraits(DIFFERENCES | {Payload.NOTHING}, averages=True)

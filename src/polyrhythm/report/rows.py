@@ -94,7 +94,7 @@ def _remarks(one: Series) -> list[str]:
     remarks = [ending(one)] if summary.error is not None else []
     remarks += [f"{one.label}: {remark}" for remark in one.outcome.remarks]
     if summary.lost:
-        remarks.append(f"{one.label} went on without {', '.join(summary.lost[:8])}{' …' * (len(summary.lost) > 8)}.")
+        remarks.append(f"{one.label} continued without {', '.join(summary.lost[:8])}{' …' * (len(summary.lost) > 8)}.")
     if summary.row_writes and summary.lost_writes is not None:
         lost, written = summary.lost_writes, summary.row_writes
         remarks.append(f"{one.label}: {lost:,} of {written:,} writes of rows to shared weights were overwritten ({lost / written:.2%}).")

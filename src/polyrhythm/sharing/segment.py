@@ -44,7 +44,7 @@ class SharedSegment:
         return self.memory.content
 
     def close(self) -> None:
-        """Let nobody else in; the memory lives as long as someone has it mapped."""
+        """Let no other process map it; the memory exists as long as one has it mapped."""
         if self.memory.descriptor >= 0:
             os.close(self.memory.descriptor)
 
