@@ -81,7 +81,7 @@ def told(name: str, gain: float) -> str:
     """How much sooner or later than one machine; to two digits, for the moments of evaluation lie 9 % apart."""
     if gain > 1:
         return f"{name} is {gain:.2g} times as fast as one"
-    return f"{name} takes {1 / gain:.2g} times as long as one" if gain else f"{name} does not get there"
+    return f"{name} takes {1 / gain:.2g} times as long as one" if gain else f"{name} does not reach the target"
 
 
 def seconds(outcome: Outcome) -> float:

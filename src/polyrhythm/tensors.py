@@ -89,7 +89,7 @@ _RANGE = re.compile(r"\[(\d+):(\d+)\]")
 
 
 def rows_of(name: str, count: int) -> tuple[str, int, int]:
-    """The whole tensor of which `name` says that it is a part, and its `count` rows there, first and end.
+    """The whole tensor of which `name` is a part, and its `count` rows there, first and end.
 
     Examples:
         >>> rows_of("fc1.weight[256:512][0:100]", 100)

@@ -96,7 +96,7 @@ def test_a_directory_holds_a_run_or_a_comparison_and_not_both(polyrhythm: Any, t
     for command, out, file in (("run", several, "compare.json"), ("compare", one, "run.json")):
         told = polyrhythm(command, tiny, "--on", "simulator", "--out", out)
         assert (told.code, told.out, told.err.count("\n")) == (2, "", 1)
-        assert f"--out {out} holds {file}" in told.err
+        assert f"--out {out} contains {file}" in told.err
         assert "give another directory" in told.err
 
 

@@ -46,7 +46,7 @@ def test_the_message_says_on_each_network_who_gains_and_who_loses() -> None:
     ]
     assert demo.message(ONE, joined) == (
         "One machine reaches bits 3.4 between 10 and 20 s of virtual time. Of 16, over lan allreduce is 10 times as fast as one; "
-        "over slow direct is 2.5 times as fast as one, allreduce takes 1.5 times as long as one, ssp does not get there."
+        "over slow direct is 2.5 times as fast as one, allreduce takes 1.5 times as long as one, ssp does not reach the target."
     )
 
 

@@ -33,33 +33,33 @@ REFUSED: list[tuple[dict[str, Any], str, str]] = [
         "communicate collectively, and Asynchronous can be used only with a server or with all peers",
         "take Server or AllToAll",
     ),
-    ({"consistency": Bounded(3)}, "Bounded can be used only with a server", "Instead of Bounded take BulkSynchronous or LocalSteps"),
-    ({"consistency": SoftSync(2)}, "SoftSync can be used only with a server", "instead of AllReduce take Server."),
+    ({"consistency": Bounded(3)}, "Bounded can be used only with a server", "Instead of Bounded use BulkSynchronous or LocalSteps"),
+    ({"consistency": SoftSync(2)}, "SoftSync can be used only with a server", "instead of AllReduce use Server."),
     (
         {"consistency": LocalSteps(2, Asynchronous())},
         "LocalSteps can be used only with a server",
-        "instead of AllReduce take Server, AllToAll or Mirrors",
+        "instead of AllReduce use Server, AllToAll or Mirrors",
     ),
-    ({**SERVER, "codec": LowRank(2)}, "LowRank can be used only collectively", "Instead of Server take AllReduce"),
-    ({**PEERS, "codec": Striped(Identity())}, "communicate with all peers, and Striped", "Instead of AllToAll take AllReduce"),
+    ({**SERVER, "codec": LowRank(2)}, "LowRank can be used only collectively", "Instead of Server use AllReduce"),
+    ({**PEERS, "codec": Striped(Identity())}, "communicate with all peers, and Striped", "Instead of AllToAll use AllReduce"),
     (
         {**PEERS, "consistency": SoftSync()},
         "with all peers, and SoftSync",
-        "Instead of SoftSync take BulkSynchronous, Bounded, Asynchronous or",
+        "Instead of SoftSync use BulkSynchronous, Bounded, Asynchronous or",
     ),
     ({**GOSSIP, **LOCAL, "codec": TopK(0.1)}, "Gossip is for weights, and TopK for gradients", "take Identity or Cast"),
     ({**GOSSIP, **LOCAL, "codec": OneBit()}, "Gossip is for weights, and OneBit", "take Identity or Cast"),
-    ({**GOSSIP, **LOCAL, "merge": Sum()}, "Gossip is for weights, and Sum", "instead of Sum take Mean or Elastic"),
-    (GOSSIP, "BulkSynchronous is for gradients, and Gossip for weights", "Instead of BulkSynchronous take LocalSteps"),
-    ({**GOSSIP, "merge": Sum()}, "BulkSynchronous is for gradients, and Gossip for weights", "Instead of Gossip take AllReduce"),
+    ({**GOSSIP, **LOCAL, "merge": Sum()}, "Gossip is for weights, and Sum", "instead of Sum use Mean or Elastic"),
+    (GOSSIP, "BulkSynchronous is for gradients, and Gossip for weights", "Instead of BulkSynchronous use LocalSteps"),
+    ({**GOSSIP, "merge": Sum()}, "BulkSynchronous is for gradients, and Gossip for weights", "Instead of Gossip use AllReduce"),
     (
         {**GOSSIP, "consistency": Asynchronous()},
         "workers communicate with neighbours, and Asynchronous",
-        "Instead of Asynchronous take LocalSteps",
+        "Instead of Asynchronous use LocalSteps",
     ),
-    ({"merge": Elastic()}, "BulkSynchronous is for gradients, and Elastic for weights", "Instead of Elastic take Mean, Sum"),
+    ({"merge": Elastic()}, "BulkSynchronous is for gradients, and Elastic for weights", "Instead of Elastic use Mean, Sum"),
     ({**LOCAL, "merge": Elastic()}, "AllReduce is for gradients or updates, and Elastic", "take Server or Gossip"),
-    ({**SERVER, **LOOSE[0], "merge": Elastic()}, "a worker may go on before", "Instead of Elastic take"),
+    ({**SERVER, **LOOSE[0], "merge": Elastic()}, "a worker may go on before", "Instead of Elastic use"),
     ({**SERVER, **LOOSE[1], "merge": Elastic()}, "a worker may go on before", "take LocalSteps"),
     ({**GOSSIP, "consistency": Asynchronous(), "codec": LowRank(1), "merge": Sum()}, "Gossip", "instead of"),
 ]
@@ -107,7 +107,7 @@ def every_composition() -> list[Strategy]:
     pieces = [dict(zip(lists, choice, strict=True)) for choice in product(*lists.values())]
     refused = [each for each in pieces if conflict(each) is not None]
     for each in random.Random(3).sample(refused, 50):
-        with pytest.raises(CompositionError, match=r"do not fit.*\. Instead of \w+ take "):
+        with pytest.raises(CompositionError, match=r"do not fit.*\. Instead of \w+ use "):
             Strategy(**each)
     return [Strategy(**each) for each in pieces if conflict(each) is None]
 

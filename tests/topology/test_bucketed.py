@@ -69,6 +69,6 @@ def test_a_bucket_has_a_size() -> None:
 
 def test_only_gradients_are_there_before_the_step() -> None:
     with pytest.raises(
-        CompositionError, match=r"LocalSteps is for updates.* and Bucketed for gradients\. .*instead of Bucketed take AllReduce"
+        CompositionError, match=r"LocalSteps is for updates.* and Bucketed for gradients\. .*instead of Bucketed use AllReduce"
     ):
         Strategy(topology=Bucketed(), consistency=LocalSteps(4))

@@ -167,7 +167,7 @@ def test_groups_cannot_agree_through_it() -> None:
     ("pieces", "said"),
     [
         ({"topology": SharedMemory()}, r"BulkSynchronous\(\) .*do not fit"),
-        ({"merge": systems.find("easgd").merge}, r"and Elastic for weights\. Instead of Elastic take Sum\."),
+        ({"merge": systems.find("easgd").merge}, r"and Elastic for weights\. Instead of Elastic use Sum\."),
         (
             {"codec": systems.find("strom").codec},
             r"SharedMemory is for writes to shared weights, and ErrorFeedback for gradients or updates",

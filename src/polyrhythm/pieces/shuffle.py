@@ -68,7 +68,7 @@ class Feed(Protocol):
         """The batches of epoch `number` (from 0)."""
 
     def skip(self, source: Source, number: int, batch_size: int, batches: int) -> None:
-        """Be as after `batches` of epoch `number` were taken and no more were wanted; as many as `count` says are the whole epoch."""
+        """Set the state to that after `batches` of epoch `number`; if these are `count`, the epoch is complete."""
 
 
 class Shuffle(Protocol):

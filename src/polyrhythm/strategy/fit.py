@@ -86,9 +86,9 @@ def _way(pieces: Pieces, axes: Sequence[str]) -> str:
     fitting = _fitting(pieces, axes)
     if len(axes) == 1:
         names = list(dict.fromkeys(_name(changed[axes[0]]) for changed in fitting))
-        return f"instead of {_name(pieces[axes[0]])} take {_either(names)}" if names else ""
+        return f"instead of {_name(pieces[axes[0]])} use {_either(names)}" if names else ""
     first = next(fitting, None)
-    return " and ".join(f"instead of {_name(pieces[axis])} take {_name(first[axis])}" for axis in axes) if first is not None else ""
+    return " and ".join(f"instead of {_name(pieces[axis])} use {_name(first[axis])}" for axis in axes) if first is not None else ""
 
 
 def _fitting(pieces: Pieces, axes: Sequence[str]) -> Iterator[Pieces]:

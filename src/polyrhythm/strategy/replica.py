@@ -100,7 +100,7 @@ class Replica:
             optimizer._opt_called = True  # type: ignore[attr-defined]
             stepping()
 
-        # Learning-rate schedulers wrap step() to see that it was called, and warn when it is replaced; ours tells them itself.
+        # Learning-rate schedulers wrap step() to see that it was called, and warn when it is replaced; ours notifies them itself.
         step._wrapped_by_lr_sched = True  # type: ignore[attr-defined]
         self.optimizer.step = MethodType(step, self.optimizer)  # type: ignore[method-assign]
         # A GradScaler then hands its scale to step() instead of deciding by itself; step() can refuse with a reason.

@@ -25,7 +25,7 @@ async def announce(port: Port, scope: str, servers: Sequence[str]) -> None:
 
 
 async def dismiss(port: Port, servers: Sequence[str]) -> None:
-    """Tell `servers` that the first model has no parameters for them; worker 0 does, when no other model can be attached any more."""
+    """Dismiss `servers` for which the first model has no parameters; called by worker 0 when no other model can be attached any more."""
     for name in servers:
         await port.send(name, Message(_SERVED))
 

@@ -75,7 +75,7 @@ def divisible(tensor: Tensor, ranks: int) -> None:
 
 
 def rows(tensor: Tensor, splits: Sequence[int], ranks: int) -> Sequence[Tensor]:
-    """The parts of `tensor` that `splits` says, or equal ones. Raises CompositionError where these are not all of it."""
+    """The parts of `tensor` of the sizes `splits`, or equal ones. Raises CompositionError if these do not cover it."""
     if not splits:
         divisible(tensor, ranks)
         return torch.tensor_split(tensor, ranks) if tensor.dim() else (tensor,)

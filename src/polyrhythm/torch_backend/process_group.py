@@ -168,7 +168,7 @@ class PolyrhythmGroup(dist.ProcessGroup):
     def all_to_all_single(
         self, output: Tensor, own: Tensor, output_splits: list[int], input_splits: list[int], opts: AllToAllOptions
     ) -> dist.Work:
-        """Part k of the input to rank k; parts are rows of the first dimension, as many as `splits` say, or equal."""
+        """Part k of the input to rank k; parts are rows of the first dimension, of the sizes `splits`, or equal."""
         check.dense(output, own)
         if not output_splits and not input_splits:
             check.parts(own, output, 1)

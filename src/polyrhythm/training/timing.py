@@ -268,8 +268,8 @@ def time(
 
     Costs, messages and waiting are as in a full run whose steps are all alike and which computes nothing else, such as evaluations;
     codecs encode zeros, so those whose packets depend on the values (Threshold, Significant) send less than in training. Steps that were
-    measured are charged as they were, in rotation. Gradients that leave in backward(), or are waited for in the forward pass, are there
-    where a measured step has them. Raises CompositionError for several optimizers, and for payloads whose size only training tells.
+    measured are charged as they were, in rotation. Gradients that are sent in backward(), or awaited in the forward pass, are so at the
+    times of a measured step. Raises CompositionError for several optimizers, and for payloads whose size depends on training.
     """
     shape = shape_of(train)
     machines = fleet(on.devices)
