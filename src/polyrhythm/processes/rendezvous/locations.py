@@ -10,7 +10,7 @@ from polyrhythm.processes.rendezvous.rank_environment import RankEnvironment, ow
 from polyrhythm.processes.rendezvous.rendezvous import WORKERS, Rendezvous
 
 SITE, HOST = "POLYRHYTHM_SITE", "POLYRHYTHM_HOST_ID"
-"""Environment variables: the name of a worker's site (one for all where none is set), and of its host, where addresses do not determine it."""
+"""Environment variables: the name of a worker's site (the same for all if unset), and of its host, if addresses do not determine it."""
 
 
 def locate(environment: RankEnvironment, seconds: float = 300.0) -> tuple[Location, ...]:
