@@ -1,1 +1,1 @@
-"""The weights that somebody holds, and the optimizer that steps on them."""
+"""Weights held by a worker or server, and the optimizer that updates them."""

@@ -53,7 +53,7 @@ EVERY_PAYLOAD = frozenset(Payload) - {Payload.NOTHING}
 """All that can be sent."""
 EVERY_PATTERN = frozenset(Pattern)
 GRADIENTS = frozenset({Payload.GRADIENT, Payload.FACTORS, Payload.ROWS})
-"""All kinds of gradient: whoever can take the vector can take any of them."""
+"""All kinds of gradient: a piece that accepts the vector accepts any of them."""
 DIFFERENCES = GRADIENTS | {Payload.UPDATE}
 LOCAL = frozenset({Payload.UPDATE, Payload.WEIGHTS})
 ONE_SIDED = frozenset({Pattern.SERVED, Pattern.PEERS})

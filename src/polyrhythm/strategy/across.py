@@ -114,7 +114,7 @@ class Stripes:
         return rank
 
     def connect(self, group: Group, port: Port, outer: Connect) -> Channel:
-        """Everybody connects."""
+        """Every member connects."""
         return StripeChannel(group, port.scoped(INNER), outer(port.scoped(OUTER)))
 
     def split(self, layout: Layout, members: int) -> list[Layout]:

@@ -1,1 +1,1 @@
-"""Processes that somebody else started, and how they become one run."""
+"""Processes started by another launcher, and how they become one run."""

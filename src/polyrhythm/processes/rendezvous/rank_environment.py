@@ -1,4 +1,4 @@
-"""What a process that somebody else started finds in its environment: its rank, and where the store of its run is."""
+"""The environment of a process started by another launcher: its rank, and the address of the store of its run."""
 
 from __future__ import annotations
 
