@@ -1,4 +1,4 @@
-"""What fits together runs; what does not is refused with what was given, why, and what to take instead."""
+"""What fits together runs; what does not is refused with what was given, why, and what to use instead."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ REFUSED: list[tuple[dict[str, Any], str, str]] = [
     (
         {"consistency": Asynchronous()},
         "communicate collectively, and Asynchronous can be used only with a server or with all peers",
-        "take Server or AllToAll",
+        "use Server or AllToAll",
     ),
     ({"consistency": Bounded(3)}, "Bounded can be used only with a server", "Instead of Bounded use BulkSynchronous or LocalSteps"),
     ({"consistency": SoftSync(2)}, "SoftSync can be used only with a server", "instead of AllReduce use Server."),
@@ -47,8 +47,8 @@ REFUSED: list[tuple[dict[str, Any], str, str]] = [
         "with all peers, and SoftSync",
         "Instead of SoftSync use BulkSynchronous, Bounded, Asynchronous or",
     ),
-    ({**GOSSIP, **LOCAL, "codec": TopK(0.1)}, "Gossip is for weights, and TopK for gradients", "take Identity or Cast"),
-    ({**GOSSIP, **LOCAL, "codec": OneBit()}, "Gossip is for weights, and OneBit", "take Identity or Cast"),
+    ({**GOSSIP, **LOCAL, "codec": TopK(0.1)}, "Gossip is for weights, and TopK for gradients", "use Identity or Cast"),
+    ({**GOSSIP, **LOCAL, "codec": OneBit()}, "Gossip is for weights, and OneBit", "use Identity or Cast"),
     ({**GOSSIP, **LOCAL, "merge": Sum()}, "Gossip is for weights, and Sum", "instead of Sum use Mean or Elastic"),
     (GOSSIP, "BulkSynchronous is for gradients, and Gossip for weights", "Instead of BulkSynchronous use LocalSteps"),
     ({**GOSSIP, "merge": Sum()}, "BulkSynchronous is for gradients, and Gossip for weights", "Instead of Gossip use AllReduce"),
@@ -58,9 +58,9 @@ REFUSED: list[tuple[dict[str, Any], str, str]] = [
         "Instead of Asynchronous use LocalSteps",
     ),
     ({"merge": Elastic()}, "BulkSynchronous is for gradients, and Elastic for weights", "Instead of Elastic use Mean, Sum"),
-    ({**LOCAL, "merge": Elastic()}, "AllReduce is for gradients or updates, and Elastic", "take Server or Gossip"),
+    ({**LOCAL, "merge": Elastic()}, "AllReduce is for gradients or updates, and Elastic", "use Server or Gossip"),
     ({**SERVER, **LOOSE[0], "merge": Elastic()}, "a worker may go on before", "Instead of Elastic use"),
-    ({**SERVER, **LOOSE[1], "merge": Elastic()}, "a worker may go on before", "take LocalSteps"),
+    ({**SERVER, **LOOSE[1], "merge": Elastic()}, "a worker may go on before", "use LocalSteps"),
     ({**GOSSIP, "consistency": Asynchronous(), "codec": LowRank(1), "merge": Sum()}, "Gossip", "instead of"),
 ]
 
@@ -87,7 +87,7 @@ def test_every_remedy_that_names_one_change_is_true() -> None:
         advice = str(caught.value).partition(". ")[2]
         for way in advice.rstrip(".").lower().split("; or "):
             if " and instead of " not in way:
-                names = way.partition(" take ")[2].replace(" or ", ", ").split(", ")
+                names = way.partition(" use ")[2].replace(" or ", ", ").split(", ")
                 taken = [kinds[name] for name in kinds if name.lower() in names]
                 assert taken
                 for axis, _ in taken:
