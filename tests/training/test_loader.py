@@ -297,7 +297,7 @@ class Own(tools.DataLoader[Any]):
         (lambda: loader(sampler=Odd()), r"Odd chooses samples in its own way.*sampler=list.*torch\.utils\.data\.Subset"),
         (lambda: Own(Numbers()), r"Own is a subclass of DataLoader.*plain DataLoader.*worker\.sampler"),
         (lambda: loader(num_workers=1, in_order=False), r"in_order=False.*Leave it out"),
-        (lambda: loader(batch_size=40, drop_last=True), r"drop_last leaves no batch of 50 samples.*40 for each of 2 workers"),
+        (lambda: loader(batch_size=40, drop_last=True), r"With drop_last, 50 samples make no batch of 40 for each of 2 workers"),
     ],
 )
 def test_what_cannot_be_kept_is_refused_with_a_remedy(make: Any, said: str) -> None:
