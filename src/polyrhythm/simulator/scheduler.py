@@ -245,8 +245,7 @@ class Scheduler:
 
     def _compute(self, task: VirtualTask, effect: Compute) -> object:
         timing = task.actor.timing
-        seconds = timing.seconds(effect.flops) if effect.flops > 0 else 0.0
-        seconds += timing.merge_seconds(effect.contributions)
+        seconds = (timing.seconds(effect.flops) if effect.flops > 0 else 0.0) + timing.merge_seconds(effect.contributions)
         if seconds <= 0:
             return None
         self._charge(task.actor, seconds, (self.wake, task, None))
@@ -258,10 +257,9 @@ class Scheduler:
         self.queue.ready.append((self.wake, spawned, None))
 
     def _wait(self, task: VirtualTask, effect: Wait) -> object:
-        if effect.latch.is_open:
-            return None
-        effect.latch.when_open(lambda: self.queue.ready.append((self.wake, task, None)))
-        return _PENDING
+        if not effect.latch.is_open:
+            effect.latch.when_open(lambda: self.queue.ready.append((self.wake, task, None)))
+        return None if effect.latch.is_open else _PENDING
 
     def _flush(self, task: VirtualTask, effect: Flush) -> object:
         name = task.actor.name
