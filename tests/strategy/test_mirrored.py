@@ -26,7 +26,8 @@ def crossing(strategy: Strategy, workers: int = 4) -> tuple[float, float]:
     sites = {f"worker/{rank}": rank * 2 // workers for rank in range(workers)} | {"server/0": 0, "server/1": 1}
     sent = [event for event in run.outcome.events if isinstance(event, Sent) and sites[event.actor] != sites[event.to]]
     assert run.summary.virtual_seconds is not None
-    return sum(event.nbytes for event in sent), run.summary.virtual_seconds
+    assert run.summary.bytes_between_sites == sum(event.nbytes for event in sent), "every message is counted where it crosses"
+    return run.summary.bytes_between_sites, run.summary.virtual_seconds
 
 
 @pytest.mark.parametrize("shards", [1, 2])

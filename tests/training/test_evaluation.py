@@ -34,7 +34,7 @@ def test_evaluations_are_at_the_moments_of_the_grid_and_at_the_end(system: str) 
     *during, last = evaluations(outcome)
     assert all(event.time == moment(index_at(event.time)) for event in during)
     assert all(event.since < event.time for event in (*during, last))
-    assert last.time == pytest.approx(outcome.outcome.time, rel=0.05)  # others may end a little later
+    assert last.time == pytest.approx(outcome.outcome.time, rel=0.05, abs=0.021)  # others may end a latency later
     assert outcome.final == last.metrics
     model = network()
     model.load_state_dict(outcome.weights)

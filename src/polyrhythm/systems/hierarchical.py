@@ -47,7 +47,9 @@ def gaia(threshold: float = 0.01, floor: float = 1e-3, lead: int = 20, slack: in
     Workers of a site exchange with its own server (`slack` as of SSP; 0 is lockstep), which adds up their updates, each counting 1 / P
     of all workers. A server sends the other sites what has accrued of a weight where that exceeds `threshold` / √t
     of the weight (of `floor`, where the weight is smaller) at step t; until then it counts at its own site alone. No worker is more than
-    `lead` steps ahead of the slowest site (the mirror clock). The paper's selective barrier and its overlay of hubs are not here.
+    `lead` steps ahead of the slowest site (the mirror clock). The paper's overlay of hubs is not here, nor its selective barrier, which
+    holds back reads of elements whose updates are announced and have not come: workers here read all elements at once, so that it would
+    be a bound on their lead. Where updates pile up, choose a smaller `lead` or a larger `threshold`.
     """
     sites = Hierarchical(
         inner=Exchange(consistency=LocalSteps(1, Bounded(slack)), topology=Server(1), merge=Mean()),
