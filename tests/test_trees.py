@@ -33,6 +33,12 @@ def test_tensors_come_back_by_their_place_with_type_and_shape() -> None:
     assert math.copysign(1, back[7][1]) == -1
 
 
+def test_tensors_whose_places_read_alike_are_kept_apart() -> None:
+    tree = {"a/b": torch.zeros(1), "a": {"b": torch.ones(1)}, 1: torch.full((1,), 2.0), "1": torch.full((1,), 3.0)}
+    back = unite(*separate(tree))
+    assert [back["a/b"].item(), back["a"]["b"].item(), back[1].item(), back["1"].item()] == [0, 1, 2, 3]
+
+
 def test_what_was_separated_does_not_change_with_the_original() -> None:
     weights = torch.zeros(2)
     _, tensors = separate({"w": weights})

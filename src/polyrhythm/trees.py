@@ -31,6 +31,8 @@ def unite(text: str, tensors: Mapping[str, Tensor]) -> StateTree:
 def _plain(value: StateTree, path: str, tensors: dict[str, Tensor]) -> Any:
     if isinstance(value, Tensor):
         name = path or "value"
+        while name in tensors:  # of a key that contains a slash, or of a number beside its digits
+            name += "'"
         tensors[name] = value.detach().to("cpu", copy=True).contiguous()
         return {_TENSOR: name}
     if isinstance(value, dict):
