@@ -39,6 +39,14 @@ def test_a_step_that_is_reached_again_replaces_the_earlier_one(tmp_path: Path) -
     assert find(tmp_path).manifest.seconds == 9.0
 
 
+def test_checkpoints_after_the_step_that_was_resumed_are_of_another_run_and_go(tmp_path: Path) -> None:
+    store = CheckpointStore(tmp_path, keep=2)
+    for step in (20, 40, 60):
+        written(store, step)
+    written(store, 50)
+    assert [path.name for path in store.whole()] == ["step-00000040", "step-00000050"]
+
+
 def test_what_is_half_written_is_no_checkpoint_and_is_deleted_by_the_next_run(tmp_path: Path) -> None:
     store = CheckpointStore(tmp_path)
     written(store, 1)

@@ -258,6 +258,20 @@ def test_another_run_is_refused(tmp_path: Path) -> None:
         run(train, "allreduce", resume=tmp_path / "elsewhere")
 
 
+def test_a_new_run_where_another_has_checkpoints_is_refused(tmp_path: Path) -> None:
+    run(train, "allreduce", checkpoint=tmp_path, every=5)
+    before = sorted(tmp_path.iterdir())
+    with pytest.raises(CheckpointError, match=r"has checkpoints of an earlier run, the newest is step-00000015: resume it"):
+        run(train, "allreduce", checkpoint=tmp_path, every=4)
+    assert sorted(tmp_path.iterdir()) == before
+
+
+def test_a_run_from_an_earlier_step_keeps_its_own_checkpoints(tmp_path: Path) -> None:
+    run(train, "allreduce", checkpoint=tmp_path, every=5)
+    run(train, "allreduce", checkpoint=tmp_path, every=6, resume=at(tmp_path, 10))
+    assert [path.name for path in sorted(tmp_path.iterdir())] == ["step-00000012", "step-00000018"]
+
+
 def test_settings_that_cannot_be_are_refused(tmp_path: Path) -> None:
     for options, message in (
         ({"every": 3}, "give checkpoint=DIRECTORY too"),

@@ -34,7 +34,10 @@ class CheckpointStore:
         return Checkpoint(path)
 
     def commit(self, step: int, manifest: Manifest) -> Checkpoint:
-        """Make the partial checkpoint of `step` a whole one, and delete those that are not kept. Raises OSError."""
+        """Make the partial checkpoint of `step` a whole one, and delete those that are not kept. Raises OSError.
+
+        Checkpoints of later steps are deleted too: this run was resumed from before them, and they are not of it.
+        """
         partial, whole, earlier = self.partial(step), self.directory / _named(step), self.directory / f".{_named(step)}.replaced"
         partial.conclude(manifest)
         if whole.exists():  # of a run that was resumed from before this step
@@ -43,8 +46,10 @@ class CheckpointStore:
         with suppress(OSError):  # not every system lets a directory be flushed
             flush(self.directory)
         shutil.rmtree(earlier, ignore_errors=True)
-        for old in self.whole()[: -self.keep]:
-            _remove(old)
+        found = self.whole()
+        position = found.index(whole) + 1
+        for other in [*found[: max(position - self.keep, 0)], *found[position:]]:
+            _remove(other)
         return Checkpoint(whole)
 
     def whole(self) -> list[Path]:

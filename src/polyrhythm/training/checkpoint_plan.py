@@ -28,10 +28,16 @@ def described(strategy: Strategy) -> dict[str, str]:
 def planned(plan: StrategyPlan, wanted: CheckpointRequest) -> CheckpointPlan:
     """Where a run by `plan` writes checkpoints, and from which checkpoint it continues.
 
-    Raises CheckpointError for a checkpoint of another strategy, seed or number of workers, or for a path that is not a checkpoint.
+    Raises CheckpointError for a checkpoint of another strategy, seed or number of workers, for a path that is not a checkpoint, or for a
+    new run in a directory with checkpoints of another.
     """
     store = None if wanted.directory is None else CheckpointStore(path_given(wanted.directory), wanted.keep)
     resumed = _resumed(store, wanted.resume)
+    if store is not None and wanted.resume is False and (earlier := store.newest()) is not None:
+        raise CheckpointError(
+            f"{store.directory} has checkpoints of an earlier run, the newest is {earlier.path.name}: resume it (--resume, or resume=True), "
+            "delete them, or give another directory."
+        )
     if resumed is not None:
         found, mine = resumed.manifest, manifest_of(plan, 0, 0.0)
         for what, there, here in (
