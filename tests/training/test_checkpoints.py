@@ -96,6 +96,25 @@ def test_no_contribution_is_lost_or_doubled(name: str, tmp_path: Path) -> None:
     resumed_without_loss(name, tmp_path, [7])
 
 
+def test_what_a_site_has_yet_to_send_to_others_is_not_lost(tmp_path: Path) -> None:
+    def push_much(worker: pr.Worker) -> None:
+        model = nn.Linear(60_000, 1, bias=False)
+        nn.init.ones_(model.weight)
+        optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
+        worker.attach(model, optimizer)
+        for _ in worker.batches((torch.zeros(60, 1),), 1):
+            optimizer.zero_grad()
+            model.weight.sum().backward()
+            optimizer.step()
+
+    inner = pr.Exchange(consistency=pr.LocalSteps(1, pr.Bounded(0)), topology=pr.Server(1))
+    outer = pr.Exchange(consistency=pr.LocalSteps(1, pr.Bounded(20)), topology=pr.Mirrors(), merge=pr.Sum())
+    mirrored = pr.Strategy(exchange=pr.Hierarchical(inner=inner, outer=outer))
+    whole = run(push_much, mirrored, workers=6, checkpoint=tmp_path, every=5)
+    again = run(push_much, mirrored, workers=6, resume=at(tmp_path, 5))
+    torch.testing.assert_close(again.weights["weight"], whole.weights["weight"], rtol=1e-5, atol=1e-5)
+
+
 @pytest.mark.parametrize("name", OTHERS)
 def test_where_order_matters_all_steps_are_taken(name: str, tmp_path: Path) -> None:
     whole = run(train, name, checkpoint=tmp_path, every=1, keep=100)

@@ -90,7 +90,7 @@ class Mirror:
 
     async def _live(self) -> None:
         while not (self.ending and self.accrued is None):
-            if self.draining:
+            if self.draining and self.accrued is None:  # what has accrued goes first: sent after the drain, no checkpoint would have it
                 step, self.draining = self.draining, 0
                 await self.channel.drain(step)
                 await self.port.send(self.port.name, Message(_DRAINED))
