@@ -81,12 +81,14 @@ class Mirror:
 
     def export(self) -> StateTree:
         """As `pieces.state.Stateful`; the weights are the server's."""
-        return {"channel": self.channel.export(), "accrued": self.accrued, "clock": self.clock, "version": self.state.version}
+        state = {**self.state.export(), "weights": None}
+        return {"channel": self.channel.export(), "accrued": self.accrued, "clock": self.clock, "state": state}
 
     def restore(self, state: StateTree) -> None:
-        """As `pieces.state.Stateful`."""
+        """As `pieces.state.Stateful`, after the server's weights."""
         self.channel.restore(state["channel"])
-        self.accrued, self.clock, self.state.version = state["accrued"], state["clock"], state["version"]
+        self.accrued, self.clock = state["accrued"], state["clock"]
+        self.state.restore({**state["state"], "weights": self.state.weights})
 
     async def _live(self) -> None:
         while not (self.ending and self.accrued is None):
