@@ -126,6 +126,32 @@ def test_the_momentum_with_which_servers_of_groups_merge_is_in_a_checkpoint(tmp_
     torch.testing.assert_close(again.weights["weight"], whole.weights["weight"], rtol=1e-5, atol=1e-5)
 
 
+def saves_after_epochs(worker: pr.Worker) -> None:
+    model = nn.Linear(6, 1)
+    worker.attach(model, torch.optim.SGD(model.parameters(), lr=0.01))
+    [replica] = worker.attached
+    for epoch in range(3):
+        for (inputs,) in worker.batches((torch.ones(48, 6),), 4):
+            replica.optimizer.zero_grad()
+            model(inputs).sum().backward()
+            replica.optimizer.step()
+        worker.save()
+        worker.report(epoch=epoch)
+
+
+def test_on_its_way_back_a_run_overwrites_no_checkpoint(tmp_path: Path) -> None:
+    whole = run(saves_after_epochs, "allreduce", checkpoint=tmp_path, every=2, keep=9)
+    before = (at(tmp_path, 8) / "worker-0.json").read_bytes()
+    again = run(saves_after_epochs, "allreduce", checkpoint=tmp_path, keep=9, resume=at(tmp_path, 8))
+    assert (at(tmp_path, 8) / "worker-0.json").read_bytes() == before
+    assert again.summary.weights_sha256 == whole.summary.weights_sha256
+
+
+def test_what_follows_the_last_save_is_reported(tmp_path: Path) -> None:
+    whole = run(saves_after_epochs, "allreduce", checkpoint=tmp_path)
+    assert run(saves_after_epochs, "allreduce", checkpoint=tmp_path, resume=True).final == whole.final
+
+
 @pytest.mark.parametrize("name", OTHERS)
 def test_where_order_matters_all_steps_are_taken(name: str, tmp_path: Path) -> None:
     whole = run(train, name, checkpoint=tmp_path, every=1, keep=100)

@@ -64,6 +64,11 @@ class DataPosition:
             self.returning = False
             self._arrived()
 
+    def saved(self) -> None:
+        """A checkpoint was requested here in the broken-off run too: where its data were as far as they are now, it had come to this."""
+        if self.epochs == self.before:
+            self._arrive()
+
     def export(self) -> StateTree:
         """As `pieces.state.Stateful`."""
         return [(each.taken, each.over) for each in self.epochs]

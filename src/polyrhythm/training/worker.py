@@ -101,7 +101,8 @@ class Worker:
     def save(self) -> bool:
         """Write a checkpoint now, and return whether it was written. Every worker calls it after the same step, at the end of an iteration.
 
-        If it cannot be written, the run continues with a RecordWarning. No checkpoints are written after a worker has finished or was
+        A resumed run writes none before its data have reached the position of the checkpoint. If it cannot be written, the run continues
+        with a RecordWarning. No checkpoints are written after a worker has finished or was
         lost. Raises WorkloadError if the run has no directory for checkpoints.
         """
         if self._checkpointing.plan.store is None:
@@ -109,6 +110,9 @@ class Worker:
                 "worker.save() was called in a run without a checkpoint directory: give one, with pr.run(checkpoint=...), "
                 "pr.join(checkpoint=...) or --checkpoint."
             )
+        if self._state.position.returning:  # the broken-off run has written this one; a new one would have a position before its weights
+            self._state.position.saved()
+            return True
         return self._checkpointing.save(self.clock)
 
     def _between(self) -> None:
