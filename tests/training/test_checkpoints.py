@@ -2,12 +2,14 @@
 
 import json
 import random
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
+from safetensors.torch import load_file
 from torch import nn
 
 import polyrhythm as pr
@@ -15,8 +17,10 @@ from polyrhythm import systems
 from polyrhythm.errors import CheckpointError, CompositionError, PolyrhythmError, RecordWarning, WorkloadError
 from polyrhythm.kernel.job import Runtime
 from polyrhythm.shuffle import RingShuffle
+from polyrhythm.strategy.replica import Replica
 
 STEPS = 18
+WEIGHTS = "replicas/0/parts/0/model/weights"
 NAMES = sorted(systems.SYSTEMS)
 PROMISED = [name for name in NAMES if not systems.find(name).order_matters]
 OTHERS = [name for name in NAMES if name not in PROMISED]
@@ -150,6 +154,36 @@ def test_on_its_way_back_a_run_overwrites_no_checkpoint(tmp_path: Path) -> None:
 def test_what_follows_the_last_save_is_reported(tmp_path: Path) -> None:
     whole = run(saves_after_epochs, "allreduce", checkpoint=tmp_path)
     assert run(saves_after_epochs, "allreduce", checkpoint=tmp_path, resume=True).final == whole.final
+
+
+def begins_late(worker: pr.Worker) -> None:
+    """Worker 0 is slow to restore, and all report the weights with which they begin."""
+    model = nn.Linear(4, 1, bias=False)
+    nn.init.zeros_(model.weight)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
+    restore = Replica.restore
+
+    def slowly(replica: Replica, state: Any) -> None:
+        time.sleep(0.3 if worker.rank == 0 else 0.0)
+        restore(replica, state)
+
+    Replica.restore = slowly  # type: ignore[method-assign]
+    try:
+        worker.attach(model, optimizer)
+    finally:
+        Replica.restore = restore  # type: ignore[method-assign]
+    began = model.weight.abs().sum()
+    for (inputs,) in worker.batches((torch.ones(32, 4),), 4):
+        optimizer.zero_grad()
+        model(inputs).sum().backward()
+        optimizer.step()
+    worker.report(began=worker.mean(began))
+
+
+def test_shared_weights_are_restored_before_anyone_reads_them(tmp_path: Path) -> None:
+    run(begins_late, "hogwild", pr.Processes(), 2, checkpoint=tmp_path, every=2, keep=9)
+    again = run(begins_late, "hogwild", pr.Processes(), 2, resume=at(tmp_path, 2))
+    assert again.final["began"] == pytest.approx(sum(abs(w) for w in load_file(at(tmp_path, 2) / "worker-0.safetensors")[WEIGHTS].tolist()))
 
 
 @pytest.mark.parametrize("name", OTHERS)

@@ -83,7 +83,8 @@ class Worker:
         if self._finished:
             raise WorkloadError("worker.attach was called after worker.finish(): the run is over; attach every model at the beginning.")
         self._models.attach(model, optimizer, clip_norm, name, self._step)
-        self._state.resume_replica()
+        if self._state.resume_replica() and self._strategy.shares_memory:
+            self.barrier()  # others would read the shared weights before worker 0 has restored them
         self._checkpointing.last = self.clock
         return model, optimizer
 

@@ -51,10 +51,10 @@ class WorkerState:
             "metrics": self.metrics,
         }
 
-    def resume_replica(self) -> None:
-        """Have the replica that was attached last go on as the broken-off run's did, where there was one."""
+    def resume_replica(self) -> bool:
+        """Have the replica that was attached last go on as the broken-off run's did; whether there was one."""
         if self.before is None:
-            return
+            return False
         attached, known = len(self.replicas), len(self.before["replicas"])
         if attached > known:
             raise CheckpointError(
@@ -65,6 +65,7 @@ class WorkerState:
         self.samples, self.metrics = self.before["samples"], dict(self.before["metrics"])
         if not self.position.returning:
             self._arrive()
+        return True
 
     def keep(self, name: str, kept: Any) -> None:
         """Export and restore an object of the user's too."""
