@@ -71,6 +71,22 @@ def test_a_directory_without_a_checkpoint_is_refused(tmp_path: Path) -> None:
         find(tmp_path)
 
 
+def test_a_directory_that_cannot_be_written_to_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "file").touch()
+    for place in (tmp_path / "file", tmp_path / "file" / "below"):
+        with pytest.raises(CheckpointError, match=r"No checkpoint can be written in .*: give a directory"):
+            CheckpointStore(place).prepare()
+    monkeypatch.setattr("os.access", lambda *_: False)
+    with pytest.raises(CheckpointError, match=r"Permission denied"):
+        CheckpointStore(tmp_path).prepare()
+
+
+def test_a_checkpoint_is_no_directory_for_others(tmp_path: Path) -> None:
+    whole = written(CheckpointStore(tmp_path), 3)
+    with pytest.raises(CheckpointError, match="is a checkpoint itself: give the directory it is in"):
+        CheckpointStore(whole).prepare()
+
+
 def test_a_later_format_is_refused(tmp_path: Path) -> None:
     store = CheckpointStore(tmp_path)
     store.partial(1)

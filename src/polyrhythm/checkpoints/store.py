@@ -27,6 +27,23 @@ class CheckpointStore:
     directory: Path
     keep: int = 2
 
+    def prepare(self) -> None:
+        """Make the directory. Raises CheckpointError where checkpoints cannot be written."""
+        if (self.directory / MANIFEST).is_file():
+            raise CheckpointError(
+                f"{self.directory} is a checkpoint itself: give the directory it is in, {self.directory.parent}, or, to resume it and not the "
+                "newest, resume=PATH in Python."
+            )
+        reason = ""
+        try:
+            self.directory.mkdir(parents=True, exist_ok=True)
+        except OSError as problem:
+            reason = problem.strerror or str(problem)
+        if reason or not os.access(self.directory, os.W_OK | os.X_OK):
+            raise CheckpointError(
+                f"No checkpoint can be written in {self.directory} ({reason or 'Permission denied'}): give a directory that can be written to."
+            )
+
     def partial(self, step: int) -> Checkpoint:
         """The checkpoint of `step` that is being written; its directory is made. Raises OSError."""
         path = self.directory / f".{_named(step)}.partial"

@@ -29,9 +29,11 @@ def planned(plan: StrategyPlan, wanted: CheckpointRequest) -> CheckpointPlan:
     """Where a run by `plan` writes checkpoints, and from which checkpoint it continues.
 
     Raises CheckpointError for a checkpoint of another strategy, seed or number of workers, for a path that is not a checkpoint, or for a
-    new run in a directory with checkpoints of another.
+    new run in a directory with checkpoints of another, or in one in which none can be written.
     """
     store = None if wanted.directory is None else CheckpointStore(path_given(wanted.directory), wanted.keep)
+    if store is not None:
+        store.prepare()
     resumed = _resumed(store, wanted.resume)
     if store is not None and wanted.resume is False and (earlier := store.newest()) is not None:
         raise CheckpointError(
