@@ -14,7 +14,9 @@ from torch import nn
 
 import polyrhythm as pr
 from polyrhythm import systems
+from polyrhythm.checkpoints.checkpoint import Checkpoint
 from polyrhythm.errors import CheckpointError, CompositionError, PolyrhythmError, RecordWarning, WorkloadError
+from polyrhythm.kernel.events import Evaluated
 from polyrhythm.kernel.job import Runtime
 from polyrhythm.shuffle import RingShuffle
 from polyrhythm.strategy.replica import Replica
@@ -232,6 +234,20 @@ def test_the_clock_goes_on_in_virtual_time(tmp_path: Path) -> None:
     assert written["step"] == 9
     assert min(event.time for event in again.outcome.events) == written["seconds"]
     assert again.summary.virtual_seconds == pytest.approx(whole.summary.virtual_seconds, rel=0.05)
+
+
+def test_a_resumed_run_is_evaluated_at_no_time_before_its_checkpoint(tmp_path: Path) -> None:
+    def evaluated(worker: pr.Worker) -> None:
+        worker.evaluate(lambda model: {"sum": sum(float(p.sum()) for p in model.parameters())})
+        train(worker)
+
+    for name in ("allreduce", "ssp"):
+        run(evaluated, name, checkpoint=tmp_path / name, every=9)
+        checkpoint = Checkpoint(at(tmp_path / name, 9))
+        resumed = run(evaluated, name, resume=checkpoint.path)
+        times = [event.time for event in resumed.outcome.events if isinstance(event, Evaluated)]
+        assert len(times) > 2
+        assert min(times) >= checkpoint.manifest.seconds > 0
 
 
 def test_resume_takes_the_newest_and_begins_anew_where_there_is_none(tmp_path: Path) -> None:

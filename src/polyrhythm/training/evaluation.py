@@ -49,12 +49,13 @@ class Followed:
 
 @dataclass(slots=True)
 class Evaluation:
-    """The evaluation that `worker.evaluate` requested, at one worker. `seconds` of the run's clock went into evaluating."""
+    """The evaluation that `worker.evaluate` requested, at one worker. `seconds` of the run's clock went into evaluating; it showed `began` when the run was resumed."""
 
     plan: StrategyPlan
     context: WorkerContext
     function: Evaluate | None = None
     seconds: float = 0.0
+    began: float = 0.0
     _followed: list[Followed] = field(default_factory=list)
     _steps: list[tuple[float, int, int]] = field(default_factory=list)
     _agreed: bool = False
@@ -148,7 +149,8 @@ class Evaluation:
         final = [(each.part.parameters.flat.clone(), [b.clone() for b in each.buffers]) for each in self._followed]
         kept = list(everyone.values())
         try:
-            for index in together(kept):
+            first = index_at(self.began) + 1  # what a resumed run began with was not there from the first moment on
+            for index in sorted({max(index, first) for index in together(kept)}):
                 if moment(index) >= ended:
                     break
                 for each, (weights, buffers) in zip(self._followed, final, strict=True):

@@ -26,7 +26,7 @@ _SHOWN = 3
 class Models:
     """`replicas` in the order of attaching; the first has no scope, so that a single model's topics have no prefix."""
 
-    def __init__(self, plan: StrategyPlan, context: WorkerContext) -> None:
+    def __init__(self, plan: StrategyPlan, context: WorkerContext, began: float = 0.0) -> None:
         self.plan = plan
         self.strategy = plan.strategy
         self.group = plan.group(context.port.name)
@@ -37,7 +37,7 @@ class Models:
         self.keepers: dict[int, Keeper] = {}
         self.losses = Losses(context.port)
         self.checked = False
-        self.evaluation = Evaluation(plan, context)
+        self.evaluation = Evaluation(plan, context, began=began)
 
     def attach(
         self,

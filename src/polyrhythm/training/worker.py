@@ -50,12 +50,12 @@ class Worker:
         self._context = context
         self._strategy = strategy
         self._group = group
-        self._models = Models(plan, context)
+        chosen = checkpoints or CheckpointPlan()
+        self._models = Models(plan, context, chosen.began)
         survives = strategy.tolerates_loss
         collective = SurvivorCollectives(context.port, group, self._models.losses) if survives else TreeCollectives(context.port, group)
         self._together = Together(collective, group, context.perform)
         self._plan = plan
-        chosen = checkpoints or CheckpointPlan()
         self._state = WorkerState(context, self._models.replicas, chosen.resumed, self._between)
         self._data = Data(strategy.shuffle, group, self.count, self._state.position)
         self._batch = 0
