@@ -123,9 +123,7 @@ def test_what_a_site_has_yet_to_send_to_others_is_not_lost(tmp_path: Path) -> No
 
 def test_the_momentum_with_which_servers_of_groups_merge_is_in_a_checkpoint(tmp_path: Path) -> None:
     inner = pr.Exchange(consistency=pr.LocalSteps(1, pr.Bounded(0)), topology=pr.Server(1))
-    outer = pr.Exchange(
-        consistency=pr.LocalSteps(1, pr.Bounded(20)), topology=pr.Mirrors(), merge=pr.OuterOptimizer(pr.Nesterov(0.5, 0.9))
-    )
+    outer = pr.Exchange(consistency=pr.LocalSteps(1, pr.Bounded(20)), topology=pr.Mirrors(), merge=pr.OuterOptimizer(pr.Nesterov(0.5, 0.9)))
     mirrored = pr.Strategy(exchange=pr.Hierarchical(inner=inner, outer=outer, groups=2))
     whole = run(push, mirrored, pr.Simulator(), checkpoint=tmp_path, every=6, keep=9)
     again = run(push, mirrored, pr.Simulator(), resume=at(tmp_path, 6))

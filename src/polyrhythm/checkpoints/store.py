@@ -31,8 +31,8 @@ class CheckpointStore:
         """Make the directory. Raises CheckpointError where checkpoints cannot be written."""
         if (self.directory / MANIFEST).is_file():
             raise CheckpointError(
-                f"{self.directory} is a checkpoint itself: give the directory it is in, {self.directory.parent}, or, to resume it and not the "
-                "newest, resume=PATH in Python."
+                f"{self.directory} is a checkpoint itself: give the directory it is in, {self.directory.parent}, or, to resume it and "
+                "not the newest, resume=PATH in Python."
             )
         reason = ""
         try:
@@ -41,7 +41,7 @@ class CheckpointStore:
             reason = problem.strerror or str(problem)
         if reason or not os.access(self.directory, os.W_OK | os.X_OK):
             raise CheckpointError(
-                f"No checkpoint can be written in {self.directory} ({reason or 'Permission denied'}): give a directory that can be written to."
+                f"No checkpoint can be written in {self.directory} ({reason or 'Permission denied'}): give one that can be written."
             )
 
     def partial(self, step: int) -> Checkpoint:

@@ -37,8 +37,8 @@ def planned(plan: StrategyPlan, wanted: CheckpointRequest) -> CheckpointPlan:
     resumed = _resumed(store, wanted.resume)
     if store is not None and wanted.resume is False and (earlier := store.newest()) is not None:
         raise CheckpointError(
-            f"{store.directory} has checkpoints of an earlier run, the newest is {earlier.path.name}: resume it (--resume, or resume=True), "
-            "delete them, or give another directory."
+            f"{store.directory} has checkpoints of an earlier run, the newest is {earlier.path.name}: resume it (--resume, or "
+            "resume=True), delete them, or give another directory."
         )
     if resumed is not None:
         found, mine = resumed.manifest, manifest_of(plan, 0, 0.0)

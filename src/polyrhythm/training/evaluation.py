@@ -49,7 +49,10 @@ class Followed:
 
 @dataclass(slots=True)
 class Evaluation:
-    """The evaluation that `worker.evaluate` requested, at one worker. `seconds` of the run's clock went into evaluating; it showed `began` when the run was resumed."""
+    """The evaluation that `worker.evaluate` requested, at one worker.
+
+    `seconds` of the run's clock went into evaluating; the clock showed `began` when the run was resumed.
+    """
 
     plan: StrategyPlan
     context: WorkerContext
