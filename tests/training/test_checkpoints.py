@@ -382,6 +382,10 @@ def test_settings_that_cannot_be_are_refused(tmp_path: Path) -> None:
         ({"resume": True}, "give checkpoint=DIRECTORY too"),
         ({"checkpoint": tmp_path, "every": 0}, "every=0 is not a number of steps"),
         ({"checkpoint": tmp_path, "keep": 0}, "keep=0 would keep no checkpoint"),
+        ({"checkpoint": tmp_path, "every": 2.5}, "every=2.5 is not a whole number"),
+        ({"checkpoint": tmp_path, "keep": "2"}, "keep='2' is not a whole number"),
+        ({"checkpoint": 3}, "checkpoint=3 is not a path"),
+        ({"resume": None}, "resume=None is not a path"),
     ):
         with pytest.raises(CompositionError, match=message):
             run(train, "allreduce", **options)

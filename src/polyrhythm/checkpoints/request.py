@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from os import PathLike
 from pathlib import Path
+from typing import SupportsIndex
 
 from polyrhythm.errors import CompositionError
 
@@ -22,6 +24,13 @@ class CheckpointRequest:
     resume: bool | str | Path = False
 
     def __post_init__(self) -> None:
+        for name, number in (("every", self.every), ("keep", self.keep)):
+            if number is not None and (isinstance(number, bool) or not isinstance(number, SupportsIndex)):
+                raise CompositionError(f"{name}={number!r} is not a whole number: give 1 or more.")
+        if self.directory is not None and not isinstance(self.directory, (str, PathLike)):
+            raise CompositionError(f"checkpoint={self.directory!r} is not a path: give that of a directory.")
+        if not isinstance(self.resume, (bool, str, PathLike)):
+            raise CompositionError(f"resume={self.resume!r} is not a path: give that of a checkpoint, True or False.")
         if self.directory is None:
             if self.every is not None:
                 raise CompositionError(f"every={self.every} was given without a directory for checkpoints: give checkpoint=DIRECTORY too.")
