@@ -17,6 +17,7 @@ from polyrhythm.trees import StateTree, separate, unite
 
 MANIFEST = "manifest.json"
 VERSION = 1
+_REMEDY = "Delete it to resume from the one before it, or give resume=PATH in Python."
 
 
 class Manifest(msgspec.Struct, frozen=True):
@@ -49,8 +50,7 @@ class Checkpoint:
             found = msgspec.json.decode((self.path / MANIFEST).read_bytes(), type=Manifest)
         except (OSError, msgspec.DecodeError) as problem:
             raise CheckpointError(
-                f"{self.path} is not a checkpoint: its {MANIFEST} cannot be read ({problem}). Give a directory that --checkpoint or "
-                "pr.run(checkpoint=...) has written, or one of its steps."
+                f"{self.path} is damaged, or not a checkpoint: its {MANIFEST} cannot be read ({problem}). {_REMEDY}"
             ) from None
         if found.version != VERSION:
             raise CheckpointError(
@@ -74,7 +74,7 @@ class Checkpoint:
             return unite(text_path.read_text(), load_file(tensor_path))
         except (OSError, ValueError, SafetensorError) as problem:
             raise CheckpointError(
-                f"{self.path} is damaged: the state of {actor} cannot be read ({problem}). Resume from an earlier one."
+                f"{self.path} is damaged: the state of {actor} cannot be read ({problem}). {_REMEDY}"
             ) from None
 
     def conclude(self, manifest: Manifest) -> None:

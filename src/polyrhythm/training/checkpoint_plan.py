@@ -50,11 +50,18 @@ def planned(plan: StrategyPlan, wanted: CheckpointRequest) -> CheckpointPlan:
             ("division into groups", found.groups, mine.groups),
         ):
             if there != here:
+                if isinstance(there, dict) and isinstance(here, dict):
+                    there, here = _differences(there, here), _differences(here, there)
                 raise CheckpointError(
                     f"{resumed.path} belongs to a run with another {what}: {there}, where this run has {here}. Resume with the settings of "
                     "that run, or give another directory."
                 )
     return CheckpointPlan(store, wanted.every, resumed)
+
+
+def _differences(pieces: dict[str, str], others: dict[str, str]) -> str:
+    """The pieces that the others do not have, by axis."""
+    return ", ".join(f"{axis} {piece}" for axis, piece in pieces.items() if others.get(axis) != piece) or "no other pieces"
 
 
 def _resumed(store: CheckpointStore | None, resume: bool | str | Path) -> Checkpoint | None:
