@@ -59,7 +59,7 @@ def test_what_is_half_written_is_no_checkpoint_and_is_deleted_by_the_next_run(tm
 def test_damage_is_reported_with_what_to_do(tmp_path: Path) -> None:
     path = written(CheckpointStore(tmp_path), 1)
     (path / "worker-0.safetensors").write_bytes(b"\x08")
-    with pytest.raises(CheckpointError, match=r"is damaged: the state of worker/0 cannot be read .* Delete it to resume from the one before it"):
+    with pytest.raises(CheckpointError, match=r"is damaged: the state of worker/0 cannot be read .* Delete it to resume"):
         find(path).read("worker/0")
     (path / "manifest.json").write_text("{")
     with pytest.raises(CheckpointError, match=r"is damaged, or not a checkpoint: .* Delete it"):

@@ -349,7 +349,7 @@ def test_several_models_resume_together(tmp_path: Path) -> None:
 
 def test_another_run_is_refused(tmp_path: Path) -> None:
     run(train, "allreduce", checkpoint=tmp_path, every=9)
-    with pytest.raises(CheckpointError, match=r"another strategy: consistency Bulk.*, topology AllReduce\S*, where this run has .* Resume with"):
+    with pytest.raises(CheckpointError, match=r"another strategy: consistency Bulk.*, topology AllReduce\S*, where this run has .* Resume"):
         run(train, "sparknet", resume=tmp_path)
     with pytest.raises(CheckpointError, match="with another number of workers: 4, where this run has 3"):
         run(train, "allreduce", workers=3, resume=tmp_path)

@@ -73,9 +73,7 @@ class Checkpoint:
         try:
             return unite(text_path.read_text(), load_file(tensor_path))
         except (OSError, ValueError, SafetensorError) as problem:
-            raise CheckpointError(
-                f"{self.path} is damaged: the state of {actor} cannot be read ({problem}). {_REMEDY}"
-            ) from None
+            raise CheckpointError(f"{self.path} is damaged: the state of {actor} cannot be read ({problem}). {_REMEDY}") from None
 
     def conclude(self, manifest: Manifest) -> None:
         """Write the manifest, when all actors have written. Raises OSError."""

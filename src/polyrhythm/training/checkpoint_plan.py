@@ -42,16 +42,15 @@ def planned(plan: StrategyPlan, wanted: CheckpointRequest) -> CheckpointPlan:
         )
     if resumed is not None:
         found, mine = resumed.manifest, manifest_of(plan, 0, 0.0)
+        strategies = _differences(found.strategy, mine.strategy), _differences(mine.strategy, found.strategy)
         for what, there, here in (
-            ("strategy", found.strategy, mine.strategy),
+            ("strategy", *strategies),
             ("number of workers", found.workers, mine.workers),
             ("number of servers", found.servers, mine.servers),
             ("seed", found.seed, mine.seed),
             ("division into groups", found.groups, mine.groups),
         ):
             if there != here:
-                if isinstance(there, dict) and isinstance(here, dict):
-                    there, here = _differences(there, here), _differences(here, there)
                 raise CheckpointError(
                     f"{resumed.path} belongs to a run with another {what}: {there}, where this run has {here}. Resume with the settings of "
                     "that run, or give another directory."
