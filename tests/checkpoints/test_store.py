@@ -74,7 +74,7 @@ def test_a_directory_without_a_checkpoint_is_refused(tmp_path: Path) -> None:
 def test_a_directory_that_cannot_be_written_to_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "file").touch()
     for place in (tmp_path / "file", tmp_path / "file" / "below"):
-        with pytest.raises(CheckpointError, match=r"No checkpoint can be written in .*: give a directory"):
+        with pytest.raises(CheckpointError, match=r"No checkpoint can be written in .*: give one"):
             CheckpointStore(place).prepare()
     monkeypatch.setattr("os.access", lambda *_: False)
     with pytest.raises(CheckpointError, match=r"Permission denied"):
