@@ -186,6 +186,47 @@ def test_shared_weights_are_restored_before_anyone_reads_them(tmp_path: Path) ->
     assert again.final["began"] == pytest.approx(sum(abs(w) for w in load_file(at(tmp_path, 2) / "worker-0.safetensors")[WEIGHTS].tolist()))
 
 
+def test_passes_over_other_data_inside_an_epoch_are_not_left_out(tmp_path: Path) -> None:
+    seen: list[int] = []
+
+    def validates(worker: pr.Worker) -> None:
+        model = nn.Linear(6, 1)
+        optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
+        worker.attach(model, optimizer)
+        for _ in range(2):
+            for (inputs,) in worker.batches((torch.ones(96, 6),), 4):
+                optimizer.zero_grad()
+                model(inputs).sum().backward()
+                optimizer.step()
+                if worker.clock % 2 == 0:
+                    seen.append(sum(len(held) for (held,) in worker.batches((torch.zeros(32, 6),), 4)))
+
+    whole = run(validates, "allreduce", checkpoint=tmp_path, every=1, keep=99)
+    for step in (3, 5, 9):
+        seen.clear()
+        again = run(validates, "allreduce", resume=at(tmp_path, step))
+        assert seen == [8] * 4 * (6 - step // 2)
+        assert again.summary.weights_sha256 == whole.summary.weights_sha256
+
+
+def test_data_that_are_shorter_than_the_position_are_refused(tmp_path: Path) -> None:
+    def over(samples: int) -> Callable[[pr.Worker], None]:
+        def passes(worker: pr.Worker) -> None:
+            model = nn.Linear(6, 1)
+            optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
+            worker.attach(model, optimizer)
+            for (inputs,) in worker.batches((torch.ones(samples, 6),), 4):
+                optimizer.zero_grad()
+                model(inputs).sum().backward()
+                optimizer.step()
+
+        return passes
+
+    run(over(96), "allreduce", checkpoint=tmp_path, every=5)
+    with pytest.raises(CheckpointError, match="after 5 batches of a pass over the data that now has 2"):
+        run(over(32), "allreduce", resume=tmp_path)
+
+
 @pytest.mark.parametrize("name", OTHERS)
 def test_where_order_matters_all_steps_are_taken(name: str, tmp_path: Path) -> None:
     whole = run(train, name, checkpoint=tmp_path, every=1, keep=100)

@@ -4,17 +4,23 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from itertools import takewhile
 
+from polyrhythm.errors import CheckpointError
 from polyrhythm.pieces.shuffle import Batch
 from polyrhythm.trees import StateTree
 
 
 @dataclass(slots=True)
 class EpochPosition:
-    """How many batches of an epoch were taken, and whether its loop is over, be it at its end or before."""
+    """How many batches of an epoch were taken, whether its loop is over, and whether it was begun inside that of another.
+
+    A loop is over at its end or when it was left before.
+    """
 
     taken: int = 0
     over: bool = False
+    inside: bool = False
 
 
 class DataPosition:
@@ -40,17 +46,23 @@ class DataPosition:
     def follow(self, batches: Callable[[int], Iterator[Batch]], skip: Callable[[int, int], None]) -> Iterator[Batch]:
         """The batches of the next epoch; `skip` is given its number and how many batches were taken, where it was over."""
         number = len(self.epochs)
-        self.epochs.append(position := EpochPosition())
+        self.epochs.append(position := EpochPosition(inside=self.under_way))
         earlier = self.before[number] if number < len(self.before) else EpochPosition()
         if earlier.over:
             position.taken, position.over = earlier.taken, True
+            self._leave_out(lambda each: each.inside)
             skip(number, earlier.taken)
             return
         rest = batches(number)
         try:
             for _ in range(earlier.taken):  # loaded once more, so that what loading processes draw at random goes on
-                next(rest)
+                if next(rest, None) is None:
+                    raise CheckpointError(
+                        f"The checkpoint was written after {earlier.taken} batches of a pass over the data that now has "
+                        f"{position.taken}: resume it with the data and the batch size of the run that wrote it."
+                    )
                 position.taken += 1
+            self._leave_out(lambda each: each.inside and each.over)
             self._arrive()
             for batch in rest:
                 position.taken += 1
@@ -58,6 +70,11 @@ class DataPosition:
                 self._between()
         finally:
             position.over = True
+
+    def _leave_out(self, those: Callable[[EpochPosition], bool]) -> None:
+        """Number on after epochs that were begun between batches which are not used again: the training function will not begin them."""
+        for each in takewhile(those, self.before[len(self.epochs) :]):
+            self.epochs.append(EpochPosition(each.taken, True, True))
 
     def _arrive(self) -> None:
         if self.returning:
@@ -71,9 +88,9 @@ class DataPosition:
 
     def export(self) -> StateTree:
         """As `pieces.state.Stateful`."""
-        return [(each.taken, each.over) for each in self.epochs]
+        return [(each.taken, each.over, each.inside) for each in self.epochs]
 
     def restore(self, state: StateTree) -> None:
         """As `pieces.state.Stateful`, before the first epoch."""
-        self.before = [EpochPosition(taken, over) for taken, over in state]
+        self.before = [EpochPosition(*each) for each in state]
         self.returning = bool(self.before)
