@@ -89,6 +89,14 @@ def test_out_keeps_the_run(polyrhythm: Any, tiny: Path, tmp_path: Path) -> None:
     assert {path.name for path in out.iterdir()} == {"run.json", "events.jsonl", "weights.safetensors"}
 
 
+def test_a_resumed_run_tells_from_where(polyrhythm: Any, tiny: Path, tmp_path: Path) -> None:
+    command = ("run", tiny, "--on", "simulator", "--set", "epochs=1", "--checkpoint", tmp_path / "steps", "--every", "5", "--resume")
+    first, second = polyrhythm(*command), polyrhythm(*command)
+    assert (first.code, second.code) == (0, 0)
+    assert first.err == f"polyrhythm: {tmp_path / 'steps'} has no checkpoint yet: the run starts from the beginning\n"
+    assert f"the run continues from {tmp_path / 'steps' / 'step-00000005'}; bytes" in second.err
+
+
 def test_a_directory_holds_a_run_or_a_comparison_and_not_both(polyrhythm: Any, tiny: Path, tmp_path: Path) -> None:
     one, several = tmp_path / "one", tmp_path / "several"
     assert polyrhythm("run", tiny, "--on", "simulator", "--out", one).code == 0

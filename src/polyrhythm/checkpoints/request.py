@@ -33,9 +33,11 @@ class CheckpointRequest:
             raise CompositionError(f"resume={self.resume!r} is not a path: give that of a checkpoint, True or False.")
         if self.directory is None:
             if self.every is not None:
-                raise CompositionError(f"every={self.every} was given without a directory for checkpoints: give checkpoint=DIRECTORY too.")
+                raise CompositionError(
+                    f"every={self.every} was given without a directory for checkpoints: give checkpoint (--checkpoint) too."
+                )
             if self.resume is True:
-                raise CompositionError("resume=True was given without a directory for checkpoints: give checkpoint=DIRECTORY too.")
+                raise CompositionError("resume was given without a directory for checkpoints: give checkpoint (--checkpoint) too.")
         if self.every is not None and self.every < 1:
             raise CompositionError(f"every={self.every} is not a number of steps: give 1 or more.")
         if self.keep < 1:

@@ -40,7 +40,7 @@ Checkpoint = Annotated[
 Every = Annotated[
     int | None, typer.Option("--every", metavar="STEPS", min=1, help="Write a checkpoint after every STEPS steps of each worker.")
 ]
-Keep = Annotated[int, typer.Option("--keep", min=1, help="How many of the latest checkpoints to keep.")]
+Keep = Annotated[int, typer.Option("--keep", metavar="N", min=1, help="How many of the latest checkpoints to keep.")]
 Resume = Annotated[
     bool, typer.Option("--resume", help="Continue from the newest checkpoint in --checkpoint; from the beginning if there is none yet.")
 ]
@@ -69,6 +69,7 @@ def run(
 ) -> None:
     """Train JOB with one system, on real processes or in virtual time."""
     from polyrhythm.checkpoints.request import CheckpointRequest
+    from polyrhythm.checkpoints.store import CheckpointStore
     from polyrhythm.cli.output import reserved
     from polyrhythm.cli.pairs import pairs
     from polyrhythm.cli.prepare import directory, prepared, typed
@@ -85,6 +86,12 @@ def run(
     with reserved(as_json), prepared(given_options) as loaded:
         plan = loaded.plan(system, "", strategy, pairs(settings or [], "--set"), seed, again)
         kept = directory(out, COMPARISON)
+        if resume and checkpoint is not None:
+            newest = CheckpointStore(checkpoint).newest()
+            if newest is None:
+                notice(f"{checkpoint} has no checkpoint yet: the run starts from the beginning")
+            else:
+                notice(f"the run continues from {newest.path}; bytes and messages are counted from there")
         with progress(1, not (as_json or quiet)) as begin:
             attempt = plan.attempt(kept, begin(system), wanted)
     raise typer.Exit(_report(attempt, as_json, kept))

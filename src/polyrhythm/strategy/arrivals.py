@@ -58,7 +58,7 @@ class Arrivals:
         if not all(departure.untouched for departure in self._left):
             raise WorkloadError(
                 "Gradients were changed between backward() and optimizer.step(), and they had been exchanged already: clip with "
-                "attach(..., clip_norm=...), call zero_grad() before backward(), or take AllReduce, which exchanges them in step()."
+                "attach(..., clip_norm=...), call zero_grad() before backward(), or use AllReduce, which exchanges them in step()."
             )
 
     def reset(self) -> list[Departure]:
@@ -77,8 +77,8 @@ class Arrivals:
         number = self.numbers[id(parameter)]
         if number in self.came:
             raise WorkloadError(
-                "A parameter got a gradient twice before optimizer.step(), and gradients are exchanged during backward(): add the "
-                "losses up before one backward(), or take AllReduce, which exchanges them in step()."
+                "A parameter got a gradient twice before optimizer.step(), and gradients are exchanged during backward(): sum the "
+                "losses before one backward(), or use AllReduce, which exchanges gradients in step()."
             )
         self.came.add(number)
         self._elements += parameter.numel()

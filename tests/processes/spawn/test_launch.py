@@ -280,7 +280,7 @@ def test_gpus_that_were_required_must_be_there_one_for_each_worker(monkeypatch: 
         Processes(cuda=True)
     monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
     monkeypatch.setattr(torch.cuda, "device_count", lambda: 1)
-    with pytest.raises(CompositionError, match="finds 1 here: start no more than that"):
+    with pytest.raises(CompositionError, match="finds 1 here: start no more workers than that"):
         run(lambda context: None, workers=2, on=Processes(cuda=True))
     for allowed in (None, False):  # too few for all: nobody gets one
         run(lambda context: None, workers=2, on=Processes(cuda=allowed))
