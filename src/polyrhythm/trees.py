@@ -79,3 +79,12 @@ def _restored(value: Any, tensors: Mapping[str, Tensor]) -> StateTree:
         if kind == _PAIRS:
             return {key: _restored(item, tensors) for key, item in held}
     return {key: _restored(item, tensors) for key, item in value.items()}
+
+
+def copied(tree: StateTree) -> StateTree:
+    """`tree` with tensors in memory of their own, where they are."""
+    if isinstance(tree, Tensor):
+        return tree.detach().clone()
+    if isinstance(tree, dict):
+        return {key: copied(item) for key, item in tree.items()}
+    return type(tree)(copied(item) for item in tree) if isinstance(tree, (list, tuple)) else tree

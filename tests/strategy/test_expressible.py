@@ -20,6 +20,7 @@ from polyrhythm.local import Proximal, ResetMoments
 from polyrhythm.merge import Mean
 from polyrhythm.pieces.codec import Encoded, gather_and_sum
 from polyrhythm.pieces.context import ExchangeContext
+from polyrhythm.pieces.local import Moments
 from polyrhythm.pieces.merge import AnyContribution, Contribution, Direction
 from polyrhythm.pieces.requests import Packet
 from polyrhythm.pieces.responses import AdoptWeights, ApplyContributions, MixWeights, Response
@@ -419,7 +420,7 @@ class ConsensusDuals:
         """w - z is what the worker's steps did."""
         return gradient + self.rho * (state["u"] - context.moved)
 
-    def settle(self, context: ExchangeContext, state: State, moments: Sequence[Tensor]) -> State:
+    def settle(self, context: ExchangeContext, state: State, moments: Moments) -> State:
         """moved = z_old - w; the weights are the new z."""
         z = context.weights
         before = state.get("z", z)
@@ -437,6 +438,29 @@ def test_the_inner_optimizer_begins_anew_after_each_exchange() -> None:
     plain = Strategy(consistency=LocalSteps(1))
     torch.testing.assert_close(weights(MOMENTUM, 3, every), weights(SGD, 3, plain), rtol=0, atol=1e-6)
     assert not torch.equal(weights(MOMENTUM, 3, plain), weights(MOMENTUM, 3, every))
+
+
+@pytest.mark.parametrize("kind", [torch.optim.NAdam, torch.optim.Rprop, torch.optim.Adagrad, torch.optim.ASGD])
+def test_an_optimizer_that_begins_anew_is_as_a_new_one(kind: Any) -> None:
+    """One worker, whose optimizer is built again by hand after each step."""
+    kept = Toy(lambda parameters: kind(parameters, lr=0.01))
+    anew = weights(kept, 1, Strategy(consistency=LocalSteps(1), local=ResetMoments()))
+
+    def rebuilt(worker: Any) -> None:
+        model = network()
+        model, optimizer = worker.attach(model, torch.optim.SGD(model.parameters(), lr=0.0))
+        for _ in range(2):
+            for x, y in worker.batches(data(), batch_size=8):
+                optimizer.zero_grad()
+                F.cross_entropy(model(x), y).backward()
+                gradients = [parameter.grad.clone() for parameter in model.parameters()]
+                kind(model.parameters(), lr=0.01).step()
+                for parameter, gradient in zip(model.parameters(), gradients, strict=True):
+                    parameter.grad = gradient
+                optimizer.step()
+
+    by_hand = run(rebuilt, workers=1, strategy="single", on=Simulator(), seed=5)
+    torch.testing.assert_close(anew, torch.cat([value.reshape(-1) for value in by_hand.weights.values()]), rtol=0, atol=1e-6)
 
 
 def test_a_rule_for_local_steps_is_refused_where_there_are_none() -> None:

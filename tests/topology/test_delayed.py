@@ -9,10 +9,12 @@ from toy import Toy, network, trained, weights
 
 from polyrhythm import rng
 from polyrhythm.codec import ErrorFeedback, TopK
+from polyrhythm.consistency import LocalSteps
 from polyrhythm.errors import CompositionError
 from polyrhythm.hardware.devices import Device
 from polyrhythm.hardware.network import Network
 from polyrhythm.processes import Processes
+from polyrhythm.selection import Named
 from polyrhythm.simulator.simulator import Simulator
 from polyrhythm.strategy import Exchange, Hierarchical, InGroups, Strategy
 from polyrhythm.topology import AllReduce, Delayed, Server
@@ -85,3 +87,13 @@ def test_other_topologies_are_refused() -> None:
         Delayed(Server())  # type: ignore[arg-type]
     with pytest.raises(CompositionError, match="before it is made"):
         Delayed(steps=-1)
+
+
+def test_sums_that_are_under_way_do_not_mix_with_those_of_other_exchanges() -> None:
+    two = Strategy(topology=Delayed(AllReduce(), 2), selected=[(Named("0.*"), Exchange(consistency=LocalSteps(3)))])
+    assert torch.equal(weights(MOMENTUM, 2, two, on=Processes()), weights(MOMENTUM, 2, two))
+
+
+def test_late_gradients_inside_groups_are_refused() -> None:
+    with pytest.raises(CompositionError, match="use it for the outer exchange"):
+        Hierarchical(inner=Exchange(topology=Delayed()), groups=InGroups(2))

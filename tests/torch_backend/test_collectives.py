@@ -98,7 +98,7 @@ def test_what_cannot_be_done_is_refused_before_anyone_waits() -> None:
     expected = (
         "PREMUL_SUM",
         "average",
-        "bits",
+        "XOR",
         "must have 6",
         "rows",
         "one for each",

@@ -495,3 +495,40 @@ def test_a_full_disk_ends_no_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     with pytest.warns(RecordWarning, match=r"The checkpoint after step (9|18) was not written: .* No space left on device"):
         run(train, "ssp", checkpoint=tmp_path, every=9)
     assert list(tmp_path.iterdir()) == []
+
+
+def test_another_model_is_refused(tmp_path: Path) -> None:
+    def build(inputs: int, outputs: int) -> Callable[[pr.Worker], None]:
+        def small(worker: pr.Worker) -> None:
+            model = nn.Linear(inputs, outputs, bias=False)
+            optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+            worker.attach(model, optimizer)
+            for _ in range(3):
+                optimizer.zero_grad()
+                model(torch.ones(1, inputs)).sum().backward()
+                worker.count(1)
+                optimizer.step()
+
+        return small
+
+    run(build(2, 3), "allreduce", checkpoint=tmp_path, every=1)
+    with pytest.raises(CheckpointError, match="The checkpoint is of another model: weight differs"):
+        run(build(3, 2), "allreduce", resume=tmp_path)
+
+
+def test_a_name_that_only_a_pass_sets_is_explained(tmp_path: Path) -> None:
+    def reporting(worker: pr.Worker) -> None:
+        model = nn.Linear(1, 1)
+        optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+        worker.attach(model, optimizer)
+        for _ in range(3):
+            for (inputs,) in worker.batches((torch.ones(16, 1),), 2):
+                optimizer.zero_grad()
+                loss = model(inputs).mean()
+                loss.backward()
+                optimizer.step()
+            worker.report(loss=loss.item())
+
+    run(reporting, "allreduce", checkpoint=tmp_path, every=3, keep=9)
+    with pytest.raises(WorkloadError, match=r"'loss'.*passes over the data that were used before the checkpoint have no batches now"):
+        run(reporting, "allreduce", resume=at(tmp_path, 3))

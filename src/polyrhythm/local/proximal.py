@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -10,6 +9,7 @@ from torch import Tensor
 
 from polyrhythm.errors import CompositionError
 from polyrhythm.pieces.context import ExchangeContext
+from polyrhythm.pieces.local import Moments
 from polyrhythm.pieces.traits import LOCAL, LocalTraits
 from polyrhythm.tensors import Layout, State
 
@@ -34,6 +34,6 @@ class Proximal:
         """g + mu (w - w0)."""
         return gradient - self.mu * context.moved
 
-    def settle(self, context: ExchangeContext, state: State, moments: Sequence[Tensor]) -> State:
+    def settle(self, context: ExchangeContext, state: State, moments: Moments) -> State:
         """Nothing is remembered."""
         return state

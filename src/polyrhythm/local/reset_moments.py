@@ -2,20 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
 from torch import Tensor
 
 from polyrhythm.pieces.context import ExchangeContext
+from polyrhythm.pieces.local import Moments
 from polyrhythm.pieces.traits import LOCAL, LocalTraits
 from polyrhythm.tensors import Layout, State
 
 
 @dataclass(frozen=True, slots=True)
 class ResetMoments:
-    """Sets the worker's momentum, second moments and step counts to zero after each exchange (as SlowMo may; Wang et al., ICLR 2020)."""
+    """The worker's optimizer begins anew after each exchange, without momentum (as SlowMo may; Wang et al., ICLR 2020)."""
 
     traits: ClassVar = LocalTraits(LOCAL, corrects=False, settles=True)
 
@@ -27,8 +27,7 @@ class ResetMoments:
         """As it is."""
         return gradient
 
-    def settle(self, context: ExchangeContext, state: State, moments: Sequence[Tensor]) -> State:
-        """Zero them."""
-        for moment in moments:
-            moment.zero_()
+    def settle(self, context: ExchangeContext, state: State, moments: Moments) -> State:
+        """Begin anew."""
+        moments.reset()
         return state

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import ClassVar, Protocol
 
@@ -11,6 +10,16 @@ from torch import Tensor
 from polyrhythm.pieces.context import ExchangeContext
 from polyrhythm.pieces.traits import LocalTraits, Payload
 from polyrhythm.tensors import Layout, State
+
+
+class Moments(Protocol):
+    """What a worker's optimizer remembers of its steps: momentum, second moments, step counts."""
+
+    def tensors(self) -> list[Tensor]:
+        """All of it, to be read or written to."""
+
+    def reset(self) -> None:
+        """Be as before the first step."""
 
 
 class LocalRule(Protocol):
@@ -29,8 +38,8 @@ class LocalRule(Protocol):
         `context.weights` are the worker's; `context.moved` is what its steps did since the last exchange, with the sign of a gradient.
         """
 
-    def settle(self, context: ExchangeContext, state: State, moments: Sequence[Tensor]) -> State:
-        """The next state, after an exchange. `moments` are all tensors of the optimizer's state, and may be written to.
+    def settle(self, context: ExchangeContext, state: State, moments: Moments) -> State:
+        """The next state, after an exchange. `moments` are those of the worker's optimizer.
 
         `context.weights` are those that came of the exchange; `context.moved` is what the worker's steps had done before it.
         """
@@ -50,6 +59,6 @@ class PlainSteps:
         """As it is."""
         return gradient
 
-    def settle(self, context: ExchangeContext, state: State, moments: Sequence[Tensor]) -> State:
+    def settle(self, context: ExchangeContext, state: State, moments: Moments) -> State:
         """As it was."""
         return state

@@ -11,7 +11,16 @@ from torch import Tensor
 
 from polyrhythm.kernel.message import Message
 from polyrhythm.pieces.merge import Contribution
-from polyrhythm.pieces.responses import AdoptWeights, ApplyContributions, ApplyOneByOne, MixWeights, RebaseUpdate, Response, StepLocally
+from polyrhythm.pieces.responses import (
+    AdoptWeights,
+    ApplyContributions,
+    ApplyOneByOne,
+    ApplyOnTop,
+    MixWeights,
+    RebaseUpdate,
+    Response,
+    StepLocally,
+)
 
 Parts = tuple[tuple[float, ...], tuple[Tensor, ...]]
 """Numbers, and tensors (numel,)."""
@@ -25,7 +34,7 @@ class _Form:
     unpack: Callable[[Sequence[float], Sequence[Tensor]], Response]
 
 
-def _pack_contributions(response: ApplyContributions | ApplyOneByOne) -> Parts:
+def _pack_contributions(response: ApplyContributions | ApplyOneByOne | ApplyOnTop) -> Parts:
     numbers: list[float] = []
     for each in response.contributions:
         numbers += [float(len(each.rates)), float(each.count), float(each.staleness), *each.rates]
@@ -43,6 +52,7 @@ def _unpack_contributions(numbers: Sequence[float], tensors: Sequence[Tensor]) -
 
 _FORMS: Mapping[str, _Form] = {
     "ApplyContributions": _Form(_pack_contributions, lambda numbers, tensors: ApplyContributions(_unpack_contributions(numbers, tensors))),
+    "ApplyOnTop": _Form(_pack_contributions, lambda numbers, tensors: ApplyOnTop(_unpack_contributions(numbers, tensors))),
     "ApplyOneByOne": _Form(_pack_contributions, lambda numbers, tensors: ApplyOneByOne(_unpack_contributions(numbers, tensors))),
     "AdoptWeights": _Form(lambda response: ((), (response.weights,)), lambda numbers, tensors: AdoptWeights(tensors[0])),
     "MixWeights": _Form(lambda response: ((), tuple(response.theirs)), lambda numbers, tensors: MixWeights(tensors)),

@@ -119,8 +119,12 @@ class LocalTraits:
 
 @dataclass(frozen=True, slots=True)
 class TopologyTraits:
-    """What can be sent over a topology, and in which pattern; `replicas_differ` where each applies in full what others are sent in part."""
+    """What can be sent over a topology, and in which pattern.
+
+    `replicas_differ` where each applies in full what others are sent in part; `late` where a response is that of an earlier step.
+    """
 
     payloads: frozenset[Payload]
     pattern: Pattern
     replicas_differ: bool = False
+    late: bool = False

@@ -48,7 +48,7 @@ class Hierarchical:
         require_piece("exchange", self.outer, Exchange())
         among = (self._unequal_members, self._spent_gradients, self._scaled_inside, self._nothing_outside)
         levels = (self._unlike_mirrors,) if self.mirrored else among
-        own = (self._factors(), self._corrected_inside(), self.across.refusal(self.outer))
+        own = (self._factors(), self._corrected_inside(), self._late_inside(), self.across.refusal(self.outer))
         for refusal in (*(refuse() for refuse in levels), *own):
             if refusal:
                 raise CompositionError(refusal)
@@ -75,6 +75,14 @@ class Hierarchical:
             return (
                 f"Inside groups {self.inner.agreement.payload.value} are exchanged, when the gradients are spent, and among groups "
                 "gradients: take LocalSteps for the outer exchange too, or an inner one of gradients."
+            )
+        return ""
+
+    def _late_inside(self) -> str:
+        if self.inner.topology.traits.late:
+            return (
+                f"Inside groups {self.inner.topology!r} would respond with gradients of an earlier step, and those of the last steps would "
+                "be lost: use it for the outer exchange."
             )
         return ""
 

@@ -13,6 +13,7 @@ from polyrhythm.errors import CompositionError
 from polyrhythm.model.remote_optimizer import describe
 from polyrhythm.strategy.gradients import Parameters
 from polyrhythm.strategy.rates import at
+from polyrhythm.trees import copied
 
 Options = list[dict[str, Any]]
 """What an optimizer's groups have beside their parameters: learning rates, momentum, …"""
@@ -34,6 +35,8 @@ class LocalOptimizer:
         self._plain_step = plain_step
         every = [each for group in optimizer.param_groups for each in group["params"]]
         self._others = [each for each in every if id(each) not in parameters.names]
+        # some optimizers (Adagrad, Rprop, …) have a state before their first step
+        self._first = [copied(dict(optimizer.state.get(each, {}))) for each in parameters.parameters]
         self._lent: list[dict[str, Any]] | None = None
 
     @property
@@ -89,7 +92,7 @@ class LocalOptimizer:
         with at(self.optimizer, rates):
             self.step()
 
-    def moments(self) -> list[Tensor]:
+    def tensors(self) -> list[Tensor]:
         """All tensors of the optimizer's state of these parameters."""
         states = [self.optimizer.state.get(parameter, {}) for parameter in self.parameters.parameters]
         return [value for state in states for value in state.values() if isinstance(value, Tensor)]
@@ -114,9 +117,18 @@ class LocalOptimizer:
             for group, before in zip(groups, kept, strict=True):
                 group.update(before)
 
+    def reset(self) -> None:
+        """Give the optimizer the state of these parameters that it had before the first step."""
+        for parameter, first in zip(self.parameters.parameters, self._first, strict=True):
+            state = self.optimizer.state[parameter]
+            state.clear()
+            state.update(copied(first))
+
     def clip(self) -> None:
-        """Clip the gradients that the parameters have."""
+        """Clip the gradients that the parameters have. Raises CompositionError for sparse ones."""
         if self.clip_norm is not None:
+            if any(each.grad is not None and each.grad.is_sparse for each in self.parameters.parameters):
+                raise CompositionError("clip_norm cannot clip sparse gradients: leave it out, or build the embedding with sparse=False.")
             nn.utils.clip_grad_norm_(self.parameters.parameters, self.clip_norm)
 
     @contextmanager

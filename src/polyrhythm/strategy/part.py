@@ -10,7 +10,7 @@ from functools import partial
 import torch
 from torch import Tensor, nn
 
-from polyrhythm.errors import diverged
+from polyrhythm.errors import CheckpointError, diverged
 from polyrhythm.kernel.events import Merged, Overwritten
 from polyrhythm.kernel.group import Group
 from polyrhythm.kernel.job import WorkerContext
@@ -151,8 +151,7 @@ class Part:
 
     def _settle(self, moved: Tensor) -> None:
         """Have the rule for local steps take note of an exchange, before which the worker's steps had `moved` the weights."""
-        moments = self.optimizer.moments()
-        self.local = self.agreement.local.settle(replace(self.state.context, update=lambda: moved), self.local, moments)
+        self.local = self.agreement.local.settle(replace(self.state.context, update=lambda: moved), self.local, self.optimizer)
 
     def average_updates(self) -> None:
         """Take over what the worker's group agrees on after a local step, where the group has exchanges of its own."""
@@ -208,7 +207,9 @@ class Part:
     def export(self) -> StateTree:
         """As `pieces.state.Stateful`."""
         inner = [each.export() for each in self.inner]
+        layout = self.parameters.layout
         return {
+            "layout": {name: list(shape) for name, shape in zip(layout.names, layout.shapes, strict=True)},
             "clock": self.clock,
             "model": self.state.export(),
             "channel": self.channel.export(),
@@ -218,6 +219,14 @@ class Part:
 
     def restore(self, state: StateTree) -> None:
         """As `pieces.state.Stateful`."""
+        layout = self.parameters.layout
+        shapes = {name: list(shape) for name, shape in zip(layout.names, layout.shapes, strict=True)}
+        if list(state["layout"].items()) != list(shapes.items()):
+            names = [name for name in (*shapes, *state["layout"]) if shapes.get(name) != state["layout"].get(name)]
+            raise CheckpointError(
+                f"The checkpoint is of another model: {names[0] if names else 'the order of parameters'} differs. Resume with the training "
+                "function that wrote it."
+            )
         self.clock, self.local = state["clock"], state["local"]
         self.state.restore(state["model"])
         self.channel.restore(state["channel"])

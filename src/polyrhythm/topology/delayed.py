@@ -13,11 +13,13 @@ from polyrhythm.errors import CompositionError
 from polyrhythm.kernel.effects import Wait
 from polyrhythm.kernel.latch import Latch
 from polyrhythm.pieces.merge import AnyContribution, Contribution
-from polyrhythm.pieces.responses import ApplyContributions, ApplyOneByOne, Response
+from polyrhythm.pieces.responses import AdoptWeights, ApplyContributions, ApplyOneByOne, Response
 from polyrhythm.pieces.topology import Agreement, Channel, InitialState, WorkerEndpoint
-from polyrhythm.pieces.traits import GRADIENTS, Pattern, TopologyTraits
+from polyrhythm.pieces.traits import Pattern, Payload, TopologyTraits
 from polyrhythm.tensors import State
+from polyrhythm.topology.algorithms.broadcast import broadcast
 from polyrhythm.topology.all_reduce import AllReduce
+from polyrhythm.topology.collective_client import CollectiveClient
 from polyrhythm.trees import StateTree
 
 
@@ -30,7 +32,7 @@ class Delayed:
     with the sums that are outstanding. Raises CompositionError where something else than an all-reduce is wrapped.
     """
 
-    traits: ClassVar = TopologyTraits(GRADIENTS, Pattern.COLLECTIVE)
+    traits: ClassVar = TopologyTraits(frozenset({Payload.GRADIENT}), Pattern.COLLECTIVE, late=True)
     service: ClassVar[None] = None
 
     topology: AllReduce = field(default_factory=AllReduce)
@@ -48,7 +50,7 @@ class Delayed:
 
     def channel(self, agreement: Agreement, endpoint: WorkerEndpoint) -> Channel:
         """A worker's side."""
-        return _Pipeline(self.steps, self.topology.channel(agreement, endpoint), endpoint)
+        return _Pipeline(self.steps, CollectiveClient(self.topology.algorithm, agreement.codec, endpoint), endpoint)
 
     def result_actors(self, members: tuple[str, ...], servers: tuple[str, ...]) -> list[str]:
         """Worker 0, whose weights are those of all."""
@@ -68,21 +70,27 @@ class _UnderWay:
 
 
 class _Pipeline:
-    """`under_way` are the exchanges whose result was not used yet, the oldest first."""
+    """`under_way` are the exchanges whose result was not used yet, the oldest first.
+
+    Sums are made by messages: a runtime's own have no names, and must come in one order at all workers, which exchanges that are under
+    way beside others do not have.
+    """
 
     buckets = None
     in_place = None
     tensors = None
     writes = None
 
-    def __init__(self, steps: int, inner: Channel, endpoint: WorkerEndpoint) -> None:
+    def __init__(self, steps: int, client: CollectiveClient, endpoint: WorkerEndpoint) -> None:
         self.steps = steps
-        self.inner = inner
+        self.client = client
+        self.group = endpoint.group
         self.port = endpoint.port
         self.under_way: deque[_UnderWay] = deque()
 
     async def establish(self, initial: InitialState) -> Response:
-        return await self.inner.establish(initial)
+        self.client.open(initial.model_state.layout, lambda: initial.model_state.weights, initial.model_state)
+        return AdoptWeights(await broadcast(self.port, self.group, initial.weights(), "init"))
 
     async def exchange(self, value: Tensor, clock: int, rates: tuple[float, ...]) -> Response:
         last = self.under_way[-1] if self.under_way else None
@@ -95,7 +103,7 @@ class _Pipeline:
     async def _exchange(self, mine: _UnderWay, last: _UnderWay | None, value: Tensor, clock: int, rates: tuple[float, ...]) -> None:
         if last is not None:
             await Wait(last.ended)
-        mine.contributions = (await self.inner.exchange(value, clock, rates)).contributions
+        mine.contributions = [Contribution(await self.client.sum(value, clock), self.group.size, rates=rates)]
         mine.ended.open()
 
     async def _oldest(self) -> Sequence[AnyContribution]:
@@ -109,17 +117,17 @@ class _Pipeline:
     async def drain(self, step: int) -> str:
         for each in self.under_way:
             await Wait(each.ended)
-        return await self.inner.drain(step)
+        return ""
 
     def export(self) -> StateTree:
         sums = [[(each.value, each.count, each.rates) for each in held.contributions] for held in self.under_way]
-        return {"sums": sums, "inner": self.inner.export()}
+        return {"sums": sums, "client": self.client.export()}
 
     def restore(self, state: StateTree) -> None:
-        self.inner.restore(state["inner"])
+        self.client.restore(state["client"])
         for sums in state["sums"]:
             self.under_way.append(held := _UnderWay(contributions=[Contribution(value, count, 0, rates) for value, count, rates in sums]))
             held.ended.open()
 
     def states(self) -> list[tuple[State, Tensor]]:
-        return self.inner.states()
+        return self.client.states()

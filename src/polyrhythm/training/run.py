@@ -187,6 +187,13 @@ def make_job(train: Train, plan: StrategyPlan, chosen: CheckpointPlan | None = N
         own = Worker(context, plan, checkpoints)
         try:
             train(own)
+        except NameError as error:
+            if own.returning:
+                raise WorkloadError(
+                    f"{error}. The run was resumed, and passes over the data that were used before the checkpoint have no batches now: "
+                    "give names that are used after a pass a value before it."
+                ) from error
+            raise
         except (ValueError, RuntimeError) as error:
             for torchs, ours in _TRANSLATED.items():
                 if torchs in str(error):

@@ -222,6 +222,11 @@ class Worker:
         self._data.close()
 
     @property
+    def returning(self) -> bool:
+        """Whether a resumed run has not come to where the one that wrote the checkpoint was."""
+        return self._state.position.returning
+
+    @property
     def finished(self) -> bool:
         """Whether `finish` was called."""
         return self._finished
