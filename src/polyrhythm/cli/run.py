@@ -69,7 +69,6 @@ def run(
 ) -> None:
     """Train JOB with one system, on real processes or in virtual time."""
     from polyrhythm.checkpoints.request import CheckpointRequest
-    from polyrhythm.checkpoints.store import CheckpointStore
     from polyrhythm.cli.output import reserved
     from polyrhythm.cli.pairs import pairs
     from polyrhythm.cli.prepare import directory, prepared, typed
@@ -87,14 +86,21 @@ def run(
         plan = loaded.plan(system, "", strategy, pairs(settings or [], "--set"), seed, again)
         kept = directory(out, COMPARISON)
         if resume and checkpoint is not None:
-            newest = CheckpointStore(checkpoint).newest()
-            if newest is None:
-                notice(f"{checkpoint} has no checkpoint yet: the run starts from the beginning")
-            else:
-                notice(f"the run continues from {newest.path}; bytes and messages are counted from there")
+            _announce(checkpoint)
         with progress(1, not (as_json or quiet)) as begin:
             attempt = plan.attempt(kept, begin(system), wanted)
     raise typer.Exit(_report(attempt, as_json, kept))
+
+
+def _announce(checkpoint: Path) -> None:
+    """Print where a run with --resume begins."""
+    from polyrhythm.checkpoints.store import CheckpointStore
+
+    newest = CheckpointStore(checkpoint).newest()
+    if newest is None:
+        notice(f"{checkpoint} has no checkpoint yet: the run starts from the beginning")
+    else:
+        notice(f"the run continues from {newest.path}; bytes and messages are counted from there")
 
 
 def _report(attempt: Attempt, as_json: bool, kept: Path | None) -> int:
