@@ -85,17 +85,18 @@ def run(
     with reserved(as_json), prepared(given_options) as loaded:
         plan = loaded.plan(system, "", strategy, pairs(settings or [], "--set"), seed, again)
         kept = directory(out, COMPARISON)
-        if resume and checkpoint is not None:
-            _announce(checkpoint)
+        _announce(checkpoint if resume else None)
         with progress(1, not (as_json or quiet)) as begin:
             attempt = plan.attempt(kept, begin(system), wanted)
     raise typer.Exit(_report(attempt, as_json, kept))
 
 
-def _announce(checkpoint: Path) -> None:
-    """Print where a run with --resume begins."""
+def _announce(checkpoint: Path | None) -> None:
+    """Print where a run with --resume begins, whose directory for checkpoints this is."""
     from polyrhythm.checkpoints.store import CheckpointStore
 
+    if checkpoint is None:
+        return
     newest = CheckpointStore(checkpoint).newest()
     if newest is None:
         notice(f"{checkpoint} has no checkpoint yet: the run starts from the beginning")
