@@ -149,7 +149,7 @@ class Part:
             corrected = rule.correct(self.parameters.gradient().cpu(), self.state.context, self.local)
             self.parameters.put_gradient(corrected)
 
-    def _settle(self, moved: Tensor) -> None:
+    def _follow_exchange(self, moved: Tensor) -> None:
         """Have the rule for local steps take note of an exchange, before which the worker's steps had `moved` the weights."""
         self.local = self.agreement.local.settle(replace(self.state.context, update=lambda: moved), self.local, self.optimizer)
 
@@ -242,7 +242,7 @@ class Part:
         moved = self.state.moved() if settles else self.state.weights
         self._apply(response)
         if settles:
-            self._settle(moved)
+            self._follow_exchange(moved)
         self._rebase()
 
     def _follow_weights(self) -> None:
