@@ -207,9 +207,8 @@ class Part:
     def export(self) -> StateTree:
         """As `pieces.state.Stateful`."""
         inner = [each.export() for each in self.inner]
-        layout = self.parameters.layout
         return {
-            "layout": {name: list(shape) for name, shape in zip(layout.names, layout.shapes, strict=True)},
+            "layout": self._shapes,
             "clock": self.clock,
             "model": self.state.export(),
             "channel": self.channel.export(),
@@ -219,8 +218,7 @@ class Part:
 
     def restore(self, state: StateTree) -> None:
         """As `pieces.state.Stateful`."""
-        layout = self.parameters.layout
-        shapes = {name: list(shape) for name, shape in zip(layout.names, layout.shapes, strict=True)}
+        shapes = self._shapes
         if list(state["layout"].items()) != list(shapes.items()):
             names = [name for name in (*shapes, *state["layout"]) if shapes.get(name) != state["layout"].get(name)]
             raise CheckpointError(
@@ -232,6 +230,11 @@ class Part:
         self.channel.restore(state["channel"])
         for inner, exported in zip(self.inner, state["inner"], strict=True):
             inner.restore(exported)
+
+    @property
+    def _shapes(self) -> dict[str, list[int]]:
+        layout = self.parameters.layout
+        return {name: list(shape) for name, shape in zip(layout.names, layout.shapes, strict=True)}
 
     def _apply_in_place(self, response: Response) -> None:
         self.parameters.drop_nothing()

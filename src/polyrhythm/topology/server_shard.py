@@ -184,8 +184,8 @@ class ServerShard:
             if self.mirror is not None:
                 await self.mirror.establish(self.model_state)
             self.log = self.responses.log(weights, layout)
-            if self.checkpoints.resumed is not None:
-                self.restore(self.checkpoints.resumed)
+            if (before := self.checkpoints.resumed) is not None:  # read from the files each time
+                self.restore(before)
             self.initialized = True
         self.joining.append(delivery.sender)
         if self.initialized:
