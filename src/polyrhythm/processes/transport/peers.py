@@ -6,23 +6,21 @@ between two actors keep their order, and no choice is needed between two connect
 
 from __future__ import annotations
 
-import socket
 from collections.abc import Callable, Iterable
 from typing import Protocol
 
-from polyrhythm.errors import RunError, WireError
+from polyrhythm.errors import RunError
 from polyrhythm.kernel.message import ASIDE, Delivery, Message, wire_bytes
 from polyrhythm.processes.transport.addresses import Address, Listeners
 from polyrhythm.processes.transport.connector import ConnectionFactory
 from polyrhythm.processes.transport.frame_link import FrameLink, Wiring
-from polyrhythm.processes.transport.handshake import Credentials, Listener
+from polyrhythm.processes.transport.handshake import Credentials
 from polyrhythm.processes.transport.inbound import Inbound
-from polyrhythm.processes.transport.loop import READ, Callback, Loop
+from polyrhythm.processes.transport.loop import Callback, Loop
 from polyrhythm.processes.transport.outbound import Outbound
+from polyrhythm.processes.transport.reception import Reception
 from polyrhythm.processes.transport.wire import CONTROL, Frame, Limits, Tally
 
-_PROOF_SECONDS = 15.0
-_PAUSE_SECONDS = 0.05
 _CLOSED = Message("closed")
 
 
@@ -55,12 +53,8 @@ class Peers:
         self._observer = observer
         self._outbound: dict[str, Outbound] = {}
         self._inbound: dict[str, Inbound] = {}
-        self._unproven: set[FrameLink] = set()
-        self._paused: set[socket.socket] = set()
         self._closed = False
-        for listener in listeners.sockets:
-            listener.setblocking(False)
-            self._watch(listener)
+        self._reception = Reception(self._factory, listeners.sockets, self._admit)
 
     @property
     def moved(self) -> int:
@@ -144,16 +138,11 @@ class Peers:
     def close(self) -> None:
         """Give all sockets back."""
         self._closed = True
-        for listener in self._listeners.sockets:
-            if listener not in self._paused:
-                self._factory.loop.forget(listener)
-            listener.close()
+        self._reception.close()
         for outbound in self._outbound.values():
             outbound.abort()
         for inbound in self._inbound.values():
             inbound.close()
-        for link in list(self._unproven):
-            link.close()
 
     def _after_all(self, what: Callable[[Outbound, Callback], None], call: Callback) -> None:
         left = len(self._outbound)
@@ -185,48 +174,8 @@ class Peers:
 
     # Inbound
 
-    def _watch(self, listener: socket.socket) -> None:
-        if not self._closed:
-            self._paused.discard(listener)
-            self._factory.loop.watch(listener, READ, lambda _: self._accept(listener))
-
-    def _pause(self, listener: socket.socket) -> None:
-        """Leave connections in the queue for a moment: while the system has no descriptor to give, the loop would try without end."""
-        self._paused.add(listener)
-        self._factory.loop.forget(listener)
-        self._factory.loop.after(_PAUSE_SECONDS, lambda: self._watch(listener))
-
-    def _accept(self, listener: socket.socket) -> None:
-        try:
-            connection, _ = listener.accept()
-        except (BlockingIOError, ConnectionError):
-            return
-        except OSError:
-            self._pause(listener)
-            return
-        link = self._factory.link(connection)
-        ours = Listener(self._factory.identity)
-        self._unproven.add(link)
-        link.on_frame = lambda it, frame: self._advance_handshake(ours, it, frame)
-        link.on_close = lambda it, _: self._unproven.discard(it)
-        self._factory.loop.after(_PROOF_SECONDS, lambda: self._dismiss(link))
-
-    def _dismiss(self, link: FrameLink) -> None:
-        if link in self._unproven:
-            self.tally.rejected += 1
-            link.close(WireError("A peer was not authenticated in time."))
-
-    def _advance_handshake(self, ours: Listener, link: FrameLink, frame: Frame) -> None:
-        try:
-            name, reply = ours.advance(frame)
-            if reply is not None:
-                link.send_control(reply)
-            else:
-                self._of(name).join(ours.lane, link)
-                self._unproven.discard(link)
-        except WireError as problem:
-            self.tally.rejected += 1
-            link.close(problem)
+    def _admit(self, name: str, lane: int, link: FrameLink) -> None:
+        self._of(name).join(lane, link)
 
     def _of(self, name: str) -> Inbound:
         if name not in self._inbound:
