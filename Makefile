@@ -2,7 +2,7 @@
 PYTHON ?= $(shell for p in python3.13 python3.12 python3.11 python3; do $$p -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null && echo $$p && break; done)
 BIN := .venv/bin
 
-.PHONY: demo test test-all lint format docs install bench clean
+.PHONY: demo test test-all test-engines lint format docs install bench clean
 
 install: .venv/installed
 
@@ -21,6 +21,19 @@ test: install
 
 test-all: install
 	$(BIN)/python -m pytest
+
+# The engines and frameworks live in an environment of their own; torch is pinned for both. SLURM, MPI and Java are Debian's: as root.
+.venv-engines/installed: requirements.txt requirements-engines.txt pyproject.toml src/polyrhythm/sharing/_native.c
+	@test -n "$(PYTHON)" || { echo "Polyrhythm needs Python 3.11 or newer; none was found."; exit 1; }
+	$(PYTHON) -m venv .venv-engines
+	.venv-engines/bin/python -m pip install --quiet --disable-pip-version-check -r requirements.txt
+	.venv-engines/bin/python -m pip install --quiet --disable-pip-version-check --no-build-isolation --constraint requirements.txt -r requirements-engines.txt
+	.venv-engines/bin/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation --editable .
+	@touch $@
+
+test-engines: .venv-engines/installed
+	engine_tests/install.sh
+	.venv-engines/bin/python -m pytest engine_tests
 
 lint: install
 	$(BIN)/ruff format --check .
@@ -70,4 +83,4 @@ bench: .venv-bench/installed
 	$(BENCH)/time_to_accuracy.py $(RACE) --json $(RESULTS)/time_to_accuracy.json --plot docs/time_to_accuracy.svg > $(RESULTS)/time_to_accuracy.md
 
 clean:
-	rm -rf .venv .venv-bench build dist site src/*.egg-info .pytest_cache .mypy_cache .ruff_cache
+	rm -rf .venv .venv-bench .venv-engines build dist site src/*.egg-info .pytest_cache .mypy_cache .ruff_cache
