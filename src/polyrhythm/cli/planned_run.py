@@ -12,7 +12,8 @@ from polyrhythm.kernel.job import Runtime
 from polyrhythm.report.outcome import Outcome, Summary
 from polyrhythm.report.progress import Watch
 from polyrhythm.strategy.strategy import Strategy
-from polyrhythm.training.run import Attempt, Train, attempt
+from polyrhythm.training.run import Attempt, attempt
+from polyrhythm.training.work import Train
 
 COMMAND = "command"
 """The note with the command of a run; it does not affect the run."""

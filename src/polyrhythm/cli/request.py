@@ -95,8 +95,9 @@ def requested(typed: Typed, given: ComparisonOptions) -> Request:
 
 def _placed(strategies: Mapping[str, Strategy], typed: Typed) -> dict[str, Strategy]:
     """Without those that share memory, where workers are at several sites."""
-    sites = {location.site for location in runtime(typed.where, 0).locations(typed.workers)}
-    return {name: strategy for name, strategy in strategies.items() if len(sites) == 1 or not strategy.shares_memory}
+    places = runtime(typed.where, 0).locations(typed.workers)
+    together = places is not None and len({location.site for location in places}) == 1
+    return {name: strategy for name, strategy in strategies.items() if together or not strategy.shares_memory}
 
 
 def _rules(given: ComparisonOptions) -> Rules:

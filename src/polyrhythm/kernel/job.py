@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol, TypeVar, runtime_checkable
 
@@ -97,6 +97,20 @@ def unplaced(workers: int) -> tuple[Location, ...]:
     return tuple(Location("", f"host/{rank}") for rank in range(workers))
 
 
+class Work(Protocol):
+    """What is to be run by that many `workers`, before it is known where they are: a `Job` is one too, whose places are settled."""
+
+    @property
+    def workers(self) -> int:
+        """How many workers it uses."""
+
+    def job(self, locations: Sequence[Location]) -> Job:
+        """The job for workers at these locations, by rank. Raises CompositionError if they do not fit."""
+
+    def continued(self) -> Work:
+        """The same, from its newest checkpoint; from its beginning if it has none."""
+
+
 @dataclass(frozen=True, slots=True)
 class Job:
     """`workers` copies of a blocking program, `servers` actors, and which losses the run survives.
@@ -132,6 +146,14 @@ class Job:
                     f"which has {self.workers} workers and {self.servers} servers."
                 )
 
+    def job(self, locations: Sequence[Location]) -> Job:
+        """Itself: it was made for its locations."""
+        return self
+
+    def continued(self) -> Job:
+        """Itself: it has no checkpoints."""
+        return self
+
     @property
     def summing(self) -> dict[str, tuple[str, ...]]:
         """The members of each group of two or more workers, by its name; all workers are the group ""."""
@@ -157,11 +179,11 @@ class Ending:
 
 @runtime_checkable
 class Runtime(Protocol):
-    """A way to run a job: `Simulator` in virtual time, `Processes` for real."""
+    """A way to run a job: `Simulator` in virtual time, `Processes` on this host, engines as `Ray` on a cluster."""
 
     @property
     def kind(self) -> str:
-        """ "simulator" or "processes", as in `--on` and in the JSON."""
+        """ "simulator", "processes" or the name of an engine, as in `--on` and in the JSON."""
 
     @property
     def seed(self) -> int:
@@ -171,11 +193,11 @@ class Runtime(Protocol):
     def network_name(self) -> str | None:
         """The name of the network that it models; None where the network is real."""
 
-    def locations(self, workers: int) -> tuple[Location, ...]:
-        """Where each of that many workers will run, by rank."""
+    def locations(self, workers: int) -> tuple[Location, ...] | None:
+        """Where each of that many workers will run, by rank; None where that is known only when they have been placed."""
 
-    def execute(self, job: Job, record: Recorder) -> Ending:
-        """Run `job` to its end; events go to `record` as they happen. Raises `RunError`s."""
+    def execute(self, work: Work, record: Recorder) -> Ending:
+        """Run `work` to its end; events go to `record` as they happen. Raises `RunError`s."""
 
 
-__all__ = ["Body", "Ending", "Job", "Runtime", "WorkerContext"]
+__all__ = ["Body", "Ending", "Job", "Runtime", "Work", "WorkerContext"]

@@ -19,7 +19,7 @@ from polyrhythm.hardware.devices import Machine
 from polyrhythm.hardware.fleet import Fleet, fleet
 from polyrhythm.hardware.network import Network
 from polyrhythm.kernel.events import Recorder, Started
-from polyrhythm.kernel.job import Ending, Job, Location, unplaced
+from polyrhythm.kernel.job import Ending, Job, Location, Work, unplaced
 from polyrhythm.kernel.names import server, worker
 from polyrhythm.kernel.port import Port
 from polyrhythm.simulator.actors import VirtualActor, VirtualTask
@@ -92,14 +92,15 @@ class Simulator:
             return unplaced(workers)
         return tuple(Location(network.sites[network.site_of(rank, workers)].name, f"host/{rank}") for rank in range(workers))
 
-    def execute(self, job: Job, record: Recorder) -> Ending:
-        """Run `job` to its end; events go to `record` as they happen. Runs of several threads take turns.
+    def execute(self, work: Work, record: Recorder) -> Ending:
+        """Run `work` to its end; events go to `record` as they happen. Runs of several threads take turns.
 
         Raises `DeadlockError` when no actor can go on, `WorkerFailed` when a program or actor raised or an essential one crashed;
         `PolyrhythmError`s of programs and actors pass through.
         """
-        if job.workers < 1:
-            raise CompositionError(f"A run needs workers, and {job.workers} were given. Give at least one.")
+        if work.workers < 1:
+            raise CompositionError(f"A run needs workers, and {work.workers} were given. Give at least one.")
+        job = work.job(self.locations(work.workers))
         with _alone():
             scheduler, shared = self._assemble(job, record)
             before = shared.drawing

@@ -14,7 +14,8 @@ from polyrhythm.kernel.names import server
 from polyrhythm.processes import Processes
 from polyrhythm.strategy.strategy import Strategy
 from polyrhythm.topology import AllReduce
-from polyrhythm.training.run import Train, attempt
+from polyrhythm.training.run import attempt
+from polyrhythm.training.work import Train
 
 WARM_UP_STEPS = 10
 """Not counted: memory is allocated, caches fill, processors change their clock. A multiple of usual intervals between exchanges, so

@@ -69,11 +69,12 @@ def _resumed(store: CheckpointStore | None, resume: bool | str | Path) -> Checkp
     return find(path_given(resume))
 
 
-def recorded_checkpoints(plan: CheckpointPlan) -> dict[str, str]:
+def recorded_checkpoints(wanted: CheckpointRequest) -> dict[str, str]:
     """The settings about checkpoints, as the record of a run shows them."""
     found = {}
-    if plan.store is not None:
-        found["checkpoints"] = str(plan.store.directory)
-    if plan.resumed is not None:
-        found["resumed"] = f"{plan.resumed.path}, after step {plan.resumed.manifest.step}"
+    if wanted.directory is not None:
+        found["checkpoints"] = str(path_given(wanted.directory))
+    resumed = _resumed(None if wanted.directory is None else CheckpointStore(path_given(wanted.directory), wanted.keep), wanted.resume)
+    if resumed is not None:
+        found["resumed"] = f"{resumed.path}, after step {resumed.manifest.step}"
     return found

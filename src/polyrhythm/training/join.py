@@ -22,7 +22,8 @@ from polyrhythm.strategy.strategy import Strategy
 from polyrhythm.strategy.strategy_plan import StrategyPlan
 from polyrhythm.training.checkpoint_plan import described, planned
 from polyrhythm.training.log import Log
-from polyrhythm.training.run import conclude, conclusion, make_job, whole_number
+from polyrhythm.training.run import conclude, whole_number
+from polyrhythm.training.work import conclusion, make_job
 from polyrhythm.training.worker import Worker
 from polyrhythm.workloads.script import refuse_while_imported
 

@@ -3,38 +3,31 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from operator import index
 from pathlib import Path
-from typing import Any, SupportsIndex
+from typing import SupportsIndex
 
 import msgspec
 
 from polyrhythm import systems
-from polyrhythm.checkpoints.plan import CheckpointPlan
 from polyrhythm.checkpoints.request import CheckpointRequest
 from polyrhythm.errors import CompositionError, PolyrhythmError, RecordWarning, RunError, WorkloadError
 from polyrhythm.kernel.events import Overwritten
-from polyrhythm.kernel.job import Ending, Job, Runtime, WorkerContext
-from polyrhythm.kernel.message import Message
+from polyrhythm.kernel.job import Ending, Runtime, Work
 from polyrhythm.kernel.names import worker
 from polyrhythm.processes import Processes
-from polyrhythm.report.event_lines import encoded
 from polyrhythm.report.outcome import Outcome, Summary
 from polyrhythm.report.progress import Watch, ignore, progress
 from polyrhythm.report.unfinished import passed
-from polyrhythm.strategy.service import Service
 from polyrhythm.strategy.strategy import Strategy
-from polyrhythm.strategy.strategy_plan import StrategyPlan
 from polyrhythm.tensors import digest
-from polyrhythm.training.checkpoint_plan import planned, recorded_checkpoints
+from polyrhythm.training.checkpoint_plan import recorded_checkpoints
 from polyrhythm.training.log import Log, break_off
 from polyrhythm.training.result import Run
-from polyrhythm.training.worker import Worker
+from polyrhythm.training.work import Train, Training
 from polyrhythm.workloads.script import refuse_while_imported
-
-Train = Callable[[Worker], object]
 
 _MOST_WORKERS = 10_000_000
 """A virtual worker takes some kilobytes before it has a model."""
@@ -116,19 +109,19 @@ def attempt(
         raise CompositionError(f"on={on!r} is not a runtime: give pr.Processes() or pr.Simulator(network=...).")
     runtime = on if on is not None else Processes()
     root = whole_number("seed", runtime.seed if seed is None else seed, "0 or another 64-bit integer")
-    plan = StrategyPlan.of(strategy, runtime.locations(workers), root)
-    chosen = planned(plan, checkpoints or CheckpointRequest())
-    job = make_job(train, plan, chosen)
-    summary = Summary(str(strategy.name), job.workers, runtime.kind, runtime.network_name, root)
-    outcome = Outcome(summary, settings=recorded_settings(train, strategy, runtime, {**recorded_checkpoints(chosen), **(notes or {})}))
-    return _carry_out(job, runtime, Log(outcome, directory, watch))
+    wanted = checkpoints or CheckpointRequest()
+    training, places = Training(train, strategy, workers, root, wanted), runtime.locations(workers)
+    work = training if places is None else training.job(places)  # what can be refused is refused before a record is begun
+    summary = Summary(str(strategy.name), training.workers, runtime.kind, runtime.network_name, root)
+    outcome = Outcome(summary, settings=recorded_settings(train, strategy, runtime, {**recorded_checkpoints(wanted), **(notes or {})}))
+    return _carry_out(work, runtime, Log(outcome, directory, watch))
 
 
-def _carry_out(job: Job, runtime: Runtime, log: Log) -> Attempt:
-    """Run `job` to whatever end; its record is completed in every case."""
+def _carry_out(work: Work, runtime: Runtime, log: Log) -> Attempt:
+    """Run `work` to whatever end; its record is completed in every case."""
     error: PolyrhythmError | None = None
     try:
-        conclude(log.outcome, runtime.execute(job, log.record))
+        conclude(log.outcome, runtime.execute(work, log.record))
     except PolyrhythmError as problem:
         error = problem
     except Exception as problem:  # of the system: no process, no memory, no file left
@@ -150,16 +143,6 @@ def recorded_settings(train: Train, strategy: Strategy, runtime: Runtime, notes:
     return {"strategy": _shown(strategy), "runtime": _shown(runtime), "train": name, **notes}
 
 
-_TRANSLATED = {
-    "empty parameter list": "The model has no parameters, so there is nothing to train: give the optimizer a model that has.",
-    "Default process group has not been initialized": (
-        "torch.distributed was called and has no process group in a training function: use worker.barrier(), worker.mean(...), "
-        "worker.any(...) or worker.broadcast(...), which work in every runtime."
-    ),
-}
-"""Messages of torch's errors that are raised before our own checks, and the messages that replace them."""
-
-
 def whole_number(name: str, given: object, wanted: str) -> int:
     """`given` as a plain int, also where it is one of numpy's. Raises CompositionError for what is none, or has more than 64 bits."""
     if isinstance(given, bool) or not isinstance(given, SupportsIndex):
@@ -177,54 +160,6 @@ def _shown(value: object) -> str:
         raise WorkloadError(
             f"{type(value).__name__} cannot be shown in the run's record, because its repr() raises {problem!r}."
         ) from problem
-
-
-def make_job(train: Train, plan: StrategyPlan, chosen: CheckpointPlan | None = None) -> Job:
-    """The runtime's view of a training function under a strategy."""
-    checkpoints = chosen or CheckpointPlan()
-
-    def program(context: WorkerContext) -> Message:
-        own = Worker(context, plan, checkpoints)
-        try:
-            train(own)
-        except NameError as error:
-            if own.returning:
-                raise WorkloadError(
-                    f"{error}. The run was resumed, and passes over the data that were used before the checkpoint have no batches now: "
-                    "give names that are used after a pass a value before it."
-                ) from error
-            raise
-        except (ValueError, RuntimeError) as error:
-            for torchs, ours in _TRANSLATED.items():
-                if torchs in str(error):
-                    raise CompositionError(ours) from error
-            raise
-        finally:
-            own.close()
-        return conclusion(own)
-
-    def service(port: Any, record: Any) -> Any:
-        return Service(plan, port, record, checkpoints).live()
-
-    return Job(
-        len(plan.members),
-        len(plan.servers),
-        program,
-        service,
-        plan.strategy.essential,
-        plan.seed,
-        plan.groups,
-        plan.beside,
-        checkpoints.began,
-    )
-
-
-def conclusion(own: Worker) -> Message:
-    """A worker's result: its counts and metrics, and from worker 0 the final weights."""
-    own.finish()
-    weights = own.weights() if own.rank == 0 else {}
-    text = encoded({"names": list(weights), "metrics": own.metrics}).decode()
-    return Message("result", (float(own.clock), float(own.samples), own.seconds_aside), text, tuple(weights.values()))
 
 
 def conclude(outcome: Outcome, ending: Ending, reporter: str = worker(0)) -> None:

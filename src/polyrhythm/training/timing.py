@@ -27,7 +27,8 @@ from polyrhythm.strategy.replica import Replica
 from polyrhythm.strategy.strategy import Strategy
 from polyrhythm.tensors import Layout
 from polyrhythm.training.result import Run
-from polyrhythm.training.run import Train, attempt, run
+from polyrhythm.training.run import attempt, run
+from polyrhythm.training.work import Train
 from polyrhythm.training.worker import Worker
 
 WATCHED_STEPS = 4

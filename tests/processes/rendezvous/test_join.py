@@ -31,7 +31,7 @@ from polyrhythm.processes.transport.frame_link import Wiring
 from polyrhythm.sharing import MemoryGroup
 from polyrhythm.strategy.strategy_plan import StrategyPlan
 from polyrhythm.topology import Ring
-from polyrhythm.training.run import make_job
+from polyrhythm.training.work import make_job
 
 Inner = Callable[[RankEnvironment, int], Message | None]
 

@@ -11,7 +11,7 @@ import torch
 
 from polyrhythm.errors import CompositionError
 from polyrhythm.kernel.events import Recorder
-from polyrhythm.kernel.job import Ending, Job, Location
+from polyrhythm.kernel.job import Ending, Job, Location, Work
 from polyrhythm.kernel.names import server, worker
 from polyrhythm.processes.runtime.stall_detection import Patience
 from polyrhythm.processes.spawn import fork_client, job_spec
@@ -74,13 +74,14 @@ class Processes:
         """All are on this host."""
         return (Location("local", socket.gethostname()),) * workers
 
-    def execute(self, job: Job, record: Recorder) -> Ending:
-        """Run `job` to its end.
+    def execute(self, work: Work, record: Recorder) -> Ending:
+        """Run `work` to its end.
 
         Raises CompositionError for more processes than this host can hold; WorkerFailed naming an actor that raised or died, with its
         own traceback; the actor's own error if that is a PolyrhythmError; DeadlockError if no actor can continue. No process is left
         afterwards.
         """
+        job = work.job(self.locations(work.workers))
         capacity.check(job.workers + job.servers)
         devices = self._devices(job)
         with ExitStack() as stack:

@@ -1,0 +1,107 @@
+"""A training function and all that decides its run, made into a job where its workers are."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from polyrhythm.checkpoints.plan import CheckpointPlan
+from polyrhythm.checkpoints.request import CheckpointRequest
+from polyrhythm.errors import CompositionError, WorkloadError
+from polyrhythm.kernel.job import Job, Location, WorkerContext
+from polyrhythm.kernel.message import Message
+from polyrhythm.report.event_lines import encoded
+from polyrhythm.strategy.service import Service
+from polyrhythm.strategy.strategy import Strategy
+from polyrhythm.strategy.strategy_plan import StrategyPlan
+from polyrhythm.training.checkpoint_plan import planned
+from polyrhythm.training.worker import Worker
+
+Train = Callable[[Worker], object]
+
+
+@dataclass(frozen=True, slots=True)
+class Training:
+    """`train` by `strategy`, where that many workers are `available`. Raises CompositionError if the strategy cannot use them."""
+
+    train: Train
+    strategy: Strategy
+    available: int
+    seed: int
+    checkpoints: CheckpointRequest = field(default_factory=CheckpointRequest)
+
+    def __post_init__(self) -> None:
+        self.strategy.check(self.workers)
+
+    @property
+    def workers(self) -> int:
+        """How many of the available workers the strategy uses."""
+        return self.strategy.workers(self.available)
+
+    def job(self, locations: Sequence[Location]) -> Job:
+        """The runtime's view of it, with its checkpoints looked up. Raises CompositionError and CheckpointError for what does not fit."""
+        plan = StrategyPlan.of(self.strategy, locations, self.seed)
+        return make_job(self.train, plan, planned(plan, self.checkpoints))
+
+    def continued(self) -> Training:
+        """The same, from its newest checkpoint."""
+        return self if self.checkpoints.directory is None else replace(self, checkpoints=replace(self.checkpoints, resume=True))
+
+
+_TRANSLATED = {
+    "empty parameter list": "The model has no parameters, so there is nothing to train: give the optimizer a model that has.",
+    "Default process group has not been initialized": (
+        "torch.distributed was called and has no process group in a training function: use worker.barrier(), worker.mean(...), "
+        "worker.any(...) or worker.broadcast(...), which work in every runtime."
+    ),
+}
+"""Messages of torch's errors that are raised before our own checks, and the messages that replace them."""
+
+
+def make_job(train: Train, plan: StrategyPlan, chosen: CheckpointPlan | None = None) -> Job:
+    """The runtime's view of a training function under a strategy."""
+    checkpoints = chosen or CheckpointPlan()
+
+    def program(context: WorkerContext) -> Message:
+        own = Worker(context, plan, checkpoints)
+        try:
+            train(own)
+        except NameError as error:
+            if own.returning:
+                raise WorkloadError(
+                    f"{error}. The run was resumed, and passes over the data that were used before the checkpoint have no batches now: "
+                    "give names that are used after a pass a value before it."
+                ) from error
+            raise
+        except (ValueError, RuntimeError) as error:
+            for torchs, ours in _TRANSLATED.items():
+                if torchs in str(error):
+                    raise CompositionError(ours) from error
+            raise
+        finally:
+            own.close()
+        return conclusion(own)
+
+    def service(port: Any, record: Any) -> Any:
+        return Service(plan, port, record, checkpoints).live()
+
+    return Job(
+        len(plan.members),
+        len(plan.servers),
+        program,
+        service,
+        plan.strategy.essential,
+        plan.seed,
+        plan.groups,
+        plan.beside,
+        checkpoints.began,
+    )
+
+
+def conclusion(own: Worker) -> Message:
+    """A worker's result: its counts and metrics, and from worker 0 the final weights."""
+    own.finish()
+    weights = own.weights() if own.rank == 0 else {}
+    text = encoded({"names": list(weights), "metrics": own.metrics}).decode()
+    return Message("result", (float(own.clock), float(own.samples), own.seconds_aside), text, tuple(weights.values()))
