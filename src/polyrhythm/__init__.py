@@ -35,6 +35,8 @@ if TYPE_CHECKING:
     from polyrhythm.consistency import Intervals as Intervals
     from polyrhythm.consistency import LocalSteps as LocalSteps
     from polyrhythm.consistency import SoftSync as SoftSync
+    from polyrhythm.engines.ray import Ray as Ray
+    from polyrhythm.engines.torchrun import Torchrun as Torchrun
     from polyrhythm.errors import CheckpointError as CheckpointError
     from polyrhythm.errors import DriftWarning as DriftWarning
     from polyrhythm.errors import PolyrhythmError as PolyrhythmError
@@ -125,6 +127,8 @@ _PLACES = {
         "TopK Warmup"
     ),
     "consistency": "Bounded Asynchronous Intervals LocalSteps BulkSynchronous SoftSync",
+    "engines.ray": "Ray",
+    "engines.torchrun": "Torchrun",
     "errors": "CheckpointError DriftWarning PolyrhythmError RecordError RecordWarning UnshardedWarning",
     "hardware.devices": "Device Profile",
     "hardware.faults": "Crash Cut Drop RandomCrashes RandomCuts RandomStalls Stall",

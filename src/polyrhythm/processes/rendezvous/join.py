@@ -116,6 +116,12 @@ class JoinedRun:
         return self._context
 
     @property
+    def traffic(self) -> tuple[int, int]:
+        """The bytes and messages that this worker and the servers beside it have sent so far."""
+        sent = [(self._node.peers.bytes_sent, self._node.peers.messages_sent), *self._servers.totals]
+        return sum(each[0] for each in sent), sum(each[1] for each in sent)
+
+    @property
     def failure(self) -> BaseException | None:
         """What the next call of the context will raise, if something has failed meanwhile."""
         return self._node.failure

@@ -80,7 +80,7 @@ def module_path() -> list[str]:
 
 def pack(spec: JobSpec, work: object) -> int:
     """Put `spec` and `work` into anonymous memory: its descriptor. Raises CompositionError if `work` cannot travel."""
-    head, body = msgspec.msgpack.encode(spec), _pickle(work)
+    head, body = msgspec.msgpack.encode(spec), pickled(work)
     descriptor = os.memfd_create("polyrhythm-job", os.MFD_CLOEXEC)
     with os.fdopen(os.dup(descriptor), "wb") as file:
         file.write(_LENGTH.pack(len(head)) + head)
@@ -96,7 +96,8 @@ def unpack(descriptor: int) -> tuple[JobSpec, Callable[[], Any]]:
     return spec, lambda: pickle.loads(memory[start:])
 
 
-def _pickle(work: object) -> bytes:
+def pickled(work: object) -> bytes:
+    """`work` for another process. Raises CompositionError if it cannot travel."""
     with _by_value(_not_importable()):
         try:
             packed: bytes = cloudpickle.dumps(work)

@@ -47,13 +47,16 @@ def listen_locally() -> Listeners:
 
 def listen_everywhere(ip: str, host: str = "") -> Listeners:
     """Wait on an abstract local socket and on a free TCP port of the interface that has `ip`."""
-    listeners = listen_locally()
-    family = socket.AF_INET6 if ":" in ip else socket.AF_INET
-    remote = socket.create_server((ip, 0), family=family, backlog=_BACKLOG)
+    listeners, remote = listen_locally(), listen_on(ip)
     listeners.sockets.append(remote)
     found = listeners.address
     listeners.address = Address(host or found.host, found.path, ip, remote.getsockname()[1])
     return listeners
+
+
+def listen_on(ip: str, port: int = 0) -> socket.socket:
+    """Wait on a TCP port, a free one if it is 0, of the interface that has `ip`."""
+    return socket.create_server((ip, port), family=socket.AF_INET6 if ":" in ip else socket.AF_INET, backlog=_BACKLOG)
 
 
 def open_socket(address: Address, host: str) -> tuple[socket.socket, str | tuple[str, int]]:

@@ -1,0 +1,16 @@
+"""A task that an engine's command has started; its rank is in the variables of that engine."""
+
+from __future__ import annotations
+
+import os
+
+import msgspec
+
+from polyrhythm.engines.commands import ORDER
+from polyrhythm.engines.protocol import TaskOrder
+from polyrhythm.engines.task import serve
+from polyrhythm.processes.rendezvous.rank_environment import find_rank_environment
+
+if __name__ == "__main__":
+    order = msgspec.json.decode(os.environ.pop(ORDER), type=TaskOrder)
+    serve(order, find_rank_environment().rank)

@@ -1,0 +1,72 @@
+"""Engines that are commands: torchrun, mpirun, srun start the tasks, each a process `python -m polyrhythm.engines`."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from shutil import which
+
+import msgspec
+
+from polyrhythm.engines.protocol import Loss, TaskOrder
+from polyrhythm.errors import CompositionError
+from polyrhythm.processes.runtime.failure import exit_phrase
+
+ORDER = "POLYRHYTHM_TASK"
+"""The environment variable with a task's order, as JSON."""
+TASK = (sys.executable, "-m", "polyrhythm.engines")
+"""The command of a task."""
+_ENDING_SECONDS = 10.0
+
+
+class CommandTasks:
+    """The tasks that `command` starts; if it ends before them, all are lost. Its output is this process's.
+
+    `alone` is whether the command starts lost tasks again by itself.
+    """
+
+    def __init__(self, command: Sequence[str], order: TaskOrder, environment: Mapping[str, str], restarts_itself: bool = False) -> None:
+        if which(command[0]) is None:
+            raise CompositionError(f"There is no command {command[0]!r} here: install it, or run where it is.")
+        self._command = list(command)
+        self._environment = {**os.environ, **environment, ORDER: msgspec.json.encode(order).decode()}
+        self._restarts_itself = restarts_itself
+        self._reported = False
+        self._process = self._begun()
+
+    def losses(self) -> list[Loss]:
+        """All tasks, when the command has ended."""
+        status = self._process.poll()
+        if status is None or self._reported:
+            return []
+        self._reported = True
+        return [Loss(None, f"{self._command[0]} {exit_phrase(status)}")]
+
+    def restart(self, ranks: list[int]) -> None:
+        """Begin the command anew, with all tasks."""
+        if self._restarts_itself and self._process.poll() is None:
+            return
+        self._end()
+        self._process, self._reported = self._begun(), False
+
+    def close(self) -> None:
+        """End the command when its tasks have ended, or soon."""
+        with suppress(subprocess.TimeoutExpired):
+            self._process.wait(_ENDING_SECONDS)
+        self._end()
+
+    def _begun(self) -> subprocess.Popen[bytes]:
+        return subprocess.Popen(self._command, env=self._environment, start_new_session=True, stdin=subprocess.DEVNULL)
+
+    def _end(self) -> None:
+        for number in (signal.SIGTERM, signal.SIGKILL):
+            if self._process.poll() is not None:
+                return
+            with suppress(ProcessLookupError):
+                os.killpg(self._process.pid, number)
+            with suppress(subprocess.TimeoutExpired):
+                self._process.wait(_ENDING_SECONDS)

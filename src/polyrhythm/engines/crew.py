@@ -1,0 +1,144 @@
+"""The tasks of a run as their driver sees them: who is there, and what comes from them."""
+
+from __future__ import annotations
+
+import secrets
+import time
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Protocol
+
+import msgspec
+
+from polyrhythm.engines.messages import Registration
+from polyrhythm.engines.protocol import DRIVER, TaskOrder
+from polyrhythm.errors import WireError
+from polyrhythm.kernel.message import Message
+from polyrhythm.kernel.names import worker
+from polyrhythm.processes.transport.addresses import listen_on
+from polyrhythm.processes.transport.connector import ConnectionFactory
+from polyrhythm.processes.transport.frame_link import FrameLink, Wiring
+from polyrhythm.processes.transport.handshake import Credentials
+from polyrhythm.processes.transport.loop import Loop
+from polyrhythm.processes.transport.reception import Reception
+from polyrhythm.processes.transport.wire import CONTROL, Frame, Tally
+
+_REASON_SECONDS = 2.0
+"""So long the engine is given to say why a task was lost whose connection has ended."""
+
+
+@dataclass(slots=True)
+class Task:
+    """The task of `rank`: its connection while there is one, what it announced, and when its connection ended."""
+
+    rank: int
+    link: FrameLink | None = None
+    registration: Registration | None = None
+    silent_since: float | None = None
+
+    @property
+    def name(self) -> str:
+        """That of its worker."""
+        return worker(self.rank)
+
+    @property
+    def here(self) -> bool:
+        """Whether it is connected and has announced itself."""
+        return self.link is not None and self.registration is not None
+
+    def send(self, message: Message) -> None:
+        """Send `message`, if it is connected."""
+        if self.link is not None:
+            self.link.send_control(message)
+
+
+class CrewObserver(Protocol):
+    """Who is notified of tasks, in the loop's thread."""
+
+    def registered(self, task: Task) -> None:
+        """It is connected, and has announced itself."""
+
+    def received(self, task: Task, message: Message) -> None:
+        """It has sent something else."""
+
+    def lost(self, task: Task, reason: str) -> None:
+        """Its process or its connection has ended."""
+
+
+class Crew:
+    """Listens at `ip` for `workers` tasks, which `loop` serves."""
+
+    def __init__(self, loop: Loop, ip: str, workers: int, observer: CrewObserver) -> None:
+        self.tasks = [Task(rank) for rank in range(workers)]
+        self.secret = secrets.token_bytes(32)
+        self._observer = observer
+        self._by_name = {task.name: task for task in self.tasks}
+        listener = listen_on(ip)
+        self.ip, self.port = ip, listener.getsockname()[1]
+        self._wiring = Wiring()
+        self._reception = Reception(
+            ConnectionFactory(loop, Credentials(DRIVER, self.secret), self._wiring, Tally()), [listener], self._admit
+        )
+
+    def order(self, echoes: bool) -> TaskOrder:
+        """What tasks are started with."""
+        return TaskOrder(self.ip, self.port, self.secret.hex(), len(self.tasks), echoes)
+
+    @property
+    def absent(self) -> list[Task]:
+        """Those that are not connected."""
+        return [task for task in self.tasks if not task.here]
+
+    def broadcast(self, message: Message) -> None:
+        """Send `message` to all that are connected."""
+        for task in self.tasks:
+            task.send(message)
+
+    def lose(self, tasks: Iterable[Task], reason: str) -> None:
+        """The engine has lost `tasks`."""
+        for task in tasks:
+            self._forget(task)
+            task.silent_since = None
+            self._observer.lost(task, reason)
+
+    def look(self) -> None:
+        """Give up those whose connection has ended, if the engine does not say why."""
+        now = time.monotonic()
+        for task in self.tasks:
+            if task.silent_since is not None and now - task.silent_since > _REASON_SECONDS:
+                self.lose([task], "its connection to the driver was lost")
+
+    def close(self) -> None:
+        """Give all sockets back."""
+        self._reception.close()
+        for task in self.tasks:
+            self._forget(task)
+
+    def _admit(self, name: str, lane: int, link: FrameLink) -> None:
+        if name not in self._by_name or lane:
+            raise WireError(f"{name[:40]!r} is not a task of this run.")
+        task = self._by_name[name]
+        self._forget(task)  # a task that was started again while its predecessor's end has not been noticed
+        task.link, task.silent_since = link, None
+        link.restrict(self._wiring.limits)
+        link.on_frame = lambda _, frame: self._receive(task, frame)
+        link.on_close = lambda it, why: self._cut_off(task, it)
+
+    def _receive(self, task: Task, frame: Frame) -> None:
+        message = frame.message
+        if not frame.flags & CONTROL:
+            return
+        if message.topic == "registered":
+            task.registration = msgspec.json.decode(message.text, type=Registration)
+            self._observer.registered(task)
+        else:
+            self._observer.received(task, message)
+
+    def _cut_off(self, task: Task, link: FrameLink) -> None:
+        if task.link is link:
+            task.link, task.registration, task.silent_since = None, None, time.monotonic()
+
+    def _forget(self, task: Task) -> None:
+        link, task.link, task.registration = task.link, None, None
+        if link is not None:
+            link.close()

@@ -1,0 +1,209 @@
+"""The driver of a run on an engine: tasks report to it, it lets them begin, and it decides how the run ends.
+
+A run is attempted until it ends well, until it fails for a reason that another attempt would meet again, or until no restart is left. An
+attempt begins when every task is there, and is over when each has ended, has failed or was lost. After a loss the engine starts the
+lost tasks again, those that are left stay, and the next attempt continues from the newest checkpoint.
+"""
+
+from __future__ import annotations
+
+import sys
+import time
+
+import msgspec
+
+from polyrhythm.engines import messages
+from polyrhythm.engines.crew import Crew, Task
+from polyrhythm.engines.messages import Beginning
+from polyrhythm.engines.packing import packed
+from polyrhythm.engines.protocol import Engine, Tasks
+from polyrhythm.engines.store import Store
+from polyrhythm.errors import PolyrhythmError, RunError, WorkerFailed, sentence
+from polyrhythm.kernel.events import AnyEvent, Evaluated, Faulted, Recorder, Reported
+from polyrhythm.kernel.job import Ending, Work
+from polyrhythm.kernel.message import Message
+from polyrhythm.kernel.names import worker
+from polyrhythm.processes.runtime import failure
+from polyrhythm.processes.runtime.stall_detection import notify
+from polyrhythm.processes.transport.loop import Loop
+
+_LOOK_SECONDS = 0.1
+
+
+class Driver:
+    """Of one run of `work` on `engine`; `execute` once. Observes its crew of tasks."""
+
+    def __init__(self, engine: Engine, work: Work, record: Recorder) -> None:
+        self._engine = engine
+        self._work = work
+        self._record = record
+        self._packed = packed(work, engine.threads)
+        self._loop = Loop()
+        self._crew = Crew(self._loop, engine.driver_address(), work.workers, self)
+        self._tasks: Tasks | None = None
+        self._store: Store | None = None
+        self._attempt = 0
+        self._restarts = engine.restarts
+        self._outcomes: dict[int, Ending | PolyrhythmError] = {}
+        self._lost: set[int] = set()
+        self._traffic: dict[int, tuple[int, int]] = {}
+        self._time = 0.0
+        self._deadline = 0.0
+        self._under_way = False
+        self._error: PolyrhythmError | None = None
+        self._decoder = msgspec.msgpack.Decoder(list[AnyEvent])
+
+    def execute(self) -> Ending:
+        """Have the engine start the tasks, and see the run to its end."""
+        try:
+            self._tasks = self._engine.start(self._crew.order(self._engine.echoes))
+            self._await_tasks()
+            self._look()
+            self._loop.run()
+            if self._error is not None:
+                raise self._error
+            ending = self._outcomes[0]
+            assert isinstance(ending, Ending)
+            return ending
+        finally:
+            self._close()
+
+    # What the crew reports
+
+    def registered(self, task: Task) -> None:
+        """The next attempt begins when all are there."""
+        task.send(self._packed)
+        if not self._under_way and not self._crew.absent:
+            self._begin()
+
+    def received(self, task: Task, message: Message) -> None:
+        """What a worker has recorded or printed, and how it ended."""
+        match message.topic:
+            case "events":
+                self._receive_events(task, message)
+            case "printed":
+                stream, _, text = message.text.partition("\n")
+                print(text, end="", file=sys.stderr if stream == "stderr" else sys.stdout, flush=True)
+            case "ended":
+                self._conclude(task, messages.ending(task.name, message))
+            case "failed":
+                self._conclude(task, failure.rebuild(message))
+
+    def lost(self, task: Task, reason: str) -> None:
+        """A loss ends a worker's part in the attempt; between attempts the task is started again."""
+        if self._under_way:
+            if task.rank not in self._outcomes:
+                self._lost.add(task.rank)
+                self._record(Faulted(self._time, task.name, reason))
+                self._conclude(task, WorkerFailed(task.name, reason))
+        elif self._error is None:
+            self._lost.add(task.rank)
+            self._start_again(WorkerFailed(task.name, reason))
+
+    def _receive_events(self, task: Task, message: Message) -> None:
+        nbytes, count = map(int, message.numbers)
+        self._traffic[task.rank] = (nbytes, count)
+        total = sum(sent for sent, _ in self._traffic.values())
+        for event in self._decoder.decode(message.tensors[0].numpy().data):
+            self._time = max(self._time, event.time)
+            if isinstance(event, Reported):
+                event = msgspec.structs.replace(event, bytes_sent=total)
+            elif isinstance(event, Evaluated):  # of the past, when its worker had sent a part of what it has sent now
+                event = msgspec.structs.replace(event, bytes_sent=round(event.bytes_sent / max(nbytes, 1) * total))
+            self._record(event)
+
+    # Attempts
+
+    def _begin(self) -> None:
+        self._under_way, self._attempt = True, self._attempt + 1
+        self._outcomes, self._lost, self._traffic = {}, set(), {}
+        self._store = Store(self._crew.ip, self._crew.secret, len(self._crew.tasks))
+        placed: list[tuple[str, str]] = []
+        for task in self._crew.tasks:
+            assert task.registration is not None
+            seen = (task.registration.host, task.registration.devices)  # tasks that each see a device of their own count from 0 each
+            beginning = Beginning(self._attempt, self._store.host, self._store.port, placed.count(seen), self._attempt > 1)
+            placed.append(seen)
+            task.send(Message("begin", text=msgspec.json.encode(beginning).decode()))
+
+    def _conclude(self, task: Task, outcome: Ending | PolyrhythmError) -> None:
+        """The part of `task` in this attempt has ended so."""
+        if not self._under_way:
+            return
+        self._outcomes.setdefault(task.rank, outcome)
+        if self._lost and self._store is not None:
+            self._store.close()  # those who are still joining would wait for the lost ones
+        if len(self._outcomes) < len(self._crew.tasks):
+            return
+        self._under_way = False
+        if isinstance(self._outcomes[0], Ending):
+            self._loop.stop()
+        else:
+            self._start_again(self._cause())
+
+    def _cause(self) -> PolyrhythmError:
+        """Why the attempt failed: a loss, else the error of a worker that does not report another one's."""
+        errors = {rank: outcome for rank, outcome in self._outcomes.items() if isinstance(outcome, PolyrhythmError)}
+        own = {rank: error for rank, error in errors.items() if not isinstance(error, WorkerFailed) or error.actor == worker(rank)}
+        lost = {rank: errors[rank] for rank in self._lost}
+        first = lost or own or errors
+        return first[min(first)]
+
+    def _start_again(self, cause: PolyrhythmError) -> None:
+        """Have the lost tasks started again, if another attempt may end otherwise."""
+        if not self._restarts or not (self._lost or _passing(cause)):
+            self._error = cause
+            self._loop.stop()
+            return
+        self._restarts -= 1
+        used = self._engine.restarts - self._restarts
+        notify(
+            f"{sentence(cause)}: the run continues from its newest checkpoint, if it has one (restart {used} of {self._engine.restarts})"
+        )
+        self._await_tasks()
+        assert self._tasks is not None
+        self._tasks.restart(sorted(self._lost))
+        self._lost = set()
+        if not self._crew.absent:
+            self._begin()
+
+    def _await_tasks(self) -> None:
+        self._deadline = time.monotonic() + self._engine.startup
+
+    def _look(self) -> None:
+        """Ask the engine for tasks that were lost, and look whether those that are awaited have come."""
+        assert self._tasks is not None
+        for loss in self._tasks.losses():
+            tasks = self._crew.tasks if loss.rank is None else [self._crew.tasks[loss.rank]]
+            self._crew.lose([task for task in tasks if task.rank not in self._outcomes], loss.reason)
+        self._crew.look()
+        if not self._under_way and self._error is None and self._crew.absent and time.monotonic() > self._deadline:
+            names = ", ".join(task.name for task in self._crew.absent)
+            self._error = RunError(
+                f"{names} did not reach the driver at {self._crew.ip}:{self._crew.port} within {self._engine.startup:g} seconds: see what "
+                "the engine reports of its tasks; if it has no room for all of them yet, give a longer startup=."
+            )
+            self._loop.stop()
+        self._loop.after(_LOOK_SECONDS, self._look)
+
+    def _close(self) -> None:
+        """End all tasks, and give everything back."""
+        try:
+            self._crew.broadcast(Message("stop"))
+            if self._tasks is not None:
+                self._tasks.close()
+        finally:
+            if self._store is not None:
+                self._store.close()
+            self._crew.close()
+            self._loop.close()
+
+
+def _passing(error: PolyrhythmError) -> bool:
+    """Whether another attempt may not meet this error: it is of processes and connections, not of the training function."""
+    return isinstance(error, RunError) and not (isinstance(error, WorkerFailed) and error.trace)
+
+
+def drive(engine: Engine, work: Work, record: Recorder) -> Ending:
+    """Run `work` on `engine` to its end. Raises WorkerFailed and other RunErrors, as `Processes` does; no task is left afterwards."""
+    return Driver(engine, work, record).execute()

@@ -1,0 +1,72 @@
+"""What an engine does for a run: it starts a task for each worker, reports those that it lost, and starts them again."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Protocol
+
+import msgspec
+
+DRIVER = "driver"
+"""The name of the driver to its tasks."""
+
+
+class TaskOrder(msgspec.Struct, frozen=True):
+    """All that a task must know to reach its driver: an address, and the secret of the run, in hexadecimal.
+
+    `echoes` is whether the task sends what it prints to the driver, which an engine may do by itself.
+    """
+
+    host: str
+    port: int
+    secret: str
+    workers: int
+    echoes: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Loss:
+    """The engine has lost the task of `rank`, or all that had not ended where that is None; `reason` completes "worker/1 failed: "."""
+
+    rank: int | None
+    reason: str
+
+
+class Tasks(Protocol):
+    """The tasks of one run. Called from one thread."""
+
+    def losses(self) -> Iterable[Loss]:
+        """Those that were lost since the last call."""
+
+    def restart(self, ranks: list[int]) -> None:
+        """Start the tasks of these ranks again, unless the engine does so by itself."""
+
+    def close(self) -> None:
+        """End all tasks that are left, and give everything back."""
+
+
+class Engine(Protocol):
+    """Something that can start tasks on its machines."""
+
+    @property
+    def restarts(self) -> int:
+        """How often a run in which a task was lost begins again, from its newest checkpoint."""
+
+    @property
+    def startup(self) -> float:
+        """Seconds within which all tasks must have reached the driver, at the start and after a loss."""
+
+    @property
+    def threads(self) -> int:
+        """The threads that each worker computes with."""
+
+    @property
+    def echoes(self) -> bool:
+        """Whether tasks must send what they print, because the engine does not show it."""
+
+    def driver_address(self) -> str:
+        """An address of this host that all tasks can reach."""
+
+    def start(self, order: TaskOrder) -> Tasks:
+        """Start a task for each worker. Raises CompositionError if the engine cannot be had."""
