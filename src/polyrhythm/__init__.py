@@ -35,7 +35,10 @@ if TYPE_CHECKING:
     from polyrhythm.consistency import Intervals as Intervals
     from polyrhythm.consistency import LocalSteps as LocalSteps
     from polyrhythm.consistency import SoftSync as SoftSync
+    from polyrhythm.engines.mpi import Mpi as Mpi
     from polyrhythm.engines.ray import Ray as Ray
+    from polyrhythm.engines.slurm import Slurm as Slurm
+    from polyrhythm.engines.spark import Spark as Spark
     from polyrhythm.engines.torchrun import Torchrun as Torchrun
     from polyrhythm.errors import CheckpointError as CheckpointError
     from polyrhythm.errors import DriftWarning as DriftWarning
@@ -127,7 +130,10 @@ _PLACES = {
         "TopK Warmup"
     ),
     "consistency": "Bounded Asynchronous Intervals LocalSteps BulkSynchronous SoftSync",
+    "engines.mpi": "Mpi",
     "engines.ray": "Ray",
+    "engines.slurm": "Slurm",
+    "engines.spark": "Spark",
     "engines.torchrun": "Torchrun",
     "errors": "CheckpointError DriftWarning PolyrhythmError RecordError RecordWarning UnshardedWarning",
     "hardware.devices": "Device Profile",

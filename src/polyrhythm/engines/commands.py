@@ -26,13 +26,14 @@ _ENDING_SECONDS = 10.0
 class CommandTasks:
     """The tasks that `command` starts; if it ends before them, all are lost. Its output is this process's.
 
-    `alone` is whether the command starts lost tasks again by itself.
+    `restarts_itself` is whether the command starts lost tasks again by itself.
     """
 
     def __init__(self, command: Sequence[str], order: TaskOrder, environment: Mapping[str, str], restarts_itself: bool = False) -> None:
         if which(command[0]) is None:
             raise CompositionError(f"There is no command {command[0]!r} here: install it, or run where it is.")
         self._command = list(command)
+        self._workers = order.workers
         self._environment = {**os.environ, **environment, ORDER: msgspec.json.encode(order).decode()}
         self._restarts_itself = restarts_itself
         self._reported = False
@@ -46,12 +47,12 @@ class CommandTasks:
         self._reported = True
         return [Loss(None, f"{self._command[0]} {exit_phrase(status)}")]
 
-    def restart(self, ranks: list[int]) -> None:
+    def restart(self, ranks: list[int]) -> list[int]:
         """Begin the command anew, with all tasks."""
-        if self._restarts_itself and self._process.poll() is None:
-            return
-        self._end()
-        self._process, self._reported = self._begun(), False
+        if not self._restarts_itself or self._process.poll() is not None:
+            self._end()
+            self._process, self._reported = self._begun(), False
+        return list(range(self._workers))
 
     def close(self) -> None:
         """End the command when its tasks have ended, or soon."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import secrets
 import time
 from collections.abc import Iterable
@@ -29,12 +30,13 @@ _REASON_SECONDS = 2.0
 
 @dataclass(slots=True)
 class Task:
-    """The task of `rank`: its connection while there is one, what it announced, and when its connection ended."""
+    """The task of `rank`: its connection while there is one, what it announced, when its connection ended, the number of its arrival."""
 
     rank: int
     link: FrameLink | None = None
     registration: Registration | None = None
     silent_since: float | None = None
+    arrival: int = 0
 
     @property
     def name(self) -> str:
@@ -71,6 +73,7 @@ class Crew:
     def __init__(self, loop: Loop, ip: str, workers: int, observer: CrewObserver) -> None:
         self.tasks = [Task(rank) for rank in range(workers)]
         self.secret = secrets.token_bytes(32)
+        self.arrivals = 0
         self._observer = observer
         self._by_name = {task.name: task for task in self.tasks}
         listener = listen_on(ip)
@@ -95,18 +98,23 @@ class Crew:
             task.send(message)
 
     def lose(self, tasks: Iterable[Task], reason: str) -> None:
-        """The engine has lost `tasks`."""
-        for task in tasks:
+        """The engine has lost `tasks`, those first whose connections ended first."""
+        for task in sorted(tasks, key=lambda task: task.silent_since or math.inf):
             self._forget(task)
             task.silent_since = None
             self._observer.lost(task, reason)
 
+    def dismiss(self, task: Task, latest: int) -> None:
+        """Send `task` away if it is one that came up to the arrival number `latest`; it is about to be started again."""
+        if task.arrival <= latest:
+            self._forget(task)
+            task.silent_since = None
+
     def look(self) -> None:
         """Give up those whose connection has ended, if the engine does not say why."""
-        now = time.monotonic()
-        for task in self.tasks:
-            if task.silent_since is not None and now - task.silent_since > _REASON_SECONDS:
-                self.lose([task], "its connection to the driver was lost")
+        before = time.monotonic() - _REASON_SECONDS
+        silent = [task for task in self.tasks if task.silent_since is not None and task.silent_since < before]
+        self.lose(silent, "its connection to the driver was lost")
 
     def close(self) -> None:
         """Give all sockets back."""
@@ -119,7 +127,8 @@ class Crew:
             raise WireError(f"{name[:40]!r} is not a task of this run.")
         task = self._by_name[name]
         self._forget(task)  # a task that was started again while its predecessor's end has not been noticed
-        task.link, task.silent_since = link, None
+        self.arrivals += 1
+        task.link, task.silent_since, task.arrival = link, None, self.arrivals
         link.restrict(self._wiring.limits)
         link.on_frame = lambda _, frame: self._receive(task, frame)
         link.on_close = lambda it, why: self._cut_off(task, it)

@@ -43,9 +43,10 @@ class Driver:
         self._tasks: Tasks | None = None
         self._store: Store | None = None
         self._attempt = 0
+        self._began = 0
         self._restarts = engine.restarts
         self._outcomes: dict[int, Ending | PolyrhythmError] = {}
-        self._lost: set[int] = set()
+        self._lost: dict[int, None] = {}  # in the order in which they fell
         self._traffic: dict[int, tuple[int, int]] = {}
         self._time = 0.0
         self._deadline = 0.0
@@ -93,11 +94,11 @@ class Driver:
         """A loss ends a worker's part in the attempt; between attempts the task is started again."""
         if self._under_way:
             if task.rank not in self._outcomes:
-                self._lost.add(task.rank)
+                self._lost[task.rank] = None
                 self._record(Faulted(self._time, task.name, reason))
                 self._conclude(task, WorkerFailed(task.name, reason))
         elif self._error is None:
-            self._lost.add(task.rank)
+            self._lost[task.rank] = None
             self._start_again(WorkerFailed(task.name, reason))
 
     def _receive_events(self, task: Task, message: Message) -> None:
@@ -115,8 +116,8 @@ class Driver:
     # Attempts
 
     def _begin(self) -> None:
-        self._under_way, self._attempt = True, self._attempt + 1
-        self._outcomes, self._lost, self._traffic = {}, set(), {}
+        self._under_way, self._attempt, self._began = True, self._attempt + 1, self._crew.arrivals
+        self._outcomes, self._lost, self._traffic = {}, {}, {}
         self._store = Store(self._crew.ip, self._crew.secret, len(self._crew.tasks))
         placed: list[tuple[str, str]] = []
         for task in self._crew.tasks:
@@ -142,12 +143,10 @@ class Driver:
             self._start_again(self._cause())
 
     def _cause(self) -> PolyrhythmError:
-        """Why the attempt failed: a loss, else the error of a worker that does not report another one's."""
+        """Why the attempt failed: the first loss, else the first error of a worker that does not report another one's."""
         errors = {rank: outcome for rank, outcome in self._outcomes.items() if isinstance(outcome, PolyrhythmError)}
         own = {rank: error for rank, error in errors.items() if not isinstance(error, WorkerFailed) or error.actor == worker(rank)}
-        lost = {rank: errors[rank] for rank in self._lost}
-        first = lost or own or errors
-        return first[min(first)]
+        return next(iter([*(errors[rank] for rank in self._lost), *own.values(), *errors.values()]))
 
     def _start_again(self, cause: PolyrhythmError) -> None:
         """Have the lost tasks started again, if another attempt may end otherwise."""
@@ -162,8 +161,9 @@ class Driver:
         )
         self._await_tasks()
         assert self._tasks is not None
-        self._tasks.restart(sorted(self._lost))
-        self._lost = set()
+        for rank in self._tasks.restart(sorted(self._lost)):
+            self._crew.dismiss(self._crew.tasks[rank], self._began)
+        self._lost = {}
         if not self._crew.absent:
             self._begin()
 

@@ -39,8 +39,8 @@ class Tasks(Protocol):
     def losses(self) -> Iterable[Loss]:
         """Those that were lost since the last call."""
 
-    def restart(self, ranks: list[int]) -> None:
-        """Start the tasks of these ranks again, unless the engine does so by itself."""
+    def restart(self, ranks: list[int]) -> list[int]:
+        """Have the tasks of these ranks start again: the ranks of all tasks that start again with them, and leave if they are there."""
 
     def close(self) -> None:
         """End all tasks that are left, and give everything back."""

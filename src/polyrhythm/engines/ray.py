@@ -9,18 +9,16 @@ from typing import Any, Literal
 
 import msgspec
 
-from polyrhythm.engines.driver import drive
+from polyrhythm.engines.engine import EngineRuntime
 from polyrhythm.engines.protocol import Loss, TaskOrder, Tasks
 from polyrhythm.engines.requirements import needed
 from polyrhythm.errors import CompositionError
-from polyrhythm.kernel.events import Recorder
-from polyrhythm.kernel.job import Ending, Work
 
 _LEAVING_SECONDS = 5.0
 
 
 @dataclass(frozen=True, slots=True)
-class Ray:
+class Ray(EngineRuntime):
     """Runs on a Ray cluster (Moritz et al., OSDI 2018), by actors of `cpus` cores and `gpus` devices each.
 
     `address` is the cluster's, as of `ray.init`; without one the cluster that this process is connected with or finds, else a new one
@@ -45,25 +43,9 @@ class Ray:
         """The name of this runtime in `--on` and in the JSON."""
         return "ray"
 
-    @property
-    def network_name(self) -> None:
-        """The network is real."""
-
-    @property
-    def echoes(self) -> bool:
-        """Ray prints at the driver what actors print."""
-        return False
-
-    def locations(self, workers: int) -> None:
-        """Known when Ray has placed the actors."""
-
-    def execute(self, work: Work, record: Recorder) -> Ending:
-        """Run `work` to its end. Raises CompositionError if Ray cannot be had, WorkerFailed and other RunErrors as `Processes` does."""
-        self._connect()
-        return drive(self, work, record)
-
     def driver_address(self) -> str:
-        """The address of this node in the cluster."""
+        """The address of this node in the cluster, with which this process connects."""
+        self._connect()
         return str(_ray().util.get_node_ip_address())
 
     def start(self, order: TaskOrder) -> Tasks:
@@ -112,8 +94,8 @@ class _Actors:
                 found.append(Loss(rank, f"Ray reports: {_first_lines(str(problem))}"))
         return found
 
-    def restart(self, ranks: list[int]) -> None:
-        """Start actors of these ranks, in the room that is theirs."""
+    def restart(self, ranks: list[int]) -> list[int]:
+        """Start actors of these ranks, in the room that is theirs; the others stay."""
         ray = _ray()
         scheduling = ray.util.scheduling_strategies.PlacementGroupSchedulingStrategy
         for rank in ranks:
@@ -125,6 +107,7 @@ class _Actors:
             options["scheduling_strategy"] = scheduling(self._group, placement_group_bundle_index=rank)
             actor = self._actors[rank] = ray.remote(_Task).options(**options).remote()
             self._ends[actor.serve.remote(self._order, rank)] = rank
+        return ranks
 
     def close(self) -> None:
         """Kill the actors, and give their room back."""

@@ -6,14 +6,12 @@ import sys
 from dataclasses import dataclass
 
 from polyrhythm.engines.commands import CommandTasks
-from polyrhythm.engines.driver import drive
+from polyrhythm.engines.engine import EngineRuntime
 from polyrhythm.engines.protocol import TaskOrder, Tasks
-from polyrhythm.kernel.events import Recorder
-from polyrhythm.kernel.job import Ending, Work
 
 
 @dataclass(frozen=True, slots=True)
-class Torchrun:
+class Torchrun(EngineRuntime):
     """Runs by torchrun's elastic agent on this host, which starts all workers again up to `restarts` times if one is lost.
 
     The run then continues from its newest checkpoint. On several hosts start your script by torchrun on each of them, with `pr.join()` in
@@ -29,22 +27,6 @@ class Torchrun:
     def kind(self) -> str:
         """The name of this runtime in `--on` and in the JSON."""
         return "torchrun"
-
-    @property
-    def network_name(self) -> None:
-        """The network is real."""
-
-    @property
-    def echoes(self) -> bool:
-        """Workers have this process's streams."""
-        return False
-
-    def locations(self, workers: int) -> None:
-        """Known when the workers have come."""
-
-    def execute(self, work: Work, record: Recorder) -> Ending:
-        """Run `work` to its end. Raises WorkerFailed and other RunErrors as `Processes` does."""
-        return drive(self, work, record)
 
     def driver_address(self) -> str:
         """Workers are on this host."""
