@@ -9,7 +9,7 @@ import typer
 
 from polyrhythm.cli.complete import complete_systems
 from polyrhythm.cli.failures import INTERRUPTED, guarded, notice, show_error
-from polyrhythm.cli.options import Arguments, DeviceName, Job, Json, NetworkName, On, Options, Out, Quiet, Timeout, Workers
+from polyrhythm.cli.options import Arguments, DeviceName, Engine, Job, Json, NetworkName, On, Options, Out, Quiet, Timeout, Workers
 
 if TYPE_CHECKING:
     from polyrhythm.cli.comparison import ComparisonResult, Settings, SystemComparison
@@ -56,6 +56,7 @@ def compare(
     network: NetworkName = None,
     device: DeviceName = None,
     timeout: Timeout = None,
+    engine: Engine = None,
     seed: OneSeed = None,
     seeds: Seeds = None,
     global_batch: Batch = None,
@@ -78,7 +79,7 @@ def compare(
     from polyrhythm.report.directory import RUN
 
     given = ComparisonOptions(systems, seed, seeds, global_batch, settings or (), options or (), tune or (), tune_seed, target, jobs)
-    request = requested(typed(job, arguments, workers, RuntimeOptions(on, network, device, timeout)), given)
+    request = requested(typed(job, arguments, workers, RuntimeOptions(on, network, device, timeout, tuple(engine or ()))), given)
     with reserved(as_json), prepared(request.typed) as loaded:
         own = request.settings(loaded)
         result = _make(SystemComparison(request, loaded, directory(out, RUN), watched=not (as_json or quiet)), own)

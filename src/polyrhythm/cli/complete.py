@@ -67,4 +67,6 @@ def complete_devices(incomplete: str) -> list[str]:
 
 def complete_runtimes(incomplete: str) -> list[str]:
     """The runtimes."""
-    return [name for name in ("processes", "simulator") if name.startswith(incomplete)]
+    from polyrhythm.engines import ENGINES
+
+    return [name for name in ("processes", "simulator", *ENGINES) if name.startswith(incomplete)]

@@ -25,7 +25,8 @@ On = Annotated[
     typer.Option(
         "--on",
         metavar="RUNTIME",
-        help="processes (real) or simulator (virtual time); default: simulator with --network or a simulated device, otherwise processes.",
+        help="processes (real), simulator (virtual time), or an engine: ray, spark, slurm, kubernetes, mpi, torchrun; default: "
+        "simulator with --network or a simulated device, otherwise processes.",
         autocompletion=complete_runtimes,
     ),
 ]
@@ -51,8 +52,13 @@ DeviceName = Annotated[
 Timeout = Annotated[
     float | None,
     typer.Option(
-        "--timeout", metavar="SECONDS", help="Processes: stop the run after waiting this long for a worker that makes no progress."
+        "--timeout",
+        metavar="SECONDS",
+        help="Not in virtual time: stop the run after waiting this long for a worker that makes no progress.",
     ),
+]
+Engine = Annotated[
+    list[str] | None, typer.Option("--engine", metavar="KEY=VALUE", help="An option of the engine, such as restarts=5; may be repeated.")
 ]
 Seed = Annotated[int, typer.Option("--seed", metavar="S", help="The root of every random stream.")]
 Settings = Annotated[

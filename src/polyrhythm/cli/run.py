@@ -13,6 +13,7 @@ from polyrhythm.cli.failures import exit_code, guarded, notice, show_error
 from polyrhythm.cli.options import (
     Arguments,
     DeviceName,
+    Engine,
     Job,
     Json,
     NetworkName,
@@ -56,6 +57,7 @@ def run(
     network: NetworkName = None,
     device: DeviceName = None,
     timeout: Timeout = None,
+    engine: Engine = None,
     seed: Seed = 0,
     settings: Settings = None,
     options: Options = None,
@@ -79,7 +81,7 @@ def run(
 
     strategy = compose(system, pairs(options or [], "--option"))
     wanted = CheckpointRequest(checkpoint, every, keep, resume)
-    given_options = typed(job, arguments, workers, RuntimeOptions(on, network, device, timeout))
+    given_options = typed(job, arguments, workers, RuntimeOptions(on, network, device, timeout, tuple(engine or ())))
     changes = [*repeated("--set", settings), *repeated("--option", options)]
     again = given_options.command("run", before=["--system", system], after=["--seed", str(seed), *changes])
     with reserved(as_json), prepared(given_options) as loaded:

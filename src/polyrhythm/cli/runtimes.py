@@ -5,7 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass, replace
+from typing import get_type_hints
 
+from polyrhythm.cli.options import repeated
+from polyrhythm.cli.pairs import convert, pairs
+from polyrhythm.engines import ENGINES, engine
 from polyrhythm.errors import CompositionError, UnknownNameError, unknown
 from polyrhythm.hardware import devices
 from polyrhythm.hardware import network as networks
@@ -24,12 +28,13 @@ class RuntimeOptions:
     network: str | None = None
     device: str | None = None
     timeout: float | None = None
+    engine: tuple[str, ...] = ()
 
     def arguments_of_command(self) -> list[str]:
         """The same as arguments of a command."""
         named = [("--on", self.on), ("--network", self.network), ("--device", self.device)]
         named += [("--timeout", None if self.timeout is None else f"{self.timeout:g}")]
-        return [part for flag, value in named if value is not None for part in (flag, value)]
+        return [*(part for flag, value in named if value is not None for part in (flag, value)), *repeated("--engine", self.engine)]
 
     def settled(self) -> RuntimeOptions:
         """With the runtime filled in: the simulator where none was given, but a network or a device that only it has."""
@@ -54,8 +59,12 @@ def runtime(where: RuntimeOptions, seed: int) -> Runtime:
     """The runtime of these options. Raises UnknownNameError for names that do not exist, CompositionError for options it has no use for."""
     on = where.settled().on
     assert on is not None
+    if on in ENGINES:
+        return _engine(on, where, seed)
+    if where.engine:
+        raise CompositionError(f"--engine {where.engine[0]} is for --on {', '.join(ENGINES)}: leave it out, or give one of these.")
     if on not in RUNTIMES:
-        raise unknown("runtime", on, RUNTIMES)
+        raise unknown("runtime", on, [*RUNTIMES, *ENGINES])
     return RUNTIMES[on](where, seed)
 
 
@@ -77,6 +86,21 @@ def _processes(where: RuntimeOptions, seed: int) -> Runtime:
             "Leave out --network, or give --on simulator."
         )
     return Processes(cuda=_cuda(where.device), timeout=where.timeout)
+
+
+def _engine(name: str, where: RuntimeOptions, seed: int) -> Runtime:
+    for flag, given in (("--network", where.network), ("--device", where.device)):
+        if given is not None:
+            raise CompositionError(f"{flag} {given} has no meaning for --on {name}, which runs on the engine's own machines: leave it out.")
+    kind = engine(name)
+    kinds = get_type_hints(kind)
+    options = pairs(where.engine, "--engine")
+    for key in options:
+        if key not in kinds or key == "seed":
+            raise unknown(f"option of {name}", key, [each for each in kinds if each != "seed"])
+    chosen = {key: convert(name, key, text, kinds[key]) for key, text in options.items()}
+    runtime: Runtime = kind(**chosen, timeout=where.timeout, seed=seed)
+    return runtime
 
 
 def _cuda(device: str | None) -> bool | None:

@@ -37,7 +37,7 @@ class Driver:
         self._engine = engine
         self._work = work
         self._record = record
-        self._packed = packed(work, engine.threads)
+        self._packed = packed(work, engine.threads, engine.timeout)
         self._loop = Loop()
         self._crew = Crew(self._loop, engine.driver_address(), work.workers, self)
         self._tasks: Tasks | None = None

@@ -27,6 +27,7 @@ class Mpi(EngineRuntime):
     restarts: int = 3
     startup: float = 120.0
     threads: int = 1
+    timeout: float | None = None
     seed: int = 0
 
     @property

@@ -62,6 +62,10 @@ class Engine(Protocol):
         """The threads that each worker computes with."""
 
     @property
+    def timeout(self) -> float | None:
+        """After so many seconds of waiting for a worker that makes no progress the run fails; None: it only is reported."""
+
+    @property
     def echoes(self) -> bool:
         """Whether tasks must send what they print, because the engine does not show it."""
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import importlib
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any, Literal
+from typing import Any
 
 import msgspec
 
@@ -15,6 +15,7 @@ from polyrhythm.engines.requirements import needed
 from polyrhythm.errors import CompositionError
 
 _LEAVING_SECONDS = 5.0
+_PLACEMENTS = ("PACK", "SPREAD", "STRICT_PACK", "STRICT_SPREAD")
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,13 +31,18 @@ class Ray(EngineRuntime):
     address: str | None = None
     cpus: float = 1
     gpus: float = 0
-    placement: Literal["PACK", "SPREAD", "STRICT_PACK", "STRICT_SPREAD"] = "PACK"
+    placement: str = "PACK"
     resources: Mapping[str, float] = field(default_factory=dict)
     runtime_env: Mapping[str, Any] | None = None
     restarts: int = 3
     startup: float = 300.0
     threads: int = 1
+    timeout: float | None = None
     seed: int = 0
+
+    def __post_init__(self) -> None:
+        if self.placement not in _PLACEMENTS:
+            raise CompositionError(f"Ray(placement={self.placement!r}) is not one of Ray's: give {', '.join(_PLACEMENTS)}.")
 
     @property
     def kind(self) -> str:

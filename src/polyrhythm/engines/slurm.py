@@ -26,6 +26,7 @@ class Slurm(EngineRuntime):
     restarts: int = 3
     startup: float = 3600.0
     threads: int = 1
+    timeout: float | None = None
     seed: int = 0
 
     @property

@@ -33,6 +33,7 @@ class Spark(EngineRuntime):
     restarts: int = 3
     startup: float = 300.0
     threads: int = 1
+    timeout: float | None = None
     seed: int = 0
 
     @property

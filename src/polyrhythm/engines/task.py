@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Callable
+from functools import cache
 
 from polyrhythm.engines.driver_link import DriverLink
 from polyrhythm.engines.messages import Beginning, Registration, ended
@@ -11,10 +13,11 @@ from polyrhythm.engines.packing import unpacked
 from polyrhythm.engines.protocol import TaskOrder
 from polyrhythm.kernel.job import Work
 from polyrhythm.kernel.names import worker
-from polyrhythm.processes.rendezvous.join import enter
+from polyrhythm.processes.rendezvous.join import Joining, enter
 from polyrhythm.processes.rendezvous.locations import locate
 from polyrhythm.processes.rendezvous.rank_environment import RankEnvironment
 from polyrhythm.processes.runtime import failure
+from polyrhythm.processes.runtime.stall_detection import Patience
 from polyrhythm.processes.transport.addresses import this_host
 
 
@@ -25,24 +28,26 @@ def serve(order: TaskOrder, rank: int) -> None:
     try:
         link.register(Registration(this_host(), os.environ.get("CUDA_VISIBLE_DEVICES", ""), os.getpid()))
         with echoed(link.print, order.echoes):
-            work: Work | None = None
+            unpack = cache(lambda: unpacked(link.packed))
             while (beginning := link.next_attempt()) is not None:
-                if work is None:
-                    work = unpacked(link.packed)
-                _attempt(order, rank, work.continued() if beginning.continued else work, beginning, link)
+                _attempt(_place(order, rank, beginning), unpack, beginning, link)
     finally:
         link.close()
 
 
-def _attempt(order: TaskOrder, rank: int, work: Work, beginning: Beginning, link: DriverLink) -> None:
+def _place(order: TaskOrder, rank: int, beginning: Beginning) -> RankEnvironment:
+    return RankEnvironment(
+        rank, order.workers, beginning.local_rank, beginning.host, beginning.port, agent=True, attempt=str(beginning.attempt)
+    )
+
+
+def _attempt(place: RankEnvironment, unpack: Callable[[], tuple[Work, Patience]], beginning: Beginning, link: DriverLink) -> None:
     """Take part in one attempt; the driver is sent how it ended."""
-    name = worker(rank)
+    name = worker(place.rank)
     try:
-        environment = RankEnvironment(
-            rank, order.workers, beginning.local_rank, beginning.host, beginning.port, agent=True, attempt=str(beginning.attempt)
-        )
-        job = work.job(locate(environment))
-        with enter(job, link.record, environment) as joined:
+        work, patience = unpack()
+        job = (work.continued() if beginning.continued else work).job(locate(place))
+        with enter(job, link.record, place, Joining(patience=patience)) as joined:
             link.follow(lambda: joined.traffic)
             ending = joined.leave(job.program(joined.context))
     except BaseException as problem:

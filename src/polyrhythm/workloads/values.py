@@ -1,13 +1,22 @@
-"""Values as typed text: numbers, text, true or false, none."""
+"""Values as typed text: numbers, text, words, true or false, none."""
 
 from __future__ import annotations
 
+import shlex
 import types
+from collections.abc import Sequence
 from typing import Any, Union, get_args, get_origin
 
 _TRUTH = {"true": True, "yes": True, "1": True, "false": False, "no": False, "0": False}
 # In the order in which a union is tried: text takes everything, so it comes last.
-_WANTED = {type(None): "none", int: "a whole number", float: "a number", bool: "true or false", str: "text"}
+_WANTED = {
+    type(None): "none",
+    int: "a whole number",
+    float: "a number",
+    bool: "true or false",
+    Sequence[str]: "words, quoted as for a shell",
+    str: "text",
+}
 ANYTHING = int | float | str | None
 """The kind of a value of which nothing is known."""
 
@@ -19,7 +28,7 @@ def wanted(kind: Any) -> str | None:
 
 
 def read(text: str, kind: Any) -> Any:
-    """`text` as a value of the annotation `kind`: a number, text, true or false, none, or a union of those.
+    """`text` as a value of the annotation `kind`: a number, text, words, true or false, none, or a union of those.
 
     Raises ValueError for what is none of them.
     """
@@ -41,4 +50,6 @@ def _as(kind: Any, text: str) -> Any:
         return _TRUTH[text.strip().lower()]
     if kind is type(None):
         return {"none": None}[text.strip().lower()]
+    if kind == Sequence[str]:
+        return tuple(shlex.split(text))
     return kind(text)
