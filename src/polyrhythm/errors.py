@@ -13,6 +13,7 @@ PolyrhythmError
     ├── WorkerFailed     a worker or server raised, or its process died
     ├── DeadlockError    every actor waits; names what each waits for
     └── WireError        malformed or unauthenticated bytes from a peer
+        └── TamperedError  bytes that were changed between two hosts
 
 DriftWarning, RecordWarning and UnshardedWarning are not errors: the run continued although its replicas had drifted apart by rounding, its
 record could not be written, or its workers may all train on the same data.
@@ -90,6 +91,10 @@ class DeadlockError(RunError):
 
 class WireError(RunError):
     """Bytes from a peer that are malformed, too large, of another version, or not signed with the job's secret."""
+
+
+class TamperedError(WireError):
+    """Bytes that a peer has sent, and that somebody between the two hosts has changed, repeated, reordered or left out."""
 
 
 class DriftWarning(UserWarning):

@@ -6,6 +6,7 @@ import os
 import socket
 import threading
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -20,10 +21,12 @@ from polyrhythm.processes.runtime.node import Node
 from polyrhythm.processes.runtime.role import Role
 from polyrhythm.processes.transport.addresses import Address, listen_everywhere
 from polyrhythm.processes.transport.frame_link import Wiring
+from polyrhythm.processes.transport.handshake import NONCE, PREFIX
 from polyrhythm.processes.transport.slots import Outgoing
 from polyrhythm.processes.transport.wire import Limits, encode
 
 SECRET = b"s" * 32
+CALLS = 5
 Start = Callable[..., list[Node]]
 
 
@@ -143,8 +146,9 @@ def test_who_does_not_know_the_secret_is_counted_and_receives_nothing(started: S
     link.on_connection_lost = lambda name, why: broken.set()
     link.complete(send(link.port, "worker/0", Message("t")))
     assert broken.wait(60)
-    # the caller finds out first: the listener could not prove itself either
-    assert within_loop(link, lambda: link.peers.tally.rejected) == 1
+    # it calls again: a listener that is flooded closes connections in the same way
+    assert 1 <= within_loop(one, lambda: one.peers.tally.rejected) <= CALLS
+    assert within_loop(link, lambda: link.peers.tally.rejected) == 0
     assert one.complete(one_look(one.port)) is None
 
 
@@ -154,7 +158,7 @@ async def one_look(port: Port) -> Any:
 
 @pytest.mark.parametrize(
     "data",
-    [b"GET / HTTP/1.1\r\nHost: here\r\n\r\n", b"".join(map(bytes, encode(Message("push", tensors=(torch.ones(3),))))), b"\x00" * 64],
+    [b"GET / HTTP/1.1\r\nHost: here\r\n\r\n", b"".join(map(bytes, encode(Message("push", tensors=(torch.ones(30),))))), b"\x00" * 64],
     ids=["another protocol", "a message before the handshake", "zeros"],
 )
 def test_an_unauthenticated_peer_that_sends_something_else_is_counted_and_dropped(started: Start, data: bytes) -> None:
@@ -163,7 +167,11 @@ def test_an_unauthenticated_peer_that_sends_something_else_is_counted_and_droppe
     with socket.create_connection((address.ip, address.port)) as link:
         link.sendall(data)
         link.settimeout(60)
-        assert link.recv(1) == b""
+        received = bytearray()
+        with suppress(ConnectionResetError):  # it did not read to the end
+            while come := link.recv(4096):
+                received += come
+    assert len(received) <= PREFIX.size + NONCE.size  # drawn by lot, for everybody
     assert within_loop(one, lambda: one.peers.tally.rejected) == 1
 
 

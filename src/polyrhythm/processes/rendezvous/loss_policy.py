@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from polyrhythm.errors import WorkerFailed
+from polyrhythm.errors import TamperedError, WorkerFailed
 from polyrhythm.kernel.events import Faulted, Recorder
 from polyrhythm.processes.runtime.node import Node
 from polyrhythm.processes.runtime.stall_detection import notify
@@ -14,7 +14,10 @@ _TOGETHER_SECONDS = 0.2
 
 
 class LossPolicy:
-    """Decides in the loop's thread: the run continues without an actor that is not `essential`, and fails without another."""
+    """Decides in the loop's thread: the run continues without an actor that is not `essential`, and fails without another.
+
+    It fails at once, whoever it is, where what an actor sent was altered on its way: nobody is lost then, and somebody is there.
+    """
 
     def __init__(self, node: Node, essential: Callable[[str], bool], record: Recorder) -> None:
         self.lost: list[str] = []
@@ -26,7 +29,9 @@ class LossPolicy:
         node.on_connection_lost = self._connection_lost
 
     def _connection_lost(self, name: str, why: Exception | None) -> None:
-        if name not in self._broken:
+        if isinstance(why, TamperedError):
+            self._node.fail(why)
+        elif name not in self._broken:
             self._broken[name] = why
             self._node.loop.after(_TOGETHER_SECONDS, lambda: self._decide(name))
 

@@ -21,7 +21,7 @@ import msgspec
 import torch
 
 from polyrhythm import rng
-from polyrhythm.errors import WireError
+from polyrhythm.errors import TamperedError, WireError
 from polyrhythm.kernel.effects import Effect
 from polyrhythm.kernel.events import AnyEvent, Ended, Recorder, Started
 from polyrhythm.kernel.job import WorkerContext
@@ -43,6 +43,7 @@ from polyrhythm.processes.spawn.job_spec import JobSpec, SharingGroup, unpack
 from polyrhythm.processes.system.allocator import keep_memory
 from polyrhythm.processes.transport.addresses import Address, listen_everywhere, listen_locally
 from polyrhythm.processes.transport.frame_link import FrameLink, Wiring
+from polyrhythm.processes.transport.plain import Plain
 from polyrhythm.processes.transport.wire import CONTROL, Frame, Tally, packed
 from polyrhythm.sharing import MemoryGroup, SharedSegment
 
@@ -95,7 +96,7 @@ class Child:
         self._events: deque[AnyEvent] = deque()
         self._flushing = False
         self._encoder = msgspec.msgpack.Encoder()
-        self._launcher = FrameLink(self._node.loop, control, Wiring(), Tally())
+        self._launcher = FrameLink(self._node.loop, Plain(control), Wiring(), Tally())
         self._launcher.on_frame = self._receive_control
         self._launcher.on_close = lambda *_: os.killpg(0, signal.SIGKILL)
         self._begun, self._released = Completion(), Completion()
@@ -165,7 +166,9 @@ class Child:
 
     def _connection_lost(self, name: str, why: Exception | None) -> None:
         """A peer that died is reported by the launcher; one that sends malformed frames, or whose connection ends while it lives, by us."""
-        if name in self._spec.expendable:
+        if isinstance(why, TamperedError):
+            self._node.fail(why)
+        elif name in self._spec.expendable:
             self._node.lose(name)
         elif isinstance(why, WireError):
             self._node.fail(WireError(f"{self._name} received a malformed message from {name}: {why}"))

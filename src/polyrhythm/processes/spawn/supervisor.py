@@ -19,6 +19,7 @@ from polyrhythm.processes.spawn.fork_client import ForkClient
 from polyrhythm.processes.transport.addresses import Address
 from polyrhythm.processes.transport.frame_link import FrameLink, Wiring
 from polyrhythm.processes.transport.loop import READ, Loop
+from polyrhythm.processes.transport.plain import Plain
 from polyrhythm.processes.transport.wire import CONTROL, Frame, Tally, packed
 
 _CUT_OFF_SECONDS = 1.0
@@ -79,7 +80,7 @@ class Supervisor:
             self._loop.watch(client.socket, READ, lambda _: self._receive_death())
             for name, device in devices.items():
                 ours, theirs = socket.socketpair()
-                child = self.children[name] = SupervisedChild(name, FrameLink(self._loop, ours, Wiring(), Tally()))
+                child = self.children[name] = SupervisedChild(name, FrameLink(self._loop, Plain(ours), Wiring(), Tally()))
                 child.link.on_frame = lambda _, frame, it=child: self._receive(it, frame)  # type: ignore[misc]
                 child.link.on_close = lambda _, why, it=child: self._cut_off(it, why)  # type: ignore[misc]
                 with theirs:

@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-import array
 import os
 import socket
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 
-from polyrhythm.errors import CompositionError, WireError
+from polyrhythm.errors import CompositionError, TamperedError, WireError
 from polyrhythm.kernel.message import Message, wire_bytes
 from polyrhythm.processes.transport import slots, wire
+from polyrhythm.processes.transport.byte_stream import ByteStream, Piece
 from polyrhythm.processes.transport.decoder import Decoder
 from polyrhythm.processes.transport.loop import READ, WRITE, Loop
 from polyrhythm.processes.transport.path import Path, measure
@@ -22,9 +22,7 @@ MOST_LANES = 256
 _DIRECT = 32 * 1024
 """Where at least so many bytes of one tensor are due, the socket is read straight into it."""
 _SCRATCH = 256 * 1024
-_BUFFERS_AT_ONCE = 64
 _READS_AT_ONCE = 16
-_MOST_DESCRIPTORS = 64
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,23 +46,15 @@ class Wiring:
             raise CompositionError(f"Wiring(lanes={self.lanes}) are more connections than a peer accepts: give {MOST_LANES} or fewer.")
 
 
-@dataclass(slots=True)
-class Piece:
-    """Bytes that wait to be sent, and a descriptor that goes with the first of them."""
-
-    data: memoryview
-    descriptor: int = -1
-
-
 class FrameLink:
-    """Frames over a socket, driven by a loop.
+    """Frames over a stream whose peer is known, driven by a loop.
 
     `on_frame(link, frame)` is called for each frame, and `on_close(link, why)` once, when the stream has ended or been
     given up: `why` is None for an orderly end between two frames. Malformed bytes are counted in `tally` and end the
     link. Over a local socket, `share()` lets large payloads go through shared memory from then on.
     """
 
-    def __init__(self, loop: Loop, connection: socket.socket, wiring: Wiring, tally: Tally) -> None:
+    def __init__(self, loop: Loop, stream: ByteStream, wiring: Wiring, tally: Tally) -> None:
         self.on_frame: Callable[[FrameLink, Frame], None] = _ignore_frame
         self.on_close: Callable[[FrameLink, Exception | None], None] = _ignore_close
         self.closed = False
@@ -72,8 +62,10 @@ class FrameLink:
         self._control_bytes = 0
         self._loop = loop
         self._wiring = wiring
-        self._socket = connection
-        self._local = connection.family == socket.AF_UNIX
+        self._tally = tally
+        self._stream = stream
+        self._socket = stream.socket
+        self._local = stream.local
         self._incoming = slots.Incoming(self._release)
         self._outgoing: slots.Outgoing | None = None
         self._decoder = Decoder(wiring.limits, tally, self._incoming.read if self._local else None)
@@ -81,11 +73,11 @@ class FrameLink:
         self._pending: deque[Piece] = deque()
         self._when_drained: list[Callable[[], None]] = []
         self._writing = False
-        connection.setblocking(False)
-        loop.watch(connection, READ, self._ready)
+        self._socket.setblocking(False)
+        loop.watch(self._socket, READ, self._ready)
 
     def restrict(self, limits: Limits) -> None:
-        """Believe the peer up to these limits only: what is allowed before it has proved who it is."""
+        """Believe the peer up to these limits only."""
         self._decoder.limits = limits
 
     def share(self) -> None:
@@ -114,7 +106,7 @@ class FrameLink:
     @property
     def busy(self) -> bool:
         """Whether something waits to go to the system."""
-        return bool(self._pending)
+        return bool(self._pending) or (self._stream.unsent and not self.closed)
 
     def send(self, message: Message) -> None:
         """Send `message` in the background. Its tensors must not be changed."""
@@ -145,7 +137,7 @@ class FrameLink:
 
     def when_drained(self, call: Callable[[], None]) -> None:
         """Make `call` when all that was sent so far has gone to the system, or the link is closed."""
-        if self._pending:
+        if self.busy:
             self._when_drained.append(call)
         else:
             call()
@@ -190,8 +182,8 @@ class FrameLink:
 
     def _write(self) -> None:
         try:
-            while self._pending:
-                self._sent(self._send_some())
+            while self.busy:
+                self.moved += self._stream.send(self._pending)
         except BlockingIOError:
             self._await_room(True)
         except OSError as problem:
@@ -199,32 +191,6 @@ class FrameLink:
         else:
             self._await_room(False)
             self._drained()
-
-    def _send_some(self) -> int:
-        first = self._pending[0]
-        batch: list[memoryview] = []
-        for piece in self._pending:
-            # the peer takes descriptors in the order of the frames, so each must start a call of its own
-            if len(batch) == _BUFFERS_AT_ONCE or (piece.descriptor >= 0 and piece is not first):
-                break
-            batch.append(piece.data)
-        if first.descriptor < 0:
-            return self._socket.sendmsg(batch)
-        rights = (socket.SOL_SOCKET, socket.SCM_RIGHTS, array.array("i", [first.descriptor]))
-        count = self._socket.sendmsg(batch, [rights])
-        os.close(first.descriptor)
-        first.descriptor = -1
-        return count
-
-    def _sent(self, count: int) -> None:
-        self.moved += count
-        while count:
-            piece = self._pending[0]
-            if count < len(piece.data):
-                piece.data = piece.data[count:]
-                return
-            count -= len(piece.data)
-            self._pending.popleft()
 
     def _await_room(self, wanted: bool) -> None:
         if wanted != self._writing and not self.closed:
@@ -238,36 +204,37 @@ class FrameLink:
 
     def _read(self) -> None:
         for _ in range(_READS_AT_ONCE):
-            frames, more = self._receive()
+            if self.closed:
+                return
+            frames = self._receive()
             # what a callback raises is no failure of this link, and must not be taken for one
             while not self.closed and (frame := self._next(frames)) is not None:
                 self.on_frame(self, frame)
-            if self.closed or not more:
+            if not self._stream.more:
                 return
+        if self._stream.held:  # no event will come for it
+            self._loop.call(self._read)
 
-    def _receive(self) -> tuple[Iterator[Frame], bool]:
-        """Read once: the frames that this completes, and whether more is likely to be there."""
+    def _receive(self) -> Iterator[Frame]:
+        """Receive once: the frames that this completes."""
         space = self._decoder.space()
         direct = len(space) >= _DIRECT
         into = space if direct else self._scratch
+        count = 0
         try:
-            if self._local:
-                count, ancillary, _, _ = self._socket.recvmsg_into(
-                    [into], socket.CMSG_SPACE(_MOST_DESCRIPTORS * 4), socket.MSG_CMSG_CLOEXEC
-                )
-                self._incoming.bring(_descriptors(ancillary))
-            else:
-                count = self._socket.recv_into(into)
+            count = self._stream.receive(into, self._incoming.bring)
             if count == 0:
                 self._decoder.finish()
                 self.close()
         except BlockingIOError:
-            count = 0
+            pass
+        except TamperedError as problem:
+            self._tally.rejected += 1
+            self.close(problem)
         except (WireError, OSError) as problem:
             self.close(problem)
-            count = 0
         self.moved += count
-        return self._decoder.filled(count) if direct else self._decoder.feed(into[:count]), count == len(into)
+        return self._decoder.filled(count) if direct else self._decoder.feed(into[:count])
 
     def _next(self, frames: Iterator[Frame]) -> Frame | None:
         """The next frame that is not the link's own affair."""
@@ -281,14 +248,6 @@ class FrameLink:
         except WireError as problem:
             self.close(problem)
         return None
-
-
-def _descriptors(ancillary: list[tuple[int, int, bytes]]) -> list[int]:
-    found = array.array("i")
-    for level, kind, data in ancillary:
-        if level == socket.SOL_SOCKET and kind == socket.SCM_RIGHTS:
-            found.frombytes(data[: len(data) - len(data) % found.itemsize])
-    return list(found)
 
 
 def _ignore_frame(link: FrameLink, frame: Frame) -> None:

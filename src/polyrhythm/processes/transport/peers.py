@@ -54,7 +54,7 @@ class Peers:
         self._outbound: dict[str, Outbound] = {}
         self._inbound: dict[str, Inbound] = {}
         self._closed = False
-        self._reception = Reception(self._factory, listeners.sockets, self._admit)
+        self._reception: Reception | None = None
 
     @property
     def moved(self) -> int:
@@ -77,8 +77,10 @@ class Peers:
         return self._outbound[name].lanes if name in self._outbound else 0
 
     def set_addresses(self, table: dict[str, Address]) -> None:
-        """Learn where everyone is."""
+        """Learn where everyone is, and take the calls of these from now on: before, nobody can be told from a stranger."""
         self._factory.table = table
+        if self._reception is None:
+            self._reception = Reception(self._factory, self._listeners.sockets, self._admit, self._expects)
 
     def connect(self, names: Iterable[str]) -> None:
         """Open connections now, without waiting for the first message."""
@@ -138,7 +140,10 @@ class Peers:
     def close(self) -> None:
         """Give all sockets back."""
         self._closed = True
-        self._reception.close()
+        if self._reception is not None:
+            self._reception.close()
+        for listener in self._listeners.sockets:
+            listener.close()
         for outbound in self._outbound.values():
             outbound.abort()
         for inbound in self._inbound.values():
@@ -173,6 +178,9 @@ class Peers:
             self._observer.connection_lost(name, why)
 
     # Inbound
+
+    def _expects(self, name: str) -> bool:
+        return name in self._factory.table and name != self._factory.identity.name
 
     def _admit(self, name: str, lane: int, link: FrameLink) -> None:
         self._of(name).join(lane, link)

@@ -6,29 +6,33 @@ import socket
 from collections.abc import Callable, Sequence
 
 from polyrhythm.errors import WireError
+from polyrhythm.processes.system.peer_user import is_of_this_user, peer_process
 from polyrhythm.processes.transport.connector import ConnectionFactory
 from polyrhythm.processes.transport.frame_link import FrameLink
-from polyrhythm.processes.transport.handshake import Listener
+from polyrhythm.processes.transport.handshake import Session, answer
+from polyrhythm.processes.transport.handshake_driver import HandshakeDriver
 from polyrhythm.processes.transport.loop import READ
-from polyrhythm.processes.transport.wire import Frame
+from polyrhythm.processes.transport.strangers import Strangers
 
-_PROOF_SECONDS = 15.0
 _PAUSE_SECONDS = 0.05
+
+Admit = Callable[[str, int, FrameLink], None]
 
 
 class Reception:
-    """Calls `admit(name, lane, link)` for each caller that is authenticated; a WireError that it raises ends the connection.
+    """Calls `admit(name, lane, link)` for each caller that is authenticated and whose name `expects` holds for.
 
-    Everything happens in the loop of `factory`.
+    A WireError that `admit` raises ends the connection. Everything happens in the loop of `factory`.
     """
 
     def __init__(
-        self, factory: ConnectionFactory, listeners: Sequence[socket.socket], admit: Callable[[str, int, FrameLink], None]
+        self, factory: ConnectionFactory, listeners: Sequence[socket.socket], admit: Admit, expects: Callable[[str], bool]
     ) -> None:
         self._factory = factory
         self._listeners = listeners
         self._admit = admit
-        self._unproven: set[FrameLink] = set()
+        self._expects = expects
+        self._strangers = Strangers(factory.loop, self._reject)
         self._paused: set[socket.socket] = set()
         self._closed = False
         for listener in listeners:
@@ -42,8 +46,7 @@ class Reception:
             if listener not in self._paused:
                 self._factory.loop.forget(listener)
             listener.close()
-        for link in list(self._unproven):
-            link.close()
+        self._strangers.close()
 
     def _watch(self, listener: socket.socket) -> None:
         if not self._closed:
@@ -58,32 +61,41 @@ class Reception:
 
     def _accept(self, listener: socket.socket) -> None:
         try:
-            connection, _ = listener.accept()
+            connection, address = listener.accept()
         except (BlockingIOError, ConnectionError):
             return
         except OSError:
             self._pause(listener)
             return
-        link = self._factory.link(connection)
-        ours = Listener(self._factory.identity)
-        self._unproven.add(link)
-        link.on_frame = lambda it, frame: self._advance_handshake(ours, it, frame)
-        link.on_close = lambda it, _: self._unproven.discard(it)
-        self._factory.loop.after(_PROOF_SECONDS, lambda: self._dismiss(link))
+        local = connection.family == socket.AF_UNIX
+        if local and not is_of_this_user(connection):
+            connection.close()
+            self._reject()
+        else:
+            self._begin_handshake(connection, f"process {peer_process(connection)[0]}" if local else str(address[0]))
 
-    def _dismiss(self, link: FrameLink) -> None:
-        if link in self._unproven:
-            self._factory.tally.rejected += 1
-            link.close(WireError("A peer was not authenticated in time."))
+    def _begin_handshake(self, connection: socket.socket, source: str) -> None:
+        def proved(proven: socket.socket, session: Session) -> None:
+            self._strangers.remove(driver)
+            self._introduce(proven, session)
 
-    def _advance_handshake(self, ours: Listener, link: FrameLink, frame: Frame) -> None:
+        def failed(why: Exception | None) -> None:
+            self._strangers.remove(driver)
+            self._reject()
+
+        self._factory.tune(connection)
+        steps = answer(self._factory.identity, self._expects)
+        driver = HandshakeDriver(self._factory.loop, connection, steps, proved, failed)
+        self._strangers.add(driver, source)
+        driver.begin()
+
+    def _introduce(self, connection: socket.socket, session: Session) -> None:
+        link = self._factory.link(connection, session)
         try:
-            name, reply = ours.advance(frame)
-            if reply is not None:
-                link.send_control(reply)
-            else:
-                self._admit(name, ours.lane, link)
-                self._unproven.discard(link)
+            self._admit(session.peer, session.lane, link)
         except WireError as problem:
-            self._factory.tally.rejected += 1
+            self._reject()
             link.close(problem)
+
+    def _reject(self) -> None:
+        self._factory.tally.rejected += 1

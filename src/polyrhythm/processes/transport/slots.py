@@ -22,7 +22,8 @@ from polyrhythm.processes.transport.wire import Shape, Slot, nbytes
 LEAST = 64 * 1024
 """Smaller payloads go through the socket: that is faster below about this size."""
 _ALIGNMENT = 64
-_MOST_DESCRIPTORS = 1024
+_MOST_DESCRIPTORS = 2
+"""That no frame has named yet: with the end of one frame may come what the next brings."""
 _MOST_SLOTS = 1024
 """For each peer: the system bounds how many pieces of memory a process may map."""
 

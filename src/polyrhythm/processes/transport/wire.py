@@ -32,7 +32,7 @@ from polyrhythm.kernel.message import DTYPES, HEADER_BYTES, TENSOR_HEADER_BYTES,
 from polyrhythm.tensors import as_bytes
 
 MAGIC = b"PR"
-VERSION = 3
+VERSION = 4
 CONTROL = 1
 SHARED = 2
 STRIPED = 4
