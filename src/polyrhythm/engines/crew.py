@@ -79,9 +79,8 @@ class Crew:
         listener = listen_on(ip)
         self.ip, self.port = ip, listener.getsockname()[1]
         self._wiring = Wiring()
-        self._reception = Reception(
-            ConnectionFactory(loop, Credentials(DRIVER, self.secret), self._wiring, Tally()), [listener], self._admit
-        )
+        factory = ConnectionFactory(loop, Credentials(DRIVER, self.secret), self._wiring, Tally())
+        self._reception = Reception(factory, [listener], self._admit, self._by_name.__contains__)
 
     def order(self, echoes: bool) -> TaskOrder:
         """What tasks are started with."""
@@ -123,8 +122,8 @@ class Crew:
             self._forget(task)
 
     def _admit(self, name: str, lane: int, link: FrameLink) -> None:
-        if name not in self._by_name or lane:
-            raise WireError(f"{name[:40]!r} is not a task of this run.")
+        if lane:
+            raise WireError(f"{name} opened lane {lane}, and tasks have none.")
         task = self._by_name[name]
         self._forget(task)  # a task that was started again while its predecessor's end has not been noticed
         self.arrivals += 1
