@@ -2,13 +2,15 @@
 
 A run is attempted until it ends well, until it fails for a reason that another attempt would meet again, or until no restart is left. An
 attempt begins when every task is there, and is over when each has ended, has failed or was lost. After a loss the engine starts the
-lost tasks again, those that are left stay, and the next attempt continues from the newest checkpoint.
+lost tasks again, those that are left stay, and the next attempt continues from the newest checkpoint. The record has all attempts, one
+after the other: their seconds and bytes are those of the run, and steps after a checkpoint that were lost are in it twice.
 """
 
 from __future__ import annotations
 
 import sys
 import time
+from dataclasses import replace
 
 import msgspec
 
@@ -17,6 +19,7 @@ from polyrhythm.engines.crew import Crew, Task
 from polyrhythm.engines.messages import Beginning
 from polyrhythm.engines.packing import packed
 from polyrhythm.engines.protocol import Engine, Tasks
+from polyrhythm.engines.run_clock import RunClock
 from polyrhythm.engines.store import Store
 from polyrhythm.errors import PolyrhythmError, RunError, WorkerFailed, sentence
 from polyrhythm.kernel.events import AnyEvent, Evaluated, Faulted, Recorder, Reported
@@ -48,7 +51,8 @@ class Driver:
         self._outcomes: dict[int, Ending | PolyrhythmError] = {}
         self._lost: dict[int, None] = {}  # in the order in which they fell
         self._traffic: dict[int, tuple[int, int]] = {}
-        self._time = 0.0
+        self._clock = RunClock()
+        self._before = (0, 0)
         self._deadline = 0.0
         self._under_way = False
         self._error: PolyrhythmError | None = None
@@ -63,11 +67,19 @@ class Driver:
             self._loop.run()
             if self._error is not None:
                 raise self._error
-            ending = self._outcomes[0]
-            assert isinstance(ending, Ending)
-            return ending
+            return self._ending()
         finally:
             self._close()
+
+    def _ending(self) -> Ending:
+        ending = self._outcomes[0]
+        assert isinstance(ending, Ending)
+        return replace(
+            ending,
+            seconds=self._clock.of_run(ending.seconds),
+            bytes_sent=ending.bytes_sent + self._before[0],
+            messages_sent=ending.messages_sent + self._before[1],
+        )
 
     # What the crew reports
 
@@ -95,7 +107,7 @@ class Driver:
         if self._under_way:
             if task.rank not in self._outcomes:
                 self._lost[task.rank] = None
-                self._record(Faulted(self._time, task.name, reason))
+                self._record(Faulted(self._clock.latest, task.name, reason))
                 self._conclude(task, WorkerFailed(task.name, reason))
         elif self._error is None:
             self._lost[task.rank] = None
@@ -104,20 +116,24 @@ class Driver:
     def _receive_events(self, task: Task, message: Message) -> None:
         nbytes, count = map(int, message.numbers)
         self._traffic[task.rank] = (nbytes, count)
-        total = sum(sent for sent, _ in self._traffic.values())
+        total = self._before[0] + sum(sent for sent, _ in self._traffic.values())
         for event in self._decoder.decode(message.tensors[0].numpy().data):
-            self._time = max(self._time, event.time)
+            event = msgspec.structs.replace(event, time=self._clock.of_run(event.time))
             if isinstance(event, Reported):
                 event = msgspec.structs.replace(event, bytes_sent=total)
             elif isinstance(event, Evaluated):  # of the past, when its worker had sent a part of what it has sent now
-                event = msgspec.structs.replace(event, bytes_sent=round(event.bytes_sent / max(nbytes, 1) * total))
+                since = self._clock.of_run(event.since)
+                event = msgspec.structs.replace(event, bytes_sent=round(event.bytes_sent / max(nbytes, 1) * total), since=since)
             self._record(event)
 
     # Attempts
 
     def _begin(self) -> None:
         self._under_way, self._attempt, self._began = True, self._attempt + 1, self._crew.arrivals
+        sent = [self._before, *self._traffic.values()]
+        self._before = sum(nbytes for nbytes, _ in sent), sum(count for _, count in sent)
         self._outcomes, self._lost, self._traffic = {}, {}, {}
+        self._clock.begin_attempt()
         self._store = Store(self._crew.ip, self._crew.secret, len(self._crew.tasks))
         placed: list[tuple[str, str]] = []
         for task in self._crew.tasks:
