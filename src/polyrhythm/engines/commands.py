@@ -26,16 +26,24 @@ _ENDING_SECONDS = 10.0
 class CommandTasks:
     """The tasks that `command` starts; if it ends before them, all are lost. Its output is this process's.
 
-    `restarts_itself` is whether the command starts lost tasks again by itself.
+    `restarts_itself` is whether the command starts lost tasks again by itself; it has `ending_seconds` to end when it is told to.
     """
 
-    def __init__(self, command: Sequence[str], order: TaskOrder, environment: Mapping[str, str], restarts_itself: bool = False) -> None:
+    def __init__(
+        self,
+        command: Sequence[str],
+        order: TaskOrder,
+        environment: Mapping[str, str],
+        restarts_itself: bool = False,
+        ending_seconds: float = _ENDING_SECONDS,
+    ) -> None:
         if which(command[0]) is None:
             raise CompositionError(f"There is no command {command[0]!r} here: install it, or run where it is.")
         self._command = list(command)
         self._workers = order.workers
         self._environment = {**os.environ, **environment, ORDER: msgspec.json.encode(order).decode()}
         self._restarts_itself = restarts_itself
+        self._ending_seconds = ending_seconds
         self._reported = False
         self._process = self._begun()
 
@@ -57,7 +65,7 @@ class CommandTasks:
     def close(self) -> None:
         """End the command when its tasks have ended, or soon."""
         with suppress(subprocess.TimeoutExpired):
-            self._process.wait(_ENDING_SECONDS)
+            self._process.wait(self._ending_seconds)
         self._end()
 
     def _begun(self) -> subprocess.Popen[bytes]:
@@ -70,4 +78,4 @@ class CommandTasks:
             with suppress(ProcessLookupError):
                 os.killpg(self._process.pid, number)
             with suppress(subprocess.TimeoutExpired):
-                self._process.wait(_ENDING_SECONDS)
+                self._process.wait(self._ending_seconds)

@@ -33,15 +33,21 @@ _LAST_SECONDS = 5.0
 Traffic = Callable[[], tuple[int, int]]
 
 
+def exit_at_once() -> None:
+    """End this process, whatever it is doing."""
+    os._exit(1)
+
+
 class DriverLink:
-    """Of the task `name`. Where the driver is lost, this process ends: nobody is left to take its result.
+    """Of the task `name`. Where the driver is lost, `on_loss` is called: nobody is left to take a result.
 
     Raises RunError if the driver cannot be reached.
     """
 
-    def __init__(self, order: TaskOrder, name: str) -> None:
+    def __init__(self, order: TaskOrder, name: str, on_loss: Callable[[], None] = exit_at_once) -> None:
         self._name = name
         self._order = order
+        self._on_loss = on_loss
         self._attempts: SimpleQueue[Beginning | None] = SimpleQueue()
         self._events: deque[AnyEvent] = deque()
         self._gathering = False
@@ -152,7 +158,7 @@ class DriverLink:
     def _lost(self, link: FrameLink, why: Exception | None) -> None:
         if not self._over:
             notify(f"{self._name} ends, because the connection to its driver was lost{f' ({why})' if why else ''}.")
-            os._exit(1)
+            self._on_loss()
 
     def _send(self, message: Message) -> None:
         self._flush()

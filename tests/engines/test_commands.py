@@ -1,0 +1,52 @@
+"""Engines that are commands."""
+
+import os
+
+import pytest
+
+from polyrhythm.engines.commands import ORDER, CommandTasks
+from polyrhythm.engines.protocol import TaskOrder
+from polyrhythm.errors import CompositionError
+
+ORDERED = TaskOrder("127.0.0.1", 1, "00", 2)
+
+
+def ended(tasks: CommandTasks) -> list[str]:
+    """The reasons of the losses, when there are some."""
+    while not (losses := tasks.losses()):
+        pass
+    assert [loss.rank for loss in losses] == [None]
+    return [loss.reason for loss in losses]
+
+
+def test_all_tasks_are_lost_when_the_command_ends_and_that_is_reported_once() -> None:
+    tasks = CommandTasks(["sh", "-c", "exit 3"], ORDERED, {})
+    assert ended(tasks) == ["sh ended with exit code 3; its earlier output should show why"]
+    assert tasks.losses() == []
+    tasks.close()
+
+
+def test_a_restart_begins_the_command_anew_with_all_tasks() -> None:
+    tasks = CommandTasks(["sh", "-c", "exit 3"], ORDERED, {})
+    ended(tasks)
+    assert tasks.restart([1]) == [0, 1]
+    ended(tasks)
+    tasks.close()
+
+
+def test_a_command_that_is_still_there_is_ended() -> None:
+    tasks = CommandTasks(["sh", "-c", "kill -STOP $$; exit 3"], ORDERED, {}, ending_seconds=0.1)
+    tasks.restart([0])
+    assert tasks.losses() == []
+    tasks.close()
+
+
+def test_the_order_is_in_the_environment_and_not_on_the_command_line(tmp_path: os.PathLike[str]) -> None:
+    tasks = CommandTasks(["sh", "-c", f'test "${ORDER}" != "" && test "$MORE" = yes && exit 7'], ORDERED, {"MORE": "yes"})
+    assert "exit code 7" in ended(tasks)[0]
+    tasks.close()
+
+
+def test_a_command_that_is_not_there_is_refused() -> None:
+    with pytest.raises(CompositionError, match="There is no command 'no-such-launcher' here"):
+        CommandTasks(["no-such-launcher"], ORDERED, {})

@@ -1,0 +1,82 @@
+"""The driver of a run on an engine, with tasks that follow a script."""
+
+import pytest
+from scripted import Scripted, dies, ends, job, raises, recorded, sleeps, survives, vanishes
+
+from polyrhythm.engines.driver import drive
+from polyrhythm.errors import DataError, PolyrhythmError, RunError, WorkerFailed
+from polyrhythm.kernel.events import Faulted, Reported
+
+PEER_LOST = WorkerFailed("worker/1", "its connections were lost before it had finished")
+
+
+def raised(error: BaseException) -> BaseException:
+    """`error` with a traceback, as of a training function."""
+    try:
+        raise error
+    except type(error) as caught:
+        return caught
+
+
+def test_a_run_ends_when_all_tasks_have_ended_with_the_totals_of_worker_0() -> None:
+    engine, (events, record) = Scripted([[ends], [ends], [ends]]), recorded()
+    ending = drive(engine, job(3), record)
+    assert (ending.bytes_sent, ending.messages_sent, ending.seconds) == (10, 2, pytest.approx(1.5, abs=0.01))
+    assert ending.results["worker/0"] is not None
+    assert ending.results["worker/0"].numbers == (1.0, 2.0)
+    assert sorted(event.actor for event in events) == ["worker/0", "worker/1", "worker/2"]
+
+
+def test_tasks_that_share_a_host_and_its_devices_have_local_ranks() -> None:
+    engine = Scripted([[ends], [ends], [ends]])
+    drive(engine, job(3), recorded()[1])
+    assert {name: beginning.local_rank for name, beginning in engine.seen} == {"worker/0": 0, "worker/1": 1, "worker/2": 2}
+
+
+def test_a_lost_task_is_started_again_alone_and_the_run_continues(capsys: pytest.CaptureFixture[str]) -> None:
+    engine, (events, record) = Scripted([[survives(PEER_LOST)], [dies, ends]]), recorded()
+    drive(engine, job(2), record)
+    assert engine.started == [0, 1, 1]
+    assert [event.what for event in events if isinstance(event, Faulted)] == ["killed by signal 9 (SIGKILL)"]
+    assert "worker/1 failed: killed by signal 9 (SIGKILL): the run continues" in capsys.readouterr().err
+
+
+def test_the_bytes_and_seconds_of_an_attempt_that_failed_are_of_the_run() -> None:
+    engine, (events, record) = Scripted([[survives(PEER_LOST)], [dies, ends]]), recorded()
+    ending = drive(engine, job(2), record)
+    assert ending.bytes_sent == 10 + 7
+    times = [event.time for event in events if isinstance(event, Reported)]
+    assert times == sorted(times)
+    assert ending.seconds >= times[-1]
+
+
+def test_a_task_whose_connection_ends_is_lost_though_its_engine_does_not_say_so() -> None:
+    engine, (events, record) = Scripted([[survives(PEER_LOST)], [vanishes, ends]]), recorded()
+    drive(engine, job(2), record)
+    assert [event.what for event in events if isinstance(event, Faulted)] == ["its connection to the driver was lost"]
+
+
+def test_after_the_last_restart_the_loss_is_the_error() -> None:
+    engine = Scripted([[raises(PEER_LOST)], [dies, dies]], restarts=1)
+    with pytest.raises(WorkerFailed, match=r"worker/1 failed: killed by signal 9 \(SIGKILL\)"):
+        drive(engine, job(2), recorded()[1])
+    assert engine.started == [0, 1, 1]
+
+
+@pytest.mark.parametrize("error", [raised(KeyError("column")), DataError("no data")], ids=["of the function", "of the data"])
+def test_what_another_attempt_would_meet_again_is_not_tried_again(error: BaseException) -> None:
+    engine = Scripted([[raises(WorkerFailed("worker/1", "it failed", "its traceback"))], [raises(error)]])
+    with pytest.raises(PolyrhythmError, match=r"column|no data"):
+        drive(engine, job(2), recorded()[1])
+    assert engine.started == [0, 1]
+
+
+def test_a_broken_connection_between_workers_is_tried_again() -> None:
+    engine = Scripted([[survives(RunError("the line was cut"))], [survives(RunError("the line was cut"))]])
+    drive(engine, job(2), recorded()[1])
+
+
+def test_tasks_that_do_not_come_are_named() -> None:
+    engine = Scripted([[raises(PEER_LOST)], [sleeps], [sleeps]], startup=0.3)
+    with pytest.raises(RunError, match=r"worker/1, worker/2 did not reach the driver at 127.0.0.1:\d+ within 0.3 seconds"):
+        drive(engine, job(3), recorded()[1])
