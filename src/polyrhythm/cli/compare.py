@@ -38,6 +38,9 @@ TuneSeed = Annotated[
     int | None, typer.Option("--tune-seed", metavar="S", help="The seed of --tune; default: the first seed of the comparison plus 1000.")
 ]
 Jobs = Annotated[int, typer.Option("--jobs", metavar="N", help="Simulator: how many runs to make in parallel, each on a core of its own.")]
+JobsOn = Annotated[
+    str, typer.Option("--jobs-on", metavar="host|ray", help="Where the --jobs are made: on this host, or on a Ray cluster (RAY_ADDRESS).")
+]
 Each = Annotated[
     list[str] | None,
     typer.Option(
@@ -66,6 +69,7 @@ def compare(
     tune_seed: TuneSeed = None,
     target: Goal = None,
     jobs: Jobs = 1,
+    jobs_on: JobsOn = "host",
     out: Out = None,
     as_json: Json = False,
     quiet: Quiet = False,
@@ -78,7 +82,8 @@ def compare(
     from polyrhythm.cli.runtimes import RuntimeOptions
     from polyrhythm.report.directory import RUN
 
-    given = ComparisonOptions(systems, seed, seeds, global_batch, settings or (), options or (), tune or (), tune_seed, target, jobs)
+    apart = (settings or (), options or (), tune or (), tune_seed)
+    given = ComparisonOptions(systems, seed, seeds, global_batch, *apart, target, jobs, jobs_on)
     request = requested(typed(job, arguments, workers, RuntimeOptions(on, network, device, timeout, tuple(engine or ()))), given)
     with reserved(as_json), prepared(request.typed) as loaded:
         own = request.settings(loaded)

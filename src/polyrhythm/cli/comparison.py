@@ -9,6 +9,7 @@ from pathlib import Path
 from polyrhythm.cli import resume
 from polyrhythm.cli.failures import notice, show_error
 from polyrhythm.cli.planned_run import COMMAND, PlannedRun
+from polyrhythm.cli.pools import HOST, pool_of
 from polyrhythm.cli.prepare import Prepared
 from polyrhythm.cli.record import Comparison, place, tuning_place
 from polyrhythm.cli.request import Request
@@ -87,15 +88,14 @@ class SystemComparison:
         made = _Outcomes(plans, self.out, self.request.goal)
         made.take_kept()
         jobs = self.request.given.jobs
-        if jobs == 1:
+        if jobs == 1 and self.request.given.jobs_on == HOST:
             with progress(len(made.missing), self.watched) as begin:
                 for number, plan, directory in made.missing:
                     made.add(number, plan.attempt(directory, begin(plan.name)))
         else:
-            from polyrhythm.cli.run_pool import RunPool  # needs Linux
-
+            pool = pool_of(self.request.given.jobs_on)
             with board(len(made.missing), self.watched) as shown:
-                RunPool(jobs, shown, made.add).work(made.missing)
+                pool(jobs, shown, made.add).work(made.missing)
         return [made.outcomes[number] for number in range(len(plans))]
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+from polyrhythm.cli import pools
 from polyrhythm.cli.fairness import BATCH, deal_settings, parse_seeds, share_batch
 from polyrhythm.cli.options import repeated
 from polyrhythm.cli.pairs import pairs
@@ -34,6 +35,7 @@ class ComparisonOptions:
     tune_seed: int | None = None
     target: str | None = None
     jobs: int = 1
+    jobs_on: str = pools.HOST
 
     def arguments_of_command(self) -> list[str]:
         """The options as arguments of a command, without those that do not affect the comparison."""
@@ -88,7 +90,7 @@ def requested(typed: Typed, given: ComparisonOptions) -> Request:
     strategies = _strategies(given.systems, pairs(given.options, "--option"))
     if given.systems == "all":
         strategies = _placed(strategies, typed)
-    _check_jobs(given.jobs, typed.where.on)
+    _check_jobs(given, typed.where.on)
     goal = parse_target(given.target) if given.target is not None else None
     return Request(typed, given, strategies, _rules(given), goal)
 
@@ -115,14 +117,16 @@ def _rules(given: ComparisonOptions) -> Rules:
     return Rules(seeds, grid, apart)
 
 
-def _check_jobs(jobs: int, on: str | None) -> None:
+def _check_jobs(given: ComparisonOptions, on: str | None) -> None:
+    jobs = given.jobs
+    pools.check(given.jobs_on)
     if jobs < 1:
         raise CompositionError(f"--jobs {jobs} runs nothing: give 1 or more.")
     if jobs == 1:
         return
-    if on == "processes":
+    if on != "simulator":
         raise CompositionError(
-            f"--jobs {jobs} is for the simulator: real processes share the cores of this machine, so parallel runs would slow each other "
+            f"--jobs {jobs} is for the simulator: real runs share the cores of their machines, so parallel ones would slow each other "
             "down and their times would be wrong. Leave it out, or give --on simulator."
         )
     require_linux(f"--jobs {jobs}", "leave it out, and the runs are made one after the other,")

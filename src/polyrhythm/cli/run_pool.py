@@ -8,7 +8,7 @@ import os
 import signal
 import warnings
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -18,6 +18,7 @@ from pathlib import Path
 from time import monotonic
 
 from polyrhythm.cli.planned_run import PlannedRun
+from polyrhythm.cli.pools import Done
 from polyrhythm.errors import PolyrhythmError, RunError
 from polyrhythm.kernel.events import AnyEvent
 from polyrhythm.processes.runtime.failure import exit_reason
@@ -27,8 +28,6 @@ from polyrhythm.training.run import Attempt
 
 _FORK = multiprocessing.get_context("fork")
 _LOOK_SECONDS = 0.25
-
-Done = Callable[[int, Attempt], None]
 
 
 @dataclass(frozen=True, slots=True)
