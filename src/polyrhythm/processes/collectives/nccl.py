@@ -7,6 +7,7 @@ chooses its own order of summing, so that on GPUs the last bits may differ from 
 
 from __future__ import annotations
 
+import socket
 from collections.abc import Sequence
 from datetime import timedelta
 from threading import Lock
@@ -52,8 +53,16 @@ class NcclStore:
         with self._lock:  # several groups may begin at once, each in a thread of its own
             if self._store is None:
                 host, port = self._address.rsplit(":", 1)
-                self._store = TCPStore(host, int(port), None, self._rank == 0, _WAIT, wait_for_workers=False)
+                self._store = open_store(host, int(port), self._rank == 0)
             return self._store
+
+
+def open_store(host: str, port: int, keeper: bool) -> TCPStore:
+    """A store of torch at that address; who keeps it waits there only, not on every interface as torch would."""
+    if not keeper:
+        return TCPStore(host, port, None, False, _WAIT, wait_for_workers=False)
+    listener = socket.create_server((host, port), family=socket.AF_INET6 if ":" in host else socket.AF_INET)
+    return TCPStore(host, port, None, True, _WAIT, wait_for_workers=False, master_listen_fd=listener.detach())
 
 
 class Nccl:
