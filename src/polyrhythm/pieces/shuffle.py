@@ -7,6 +7,7 @@ from typing import Any, Protocol
 
 from polyrhythm.kernel.group import Group
 from polyrhythm.kernel.port import Port
+from polyrhythm.pieces.sharded import ShardedSource, Totals
 
 Perform = Callable[[Any], Any]
 """Runs a coroutine of the worker's communication side and gives its result (`kernel.job.WorkerContext.perform`)."""
@@ -71,6 +72,16 @@ class Feed(Protocol):
         """Set the state to that after `batches` of epoch `number`; if these are `count`, the epoch is complete."""
 
 
+class ShardFeed(Protocol):
+    """One worker's batches of a source that divides itself: equally many at every worker."""
+
+    def count(self) -> int | None:
+        """How many batches an epoch has, where that is known. Raises DataError for what cannot be sharded."""
+
+    def epoch(self, number: int, taken: int) -> Iterator[Batch]:
+        """The batches of epoch `number` (from 0); the first `taken` are not used again, and may be empty."""
+
+
 class Shuffle(Protocol):
     """Frozen settings."""
 
@@ -83,6 +94,9 @@ class Shuffle(Protocol):
 
     def stream(self, stream: Stream, group: Group, number: int, batch_size: int) -> Iterator[Batch]:
         """One worker's batches of one pass over a stream: equally many at every worker. Raises DataError where samples cannot stream."""
+
+    def sharded(self, source: ShardedSource, group: Group, totals: Totals, batch_size: int) -> ShardFeed:
+        """One worker's batches of a source of which each worker reads a shard. Raises DataError where samples have other ways."""
 
     def share(self, order: Order, group: Group, number: int) -> Sequence[int]:
         """One worker's samples of epoch `number`, for a loop with a loader of its own: equally many at every worker."""

@@ -14,6 +14,7 @@ from polyrhythm.errors import DataError
 from polyrhythm.kernel.group import Group
 from polyrhythm.kernel.message import Message
 from polyrhythm.kernel.port import Port
+from polyrhythm.pieces.sharded import ShardedSource, Totals
 from polyrhythm.pieces.shuffle import Batch, Feed, Order, Perform, Source, Stream
 from polyrhythm.shuffle.dealing import count, loading, parts
 
@@ -42,6 +43,13 @@ class RingShuffle:
         raise DataError(
             "RingShuffle distributes samples once and then sends them around a ring, which is impossible for a stream without a length: "
             "give a data set with a length, or compose the strategy with shuffle=GlobalShuffle()."
+        )
+
+    def sharded(self, source: ShardedSource, group: Group, totals: Totals, batch_size: int) -> NoReturn:
+        """Refused: shards are read by whom they belong to."""
+        raise DataError(
+            f"RingShuffle distributes samples once and then sends them around a ring, but each worker reads its own shard of a "
+            f"{type(source).__name__}: give a data set with a length, or compose the strategy with shuffle=GlobalShuffle()."
         )
 
     def share(self, order: Order, group: Group, number: int) -> Sequence[int]:

@@ -19,7 +19,8 @@ from polyrhythm.hardware.fleet import fleet
 from polyrhythm.kernel.events import AnyEvent, Computed, Stepped
 from polyrhythm.kernel.group import Group
 from polyrhythm.kernel.port import Port
-from polyrhythm.pieces.shuffle import Batch, Feed, Order, Perform, Source, Stream
+from polyrhythm.pieces.sharded import ShardedSource, Totals
+from polyrhythm.pieces.shuffle import Batch, Feed, Order, Perform, ShardFeed, Source, Stream
 from polyrhythm.shuffle import GlobalShuffle
 from polyrhythm.simulator import Instant, Simulator
 from polyrhythm.strategy.part import Part
@@ -70,6 +71,10 @@ class _Noting:
     def stream(self, stream: Stream, group: Group, number: int, batch_size: int) -> Iterator[Batch]:
         """One worker's batches of one pass over a stream."""
         return GlobalShuffle().stream(stream, group, number, batch_size)
+
+    def sharded(self, source: ShardedSource, group: Group, totals: Totals, batch_size: int) -> ShardFeed:
+        """One worker's batches of its shard."""
+        return GlobalShuffle().sharded(source, group, totals, batch_size)
 
     def share(self, order: Order, group: Group, number: int) -> Sequence[int]:
         """One worker's samples of epoch `number`."""
