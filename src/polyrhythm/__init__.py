@@ -84,6 +84,12 @@ if TYPE_CHECKING:
     from polyrhythm.simulator import Instant as Instant
     from polyrhythm.simulator import Messages as Messages
     from polyrhythm.simulator import Simulator as Simulator
+    from polyrhythm.sources import HuggingFaceStream as HuggingFaceStream
+    from polyrhythm.sources import LocalShard as LocalShard
+    from polyrhythm.sources import ParquetFiles as ParquetFiles
+    from polyrhythm.sources import RayShards as RayShards
+    from polyrhythm.sources import TarShards as TarShards
+    from polyrhythm.sources import spark_frame as spark_frame
     from polyrhythm.strategy import ByHost as ByHost
     from polyrhythm.strategy import BySite as BySite
     from polyrhythm.strategy import Exchange as Exchange
@@ -146,6 +152,7 @@ _PLACES = {
     "shuffle": "GlobalShuffle RingShuffle",
     "simulator": "ClosedForm Instant Messages Simulator",
     "selection": "CheaperAsFactors Dimensions Modules Named Optionally Where",
+    "sources": "HuggingFaceStream LocalShard ParquetFiles RayShards TarShards spark_frame",
     "strategy": "ByHost BySite Exchange Given Hierarchical InGroups Leaders OfSize Strategy Stripes",
     "topology": (
         "AllReduce AllToAll AllWeights Alone Bucketed Butterfly ChangedRows Deferred Delayed Direct Dissemination Fastest FixedGraph "
