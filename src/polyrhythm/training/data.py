@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable, Iterable, Iterator
+from functools import partial
 from typing import Any
 from weakref import WeakKeyDictionary
 
@@ -12,12 +13,14 @@ from torch.utils.data import DataLoader, IterableDataset
 from polyrhythm.errors import DataError, UnshardedWarning
 from polyrhythm.kernel.group import Group
 from polyrhythm.kernel.port import Port
-from polyrhythm.pieces.shuffle import Batch, Feed, Perform, Shuffle
+from polyrhythm.pieces.sharded import ShardedSource, Totals
+from polyrhythm.pieces.shuffle import Batch, Feed, Perform, ShardFeed, Shuffle
 from polyrhythm.training.loader import LoaderSource
 from polyrhythm.training.position import DataPosition
 from polyrhythm.training.sampling import Listed, Permuted, ShareSampler
+from polyrhythm.training.shards import LoadedShards, sharded
 from polyrhythm.training.source import Sources, Streams, parts_of, source_of, stream_of
-from polyrhythm.training.stream import LoaderStream, PlainStream, StreamShard
+from polyrhythm.training.stream import DEFAULT_BATCH_SIZE, LoaderStream, PlainStream, StreamShard
 
 
 class StreamBatches:
@@ -47,25 +50,30 @@ class Batches:
 class Data:
     """One worker's access to samples. `count` is called with the samples of the next step; `used` is whether any access was used."""
 
-    def __init__(self, shuffle: Shuffle, group: Group, count: Callable[[int], None], position: DataPosition) -> None:
+    def __init__(self, shuffle: Shuffle, group: Group, totals: Totals, count: Callable[[int], None], position: DataPosition) -> None:
         self.used = False
         self.position = position
         self._shuffle = shuffle
         self._group = group
         self._count = count
         self._feeds: list[tuple[tuple[Any, ...], Feed]] = []
+        self._totals = totals
+        self._loaded: WeakKeyDictionary[DataLoader[Any], LoadedShards] = WeakKeyDictionary()
         self._sources: WeakKeyDictionary[DataLoader[Any], LoaderSource | LoaderStream] = WeakKeyDictionary()
 
     def batches(self, data: Any, batch_size: int | None, port: Port, perform: Perform) -> Batches | StreamBatches:
         """As `Worker.batches`."""
+        if (shards := self._shards(data, batch_size)) is not None:
+            epoch = partial(self._counted, shards.epoch, _nothing)
+            return StreamBatches(epoch) if (count := shards.count()) is None else Batches(epoch, count)
         source = self._source(data)
         size = _size(source, batch_size)
         if isinstance(source, (PlainStream, LoaderStream)):
-            return StreamBatches(lambda: self._counted(lambda number: self._shuffle.stream(source, self._group, number, size), _nothing))
+            return StreamBatches(lambda: self._counted(lambda number, _: self._shuffle.stream(source, self._group, number, size), _nothing))
         feed = self._feed(data, port, perform)
         return Batches(
             lambda: self._counted(
-                lambda number: feed.epoch(source, number, size), lambda number, taken: feed.skip(source, number, size, taken)
+                lambda number, _: feed.epoch(source, number, size), lambda number, taken: feed.skip(source, number, size, taken)
             ),
             feed.count(source, size),
         )
@@ -99,14 +107,27 @@ class Data:
 
     def close(self) -> None:
         """End the processes that persist between epochs."""
-        for source in self._sources.values():
+        for source in (*self._sources.values(), *self._loaded.values()):
             source.close()
 
-    def _counted(self, begin: Callable[[int], Iterator[Batch]], skip: Callable[[int, int], None]) -> Iterator[Any]:
+    def _counted(self, begin: Callable[[int, int], Iterator[Batch]], skip: Callable[[int, int], None]) -> Iterator[Any]:
         """The batches of the next epoch; its number is taken when the first batch is requested."""
         for samples, batch in self.position.follow(begin, skip):
             self._count(samples)
             yield batch
+
+    def _shards(self, data: Any, batch_size: int | None) -> ShardFeed | None:
+        """The feed of data that divide themselves; of a loader the source is kept as that of others is. None for other data."""
+        if isinstance(data, DataLoader):
+            loaded = self._loaded.get(data)
+            if loaded is None and isinstance(data.dataset, ShardedSource):
+                loaded = self._loaded[data] = LoadedShards(data)
+            return None if loaded is None else self._divided(loaded, batch_size or loaded.batch_size)
+        source = sharded(data)
+        return None if source is None else self._divided(source, DEFAULT_BATCH_SIZE if batch_size is None else batch_size)
+
+    def _divided(self, source: ShardedSource, batch_size: int) -> ShardFeed:
+        return self._shuffle.sharded(source, self._group, self._totals, batch_size)
 
     def _source(self, data: Any) -> Sources | Streams:
         """What `data` are; of a loader it is kept as long as the loader, for the processes that it may keep (persistent_workers)."""
@@ -130,7 +151,7 @@ class Data:
 
 
 def _nothing(number: int, taken: int) -> None:
-    """A stream is read anew in every epoch."""
+    """Streams and shards are read anew in every epoch."""
 
 
 def _size(source: Sources | Streams, given: int | None) -> int:

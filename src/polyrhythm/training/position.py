@@ -43,8 +43,11 @@ class DataPosition:
         """Whether an epoch is: its next request is the moment between two iterations."""
         return any(not each.over for each in self.epochs)
 
-    def follow(self, batches: Callable[[int], Iterator[Batch]], skip: Callable[[int, int], None]) -> Iterator[Batch]:
-        """The batches of the next epoch; `skip` is given its number and how many batches were taken, where it was over."""
+    def follow(self, batches: Callable[[int, int], Iterator[Batch]], skip: Callable[[int, int], None]) -> Iterator[Batch]:
+        """The batches of the next epoch: `batches` is given its number and how many were taken, which it yields once more, perhaps empty.
+
+        `skip` is given the same, where it was over.
+        """
         number = len(self.epochs)
         self.epochs.append(position := EpochPosition(inside=self.under_way))
         earlier = self.before[number] if number < len(self.before) else EpochPosition()
@@ -53,9 +56,9 @@ class DataPosition:
             self._leave_out(lambda each: each.inside)
             skip(number, earlier.taken)
             return
-        rest = batches(number)
+        rest = batches(number, earlier.taken)
         try:
-            for _ in range(earlier.taken):  # loaded once more, so that what loading processes draw at random goes on
+            for _ in range(earlier.taken):  # where they are loaded, it is so that what loading processes draw at random goes on
                 if next(rest, None) is None:
                     raise CheckpointError(
                         f"The checkpoint was written after {earlier.taken} batches of a pass over the data that now has "

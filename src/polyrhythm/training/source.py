@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence, Set
+from collections.abc import Callable, Iterable, Iterator, Sequence, Set
 from typing import Any
 
 import numpy as np
@@ -50,11 +50,13 @@ class MapSource:
     def __init__(self, dataset: Any) -> None:
         self.dataset = dataset
         self.order = Permuted(len(dataset))
+        several = getattr(dataset, "__getitems__", None)  # as a DataLoader asks for them
+        self.fetch: Callable[[Sequence[int]], list[Any]] = several or (lambda part: [dataset[index] for index in part])
 
     def load(self, parts: Sequence[Sequence[int]], seed: int) -> Iterator[Batch]:
         """The samples of each of `parts`, collated."""
         for part in parts:
-            yield len(part), default_collate([self.dataset[index] for index in part])
+            yield len(part), default_collate(self.fetch(part))
 
 
 Sources = TensorSource | MapSource | LoaderSource

@@ -90,7 +90,7 @@ class StreamShard(IterableDataset[Any]):
     def _rounds(self) -> Iterator[list[Any]]:
         elements, size = alone(self.data), self.group.size
         while True:
-            with _no_loader():
+            with no_loader():
                 dealt = list(islice(elements, size))
             if len(dealt) < size:
                 return
@@ -98,7 +98,7 @@ class StreamShard(IterableDataset[Any]):
 
 
 @contextmanager
-def _no_loader() -> Iterator[None]:
+def no_loader() -> Iterator[None]:
     """Let torch's `get_worker_info()` return None, as outside of a loader's processes."""
     kept, process_of_a_loader._worker_info = process_of_a_loader._worker_info, None
     try:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any, TypeVar
 
 import torch
@@ -11,6 +12,7 @@ from torch import Tensor
 from polyrhythm.errors import WorkloadError
 from polyrhythm.kernel.group import Group
 from polyrhythm.kernel.message import DTYPES, Message
+from polyrhythm.pieces.sharded import PendingTotal
 from polyrhythm.training.numbers import number
 from polyrhythm.training.plain import decoded, encoded
 from polyrhythm.training.user_collectives import UserCall, UserCollectives
@@ -49,6 +51,10 @@ class Together:
         """Whether it holds at one worker or more."""
         return self._total("any", torch.tensor([float(bool(value))]))[0].item() > 0
 
+    def begin(self, value: Tensor) -> PendingTotal:
+        """As `pieces.sharded.Totals`."""
+        return _Pending(self.perform, self.perform(self.collective.begin(value, self._next("batches"))))
+
     def broadcast(self, value: Value) -> Value:
         """Worker 0's value: a tensor, or a plain value, of the same types at every worker."""
         message = _encoded(value) if self.group.rank == 0 else Message("")
@@ -68,6 +74,17 @@ class Together:
     def _next(self, kind: str) -> UserCall:
         self.calls += 1
         return UserCall(kind, self.calls)
+
+
+@dataclass(frozen=True, slots=True)
+class _Pending:
+    perform: Callable[[Any], Any]
+    end: Callable[[], Any]
+
+    def result(self) -> Tensor:
+        """As in the protocol."""
+        total: Tensor = self.perform(self.end())[0]
+        return total
 
 
 def _encoded(value: object) -> Message:

@@ -6,21 +6,29 @@ contains its kind, so that a mean is never matched with a barrier.
 
 from __future__ import annotations
 
+from collections.abc import Callable, Coroutine
 from dataclasses import dataclass
-from typing import Protocol
+from functools import partial
+from typing import Any, Protocol
 
 import torch
 from torch import Tensor
 
 from polyrhythm.errors import WorkloadError
+from polyrhythm.kernel.effects import Effect
 from polyrhythm.kernel.group import Group
+from polyrhythm.kernel.latch import Latch
 from polyrhythm.kernel.message import CALL, Message
 from polyrhythm.kernel.port import Port
 from polyrhythm.strategy.losses import Losses
 from polyrhythm.topology.algorithms.broadcast import broadcast_message, flat_broadcast_message
 from polyrhythm.topology.algorithms.tree import Tree
+from polyrhythm.training.survivor_totals import SurvivorTotals
 
-KINDS = ("barrier", "mean", "any", "broadcast")
+KINDS = ("barrier", "mean", "any", "broadcast", "batches")
+
+Summed = tuple[Tensor, int]
+"""A sum over the workers, and how many they were."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,6 +55,9 @@ class UserCollectives(Protocol):
     async def total(self, value: Tensor, call: UserCall) -> tuple[Tensor, int]:
         """The sum over the workers, the same bits for all, and how many they were."""
 
+    async def begin(self, value: Tensor, call: UserCall) -> Callable[[], Coroutine[Effect[Any], Any, Summed]]:
+        """Begin a `total`; the result is to be called once, and ends with it."""
+
     async def broadcast(self, message: Message, call: UserCall) -> Message:
         """Worker 0's message; its topic is ignored."""
 
@@ -61,6 +72,21 @@ class TreeCollectives:
     async def total(self, value: Tensor, call: UserCall) -> tuple[Tensor, int]:
         """As in the protocol; a tree reduction."""
         return await Tree().reduce(self.port, self.group, value, call.topic), self.group.size
+
+    async def begin(self, value: Tensor, call: UserCall) -> Callable[[], Coroutine[Effect[Any], Any, Summed]]:
+        """As in the protocol; it goes on while the worker computes."""
+        summed, ended = list[Tensor](), Latch()
+
+        async def run() -> None:
+            summed.append((await self.total(value, call))[0])
+            ended.open()
+
+        async def end() -> Summed:
+            await self.port.wait(ended)
+            return summed[0], self.group.size
+
+        await self.port.spawn(call.topic, run())
+        return end
 
     async def broadcast(self, message: Message, call: UserCall) -> Message:
         """As in the protocol; over a binomial tree."""
@@ -80,6 +106,7 @@ class SurvivorCollectives:
         self.losses = losses
         self.left = set(group.members[1:])
         self.follows_losses = False
+        self.totals = SurvivorTotals(port, group, losses)
 
     async def total(self, value: Tensor, call: UserCall) -> tuple[Tensor, int]:
         """As in the protocol; worker 0 adds up in the order of ranks."""
@@ -91,6 +118,11 @@ class SurvivorCollectives:
             summed = torch.stack([value, *values]).sum(dim=0)
             result = await self.broadcast(Message("", (float(len(values) + 1),), tensors=(summed,)), call)
         return result.tensors[0], int(result.numbers[0])
+
+    async def begin(self, value: Tensor, call: UserCall) -> Callable[[], Coroutine[Effect[Any], Any, Summed]]:
+        """As in the protocol; it goes on while the worker computes."""
+        await self.totals.begin(value, call.code[0], call.topic)
+        return partial(self.totals.result, call.code[0], call.topic)
 
     async def broadcast(self, message: Message, call: UserCall) -> Message:
         """As in the protocol; worker 0 sends to every worker itself."""

@@ -57,7 +57,7 @@ class Worker:
         self._together = Together(collective, group, context.perform)
         self._plan = plan
         self._state = WorkerState(context, self._models.replicas, chosen.resumed, self._between)
-        self._data = Data(strategy.shuffle, group, self.count, self._state.position)
+        self._data = Data(strategy.shuffle, group, self._together, self.count, self._state.position)
         self._batch = 0
         self._finished = False
         rng.seed_everything(group.seed, "worker", group.rank)
@@ -146,9 +146,10 @@ class Worker:
         """This worker's batches: each iteration over them is an epoch; shards are disjoint, and all workers get equally many batches.
 
         `dataset` is a map-style Dataset or a tuple of tensors, reshuffled each epoch; a DataLoader, whose sampler, loading processes and
-        options are used; or a stream (an IterableDataset, an iterator), which every worker reads completely. `batch_size`
-        counts samples per worker and step; the default is the loader's own, otherwise 32. `len()` is the number of batches, except for
-        streams. Raises DataError for data that cannot be sharded.
+        options are used; a stream (an IterableDataset, an iterator), which every worker reads completely; or data that divide
+        themselves (`ParquetFiles`, any `pieces.sharded.ShardedSource`), of which each worker reads its shard. `batch_size` counts
+        samples per worker and step; the default is the loader's own, otherwise 32. `len()` is the number of batches, where it is known
+        before the end. Raises DataError for data that cannot be sharded.
         """
         return self._data.batches(dataset, batch_size, self._context.port, self._context.perform)
 
