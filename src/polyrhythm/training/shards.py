@@ -70,7 +70,8 @@ class _LoadedPart(IterableDataset[Any]):
     def __init__(self, source: ShardedSource, processes: int) -> None:
         self.source = source
         self.processes = processes
-        self._request = torch.zeros(4, dtype=torch.int64).share_memory_()  # processes that persist see the next epoch there
+        # shared, so that processes that persist see what the next epoch reads
+        self._request = torch.zeros(4, dtype=torch.int64).share_memory_()  # type: ignore[no-untyped-call]
 
     def ask(self, request: ShardRequest) -> None:
         """What the next pass reads, by all processes together."""
