@@ -35,7 +35,11 @@ def train(worker):
 
 
 def pins() -> dict[str, str]:
-    lines = [line for name in ("requirements.txt", "requirements-docs.txt") for line in (ROOT / name).read_text().splitlines()]
+    lines = [
+        line
+        for name in ("requirements.txt", "requirements-docs.txt", "requirements-engines.txt")
+        for line in (ROOT / name).read_text().splitlines()
+    ]
     return {canonicalize_name(name): version for name, _, version in (line.partition("==") for line in lines) if version}
 
 

@@ -64,6 +64,10 @@ if TYPE_CHECKING:
     from polyrhythm.local import PlainSteps as PlainSteps
     from polyrhythm.local import Proximal as Proximal
     from polyrhythm.local import ResetMoments as ResetMoments
+    from polyrhythm.loggers import CSV as CSV
+    from polyrhythm.loggers import MLflow as MLflow
+    from polyrhythm.loggers import TensorBoard as TensorBoard
+    from polyrhythm.loggers import WandB as WandB
     from polyrhythm.merge import Adagrad as Adagrad
     from polyrhythm.merge import Elastic as Elastic
     from polyrhythm.merge import Mean as Mean
@@ -147,6 +151,7 @@ _PLACES = {
     "hardware.fleet": "Fleet Jitter Mixed RandomStragglers Straggler",
     "hardware.network": "Network",
     "local": "PlainSteps Proximal ResetMoments",
+    "loggers": "CSV MLflow TensorBoard WandB",
     "merge": "Adagrad Elastic Mean Nesterov OuterOptimizer StalenessScaled Sum",
     "processes": "Processes",
     "shuffle": "GlobalShuffle RingShuffle",

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from polyrhythm.checkpoints.request import CheckpointRequest
 from polyrhythm.errors import PolyrhythmError, RecordError
 from polyrhythm.kernel.job import Runtime
+from polyrhythm.loggers.protocol import MetricsLogger
 from polyrhythm.report.outcome import Outcome, Summary
 from polyrhythm.report.progress import Watch
 from polyrhythm.strategy.strategy import Strategy
@@ -31,6 +32,7 @@ class PlannedRun:
     workers: int
     seed: int
     notes: Mapping[str, str] = field(default_factory=dict)
+    loggers: Sequence[MetricsLogger] = ()
 
     def attempt(self, directory: Path | None, watch: Watch, checkpoints: CheckpointRequest | None = None) -> Attempt:
         """Make the run, keeping its record in `directory`; without, and with a trouble, if none can be begun there."""
@@ -59,4 +61,5 @@ class PlannedRun:
             watch=watch,
             notes=self.notes,
             checkpoints=checkpoints,
+            loggers=self.loggers,
         )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from shlex import quote
 from typing import TYPE_CHECKING, Annotated
@@ -45,6 +46,14 @@ Keep = Annotated[int, typer.Option("--keep", metavar="N", min=1, help="How many 
 Resume = Annotated[
     bool, typer.Option("--resume", help="Continue from the newest checkpoint in --checkpoint; from the beginning if there is none yet.")
 ]
+LogTo = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--log",
+        metavar="KIND:TARGET",
+        help="Write metrics as they come to csv:PATH, tensorboard:DIR, wandb:PROJECT (offline) or mlflow:TRACKING-URI; may be repeated.",
+    ),
+]
 
 
 @guarded
@@ -66,11 +75,13 @@ def run(
     every: Every = None,
     keep: Keep = 2,
     resume: Resume = False,
+    log: LogTo = None,
     as_json: Json = False,
     quiet: Quiet = False,
 ) -> None:
     """Train JOB with one system, on real processes or in virtual time."""
     from polyrhythm.checkpoints.request import CheckpointRequest
+    from polyrhythm.cli.loggers import loggers
     from polyrhythm.cli.output import reserved
     from polyrhythm.cli.pairs import pairs
     from polyrhythm.cli.prepare import directory, prepared, typed
@@ -86,6 +97,7 @@ def run(
     again = given_options.command("run", before=["--system", system], after=["--seed", str(seed), *changes])
     with reserved(as_json), prepared(given_options) as loaded:
         plan = loaded.plan(system, "", strategy, pairs(settings or [], "--set"), seed, again)
+        plan = replace(plan, loggers=loggers(log or ()))
         kept = directory(out, COMPARISON)
         _announce(checkpoint if resume else None)
         with progress(1, not (as_json or quiet)) as begin:

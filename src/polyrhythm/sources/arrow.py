@@ -2,26 +2,21 @@
 
 from __future__ import annotations
 
-import importlib
 from typing import Any
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from polyrhythm.errors import CompositionError, DataError
+from polyrhythm.engines.requirements import needed
+from polyrhythm.errors import DataError
 from polyrhythm.pieces.sharded import Rows
 from polyrhythm.sources.columns import ArrowArray, ArrowStream, column_of
 
 
 def pyarrow(module: str = "pyarrow") -> Any:
-    """That module of pyarrow. Raises CompositionError, which names the extra, where it is not installed."""
-    try:
-        return importlib.import_module(module)
-    except ImportError as problem:
-        raise CompositionError(
-            f"Parquet and Arrow need pyarrow, which is not installed ({problem}): pip install 'polyrhythm[parquet]'."
-        ) from problem
+    """That module of pyarrow. Raises CompositionError where it is not installed."""
+    return needed(module, "parquet")
 
 
 def columns_of_arrow(batch: Any) -> dict[str, Tensor | list[Any]]:

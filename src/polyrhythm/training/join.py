@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import atexit
+from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
 
@@ -10,6 +11,7 @@ from polyrhythm import systems
 from polyrhythm.checkpoints.request import CheckpointRequest
 from polyrhythm.errors import CompositionError
 from polyrhythm.kernel.names import worker as name_of
+from polyrhythm.loggers.protocol import MetricsLogger
 from polyrhythm.processes.rendezvous.join import JoinedRun, Joining, enter
 from polyrhythm.processes.rendezvous.locations import locate
 from polyrhythm.processes.rendezvous.rank_environment import find_rank_environment
@@ -38,6 +40,7 @@ def join(
     every: int | None = None,
     keep: int = 2,
     resume: bool | str | Path = False,
+    loggers: Sequence[MetricsLogger] = (),
 ) -> Worker:
     """Make this process a worker of a run; its rank and the number of workers come from torchrun's or SLURM's variables.
 
@@ -46,8 +49,8 @@ def join(
     the beginning, as by `run`. A script succeeds by reaching its end or by `sys.exit(0)`, and then waits for the others; if it fails,
     all others fail too, with an error that names it. After waiting `timeout` seconds for a worker that makes no progress, the run stops
     with an error that names it; without a timeout this is only reported on stderr. `checkpoint`, `every`, `keep` and `resume` are those of
-    `run`; all hosts must share the directory. Raises CompositionError if the number of processes is not what the strategy uses, or if their
-    settings differ; RunError if the others do not join.
+    `run`; all hosts must share the directory. Worker 0 has the `loggers`, as those of `run`. Raises CompositionError if the number of
+    processes is not what the strategy uses, or if their settings differ; RunError if the others do not join.
     """
     require_linux("join(), which makes a worker of this process,")
     refuse_while_imported("pr.join")
@@ -58,7 +61,7 @@ def join(
     if used != place.workers:
         raise CompositionError(f"{chosen.name} uses {used} workers, but {place.workers} processes were started: start {used}.")
     outcome = Outcome(Summary(chosen.name, used, "processes", None, seed), settings={"strategy": repr(chosen)})
-    log = Log(outcome, None if directory is None else make(directory) / f"worker-{place.rank}", ignore)
+    log = Log(outcome, None if directory is None else make(directory) / f"worker-{place.rank}", ignore, () if place.rank else loggers)
     try:
         plan = StrategyPlan.of(chosen, locate(place), seed)
         checkpoints = planned(plan, wanted)

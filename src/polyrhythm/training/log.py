@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import warnings
+from collections.abc import Sequence
 from pathlib import Path
 
 from polyrhythm.errors import PolyrhythmError, RecordWarning, WorkerFailed, sentence
 from polyrhythm.kernel.events import AnyEvent
 from polyrhythm.kernel.names import worker
+from polyrhythm.loggers.feed import Feed
+from polyrhythm.loggers.protocol import MetricsLogger, RunDescription
 from polyrhythm.report import unfinished
 from polyrhythm.report.outcome import Outcome
 from polyrhythm.report.progress import Watch
@@ -15,16 +18,20 @@ from polyrhythm.report.record import Record
 
 
 class Log:
-    """Keeps events in `outcome`, and as they come in `directory` too, if there is one; shows them to `watch`.
+    """Keeps events in `outcome`, and as they come in `directory` too, if there is one; shows them to `watch` and to `loggers`.
 
-    Raises CompositionError if `directory` can hold no record; what cannot be written later is in `troubles` when the log is closed.
+    Raises CompositionError if `directory` can hold no record, or a logger lacks what it needs. What cannot be written later is in
+    `troubles` when the log is closed.
     """
 
-    def __init__(self, outcome: Outcome, directory: str | Path | None, watch: Watch) -> None:
+    def __init__(self, outcome: Outcome, directory: str | Path | None, watch: Watch, loggers: Sequence[MetricsLogger] = ()) -> None:
         outcome.state = "running"
         self.outcome = outcome
         self.troubles: list[str] = []
         self._watch = watch
+        summary = outcome.summary
+        run = RunDescription(summary.system, summary.workers, summary.on, summary.seed, outcome.settings)
+        self._feed = Feed(loggers, run)
         self._record = Record(outcome, directory) if directory is not None else None
 
     def record(self, event: AnyEvent) -> None:
@@ -32,6 +39,7 @@ class Log:
         self.outcome.events.append(event)
         if self._record is not None:
             self._record.follow()
+        self._feed.see(event)
         self._watch(event)
 
     def fail(self, problem: BaseException, name: str = worker(0)) -> None:
@@ -42,8 +50,9 @@ class Log:
     def close(self) -> None:
         """Complete the record by what the outcome is now."""
         if self._record is not None:
-            self.troubles = self._record.finish()
+            self.troubles += self._record.finish()
             self._record = None
+        self.troubles += self._feed.end(self.outcome.state)
 
     def warn(self) -> None:
         """Warn the caller's caller of what could not be written."""

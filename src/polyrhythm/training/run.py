@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from operator import index
 from pathlib import Path
@@ -17,6 +17,7 @@ from polyrhythm.errors import CompositionError, PolyrhythmError, RecordWarning, 
 from polyrhythm.kernel.events import Overwritten
 from polyrhythm.kernel.job import Ending, Runtime, Work
 from polyrhythm.kernel.names import worker
+from polyrhythm.loggers.protocol import MetricsLogger
 from polyrhythm.processes import Processes
 from polyrhythm.report.outcome import Outcome, Summary
 from polyrhythm.report.progress import Watch, ignore, progress
@@ -54,6 +55,7 @@ def run(
     every: int | None = None,
     keep: int = 2,
     resume: bool | str | Path = False,
+    loggers: Sequence[MetricsLogger] = (),
 ) -> Run:
     """Run `train(worker)` once in every worker, and return the result.
 
@@ -66,14 +68,25 @@ def run(
     beginning if there is none yet), or its path. `train` is called again, and `worker.batches` yields the batches that were not yet used. A
     resumed run ends with the same bits as an uninterrupted one if results do not depend on the order in which messages arrive.
 
-    If stderr is a terminal, a progress line is shown. Raises PolyrhythmErrors only, and KeyboardInterrupt.
+    What is measured goes to `loggers` too, as it comes (`CSV`, `TensorBoard`, `WandB`, `MLflow`); one that fails is left out, with a
+    RecordWarning. If stderr is a terminal, a progress line is shown. Raises PolyrhythmErrors only, and KeyboardInterrupt.
     """
     refuse_while_imported("pr.run")
     chosen = systems.resolve(strategy)
     wanted = CheckpointRequest(checkpoint, every, keep, resume)
     with progress(1, wanted=True) as begin:
         watch = begin(chosen.name)
-        tried = attempt(train, workers=workers, strategy=chosen, on=on, seed=seed, directory=directory, watch=watch, checkpoints=wanted)
+        tried = attempt(
+            train,
+            workers=workers,
+            strategy=chosen,
+            on=on,
+            seed=seed,
+            directory=directory,
+            watch=watch,
+            checkpoints=wanted,
+            loggers=loggers,
+        )
     for trouble in tried.troubles:
         warnings.warn(trouble, RecordWarning, stacklevel=2)
     if tried.error is not None:
@@ -92,6 +105,7 @@ def attempt(
     watch: Watch = ignore,
     notes: Mapping[str, str] | None = None,
     checkpoints: CheckpointRequest | None = None,
+    loggers: Sequence[MetricsLogger] = (),
 ) -> Attempt:
     """As `run`, but a failed run is returned too, with what is known of it; `watch` is called with each event as it happens, and
     `notes` are recorded among the run's settings.
@@ -114,7 +128,7 @@ def attempt(
     work = training if places is None else training.job(places)  # what can be refused is refused before a record is begun
     summary = Summary(str(strategy.name), training.workers, runtime.kind, runtime.network_name, root)
     outcome = Outcome(summary, settings=recorded_settings(train, strategy, runtime, {**recorded_checkpoints(wanted), **(notes or {})}))
-    return _carry_out(work, runtime, Log(outcome, directory, watch))
+    return _carry_out(work, runtime, Log(outcome, directory, watch, loggers))
 
 
 def _carry_out(work: Work, runtime: Runtime, log: Log) -> Attempt:

@@ -1,0 +1,44 @@
+"""Metrics as TensorBoard's event files."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from polyrhythm.engines.requirements import needed
+from polyrhythm.loggers.protocol import RunDescription
+
+
+@dataclass(frozen=True, slots=True)
+class TensorBoard:
+    """Event files in `directory`, one more for each run: `tensorboard --logdir DIRECTORY` shows them. Needs `polyrhythm[tensorboard]`."""
+
+    directory: str | Path
+
+    def open(self, run: RunDescription) -> TensorBoardWriter:
+        """A file that begins with the run's settings as text."""
+        needed("tensorboard", "tensorboard")
+        writer = needed("torch.utils.tensorboard", "tensorboard").SummaryWriter(str(self.directory))
+        lines = [("system", run.system), ("workers", run.workers), ("runtime", run.runtime), ("seed", run.seed), *run.settings.items()]
+        writer.add_text("run", "\n".join(f"- {name}: `{value}`" for name, value in lines))
+        writer.flush()
+        return TensorBoardWriter(writer)
+
+
+class TensorBoardWriter:
+    """As `MetricsWriter`."""
+
+    def __init__(self, writer: Any) -> None:
+        self._writer = writer
+
+    def write(self, metrics: Mapping[str, float], step: int, seconds: float) -> None:
+        """As in the protocol."""
+        for name, value in metrics.items():
+            self._writer.add_scalar(name, value, step)
+        self._writer.flush()
+
+    def close(self, state: str) -> None:
+        """As in the protocol."""
+        self._writer.close()

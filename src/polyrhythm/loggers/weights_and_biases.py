@@ -1,0 +1,53 @@
+"""Metrics in Weights & Biases."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from polyrhythm.engines.requirements import needed
+from polyrhythm.loggers.protocol import RunDescription
+
+
+@dataclass(frozen=True, slots=True)
+class WandB:
+    """A run of `project`, written to `directory`; `wandb sync` uploads it later. Needs `polyrhythm[wandb]`.
+
+    Nothing leaves the machine unless `online` is set, which needs a login and a network.
+    """
+
+    project: str = "polyrhythm"
+    directory: str | Path = "."
+    online: bool = False
+
+    def open(self, run: RunDescription) -> WandBWriter:
+        """A run with the settings as its configuration."""
+        library = needed("wandb", "wandb")
+        Path(self.directory).mkdir(parents=True, exist_ok=True)
+        made = library.init(
+            project=self.project,
+            dir=str(self.directory),
+            mode="online" if self.online else "offline",
+            reinit="create_new",
+            config={"system": run.system, "workers": run.workers, "runtime": run.runtime, "seed": run.seed, **run.settings},
+            settings=library.Settings(silent=True, console="off", x_disable_stats=True, disable_git=True, disable_code=True),
+        )
+        made.define_metric("*", step_metric="step")  # its own count goes up with each call, but values of a step may come later
+        return WandBWriter(made)
+
+
+class WandBWriter:
+    """As `MetricsWriter`."""
+
+    def __init__(self, run: Any) -> None:
+        self._run = run
+
+    def write(self, metrics: Mapping[str, float], step: int, seconds: float) -> None:
+        """As in the protocol."""
+        self._run.log({**metrics, "step": step, "seconds": seconds})
+
+    def close(self, state: str) -> None:
+        """As in the protocol."""
+        self._run.finish(exit_code=int(state != "ended"))
