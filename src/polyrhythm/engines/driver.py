@@ -20,7 +20,6 @@ from polyrhythm.engines.messages import Beginning
 from polyrhythm.engines.packing import packed
 from polyrhythm.engines.protocol import Engine, Tasks
 from polyrhythm.engines.run_clock import RunClock
-from polyrhythm.engines.store import Store
 from polyrhythm.errors import PolyrhythmError, RunError, WorkerFailed, sentence
 from polyrhythm.kernel.events import AnyEvent, Evaluated, Faulted, Recorder, Reported
 from polyrhythm.kernel.job import Ending, Work
@@ -28,6 +27,7 @@ from polyrhythm.kernel.message import Message
 from polyrhythm.kernel.names import worker
 from polyrhythm.processes.runtime import failure
 from polyrhythm.processes.runtime.stall_detection import notify
+from polyrhythm.processes.store.store_server import StoreServer
 from polyrhythm.processes.transport.loop import Loop
 
 _LOOK_SECONDS = 0.1
@@ -44,7 +44,7 @@ class Driver:
         self._loop = Loop()
         self._crew = Crew(self._loop, engine.driver_address(), work.workers, self)
         self._tasks: Tasks | None = None
-        self._store: Store | None = None
+        self._store: StoreServer | None = None
         self._attempt = 0
         self._began = 0
         self._restarts = engine.restarts
@@ -134,13 +134,9 @@ class Driver:
         self._before = sum(nbytes for nbytes, _ in sent), sum(count for _, count in sent)
         self._outcomes, self._lost, self._traffic = {}, {}, {}
         self._clock.begin_attempt()
-        self._store = Store(self._crew.ip, self._crew.secret, len(self._crew.tasks))
-        placed: list[tuple[str, str]] = []
+        self._store = StoreServer(self._crew.ip, len(self._crew.tasks), self._crew.secret, rounds=1)
         for task in self._crew.tasks:
-            assert task.registration is not None
-            seen = (task.registration.host, task.registration.devices)  # tasks that each see a device of their own count from 0 each
-            beginning = Beginning(self._attempt, self._store.host, self._store.port, placed.count(seen), self._attempt > 1)
-            placed.append(seen)
+            beginning = Beginning(self._attempt, *self._store.address, self._attempt > 1)
             task.send(Message("begin", text=msgspec.json.encode(beginning).decode()))
 
     def _conclude(self, task: Task, outcome: Ending | PolyrhythmError) -> None:

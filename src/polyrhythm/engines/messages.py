@@ -32,7 +32,6 @@ class Beginning(msgspec.Struct, frozen=True):
     attempt: int
     host: str
     port: int
-    local_rank: int
     continued: bool
 
 

@@ -13,8 +13,9 @@ from polyrhythm.engines.packing import unpacked
 from polyrhythm.engines.protocol import TaskOrder
 from polyrhythm.kernel.job import Work
 from polyrhythm.kernel.names import worker
-from polyrhythm.processes.rendezvous.join import Joining, enter
+from polyrhythm.processes.rendezvous.join import JoinedRun, Joining, attend
 from polyrhythm.processes.rendezvous.locations import locate
+from polyrhythm.processes.rendezvous.places import Kept
 from polyrhythm.processes.rendezvous.rank_environment import RankEnvironment
 from polyrhythm.processes.runtime import failure
 from polyrhythm.processes.runtime.stall_detection import Patience
@@ -36,9 +37,7 @@ def serve(order: TaskOrder, rank: int) -> None:
 
 
 def _place(order: TaskOrder, rank: int, beginning: Beginning) -> RankEnvironment:
-    return RankEnvironment(
-        rank, order.workers, beginning.local_rank, beginning.host, beginning.port, agent=True, attempt=str(beginning.attempt)
-    )
+    return RankEnvironment(rank, order.workers, Kept(beginning.host, beginning.port, bytes.fromhex(order.secret)))
 
 
 def _attempt(place: RankEnvironment, unpack: Callable[[], tuple[Work, Patience]], beginning: Beginning, link: DriverLink) -> None:
@@ -46,8 +45,11 @@ def _attempt(place: RankEnvironment, unpack: Callable[[], tuple[Work, Patience]]
     name = worker(place.rank)
     try:
         work, patience = unpack()
-        job = (work.continued() if beginning.continued else work).job(locate(place))
-        with enter(job, link.record, place, Joining(patience=patience)) as joined:
+        joining = Joining(patience=patience)
+        with attend(place, joining) as rendezvous:
+            job = (work.continued() if beginning.continued else work).job(locate(rendezvous))
+            joined = JoinedRun(job, link.record, rendezvous, joining)
+        with joined:
             link.follow(lambda: joined.traffic)
             ending = joined.leave(job.program(joined.context))
     except BaseException as problem:

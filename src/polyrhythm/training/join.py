@@ -1,10 +1,9 @@
-"""Join a run from a script that was started by torchrun, SLURM, Ray, Kubernetes or by hand."""
+"""Join a run from a script that was started by torchrun, SLURM, MPI, Ray, Kubernetes or by hand."""
 
 from __future__ import annotations
 
-import atexit
 from collections.abc import Sequence
-from functools import partial
+from dataclasses import replace
 from pathlib import Path
 
 from polyrhythm import systems
@@ -12,7 +11,7 @@ from polyrhythm.checkpoints.request import CheckpointRequest
 from polyrhythm.errors import CompositionError
 from polyrhythm.kernel.names import worker as name_of
 from polyrhythm.loggers.protocol import MetricsLogger
-from polyrhythm.processes.rendezvous.join import JoinedRun, Joining, enter
+from polyrhythm.processes.rendezvous.join import JoinedRun, Joining, attend
 from polyrhythm.processes.rendezvous.locations import locate
 from polyrhythm.processes.rendezvous.rank_environment import find_rank_environment
 from polyrhythm.processes.runtime.stall_detection import Patience
@@ -24,8 +23,9 @@ from polyrhythm.strategy.strategy import Strategy
 from polyrhythm.strategy.strategy_plan import StrategyPlan
 from polyrhythm.training.checkpoint_plan import described, planned
 from polyrhythm.training.log import Log
-from polyrhythm.training.run import conclude, whole_number
-from polyrhythm.training.work import conclusion, make_job
+from polyrhythm.training.membership import Membership, leave_failed
+from polyrhythm.training.run import whole_number
+from polyrhythm.training.work import make_job
 from polyrhythm.training.worker import Worker
 from polyrhythm.workloads.script import refuse_while_imported
 
@@ -41,19 +41,24 @@ def join(
     keep: int = 2,
     resume: bool | str | Path = False,
     loggers: Sequence[MetricsLogger] = (),
+    bind: str | None = None,
 ) -> Worker:
-    """Make this process a worker of a run; its rank and the number of workers come from torchrun's or SLURM's variables.
+    """Make this process a worker of a run, in which the processes meet that a launcher has started together.
 
-    Returns when all processes have joined. The script then trains as a training function does, and leaves the run when it ends; call
-    `worker.finish()` before you use the final weights. With a `directory`, this worker's record is written to `directory`/worker-RANK from
-    the beginning, as by `run`. A script succeeds by reaching its end or by `sys.exit(0)`, and then waits for the others; if it fails,
-    all others fail too, with an error that names it. After waiting `timeout` seconds for a worker that makes no progress, the run stops
-    with an error that names it; without a timeout this is only reported on stderr. `checkpoint`, `every`, `keep` and `resume` are those of
-    `run`; all hosts must share the directory. Worker 0 has the `loggers`, as those of `run`. Raises CompositionError if the number of
-    processes is not what the strategy uses, or if their settings differ; RunError if the others do not join.
+    The rank and the number of workers come from the process group of torch.distributed, if one is initialised, else from the variables of
+    torchrun, SLURM, MPI or a Kubernetes Job. Returns when all processes have joined. The script then trains as a training function does,
+    and leaves the run when it ends; call `worker.finish()` before you use the final weights, or `worker.leave()` to end the run sooner and
+    perhaps join another. With a `directory`, this worker's record is written to `directory`/worker-RANK from the beginning, as by `run`.
+    A script succeeds by reaching its end or by `sys.exit(0)`, and then waits for the others; if it fails, all others fail too, with an
+    error that names it. After waiting `timeout` seconds for a worker that makes no progress, the run stops with an error that names it;
+    without a timeout this is only reported on stderr. `checkpoint`, `every`, `keep` and `resume` are those of `run`; all hosts must share
+    the directory. Worker 0 has the `loggers`, as those of `run`. `bind` is the address of this host to listen at, instead of that of the interface towards worker 0. Raises
+    CompositionError if a launcher is at work and gives no rank, if the number of processes is not what the strategy uses, or if their
+    settings differ; RunError if the others do not join.
     """
     require_linux("join(), which makes a worker of this process,")
     refuse_while_imported("pr.join")
+    leave_failed()
     chosen, seed = systems.resolve(strategy), whole_number("seed", seed, "the same at all ranks")
     wanted = CheckpointRequest(checkpoint, every, keep, resume)
     place = find_rank_environment()
@@ -62,30 +67,21 @@ def join(
         raise CompositionError(f"{chosen.name} uses {used} workers, but {place.workers} processes were started: start {used}.")
     outcome = Outcome(Summary(chosen.name, used, "processes", None, seed), settings={"strategy": repr(chosen)})
     log = Log(outcome, None if directory is None else make(directory) / f"worker-{place.rank}", ignore, () if place.rank else loggers)
+    joining = Joining(patience=Patience(timeout=timeout), bind=bind or "")
     try:
-        plan = StrategyPlan.of(chosen, locate(place), seed)
-        checkpoints = planned(plan, wanted)
-        facts = {**described(chosen), "resumed from": "" if checkpoints.resumed is None else checkpoints.resumed.path.name}
-        joining = Joining(patience=Patience(timeout=timeout), facts=facts)
-        joined = enter(make_job(_elsewhere, plan, checkpoints), log.record, place, joining)
+        with attend(place, joining) as rendezvous:
+            plan = StrategyPlan.of(chosen, locate(rendezvous), seed)
+            checkpoints = planned(plan, wanted)
+            facts = {**described(chosen), "resumed from": "" if checkpoints.resumed is None else checkpoints.resumed.path.name}
+            joined = JoinedRun(make_job(_elsewhere, plan, checkpoints), log.record, rendezvous, replace(joining, facts=facts))
     except BaseException as problem:
         log.fail(problem, name_of(place.rank))
         raise
-    worker = Worker(joined.context, plan, checkpoints)
-    atexit.register(_leave, worker, joined, log)
+    membership = Membership(joined, log)
+    worker = Worker(joined.context, plan, checkpoints, membership.leave)
+    membership.of(worker)
     return worker
 
 
 def _elsewhere(worker: Worker) -> None:
     """No runtime calls it: the script itself is the program."""
-
-
-def _leave(worker: Worker, joined: JoinedRun, log: Log) -> None:
-    """At the script's end; after a failure there is nothing to conclude, and the other workers are notified."""
-    worker.close()
-    name = joined.context.port.name
-    ending = joined.end(worker.finished, partial(conclusion, worker), lambda problem: log.fail(problem, name))
-    if ending is not None:
-        conclude(log.outcome, ending, name)
-        log.close()
-        log.warn()

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from torch import Tensor
 
-from polyrhythm.errors import CompositionError
+from polyrhythm.errors import CompositionError, WorkloadError
 from polyrhythm.report import history, trace
 from polyrhythm.report.directory import path_of, reason, save
 from polyrhythm.report.outcome import Outcome, Summary
@@ -79,6 +79,15 @@ class Run:
     def save(self, directory: str | Path) -> Path:
         """Write the run directory: run.json, events.jsonl, weights.safetensors. Raises CompositionError if it cannot be written."""
         return save(self.outcome, directory)
+
+
+Leave = Callable[[], Run]
+"""Completes a run that was joined, and gives what it was."""
+
+
+def no_leaving() -> Run:
+    """In a run that was not joined: raises WorkloadError."""
+    raise WorkloadError("worker.leave() is for scripts that called pr.join: a run of pr.run ends when the training function returns.")
 
 
 def _written(what: str, path: str | Path, write: Callable[[Path], Path]) -> Path:

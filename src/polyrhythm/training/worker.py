@@ -23,6 +23,7 @@ from polyrhythm.training.data import Batches, Data, StreamBatches
 from polyrhythm.training.evaluation import Evaluate
 from polyrhythm.training.models import Models
 from polyrhythm.training.numbers import number
+from polyrhythm.training.result import Leave, Run, no_leaving
 from polyrhythm.training.sampling import ShareSampler
 from polyrhythm.training.stream import StreamShard
 from polyrhythm.training.together import Together
@@ -41,12 +42,15 @@ class Worker:
     generators of torch, numpy and `random` are seeded for this worker before the training function begins.
     """
 
-    def __init__(self, context: WorkerContext, plan: StrategyPlan, checkpoints: CheckpointPlan | None = None) -> None:
+    def __init__(
+        self, context: WorkerContext, plan: StrategyPlan, checkpoints: CheckpointPlan | None = None, leave: Leave = no_leaving
+    ) -> None:
         group, strategy = plan.group(context.port.name), plan.strategy
         self.rank = group.rank
         self.workers = group.size
         self.seed = group.seed
         self.device = context.device
+        self._leave = leave
         self._context = context
         self._strategy = strategy
         self._group = group
@@ -103,8 +107,7 @@ class Worker:
         """Write a checkpoint now, and return whether it was written. Every worker calls it after the same step, at the end of an iteration.
 
         A resumed run writes none before its data have reached the position of the checkpoint. If it cannot be written, the run continues
-        with a RecordWarning. No checkpoints are written after a worker has finished or was
-        lost. Raises WorkloadError if the run has no directory for checkpoints.
+        with a RecordWarning. No checkpoints are written after a worker has finished or was lost. Raises WorkloadError without a directory.
         """
         if self._checkpointing.plan.store is None:
             raise WorkloadError(
@@ -171,8 +174,7 @@ class Worker:
     def report(self, **metrics: float | Tensor) -> None:
         """Record metrics, numbers or tensors of one element: `worker.report(loss=loss, accuracy=accuracy)`.
 
-        The last ones are the run's final metrics. Raises DivergedError for a metric that is not finite, WorkloadError for one that is not
-        a number.
+        The last ones are the run's final metrics. Raises DivergedError for one that is not finite, WorkloadError for one that is no number.
         """
         values = {name: number(f"worker.report got {name} =", value) for name, value in metrics.items()}
         for name, value in values.items():
@@ -217,6 +219,13 @@ class Worker:
             self._finished = True
             self._checkpointing.end(self.clock)
             self._state.metrics |= self._models.finish()
+
+    def leave(self) -> Run:
+        """As `finish`, and leave a run that this process has joined now, when all others do: then all, or new processes, may join again.
+
+        Its summary counts all workers; only worker 0's has weights. Raises what the run has failed with; WorkloadError in one of `pr.run`.
+        """
+        return self._leave()
 
     def close(self) -> None:
         """End this worker's persistent data-loading processes. Called for you when `train` ends, also after an error."""

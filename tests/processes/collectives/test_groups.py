@@ -17,6 +17,7 @@ from polyrhythm.kernel.message import Message
 from polyrhythm.kernel.names import rank_of
 from polyrhythm.kernel.port import Port
 from polyrhythm.processes.rendezvous.join import enter
+from polyrhythm.processes.rendezvous.places import RankZero
 from polyrhythm.processes.rendezvous.rank_environment import RankEnvironment
 from polyrhythm.processes.runtime.sums import Sums
 from polyrhythm.processes.spawn.launch import Processes
@@ -131,7 +132,7 @@ def test_joined_workers_share_memory_in_each_group_that_is_on_one_host(hosts: st
         def program(context: WorkerContext) -> Message:
             rank = rank_of(context.port.name)
             os.environ["POLYRHYTHM_HOST_ID"] = hosts[rank]
-            with enter(job(lambda _: None), lambda event: None, RankEnvironment(rank, WORKERS, port=port)) as joined:
+            with enter(job(lambda _: None), lambda event: None, RankEnvironment(rank, WORKERS, RankZero(port=port))) as joined:
                 joined.context.perform(all_at_once(joined.context.port, natively))
                 return Message("ways", text=native_groups(joined.context))
 

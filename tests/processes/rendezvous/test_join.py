@@ -1,6 +1,7 @@
 """Joining from processes that somebody else started; here they are the workers of an outer run."""
 
 import os
+import re
 import signal
 import threading
 import time
@@ -13,16 +14,17 @@ from ports import reserved_port
 from toy import Toy, trained
 
 from polyrhythm import systems
-from polyrhythm.errors import CompositionError, DeadlockError, PolyrhythmError, RunError, WorkerFailed
+from polyrhythm.errors import CompositionError, DeadlockError, RunError, WorkerFailed
 from polyrhythm.kernel.events import AnyEvent, Ended, Recorder, Started
 from polyrhythm.kernel.group import Group
 from polyrhythm.kernel.job import Ending, Job, WorkerContext
 from polyrhythm.kernel.message import Message, wire_bytes
 from polyrhythm.kernel.names import rank_of
 from polyrhythm.kernel.port import Port
-from polyrhythm.processes.rendezvous import join, negotiation
+from polyrhythm.processes.rendezvous import negotiation
 from polyrhythm.processes.rendezvous.join import Joining, enter
 from polyrhythm.processes.rendezvous.negotiation import servers_of
+from polyrhythm.processes.rendezvous.places import RankZero
 from polyrhythm.processes.rendezvous.rank_environment import RankEnvironment
 from polyrhythm.processes.runtime.node import Node
 from polyrhythm.processes.runtime.stall_detection import Patience
@@ -54,7 +56,7 @@ def everywhere(inner: Inner, workers: int, hosts: str = "") -> Ending:
             rank = rank_of(context.port.name)
             if hosts:
                 os.environ["POLYRHYTHM_HOST_ID"] = hosts[rank]
-            return inner(RankEnvironment(rank, workers, port=port), rank)
+            return inner(RankEnvironment(rank, workers, RankZero(port=port)), rank)
 
         return Processes().execute(Job(workers, 0, program, no_service, lambda name: True), lambda event: None)
 
@@ -110,7 +112,7 @@ async def add(port: Port, workers: int) -> torch.Tensor | None:
 
 def test_where_one_rank_has_no_device_nobody_uses_one() -> None:
     def inner(place: RankEnvironment, rank: int) -> Message:
-        join.device_of = lambda place: "cpu" if rank else "cuda:0"
+        negotiation.devices = lambda: "" if rank else "GPU-0"
         with enter(job(2), lambda event: None, place, Joining(startup=20.0)) as joined:
             total = joined.context.perform(add(joined.context.port, 2))
             assert total is not None
@@ -233,7 +235,7 @@ def test_who_loses_the_parent_of_its_servers_gets_an_error_and_can_leave() -> No
 def test_a_worker_that_is_killed_is_named_by_the_others(port: int) -> None:
     def program(context: WorkerContext) -> None:
         rank = int(context.port.name.partition("/")[2])
-        with enter(job(3), lambda event: None, RankEnvironment(rank, 3, port=port)) as joined:
+        with enter(job(3), lambda event: None, RankEnvironment(rank, 3, RankZero(port=port))) as joined:
             joined.context.perform(exchange(joined.context.port, 3, 10))
             if rank == 1:
                 os.kill(os.getpid(), signal.SIGKILL)
@@ -250,7 +252,7 @@ def test_a_worker_that_is_killed_is_named_by_those_who_have_begun_a_sum_with_it(
 
     def program(context: WorkerContext) -> None:
         rank = int(context.port.name.partition("/")[2])
-        with enter(job(3), lambda event: None, RankEnvironment(rank, 3, port=port)) as joined:
+        with enter(job(3), lambda event: None, RankEnvironment(rank, 3, RankZero(port=port))) as joined:
             joined.context.perform(exchange(joined.context.port, 3, 10))
             if rank == 1:
                 os.kill(os.getpid(), signal.SIGKILL)
@@ -307,7 +309,7 @@ def test_who_dies_between_its_announced_and_its_real_end_has_failed(port: int) -
         Job(
             3,
             0,
-            lambda context: inner(RankEnvironment(rank := int(context.port.name[-1]), 3, port=port), rank),
+            lambda context: inner(RankEnvironment(rank := int(context.port.name[-1]), 3, RankZero(port=port)), rank),
             no_service,
             lambda name: False,
         ),
@@ -370,8 +372,8 @@ def test_a_process_may_join_again_after_it_has_left() -> None:
 def test_an_attempt_to_which_nobody_came_does_not_count(port: int) -> None:
     def inner(place: RankEnvironment, rank: int) -> Message:
         if rank == 1:
-            with pytest.raises(RunError, match="cannot be reached"):
-                enter(job(2), lambda event: None, RankEnvironment(1, 2, port=port), Joining(startup=0.2))
+            with pytest.raises(RunError, match=r"could not be reached within .* seconds: nobody listens there"):
+                enter(job(2), lambda event: None, RankEnvironment(1, 2, RankZero(port=port)), Joining(startup=0.2))
         with enter(job(2), lambda event: None, place, Joining(startup=20.0)) as joined:
             return Message("end", (joined.context.perform(exchange(joined.context.port, 2, 1)),))
 
@@ -382,19 +384,21 @@ def test_another_secret_is_not_let_in() -> None:
     def inner(place: RankEnvironment, rank: int) -> Message:
         os.environ["POLYRHYTHM_SECRET"] = f"the secret of rank {rank}"
         try:
-            enter(job(2), lambda event: None, place)
-        except PolyrhythmError as problem:
+            enter(job(2), lambda event: None, place, Joining(startup=6.0 - 3.0 * rank))
+        except RunError as problem:
             return Message("refused", text=str(problem))
         return Message("let in")
 
     results = everywhere(inner, 2).results
     assert all(message and message.topic == "refused" for message in results.values())
-    assert any(message and "was started with another secret" in message.text for message in results.values())
+    keeper, other = (message.text for message in results.values() if message)
+    assert re.search(r"worker/1 has not joined at .*, and [0-9]+ callers did not have the secret: .* POLYRHYTHM_SECRET", keeper)
+    assert re.search("could not be reached within [0-9]+ seconds: .*: start all processes with the same POLYRHYTHM_SECRET", other)
 
 
 def test_who_waits_for_a_rank_that_never_comes_gets_an_error(port: int) -> None:
     with pytest.raises(RunError, match=r"worker/1 has not joined at 127\.0\.0\.1:[0-9]+ within 0.2 seconds"):
-        enter(job(2), lambda event: None, RankEnvironment(0, 2, port=port), Joining(startup=0.2, wiring=Wiring()))
+        enter(job(2), lambda event: None, RankEnvironment(0, 2, RankZero(port=port)), Joining(startup=0.2, wiring=Wiring()))
 
 
 def test_a_job_of_another_size_is_refused() -> None:

@@ -11,7 +11,9 @@ from polyrhythm.kernel.job import Job, Location, WorkerContext
 from polyrhythm.kernel.message import Message
 from polyrhythm.kernel.names import rank_of
 from polyrhythm.processes import Processes
+from polyrhythm.processes.rendezvous.join import Joining, attend
 from polyrhythm.processes.rendezvous.locations import HOST, SITE, locate
+from polyrhythm.processes.rendezvous.places import RankZero
 from polyrhythm.processes.rendezvous.rank_environment import RankEnvironment
 
 
@@ -28,7 +30,10 @@ def located(workers: int, missing: int = 0) -> list[tuple[Location, ...]]:
             os.environ[SITE], os.environ[HOST] = "ab"[rank // 2], f"host {rank}"
             if rank >= workers - missing:
                 return Message("none")
-            found = locate(RankEnvironment(rank, workers, port=port), seconds=2.0 if missing else 60.0)
+            place = RankEnvironment(rank, workers, RankZero(port=port))
+            with attend(place, Joining(startup=2.0 if missing else 60.0)) as rendezvous:
+                found = locate(rendezvous)
+                rendezvous.close()
             return Message("found", text=msgspec.json.encode([(each.site, each.host) for each in found]).decode())
 
         ending = Processes(cuda=False).execute(Job(workers, 0, program, no_service, lambda name: True), lambda event: None)

@@ -13,9 +13,12 @@ import atexit
 import os
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from types import TracebackType
+
+from msgspec.structs import replace
 
 from polyrhythm.errors import CompositionError, RunError
 from polyrhythm.kernel.agreement import Facts
@@ -28,7 +31,7 @@ from polyrhythm.processes.rendezvous.local_servers import LocalServers
 from polyrhythm.processes.rendezvous.loss_policy import LossPolicy
 from polyrhythm.processes.rendezvous.negotiation import collectives, compare, device_of, everyone, servers_of
 from polyrhythm.processes.rendezvous.peer_monitor import PeerMonitor
-from polyrhythm.processes.rendezvous.rank_environment import RankEnvironment, find_rank_environment, own_ip
+from polyrhythm.processes.rendezvous.rank_environment import RankEnvironment, find_rank_environment
 from polyrhythm.processes.rendezvous.rendezvous import Rendezvous
 from polyrhythm.processes.rendezvous.script_end import Script, end_badly
 from polyrhythm.processes.rendezvous.shutdown import Shutdown
@@ -48,13 +51,14 @@ from polyrhythm.processes.transport.frame_link import Wiring
 class Joining:
     """How to join: how many seconds to wait for the others, the wiring, and how long to wait for an actor that makes no progress.
 
-    `facts` are what all must have been started with.
+    `facts` are what all must have been started with; `bind` the address of this host to listen at, if it is not to be found out.
     """
 
     startup: float = 300.0
     wiring: Wiring = field(default_factory=Wiring)
     patience: Patience = field(default_factory=Patience)
     facts: Facts = field(default_factory=dict)
+    bind: str = ""
 
 
 def _ignore(problem: BaseException) -> None:
@@ -62,26 +66,25 @@ def _ignore(problem: BaseException) -> None:
 
 
 class JoinedRun:
-    """A run that this process, the user's own, takes part in as a worker; `leave` it, or use it in a `with` statement."""
+    """A run that this process, the user's own, takes part in as a worker; `leave` it, or use it in a `with` statement.
 
-    def __init__(self, job: Job, record: Recorder, environment: RankEnvironment, joining: Joining) -> None:
-        self._environment = environment
+    All processes that came to `rendezvous` must be given the same job; what closes it after an error is up to the caller.
+    """
+
+    def __init__(self, job: Job, record: Recorder, rendezvous: Rendezvous, joining: Joining) -> None:
+        self._rendezvous = rendezvous
         self._job = job
         self._joining = joining
-        self._name = worker(environment.rank)
+        self._name = worker(rendezvous.rank)
         self._recorder = record
         self._recording = threading.Lock()
         self._left = False
         self._script = Script()
         keep_memory()
         allow_many()
-        rendezvous = Rendezvous(environment, joining.startup)
         compare(rendezvous, {**joining.facts, "seed": str(job.seed)}, self._name)
-        # where one has none, all do without: what goes between devices must find everybody there
-        mine = device_of(environment)
-        device = mine if rendezvous.all_can("use a device", mine != "cpu") else "cpu"
-        secret, ip, host = rendezvous.secret(), own_ip(environment), os.environ.get("POLYRHYTHM_HOST_ID", "")
-        self._listeners = listen_everywhere(ip, host)
+        secret, device, host = rendezvous.secret(), device_of(rendezvous), os.environ.get("POLYRHYTHM_HOST_ID", "")
+        self._listeners = listen_everywhere(rendezvous.bind, host)
         self._node = Node(Role(self._name, secret, job.seed, device), joining.wiring, self._listeners, self._record)
         self._loss_policy = LossPolicy(self._node, job.essential, self._record)
         self._monitor = PeerMonitor(self._node, self._name, job.workers, joining.patience, self._record)
@@ -91,7 +94,7 @@ class JoinedRun:
         self._context = NodeContext(self._node)
         atexit.register(self._at_exit)
         try:
-            self._connect(rendezvous, self._job_spec(secret, ip, host))
+            self._connect(rendezvous, self._job_spec(secret, rendezvous.bind, host))
         except BaseException:
             self._close()
             raise
@@ -133,7 +136,7 @@ class JoinedRun:
         """
         if self._left:
             raise RunError(f"{self._name} has left this run already.")
-        others = [worker(rank) for rank in range(self._environment.workers) if rank != self._environment.rank]
+        others = [worker(rank) for rank in range(self._rendezvous.workers) if rank != self._rendezvous.rank]
         try:
             ending = self._shutdown.leave(others, result, self._loss_policy.lost)
         except BaseException as problem:
@@ -159,14 +162,14 @@ class JoinedRun:
 
     def _connect(self, rendezvous: Rendezvous, spec: JobSpec) -> None:
         """Start the servers that belong here, learn where everyone is, and connect with all of them."""
-        mine = servers_of(self._job, self._environment.rank)
+        mine = servers_of(self._job, self._rendezvous.rank)
         work = (self._job.program, self._job.service)
         if mine:
             self._servers.start(mine, lambda: job_spec.pack(spec, work))
         self._node.start()
         self._shutdown.wait(lambda: self._servers.up, self._joining.startup)
         for name, address in {self._name: self._listeners.address, **self._servers.addresses}.items():
-            rendezvous.publish(name, address)
+            rendezvous.publish(name, replace(address, ip=rendezvous.ip))
         table = rendezvous.table(everyone(self._job))
         origin = time.monotonic() - self._job.began
         others = [name for name in table if name != self._name]
@@ -180,7 +183,8 @@ class JoinedRun:
         self._shutdown.wait(lambda: self._node.peers.connected(others), self._joining.startup)
         self._node.loop.call(lambda: self._monitor.begin(table))
         hosts = {name: address.host for name, address in table.items()}
-        self._use(collectives(rendezvous, self._environment, self._job, hosts, self._node.device, self._node.peers.count))
+        self._use(collectives(rendezvous, self._job, hosts, self._node.device, self._node.peers.count))
+        rendezvous.close()
         self._record(Started(self._node.port.now(), self._name))
 
     def _use(self, found: dict[str, GroupReducer]) -> None:
@@ -202,7 +206,9 @@ class JoinedRun:
             return
         self._left = True
         atexit.unregister(self._at_exit)
+        self._script.release()
         self._node.stop(self._servers.close)
+        self._rendezvous.close()
 
     def end(
         self, settled: bool, conclude: Callable[[], Message | None], on_failure: Callable[[BaseException], None] = _ignore
@@ -239,4 +245,17 @@ def enter(job: Job, record: Recorder, environment: RankEnvironment | None = None
     environment = find_rank_environment() if environment is None else environment
     if job.workers != environment.workers:
         raise CompositionError(f"The job has {job.workers} workers, but {environment.workers} processes were started: start as many.")
-    return JoinedRun(job, record, environment, joining or Joining())
+    settings = joining or Joining()
+    with attend(environment, settings) as rendezvous:
+        return JoinedRun(job, record, rendezvous, settings)
+
+
+@contextmanager
+def attend(environment: RankEnvironment, joining: Joining) -> Iterator[Rendezvous]:
+    """A rendezvous that a `JoinedRun` closes; after an error it is closed here, and those who still wait for something get that error."""
+    rendezvous = Rendezvous(environment, joining.startup, joining.bind)
+    try:
+        yield rendezvous
+    except BaseException as problem:
+        rendezvous.close(problem)
+        raise

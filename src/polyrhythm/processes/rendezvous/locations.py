@@ -6,21 +6,17 @@ import os
 
 from polyrhythm.kernel.job import Location, unplaced
 from polyrhythm.kernel.names import worker
-from polyrhythm.processes.rendezvous.rank_environment import RankEnvironment, own_ip
 from polyrhythm.processes.rendezvous.rendezvous import WORKERS, Rendezvous
 
 SITE, HOST = "POLYRHYTHM_SITE", "POLYRHYTHM_HOST_ID"
 """Environment variables: the name of a worker's site (the same for all if unset), and of its host, if addresses do not determine it."""
 
 
-def locate(environment: RankEnvironment, seconds: float = 300.0) -> tuple[Location, ...]:
-    """The locations of all workers, by rank: the same at every one of them. Raises RunError if others do not come within `seconds`."""
-    site = os.environ.get(SITE, "")
-    if environment.workers == 1:
-        return (Location(site, os.environ.get(HOST, "")),)
-    host = os.environ.get(HOST) or own_ip(environment)
-    own = {WORKERS: str(environment.workers), "site": site, "host": host}
-    given = Rendezvous(environment, seconds).gather("location", own)
-    if len(given) < environment.workers:
-        return unplaced(environment.workers)  # started with different numbers of workers, which is refused next
-    return tuple(Location(given[name]["site"], given[name]["host"]) for name in map(worker, range(environment.workers)))
+def locate(rendezvous: Rendezvous) -> tuple[Location, ...]:
+    """The locations of all workers, by rank: the same at every one of them. Raises RunError if others do not come."""
+    workers = rendezvous.workers
+    host = os.environ.get(HOST, "") or (rendezvous.ip if workers > 1 else "")
+    given = rendezvous.gather("location", {WORKERS: str(workers), "site": os.environ.get(SITE, ""), "host": host})
+    if len(given) < workers:
+        return unplaced(workers)  # started with different numbers of workers, which is refused next
+    return tuple(Location(given[name]["site"], given[name]["host"]) for name in map(worker, range(workers)))

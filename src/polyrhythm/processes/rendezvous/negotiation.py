@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import socket
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
 from importlib.metadata import version
 
@@ -17,8 +17,7 @@ from polyrhythm.processes.collectives.nccl import Nccl, NcclStore
 from polyrhythm.processes.collectives.reducer import GroupReducer
 from polyrhythm.processes.collectives.shared_memory import SharedMemoryReducer
 from polyrhythm.processes.collectives.traffic import CountTraffic
-from polyrhythm.processes.rendezvous.rank_environment import RankEnvironment, own_ip
-from polyrhythm.processes.rendezvous.rendezvous import Rendezvous
+from polyrhythm.processes.rendezvous.rendezvous import WORKERS, Rendezvous
 from polyrhythm.processes.runtime.stall_detection import notify
 from polyrhythm.processes.transport.wire import VERSION
 from polyrhythm.sharing import MemoryGroup, SharedSegment, can_share
@@ -43,18 +42,39 @@ def servers_of(job: Job, rank: int) -> list[str]:
     return [server(shard) for shard, home in enumerate(homes) if home == rank]
 
 
-def device_of(environment: RankEnvironment) -> str:
-    """The CUDA device of this process, if there is one for it, else the CPU."""
-    return f"cuda:{environment.local_rank}" if torch.cuda.is_available() and environment.local_rank < torch.cuda.device_count() else "cpu"
+def device_of(rendezvous: Rendezvous) -> str:
+    """The CUDA device of this process, if there is one for every process, else the CPU.
+
+    Among the processes that see the same devices each takes the next, by rank. What a launcher says of local ranks is not asked: some count
+    from 0 in every process, and some show each process its own devices only.
+    """
+    seen = devices()
+    given = rendezvous.gather("devices", {WORKERS: str(rendezvous.workers), "devices": seen})
+    if len(given) < rendezvous.workers:
+        return "cpu"
+    chosen = [choose([given[worker(other)]["devices"] for other in range(rank + 1)]) for rank in range(rendezvous.workers)]
+    # where one has none, all do without: what goes between devices must find everybody there
+    return "cpu" if None in chosen else f"cuda:{chosen[rendezvous.rank]}"
 
 
-def collectives(
-    rendezvous: Rendezvous, environment: RankEnvironment, job: Job, hosts: Mapping[str, str], device: str, add: CountTraffic
-) -> dict[str, GroupReducer]:
+def devices() -> str:
+    """The CUDA devices that this process sees, by names that no two devices have."""
+    if not torch.cuda.is_available():
+        return ""
+    return " ".join(str(torch.cuda.get_device_properties(index).uuid) for index in range(torch.cuda.device_count()))
+
+
+def choose(seen: Sequence[str]) -> int | None:
+    """Which of the devices that it sees the last of several processes takes; None where there are not enough."""
+    turn = seen[:-1].count(seen[-1])
+    return turn if turn < len(seen[-1].split()) else None
+
+
+def collectives(rendezvous: Rendezvous, job: Job, hosts: Mapping[str, str], device: str, add: CountTraffic) -> dict[str, GroupReducer]:
     """The ways to a sum of the groups that this worker is a member of, by their names; `hosts` has the host of each actor."""
-    name = worker(environment.rank)
+    name = worker(rendezvous.rank)
     if device != "cpu":
-        store = NcclStore(_nccl_address(rendezvous, own_ip(environment)), environment.rank, device)
+        store = NcclStore(_nccl_address(rendezvous), rendezvous.rank, device)
         return {group: Nccl(store, group, members, add) for group, members in job.summing.items() if name in members}
     found: dict[str, GroupReducer] = {}
     for group, members in job.summing.items():
@@ -82,8 +102,9 @@ def _share_memory(rendezvous: Rendezvous, group: str, members: tuple[str, ...], 
         return mine if rendezvous.all_can(f"share memory/{group}", mine is not None and can_share(), ranks) else None
 
 
-def _nccl_address(rendezvous: Rendezvous, ip: str) -> str:
+def _nccl_address(rendezvous: Rendezvous) -> str:
     """Where the store of NCCL's communicators is, which rank 0 keeps."""
+    ip = rendezvous.ip
     with socket.create_server((ip, 0)) as free:
         proposal = f"{ip}:{free.getsockname()[1]}"
     return rendezvous.agree("nccl", proposal)

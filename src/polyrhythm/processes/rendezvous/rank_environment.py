@@ -1,93 +1,69 @@
-"""The environment of a process started by another launcher: its rank, and the address of the store of its run."""
+"""The environment of a process started by another launcher: its rank, and where it meets the others of its run."""
 
 from __future__ import annotations
 
 import os
-import socket
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+
+import torch.distributed as dist
+from torch.distributed import Store  # type: ignore[attr-defined]
+from torch.distributed.distributed_c10d import _get_default_store
 
 from polyrhythm.errors import CompositionError
-
-_DEFAULT_PORT = 29400
+from polyrhythm.processes.rendezvous.found import Found
+from polyrhythm.processes.rendezvous.launchers import LAUNCHERS, Launcher, Variables
+from polyrhythm.processes.rendezvous.places import MeetingPlace, RankZero
 
 
 @dataclass(frozen=True, slots=True)
 class RankEnvironment:
-    """Rank of `workers`; `local_rank` among those on this host; where rank 0, or torchrun's agent, keeps the store.
-
-    `agent` is whether torchrun keeps the store; `attempt` distinguishes restarts that share it.
-    """
+    """Rank of `workers`, who meet at `place`."""
 
     rank: int
     workers: int
-    local_rank: int = 0
-    host: str = "127.0.0.1"
-    port: int = _DEFAULT_PORT
-    agent: bool = False
-    attempt: str = ""
+    place: MeetingPlace = field(default=RankZero())
 
     def __post_init__(self) -> None:
         if not 0 <= self.rank < self.workers:
             raise CompositionError(f"Rank {self.rank} is not one of {self.workers} workers: ranks go from 0 to {self.workers - 1}.")
 
 
-def find_rank_environment(environment: Mapping[str, str] | None = None) -> RankEnvironment:
-    """The environment that torchrun's variables (RANK, WORLD_SIZE, ...) or SLURM's describe; the only one of one worker without any."""
-    given = os.environ if environment is None else environment
-    if "RANK" in given and "WORLD_SIZE" in given:
-        return RankEnvironment(
-            _number(given, "RANK"),
-            _number(given, "WORLD_SIZE"),
-            _number(given, "LOCAL_RANK", 0),
-            given.get("MASTER_ADDR", "127.0.0.1"),
-            _number(given, "MASTER_PORT", _DEFAULT_PORT),
-            given.get("TORCHELASTIC_USE_AGENT_STORE", "") == "True",
-            "-".join(given.get(name, "") for name in ("TORCHELASTIC_RUN_ID", "TORCHELASTIC_RESTART_COUNT")),
-        )
-    if "SLURM_PROCID" in given and "SLURM_NTASKS" in given:
-        # one port for each job, so that two jobs on one node have two stores
-        port = _DEFAULT_PORT + _number(given, "SLURM_JOB_ID", 0) % 10_000
-        return RankEnvironment(
-            _number(given, "SLURM_PROCID"),
-            _number(given, "SLURM_NTASKS"),
-            _number(given, "SLURM_LOCALID", 0),
-            given.get("MASTER_ADDR") or _first_host(given.get("SLURM_STEP_NODELIST") or given.get("SLURM_NODELIST", "127.0.0.1")),
-            _number(given, "MASTER_PORT", port),
-            attempt=f"{given.get('SLURM_JOB_ID', '')}-{given.get('SLURM_STEP_ID', '')}",
-        )
-    return RankEnvironment(0, 1, port=0)  # any: nobody else looks for it
+def find_rank_environment(environment: Variables | None = None) -> RankEnvironment:
+    """The environment that an initialised process group of torch.distributed, or the variables of a launcher, describe.
 
-
-def own_ip(environment: RankEnvironment) -> str:
-    """The address of this host's interface towards the store, unless POLYRHYTHM_HOST_ADDR names another.
-
-    That is needed where a host's own name leads to its loopback interface, and on hosts behind address translation.
+    Without any of these there is one worker. Raises CompositionError where a launcher is at work and does not say who this process is.
     """
-    named = os.environ.get("POLYRHYTHM_HOST_ADDR")
-    if named:
-        return named
-    for family, kind, _, _, target in socket.getaddrinfo(environment.host, environment.port, type=socket.SOCK_DGRAM):
-        with socket.socket(family, kind) as probe:
-            try:
-                probe.connect(target)  # sends nothing: only looks up the route
-            except OSError:
-                continue
-            return str(probe.getsockname()[0])
-    raise CompositionError(f"{environment.host!r} cannot be reached from here: set MASTER_ADDR to an address that all hosts can reach.")
+    if environment is None and dist.is_available() and dist.is_initialized():
+        return RankEnvironment(dist.get_rank(), dist.get_world_size(), Found(default_store))
+    given = os.environ if environment is None else environment
+    for launcher in LAUNCHERS:
+        if launcher.describes(given):
+            return RankEnvironment(*launcher.ranked(given), launcher.place(given))
+    for launcher in LAUNCHERS:
+        _refuse_half(launcher, given)
+    return RankEnvironment(0, 1, RankZero(port=0))
 
 
-def _number(given: Mapping[str, str], name: str, otherwise: int | None = None) -> int:
-    text = given.get(name, "" if otherwise is None else str(otherwise))
-    try:
-        return int(text)
-    except ValueError:
-        raise CompositionError(f"{name}={text!r} in the environment is not an integer: set it to one.") from None
+def default_store() -> Store:
+    """The store through which the process group was made."""
+    return _get_default_store()
 
 
-def _first_host(nodes: str) -> str:
-    """The first of a SLURM list such as "gpu[03-07,12],login1"."""
-    prefix, bracket, rest = nodes.partition("[")
-    if not bracket or "," in prefix:
-        return nodes.split(",")[0]
-    return prefix + rest.split("]")[0].split(",")[0].split("-")[0]
+def _refuse_half(launcher: Launcher, given: Variables) -> None:
+    """Raise where some variables of `launcher` are there and others are not: each process would train alone, and nobody would notice."""
+    found = launcher.shows(given)
+    if not found or any(given.get(name) == "1" for name in launcher.workers):
+        return
+    missing = [] if launcher.rank in given else [launcher.rank]
+    if not any(name in given for name in launcher.workers):
+        missing.append(" or ".join(launcher.workers))
+    raise CompositionError(
+        f"This process was started by {launcher.name} ({_shown(found, given)}), and {' and '.join(missing)} "
+        f"{'is' if len(missing) == 1 else 'are'} not set, so it does not know its rank or how many there are: set RANK, WORLD_SIZE and "
+        "MASTER_ADDR for each process, or RANK=0 and WORLD_SIZE=1 for one that trains alone."
+    )
+
+
+def _shown(names: Iterable[str], given: Variables) -> str:
+    return ", ".join(f"{name}={given[name]}" for name in names if "SECRET" not in name) or "its variables are set"

@@ -29,7 +29,15 @@ class Script:
     def __init__(self) -> None:
         self._process = os.getpid()
         self._outermost = _outermost()
+        _watched.append(self)
         _note_exits()
+
+    def release(self) -> None:
+        """Watch no more; with the last, `sys.exit` is again what it was."""
+        if self in _watched:
+            _watched.remove(self)
+        if not _watched:
+            _forget_exits()
 
     @property
     def here(self) -> bool:
@@ -65,6 +73,7 @@ def end_badly(error: BaseException) -> NoReturn:
     os._exit(1)
 
 
+_watched: list[Script] = []
 _ending: list[BaseException] = []
 _exits: list[tuple[Any, object]] = []
 """The last call of `sys.exit` in the main thread: its argument, and the last exception that had come to the top before."""
@@ -72,7 +81,7 @@ _exits: list[tuple[Any, object]] = []
 
 def _note_exits() -> None:
     plain: Callable[..., NoReturn] = sys.exit
-    if getattr(plain, "notes_exits", False):
+    if getattr(plain, "notes_exits", None) is not None:
         return
 
     @wraps(plain)
@@ -81,8 +90,16 @@ def _note_exits() -> None:
             _exits[:] = [(status, getattr(sys, "last_value", None))]
         plain(status)
 
-    exit.notes_exits = True  # type: ignore[attr-defined]
+    exit.notes_exits = plain  # type: ignore[attr-defined]
     sys.exit = exit
+
+
+def _forget_exits() -> None:
+    """Undo `_note_exits`, unless somebody else has wrapped `sys.exit` since."""
+    plain = getattr(sys.exit, "notes_exits", None)
+    if plain is not None:
+        sys.exit = plain
+    _exits.clear()
 
 
 def _outermost() -> FrameType | None:
