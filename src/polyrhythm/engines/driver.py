@@ -134,6 +134,8 @@ class Driver:
         self._before = sum(nbytes for nbytes, _ in sent), sum(count for _, count in sent)
         self._outcomes, self._lost, self._traffic = {}, {}, {}
         self._clock.begin_attempt()
+        if self._store is not None:
+            self._store.close()
         self._store = StoreServer(self._crew.ip, len(self._crew.tasks), self._crew.secret, rounds=1)
         for task in self._crew.tasks:
             beginning = Beginning(self._attempt, *self._store.address, self._attempt > 1)

@@ -7,7 +7,7 @@ import time
 from polyrhythm.errors import RunError
 from polyrhythm.processes.store.attempt import Dismissed
 
-_PAUSE_SECONDS = (0.02, 1.0)
+_PAUSE_SECONDS = (0.02, 0.25)
 _ATTEMPT_SECONDS = 10.0
 _UNPROVEN_SECONDS = 5.0
 
