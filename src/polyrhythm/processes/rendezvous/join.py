@@ -184,7 +184,10 @@ class JoinedRun:
         self._node.loop.call(lambda: self._monitor.begin(table))
         hosts = {name: address.host for name, address in table.items()}
         self._use(collectives(rendezvous, self._job, hosts, self._node.device, self._node.peers.count))
-        rendezvous.close()
+        if self._node.device == "cpu":
+            rendezvous.close()
+        else:  # communicators are formed when they are needed first
+            rendezvous.stop_listening()
         self._record(Started(self._node.port.now(), self._name))
 
     def _use(self, found: dict[str, GroupReducer]) -> None:

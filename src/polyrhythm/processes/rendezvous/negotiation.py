@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import socket
 from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
 from importlib.metadata import version
@@ -13,7 +12,7 @@ from polyrhythm.errors import RunError
 from polyrhythm.kernel.agreement import Facts, difference
 from polyrhythm.kernel.job import Job
 from polyrhythm.kernel.names import rank_of, server, worker
-from polyrhythm.processes.collectives.nccl import Nccl, NcclStore
+from polyrhythm.processes.collectives.nccl import Communicators, Nccl
 from polyrhythm.processes.collectives.reducer import GroupReducer
 from polyrhythm.processes.collectives.shared_memory import SharedMemoryReducer
 from polyrhythm.processes.collectives.traffic import CountTraffic
@@ -74,8 +73,8 @@ def collectives(rendezvous: Rendezvous, job: Job, hosts: Mapping[str, str], devi
     """The ways to a sum of the groups that this worker is a member of, by their names; `hosts` has the host of each actor."""
     name = worker(rendezvous.rank)
     if device != "cpu":
-        store = NcclStore(_nccl_address(rendezvous), rendezvous.rank, device)
-        return {group: Nccl(store, group, members, add) for group, members in job.summing.items() if name in members}
+        communicators = Communicators(rendezvous.torch_store, device)
+        return {group: Nccl(communicators, group, members, add) for group, members in job.summing.items() if name in members}
     found: dict[str, GroupReducer] = {}
     for group, members in job.summing.items():
         if name in members and len({hosts[member] for member in members}) == 1:
@@ -100,11 +99,3 @@ def _share_memory(rendezvous: Rendezvous, group: str, members: tuple[str, ...], 
         except RunError:
             mine = None
         return mine if rendezvous.all_can(f"share memory/{group}", mine is not None and can_share(), ranks) else None
-
-
-def _nccl_address(rendezvous: Rendezvous) -> str:
-    """Where the store of NCCL's communicators is, which rank 0 keeps."""
-    ip = rendezvous.ip
-    with socket.create_server((ip, 0)) as free:
-        proposal = f"{ip}:{free.getsockname()[1]}"
-    return rendezvous.agree("nccl", proposal)

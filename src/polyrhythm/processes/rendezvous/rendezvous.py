@@ -7,12 +7,14 @@ import secrets
 from collections.abc import Iterable, Sequence
 
 import msgspec
+from torch.distributed import Store  # type: ignore[attr-defined]
 
 from polyrhythm.errors import CompositionError, RunError
 from polyrhythm.kernel.agreement import Facts, difference
 from polyrhythm.kernel.names import worker
 from polyrhythm.processes.rendezvous.places import Attendee
 from polyrhythm.processes.rendezvous.rank_environment import RankEnvironment
+from polyrhythm.processes.store.torch_store import TorchStore
 from polyrhythm.processes.transport.addresses import Address
 
 WORKERS = "number of workers"
@@ -73,6 +75,10 @@ class Rendezvous:
         names = list(actors)
         found = self._get([f"address/{name}" for name in names], names)
         return {name: msgspec.json.decode(each, type=Address) for name, each in zip(names, found, strict=True)}
+
+    def torch_store(self) -> Store:
+        """A store for communicators of torch, over this one."""
+        return TorchStore(self._store, "torch/")
 
     def stop_listening(self) -> None:
         """All have come, but may still need the store."""

@@ -19,6 +19,7 @@ from typing import Any
 
 import msgspec
 import torch
+from torch.distributed import Store  # type: ignore[attr-defined]
 
 from polyrhythm import rng
 from polyrhythm.errors import TamperedError, WireError
@@ -26,9 +27,8 @@ from polyrhythm.kernel.effects import Effect
 from polyrhythm.kernel.events import AnyEvent, Ended, Recorder, Started
 from polyrhythm.kernel.job import WorkerContext
 from polyrhythm.kernel.message import Message
-from polyrhythm.kernel.names import rank_of
 from polyrhythm.kernel.port import Port
-from polyrhythm.processes.collectives.nccl import Nccl, NcclStore
+from polyrhythm.processes.collectives.nccl import Communicators, Nccl
 from polyrhythm.processes.collectives.reducer import GroupReducer
 from polyrhythm.processes.collectives.shared_memory import SharedMemoryReducer
 from polyrhythm.processes.collectives.traffic import CountTraffic
@@ -40,6 +40,9 @@ from polyrhythm.processes.runtime.reporter import StatusReporter
 from polyrhythm.processes.runtime.role import Role
 from polyrhythm.processes.runtime.status import ActorStatus
 from polyrhythm.processes.spawn.job_spec import JobSpec, SharingGroup, unpack
+from polyrhythm.processes.store.attempt import StoreTarget
+from polyrhythm.processes.store.store_client import StoreClient
+from polyrhythm.processes.store.torch_store import TorchStore
 from polyrhythm.processes.system.allocator import keep_memory
 from polyrhythm.processes.transport.addresses import Address, listen_everywhere, listen_locally
 from polyrhythm.processes.transport.frame_link import FrameLink, Wiring
@@ -55,6 +58,7 @@ _SWITCH_SECONDS = 0.0005
 _GATHERING_SECONDS = 0.02
 _LAST_SECONDS = 10.0
 _REPORT_SECONDS = 5.0
+_STORE_SECONDS = 60.0
 
 
 def run(control: socket.socket, name: str, device: str, descriptor: int) -> int:
@@ -205,9 +209,13 @@ class Child:
         mine = [group for group in self._spec.groups if self._name in group.members]
         add = self._node.peers.count
         if mine and self._node.device != "cpu":
-            store = NcclStore(self._spec.nccl_address, rank_of(self._name), self._node.device)
-            return {group.name: Nccl(store, group.name, group.members, add) for group in mine}
+            communicators = Communicators(self._open_store, self._node.device)
+            return {group.name: Nccl(communicators, group.name, group.members, add) for group in mine}
         return {group.name: open_memory(group, self._name, add) for group in mine if group.memory}
+
+    def _open_store(self) -> Store:
+        target = StoreTarget("127.0.0.1", self._spec.store_port, self._spec.secret)
+        return TorchStore(StoreClient(self._name, lambda: target, _STORE_SECONDS, "the launcher's store"), "torch/")
 
     def _send_status(self, status: ActorStatus) -> None:
         message = status.message()

@@ -52,8 +52,8 @@ class JobSpec(msgspec.Struct, frozen=True):
     """Seconds of waiting that an actor reports at once."""
     groups: list[SharingGroup] = []
     """The groups of workers whose sums have a way of their own."""
-    nccl_address: str = ""
-    """Where the store of NCCL's communicators is, for workers with CUDA devices: host and port."""
+    store_port: int = 0
+    """At loopback, of the store for NCCL's communicators, for workers with CUDA devices."""
     ip: str = ""
     """The interface to be reached at from other hosts; empty for jobs of one host."""
     host: str = ""

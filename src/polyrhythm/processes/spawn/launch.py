@@ -17,6 +17,7 @@ from polyrhythm.processes.runtime.stall_detection import Patience
 from polyrhythm.processes.spawn import fork_client, job_spec
 from polyrhythm.processes.spawn.job_spec import JobSpec, SharingGroup
 from polyrhythm.processes.spawn.launched_run import LaunchedRun
+from polyrhythm.processes.store.store_server import StoreServer
 from polyrhythm.processes.system import capacity
 from polyrhythm.processes.system.linux import require_linux
 from polyrhythm.processes.transport.frame_link import Wiring
@@ -83,18 +84,18 @@ class Processes:
         """
         job = work.job(self.locations(work.workers))
         capacity.check(job.workers + job.servers)
-        devices = self._devices(job)
+        devices, secret = self._devices(job), secrets.token_bytes(32)
         with ExitStack() as stack:
             groups = [_share(name, members, stack) for name, members in job.summing.items()]
             spec = JobSpec(
                 *job_spec.surroundings(),
-                secrets.token_bytes(32),
+                secret,
                 job.seed,
                 self.wiring,
                 self.threads,
                 self._patience.thresholds,
                 groups,
-                _nccl_address(devices),
+                _keep_store(devices, secret, stack),
             )
             return self._launch(job, record, spec, devices)
 
@@ -124,9 +125,9 @@ def _share(name: str, members: tuple[str, ...], stack: ExitStack) -> SharingGrou
     return SharingGroup(name, members, segment.path)
 
 
-def _nccl_address(devices: dict[str, str]) -> str:
-    """A free port of this host for the store of NCCL's communicators, where workers compute on CUDA devices."""
-    if "cpu" in {device for name, device in devices.items() if name.startswith("worker/")}:
-        return ""
-    with socket.create_server(("127.0.0.1", 0)) as free:
-        return f"127.0.0.1:{free.getsockname()[1]}"
+def _keep_store(devices: dict[str, str], secret: bytes, stack: ExitStack) -> int:
+    """The port of this host's loopback at which a store for NCCL's communicators is kept while `stack` is; 0 where nobody needs it."""
+    workers = [device for name, device in devices.items() if name.startswith("worker/")]
+    if "cpu" in workers:
+        return 0
+    return stack.enter_context(StoreServer("127.0.0.1", len(workers), secret, rounds=1)).address[1]
