@@ -52,9 +52,9 @@ def join(
     A script succeeds by reaching its end or by `sys.exit(0)`, and then waits for the others; if it fails, all others fail too, with an
     error that names it. After waiting `timeout` seconds for a worker that makes no progress, the run stops with an error that names it;
     without a timeout this is only reported on stderr. `checkpoint`, `every`, `keep` and `resume` are those of `run`; all hosts must share
-    the directory. Worker 0 has the `loggers`, as those of `run`. `bind` is the address of this host to listen at, instead of that of the interface towards worker 0. Raises
-    CompositionError if a launcher is at work and gives no rank, if the number of processes is not what the strategy uses, or if their
-    settings differ; RunError if the others do not join.
+    the directory. Worker 0 has the `loggers`, as those of `run`. `bind` is the address of this host to listen at, instead of that of the
+    interface towards worker 0. Raises CompositionError if a launcher is at work and gives no rank, if the number of processes is not what
+    the strategy uses, or if their settings differ; RunError if the others do not join.
     """
     require_linux("join(), which makes a worker of this process,")
     refuse_while_imported("pr.join")
