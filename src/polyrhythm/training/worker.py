@@ -199,8 +199,7 @@ class Worker:
         are not averaged; all other buffers are the final ones. For each call of `attach`, snapshots of the weights take 1 GB at most over
         all workers and servers, and those of buffers as much again: times are left out to fit; larger models are evaluated at the end only.
 
-        Every worker must call it, before the first step. Raises WorkloadError when training has begun, and CompositionError at the first
-        step of all workers if only some called it.
+        Every worker must call it. Raises WorkloadError when training has begun, CompositionError at the first step if only some called it.
         """
         if self._models.checked:
             raise WorkloadError("worker.evaluate was called after the first step: call it before training begins.")

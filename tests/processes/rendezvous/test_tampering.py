@@ -14,6 +14,7 @@ from polyrhythm.kernel.message import Message
 from polyrhythm.kernel.names import rank_of
 from polyrhythm.kernel.port import Port
 from polyrhythm.processes.rendezvous.join import enter
+from polyrhythm.processes.rendezvous.places import RankZero
 from polyrhythm.processes.rendezvous.rank_environment import RankEnvironment
 from polyrhythm.processes.spawn.launch import Processes
 from polyrhythm.processes.transport import connector
@@ -50,7 +51,7 @@ def test_both_workers_end_at_once_with_the_reason_and_nobody_trains_on_what_was_
                 connector.open_socket = lambda address, host: direct(relay.to(address), host)
             totals, began = [], time.monotonic()
             try:
-                with enter(job, lambda event: None, RankEnvironment(rank, 2, port=port)) as joined:
+                with enter(job, lambda event: None, RankEnvironment(rank, 2, RankZero(port=port))) as joined:
                     for _ in range(100):
                         totals.append(joined.context.perform(exchange(joined.context.port)))
                         if len(totals) == 3:
