@@ -78,10 +78,7 @@ HALVES = {
     "a shell of salloc": ({"SLURM_NTASKS": "4"}, "started by SLURM .*SLURM_PROCID is not set"),
     "Kubernetes": ({"JOB_COMPLETION_INDEX": "2"}, r"Kubernetes \(JOB_COMPLETION_INDEX=2\), and WORLD_SIZE is not set"),
     "a task of Ray": ({"RAY_RAYLET_PID": "77"}, r"Ray \(RAY_RAYLET_PID=77\), and RANK and WORLD_SIZE are not set"),
-    "a task of Spark": (
-        {"PYTHON_WORKER_FACTORY_SECRET": "hidden"},
-        r"Spark \(its variables are set\), and RANK and WORLD_SIZE are not set",
-    ),
+    "a task of Spark": ({"SPARK_REUSE_WORKER": "1"}, r"Spark \(SPARK_REUSE_WORKER=1\), and RANK and WORLD_SIZE are not set"),
 }
 
 

@@ -157,6 +157,6 @@ LAUNCHERS = (
     Launcher("PMIx", "PMIX_RANK", ("PMIX_SIZE", "WORLD_SIZE"), _mpi("PMIX_NAMESPACE", ("PMIX_LOCAL_SIZE", "PMIX_SIZE"))),
     Launcher("Kubernetes", "JOB_COMPLETION_INDEX", ("WORLD_SIZE",), _kubernetes),
     Launcher("Ray", "RANK", ("WORLD_SIZE",), _by_variables, ("RAY_RAYLET_PID",)),
-    Launcher("Spark", "RANK", ("WORLD_SIZE",), _by_variables, ("PYTHON_WORKER_FACTORY_PORT", "PYTHON_WORKER_FACTORY_SECRET")),
+    Launcher("Spark", "RANK", ("WORLD_SIZE",), _by_variables, ("SPARK_BUFFER_SIZE", "SPARK_REUSE_WORKER")),
 )
 """The first that describes a process does: who starts processes inside another's job overrides that one's variables."""

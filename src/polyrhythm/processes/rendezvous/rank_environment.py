@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 import torch.distributed as dist
@@ -58,12 +57,8 @@ def _refuse_half(launcher: Launcher, given: Variables) -> None:
     missing = [] if launcher.rank in given else [launcher.rank]
     if not any(name in given for name in launcher.workers):
         missing.append(" or ".join(launcher.workers))
+    seen, verb = ", ".join(f"{name}={given[name]}" for name in found), "is" if len(missing) == 1 else "are"
     raise CompositionError(
-        f"This process was started by {launcher.name} ({_shown(found, given)}), and {' and '.join(missing)} "
-        f"{'is' if len(missing) == 1 else 'are'} not set, so it does not know its rank or how many there are: set RANK, WORLD_SIZE and "
-        "MASTER_ADDR for each process, or RANK=0 and WORLD_SIZE=1 for one that trains alone."
+        f"This process was started by {launcher.name} ({seen}), and {' and '.join(missing)} {verb} not set, so it knows no rank or "
+        "number: set RANK, WORLD_SIZE and MASTER_ADDR for each process, or RANK=0 and WORLD_SIZE=1 for one that trains alone."
     )
-
-
-def _shown(names: Iterable[str], given: Variables) -> str:
-    return ", ".join(f"{name}={given[name]}" for name in names if "SECRET" not in name) or "its variables are set"

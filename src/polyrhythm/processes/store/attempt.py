@@ -7,12 +7,15 @@ from dataclasses import dataclass, field
 from polyrhythm.errors import WireError
 from polyrhythm.processes.runtime.completion import Completion
 from polyrhythm.processes.store.dialogue import PUBLIC, STORE, WIRING
+from polyrhythm.processes.store.dismissals import Absent, Busy, Dismissed, Refused, Silent, Unproven
 from polyrhythm.processes.transport.addresses import Address
 from polyrhythm.processes.transport.connector import ConnectionFactory, Connector
 from polyrhythm.processes.transport.frame_link import FrameLink
 from polyrhythm.processes.transport.handshake import Credentials
 from polyrhythm.processes.transport.loop import Loop
 from polyrhythm.processes.transport.wire import Frame, Tally
+
+_DISMISSALS = {"again": Busy, "refused": Refused}
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,14 +25,6 @@ class StoreTarget:
     ip: str
     port: int
     key: bytes = field(default=PUBLIC, repr=False)
-
-
-class Dismissed(Exception):
-    """An attempt in vain; `kind` is "absent", "silent", "unproven", "again" or "refused"."""
-
-    def __init__(self, kind: str, text: str) -> None:
-        super().__init__(text)
-        self.kind = kind
 
 
 class StoreAttempt:
@@ -53,7 +48,7 @@ class StoreAttempt:
         return link
 
     def _begin(self, seconds: float) -> None:
-        self._loop.after(seconds, lambda: self._end(None, Dismissed("silent", f"no store has answered there within {seconds:g} seconds")))
+        self._loop.after(seconds, lambda: self._end(None, Silent(f"no store has answered there within {seconds:g} seconds")))
         try:
             self._connector.dial()
         except OSError as problem:
@@ -67,18 +62,18 @@ class StoreAttempt:
         topic = frame.message.topic
         if topic == "welcome":
             self._end(link, None)
-        elif topic in ("again", "refused"):
-            self._end(None, Dismissed(topic, frame.message.text))
+        elif topic in _DISMISSALS:
+            self._end(None, _DISMISSALS[topic](frame.message.text))
         else:
             link.close(WireError("a store sent something else than a welcome"))
 
     def _failed(self, why: Exception | None) -> None:
         if isinstance(why, OSError) and self._connector.link is None:
-            self._end(None, Dismissed("absent", f"nobody listens there ({why.strerror or why})"))
+            self._end(None, Absent(f"nobody listens there ({why.strerror or why})"))
         elif self._open:
-            self._end(None, Dismissed("again", f"it closed the connection{f' ({why})' if why else ''}"))
+            self._end(None, Busy(f"it closed the connection{f' ({why})' if why else ''}"))
         else:
-            self._end(None, Dismissed("unproven", str(why) if isinstance(why, WireError) else "it closed the connection at the handshake"))
+            self._end(None, Unproven(str(why) if isinstance(why, WireError) else "it closed the connection at the handshake"))
 
     def _end(self, link: FrameLink | None, problem: Dismissed | None) -> None:
         if self._over:

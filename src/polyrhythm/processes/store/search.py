@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import time
+from typing import NoReturn
 
 from polyrhythm.errors import RunError
-from polyrhythm.processes.store.attempt import Dismissed
+from polyrhythm.processes.store.dismissals import Absent, Dismissed, Refused, Silent, Unproven
 
 _PAUSE_SECONDS = (0.02, 0.25)
 _ATTEMPT_SECONDS = 10.0
@@ -24,7 +25,7 @@ class Search:
         self._seconds = seconds
         self._began = time.monotonic()
         self._pause = _PAUSE_SECONDS[0]
-        self._last: Dismissed | None = None
+        self._last: Dismissed = Absent("nobody listens there")
         self._unproven_since: float | None = None
 
     @property
@@ -36,43 +37,37 @@ class Search:
     def _left(self) -> float:
         return self._began + self._seconds - time.monotonic()
 
-    def note_unknown(self) -> None:
-        """Nobody knows yet where the store is."""
-        self._last = Dismissed("absent", "worker/0 has not told where it keeps it: it has not come, or not as far as this")
-
     def note(self, dismissed: Dismissed) -> None:
-        """An attempt was in vain. Raises RunError where further ones would be too."""
+        """An attempt was in vain; another may not be."""
+        self._last, self._unproven_since = dismissed, None
+
+    def note_silent(self, silent: Silent) -> None:
+        """An attempt was in vain, and perhaps only too short to learn what the last one did."""
+        if self._unproven_since is None:
+            self._last = silent
+
+    def note_unproven(self, unproven: Unproven) -> None:
+        """An attempt was in vain. Raises RunError where further ones are likely to be too."""
         now = time.monotonic()
-        if not (dismissed.kind == "silent" and self._unproven_since is not None):  # the last attempt may have been too short to say more
-            self._last = dismissed
-        if dismissed.kind == "refused":
-            raise RunError(
-                f"{self._where} does not receive this process: {dismissed}: start all processes with the same number of workers."
-            )
-        if dismissed.kind not in ("unproven", "silent"):
-            self._unproven_since = None
-        elif self._unproven_since is None:
-            self._unproven_since = now if dismissed.kind == "unproven" else None
-        elif now - self._unproven_since > _UNPROVEN_SECONDS:
-            raise self._error()
+        self._last = unproven
+        self._unproven_since = self._unproven_since or now
+        if now - self._unproven_since > _UNPROVEN_SECONDS:
+            raise self.error()
+
+    def refuse(self, refused: Refused) -> NoReturn:
+        """Raise RunError: every further attempt would be in vain too."""
+        raise RunError(f"{self._where} does not receive this process: {refused}. {refused.remedy}")
 
     def pause(self) -> None:
         """Wait before the next attempt. Raises RunError when the time is up."""
         if self._left <= 0:
-            raise self._error()
+            raise self.error()
         time.sleep(min(self._pause, max(0.0, self._left)))
         self._pause = min(2 * self._pause, _PAUSE_SECONDS[1])
 
-    def _error(self) -> RunError:
-        kind, reason = (self._last.kind, str(self._last)) if self._last is not None else ("absent", "nobody listens there")
+    def error(self) -> RunError:
+        """What to say when the store was not found."""
         seconds = time.monotonic() - self._began
-        return RunError(f"{self._where} could not be reached within {seconds:.0f} seconds: {reason.rstrip('.')}. {_REMEDIES[kind]}")
-
-
-_REMEDIES = {
-    "absent": "Look whether worker/0 has started and is still alive, and start all processes with the same MASTER_ADDR and MASTER_PORT.",
-    "silent": "Look whether the address is that of worker/0's host, and whether a firewall lets its port through.",
-    "unproven": "One of the two does not have the secret of the other, or something else listens there: start all processes with the same "
-    "POLYRHYTHM_SECRET, MASTER_ADDR and MASTER_PORT.",
-    "again": "Look whether two processes were started with the same rank, or processes of an earlier run are left.",
-}
+        return RunError(
+            f"{self._where} could not be reached within {seconds:.0f} seconds: {str(self._last).rstrip('.')}. {self._last.remedy}"
+        )

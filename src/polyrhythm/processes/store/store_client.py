@@ -13,8 +13,9 @@ from polyrhythm.errors import RunError
 from polyrhythm.kernel.message import Message
 from polyrhythm.processes.runtime import failure
 from polyrhythm.processes.runtime.completion import Completion
-from polyrhythm.processes.store.attempt import Dismissed, StoreAttempt, StoreTarget
+from polyrhythm.processes.store.attempt import StoreAttempt, StoreTarget
 from polyrhythm.processes.store.dialogue import message, payload_of
+from polyrhythm.processes.store.dismissals import Absent, Dismissed, Refused, Silent, Unproven
 from polyrhythm.processes.store.search import Search
 from polyrhythm.processes.transport.frame_link import FrameLink
 from polyrhythm.processes.transport.loop import Loop
@@ -99,7 +100,13 @@ class StoreClient:
             try:
                 if target is not None:
                     return target, StoreAttempt(self._loop, self._name, target, search.patience).wait()
-                search.note_unknown()
+                search.note(Absent("worker/0 has not told where it keeps it: it has not come, or not as far as this"))
+            except Refused as refused:
+                search.refuse(refused)
+            except Unproven as unproven:
+                search.note_unproven(unproven)
+            except Silent as silent:
+                search.note_silent(silent)
             except Dismissed as dismissed:
                 search.note(dismissed)
             search.pause()
