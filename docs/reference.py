@@ -40,6 +40,8 @@ PAGES = {
     "consistencies": ("Consistencies", "When a worker exchanges, and whether it waits.", "consistency"),
     "merges": ("Merges", "What the aggregated payload does to the model.", "merge"),
     "local": ("Local steps", "What a worker does of its own accord between two exchanges.", "local"),
+    "sources": ("Sources of data", "Data that divide themselves among workers.", "sources"),
+    "loggers": ("Loggers", "Where the metrics of a run go, besides its record.", "loggers"),
     "workloads": ("Workloads", "Bundled training functions.", "workloads.load"),
     "results": ("Results and errors", "What a run returns, and what it raises or warns of.", "training.result errors"),
 }

@@ -1,6 +1,7 @@
-"""Rows of a Ray data set at the workers of a run, each an actor: `python engine_tests/sources/ray_rows.py WORKERS [own]` prints figures.
+"""Rows of a Ray data set at the workers of a run, each an actor: `python engine_tests/sources/ray_rows.py WORKERS [WAY]` prints figures.
 
-With `own` each worker is given its iterator alone, as `ray.train.get_dataset_shard` gives it in Ray Train.
+With `own` each worker is given its iterator alone, as `ray.train.get_dataset_shard` gives it in Ray Train; with `engine` the actors are
+those of `pr.Ray`.
 """
 
 from __future__ import annotations
@@ -9,6 +10,7 @@ import json
 import sys
 import tempfile
 import time
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -35,7 +37,7 @@ def rows(batch: dict[str, Any]) -> dict[str, Any]:
     return {"id": batch["id"], "x": (batch["id"] % 97) / 97.0, "label": (batch["id"] % 2).astype("int32")}
 
 
-def main(workers: int, own: bool) -> dict[str, Any]:
+def main(workers: int, way: str = "join") -> dict[str, Any]:
     ray.init(
         num_cpus=workers + 2, include_dashboard=False, _node_ip_address="127.0.0.1", object_store_memory=300_000_000, log_to_driver=False
     )
@@ -43,10 +45,14 @@ def main(workers: int, own: bool) -> dict[str, Any]:
         data = ray.data.range(ROWS, override_num_blocks=40).map_batches(rows, batch_format="numpy")
         with tempfile.TemporaryDirectory() as directory:
             source = pr.RayShards.of(data, workers)
-            members = [Member.remote() for _ in range(workers)]
-            before, begun, port = resident(), time.monotonic(), free_port()
-            given = source.iterators if own else [source] * workers
-            batches = ray.get([member.go.remote(rank, workers, port, given[rank], directory) for rank, member in enumerate(members)])
+            before, begun = resident(), time.monotonic()
+            if way == "engine":
+                steps = pr.run(partial(train, source=source, directory=directory), workers=workers, seed=1, on=pr.Ray()).summary.steps
+                batches = [steps] * workers
+            else:
+                members, port = [Member.remote() for _ in range(workers)], free_port()
+                given = source.iterators if way == "own" else [source] * workers
+                batches = ray.get([member.go.remote(rank, workers, port, given[rank], directory) for rank, member in enumerate(members)])
             seconds, after = time.monotonic() - begun, resident()
             return {
                 "workers": workers, "rows": ROWS, "epochs": EPOCHS, "seconds": round(seconds, 1), "once": once(directory),
@@ -58,4 +64,4 @@ def main(workers: int, own: bool) -> dict[str, Any]:
 
 if __name__ == "__main__":
     ray.data.DataContext.get_current().enable_progress_bars = False
-    print(json.dumps(main(int(sys.argv[1]), "own" in sys.argv)))
+    print(json.dumps(main(int(sys.argv[1]), *sys.argv[2:])))

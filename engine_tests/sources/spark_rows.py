@@ -1,7 +1,7 @@
-"""Rows of a Spark DataFrame at the workers of a run: `python engine_tests/sources/spark_rows.py files|partitions WORKERS` prints figures.
+"""Rows of a Spark DataFrame at the workers of a run: `python engine_tests/sources/spark_rows.py WAY WORKERS` prints figures.
 
-With `files`, Spark's executors write Parquet files, which the processes of `pr.run` read. With `partitions`, each worker is a barrier task
-of Spark, and reads the partition of that task, the second time from an Arrow file.
+With `files`, Spark's executors write Parquet files, which the processes of `pr.run` read, and with `engine` the tasks of `pr.Spark`. With
+`partitions`, each worker is a barrier task of Spark and joins there; it reads that task's partition, the second time from an Arrow file.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ import os
 import sys
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -22,6 +22,8 @@ from pyspark.sql import functions as F
 from seen import EPOCHS, ROWS, free_port, once, place, resident, train
 
 import polyrhythm as pr
+
+RUNTIMES: dict[str, Callable[[Any], Any]] = {"files": lambda spark: pr.Processes(), "engine": lambda spark: pr.Spark(session=spark)}
 
 
 def session(workers: int) -> Any:
@@ -68,9 +70,9 @@ def main(way: str, workers: int) -> dict[str, Any]:
             ids.select("id", *columns).write.parquet(f"{directory}/table")
             frame = spark.read.parquet(f"{directory}/table")
             port, before, held, begun = free_port(), resident(), heap(spark), time.monotonic()
-            if way == "files":
+            if way in RUNTIMES:
                 source = pr.spark_frame(frame.filter("id >= 0"), f"{directory}/rows")
-                pr.run(partial(train, source=source, directory=directory), workers=workers, seed=1)
+                pr.run(partial(train, source=source, directory=directory), workers=workers, seed=1, on=RUNTIMES[way](spark))
             else:
                 tasks = frame.repartition(workers)
                 go = partial(member, workers=workers, port=port, directory=directory)

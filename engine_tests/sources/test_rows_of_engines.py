@@ -33,7 +33,7 @@ def figures(script: str, *arguments: object) -> dict[str, Any]:
     return measured
 
 
-@pytest.mark.parametrize(("workers", "form"), [(2, ()), (3, ()), (2, ("own",))], ids=["2 workers", "3 workers", "own iterators"])
+@pytest.mark.parametrize(("workers", "form"), [(2, ()), (3, ("own",)), (3, ("engine",))])
 def test_every_row_of_a_ray_data_set_is_seen_once_an_epoch(workers: int, form: tuple[str, ...]) -> None:
     measured = figures("ray_rows.py", workers, *form)
     assert measured["once"] == [True, True]
@@ -41,8 +41,7 @@ def test_every_row_of_a_ray_data_set_is_seen_once_an_epoch(workers: int, form: t
     assert measured["driver_growth_mb"] < MOST_GROWTH_MB
 
 
-@pytest.mark.parametrize("workers", [2, 3])
-@pytest.mark.parametrize("way", ["files", "partitions"])
+@pytest.mark.parametrize(("way", "workers"), [("files", 2), ("partitions", 2), ("partitions", 3), ("engine", 3)])
 def test_every_row_of_a_spark_data_frame_is_seen_once_an_epoch(way: str, workers: int) -> None:
     measured = figures("spark_rows.py", way, workers)
     assert measured["once"] == [True, True]
