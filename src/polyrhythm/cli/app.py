@@ -9,6 +9,7 @@ import typer
 from polyrhythm.cli.calibrate import calibrate
 from polyrhythm.cli.compare import compare
 from polyrhythm.cli.devices import devices
+from polyrhythm.cli.join import join
 from polyrhythm.cli.lab import lab
 from polyrhythm.cli.networks import networks
 from polyrhythm.cli.report import report
@@ -25,7 +26,7 @@ app = typer.Typer(
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 
-for command in (systems, run, compare, report, trace, networks, devices, workloads, calibrate):
+for command in (systems, run, join, compare, report, trace, networks, devices, workloads, calibrate):
     app.command()(command)
 # what follows the command of the lab's hosts is theirs, also where it looks like an option of ours
 app.command(context_settings={"allow_interspersed_args": False})(lab)

@@ -1,0 +1,71 @@
+"""`polyrhythm join`: this process is one of the workers of a JOB, all of which a launcher has started."""
+
+from __future__ import annotations
+
+from shlex import quote
+from typing import Annotated
+
+import typer
+
+from polyrhythm.cli.failures import guarded, notice
+from polyrhythm.cli.options import Arguments, Job, Json, Options, Out, Seed, Settings, Timeout
+from polyrhythm.cli.run import Checkpoint, Every, Keep, Resume, System
+
+Bind = Annotated[
+    str | None, typer.Option("--bind", metavar="ADDRESS", help="The address of this host to listen at; default: the one towards worker 0.")
+]
+
+
+@guarded
+def join(
+    job: Job,
+    arguments: Arguments = None,
+    system: System = "allreduce",
+    timeout: Timeout = None,
+    bind: Bind = None,
+    seed: Seed = 0,
+    settings: Settings = None,
+    options: Options = None,
+    out: Out = None,
+    checkpoint: Checkpoint = None,
+    every: Every = None,
+    keep: Keep = 2,
+    resume: Resume = False,
+    as_json: Json = False,
+) -> None:
+    """Be one of the workers that train JOB: to be started once for each, by torchrun, srun, mpirun or a Kubernetes Job.
+
+    The rank and the number of workers come from the variables of what has started it. Worker 0 prints the result; with --out each worker
+    writes its record to a directory below that one.
+    """
+    from polyrhythm.cli.output import print_json, print_outcomes, reserved
+    from polyrhythm.cli.pairs import pairs
+    from polyrhythm.cli.prepare import own_arguments
+    from polyrhythm.cli.presets import compose
+    from polyrhythm.training import join as training
+    from polyrhythm.workloads.load import load
+
+    strategy = compose(system, pairs(options or [], "--option"))
+    with reserved(as_json), own_arguments(job, arguments or []):
+        train = load(job, pairs(settings or [], "--set"))
+        worker = training.join(
+            strategy,
+            seed=seed,
+            directory=out,
+            timeout=timeout,
+            checkpoint=checkpoint,
+            every=every,
+            keep=keep,
+            resume=resume,
+            bind=bind,
+        )
+        train(worker)
+        run = worker.leave()
+    if worker.rank:
+        return
+    if as_json:
+        print_json(run.summary)
+    else:
+        print_outcomes([run.outcome])
+    if out is not None:
+        notice(f"the records of the run are in {out}; `polyrhythm report {quote(str(out))}` draws worker 0's")
