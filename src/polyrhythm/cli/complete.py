@@ -70,3 +70,10 @@ def complete_runtimes(incomplete: str) -> list[str]:
     from polyrhythm.engines import ENGINES
 
     return [name for name in ("processes", "simulator", *ENGINES) if name.startswith(incomplete)]
+
+
+def complete_launchers(incomplete: str) -> list[str]:
+    """The engines that start workers without a driver."""
+    from polyrhythm.engines import LAUNCHED
+
+    return [name for name in LAUNCHED if name.startswith(incomplete)]

@@ -8,6 +8,9 @@ from typing import Any
 ENGINES = {name: f"polyrhythm.engines.{name}" for name in ("ray", "spark", "slurm", "kubernetes", "mpi", "torchrun")}
 """The engines by the names that `--on` takes, and the module of each, which has its runtime under that name with a capital."""
 
+LAUNCHED = ("slurm", "kubernetes", "torchrun", "mpi")
+"""Those that can start the workers without a driver (`Launchable`)."""
+
 
 def engine(name: str) -> type[Any]:
     """The runtime of the engine `name`."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import subprocess
+import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -10,6 +11,7 @@ from polyrhythm.engines.addresses import outward_address
 from polyrhythm.engines.commands import ORDER, TASK, CommandTasks
 from polyrhythm.engines.engine import EngineRuntime
 from polyrhythm.engines.protocol import TaskOrder, Tasks
+from polyrhythm.engines.submission import SECRET, Submission, WorkerCommand, command_line
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,9 +43,20 @@ class Mpi(EngineRuntime):
 
     def start(self, order: TaskOrder) -> Tasks:
         """Have the launcher start all workers."""
-        exported = ("-x", ORDER) if _is_open_mpi(self.launcher) else ()  # others pass the whole environment on
-        command = [self.launcher, "-n", str(order.workers), *exported, *self.options, *TASK]
-        return CommandTasks(command, order, {"OMP_NUM_THREADS": str(self.threads)})
+        return CommandTasks(self._command(order.workers, ORDER, TASK), order, self._environment)
+
+    def submission(self, job: WorkerCommand) -> Submission:
+        """The launcher's command line; it starts nothing again after a loss. Several hosts need MASTER_ADDR, by the launcher's options."""
+        return command_line(self._command(job.workers, SECRET, [sys.executable, *job.arguments]), self._environment)
+
+    @property
+    def _environment(self) -> dict[str, str]:
+        return {"OMP_NUM_THREADS": str(self.threads)}
+
+    def _command(self, workers: int, variable: str, command: Sequence[str]) -> list[str]:
+        passed = [variable, *self._environment] if _is_open_mpi(self.launcher) else []  # others pass the whole environment on
+        exported = [word for name in passed for word in ("-x", name)]
+        return [self.launcher, "-n", str(workers), *exported, *self.options, *command]
 
 
 def _is_open_mpi(launcher: str) -> bool:

@@ -6,9 +6,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from polyrhythm.engines.addresses import outward_address
+from polyrhythm.engines.batch_script import batch_script
 from polyrhythm.engines.commands import TASK, CommandTasks
 from polyrhythm.engines.engine import EngineRuntime
 from polyrhythm.engines.protocol import TaskOrder, Tasks
+from polyrhythm.engines.submission import Submission, WorkerCommand
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,3 +44,7 @@ class Slurm(EngineRuntime):
         """Have srun start all tasks."""
         command = ["srun", f"--ntasks={order.workers}", "--export=ALL", "--kill-on-bad-exit=1", "--wait=30", *self.options, *TASK]
         return CommandTasks(command, order, {"OMP_NUM_THREADS": str(self.threads)})
+
+    def submission(self, job: WorkerCommand) -> Submission:
+        """A batch script for sbatch, whose own options are then `options`; `driver` and `startup` do not matter."""
+        return Submission(["sbatch"], batch_script(job, self.options, self.restarts, self.threads), reads=True)

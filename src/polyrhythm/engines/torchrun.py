@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from polyrhythm.engines.commands import CommandTasks
 from polyrhythm.engines.engine import EngineRuntime
 from polyrhythm.engines.protocol import TaskOrder, Tasks
+from polyrhythm.engines.submission import Submission, WorkerCommand, command_line
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,7 +37,16 @@ class Torchrun(EngineRuntime):
 
     def start(self, order: TaskOrder) -> Tasks:
         """Start the agent."""
-        own = ["--standalone", f"--nproc-per-node={order.workers}", f"--max-restarts={self.restarts}", "-m", "polyrhythm.engines"]
-        return CommandTasks(
-            [sys.executable, "-m", "torch.distributed.run", *own], order, {"OMP_NUM_THREADS": str(self.threads)}, restarts_itself=True
-        )
+        return CommandTasks(self._agent(order.workers, ["-m", "polyrhythm.engines"]), order, self._environment, restarts_itself=True)
+
+    def submission(self, job: WorkerCommand) -> Submission:
+        """The agent's command line."""
+        return command_line(self._agent(job.workers, job.again), self._environment)
+
+    @property
+    def _environment(self) -> dict[str, str]:
+        return {"OMP_NUM_THREADS": str(self.threads)}
+
+    def _agent(self, workers: int, task: Sequence[str]) -> list[str]:
+        own = ["--standalone", f"--nproc-per-node={workers}", f"--max-restarts={self.restarts}"]
+        return [sys.executable, "-m", "torch.distributed.run", *own, *task]
