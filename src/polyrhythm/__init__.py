@@ -35,6 +35,7 @@ if TYPE_CHECKING:
     from polyrhythm.consistency import Intervals as Intervals
     from polyrhythm.consistency import LocalSteps as LocalSteps
     from polyrhythm.consistency import SoftSync as SoftSync
+    from polyrhythm.engines.kubernetes import Kubernetes as Kubernetes
     from polyrhythm.engines.mpi import Mpi as Mpi
     from polyrhythm.engines.ray import Ray as Ray
     from polyrhythm.engines.slurm import Slurm as Slurm
@@ -140,6 +141,7 @@ _PLACES = {
         "TopK Warmup"
     ),
     "consistency": "Bounded Asynchronous Intervals LocalSteps BulkSynchronous SoftSync",
+    "engines.kubernetes": "Kubernetes",
     "engines.mpi": "Mpi",
     "engines.ray": "Ray",
     "engines.slurm": "Slurm",

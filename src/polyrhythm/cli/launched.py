@@ -60,14 +60,14 @@ class Request:
 
     def command(self) -> WorkerCommand:
         """What each worker runs."""
-        name = re.sub(r"[^a-z0-9]+", "-", Path(self.job.partition(":")[0]).stem.lower()).strip("-")[:_LONGEST_NAME].strip("-")
+        name = _label(Path(self.job.partition(":")[0]).stem)
         if self.is_script:
             own = [self.job, *self.arguments]
-            return WorkerCommand(name or "job", self.workers, own, own)
+            return WorkerCommand(name, self.workers, own, own)
         before = ["-m", "polyrhythm", "join", self.job, *self.flags]
         after = ["--", *self.arguments] if self.arguments else []
         first = [*before, *(["--resume"] if self.resume else []), *after]
-        return WorkerCommand(name or "job", self.workers, first, [*before, "--resume", *after] if self.kept else first)
+        return WorkerCommand(name, self.workers, first, [*before, "--resume", *after] if self.kept else first)
 
     @property
     def _shown(self) -> str:
@@ -83,6 +83,12 @@ def submission(on: str, options: Sequence[str], wanted: Request) -> Submission:
     chosen: Any = runtime(RuntimeOptions(on=on, engine=tuple(options)), 0)
     submitted: Submission = chosen.submission(wanted.command())
     return submitted
+
+
+def _label(text: str) -> str:
+    """`text` as engines take it for a name: small letters, digits and hyphens, a letter first."""
+    label = re.sub(r"[^a-z0-9]+", "-", text.lower())[:_LONGEST_NAME].strip("-")
+    return label if label[:1].isalpha() else f"job-{label}".rstrip("-")
 
 
 def _defines_train(file: Path) -> bool:

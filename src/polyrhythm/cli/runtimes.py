@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass, replace
+from inspect import signature
 from typing import get_type_hints
 
 from polyrhythm.cli.options import repeated
@@ -98,6 +99,9 @@ def _engine(name: str, where: RuntimeOptions, seed: int) -> Runtime:
     for key in options:
         if key not in kinds or key == "seed":
             raise unknown(f"option of {name}", key, [each for each in kinds if each != "seed"])
+    for parameter in signature(kind).parameters.values():
+        if parameter.default is parameter.empty and parameter.name not in options:
+            raise CompositionError(f"{name} needs the option {parameter.name}: give --engine {parameter.name}=...")
     chosen = {key: convert(name, key, text, kinds[key]) for key, text in options.items()}
     runtime: Runtime = kind(**chosen, timeout=where.timeout, seed=seed)
     return runtime
