@@ -132,7 +132,10 @@ def by_runtime(series: Iterable[Series]) -> list[list[Series]]:
 
 def heading(group: Sequence[Series]) -> str:
     """What the runs of one runtime ran on."""
-    return "In virtual time" if is_virtual(group[0].outcome) else "On real processes"
+    if is_virtual(group[0].outcome):
+        return "In virtual time"
+    engines = sorted({one.outcome.summary.on for one in group} - {"processes"})
+    return f"On real processes, by {' and '.join(engines)}" if engines else "On real processes"
 
 
 def crowds(group: Sequence[Series]) -> list[int]:
