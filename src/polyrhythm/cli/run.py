@@ -90,14 +90,13 @@ def run(
     from polyrhythm.cli.runtimes import RuntimeOptions
     from polyrhythm.report.progress import progress
 
-    strategy = compose(system, pairs(options or [], "--option"))
+    strategy, shown = compose(system, pairs(options or [], "--option")), loggers(log or ())
     wanted = CheckpointRequest(checkpoint, every, keep, resume)
     given_options = typed(job, arguments, workers, RuntimeOptions(on, network, device, timeout, tuple(engine or ())))
     changes = [*repeated("--set", settings), *repeated("--option", options)]
     again = given_options.command("run", before=["--system", system], after=["--seed", str(seed), *changes])
     with reserved(as_json), prepared(given_options) as loaded:
-        plan = loaded.plan(system, "", strategy, pairs(settings or [], "--set"), seed, again)
-        plan = replace(plan, loggers=loggers(log or ()))
+        plan = replace(loaded.plan(system, "", strategy, pairs(settings or [], "--set"), seed, again), loggers=shown)
         kept = directory(out, COMPARISON)
         _announce(checkpoint if resume else None)
         with progress(1, not (as_json or quiet)) as begin:

@@ -16,7 +16,7 @@ TOTALS = 10
 _FIRST = worker(0)
 
 
-class Feed:
+class MetricsFeed:
     """The loggers of one run.
 
     Metrics that worker 0 reports keep their names, those of another begin with its own ("worker/1/loss"), and those of the result with

@@ -55,15 +55,15 @@ class ShardedSource(Protocol):
         """`rows` as the training function gets them."""
 
 
-class PendingTotal(Protocol):
+class PendingSum(Protocol):
     """A sum that is under way."""
 
     def result(self) -> Tensor:
         """The sum; waits for it."""
 
 
-class Totals(Protocol):
+class BackgroundSums(Protocol):
     """Sums over all workers that are left, the same bits at each. All workers begin the same ones in the same order."""
 
-    def begin(self, value: Tensor) -> PendingTotal:
+    def begin(self, value: Tensor) -> PendingSum:
         """Begin the sum of `value`, which goes on while the worker computes, where the runtime has it so."""

@@ -7,7 +7,7 @@ from typing import Any, Protocol
 
 from polyrhythm.kernel.group import Group
 from polyrhythm.kernel.port import Port
-from polyrhythm.pieces.sharded import ShardedSource, Totals
+from polyrhythm.pieces.sharded import BackgroundSums, ShardedSource
 
 Perform = Callable[[Any], Any]
 """Runs a coroutine of the worker's communication side and gives its result (`kernel.job.WorkerContext.perform`)."""
@@ -95,7 +95,7 @@ class Shuffle(Protocol):
     def stream(self, stream: Stream, group: Group, number: int, batch_size: int) -> Iterator[Batch]:
         """One worker's batches of one pass over a stream: equally many at every worker. Raises DataError where samples cannot stream."""
 
-    def sharded(self, source: ShardedSource, group: Group, totals: Totals, batch_size: int) -> ShardFeed:
+    def sharded(self, source: ShardedSource, group: Group, totals: BackgroundSums, batch_size: int) -> ShardFeed:
         """One worker's batches of a source of which each worker reads a shard. Raises DataError where samples have other ways."""
 
     def share(self, order: Order, group: Group, number: int) -> Sequence[int]:

@@ -11,10 +11,10 @@ from polyrhythm import rng
 from polyrhythm.errors import DataError
 from polyrhythm.kernel.group import Group
 from polyrhythm.kernel.port import Port
-from polyrhythm.pieces.sharded import ShardedSource, Totals
+from polyrhythm.pieces.sharded import BackgroundSums, ShardedSource
 from polyrhythm.pieces.shuffle import Batch, Feed, Order, Perform, Source, Stream
 from polyrhythm.shuffle.dealing import check_size, count, loading, parts, reading
-from polyrhythm.shuffle.sharded import ShardFeed
+from polyrhythm.shuffle.sharded import ShardBatches
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,9 +54,9 @@ class GlobalShuffle:
         if dealt == 0:
             raise DataError(_too_short(read, group, batch_size, stream.drop_last))
 
-    def sharded(self, source: ShardedSource, group: Group, totals: Totals, batch_size: int) -> ShardFeed:
+    def sharded(self, source: ShardedSource, group: Group, totals: BackgroundSums, batch_size: int) -> ShardBatches:
         """The source's own shards; which samples are in them is the source's to say."""
-        return ShardFeed(source, group, totals, batch_size)
+        return ShardBatches(source, group, totals, batch_size)
 
     def share(self, order: Order, group: Group, number: int) -> Sequence[int]:
         """Every P-th sample, so that batch t of all workers together is the t-th P · b samples, whatever the b."""

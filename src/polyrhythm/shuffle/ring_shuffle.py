@@ -14,7 +14,7 @@ from polyrhythm.errors import DataError
 from polyrhythm.kernel.group import Group
 from polyrhythm.kernel.message import Message
 from polyrhythm.kernel.port import Port
-from polyrhythm.pieces.sharded import ShardedSource, Totals
+from polyrhythm.pieces.sharded import BackgroundSums, ShardedSource
 from polyrhythm.pieces.shuffle import Batch, Feed, Order, Perform, Source, Stream
 from polyrhythm.shuffle.dealing import count, loading, parts
 
@@ -45,7 +45,7 @@ class RingShuffle:
             "give a data set with a length, or compose the strategy with shuffle=GlobalShuffle()."
         )
 
-    def sharded(self, source: ShardedSource, group: Group, totals: Totals, batch_size: int) -> NoReturn:
+    def sharded(self, source: ShardedSource, group: Group, totals: BackgroundSums, batch_size: int) -> NoReturn:
         """Refused: shards are read by whom they belong to."""
         raise DataError(
             f"RingShuffle distributes samples once and then sends them around a ring, but each worker reads its own shard of a "

@@ -16,7 +16,7 @@ from torch import Tensor
 from polyrhythm import rng
 from polyrhythm.errors import CheckpointError, DataError
 from polyrhythm.kernel.group import Group
-from polyrhythm.pieces.sharded import PendingTotal, Rows, ShardedSource, ShardRequest, Totals
+from polyrhythm.pieces.sharded import BackgroundSums, PendingSum, Rows, ShardedSource, ShardRequest
 from polyrhythm.pieces.shuffle import Batch
 from polyrhythm.shuffle.dealing import check_size
 from polyrhythm.shuffle.rows import Reader, joined, length, packed, part, unpacked
@@ -30,12 +30,12 @@ _SIZES = 3
 
 
 @dataclass(frozen=True, slots=True)
-class ShardFeed:
+class ShardBatches:
     """One worker's batches of one source."""
 
     source: ShardedSource
     group: Group
-    totals: Totals
+    totals: BackgroundSums
     batch_size: int
 
     def count(self) -> int | None:
@@ -81,7 +81,7 @@ class ShardFeed:
     def _agreed(self, number: int) -> Iterator[Batch]:
         size, reading = self.batch_size, self._reading(number, 0)
         margin = 0 if self.source.drop_last else 1  # a full batch stays behind, so that the rest has a sample for every worker
-        pending: deque[PendingTotal] = deque()
+        pending: deque[PendingSum] = deque()
         place = 0
         while True:
             while len(pending) <= AHEAD:

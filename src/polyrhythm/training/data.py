@@ -13,7 +13,7 @@ from torch.utils.data import DataLoader, IterableDataset
 from polyrhythm.errors import DataError, UnshardedWarning
 from polyrhythm.kernel.group import Group
 from polyrhythm.kernel.port import Port
-from polyrhythm.pieces.sharded import ShardedSource, Totals
+from polyrhythm.pieces.sharded import BackgroundSums, ShardedSource
 from polyrhythm.pieces.shuffle import Batch, Feed, Perform, ShardFeed, Shuffle
 from polyrhythm.training.loader import LoaderSource
 from polyrhythm.training.position import DataPosition
@@ -50,7 +50,9 @@ class Batches:
 class Data:
     """One worker's access to samples. `count` is called with the samples of the next step; `used` is whether any access was used."""
 
-    def __init__(self, shuffle: Shuffle, group: Group, totals: Totals, count: Callable[[int], None], position: DataPosition) -> None:
+    def __init__(
+        self, shuffle: Shuffle, group: Group, totals: BackgroundSums, count: Callable[[int], None], position: DataPosition
+    ) -> None:
         self.used = False
         self.position = position
         self._shuffle = shuffle

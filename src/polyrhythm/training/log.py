@@ -9,7 +9,7 @@ from pathlib import Path
 from polyrhythm.errors import PolyrhythmError, RecordWarning, WorkerFailed, sentence
 from polyrhythm.kernel.events import AnyEvent
 from polyrhythm.kernel.names import worker
-from polyrhythm.loggers.feed import Feed
+from polyrhythm.loggers.feed import MetricsFeed
 from polyrhythm.loggers.protocol import MetricsLogger, RunDescription
 from polyrhythm.report import unfinished
 from polyrhythm.report.outcome import Outcome
@@ -31,7 +31,7 @@ class Log:
         self._watch = watch
         summary = outcome.summary
         run = RunDescription(summary.system, summary.workers, summary.on, summary.seed, outcome.settings)
-        self._feed = Feed(loggers, run)
+        self._feed = MetricsFeed(loggers, run)
         self._record = Record(outcome, directory) if directory is not None else None
 
     def record(self, event: AnyEvent) -> None:

@@ -19,7 +19,7 @@ from polyrhythm.hardware.fleet import fleet
 from polyrhythm.kernel.events import AnyEvent, Computed, Stepped
 from polyrhythm.kernel.group import Group
 from polyrhythm.kernel.port import Port
-from polyrhythm.pieces.sharded import ShardedSource, Totals
+from polyrhythm.pieces.sharded import BackgroundSums, ShardedSource
 from polyrhythm.pieces.shuffle import Batch, Feed, Order, Perform, ShardFeed, Source, Stream
 from polyrhythm.shuffle import GlobalShuffle
 from polyrhythm.simulator import Instant, Simulator
@@ -72,7 +72,7 @@ class _Noting:
         """One worker's batches of one pass over a stream."""
         return GlobalShuffle().stream(stream, group, number, batch_size)
 
-    def sharded(self, source: ShardedSource, group: Group, totals: Totals, batch_size: int) -> ShardFeed:
+    def sharded(self, source: ShardedSource, group: Group, totals: BackgroundSums, batch_size: int) -> ShardFeed:
         """One worker's batches of its shard."""
         return GlobalShuffle().sharded(source, group, totals, batch_size)
 

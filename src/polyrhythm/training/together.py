@@ -12,7 +12,7 @@ from torch import Tensor
 from polyrhythm.errors import WorkloadError
 from polyrhythm.kernel.group import Group
 from polyrhythm.kernel.message import DTYPES, Message
-from polyrhythm.pieces.sharded import PendingTotal
+from polyrhythm.pieces.sharded import PendingSum
 from polyrhythm.training.numbers import number
 from polyrhythm.training.plain import decoded, encoded
 from polyrhythm.training.user_collectives import UserCall, UserCollectives
@@ -51,8 +51,8 @@ class Together:
         """Whether it holds at one worker or more."""
         return self._total("any", torch.tensor([float(bool(value))]))[0].item() > 0
 
-    def begin(self, value: Tensor) -> PendingTotal:
-        """As `pieces.sharded.Totals`."""
+    def begin(self, value: Tensor) -> PendingSum:
+        """As `pieces.sharded.BackgroundSums`."""
         return _Pending(self.perform, self.perform(self.collective.begin(value, self._next("batches"))))
 
     def broadcast(self, value: Value) -> Value:

@@ -150,9 +150,8 @@ class Worker:
 
         `dataset` is a map-style Dataset or a tuple of tensors, reshuffled each epoch; a DataLoader, whose sampler, loading processes and
         options are used; a stream (an IterableDataset, an iterator), which every worker reads completely; or data that divide
-        themselves (`ParquetFiles`, any `pieces.sharded.ShardedSource`), of which each worker reads its shard. `batch_size` counts
-        samples per worker and step; the default is the loader's own, otherwise 32. `len()` is the number of batches, where it is known
-        before the end. Raises DataError for data that cannot be sharded.
+        themselves (any `ShardedSource`), of which each worker reads its shard. `batch_size` counts samples per worker and step; the
+        default is the loader's own, otherwise 32. `len()` is the number of batches, where it is known. Raises DataError for other data.
         """
         return self._data.batches(dataset, batch_size, self._context.port, self._context.perform)
 
