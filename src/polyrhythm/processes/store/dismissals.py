@@ -38,7 +38,7 @@ class Busy(Dismissed):
     remedy = "Look whether two processes were started with the same rank, or processes of an earlier run are left."
 
 
-class Refused(Dismissed):
+class Unexpected(Dismissed):
     """The store knows this process, and will never receive it."""
 
     remedy = "Start all processes with the same number of workers."

@@ -6,11 +6,11 @@ import time
 from typing import NoReturn
 
 from polyrhythm.errors import RunError
-from polyrhythm.processes.store.dismissals import Absent, Dismissed, Refused, Silent, Unproven
+from polyrhythm.processes.store.dismissals import Absent, Dismissed, Silent, Unexpected, Unproven
 
 _PAUSE_SECONDS = (0.02, 0.25)
 _ATTEMPT_SECONDS = 10.0
-_UNPROVEN_SECONDS = 5.0
+_UNPROVEN_SECONDS = 15.0
 
 
 class Search:
@@ -54,9 +54,9 @@ class Search:
         if now - self._unproven_since > _UNPROVEN_SECONDS:
             raise self.error()
 
-    def refuse(self, refused: Refused) -> NoReturn:
+    def refuse(self, unexpected: Unexpected) -> NoReturn:
         """Raise RunError: every further attempt would be in vain too."""
-        raise RunError(f"{self._where} does not receive this process: {refused}. {refused.remedy}")
+        raise RunError(f"{self._where} does not receive this process: {unexpected}. {unexpected.remedy}")
 
     def pause(self) -> None:
         """Wait before the next attempt. Raises RunError when the time is up."""
