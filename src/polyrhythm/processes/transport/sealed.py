@@ -20,8 +20,8 @@ from polyrhythm.processes.transport.byte_stream import Bring, Piece
 from polyrhythm.processes.transport.handshake import Session
 
 RECORD = 256 * 1024
-"""Bytes in the largest record. AES-256-GCM does 14.5 GB/s with it on one core with AES instructions (64 KiB: 13, 16 KiB: 9.5), and each record
-costs some ten microseconds besides; nothing can be used of one before all has come, but nothing can of a frame either."""
+"""Bytes in the largest record. AES-256-GCM does 14.5 GB/s with it on one core with AES instructions (64 KiB: 13, 16 KiB: 9.5), and each
+record costs some ten microseconds besides; nothing can be used of one before all has come, but nothing can of a frame either."""
 _LENGTH = struct.Struct("<I")
 _TAG = 16
 _OVERHEAD = _LENGTH.size + _TAG
