@@ -188,14 +188,47 @@ def test_a_small_clip_norm_keeps_every_step_small(system: str) -> None:
     assert not torch.equal(flat(go(train, system, 2)), flat(go(trains(sgd), system, 2)))
 
 
-def test_closures_are_refused() -> None:
+@pytest.mark.parametrize("system", ["allreduce", "diloco", "ssp", "softsync", "hogwild", "byteps"])
+def test_a_closure_is_evaluated_once_and_its_loss_returned(system: str) -> None:
     def train(worker: Any) -> None:
         model = network()
         model, optimizer = worker.attach(model, sgd(model))
-        optimizer.step(lambda: 0.0)
+        evaluated = []
 
-    with pytest.raises(CompositionError, match=r"step\(closure\) evaluates the model several times.*call step\(\)"):
-        go(train)
+        def closure() -> torch.Tensor:
+            optimizer.zero_grad()
+            evaluated.append(F.cross_entropy(model(x), y))
+            evaluated[-1].backward()
+            return evaluated[-1]
+
+        for x, y in worker.batches(data(), batch_size=8):
+            with torch.no_grad():
+                loss = optimizer.step(closure)
+            assert loss is evaluated[-1]
+            worker.report(loss=loss)
+        assert len(evaluated) == worker.clock
+
+    assert torch.equal(flat(go(train, system)), flat(go(trains(sgd), system)))
+
+
+def test_the_norm_of_a_single_step_is_that_of_the_merged_gradient() -> None:
+    def clips(by_step: bool) -> Callable[[Any], None]:
+        def train(worker: Any) -> None:
+            model = network()
+            model, optimizer = worker.attach(model, sgd(model), clip_norm=None if by_step else 0.05)
+            for x, y in worker.batches(data(), batch_size=8):
+                optimizer.zero_grad()
+                F.cross_entropy(model(x), y).backward()
+                if by_step:
+                    worker.attached[0].clip(0.05)
+                optimizer.step()
+            worker.report(loss=0.0)
+
+        return train
+
+    for system in ("allreduce", "diloco", "byteps"):
+        assert torch.equal(flat(go(clips(True), system)), flat(go(clips(False), system)))
+    assert not torch.equal(flat(go(clips(True))), flat(go(trains(sgd))))
 
 
 @pytest.mark.parametrize("system", ["allreduce", "sparknet", "softsync"])

@@ -38,6 +38,10 @@ def speaks(worker: Any) -> None:
     assert repr(told) == repr((1, 2.5, {1: [b"raw", True]}, float("inf")))
     assert torch.equal(worker.broadcast(torch.arange(3) + rank), torch.arange(3))
     assert worker.broadcast("text" * (rank + 1)) == "text"
+    assert worker.gather({"rank": rank}) == [{"rank": each} for each in range(worker.workers)]
+    for each, tensor in enumerate(worker.gather(torch.full((rank + 1, 2), rank, dtype=torch.bfloat16))):
+        assert torch.equal(tensor, torch.full((each + 1, 2), each, dtype=torch.bfloat16))
+    assert [len(each) for each in worker.gather(torch.zeros(rank, dtype=torch.int64))] == list(range(worker.workers))
     worker.print("only", rank)
 
 
@@ -125,6 +129,7 @@ CALLS = {
     "any": lambda worker: worker.any(worker.rank == 1),
     "barrier": lambda worker: worker.barrier(),
     "broadcast": lambda worker: worker.broadcast(("epoch", worker.rank)),
+    "gather": lambda worker: worker.gather(worker.rank),
 }
 
 
@@ -149,7 +154,7 @@ def test_a_run_that_survives_a_loss_survives_it_in_what_workers_say_together(sys
     on = Simulator(network="slow", devices=Profile("steps", (0.01,)), faults=(Crash("worker/3", moment),))
     assert run(epochs(CALLS[call], said), workers=4, strategy=system, on=on).summary.lost == ["worker/3"]
     assert said[0] == said[1] == said[2]
-    assert said[0][-1] == {"mean": 1.0, "any": True, "barrier": None, "broadcast": ("epoch", 0)}[call]
+    assert said[0][-1] == {"mean": 1.0, "any": True, "barrier": None, "broadcast": ("epoch", 0), "gather": [0, 1, 2]}[call]
 
 
 @pytest.mark.parametrize("moment", [0.0, 0.005, 0.01, 0.015, 0.02, 0.03, 0.05, 0.1])

@@ -46,6 +46,8 @@ class Replica:
         self.plan = plan
         self.context = context
         self.group = plan.group(context.port.name)
+        self.clip_norm = clip_norm
+        self._clip_next: float | None = None
         plain_step: Callable[[], Any] = optimizer.step
         shares = divided(model, optimizer, plan)
         self.trained = {id(parameter) for share in shares for _, parameter in share.named}
@@ -87,18 +89,19 @@ class Replica:
         paste_bytes(self.context.perform(send(port, self.group, copy_bytes(self.others), "others")), self.others)
 
     def _take_over(self, stepping: Callable[[], None]) -> None:
-        def step(optimizer: torch.optim.Optimizer, closure: Callable[[], Any] | None = None) -> None:
-            if closure is not None:
-                raise CompositionError(
-                    "optimizer.step(closure) evaluates the model several times per step, which is not supported: call step() without it."
-                )
+        def step(optimizer: torch.optim.Optimizer, closure: Callable[[], Any] | None = None) -> Any:
             if getattr(optimizer, "grad_scale", None) is not None or getattr(optimizer, "found_inf", None) is not None:
                 raise CompositionError(
                     "GradScaler lets each worker decide by itself to skip a step, so they would get out of step: use torch.autocast with "
                     "bfloat16, which needs no scaler."
                 )
             optimizer._opt_called = True  # type: ignore[attr-defined]
+            loss = None
+            if closure is not None:  # once: optimizers that need several evaluations were refused when they were attached
+                with torch.enable_grad():
+                    loss = closure()
             stepping()
+            return loss
 
         # Learning-rate schedulers wrap step() to see that it was called, and warn when it is replaced; ours notifies them itself.
         step._wrapped_by_lr_sched = True  # type: ignore[attr-defined]
@@ -106,9 +109,16 @@ class Replica:
         # A GradScaler then hands its scale to step() instead of deciding by itself; step() can refuse with a reason.
         self.optimizer._step_supports_amp_scaling = True  # type: ignore[attr-defined]
 
+    def clip(self, norm: float) -> None:
+        """Clip the gradient of the next step to `norm`, in place of the norm that was given when it was attached."""
+        self._clip_next = norm
+
     def step(self) -> None:
         """One step of this worker: computed already, now exchanged and merged as the strategy has it."""
         self._check()
+        norm, self._clip_next = (self.clip_norm if self._clip_next is None else self._clip_next), None
+        for part in self.parts:
+            part.optimizer.clip_norm = norm
         for part in self.parts:
             part.refuse_changes()
         self._exchange([(part, pending) for part in self.parts if (pending := part.step()) is not None])

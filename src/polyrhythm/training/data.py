@@ -8,16 +8,16 @@ from functools import partial
 from typing import Any
 from weakref import WeakKeyDictionary
 
-from torch.utils.data import DataLoader, IterableDataset
+from torch.utils.data import DataLoader, IterableDataset, Sampler
 
 from polyrhythm.errors import DataError, UnshardedWarning
 from polyrhythm.kernel.group import Group
 from polyrhythm.kernel.port import Port
 from polyrhythm.pieces.sharded import BackgroundSums, ShardedSource
-from polyrhythm.pieces.shuffle import Batch, Feed, Perform, ShardFeed, Shuffle
+from polyrhythm.pieces.shuffle import Batch, Feed, Order, Perform, ShardFeed, Shuffle
 from polyrhythm.training.loader import LoaderSource
 from polyrhythm.training.position import DataPosition
-from polyrhythm.training.sampling import Listed, Permuted, ShareSampler
+from polyrhythm.training.sampling import Listed, Permuted, ShareSampler, order_of
 from polyrhythm.training.shards import LoadedShards, sharded
 from polyrhythm.training.source import Sources, Streams, parts_of, source_of, stream_of
 from polyrhythm.training.stream import DEFAULT_BATCH_SIZE, LoaderStream, PlainStream, StreamShard
@@ -80,13 +80,14 @@ class Data:
             feed.count(source, size),
         )
 
-    def sampler(self, dataset: Any, shuffle: bool) -> ShareSampler:
+    def sampler(self, dataset: Any, shuffle: bool, counts: bool) -> ShareSampler:
         """As `Worker.sampler`."""
         length, workers = len(dataset), self._group.size
         if length < workers:
             raise DataError(f"{length} samples cannot be sharded over {workers} workers: use fewer workers, or more data.")
-        order = Permuted(length) if shuffle else Listed(range(length))
-        return ShareSampler(lambda number: self._shuffle.share(order, self._group, number), length // workers, self._count)
+        order: Order = order_of(dataset) if isinstance(dataset, Sampler) else Permuted(length) if shuffle else Listed(range(length))
+        count = self._count if counts else _uncounted
+        return ShareSampler(lambda number: self._shuffle.share(order, self._group, number), length // workers, count)
 
     def shard(self, iterable: Iterable[Any]) -> StreamShard:
         """As `Worker.shard`."""
@@ -150,6 +151,10 @@ class Data:
         feed = self._shuffle.feed(self._group, port, perform)
         self._feeds = [*self._feeds[-_FEEDS + 1 :], (parts, feed)]
         return feed
+
+
+def _uncounted(samples: int) -> None:
+    """Whoever draws counts."""
 
 
 def _nothing(number: int, taken: int) -> None:

@@ -66,6 +66,19 @@ class Together:
         value_of_0: Value = decoded(tensor.numpy().tobytes())
         return value_of_0
 
+    def gather(self, value: Value) -> list[Value]:
+        """The value of every worker that is left, by rank, the same at each: tensors, of any shapes and types, or plain values."""
+        own = _packed(value)
+        place = torch.zeros(self.group.size, dtype=torch.int64)
+        place[self.group.rank] = len(own)
+        sizes = self._total("gather", place)[0].tolist()
+        # everybody's bytes in places of their own, so that their sum is all of them
+        whole = torch.zeros(sum(sizes), dtype=torch.uint8)
+        begin = sum(sizes[: self.group.rank])
+        whole[begin : begin + len(own)] = own
+        parts = torch.split(self._total("gather", whole)[0].to(torch.uint8), sizes)  # a sum of bytes may be of a wider type
+        return [_unpacked(part) for part in parts if part[:1].any()]  # nobody's message begins with a zero, and who is lost has sent none
+
     def _total(self, kind: str, value: Tensor) -> tuple[Tensor, int]:
         """The sum over the workers that are left, the same bits for all, on the CPU; and how many they are."""
         summed: tuple[Tensor, int] = self.perform(self.collective.total(value.detach().cpu().contiguous(), self._next(kind)))
@@ -87,6 +100,27 @@ class _Pending:
         return total
 
 
+def _packed(value: object) -> Tensor:
+    """Bytes that hold a tensor, or a plain value."""
+    if not isinstance(value, Tensor):
+        return _bytes_of(encoded((value,)))
+    data = value.detach().cpu().contiguous().reshape(-1).view(torch.uint8)
+    return _bytes_of(encoded([str(value.dtype).removeprefix("torch."), list(value.shape), data.numpy().tobytes()]))
+
+
+def _unpacked(data: Tensor) -> Any:
+    held = decoded(data.numpy().tobytes())
+    if isinstance(held, tuple):
+        return held[0]
+    kind, shape, raw = held
+    dtype = getattr(torch, kind)
+    return torch.frombuffer(bytearray(raw), dtype=dtype).reshape(shape) if raw else torch.empty(shape, dtype=dtype)
+
+
+def _bytes_of(data: bytes) -> Tensor:
+    return torch.frombuffer(bytearray(data), dtype=torch.uint8)
+
+
 def _encoded(value: object) -> Message:
     if isinstance(value, Tensor):
         if value.dtype not in DTYPES:
@@ -94,4 +128,4 @@ def _encoded(value: object) -> Message:
                 f"worker.broadcast got a tensor of {value.dtype}, which cannot be sent: convert it, or give a view of another dtype."
             )
         return Message("", tensors=(value.detach().cpu().contiguous(),))
-    return Message("", text=_PLAIN, tensors=(torch.frombuffer(bytearray(encoded(value)), dtype=torch.uint8),))
+    return Message("", text=_PLAIN, tensors=(_bytes_of(encoded(value)),))

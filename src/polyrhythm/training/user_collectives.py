@@ -25,7 +25,7 @@ from polyrhythm.topology.algorithms.broadcast import broadcast_message, flat_bro
 from polyrhythm.topology.algorithms.tree import Tree
 from polyrhythm.training.survivor_totals import SurvivorTotals
 
-KINDS = ("barrier", "mean", "any", "broadcast", "batches")
+KINDS = ("barrier", "mean", "any", "broadcast", "batches", "gather")
 
 Summed = tuple[Tensor, int]
 """A sum over the workers, and how many they were."""

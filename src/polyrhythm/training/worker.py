@@ -155,12 +155,13 @@ class Worker:
         """
         return self._data.batches(dataset, batch_size, self._context.port, self._context.perform)
 
-    def sampler(self, dataset: Sized, shuffle: bool = True) -> ShareSampler:
+    def sampler(self, dataset: Sized, shuffle: bool = True, counts: bool = True) -> ShareSampler:
         """A sampler of this worker's shard of `dataset`, for a DataLoader of your own: equally many indices for all, reshuffled each epoch.
 
-        Each index that is drawn counts as a sample of the next step. Raises DataError for data that cannot be sharded.
+        `dataset` may be one of torch's samplers, whose order is then sharded. Each index that is drawn counts as a sample of the next step,
+        unless `counts` is False: then call `count`. Raises DataError for data that cannot be sharded.
         """
-        return self._data.sampler(dataset, shuffle)
+        return self._data.sampler(dataset, shuffle, counts)
 
     def shard(self, iterable: Iterable[Any]) -> StreamShard:
         """This worker's elements of any iterable, files or batches or samples: rank, rank + workers, …, equally many for all.
@@ -262,6 +263,10 @@ class Worker:
         Raises WorkloadError for a value of another type.
         """
         return self._together.broadcast(value)
+
+    def gather(self, value: Value) -> list[Value]:
+        """Every worker's `value`, by rank, the same list at each: tensors, of any shapes, or what `broadcast` takes."""
+        return self._together.gather(value)
 
     def print(self, *values: object) -> None:
         """Print at worker 0 only."""
