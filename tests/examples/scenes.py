@@ -39,7 +39,6 @@ SCRIPTS = {
     "language_model": Script(40000 // 32, "test_bits", most=5.5),
     "gan": Script(1797, "distance", most=0.4),
 }
-HF_TRAINER = Script(40000 // 64, "bits", most=5.5)
 WORKERS = 2
 
 
@@ -53,17 +52,13 @@ class Noting:
     def __call__(self, worker: Any) -> None:
         given: list[str] = []
         every: list[str] = []
-        batches, sampler = worker.batches, worker.sampler
+        batches = worker.batches
 
         def noting_batches(loader: Any) -> Any:
             every.extend(_print_of(loader.dataset[index]) for index in range(len(loader.dataset)))
             return NotedBatches(batches(loader), given)
 
-        def noting_sampler(dataset: Any) -> Any:
-            every.extend(map(str, range(len(dataset))))
-            return NotedSampler(sampler(dataset), given)
-
-        worker.batches, worker.sampler = noting_batches, noting_sampler
+        worker.batches = noting_batches
         self.train(worker)
         (self.folder / f"{worker.rank}.json").write_text(json.dumps({"given": given, "every": every}))
 
@@ -82,25 +77,6 @@ class NotedBatches:
         for batch in self.batches:
             self.given.extend(_print_of(sample) for sample in zip(*batch, strict=True))
             yield batch
-
-
-@dataclass
-class NotedSampler:
-    """A worker's sampler; the indices that are drawn go into `given`."""
-
-    sampler: Any
-    given: list[str]
-
-    def __len__(self) -> int:
-        return len(self.sampler)
-
-    def __iter__(self) -> Iterator[int]:
-        for index in self.sampler:
-            self.given.append(str(index))
-            yield index
-
-    def set_epoch(self, epoch: int) -> None:
-        self.sampler.set_epoch(epoch)
 
 
 def _print_of(sample: Iterable[Any]) -> str:

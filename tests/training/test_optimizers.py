@@ -201,7 +201,8 @@ def test_a_closure_is_evaluated_once_and_its_loss_returned(system: str) -> None:
             evaluated[-1].backward()
             return evaluated[-1]
 
-        for x, y in worker.batches(data(), batch_size=8):
+        for batch in worker.batches(data(), batch_size=8):
+            x, y = batch
             with torch.no_grad():
                 loss = optimizer.step(closure)
             assert loss is evaluated[-1]

@@ -22,8 +22,8 @@ def attach(worker: Worker, models: Sequence[nn.Module], optimizer: torch.optim.O
             worker.attach(model, optimizer)
             return
     raise CompositionError(
-        f"The parameters of {type(optimizer).__name__} are not those of one model that was prepared before it or with it: prepare the model "
-        "and its optimizer together."
+        f"The parameters of {type(optimizer).__name__} are not those of one model that was prepared before it or with it: prepare the "
+        "model and its optimizer together."
     )
 
 
@@ -34,7 +34,7 @@ def clip(worker: Worker, parameters: Iterable[Tensor], norm: float, kind: float 
     that are not those of one attached optimizer.
     """
     if float(kind) != 2.0:
-        raise CompositionError(f"Gradients of several workers are clipped by their Euclidean norm only: norm_type={kind} was given, leave it out.")
+        raise CompositionError(f"Gradients of several workers are clipped by their Euclidean norm only: leave norm_type={kind} out.")
     given = [each for each in parameters if each.grad is not None]
     total: Tensor = nn.utils.get_total_norm([each.grad for each in given if each.grad is not None])
     if norm != float("inf"):  # a question, of those who log it

@@ -158,8 +158,7 @@ class Worker:
     def sampler(self, dataset: Sized, shuffle: bool = True, counts: bool = True) -> ShareSampler:
         """A sampler of this worker's shard of `dataset`, for a DataLoader of your own: equally many indices for all, reshuffled each epoch.
 
-        `dataset` may be one of torch's samplers, whose order is then sharded. Each index that is drawn counts as a sample of the next step,
-        unless `counts` is False: then call `count`. Raises DataError for data that cannot be sharded.
+        `dataset` may be one of torch's samplers, which then gives the order. A drawn index `counts` as a sample of the next step. Raises DataError.
         """
         return self._data.sampler(dataset, shuffle, counts)
 
@@ -258,10 +257,7 @@ class Worker:
         return self._together.any(value)
 
     def broadcast(self, value: Value) -> Value:
-        """Worker 0's `value` at every worker: a tensor, or numbers, text, bytes, None, and lists, tuples and dicts of them.
-
-        Raises WorkloadError for a value of another type.
-        """
+        """Worker 0's `value` at every worker: a tensor, or numbers, text, bytes, None, and lists, tuples and dicts of them, or WorkloadError."""
         return self._together.broadcast(value)
 
     def gather(self, value: Value) -> list[Value]:

@@ -5,8 +5,10 @@ import math
 from pydoc_data.topics import topics
 
 import torch
+import transformers
 from torch.utils.data import Dataset
-from transformers import LlamaConfig, LlamaForCausalLM, Trainer, TrainingArguments
+
+from polyrhythm.frameworks.transformers import Trainer, TrainingArguments
 
 
 class Windows(Dataset):
@@ -31,7 +33,8 @@ def train(worker):
 
     text = torch.tensor(list("".join(topics.values()).encode("ascii", "ignore")))
     shape = {"hidden_size": 64, "intermediate_size": 128, "num_hidden_layers": 2, "num_attention_heads": 2}
-    model = LlamaForCausalLM(LlamaConfig(vocab_size=128, attention_dropout=0.1, tie_word_embeddings=True, **shape))
+    torch.manual_seed(0)
+    model = transformers.LlamaForCausalLM(transformers.LlamaConfig(vocab_size=128, tie_word_embeddings=True, **shape))
     training = TrainingArguments(
         output_dir="runs/hf_trainer",
         per_device_train_batch_size=args.batch_size,
@@ -40,19 +43,19 @@ def train(worker):
         lr_scheduler_type="cosine",
         warmup_steps=5,
         weight_decay=0.01,
+        adam_epsilon=1e-6,
+        train_sampling_strategy="sequential",
         use_cpu=True,
         dataloader_pin_memory=False,
         disable_tqdm=True,
         save_strategy="no",
         report_to="none",
     )
-    trainer = Trainer(model, training, train_dataset=Windows(text[:40000], 64), eval_dataset=Windows(text[40000:44000], 64))
-    trainer._get_train_sampler = worker.sampler
-    worker.attach(model, trainer.create_optimizer())
+    trainer = Trainer(model, training, train_dataset=Windows(text[:40960], 64), eval_dataset=Windows(text[40960:45056], 64), worker=worker)
     trainer.train()
     loss = trainer.evaluate()["eval_loss"]
-    worker.report(bits=loss / math.log(2))
+    worker.report(loss=loss, bits=loss / math.log(2))
 
 
 if __name__ == "__main__":
-    raise SystemExit("Run it with: polyrhythm run examples/hf_trainer.py")
+    raise SystemExit("Run it with: polyrhythm run examples/frameworks/hf_trainer.py")

@@ -5,8 +5,9 @@ import math
 from pydoc_data.topics import topics
 
 import torch
+import transformers
 from torch.utils.data import Dataset
-from transformers import LlamaConfig, LlamaForCausalLM, Trainer, TrainingArguments
+from transformers import Trainer, TrainingArguments
 
 
 class Windows(Dataset):
@@ -31,7 +32,8 @@ def main():
 
     text = torch.tensor(list("".join(topics.values()).encode("ascii", "ignore")))
     shape = {"hidden_size": 64, "intermediate_size": 128, "num_hidden_layers": 2, "num_attention_heads": 2}
-    model = LlamaForCausalLM(LlamaConfig(vocab_size=128, attention_dropout=0.1, tie_word_embeddings=True, **shape))
+    torch.manual_seed(0)
+    model = transformers.LlamaForCausalLM(transformers.LlamaConfig(vocab_size=128, tie_word_embeddings=True, **shape))
     training = TrainingArguments(
         output_dir="runs/hf_trainer",
         per_device_train_batch_size=args.batch_size,
@@ -40,16 +42,18 @@ def main():
         lr_scheduler_type="cosine",
         warmup_steps=5,
         weight_decay=0.01,
+        adam_epsilon=1e-6,
+        train_sampling_strategy="sequential",
         use_cpu=True,
         dataloader_pin_memory=False,
         disable_tqdm=True,
         save_strategy="no",
         report_to="none",
     )
-    trainer = Trainer(model, training, train_dataset=Windows(text[:40000], 64), eval_dataset=Windows(text[40000:44000], 64))
+    trainer = Trainer(model, training, train_dataset=Windows(text[:40960], 64), eval_dataset=Windows(text[40960:45056], 64))
     trainer.train()
     loss = trainer.evaluate()["eval_loss"]
-    print(f"test: {loss / math.log(2):.3f} bits per character")
+    print(f"bits per character: {loss / math.log(2):.3f}, loss: {loss}")
 
 
 if __name__ == "__main__":
