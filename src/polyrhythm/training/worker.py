@@ -158,7 +158,7 @@ class Worker:
     def sampler(self, dataset: Sized, shuffle: bool = True, counts: bool = True) -> ShareSampler:
         """A sampler of this worker's shard of `dataset`, for a DataLoader of your own: equally many indices for all, reshuffled each epoch.
 
-        `dataset` may be one of torch's samplers, which then gives the order. A drawn index `counts` as a sample of the next step. Raises DataError.
+        `dataset` may be one of torch's samplers. A drawn index `counts` as a sample of the next step. Raises DataError for what has none.
         """
         return self._data.sampler(dataset, shuffle, counts)
 
@@ -257,7 +257,7 @@ class Worker:
         return self._together.any(value)
 
     def broadcast(self, value: Value) -> Value:
-        """Worker 0's `value` at every worker: a tensor, or numbers, text, bytes, None, and lists, tuples and dicts of them, or WorkloadError."""
+        """Worker 0's `value` at every worker: a tensor, or numbers, text, bytes, None, and lists, tuples, dicts of them."""
         return self._together.broadcast(value)
 
     def gather(self, value: Value) -> list[Value]:
