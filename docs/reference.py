@@ -25,6 +25,11 @@ PAGES = {
         "What starts a run, and what a training function is given.",
         "training.run training.join training.worker processes",
     ),
+    "engines": (
+        "Engines",
+        "What places, starts and restarts the processes of a run on a cluster.",
+        "engines.ray engines.spark engines.slurm engines.kubernetes engines.mpi engines.torchrun",
+    ),
     "simulator": (
         "Simulator and hardware",
         "Virtual time, and the networks, devices and faults that it simulates.",

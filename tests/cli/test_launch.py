@@ -21,7 +21,7 @@ import polyrhythm as pr
 worker = pr.join("allreduce")
 model = torch.nn.Linear(1, 1)
 worker.attach(model, torch.optim.SGD(model.parameters(), lr=0.1))
-print("rank", worker.rank, "of", worker.workers, sys.argv[1:], flush=True)
+print(f"rank {worker.rank} of {worker.workers} {sys.argv[1:]}", flush=True)
 """
 
 

@@ -43,7 +43,7 @@ def launch(
     JOB is as in `polyrhythm run`, or a script of your own that calls pr.join. After a loss the engine starts the workers again, and they
     continue from the newest checkpoint, if --checkpoint is given.
     """
-    from polyrhythm.cli.launched import Request, submission
+    from polyrhythm.cli.launched import LaunchRequest, submission
 
     named: list[tuple[str, object]] = [
         ("--system", system if system != "allreduce" else None),
@@ -54,7 +54,7 @@ def launch(
     named += [("--checkpoint", checkpoint), ("--every", every), ("--keep", keep if keep != 2 else None)]
     flags = [part for name, value in named if value is not None for part in (name, str(value))]
     flags += [*repeated("--set", settings), *repeated("--option", options), *(["--json"] if as_json else [])]
-    wanted = Request(job, arguments or [], workers, flags, resume, checkpoint is not None)
+    wanted = LaunchRequest(job, arguments or [], workers, flags, resume, checkpoint is not None)
     wanted.check(system, options or [], settings or [])
     submitted = submission(on, engine or [], wanted)
     if print_only:

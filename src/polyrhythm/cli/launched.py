@@ -22,7 +22,7 @@ _LONGEST_NAME = 40
 
 
 @dataclass(frozen=True, slots=True)
-class Request:
+class LaunchRequest:
     """A JOB as it was typed: its own arguments, and the `flags` of `polyrhythm join`, except --resume.
 
     `kept` is whether it writes checkpoints.
@@ -74,7 +74,7 @@ class Request:
         return " ".join([*self.flags, *(["--resume"] if self.resume else [])])
 
 
-def submission(on: str, options: Sequence[str], wanted: Request) -> Submission:
+def submission(on: str, options: Sequence[str], wanted: LaunchRequest) -> Submission:
     """What has the engine `on` start it. Raises UnknownNameError or CompositionError for engines and options that are not to be had."""
     if on in ENGINES and on not in LAUNCHED:
         raise CompositionError(f"{on} starts workers for a driver only: use polyrhythm run --on {on}, or give --on {', '.join(LAUNCHED)}.")

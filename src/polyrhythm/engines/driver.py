@@ -15,10 +15,10 @@ from dataclasses import replace
 import msgspec
 
 from polyrhythm.engines import messages
-from polyrhythm.engines.crew import Crew, Task
 from polyrhythm.engines.messages import Beginning
 from polyrhythm.engines.packing import packed
 from polyrhythm.engines.protocol import Engine, Tasks
+from polyrhythm.engines.roster import Roster, Task
 from polyrhythm.engines.run_clock import RunClock
 from polyrhythm.errors import PolyrhythmError, RunError, WorkerFailed, sentence
 from polyrhythm.kernel.events import AnyEvent, Evaluated, Faulted, Recorder, Reported
@@ -34,7 +34,7 @@ _LOOK_SECONDS = 0.1
 
 
 class Driver:
-    """Of one run of `work` on `engine`; `execute` once. Observes its crew of tasks."""
+    """Of one run of `work` on `engine`; `execute` once. Observes the roster of its tasks."""
 
     def __init__(self, engine: Engine, work: Work, record: Recorder) -> None:
         self._engine = engine
@@ -42,7 +42,7 @@ class Driver:
         self._record = record
         self._packed = packed(work, engine.threads, engine.timeout)
         self._loop = Loop()
-        self._crew = Crew(self._loop, engine.driver_address(), work.workers, self)
+        self._roster = Roster(self._loop, engine.driver_address(), work.workers, self)
         self._tasks: Tasks | None = None
         self._store: StoreServer | None = None
         self._attempt = 0
@@ -61,7 +61,7 @@ class Driver:
     def execute(self) -> Ending:
         """Have the engine start the tasks, and see the run to its end."""
         try:
-            self._tasks = self._engine.start(self._crew.order(self._engine.echoes))
+            self._tasks = self._engine.start(self._roster.order(self._engine.echoes))
             self._await_tasks()
             self._look()
             self._loop.run()
@@ -81,12 +81,12 @@ class Driver:
             messages_sent=ending.messages_sent + self._before[1],
         )
 
-    # What the crew reports
+    # What the roster reports
 
     def registered(self, task: Task) -> None:
         """The next attempt begins when all are there."""
         task.send(self._packed)
-        if not self._under_way and not self._crew.absent:
+        if not self._under_way and not self._roster.absent:
             self._begin()
 
     def received(self, task: Task, message: Message) -> None:
@@ -129,15 +129,15 @@ class Driver:
     # Attempts
 
     def _begin(self) -> None:
-        self._under_way, self._attempt, self._began = True, self._attempt + 1, self._crew.arrivals
+        self._under_way, self._attempt, self._began = True, self._attempt + 1, self._roster.arrivals
         sent = [self._before, *self._traffic.values()]
         self._before = sum(nbytes for nbytes, _ in sent), sum(count for _, count in sent)
         self._outcomes, self._lost, self._traffic = {}, {}, {}
         self._clock.begin_attempt()
         if self._store is not None:
             self._store.close()
-        self._store = StoreServer(self._crew.ip, len(self._crew.tasks), self._crew.secret, rounds=1)
-        for task in self._crew.tasks:
+        self._store = StoreServer(self._roster.ip, len(self._roster.tasks), self._roster.secret, rounds=1)
+        for task in self._roster.tasks:
             beginning = Beginning(self._attempt, *self._store.address, self._attempt > 1)
             task.send(Message("begin", text=msgspec.json.encode(beginning).decode()))
 
@@ -148,7 +148,7 @@ class Driver:
         self._outcomes.setdefault(task.rank, outcome)
         if self._lost and self._store is not None:
             self._store.close()  # those who are still joining would wait for the lost ones
-        if len(self._outcomes) < len(self._crew.tasks):
+        if len(self._outcomes) < len(self._roster.tasks):
             return
         self._under_way = False
         if isinstance(self._outcomes[0], Ending):
@@ -176,9 +176,9 @@ class Driver:
         self._await_tasks()
         assert self._tasks is not None
         for rank in self._tasks.restart(sorted(self._lost)):
-            self._crew.dismiss(self._crew.tasks[rank], self._began)
+            self._roster.dismiss(self._roster.tasks[rank], self._began)
         self._lost = {}
-        if not self._crew.absent:
+        if not self._roster.absent:
             self._begin()
 
     def _await_tasks(self) -> None:
@@ -188,13 +188,13 @@ class Driver:
         """Ask the engine for tasks that were lost, and look whether those that are awaited have come."""
         assert self._tasks is not None
         for loss in self._tasks.losses():
-            tasks = self._crew.tasks if loss.rank is None else [self._crew.tasks[loss.rank]]
-            self._crew.lose([task for task in tasks if task.rank not in self._outcomes], loss.reason)
-        self._crew.look()
-        if not self._under_way and self._error is None and self._crew.absent and time.monotonic() > self._deadline:
-            names = ", ".join(task.name for task in self._crew.absent)
+            tasks = self._roster.tasks if loss.rank is None else [self._roster.tasks[loss.rank]]
+            self._roster.lose([task for task in tasks if task.rank not in self._outcomes], loss.reason)
+        self._roster.look()
+        if not self._under_way and self._error is None and self._roster.absent and time.monotonic() > self._deadline:
+            names = ", ".join(task.name for task in self._roster.absent)
             self._error = RunError(
-                f"{names} did not reach the driver at {self._crew.ip}:{self._crew.port} within {self._engine.startup:g} seconds: see what "
+                f"{names} did not reach the driver at {self._roster.ip}:{self._roster.port} within {self._engine.startup:g} seconds: see what "
                 "the engine reports of its tasks; if it has no room for all of them yet, give a longer startup=."
             )
             self._loop.stop()
@@ -203,13 +203,13 @@ class Driver:
     def _close(self) -> None:
         """End all tasks, and give everything back."""
         try:
-            self._crew.broadcast(Message("stop"))
+            self._roster.broadcast(Message("stop"))
             if self._tasks is not None:
                 self._tasks.close()
         finally:
             if self._store is not None:
                 self._store.close()
-            self._crew.close()
+            self._roster.close()
             self._loop.close()
 
 

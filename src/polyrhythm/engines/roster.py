@@ -54,7 +54,7 @@ class Task:
             self.link.send_control(message)
 
 
-class CrewObserver(Protocol):
+class RosterObserver(Protocol):
     """Who is notified of tasks, in the loop's thread."""
 
     def registered(self, task: Task) -> None:
@@ -67,10 +67,10 @@ class CrewObserver(Protocol):
         """Its process or its connection has ended."""
 
 
-class Crew:
+class Roster:
     """Listens at `ip` for `workers` tasks, which `loop` serves."""
 
-    def __init__(self, loop: Loop, ip: str, workers: int, observer: CrewObserver) -> None:
+    def __init__(self, loop: Loop, ip: str, workers: int, observer: RosterObserver) -> None:
         self.tasks = [Task(rank) for rank in range(workers)]
         self.secret = secrets.token_bytes(32)
         self.arrivals = 0
