@@ -194,8 +194,8 @@ class Driver:
         if not self._under_way and self._error is None and self._roster.absent and time.monotonic() > self._deadline:
             names = ", ".join(task.name for task in self._roster.absent)
             self._error = RunError(
-                f"{names} did not reach the driver at {self._roster.ip}:{self._roster.port} within {self._engine.startup:g} seconds: see what "
-                "the engine reports of its tasks; if it has no room for all of them yet, give a longer startup=."
+                f"{names} did not reach the driver at {self._roster.ip}:{self._roster.port} within {self._engine.startup:g} seconds: see "
+                "what the engine reports of its tasks; if it has no room for all of them yet, give a longer startup=."
             )
             self._loop.stop()
         self._loop.after(_LOOK_SECONDS, self._look)
