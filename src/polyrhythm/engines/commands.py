@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 import os
-import signal
-import subprocess
 import sys
 from collections.abc import Mapping, Sequence
-from contextlib import suppress
 from shutil import which
 
 import msgspec
 
+from polyrhythm.engines.program import Program
 from polyrhythm.engines.protocol import Loss, TaskOrder
 from polyrhythm.errors import CompositionError
 from polyrhythm.processes.runtime.failure import exit_phrase
@@ -49,7 +47,7 @@ class CommandTasks:
 
     def losses(self) -> list[Loss]:
         """All tasks, when the command has ended."""
-        status = self._process.poll()
+        status = self._process.status
         if status is None or self._reported:
             return []
         self._reported = True
@@ -57,25 +55,14 @@ class CommandTasks:
 
     def restart(self, ranks: list[int]) -> list[int]:
         """Begin the command anew, with all tasks."""
-        if not self._restarts_itself or self._process.poll() is not None:
-            self._end()
+        if not self._restarts_itself or self._process.status is not None:
+            self._process.end(self._ending_seconds)
             self._process, self._reported = self._begun(), False
         return list(range(self._workers))
 
     def close(self) -> None:
         """End the command when its tasks have ended, or soon."""
-        with suppress(subprocess.TimeoutExpired):
-            self._process.wait(self._ending_seconds)
-        self._end()
+        self._process.leave(self._ending_seconds)
 
-    def _begun(self) -> subprocess.Popen[bytes]:
-        return subprocess.Popen(self._command, env=self._environment, start_new_session=True, stdin=subprocess.DEVNULL)
-
-    def _end(self) -> None:
-        for number in (signal.SIGTERM, signal.SIGKILL):
-            if self._process.poll() is not None:
-                return
-            with suppress(ProcessLookupError):
-                os.killpg(self._process.pid, number)
-            with suppress(subprocess.TimeoutExpired):
-                self._process.wait(self._ending_seconds)
+    def _begun(self) -> Program:
+        return Program(self._command, self._environment)

@@ -1,30 +1,49 @@
-"""torchrun on this host: each worker is a process of one elastic agent."""
+"""torchrun: each worker is a process of an elastic agent, one of which is on each host."""
 
 from __future__ import annotations
 
+import secrets
 import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
+from shlex import split
 
+from polyrhythm.engines.addresses import outward_address
 from polyrhythm.engines.commands import CommandTasks
 from polyrhythm.engines.engine import EngineRuntime
+from polyrhythm.engines.hosts import HostTasks
 from polyrhythm.engines.protocol import TaskOrder, Tasks
 from polyrhythm.engines.submission import Submission, WorkerCommand, command_line
+from polyrhythm.errors import CompositionError
+
+_TASK = ("-m", "polyrhythm.engines")
 
 
 @dataclass(frozen=True, slots=True)
 class Torchrun(EngineRuntime):
-    """Runs by torchrun's elastic agent on this host, which starts all workers again up to `restarts` times if one is lost.
+    """Runs by torchrun's elastic agents, which start all workers again up to `restarts` times if one is lost.
 
-    The run then continues from its newest checkpoint. On several hosts start your script by torchrun on each of them, with `pr.join()` in
-    it. All workers must have come within `startup` seconds; each computes with `threads` threads.
+    The run then continues from its newest checkpoint. Without `hosts` there is one agent, on this host. Otherwise there is one on each of
+    them, started by `reach`, a command to which a line for a shell of that host is added; each gets an equal part of the workers. The
+    agents meet at `endpoint`, by default port 29500 of the first host; workers reach this process at `driver`, by default the address
+    of its default route. Python, `python` on other hosts, and checkpoints must be at the same paths on all hosts. All workers must have
+    come within `startup` seconds; each computes with `threads` threads.
     """
 
+    hosts: Sequence[str] = ()
+    reach: str = "ssh {host}"
+    endpoint: str | None = None
+    driver: str | None = None
+    python: str = sys.executable
     restarts: int = 3
     startup: float = 120.0
     threads: int = 1
     timeout: float | None = None
     seed: int = 0
+
+    def __post_init__(self) -> None:
+        if self.hosts and "{host}" not in self.reach:
+            raise CompositionError(f"Torchrun(reach={self.reach!r}) does not say which host: write {{host}} where its name belongs.")
 
     @property
     def kind(self) -> str:
@@ -32,21 +51,39 @@ class Torchrun(EngineRuntime):
         return "torchrun"
 
     def driver_address(self) -> str:
-        """Workers are on this host."""
-        return "127.0.0.1"
+        """Where workers find this process."""
+        return self.driver or (outward_address() if self.hosts else "127.0.0.1")
 
     def start(self, order: TaskOrder) -> Tasks:
-        """Start the agent."""
-        return CommandTasks(self._agent(order.workers, ["-m", "polyrhythm.engines"]), order, self._environment, restarts_itself=True)
+        """Start the agents."""
+        if not self.hosts:
+            return CommandTasks(self._agent(order.workers, _TASK), order, self._environment, restarts_itself=True)
+        return HostTasks(self._reached(), lambda: self._agent(order.workers, _TASK), order, self._environment)
 
     def submission(self, job: WorkerCommand) -> Submission:
         """The agent's command line."""
+        if self.hosts:
+            raise CompositionError(
+                "Workers on several hosts are started for a driver only: use polyrhythm run --on torchrun, or start torchrun on each host "
+                "with -m polyrhythm join."
+            )
         return command_line(self._agent(job.workers, job.again), self._environment)
 
     @property
     def _environment(self) -> dict[str, str]:
         return {"OMP_NUM_THREADS": str(self.threads)}
 
+    def _reached(self) -> dict[str, list[str]]:
+        return {host: [word.replace("{host}", host) for word in split(self.reach)] for host in self.hosts}
+
     def _agent(self, workers: int, task: Sequence[str]) -> list[str]:
-        own = ["--standalone", f"--nproc-per-node={workers}", f"--max-restarts={self.restarts}"]
-        return [sys.executable, "-m", "torch.distributed.run", *own, *task]
+        """The command line of each agent of one start."""
+        hosts = max(1, len(self.hosts))
+        if workers % hosts:
+            raise CompositionError(f"{workers} workers cannot be divided equally among {hosts} hosts: give a multiple of {hosts}.")
+        meeting = ["--standalone"]
+        if self.hosts:
+            endpoint = self.endpoint or f"{self.hosts[0]}:29500"
+            meeting = [f"--nnodes={hosts}", "--rdzv-backend=c10d", f"--rdzv-endpoint={endpoint}", f"--rdzv-id={secrets.token_hex(8)}"]
+        own = [f"--nproc-per-node={workers // hosts}", f"--max-restarts={self.restarts}"]
+        return [self.python, "-m", "torch.distributed.run", *meeting, *own, *task]

@@ -1,0 +1,45 @@
+"""A command of an engine while it runs, with its children."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+
+
+class Program:
+    """`command`, begun in `environment`. If it is `given` something on its standard input, that stays open until its end."""
+
+    def __init__(self, command: Sequence[str], environment: Mapping[str, str], given: bytes = b"") -> None:
+        stdin = subprocess.PIPE if given else subprocess.DEVNULL
+        self._process = subprocess.Popen(list(command), env=dict(environment), start_new_session=True, stdin=stdin)
+        if self._process.stdin is not None:
+            with suppress(BrokenPipeError):
+                self._process.stdin.write(given)
+                self._process.stdin.flush()
+
+    @property
+    def status(self) -> int | None:
+        """How it has ended; None while it runs."""
+        return self._process.poll()
+
+    def leave(self, seconds: float) -> None:
+        """Let it end by itself, within so many seconds, else end it."""
+        with suppress(subprocess.TimeoutExpired):
+            self._process.wait(seconds)
+        self.end(seconds)
+
+    def end(self, seconds: float) -> None:
+        """End it and its children; after so many seconds, by force."""
+        if self._process.stdin is not None:
+            with suppress(BrokenPipeError):
+                self._process.stdin.close()
+        for number in (signal.SIGTERM, signal.SIGKILL):
+            if self._process.poll() is not None:
+                return
+            with suppress(ProcessLookupError):
+                os.killpg(self._process.pid, number)
+            with suppress(subprocess.TimeoutExpired):
+                self._process.wait(seconds)
