@@ -52,13 +52,6 @@ def test_workers_that_were_started_one_by_one_end_with_the_weights_of_a_run(poly
     assert sorted(each.name for each in out.iterdir()) == ["worker-0", "worker-1"]
 
 
-def test_worker_0_prints_the_table(tiny: Path) -> None:
-    first, second = _joined(tiny, "--system", "ssp", "--option", "slack=2")
-    assert (first[0], second[0]) == (0, 0), first[2] + second[2]
-    assert "ssp" in first[1]
-    assert "ssp" not in second[1]
-
-
 def test_a_worker_that_raises_ends_the_others_with_its_name(tmp_path: Path) -> None:
     (tmp_path / "job.py").write_text(RAISES)
     first, second = _joined(tmp_path / "job.py")
