@@ -23,7 +23,7 @@ def _losses(tasks: HostTasks) -> list[Loss]:
 
 def test_the_order_is_in_the_environment_of_the_command_on_each_host(tmp_path: Path) -> None:
     command = ["sh", "-c", f'echo "$POLYRHYTHM_TASK $MORE" >> {tmp_path}/told']
-    tasks = HostTasks(HERE, lambda: command, ORDERED, {"MORE": "a b"})
+    tasks = HostTasks(HERE, lambda: [command, command], ORDERED, {"MORE": "a b"})
     assert [loss.rank for loss in _losses(tasks)] == [None]
     assert tasks.losses() == []
     tasks.close()
@@ -34,8 +34,8 @@ def test_the_order_is_in_the_environment_of_the_command_on_each_host(tmp_path: P
 
 
 def test_a_host_whose_command_fails_is_named_and_all_begin_anew(tmp_path: Path) -> None:
-    numbers = iter(range(2))
-    tasks = HostTasks(HERE, lambda: ["sh", "-c", f"exit {4 + next(numbers)}"], ORDERED, {})
+    numbers = iter((4, 5))
+    tasks = HostTasks(HERE, lambda: [["sh", "-c", f"exit {next(numbers)}"], ["sh", "-c", "exit 0"]], ORDERED, {})
     assert "exit code 4" in _losses(tasks)[0].reason
     assert tasks.restart([1]) == [0, 1]
     assert "exit code 5" in _losses(tasks)[0].reason
@@ -44,7 +44,7 @@ def test_a_host_whose_command_fails_is_named_and_all_begin_anew(tmp_path: Path) 
 
 def test_a_command_ends_with_its_connection(tmp_path: Path) -> None:
     command = ["sh", "-c", f"trap 'echo ended >> {tmp_path}/told; exit' TERM; touch {tmp_path}/begun; while :; do sleep 0.05; done"]
-    tasks = HostTasks({"left": ["sh", "-c"]}, lambda: command, ORDERED, {})
+    tasks = HostTasks({"left": ["sh", "-c"]}, lambda: [command], ORDERED, {})
     while not (tmp_path / "begun").exists():
         time.sleep(0.01)
     for program in tasks._programs.values():
@@ -57,4 +57,4 @@ def test_a_command_ends_with_its_connection(tmp_path: Path) -> None:
 
 def test_a_command_that_reaches_no_host_is_refused() -> None:
     with pytest.raises(CompositionError, match="no command 'no-such-shell' here"):
-        HostTasks({"left": ["no-such-shell"]}, lambda: ["true"], ORDERED, {})
+        HostTasks({"left": ["no-such-shell"]}, lambda: [["true"]], ORDERED, {})

@@ -27,22 +27,22 @@ wait $command; code=$?
 kill $watch 2> /dev/null; exit $code
 """
 
+Commands = Callable[[], Sequence[Sequence[str]]]
+
 
 class HostTasks:
-    """The tasks that `command` starts when it runs on every host; it is asked anew at each start.
+    """The tasks that one command on each host starts; `commands`, in the order of the hosts, are asked for anew at each start.
 
     `reached` has for each host the words to which a line for its shell is added. Commands start tasks of theirs that were lost again by
     themselves.
     """
 
-    def __init__(
-        self, reached: Mapping[str, Sequence[str]], command: Callable[[], Sequence[str]], order: TaskOrder, environment: Mapping[str, str]
-    ) -> None:
+    def __init__(self, reached: Mapping[str, Sequence[str]], commands: Commands, order: TaskOrder, environment: Mapping[str, str]) -> None:
         for words in reached.values():
             if which(words[0]) is None:
                 raise CompositionError(f"There is no command {words[0]!r} here: install it, or give another with reach=.")
         self._reached = reached
-        self._command = command
+        self._commands = commands
         self._order = order
         self._settings = " ".join(f"{name}={quote(value)}" for name, value in environment.items())
         self._reported = False
@@ -73,6 +73,9 @@ class HostTasks:
             (program.end if failed else program.leave)(_ENDING_SECONDS)
 
     def _begun(self) -> dict[str, Program]:
-        script = _WRAPPER.format(order=ORDER, settings=self._settings, command=join(self._command()))
         given = msgspec.json.encode(self._order) + b"\n"
-        return {host: Program([*words, f"sh -c {quote(script)}"], os.environ, given) for host, words in self._reached.items()}
+        begun = {}
+        for (host, words), command in zip(self._reached.items(), self._commands(), strict=True):
+            script = _WRAPPER.format(order=ORDER, settings=self._settings, command=join(command))
+            begun[host] = Program([*words, f"sh -c {quote(script)}"], os.environ, given)
+        return begun

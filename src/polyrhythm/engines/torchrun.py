@@ -16,6 +16,7 @@ from polyrhythm.engines.protocol import TaskOrder, Tasks
 from polyrhythm.engines.submission import Submission, WorkerCommand, command_line
 from polyrhythm.errors import CompositionError
 
+_AGENT = ("-m", "torch.distributed.run")
 _TASK = ("-m", "polyrhythm.engines")
 
 
@@ -25,9 +26,9 @@ class Torchrun(EngineRuntime):
 
     The run then continues from its newest checkpoint. Without `hosts` there is one agent, on this host. Otherwise there is one on each of
     them, started by `reach`, a command to which a line for a shell of that host is added; each gets an equal part of the workers. The
-    agents meet at `endpoint`, by default port 29500 of the first host; workers reach this process at `driver`, by default the address
-    of its default route. Python, `python` on other hosts, and checkpoints must be at the same paths on all hosts. All workers must have
-    come within `startup` seconds; each computes with `threads` threads.
+    agents meet at `endpoint`, an address of the first host, by default its port 29500; workers reach this process at `driver`, by default
+    the address of its default route. Python (`python`) and checkpoints must be at the same paths on all hosts. All workers must have come
+    within `startup` seconds; each computes with `threads` threads.
     """
 
     hosts: Sequence[str] = ()
@@ -57,8 +58,8 @@ class Torchrun(EngineRuntime):
     def start(self, order: TaskOrder) -> Tasks:
         """Start the agents."""
         if not self.hosts:
-            return CommandTasks(self._agent(order.workers, _TASK), order, self._environment, restarts_itself=True)
-        return HostTasks(self._reached(), lambda: self._agent(order.workers, _TASK), order, self._environment)
+            return CommandTasks(self._alone(order.workers, _TASK), order, self._environment, restarts_itself=True)
+        return HostTasks(self._reached(), lambda: self._together(order.workers), order, self._environment)
 
     def submission(self, job: WorkerCommand) -> Submission:
         """The agent's command line."""
@@ -67,7 +68,7 @@ class Torchrun(EngineRuntime):
                 "Workers on several hosts are started for a driver only: use polyrhythm run --on torchrun, or start torchrun on each host "
                 "with -m polyrhythm join."
             )
-        return command_line(self._agent(job.workers, job.again), self._environment)
+        return command_line(self._alone(job.workers, job.again), self._environment)
 
     @property
     def _environment(self) -> dict[str, str]:
@@ -76,14 +77,15 @@ class Torchrun(EngineRuntime):
     def _reached(self) -> dict[str, list[str]]:
         return {host: [word.replace("{host}", host) for word in split(self.reach)] for host in self.hosts}
 
-    def _agent(self, workers: int, task: Sequence[str]) -> list[str]:
-        """The command line of each agent of one start."""
-        hosts = max(1, len(self.hosts))
+    def _alone(self, workers: int, task: Sequence[str]) -> list[str]:
+        """The command line of the only agent."""
+        return [self.python, *_AGENT, "--standalone", f"--nproc-per-node={workers}", f"--max-restarts={self.restarts}", *task]
+
+    def _together(self, workers: int) -> list[list[str]]:
+        """The command lines of the agents of one start. The first keeps their store: by themselves they know it only by its host's name."""
+        hosts, endpoint = len(self.hosts), self.endpoint or f"{self.hosts[0]}:29500"
         if workers % hosts:
             raise CompositionError(f"{workers} workers cannot be divided equally among {hosts} hosts: give a multiple of {hosts}.")
-        meeting = ["--standalone"]
-        if self.hosts:
-            endpoint = self.endpoint or f"{self.hosts[0]}:29500"
-            meeting = [f"--nnodes={hosts}", "--rdzv-backend=c10d", f"--rdzv-endpoint={endpoint}", f"--rdzv-id={secrets.token_hex(8)}"]
+        meeting = [f"--nnodes={hosts}", "--rdzv-backend=c10d", f"--rdzv-endpoint={endpoint}", f"--rdzv-id={secrets.token_hex(8)}"]
         own = [f"--nproc-per-node={workers // hosts}", f"--max-restarts={self.restarts}"]
-        return [self.python, "-m", "torch.distributed.run", *meeting, *own, *task]
+        return [[self.python, *_AGENT, *meeting, f"--rdzv-conf=is_host={int(k == 0)}", *own, *_TASK] for k in range(hosts)]
