@@ -27,10 +27,12 @@ def test_a_run_ends_when_all_tasks_have_ended_with_the_totals_of_worker_0() -> N
     assert sorted(event.actor for event in events) == ["worker/0", "worker/1", "worker/2"]
 
 
-def test_tasks_that_share_a_host_and_its_devices_have_local_ranks() -> None:
-    engine = Scripted([[ends], [ends], [ends]])
-    drive(engine, job(3), recorded()[1])
-    assert {name: beginning.local_rank for name, beginning in engine.seen} == {"worker/0": 0, "worker/1": 1, "worker/2": 2}
+def test_every_attempt_has_a_store_of_its_own_and_later_ones_continue() -> None:
+    engine = Scripted([[survives(PEER_LOST)], [dies, ends]])
+    drive(engine, job(2), recorded()[1])
+    first, second = (next(seen for name, seen in engine.seen if seen.attempt == attempt) for attempt in (1, 2))
+    assert (first.continued, second.continued) == (False, True)
+    assert first.port != second.port
 
 
 def test_a_lost_task_is_started_again_alone_and_the_run_continues(capsys: pytest.CaptureFixture[str]) -> None:
