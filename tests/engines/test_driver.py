@@ -4,6 +4,7 @@ import pytest
 from scripted import Scripted, dies, ends, job, raises, recorded, sleeps, survives, vanishes
 
 from polyrhythm.engines.driver import drive
+from polyrhythm.engines.protocol import Loss
 from polyrhythm.errors import DataError, PolyrhythmError, RunError, WorkerFailed
 from polyrhythm.kernel.events import Faulted, Reported
 
@@ -82,3 +83,12 @@ def test_tasks_that_do_not_come_are_named() -> None:
     engine = Scripted([[raises(PEER_LOST)], [sleeps], [sleeps]], startup=0.3)
     with pytest.raises(RunError, match=r"worker/1, worker/2 did not reach the driver at 127.0.0.1:\d+ within 0.3 seconds"):
         drive(engine, job(3), recorded()[1])
+
+
+def test_tasks_that_fall_together_before_an_attempt_are_one_loss(capsys: pytest.CaptureFixture[str]) -> None:
+    engine = Scripted(
+        [[sleeps, ends], [sleeps, ends], [sleeps, ends]], restarts=1, losses_to_come=[Loss(None, "srun ended with exit code 1")]
+    )
+    drive(engine, job(3), recorded()[1])
+    assert engine.started == [0, 1, 2, 0, 1, 2]
+    assert capsys.readouterr().err.count("srun ended with exit code 1") == 1

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import sys
 import time
+from collections.abc import Sequence
 from dataclasses import replace
 
 import msgspec
@@ -102,16 +103,18 @@ class Driver:
             case "failed":
                 self._conclude(task, failure.rebuild(message))
 
-    def lost(self, task: Task, reason: str) -> None:
-        """A loss ends a worker's part in the attempt; between attempts the task is started again."""
-        if self._under_way:
-            if task.rank not in self._outcomes:
+    def lost(self, tasks: Sequence[Task], reason: str) -> None:
+        """A loss ends a worker's part in the attempt; between attempts the tasks are started again."""
+        if not self._under_way:
+            if self._error is None:
+                self._lost.update(dict.fromkeys(task.rank for task in tasks))
+                self._start_again(WorkerFailed(tasks[0].name, reason))
+            return
+        for task in tasks:
+            if self._under_way and task.rank not in self._outcomes:
                 self._lost[task.rank] = None
                 self._record(Faulted(self._clock.latest, task.name, reason))
                 self._conclude(task, WorkerFailed(task.name, reason))
-        elif self._error is None:
-            self._lost[task.rank] = None
-            self._start_again(WorkerFailed(task.name, reason))
 
     def _receive_events(self, task: Task, message: Message) -> None:
         nbytes, count = map(int, message.numbers)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import secrets
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -63,8 +63,8 @@ class RosterObserver(Protocol):
     def received(self, task: Task, message: Message) -> None:
         """It has sent something else."""
 
-    def lost(self, task: Task, reason: str) -> None:
-        """Its process or its connection has ended."""
+    def lost(self, tasks: Sequence[Task], reason: str) -> None:
+        """Their processes or their connections have ended, in this order."""
 
 
 class Roster:
@@ -98,10 +98,12 @@ class Roster:
 
     def lose(self, tasks: Iterable[Task], reason: str) -> None:
         """The engine has lost `tasks`, those first whose connections ended first."""
-        for task in sorted(tasks, key=lambda task: task.silent_since or math.inf):
+        lost = sorted(tasks, key=lambda task: task.silent_since or math.inf)
+        for task in lost:
             self._forget(task)
             task.silent_since = None
-            self._observer.lost(task, reason)
+        if lost:
+            self._observer.lost(lost, reason)
 
     def dismiss(self, task: Task, latest: int) -> None:
         """Send `task` away if it is one that came up to the arrival number `latest`; it is about to be started again."""
