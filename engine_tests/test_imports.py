@@ -3,10 +3,30 @@
 import subprocess
 import sys
 
-LIBRARIES = (
-    "ray pyspark kubernetes mpi4py dask lightning pytorch_lightning keras skorch jax flax optax transformers accelerate datasets pyarrow "
-    "webdataset tensorboard wandb mlflow pandas sklearn"
-).split()
+LIBRARIES = [
+    "ray",
+    "pyspark",
+    "kubernetes",
+    "mpi4py",
+    "dask",
+    "lightning",
+    "pytorch_lightning",
+    "keras",
+    "skorch",
+    "jax",
+    "flax",
+    "optax",
+    "transformers",
+    "accelerate",
+    "datasets",
+    "pyarrow",
+    "webdataset",
+    "tensorboard",
+    "wandb",
+    "mlflow",
+    "pandas",
+    "sklearn",
+]
 CODE = f"""
 import sys
 import polyrhythm as pr
