@@ -7,6 +7,7 @@ import pytest
 from polyrhythm.engines.commands import ORDER, CommandTasks
 from polyrhythm.engines.protocol import TaskOrder
 from polyrhythm.errors import CompositionError
+from polyrhythm.processes.rendezvous.rank_environment import launched_rank
 
 ORDERED = TaskOrder("127.0.0.1", 1, "00", 2)
 
@@ -50,3 +51,14 @@ def test_the_order_is_in_the_environment_and_not_on_the_command_line(tmp_path: o
 def test_a_command_that_is_not_there_is_refused() -> None:
     with pytest.raises(CompositionError, match="There is no command 'no-such-launcher' here"):
         CommandTasks(["no-such-launcher"], ORDERED, {})
+
+
+@pytest.mark.parametrize(
+    "given",
+    [{"OMPI_COMM_WORLD_RANK": "1", "OMPI_COMM_WORLD_SIZE": "4", "OMPI_COMM_WORLD_LOCAL_SIZE": "2"}, {"PMI_RANK": "1", "PMI_SIZE": "4"}],
+    ids=["Open MPI", "MPICH"],
+)
+def test_a_task_on_one_of_several_hosts_needs_no_address_of_the_first(given: dict[str, str], monkeypatch: pytest.MonkeyPatch) -> None:
+    for name, value in given.items():
+        monkeypatch.setenv(name, value)
+    assert launched_rank() == 1

@@ -9,8 +9,8 @@ import msgspec
 from polyrhythm.engines.commands import ORDER
 from polyrhythm.engines.protocol import TaskOrder
 from polyrhythm.engines.task import serve
-from polyrhythm.processes.rendezvous.rank_environment import find_rank_environment
+from polyrhythm.processes.rendezvous.rank_environment import launched_rank
 
 if __name__ == "__main__":
     order = msgspec.json.decode(os.environ.pop(ORDER), type=TaskOrder)
-    serve(order, find_rank_environment().rank)
+    serve(order, launched_rank())

@@ -44,6 +44,14 @@ def find_rank_environment(environment: Variables | None = None) -> RankEnvironme
     return RankEnvironment(0, 1, RankZero(port=0))
 
 
+def launched_rank() -> int:
+    """The rank that a launcher has given this process, wherever it is to meet the others. Raises CompositionError where there is none."""
+    for launcher in LAUNCHERS:
+        if launcher.describes(os.environ):
+            return launcher.ranked(os.environ)[0]
+    return find_rank_environment(os.environ).rank
+
+
 def default_store() -> Store:
     """The store through which the process group was made."""
     return _get_default_store()
