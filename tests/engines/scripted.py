@@ -9,11 +9,14 @@ from dataclasses import dataclass, field
 from polyrhythm.engines.driver_link import DriverLink
 from polyrhythm.engines.messages import Beginning, Registration, ended
 from polyrhythm.engines.protocol import Loss, TaskOrder
+from polyrhythm.errors import RunError
 from polyrhythm.kernel.events import AnyEvent, Reported
 from polyrhythm.kernel.job import Ending, Job
 from polyrhythm.kernel.message import Message
 from polyrhythm.kernel.names import rank_of, worker
 from polyrhythm.processes.runtime import failure
+from polyrhythm.processes.store.attempt import StoreTarget
+from polyrhythm.processes.store.store_client import StoreClient
 
 Act = Callable[["Actor"], None]
 
@@ -76,8 +79,61 @@ def survives(error: BaseException) -> Act:
     return act
 
 
+def is_replaced(actor: Actor) -> None:
+    """Fall in the midst of an attempt, and be started again by the engine before anybody has noticed."""
+    actor.begin()
+    actor.engine.replace(rank_of(actor.name))
+
+
+def falls_after_failing(error: BaseException) -> Act:
+    """Fail with `error`, then fall too, while others still work."""
+
+    def act(actor: Actor) -> None:
+        actor.begin()
+        actor.link.send(failure.failure_message(actor.name, error))
+        actor.engine.losses_to_come.append(Loss(rank_of(actor.name), "killed by signal 9 (SIGKILL)"))
+
+    return act
+
+
+def survives_late(error: BaseException, seconds: float) -> Act:
+    """As `survives`, but the first failure comes after so many seconds."""
+
+    def act(actor: Actor) -> None:
+        if actor.begin():
+            threading.Event().wait(seconds)
+            actor.link.send(failure.failure_message(actor.name, error))
+        ends(actor)
+
+    return act
+
+
+def waits_for_others(actor: Actor) -> None:
+    """Come to the store of each attempt, and wait there for what nobody sets."""
+    while actor.begin():
+        try:
+            _wait_at_store(actor)
+        except (RunError, TimeoutError) as problem:
+            actor.link.send(failure.failure_message(actor.name, problem))
+
+
+def _wait_at_store(actor: Actor) -> None:
+    assert actor.beginning is not None
+    assert actor.engine.order is not None
+    target = StoreTarget(actor.beginning.host, actor.beginning.port, bytes.fromhex(actor.engine.order.secret))
+    client = StoreClient(actor.name, lambda: target, 30.0, "the store")
+    try:
+        client.get(["what nobody sets"], 30.0)
+    finally:
+        client.close()
+
+
 def sleeps(actor: Actor) -> None:
     """Never come."""
+
+
+def falls_before(actor: Actor) -> None:
+    """Fall before it comes; the engine says so."""
 
 
 @dataclass(slots=True)
@@ -112,10 +168,17 @@ class Scripted:
         for rank in ranks:
             self.started.append(rank)
             act = self.scripts[rank].pop(0)
-            if act is not sleeps:
+            if act is falls_before:
+                self.losses_to_come.append(Loss(rank, "out of memory"))
+            elif act is not sleeps:
                 self.stages.append(threading.Thread(target=self._play, args=(worker(rank), act)))
                 self.stages[-1].start()
         return ranks
+
+    def replace(self, rank: int) -> None:
+        """Start the next act of `rank` unasked, and only once when the driver asks for it too."""
+        self.restart([rank])
+        self.scripts[rank].insert(0, sleeps)
 
     def close(self) -> None:
         for stage in self.stages:

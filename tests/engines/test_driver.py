@@ -1,7 +1,24 @@
 """The driver of a run on an engine, with tasks that follow a script."""
 
+import time
+
 import pytest
-from scripted import Scripted, dies, ends, job, raises, recorded, sleeps, survives, vanishes
+from scripted import (
+    Scripted,
+    dies,
+    ends,
+    falls_after_failing,
+    falls_before,
+    is_replaced,
+    job,
+    raises,
+    recorded,
+    sleeps,
+    survives,
+    survives_late,
+    vanishes,
+    waits_for_others,
+)
 
 from polyrhythm.engines.driver import drive
 from polyrhythm.engines.protocol import Loss
@@ -92,3 +109,35 @@ def test_tasks_that_fall_together_before_an_attempt_are_one_loss(capsys: pytest.
     drive(engine, job(3), recorded()[1])
     assert engine.started == [0, 1, 2, 0, 1, 2]
     assert capsys.readouterr().err.count("srun ended with exit code 1") == 1
+
+
+def test_a_task_that_its_engine_starts_again_before_its_loss_was_noticed_is_lost_nevertheless() -> None:
+    engine, (events, record) = Scripted([[survives(PEER_LOST)], [is_replaced, ends]]), recorded()
+    drive(engine, job(2), record)
+    assert [event.what for event in events if isinstance(event, Faulted)] == ["it was started again"]
+
+
+def test_a_task_that_falls_before_it_comes_is_started_again() -> None:
+    engine = Scripted([[survives(PEER_LOST)], [dies, falls_before, ends]])
+    drive(engine, job(2), recorded()[1])
+    assert engine.started == [0, 1, 1, 1]
+
+
+def test_a_task_that_failed_and_then_fell_is_started_again_too() -> None:
+    engine = Scripted([[survives_late(PEER_LOST, 3.0)], [falls_after_failing(RunError("the line was cut")), ends]])
+    drive(engine, job(2), recorded()[1])
+    assert engine.started == [0, 1, 1]
+
+
+def test_a_loss_after_the_end_of_worker_0_changes_nothing() -> None:
+    engine = Scripted([[ends], [dies]])
+    assert drive(engine, job(2), recorded()[1]).seconds > 0
+    assert engine.started == [0, 1]
+
+
+def test_those_who_join_do_not_wait_for_one_who_has_failed_before() -> None:
+    engine = Scripted([[waits_for_others], [raises(raised(ModuleNotFoundError("No module named 'model'")))]])
+    began = time.monotonic()
+    with pytest.raises(PolyrhythmError, match="No module named 'model'"):
+        drive(engine, job(2), recorded()[1])
+    assert time.monotonic() - began < 20

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import sys
 import time
-from collections.abc import Sequence
 from dataclasses import replace
 
 import msgspec
@@ -50,7 +49,8 @@ class Driver:
         self._began = 0
         self._restarts = engine.restarts
         self._outcomes: dict[int, Ending | PolyrhythmError] = {}
-        self._lost: dict[int, None] = {}  # in the order in which they fell
+        self._lost: dict[int, WorkerFailed] = {}  # since the last start, in the order in which they fell
+        self._failed: PolyrhythmError | None = None  # with which the last attempt has ended, until what it needs is started again
         self._traffic: dict[int, tuple[int, int]] = {}
         self._clock = RunClock()
         self._before = (0, 0)
@@ -87,7 +87,7 @@ class Driver:
     def registered(self, task: Task) -> None:
         """The next attempt begins when all are there."""
         task.send(self._packed)
-        if not self._under_way and not self._roster.absent:
+        if not self._under_way and self._failed is None and not self._roster.absent:
             self._begin()
 
     def received(self, task: Task, message: Message) -> None:
@@ -103,18 +103,12 @@ class Driver:
             case "failed":
                 self._conclude(task, failure.rebuild(message))
 
-    def lost(self, tasks: Sequence[Task], reason: str) -> None:
-        """A loss ends a worker's part in the attempt; between attempts the tasks are started again."""
-        if not self._under_way:
-            if self._error is None:
-                self._lost.update(dict.fromkeys(task.rank for task in tasks))
-                self._start_again(WorkerFailed(tasks[0].name, reason))
-            return
-        for task in tasks:
-            if self._under_way and task.rank not in self._outcomes:
-                self._lost[task.rank] = None
-                self._record(Faulted(self._clock.latest, task.name, reason))
-                self._conclude(task, WorkerFailed(task.name, reason))
+    def lost(self, task: Task, reason: str) -> None:
+        """A loss ends a worker's part in the attempt; whenever it comes, the task is started again before the next."""
+        why = self._lost.setdefault(task.rank, WorkerFailed(task.name, reason))
+        if self._under_way and task.rank not in self._outcomes:
+            self._record(Faulted(self._clock.latest, task.name, reason))
+            self._conclude(task, why)
 
     def _receive_events(self, task: Task, message: Message) -> None:
         nbytes, count = map(int, message.numbers)
@@ -149,25 +143,24 @@ class Driver:
         if not self._under_way:
             return
         self._outcomes.setdefault(task.rank, outcome)
-        if self._lost and self._store is not None:
-            self._store.close()  # those who are still joining would wait for the lost ones
+        if self._store is not None and not isinstance(outcome, Ending):
+            self._store.give_up(outcome)  # those who are still joining would wait for this one
         if len(self._outcomes) < len(self._roster.tasks):
             return
-        self._under_way = False
         if isinstance(self._outcomes[0], Ending):
             self._loop.stop()
         else:
-            self._start_again(self._cause())
+            self._under_way, self._failed = False, self._cause()
 
     def _cause(self) -> PolyrhythmError:
         """Why the attempt failed: the first loss, else the first error of a worker that does not report another one's."""
         errors = {rank: outcome for rank, outcome in self._outcomes.items() if isinstance(outcome, PolyrhythmError)}
         own = {rank: error for rank, error in errors.items() if not isinstance(error, WorkerFailed) or error.actor == worker(rank)}
-        return next(iter([*(errors[rank] for rank in self._lost), *own.values(), *errors.values()]))
+        return next(iter([*(errors.get(rank, why) for rank, why in self._lost.items()), *own.values(), *errors.values()]))
 
     def _start_again(self, cause: PolyrhythmError) -> None:
-        """Have the lost tasks started again, if another attempt may end otherwise."""
-        if not self._restarts or not (self._lost or _passing(cause)):
+        """Have the lost tasks started again, all at once, if another attempt may end otherwise."""
+        if not self._restarts or not _passing(cause):
             self._error = cause
             self._loop.stop()
             return
@@ -178,9 +171,9 @@ class Driver:
         )
         self._await_tasks()
         assert self._tasks is not None
-        for rank in self._tasks.restart(sorted(self._lost)):
+        lost, self._lost, self._failed = sorted(self._lost), {}, None
+        for rank in self._tasks.restart(lost):
             self._roster.dismiss(self._roster.tasks[rank], self._began)
-        self._lost = {}
         if not self._roster.absent:
             self._begin()
 
@@ -191,9 +184,10 @@ class Driver:
         """Ask the engine for tasks that were lost, and look whether those that are awaited have come."""
         assert self._tasks is not None
         for loss in self._tasks.losses():
-            tasks = self._roster.tasks if loss.rank is None else [self._roster.tasks[loss.rank]]
-            self._roster.lose([task for task in tasks if task.rank not in self._outcomes], loss.reason)
+            self._roster.lose(self._roster.tasks if loss.rank is None else [self._roster.tasks[loss.rank]], loss.reason)
         self._roster.look()
+        if not self._under_way and self._error is None and (why := self._failed or next(iter(self._lost.values()), None)) is not None:
+            self._start_again(why)
         if not self._under_way and self._error is None and self._roster.absent and time.monotonic() > self._deadline:
             names = ", ".join(task.name for task in self._roster.absent)
             self._error = RunError(

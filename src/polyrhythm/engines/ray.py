@@ -104,6 +104,7 @@ class _Actors:
         """Start actors of these ranks, in the room that is theirs; the others stay."""
         ray = _ray()
         scheduling = ray.util.scheduling_strategies.PlacementGroupSchedulingStrategy
+        self._ends = {end: rank for end, rank in self._ends.items() if rank not in ranks}  # how those of before end is known
         for rank in ranks:
             options: dict[str, Any] = {
                 "num_cpus": self._engine.cpus,

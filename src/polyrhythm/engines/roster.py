@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import secrets
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -63,8 +63,8 @@ class RosterObserver(Protocol):
     def received(self, task: Task, message: Message) -> None:
         """It has sent something else."""
 
-    def lost(self, tasks: Sequence[Task], reason: str) -> None:
-        """Their processes or their connections have ended, in this order."""
+    def lost(self, task: Task, reason: str) -> None:
+        """Its process or its connection has ended."""
 
 
 class Roster:
@@ -98,12 +98,10 @@ class Roster:
 
     def lose(self, tasks: Iterable[Task], reason: str) -> None:
         """The engine has lost `tasks`, those first whose connections ended first."""
-        lost = sorted(tasks, key=lambda task: task.silent_since or math.inf)
-        for task in lost:
+        for task in sorted(tasks, key=lambda task: task.silent_since or math.inf):
             self._forget(task)
             task.silent_since = None
-        if lost:
-            self._observer.lost(lost, reason)
+            self._observer.lost(task, reason)
 
     def dismiss(self, task: Task, latest: int) -> None:
         """Send `task` away if it is one that came up to the arrival number `latest`; it is about to be started again."""
@@ -127,7 +125,9 @@ class Roster:
         if lane:
             raise WireError(f"{name} opened lane {lane}, and tasks have none.")
         task = self._by_name[name]
-        self._forget(task)  # a task that was started again while its predecessor's end has not been noticed
+        if task.here or task.silent_since is not None:
+            self.lose([task], "it was started again")  # before its predecessor's end was noticed
+        self._forget(task)
         self.arrivals += 1
         task.link, task.silent_since, task.arrival = link, None, self.arrivals
         link.restrict(self._wiring.limits)

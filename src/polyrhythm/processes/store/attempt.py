@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from polyrhythm.errors import WireError
 from polyrhythm.processes.runtime.completion import Completion
 from polyrhythm.processes.store.dialogue import PUBLIC, STORE, WIRING
-from polyrhythm.processes.store.dismissals import Absent, Busy, Dismissed, Silent, Unexpected, Unproven
+from polyrhythm.processes.store.dismissals import Absent, Busy, Dismissed, GivenUp, Silent, Unexpected, Unproven
 from polyrhythm.processes.transport.addresses import Address
 from polyrhythm.processes.transport.connector import ConnectionFactory, Connector
 from polyrhythm.processes.transport.frame_link import FrameLink
@@ -15,7 +15,7 @@ from polyrhythm.processes.transport.handshake import Credentials
 from polyrhythm.processes.transport.loop import Loop
 from polyrhythm.processes.transport.wire import Frame, Tally
 
-_DISMISSALS = {"again": Busy, "refused": Unexpected}
+_DISMISSALS = {"again": Busy, "refused": Unexpected, "over": GivenUp}
 
 
 @dataclass(frozen=True, slots=True)

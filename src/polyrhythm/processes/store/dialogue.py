@@ -10,6 +10,7 @@ store   welcome the client has been received, and may ask
         reply   numbers: the number of the request   payload: msgpack, a list of values; of `add` the sum as text
         again   text: why the client cannot be received now, but may be later
         refused text: why the client will not be received
+        over    text: with what the rendezvous has failed
         failed  numbers: the number of a request that can no longer be answered   payload: the error that has ended the round
 """
 

@@ -42,3 +42,9 @@ class Unexpected(Dismissed):
     """The store knows this process, and will never receive it."""
 
     remedy = "Start all processes with the same number of workers."
+
+
+class GivenUp(Dismissed):
+    """The rendezvous has failed before this process came."""
+
+    remedy = "Look at the process that failed first."

@@ -6,7 +6,7 @@ import time
 from typing import NoReturn
 
 from polyrhythm.errors import RunError
-from polyrhythm.processes.store.dismissals import Absent, Dismissed, Silent, Unexpected, Unproven
+from polyrhythm.processes.store.dismissals import Absent, Dismissed, GivenUp, Silent, Unexpected, Unproven
 
 _PAUSE_SECONDS = (0.02, 0.25)
 _ATTEMPT_SECONDS = 10.0
@@ -54,9 +54,9 @@ class Search:
         if now - self._unproven_since > _UNPROVEN_SECONDS:
             raise self.error()
 
-    def refuse(self, unexpected: Unexpected) -> NoReturn:
+    def refuse(self, unexpected: Unexpected | GivenUp) -> NoReturn:
         """Raise RunError: every further attempt would be in vain too."""
-        raise RunError(f"{self._where} does not receive this process: {unexpected}. {unexpected.remedy}")
+        raise RunError(f"{self._where} does not receive this process: {str(unexpected).rstrip('.')}. {unexpected.remedy}")
 
     def pause(self) -> None:
         """Wait before the next attempt. Raises RunError when the time is up."""

@@ -15,7 +15,7 @@ from polyrhythm.processes.runtime import failure
 from polyrhythm.processes.runtime.completion import Completion
 from polyrhythm.processes.store.attempt import StoreAttempt, StoreTarget
 from polyrhythm.processes.store.dialogue import message, payload_of
-from polyrhythm.processes.store.dismissals import Absent, Dismissed, Silent, Unexpected, Unproven
+from polyrhythm.processes.store.dismissals import Absent, Dismissed, GivenUp, Silent, Unexpected, Unproven
 from polyrhythm.processes.store.search import Search
 from polyrhythm.processes.transport.frame_link import FrameLink
 from polyrhythm.processes.transport.loop import Loop
@@ -101,8 +101,8 @@ class StoreClient:
                 if target is not None:
                     return target, StoreAttempt(self._loop, self._name, target, search.patience).wait()
                 search.note(Absent("worker/0 has not told where it keeps it: it has not come, or not as far as this"))
-            except Unexpected as unexpected:
-                search.refuse(unexpected)
+            except (Unexpected, GivenUp) as final:
+                search.refuse(final)
             except Unproven as unproven:
                 search.note_unproven(unproven)
             except Silent as silent:

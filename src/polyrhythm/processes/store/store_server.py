@@ -6,7 +6,7 @@ import math
 import socket
 import threading
 
-from polyrhythm.errors import CompositionError, WireError
+from polyrhythm.errors import CompositionError, PolyrhythmError, WireError, sentence
 from polyrhythm.kernel.names import rank_of
 from polyrhythm.processes.store.dialogue import PUBLIC, STORE, WIRING, is_worker, message
 from polyrhythm.processes.store.store_round import StoreRound
@@ -42,8 +42,18 @@ class StoreServer:
         self._reception = Reception(self._factory, [listener], self._admit, is_worker)
         self._listening = True
         self._closed = False
+        self._given_up = ""
         self._thread = threading.Thread(target=self._serve, name="polyrhythm-store", daemon=True)
         self._thread.start()
+
+    def give_up(self, why: PolyrhythmError) -> None:
+        """Every wait ends in `why`, and whoever comes later is told it and sent away."""
+
+        def fail() -> None:
+            self._given_up = sentence(why)
+            self._rounds[-1].fail(why)
+
+        self._loop.call(fail)
 
     def stop_listening(self) -> None:
         """Receive nobody new from now on."""
@@ -101,6 +111,9 @@ class StoreServer:
             raise WireError(f"{name} opened lane {lane}, and a store has none.")
         if rank_of(name) >= self._workers:
             _dismiss(link, "refused", f"{name} is not one of the {self._workers} workers that are expected there")
+            return
+        if self._given_up:
+            _dismiss(link, "over", self._given_up)
             return
         current = self._rounds[-1]
         if current.over and self._rounds_left > 0:
