@@ -28,6 +28,8 @@ class PodTasks:
         self._objects = objects
         self._losses: deque[Loss] = deque()
         self._seen: set[str] = set()
+        self._told: set[int] = set()  # ranks of which a pod has failed since their last restart
+        self._awaited: set[int] = set()  # whose loss the driver has noticed before the pod was seen to fail
         self._logs: dict[str, subprocess.Popen[bytes]] = {}
         self._failed = False
         self._over = threading.Event()
@@ -44,10 +46,12 @@ class PodTasks:
         """The Job replaces these pods by itself; one that has given up is created anew, with all pods."""
         with self._looking:
             if not self._failed:
+                self._awaited |= set(ranks) - self._told
+                self._told -= set(ranks)
                 return ranks
             self._kubectl.delete(self._objects, wait=True)
             self._create()
-            self._failed = False
+            self._failed, self._told, self._awaited = False, set(), set()
         return list(range(self._workers))
 
     def close(self) -> None:
@@ -93,6 +97,10 @@ class PodTasks:
         if phase == "Failed" and name not in self._seen:
             self._seen.add(name)
             rank = int(pod["metadata"]["annotations"][INDEX])
+            if rank in self._awaited:
+                self._awaited.remove(rank)
+                return
+            self._told.add(rank)
             self._losses.append(Loss(rank, f"its pod {name} {_end(pod['status'])}"))
 
 
