@@ -58,6 +58,11 @@ def planned(plan: StrategyPlan, wanted: CheckpointRequest) -> CheckpointPlan:
     return CheckpointPlan(store, wanted.every, resumed)
 
 
+def newest(wanted: CheckpointRequest) -> Checkpoint | None:
+    """The newest checkpoint in the directory of a run, if there is any."""
+    return None if wanted.directory is None else CheckpointStore(path_given(wanted.directory), wanted.keep).newest()
+
+
 def _differences(pieces: dict[str, str], others: dict[str, str]) -> str:
     """The pieces that the others do not have, by axis."""
     return ", ".join(f"{axis} {piece}" for axis, piece in pieces.items() if others.get(axis) != piece) or "no other pieces"

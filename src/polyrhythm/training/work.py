@@ -15,7 +15,7 @@ from polyrhythm.report.event_lines import encoded
 from polyrhythm.strategy.service import Service
 from polyrhythm.strategy.strategy import Strategy
 from polyrhythm.strategy.strategy_plan import StrategyPlan
-from polyrhythm.training.checkpoint_plan import planned
+from polyrhythm.training.checkpoint_plan import newest, planned
 from polyrhythm.training.worker import Worker
 
 Train = Callable[[Worker], object]
@@ -45,8 +45,9 @@ class Training:
         return make_job(self.train, plan, planned(plan, self.checkpoints))
 
     def continued(self) -> Training:
-        """The same, from its newest checkpoint."""
-        return self if self.checkpoints.directory is None else replace(self, checkpoints=replace(self.checkpoints, resume=True))
+        """The same, from its newest checkpoint; as it began where it has written none yet."""
+        written = newest(self.checkpoints)
+        return self if written is None else replace(self, checkpoints=replace(self.checkpoints, resume=True))
 
 
 _TRANSLATED = {
