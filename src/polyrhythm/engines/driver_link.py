@@ -64,7 +64,11 @@ class DriverLink:
         self._loop.call(self._dial)
         self._thread = threading.Thread(target=self._loop.run, name="polyrhythm driver link", daemon=True)
         self._thread.start()
-        self._reached.wait()
+        try:
+            self._reached.wait()
+        except BaseException:
+            self._end_loop()
+            raise
 
     @property
     def packed(self) -> Message:
@@ -112,6 +116,9 @@ class DriverLink:
 
         self._loop.call(end)
         sent.wait()
+        self._end_loop()
+
+    def _end_loop(self) -> None:
         self._loop.call(self._stop)
         self._thread.join()
         self._loop.close()

@@ -79,7 +79,12 @@ class Connector:
         if self._deadline is None:
             self._deadline = factory.loop.after(factory.wiring.patience, self._run_late)
         connection, target = open_socket(factory.table[self._called], factory.table[factory.identity.name].host)
-        code = connection.connect_ex(target)
+        try:
+            code = connection.connect_ex(target)
+        except OSError as problem:  # a name that leads nowhere
+            connection.close()
+            self._end(problem)
+            return
         if code == 0:
             self._begin_handshake(connection)
         elif code == errno.EINPROGRESS:
