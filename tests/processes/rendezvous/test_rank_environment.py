@@ -44,6 +44,12 @@ def test_mpis_variables_give_a_process_its_rank_also_inside_a_batch_job(given: d
         assert find_rank_environment({**also, **given, **TORCHRUN}).rank == 3
 
 
+def test_the_tasks_of_a_step_are_slurms_though_srun_speaks_pmi() -> None:
+    step = {**SLURM, "SLURM_STEP_NUM_TASKS": "2", "SLURM_STEP_NUM_NODES": "2", "SLURM_STEP_NODELIST": "n[0-1]"}
+    pmi = {"PMI_RANK": "1", "PMI_SIZE": "2", "PMI_JOBID": "12345.0", "PMI_FD": "5"}
+    assert find_rank_environment({**step, **pmi}) == find_rank_environment(step)
+
+
 def test_two_jobs_of_open_mpi_on_one_host_meet_at_two_ports() -> None:
     places = [find_rank_environment({**OPEN_MPI, "PMIX_NAMESPACE": job}).place for job in ("1585905665", "1585905777")]
     assert places[0] != places[1]

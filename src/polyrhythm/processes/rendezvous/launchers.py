@@ -97,6 +97,8 @@ def _mpi(job: str, here: tuple[str, str]) -> Callable[[Variables], MeetingPlace]
             return RankZero(given["MASTER_ADDR"], port)
         if all(name in given for name in here) and given[here[0]] == given[here[1]]:
             return RankZero(port=port)
+        if "SLURM_STEP_NODELIST" in given and here[0] not in given:  # srun speaks PMI too, and has no launcher of MPI's beside it
+            return _slurm(given)
         raise CompositionError(
             f"MPI started {given.get(here[1], 'several')} processes, of which {given.get(here[0], 'an unknown number')} are on this host, "
             "and MASTER_ADDR is not set: start them with the address of rank 0's host, as in mpirun -x MASTER_ADDR=10.0.0.1 (Open MPI) or "
