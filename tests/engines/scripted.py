@@ -151,9 +151,10 @@ class Scripted:
     seen: list[tuple[str, Beginning]] = field(default_factory=list)
     stages: list[threading.Thread] = field(default_factory=list)
     order: TaskOrder | None = None
+    address: str = "127.0.0.1"
 
     def driver_address(self) -> str:
-        return "127.0.0.1"
+        return self.address
 
     def start(self, order: TaskOrder) -> Scripted:
         self.order = order

@@ -22,7 +22,7 @@ from scripted import (
 
 from polyrhythm.engines.driver import drive
 from polyrhythm.engines.protocol import Loss
-from polyrhythm.errors import DataError, PolyrhythmError, RunError, WorkerFailed
+from polyrhythm.errors import CompositionError, DataError, PolyrhythmError, RunError, TamperedError, WorkerFailed
 from polyrhythm.kernel.events import Faulted, Reported
 
 PEER_LOST = WorkerFailed("worker/1", "its connections were lost before it had finished")
@@ -83,7 +83,11 @@ def test_after_the_last_restart_the_loss_is_the_error() -> None:
     assert engine.started == [0, 1, 1]
 
 
-@pytest.mark.parametrize("error", [raised(KeyError("column")), DataError("no data")], ids=["of the function", "of the data"])
+@pytest.mark.parametrize(
+    "error",
+    [raised(KeyError("column")), DataError("no data"), TamperedError("no data: changed on the way")],
+    ids=["of the function", "of the data", "of an attacker"],
+)
 def test_what_another_attempt_would_meet_again_is_not_tried_again(error: BaseException) -> None:
     engine = Scripted([[raises(WorkerFailed("worker/1", "it failed", "its traceback"))], [raises(error)]])
     with pytest.raises(PolyrhythmError, match=r"column|no data"):
@@ -141,3 +145,8 @@ def test_those_who_join_do_not_wait_for_one_who_has_failed_before() -> None:
     with pytest.raises(PolyrhythmError, match="No module named 'model'"):
         drive(engine, job(2), recorded()[1])
     assert time.monotonic() - began < 20
+
+
+def test_an_address_that_is_not_of_this_host_is_refused() -> None:
+    with pytest.raises(CompositionError, match=r"cannot listen at '203.0.113.7' .*: give the engine an address of this host"):
+        drive(Scripted([], address="203.0.113.7"), job(2), recorded()[1])

@@ -20,7 +20,7 @@ from polyrhythm.engines.packing import packed
 from polyrhythm.engines.protocol import Engine, Tasks
 from polyrhythm.engines.roster import Roster, Task
 from polyrhythm.engines.run_clock import RunClock
-from polyrhythm.errors import PolyrhythmError, RunError, WorkerFailed, sentence
+from polyrhythm.errors import PolyrhythmError, RunError, TamperedError, WorkerFailed, sentence
 from polyrhythm.kernel.events import AnyEvent, Evaluated, Faulted, Recorder, Reported
 from polyrhythm.kernel.job import Ending, Work
 from polyrhythm.kernel.message import Message
@@ -211,8 +211,8 @@ class Driver:
 
 
 def _passing(error: PolyrhythmError) -> bool:
-    """Whether another attempt may not meet this error: it is of processes and connections, not of the training function."""
-    return isinstance(error, RunError) and not (isinstance(error, WorkerFailed) and error.trace)
+    """Whether another attempt may not meet this error: it is of processes and connections, not of the training function or an attacker."""
+    return isinstance(error, RunError) and not isinstance(error, TamperedError) and not (isinstance(error, WorkerFailed) and error.trace)
 
 
 def drive(engine: Engine, work: Work, record: Recorder) -> Ending:

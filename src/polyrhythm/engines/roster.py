@@ -13,7 +13,7 @@ import msgspec
 
 from polyrhythm.engines.messages import Registration
 from polyrhythm.engines.protocol import DRIVER, TaskOrder
-from polyrhythm.errors import WireError
+from polyrhythm.errors import CompositionError, WireError
 from polyrhythm.kernel.message import Message
 from polyrhythm.kernel.names import worker
 from polyrhythm.processes.transport.addresses import listen_on
@@ -76,7 +76,13 @@ class Roster:
         self.arrivals = 0
         self._observer = observer
         self._by_name = {task.name: task for task in self.tasks}
-        listener = listen_on(ip)
+        try:
+            listener = listen_on(ip)
+        except OSError as problem:
+            raise CompositionError(
+                f"The driver cannot listen at {ip!r} ({problem.strerror or problem}): give the engine an address of this host that all its "
+                "machines can reach."
+            ) from problem
         self.ip, self.port = ip, listener.getsockname()[1]
         self._wiring = Wiring()
         factory = ConnectionFactory(loop, Credentials(DRIVER, self.secret), self._wiring, Tally())
