@@ -4,28 +4,8 @@ import subprocess
 import sys
 
 LIBRARIES = [
-    "ray",
-    "pyspark",
-    "kubernetes",
-    "mpi4py",
-    "dask",
-    "lightning",
-    "pytorch_lightning",
-    "keras",
-    "skorch",
-    "jax",
-    "flax",
-    "optax",
-    "transformers",
-    "accelerate",
-    "datasets",
-    "pyarrow",
-    "webdataset",
-    "tensorboard",
-    "wandb",
-    "mlflow",
-    "pandas",
-    "sklearn",
+    *("ray", "pyspark", "kubernetes", "mpi4py", "dask", "lightning", "pytorch_lightning", "keras", "skorch", "jax", "flax", "optax"),
+    *("transformers", "accelerate", "datasets", "pyarrow", "webdataset", "tensorboard", "wandb", "mlflow", "pandas", "sklearn"),
 ]
 CODE = f"""
 import sys
