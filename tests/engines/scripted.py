@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
 from polyrhythm.engines.driver_link import DriverLink
-from polyrhythm.engines.messages import Beginning, Registration, ended
+from polyrhythm.engines.messages import Beginning, ended
 from polyrhythm.engines.protocol import Loss, TaskOrder
 from polyrhythm.errors import RunError
 from polyrhythm.kernel.events import AnyEvent, Reported
@@ -189,7 +189,7 @@ class Scripted:
         assert self.order is not None
         link = DriverLink(self.order, name, on_loss=lambda: None)
         try:
-            link.register(Registration("host", "", 1))
+            link.register()
             actor = Actor(name, link, self)
             act(actor)
             if actor.beginning is not None:

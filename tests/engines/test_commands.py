@@ -1,8 +1,13 @@
 """Engines that are commands."""
 
 import os
+import subprocess
+import sys
+from contextlib import suppress
+from pathlib import Path
 
 import pytest
+from leftovers import soon
 
 from polyrhythm.engines.commands import ORDER, CommandTasks
 from polyrhythm.engines.protocol import TaskOrder
@@ -62,3 +67,28 @@ def test_a_task_on_one_of_several_hosts_needs_no_address_of_the_first(given: dic
     for name, value in given.items():
         monkeypatch.setenv(name, value)
     assert launched_rank() == 1
+
+
+def test_a_command_is_told_to_end_when_the_driver_is_killed(tmp_path: Path) -> None:
+    """The driver is a process of its own here, which starts a command, says its number and is killed."""
+    code = (
+        "import os, signal\n"
+        "from polyrhythm.engines.program import Program\n"
+        f"script = 'echo $$ > {tmp_path}/number.new; mv {tmp_path}/number.new {tmp_path}/number; sleep 60'\n"
+        "program = Program(['sh', '-c', script], os.environ)\n"
+        f"while not os.path.exists('{tmp_path}/number'): pass\n"
+        "os.kill(os.getpid(), signal.SIGKILL)\n"
+    )
+    subprocess.run([sys.executable, "-c", code], check=False, timeout=60)
+    number = int((tmp_path / "number").read_text())
+    assert soon(lambda: number not in running())
+
+
+def running() -> set[int]:
+    """The numbers of all processes that have not ended."""
+    found = set()
+    for entry in Path("/proc").iterdir():
+        with suppress(OSError):
+            if entry.name.isdigit() and (entry / "stat").read_text().rpartition(")")[2].split()[0] != "Z":
+                found.add(int(entry.name))
+    return found

@@ -11,7 +11,7 @@ from queue import SimpleQueue
 
 import msgspec
 
-from polyrhythm.engines.messages import Beginning, Registration
+from polyrhythm.engines.messages import Beginning
 from polyrhythm.engines.protocol import DRIVER, TaskOrder
 from polyrhythm.errors import RunError
 from polyrhythm.kernel.events import AnyEvent
@@ -29,6 +29,8 @@ _REACHING_SECONDS = 60.0
 _PAUSE_SECONDS = 0.2
 _GATHERING_SECONDS = 0.05
 _LAST_SECONDS = 5.0
+_MOST_TEXT = 500_000
+"""Characters in one message, which may hold some megabytes."""
 
 Traffic = Callable[[], tuple[int, int]]
 
@@ -76,9 +78,9 @@ class DriverLink:
         assert self._work is not None
         return self._work
 
-    def register(self, registration: Registration) -> None:
-        """Announce this task."""
-        self.send(Message("registered", text=msgspec.json.encode(registration).decode()))
+    def register(self) -> None:
+        """Announce that this task is ready."""
+        self.send(Message("registered"))
 
     def next_attempt(self) -> Beginning | None:
         """Wait for the next attempt at the run; None when the run is over."""
@@ -97,7 +99,8 @@ class DriverLink:
 
     def print(self, stream: str, text: str) -> None:
         """Have the driver print `text`."""
-        self.send(Message("printed", text=f"{stream}\n{text}"))
+        for start in range(0, len(text), _MOST_TEXT):
+            self.send(Message("printed", text=f"{stream}\n{text[start : start + _MOST_TEXT]}"))
 
     def send(self, message: Message) -> None:
         """Send `message` behind all events of before; from any thread."""

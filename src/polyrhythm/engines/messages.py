@@ -1,6 +1,6 @@
 """What tasks and their driver send each other, as messages of the wire.
 
-task      registered   who it is and where (Registration)
+task      registered   it is ready for an attempt
 driver    work         the pickled work, over the authenticated connection only
 driver    begin        an attempt at the run begins (Beginning)
 task      events       what its worker has recorded, and the bytes and messages that it has sent so far
@@ -16,14 +16,6 @@ import msgspec
 
 from polyrhythm.kernel.job import Ending
 from polyrhythm.kernel.message import Message
-
-
-class Registration(msgspec.Struct, frozen=True):
-    """Where a task runs: its host, the CUDA devices that it may see, and its process."""
-
-    host: str
-    devices: str
-    process: int
 
 
 class Beginning(msgspec.Struct, frozen=True):

@@ -31,6 +31,11 @@ class _Echo(TextIOBase):
     def flush(self) -> None:
         self._before.flush()
 
+    def finish(self) -> None:
+        """Send what stands after the last end of a line."""
+        if self._line:
+            self._print(self._name, self._line)
+
 
 @contextmanager
 def echoed(print: Print, wanted: bool) -> Iterator[None]:
@@ -38,6 +43,10 @@ def echoed(print: Print, wanted: bool) -> Iterator[None]:
     if not wanted:
         yield
         return
-    out, err = (cast(TextIO, _Echo(name, print, stream)) for name, stream in (("stdout", sys.stdout), ("stderr", sys.stderr)))
-    with redirect_stdout(out), redirect_stderr(err):
-        yield
+    out, err = _Echo("stdout", print, sys.stdout), _Echo("stderr", print, sys.stderr)
+    try:
+        with redirect_stdout(cast(TextIO, out)), redirect_stderr(cast(TextIO, err)):
+            yield
+    finally:
+        out.finish()
+        err.finish()

@@ -7,14 +7,21 @@ import signal
 import subprocess
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
+from functools import partial
+
+from polyrhythm.processes.system.prctl import die_with_parent
 
 
 class Program:
-    """`command`, begun in `environment`. If it is `given` something on its standard input, that stays open until its end."""
+    """`command`, begun in `environment`. If it is `given` something on its standard input, that stays open until its end.
+
+    It is told to end when this process ends, also if that is killed.
+    """
 
     def __init__(self, command: Sequence[str], environment: Mapping[str, str], given: bytes = b"") -> None:
         stdin = subprocess.PIPE if given else subprocess.DEVNULL
-        self._process = subprocess.Popen(list(command), env=dict(environment), start_new_session=True, stdin=stdin)
+        bound = partial(die_with_parent, os.getpid(), signal.SIGTERM)
+        self._process = subprocess.Popen(list(command), env=dict(environment), start_new_session=True, stdin=stdin, preexec_fn=bound)
         if self._process.stdin is not None:
             with suppress(BrokenPipeError):
                 self._process.stdin.write(given)

@@ -24,6 +24,10 @@ class TaskOrder(msgspec.Struct, frozen=True):
     workers: int
     echoes: bool = False
 
+    def __repr__(self) -> str:
+        """Without the secret, which must not come into a log."""
+        return f"TaskOrder({self.host!r}, {self.port}, ..., {self.workers}, echoes={self.echoes})"
+
 
 @dataclass(frozen=True, slots=True)
 class Loss:

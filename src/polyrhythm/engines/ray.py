@@ -24,7 +24,8 @@ class Ray(EngineRuntime):
 
     `address` is the cluster's, as of `ray.init`; without one the cluster that this process is connected with or finds, else a new one
     on this host. `placement` is the strategy of the placement group: "PACK" onto few nodes, "SPREAD" over many, or their strict forms.
-    `resources` are further ones that each actor needs, `runtime_env` as of `ray.init`. If a task is lost, it is started again
+    `resources` are further ones that each actor needs, `runtime_env` as of `ray.init`. `driver` is an address of this host that the
+    actors can reach, where Ray does not know it. If a task is lost, it is started again
     up to `restarts` times, and the run continues from its newest checkpoint. All actors must have come within `startup` seconds.
     """
 
@@ -34,6 +35,7 @@ class Ray(EngineRuntime):
     placement: str = "PACK"
     resources: Mapping[str, float] = field(default_factory=dict)
     runtime_env: Mapping[str, Any] | None = None
+    driver: str | None = None
     restarts: int = 3
     startup: float = 300.0
     threads: int = 1
@@ -52,7 +54,7 @@ class Ray(EngineRuntime):
     def driver_address(self) -> str:
         """The address of this node in the cluster, with which this process connects."""
         self._connect()
-        return str(_ray().util.get_node_ip_address())
+        return self.driver or str(_ray().util.get_node_ip_address())
 
     def start(self, order: TaskOrder) -> Tasks:
         """Reserve room for all actors at once, and start them there."""

@@ -9,9 +9,6 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Protocol
 
-import msgspec
-
-from polyrhythm.engines.messages import Registration
 from polyrhythm.engines.protocol import DRIVER, TaskOrder
 from polyrhythm.errors import CompositionError, WireError
 from polyrhythm.kernel.message import Message
@@ -34,7 +31,7 @@ class Task:
 
     rank: int
     link: FrameLink | None = None
-    registration: Registration | None = None
+    registered: bool = False
     silent_since: float | None = None
     arrival: int = 0
 
@@ -46,7 +43,7 @@ class Task:
     @property
     def here(self) -> bool:
         """Whether it is connected and has announced itself."""
-        return self.link is not None and self.registration is not None
+        return self.link is not None and self.registered
 
     def send(self, message: Message) -> None:
         """Send `message`, if it is connected."""
@@ -145,16 +142,18 @@ class Roster:
         if not frame.flags & CONTROL:
             return
         if message.topic == "registered":
-            task.registration = msgspec.json.decode(message.text, type=Registration)
+            task.registered = True
             self._observer.registered(task)
         else:
             self._observer.received(task, message)
 
     def _cut_off(self, task: Task, link: FrameLink) -> None:
         if task.link is link:
-            task.link, task.registration, task.silent_since = None, None, time.monotonic()
+            # one that had not announced itself may try again; if it was lost, its engine says so
+            task.silent_since = time.monotonic() if task.registered else None
+            task.link, task.registered = None, False
 
     def _forget(self, task: Task) -> None:
-        link, task.link, task.registration = task.link, None, None
+        link, task.link, task.registered = task.link, None, False
         if link is not None:
             link.close()

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable
 from functools import cache
 
 from polyrhythm.engines.driver_link import DriverLink
-from polyrhythm.engines.messages import Beginning, Registration, ended
+from polyrhythm.engines.messages import Beginning, ended
 from polyrhythm.engines.output import echoed
 from polyrhythm.engines.packing import unpacked
 from polyrhythm.engines.protocol import TaskOrder
@@ -19,7 +18,6 @@ from polyrhythm.processes.rendezvous.places import Kept
 from polyrhythm.processes.rendezvous.rank_environment import RankEnvironment
 from polyrhythm.processes.runtime import failure
 from polyrhythm.processes.runtime.stall_detection import Patience
-from polyrhythm.processes.transport.addresses import this_host
 
 
 def serve(order: TaskOrder, rank: int) -> None:
@@ -27,7 +25,7 @@ def serve(order: TaskOrder, rank: int) -> None:
     name = worker(rank)
     link = DriverLink(order, name)
     try:
-        link.register(Registration(this_host(), os.environ.get("CUDA_VISIBLE_DEVICES", ""), os.getpid()))
+        link.register()
         with echoed(link.print, order.echoes):
             unpack = cache(lambda: unpacked(link.packed))
             while (beginning := link.next_attempt()) is not None:

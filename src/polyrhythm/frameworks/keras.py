@@ -20,7 +20,6 @@ from polyrhythm.training.worker import Worker
 
 _WRITING = (
     keras.callbacks.ModelCheckpoint,
-    keras.callbacks.BackupAndRestore,
     keras.callbacks.CSVLogger,
     keras.callbacks.TensorBoard,
     keras.callbacks.RemoteMonitor,
@@ -85,6 +84,11 @@ class Fit:
 
     def _callbacks(self, callbacks: Any) -> list[Any]:
         every = [] if callbacks is None else callbacks if isinstance(callbacks, list) else [callbacks]
+        if any(isinstance(each, keras.callbacks.BackupAndRestore) for each in every):
+            raise CompositionError(
+                "keras.callbacks.BackupAndRestore would restore one worker's model and epoch only: leave it out, and give the run "
+                "checkpoint=... and every=..., which restore all workers."
+            )
         return [each for each in every if self.worker.rank == 0 or not isinstance(each, _WRITING)]
 
 

@@ -10,7 +10,7 @@ from skorch.callbacks import Callback, Checkpoint, GradientNormClipping, TrainEn
 from torch import Tensor
 from torch.utils.data import DataLoader
 
-from polyrhythm.errors import DataError
+from polyrhythm.errors import CompositionError, DataError
 from polyrhythm.frameworks.attached import attach, clip
 from polyrhythm.frameworks.loaders import shared
 from polyrhythm.training.worker import Worker
@@ -33,6 +33,11 @@ class OnWorker(Callback):  # type: ignore[misc]
         attach(self.worker, [net.module_], net.optimizer_)
         self.plain_, net.iterator_train = net.iterator_train, partial(self._loader, net.iterator_train)
         self.clipping_ = [each for _, each in net.callbacks_ if isinstance(each, GradientNormClipping)]
+        if any(isinstance(each, Checkpoint) and each.load_best for _, each in net.callbacks_):
+            raise CompositionError(
+                "Checkpoint(load_best=True) would give one worker the best model, and not the others: leave it out, and load what worker 0 "
+                "has saved after worker.finish()."
+            )
         left = (GradientNormClipping,) if self.worker.rank == 0 else (GradientNormClipping, *_WRITING)
         net.callbacks_ = [(name, each) for name, each in net.callbacks_ if not isinstance(each, left)]
         if self.worker.rank:

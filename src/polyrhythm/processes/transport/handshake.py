@@ -6,9 +6,10 @@
                         | HMAC-SHA256(secret, "caller" and all of the above)
     listener answer     X25519 key of 32 bytes | HMAC-SHA256(secret, "listener" and all of the above)
 
-All is little-endian, and no other byte is read before the proof. A greeting is drawn by lot; nothing that is derived from the secret
-is sent to one who has not proved that he knows it, so that nobody can guess at a weak one offline. The two roles sign different
-texts, so that neither proof can be sent back as the other, and both nonces, so that none can be sent again.
+All is little-endian, and no other byte is read before the proof. A greeting is drawn by lot; a listener sends nothing that is derived
+from the secret to one who has not proved that he knows it. A caller does: who stands at a listener's address can guess offline at a
+secret that a person has chosen, one scrypt a guess, and at no random one. The two roles sign different texts, so that neither proof can
+be sent back as the other, and both nonces, so that none can be sent again.
 
 The keys of a connection are HKDF-SHA256 (RFC 5869) of the X25519 secret (RFC 7748), salted with the secret of the run, for all that
 was said: one for each direction. Who learns the secret of a run later can not read what was recorded of it.
@@ -20,7 +21,7 @@ import hmac
 import secrets
 import struct
 from collections.abc import Callable, Generator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from hashlib import sha256
 
 from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey, X25519PublicKey
@@ -46,7 +47,7 @@ class Credentials:
     """An actor's name and the secret of its run."""
 
     name: str
-    secret: bytes
+    secret: bytes = field(repr=False)
 
     def sign(self, role: bytes, transcript: bytes) -> bytes:
         """The proof that one who knows the secret saw `transcript` in `role`."""
@@ -59,8 +60,8 @@ class Session:
 
     peer: str
     lane: int
-    sending: bytes
-    receiving: bytes
+    sending: bytes = field(repr=False)
+    receiving: bytes = field(repr=False)
 
 
 @dataclass(frozen=True, slots=True)
