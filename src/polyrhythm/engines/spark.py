@@ -126,6 +126,6 @@ def _tasks(order: bytes) -> Any:
 
 def _reason(problem: BaseException | None) -> str:
     """The line of a Java exception that says what happened."""
-    lines = [line.strip() for line in str(problem).splitlines() if line.strip()]
+    lines = [line.strip(" :") for line in str(problem).splitlines() if line.strip()]  # py4j begins the one that counts with a colon
     telling = [line for line in lines if "Could not recover" in line or "SparkException" in line or "ExecutorLost" in line]
     return (telling or lines or ["it gave no reason"])[0][:600]

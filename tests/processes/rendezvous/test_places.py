@@ -103,8 +103,16 @@ def test_behind_address_translation_others_are_told_the_outer_address(monkeypatc
 
 
 def test_an_address_of_another_host_cannot_be_listened_at() -> None:
-    with pytest.raises(RunError, match=r"'203\.0\.113\.7' is no address of this host, .*: set POLYRHYTHM_BIND to one that is"):
+    with pytest.raises(
+        RunError, match=r"'203\.0\.113\.7' is no address of this host, .*: give bind, or set POLYRHYTHM_BIND to, one that is"
+    ):
         RankZero().meet(Attendee(0, 2, SOON, "203.0.113.7"))
+
+
+def test_what_is_no_address_cannot_be_listened_at(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("POLYRHYTHM_BIND", "trainer")
+    with pytest.raises(CompositionError, match="Nothing can listen at 'trainer': give bind, or set POLYRHYTHM_BIND to, an IP address"):
+        RankZero().meet(Attendee(0, 2, SOON))
 
 
 def test_a_port_in_use_is_an_error_that_says_what_to_do(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -41,6 +41,15 @@ class Names:
             time.sleep(_PAUSE_SECONDS)
 
 
+def is_address(text: str) -> bool:
+    """Whether `text` is an IP address, and not a name or something else."""
+    try:
+        ip_address(text.partition("%")[0])
+    except ValueError:
+        return False
+    return True
+
+
 def is_loopback(ip: str) -> bool:
     """Whether only processes of this host can reach `ip`."""
     return ip_address(ip.partition("%")[0]).is_loopback

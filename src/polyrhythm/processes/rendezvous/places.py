@@ -9,9 +9,9 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Protocol
 
-from polyrhythm.errors import RunError
+from polyrhythm.errors import CompositionError, RunError
 from polyrhythm.kernel.names import worker
-from polyrhythm.processes.rendezvous.hosts import Names, is_everywhere, is_loopback, is_own, towards
+from polyrhythm.processes.rendezvous.hosts import Names, is_address, is_everywhere, is_loopback, is_own, towards
 from polyrhythm.processes.rendezvous.secret import SECRET, given_secret
 from polyrhythm.processes.runtime.stall_detection import notify
 from polyrhythm.processes.store.attempt import StoreTarget
@@ -37,9 +37,15 @@ class Attendee:
     bind: str = ""
 
     def addresses(self, found: Callable[[], str]) -> tuple[str, str]:
-        """The address to listen at, and the one at which the others reach this host: what the user has chosen, else what is `found`."""
+        """The address to listen at, and the one at which the others reach this host: what the user has chosen, else what is `found`.
+
+        Raises CompositionError for something else than an address.
+        """
         outside = os.environ.get(HOST_ADDRESS, "")
-        listening = self.bind or os.environ.get(BIND, "") or (outside if outside and is_own(outside) else found())
+        chosen = self.bind or os.environ.get(BIND, "")
+        if chosen and not is_address(chosen):
+            raise CompositionError(f"Nothing can listen at {chosen!r}: give bind, or set {BIND} to, an IP address of this host.")
+        listening = chosen or (outside if outside and is_own(outside) else found())
         return listening, outside or (found() if is_everywhere(listening) else listening)
 
 
@@ -131,7 +137,9 @@ def open_store(ip: str, port: int, workers: int, key: bytes) -> StoreServer:
             return StoreServer(ip, workers, key, port, rounds=1)
         except OSError as problem:
             if problem.errno == errno.EADDRNOTAVAIL:
-                raise RunError(f"{ip!r} is no address of this host, so nothing can listen there: set {BIND} to one that is.") from None
+                raise RunError(
+                    f"{ip!r} is no address of this host, so nothing can listen there: give bind, or set {BIND} to, one that is."
+                ) from None
             if problem.errno != errno.EADDRINUSE:
                 raise RunError(f"Nothing can listen at {ip}:{port} ({problem.strerror}): set MASTER_PORT to another port.") from None
             if time.monotonic() > deadline:

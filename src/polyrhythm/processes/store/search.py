@@ -52,16 +52,16 @@ class Search:
         self._last = unproven
         self._unproven_since = self._unproven_since or now
         if now - self._unproven_since > _UNPROVEN_SECONDS:
-            raise self.error()
+            raise self.error() from None
 
     def refuse(self, unexpected: Unexpected | GivenUp) -> NoReturn:
         """Raise RunError: every further attempt would be in vain too."""
-        raise RunError(f"{self._where} does not receive this process: {str(unexpected).rstrip('.')}. {unexpected.remedy}")
+        raise RunError(f"{self._where} does not receive this process: {str(unexpected).rstrip('.')}. {unexpected.remedy}") from None
 
     def pause(self) -> None:
         """Wait before the next attempt. Raises RunError when the time is up."""
         if self._left <= 0:
-            raise self.error()
+            raise self.error() from None
         time.sleep(min(self._pause, max(0.0, self._left)))
         self._pause = min(2 * self._pause, _PAUSE_SECONDS[1])
 
