@@ -90,6 +90,7 @@ def continues_after_a_loss(on: Runtime, folder: Path, capfd: pytest.CaptureFixtu
     assert run.summary.steps == STEPS
     lines = (folder / "record" / "events.jsonl").read_text("utf-8").splitlines()
     assert any('"Faulted"' in line and '"worker/1"' in line for line in lines)
+    assert any('"Restarted"' in line and '"worker/1"' in line for line in lines)
 
 
 def names_the_users_error(on: Runtime, folder: Path) -> None:

@@ -181,7 +181,7 @@ class Scripted:
         self.restart([rank])
         self.scripts[rank].insert(0, sleeps)
 
-    def close(self) -> None:
+    def close(self, seconds: float) -> None:
         for stage in self.stages:
             stage.join()
 

@@ -29,7 +29,7 @@ def test_all_tasks_are_lost_when_the_command_ends_and_that_is_reported_once() ->
     tasks = CommandTasks(["sh", "-c", "exit 3"], ORDERED, {})
     assert ended(tasks) == ["sh ended with exit code 3; its earlier output should show why"]
     assert tasks.losses() == []
-    tasks.close()
+    tasks.close(5.0)
 
 
 def test_a_restart_begins_the_command_anew_with_all_tasks() -> None:
@@ -37,20 +37,20 @@ def test_a_restart_begins_the_command_anew_with_all_tasks() -> None:
     ended(tasks)
     assert tasks.restart([1]) == [0, 1]
     ended(tasks)
-    tasks.close()
+    tasks.close(5.0)
 
 
 def test_a_command_that_is_still_there_is_ended() -> None:
     tasks = CommandTasks(["sh", "-c", "kill -STOP $$; exit 3"], ORDERED, {}, ending_seconds=0.1)
     tasks.restart([0])
     assert tasks.losses() == []
-    tasks.close()
+    tasks.close(5.0)
 
 
 def test_the_order_is_in_the_environment_and_not_on_the_command_line(tmp_path: os.PathLike[str]) -> None:
     tasks = CommandTasks(["sh", "-c", f'test "${ORDER}" != "" && test "$MORE" = yes && exit 7'], ORDERED, {"MORE": "yes"})
     assert "exit code 7" in ended(tasks)[0]
-    tasks.close()
+    tasks.close(5.0)
 
 
 def test_a_command_that_is_not_there_is_refused() -> None:

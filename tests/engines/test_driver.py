@@ -23,7 +23,7 @@ from scripted import (
 from polyrhythm.engines.driver import drive
 from polyrhythm.engines.protocol import Loss
 from polyrhythm.errors import CompositionError, DataError, PolyrhythmError, RunError, TamperedError, WorkerFailed
-from polyrhythm.kernel.events import Faulted, Reported
+from polyrhythm.kernel.events import Faulted, Reported, Restarted
 
 PEER_LOST = WorkerFailed("worker/1", "its connections were lost before it had finished")
 
@@ -58,7 +58,9 @@ def test_a_lost_task_is_started_again_alone_and_the_run_continues(capsys: pytest
     drive(engine, job(2), record)
     assert engine.started == [0, 1, 1]
     assert [event.what for event in events if isinstance(event, Faulted)] == ["killed by signal 9 (SIGKILL)"]
-    assert "worker/1 failed: killed by signal 9 (SIGKILL): the run continues" in capsys.readouterr().err
+    assert "worker/1 failed: killed by signal 9 (SIGKILL): the run begins anew" in capsys.readouterr().err
+    (again,) = [event for event in events if isinstance(event, Restarted)]
+    assert (again.actor, again.reason) == ("worker/1", "worker/1 failed: killed by signal 9 (SIGKILL)")
 
 
 def test_the_bytes_and_seconds_of_an_attempt_that_failed_are_of_the_run() -> None:
@@ -106,19 +108,17 @@ def test_tasks_that_do_not_come_are_named() -> None:
         drive(engine, job(3), recorded()[1])
 
 
-def test_tasks_that_fall_together_before_an_attempt_are_one_loss(capsys: pytest.CaptureFixture[str]) -> None:
-    engine = Scripted(
-        [[sleeps, ends], [sleeps, ends], [sleeps, ends]], restarts=1, losses_to_come=[Loss(None, "srun ended with exit code 1")]
-    )
-    drive(engine, job(3), recorded()[1])
-    assert engine.started == [0, 1, 2, 0, 1, 2]
-    assert capsys.readouterr().err.count("srun ended with exit code 1") == 1
+def test_an_engine_that_cannot_start_any_task_is_not_asked_again() -> None:
+    engine = Scripted([[sleeps], [sleeps]], losses_to_come=[Loss(None, "srun ended with exit code 1")])
+    with pytest.raises(RunError, match="No worker could be started: srun ended with exit code 1"):
+        drive(engine, job(2), recorded()[1])
+    assert engine.started == [0, 1]
 
 
 def test_a_task_that_its_engine_starts_again_before_its_loss_was_noticed_is_lost_nevertheless() -> None:
     engine, (events, record) = Scripted([[survives(PEER_LOST)], [is_replaced, ends]]), recorded()
     drive(engine, job(2), record)
-    assert [event.what for event in events if isinstance(event, Faulted)] == ["it was started again"]
+    assert [event.what for event in events if isinstance(event, Faulted)] == ["its connection to the driver was lost"]
 
 
 def test_a_task_that_falls_before_it_comes_is_started_again() -> None:

@@ -26,7 +26,7 @@ def test_the_order_is_in_the_environment_of_the_command_on_each_host(tmp_path: P
     tasks = HostTasks(HERE, lambda: [command, command], ORDERED, {"MORE": "a b"})
     assert [loss.rank for loss in _losses(tasks)] == [None]
     assert tasks.losses() == []
-    tasks.close()
+    tasks.close(5.0)
     first, second = (tmp_path / "told").read_text().splitlines()
     assert first == second
     assert "5ecre7" in first
@@ -39,7 +39,7 @@ def test_a_host_whose_command_fails_is_named_and_all_begin_anew(tmp_path: Path) 
     assert "exit code 4" in _losses(tasks)[0].reason
     assert tasks.restart([1]) == [0, 1]
     assert "exit code 5" in _losses(tasks)[0].reason
-    tasks.close()
+    tasks.close(5.0)
 
 
 def test_a_command_ends_with_its_connection(tmp_path: Path) -> None:
@@ -51,7 +51,7 @@ def test_a_command_ends_with_its_connection(tmp_path: Path) -> None:
         assert program._process.stdin is not None
         program._process.stdin.close()
     _losses(tasks)
-    tasks.close()
+    tasks.close(5.0)
     assert (tmp_path / "told").read_text() == "ended\n"
 
 

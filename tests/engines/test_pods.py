@@ -42,7 +42,7 @@ class Cluster:
 def tasks() -> Iterator[PodTasks]:
     found = PodTasks(cast(Kubectl, Cluster()), "run", 2, [])
     yield found
-    found.close()
+    found.close(5.0)
 
 
 def _failed(name: str, rank: int) -> dict[str, Any]:

@@ -60,9 +60,10 @@ class CommandTasks:
             self._process, self._reported = self._begun(), False
         return list(range(self._workers))
 
-    def close(self) -> None:
-        """End the command when its tasks have ended, or soon."""
-        self._process.leave(self._ending_seconds)
+    def close(self, seconds: float) -> None:
+        """End the command when its tasks have ended, or after so many seconds."""
+        self._process.wait(seconds)
+        self._process.end(self._ending_seconds)
 
     def _begun(self) -> Program:
         return Program(self._command, self._environment)

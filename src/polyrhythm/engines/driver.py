@@ -21,7 +21,7 @@ from polyrhythm.engines.protocol import Engine, Tasks
 from polyrhythm.engines.roster import Roster, Task
 from polyrhythm.engines.run_clock import RunClock
 from polyrhythm.errors import PolyrhythmError, RunError, TamperedError, WorkerFailed, sentence
-from polyrhythm.kernel.events import AnyEvent, Evaluated, Faulted, Recorder, Reported
+from polyrhythm.kernel.events import AnyEvent, Evaluated, Faulted, Recorder, Reported, Restarted
 from polyrhythm.kernel.job import Ending, Work
 from polyrhythm.kernel.message import Message
 from polyrhythm.kernel.names import worker
@@ -31,6 +31,7 @@ from polyrhythm.processes.store.store_server import StoreServer
 from polyrhythm.processes.transport.loop import Loop
 
 _LOOK_SECONDS = 0.1
+_LEAVING_SECONDS = 10.0
 
 
 class Driver:
@@ -68,9 +69,12 @@ class Driver:
             self._loop.run()
             if self._error is not None:
                 raise self._error
-            return self._ending()
-        finally:
-            self._close()
+            ending = self._ending()
+        except BaseException as problem:
+            self._close(_LEAVING_SECONDS if isinstance(problem, PolyrhythmError) else 0.0)
+            raise
+        self._close(_LEAVING_SECONDS)
+        return ending
 
     def _ending(self) -> Ending:
         ending = self._outcomes[0]
@@ -160,15 +164,18 @@ class Driver:
 
     def _start_again(self, cause: PolyrhythmError) -> None:
         """Have the lost tasks started again, all at once, if another attempt may end otherwise."""
-        if not self._restarts or not _passing(cause):
+        if not self._roster.arrivals:  # another attempt would not come further
+            cause = RunError(f"No worker could be started: {cause.reason if isinstance(cause, WorkerFailed) else cause}")
+        if not self._restarts or not _passing(cause) or not self._roster.arrivals:
             self._error = cause
             self._loop.stop()
             return
         self._restarts -= 1
         used = self._engine.restarts - self._restarts
-        notify(
-            f"{sentence(cause)}: the run continues from its newest checkpoint, if it has one (restart {used} of {self._engine.restarts})"
-        )
+        how = "continues from its newest checkpoint" if self._work.resumable else "begins anew, because it has no checkpoints"
+        notify(f"{sentence(cause)}: the run {how} (restart {used} of {self._engine.restarts})")
+        first = next(iter(self._lost), 0)
+        self._record(Restarted(self._clock.latest, worker(first), sentence(cause)))
         self._await_tasks()
         assert self._tasks is not None
         lost, self._lost, self._failed = sorted(self._lost), {}, None
@@ -197,12 +204,12 @@ class Driver:
             self._loop.stop()
         self._loop.after(_LOOK_SECONDS, self._look)
 
-    def _close(self) -> None:
-        """End all tasks, and give everything back."""
+    def _close(self, seconds: float) -> None:
+        """End all tasks, which have so many seconds to leave, and give everything back."""
         try:
             self._roster.broadcast(Message("stop"))
             if self._tasks is not None:
-                self._tasks.close()
+                self._tasks.close(seconds)
         finally:
             if self._store is not None:
                 self._store.close()

@@ -66,11 +66,12 @@ class HostTasks:
             self._programs, self._reported = self._begun(), False
         return list(range(self._order.workers))
 
-    def close(self) -> None:
-        """End the commands when their tasks have ended, or soon."""
+    def close(self, seconds: float) -> None:
+        """End the commands when their tasks have ended, or after so many seconds."""
         failed = any(program.status for program in self._programs.values())  # the others then wait for it in vain
         for program in self._programs.values():
-            (program.end if failed else program.leave)(_ENDING_SECONDS)
+            program.wait(0.0 if failed else seconds)
+            program.end(_ENDING_SECONDS)
 
     def _begun(self) -> dict[str, Program]:
         given = msgspec.json.encode(self._order) + b"\n"

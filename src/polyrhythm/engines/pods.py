@@ -54,11 +54,11 @@ class PodTasks:
             self._failed, self._told, self._awaited = False, set(), set()
         return list(range(self._workers))
 
-    def close(self) -> None:
-        """Delete what was created, when the pods have printed their last, or soon."""
+    def close(self, seconds: float) -> None:
+        """Delete what was created, when the pods have printed their last, or after so many seconds."""
         self._over.set()
         self._watch.join()
-        deadline = time.monotonic() + _LEAVING_SECONDS
+        deadline = time.monotonic() + seconds
         for log in self._logs.values():
             with suppress(subprocess.TimeoutExpired):
                 log.wait(max(0.0, deadline - time.monotonic()))

@@ -32,11 +32,10 @@ class Program:
         """How it has ended; None while it runs."""
         return self._process.poll()
 
-    def leave(self, seconds: float) -> None:
-        """Let it end by itself, within so many seconds, else end it."""
+    def wait(self, seconds: float) -> None:
+        """Wait so many seconds for it to end by itself."""
         with suppress(subprocess.TimeoutExpired):
             self._process.wait(seconds)
-        self.end(seconds)
 
     def end(self, seconds: float) -> None:
         """End it and its children; after so many seconds, by force."""

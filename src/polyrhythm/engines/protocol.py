@@ -46,8 +46,8 @@ class Tasks(Protocol):
     def restart(self, ranks: list[int]) -> list[int]:
         """Have the tasks of these ranks start again: the ranks of all tasks that start again with them, and leave if they are there."""
 
-    def close(self) -> None:
-        """End all tasks that are left, and give everything back."""
+    def close(self, seconds: float) -> None:
+        """End all tasks, which have so many seconds to leave by themselves, and give everything back."""
 
 
 class Engine(Protocol):

@@ -14,7 +14,8 @@ from polyrhythm.engines.protocol import Loss, TaskOrder, Tasks
 from polyrhythm.engines.requirements import needed
 from polyrhythm.errors import CompositionError
 
-_LEAVING_SECONDS = 5.0
+_connected: list[str] = []
+"""The addresses of clusters with which this process was connected here, so that Ray does not print what actors print."""
 _PLACEMENTS = ("PACK", "SPREAD", "STRICT_PACK", "STRICT_SPREAD")
 
 
@@ -60,12 +61,18 @@ class Ray(EngineRuntime):
         """Reserve room for all actors at once, and start them there."""
         return _Actors(self, order)
 
+    @property
+    def echoes(self) -> bool:
+        """A process that had connected with Ray by itself has Ray print what actors print; else they send it."""
+        return bool(_connected)
+
     def _connect(self) -> None:
         ray = _ray()
         if ray.is_initialized():
             return
+        _connected.append(self.address or "")
         try:
-            ray.init(address=self.address, runtime_env=dict(self.runtime_env) if self.runtime_env else None, log_to_driver=True)
+            ray.init(address=self.address, runtime_env=dict(self.runtime_env) if self.runtime_env else None, log_to_driver=False)
         except (ConnectionError, RuntimeError, ValueError) as problem:
             raise CompositionError(f"Ray's cluster {self.address or 'of this host'!r} cannot be reached: {problem}") from problem
 
@@ -82,7 +89,7 @@ class _Actors:
         self._actors: dict[int, Any] = {}
         self._ends: dict[Any, int] = {}
         if not self._group.wait(engine.startup):
-            self.close()
+            self.close(0.0)
             raise CompositionError(
                 f"Ray had no room for {order.workers} actors with {bundle} each ({engine.placement}) within {engine.startup:g} seconds; "
                 f"the cluster has {ray.available_resources()} free: start fewer workers, or give cpus=, gpus= or placement= that fit."
@@ -118,10 +125,10 @@ class _Actors:
             self._ends[actor.serve.remote(self._order, rank)] = rank
         return ranks
 
-    def close(self) -> None:
+    def close(self, seconds: float) -> None:
         """Kill the actors, and give their room back."""
         ray = _ray()
-        ray.wait(list(self._ends), num_returns=len(self._ends), timeout=_LEAVING_SECONDS) if self._ends else None
+        ray.wait(list(self._ends), num_returns=len(self._ends), timeout=seconds) if self._ends else None
         for actor in self._actors.values():
             ray.kill(actor)
         ray.util.remove_placement_group(self._group)

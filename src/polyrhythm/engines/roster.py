@@ -128,8 +128,9 @@ class Roster:
         if lane:
             raise WireError(f"{name} opened lane {lane}, and tasks have none.")
         task = self._by_name[name]
-        if task.here or task.silent_since is not None:
-            self.lose([task], "it was started again")  # before its predecessor's end was noticed
+        if task.here or task.silent_since is not None:  # its predecessor's end was not noticed yet, and others' before it
+            silent = [each for each in self.tasks if each.silent_since is not None]
+            self.lose([*silent, *([task] if task.here else [])], "its connection to the driver was lost")
         self._forget(task)
         self.arrivals += 1
         task.link, task.silent_since, task.arrival = link, None, self.arrivals

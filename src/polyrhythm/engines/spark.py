@@ -43,8 +43,9 @@ class Spark(EngineRuntime):
 
     @property
     def echoes(self) -> bool:
-        """Spark keeps what tasks print in the logs of executors."""
-        return True
+        """Spark keeps what tasks print in the logs of executors; where these are in the driver's own process, it is printed here."""
+        master = str(self._context().master)
+        return not master.startswith("local") or master.startswith("local-cluster")
 
     def driver_address(self) -> str:
         """Where executors find this process."""
@@ -88,9 +89,9 @@ class _Stage:
         self._thread.start()
         return list(range(self._order.workers))
 
-    def close(self) -> None:
-        """End the stage when its tasks have ended, or soon."""
-        self._thread.join(_LEAVING_SECONDS)
+    def close(self, seconds: float) -> None:
+        """End the stage when its tasks have ended, or after so many seconds."""
+        self._thread.join(seconds)
         self._cancel()
 
     @property

@@ -107,6 +107,15 @@ class Faulted(Event, frozen=True):
     what: str
 
 
+class Restarted(Event, frozen=True):
+    """The run was begun again because the actor was lost; `reason` is the sentence that says so. (Engines only.)
+
+    What comes behind it begins at the newest checkpoint of before, or at the beginning if there is none.
+    """
+
+    reason: str
+
+
 class Ended(Event, frozen=True):
     """The actor ended without an error; its totals."""
 
@@ -114,5 +123,5 @@ class Ended(Event, frozen=True):
     messages_sent: int
 
 
-AnyEvent = Started | Computed | Waited | Sent | Stepped | Reported | Evaluated | Merged | Overwritten | Saved | Faulted | Ended
+AnyEvent = Started | Computed | Waited | Sent | Stepped | Reported | Evaluated | Merged | Overwritten | Saved | Faulted | Restarted | Ended
 Recorder = Callable[[AnyEvent], None]

@@ -104,6 +104,10 @@ class Work(Protocol):
     def workers(self) -> int:
         """How many workers it uses."""
 
+    @property
+    def resumable(self) -> bool:
+        """Whether it writes checkpoints."""
+
     def job(self, locations: Sequence[Location]) -> Job:
         """The job for workers at these locations, by rank. Raises CompositionError if they do not fit."""
 
@@ -145,6 +149,11 @@ class Job:
                     f"The group {name!r} has the members {list(members)}: give at least one, each once, and only actors of this run, "
                     f"which has {self.workers} workers and {self.servers} servers."
                 )
+
+    @property
+    def resumable(self) -> bool:
+        """It writes checkpoints, if any, in a way of its own."""
+        return False
 
     def job(self, locations: Sequence[Location]) -> Job:
         """Itself: it was made for its locations."""

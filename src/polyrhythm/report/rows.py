@@ -6,6 +6,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from polyrhythm.kernel.events import Restarted
 from polyrhythm.report.metrics import Target, metrics_of, show_metric
 from polyrhythm.report.outcome import Outcome
 from polyrhythm.report.repeats import Repeats, repeats_of
@@ -93,6 +94,8 @@ def _remarks(one: Series) -> list[str]:
     summary = one.outcome.summary
     remarks = [ending(one)] if summary.error is not None else []
     remarks += [f"{one.label}: {remark}" for remark in one.outcome.remarks]
+    again = [event for event in one.outcome.events if isinstance(event, Restarted)]
+    remarks += [f"{one.label} was begun again after {show_seconds(event.time)}: {event.reason}." for event in again]
     if summary.lost:
         remarks.append(f"{one.label} continued without {', '.join(summary.lost[:8])}{' …' * (len(summary.lost) > 8)}.")
     if summary.row_writes and summary.lost_writes is not None:

@@ -23,6 +23,7 @@ from polyrhythm.kernel.events import (
     Merged,
     Overwritten,
     Reported,
+    Restarted,
     Saved,
     Sent,
     Started,
@@ -82,7 +83,9 @@ def _run(outcome: Outcome, process: int, threads: Iterator[int]) -> Iterator[Rec
             yield {"ph": "C", "name": "bytes sent", "ts": _microseconds(event.time), "pid": process, "args": {"bytes": sent}}
 
 
-def _instant(event: Stepped | Reported | Evaluated | Merged | Overwritten | Saved | Faulted | Sent | Ended) -> tuple[str, Record]:
+def _instant(
+    event: Stepped | Reported | Evaluated | Merged | Overwritten | Saved | Faulted | Restarted | Sent | Ended,
+) -> tuple[str, Record]:
     match event:
         case Stepped():
             return "step", {"step": event.clock, "samples": event.samples}
@@ -98,6 +101,8 @@ def _instant(event: Stepped | Reported | Evaluated | Merged | Overwritten | Save
             return "overwritten", {"writes": event.writes, "lost": event.lost}
         case Faulted():
             return "fault", {"what": event.what}
+        case Restarted():
+            return "restart", {"reason": event.reason}
         case Sent():
             return "send", {"to": event.to, "topic": event.topic, "bytes": event.nbytes}
         case Ended():

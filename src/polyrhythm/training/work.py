@@ -39,6 +39,11 @@ class Training:
         """How many of the available workers the strategy uses."""
         return self.strategy.workers(self.available)
 
+    @property
+    def resumable(self) -> bool:
+        """Whether it has a directory for checkpoints."""
+        return self.checkpoints.directory is not None
+
     def job(self, locations: Sequence[Location]) -> Job:
         """The runtime's view of it, with its checkpoints looked up. Raises CompositionError and CheckpointError for what does not fit."""
         plan = StrategyPlan.of(self.strategy, locations, self.seed)
