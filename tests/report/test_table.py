@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 
+from polyrhythm.kernel.events import Restarted
 from polyrhythm.report.metrics import Target
 from polyrhythm.report.table import text
 
@@ -38,6 +39,12 @@ def test_a_failure_is_one_line_without_traceback_and_shortened() -> None:
 
 def test_workers_that_were_lost_are_named() -> None:
     assert "ssp continued without worker/2." in text([plain("ssp", 1.0, 1, [], lost=["worker/2"])])
+
+
+def test_a_run_that_was_begun_again_says_when_and_why() -> None:
+    run = plain("ssp", 8.0, 1, [])
+    run.events.append(Restarted(4.1, "worker/1", "worker/1 failed: killed by signal 9 (SIGKILL)"))
+    assert "ssp was begun again after 4.1 s: worker/1 failed: killed by signal 9 (SIGKILL)." in " ".join(text([run]).split())
 
 
 def test_real_and_virtual_runs_have_tables_of_their_own() -> None:
