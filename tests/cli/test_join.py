@@ -59,6 +59,7 @@ def test_a_worker_that_raises_ends_the_others_with_its_name(tmp_path: Path) -> N
     assert "worker/1" in first[2]
     assert "no data here" in first[2]
     assert "ValueError: no data here" in second[2]
+    assert [line.split('"')[1] for line in second[2].splitlines() if line.startswith("  File ")] == [str(tmp_path / "job.py")]
 
 
 def test_what_cannot_be_run_is_refused_before_anybody_is_waited_for(tiny: Path) -> None:

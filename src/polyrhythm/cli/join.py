@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import sys
+import traceback
 from shlex import quote
+from types import TracebackType
 from typing import Annotated
 
 import typer
@@ -45,6 +48,7 @@ def join(
     from polyrhythm.training import join as training
     from polyrhythm.workloads.load import load
 
+    sys.excepthook = _show_users_part
     strategy = compose(system, pairs(options or [], "--option"))
     with reserved(as_json), own_arguments(job, arguments or []):
         train = load(job, pairs(settings or [], "--set"))
@@ -69,3 +73,13 @@ def join(
         print_outcomes([run.outcome])
     if out is not None:
         notice(f"the records of the run are in {out}; `polyrhythm report {quote(str(out))}` draws worker 0's")
+
+
+def _show_users_part(kind: type[BaseException], error: BaseException, trace: TracebackType | None) -> None:
+    """Print the traceback of an exception of the JOB without what is above its own code."""
+    from polyrhythm.processes.runtime.failure import users_part
+
+    at = trace
+    while at is not None and at.tb_frame.f_code.co_filename != __file__:
+        at = at.tb_next
+    traceback.print_exception(kind, error, users_part(at) or trace)

@@ -91,10 +91,10 @@ def _encodable(text: str) -> str:
 def _trace(error: BaseException) -> str:
     if error.__traceback__ is None:  # never raised here: there is nothing to see
         return ""
-    return "".join(traceback.format_exception(type(error), error, _users_part(error.__traceback__)))
+    return "".join(traceback.format_exception(type(error), error, users_part(error.__traceback__)))
 
 
-def _users_part(trace: TracebackType | None) -> TracebackType | None:
+def users_part(trace: TracebackType | None) -> TracebackType | None:
     """The traceback without the runtime's own frames at its top."""
     at = trace
     while at is not None and at.tb_frame.f_code.co_filename.startswith(_PACKAGE):
