@@ -58,7 +58,7 @@ def test_a_manifest_has_no_field_that_a_cluster_does_not_know(version: str, more
 def test_the_objects_of_a_driver_have_none_either(version: str, cluster: Path) -> None:
     tasks = _on(cluster).start(TaskOrder("127.0.0.1", 1, "00", 2))
     objects = [json.loads(path.read_text()) for kind in ("secret", "job") for path in cluster.glob(f"{kind}-*.json")]
-    tasks.close()
+    tasks.close(0.0)
     assert len(objects) == 2
     for each in objects:
         kubernetes_validate.validate(each, version, strict=True)
