@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from functools import partial
 
-from polyrhythm.processes.system.prctl import die_with_parent
+from polyrhythm.processes.system.prctl import end_with_parent
 
 
 class Program:
@@ -20,7 +20,7 @@ class Program:
 
     def __init__(self, command: Sequence[str], environment: Mapping[str, str], given: bytes = b"") -> None:
         stdin = subprocess.PIPE if given else subprocess.DEVNULL
-        bound = partial(die_with_parent, os.getpid(), signal.SIGTERM)
+        bound = partial(end_with_parent, os.getpid())
         self._process = subprocess.Popen(list(command), env=dict(environment), start_new_session=True, stdin=stdin, preexec_fn=bound)
         if self._process.stdin is not None:
             with suppress(BrokenPipeError):

@@ -10,8 +10,17 @@ _PR_SET_PDEATHSIG = 1
 _PR_SET_NAME = 15
 
 
-def die_with_parent(parent: int, by: signal.Signals = signal.SIGKILL) -> None:
-    """Have the kernel send this process the signal `by` when the thread of `parent` that made it ends, also when that was killed itself."""
+def die_with_parent(parent: int) -> None:
+    """Have the kernel kill this process when the thread of `parent` that made it ends, also when that was killed itself."""
+    _follow(parent, signal.SIGKILL)
+
+
+def end_with_parent(parent: int) -> None:
+    """As `die_with_parent`, but this process is asked to end, so that it can end its own children."""
+    _follow(parent, signal.SIGTERM)
+
+
+def _follow(parent: int, by: signal.Signals) -> None:
     if ctypes.CDLL(None, use_errno=True).prctl(_PR_SET_PDEATHSIG, by, 0, 0, 0):
         raise OSError(ctypes.get_errno(), "prctl(PR_SET_PDEATHSIG)")
     if os.getppid() != parent:  # it ended before that was set
