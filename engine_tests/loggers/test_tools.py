@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 import torch
+from leftovers import soon
 
 import polyrhythm as pr
 
@@ -102,14 +103,19 @@ def records(content: bytes) -> Iterator[bytes]:
 def test_weights_and_biases_reads_every_metric_offline(tmp_path: Path) -> None:
     from wandb.proto import wandb_internal_pb2
 
+    def rows() -> list[dict[str, float]]:
+        found = []
+        for data in records(path.read_bytes()):
+            record = wandb_internal_pb2.Record()
+            record.ParseFromString(data)
+            if record.WhichOneof("record_type") == "history":
+                found.append({item.key or "/".join(item.nested_key): float(item.value_json) for item in record.history.item})
+        return found
+
     done = run(pr.WandB("trials", tmp_path))
     [path] = tmp_path.glob("wandb/offline-run-*/run-*.wandb")
-    rows = []
-    for data in records(path.read_bytes()):
-        record = wandb_internal_pb2.Record()
-        record.ParseFromString(data)
-        if record.WhichOneof("record_type") == "history":
-            rows.append({item.key or "/".join(item.nested_key): float(item.value_json) for item in record.history.item})
-    assert [row["step"] for row in rows if "worker/1/step" in row] == list(range(1, STEPS + 1))
-    assert [row["evaluation/loss"] for row in rows if "evaluation/loss" in row][-1] == pytest.approx(done.final["loss"])
-    assert any("run/bytes_sent" in row for row in rows)
+    assert soon(lambda: any("run/bytes_sent" in row for row in rows()))  # a process of the library's own writes the file
+    seen = rows()
+    assert [row["step"] for row in seen if "worker/1/step" in row] == list(range(1, STEPS + 1))
+    assert [row["evaluation/loss"] for row in seen if "evaluation/loss" in row][-1] == pytest.approx(done.final["loss"])
+    assert any("run/bytes_sent" in row for row in seen)
