@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import pickle
-import sys
 from collections import deque
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -86,7 +85,7 @@ def _kept(attempt: Attempt, directory: Path | None) -> Attempt:
 
 def _make(packed: bytes, path: list[str], folder: str, threads: int) -> Attempt | PolyrhythmError:
     """The task: makes one run as it would be made by the caller."""
-    sys.path.extend(each for each in path if each not in sys.path and os.path.exists(each))
+    job_spec.extend_module_path(path)
     if os.path.isdir(folder):
         os.chdir(folder)
     torch.set_num_threads(threads)

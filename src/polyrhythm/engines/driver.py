@@ -21,12 +21,13 @@ from polyrhythm.engines.protocol import Engine, Tasks
 from polyrhythm.engines.roster import Roster, Task
 from polyrhythm.engines.run_clock import RunClock
 from polyrhythm.errors import PolyrhythmError, RunError, TamperedError, WorkerFailed, sentence
-from polyrhythm.kernel.events import AnyEvent, Evaluated, Faulted, Recorder, Reported, Restarted
+from polyrhythm.kernel.events import AnyEvent, Evaluated, Faulted, Recorder, Restarted
 from polyrhythm.kernel.job import Ending, Work
 from polyrhythm.kernel.message import Message
 from polyrhythm.kernel.names import worker
 from polyrhythm.processes.runtime import failure
 from polyrhythm.processes.runtime.stall_detection import notify
+from polyrhythm.processes.runtime.whole_run import of_whole_run
 from polyrhythm.processes.store.store_server import StoreServer
 from polyrhythm.processes.transport.loop import Loop
 
@@ -120,12 +121,9 @@ class Driver:
         total = self._before[0] + sum(sent for sent, _ in self._traffic.values())
         for event in self._decoder.decode(message.tensors[0].numpy().data):
             event = msgspec.structs.replace(event, time=self._clock.of_run(event.time))
-            if isinstance(event, Reported):
-                event = msgspec.structs.replace(event, bytes_sent=total)
-            elif isinstance(event, Evaluated):  # of the past, when its worker had sent a part of what it has sent now
-                since = self._clock.of_run(event.since)
-                event = msgspec.structs.replace(event, bytes_sent=round(event.bytes_sent / max(nbytes, 1) * total), since=since)
-            self._record(event)
+            if isinstance(event, Evaluated):
+                event = msgspec.structs.replace(event, since=self._clock.of_run(event.since))
+            self._record(of_whole_run(event, nbytes, total))
 
     # Attempts
 

@@ -34,7 +34,7 @@ def packed(work: Work, threads: int, timeout: float | None) -> Message:
 def unpacked(message: Message) -> tuple[Work, Patience]:
     """The work, in a process that finds modules and arguments as the driver does; folders that are not on this host are left out."""
     surroundings = msgspec.json.decode(message.text, type=Surroundings)
-    sys.path.extend(folder for folder in surroundings.path if folder not in sys.path and os.path.exists(folder))
+    job_spec.extend_module_path(surroundings.path)
     sys.argv[:] = surroundings.arguments
     torch.set_num_threads(surroundings.threads)
     work: Work = pickle.loads(message.tensors[0].numpy().data)  # from the authenticated driver alone

@@ -15,7 +15,6 @@ from polyrhythm.engines.manifest import INDEX, INSTANCE, LABEL, Manifest
 from polyrhythm.engines.protocol import Loss
 
 _LOOK_SECONDS = 1.0
-_LEAVING_SECONDS = 5.0
 
 
 class PodTasks:

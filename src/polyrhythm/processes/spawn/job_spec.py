@@ -12,7 +12,7 @@ import pickle
 import struct
 import sys
 import sysconfig
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from importlib.machinery import ModuleSpec, PathFinder
 from pathlib import Path
@@ -76,6 +76,11 @@ def surroundings() -> tuple[dict[bytes, bytes], bytes, list[bytes], list[bytes]]
 def module_path() -> list[str]:
     """Where this process looks for modules: `sys.path` without what is no text, a `Path` for instance, which Python passes over too."""
     return [folder for folder in sys.path if isinstance(folder, str)]
+
+
+def extend_module_path(folders: Iterable[str]) -> None:
+    """Look for modules in `folders` too, after all others: those that are on this host."""
+    sys.path.extend(folder for folder in folders if folder not in sys.path and os.path.exists(folder))
 
 
 def pack(spec: JobSpec, work: object) -> int:

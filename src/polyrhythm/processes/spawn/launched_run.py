@@ -9,12 +9,13 @@ from contextlib import suppress
 import msgspec
 
 from polyrhythm.errors import PolyrhythmError, RunError, WorkerFailed
-from polyrhythm.kernel.events import AnyEvent, Evaluated, Faulted, Recorder, Reported, Stepped
+from polyrhythm.kernel.events import AnyEvent, Faulted, Recorder, Stepped
 from polyrhythm.kernel.job import Ending, Job
 from polyrhythm.kernel.message import Message
 from polyrhythm.processes.runtime.agreement import AgreementCollector
 from polyrhythm.processes.runtime.stall_detection import Patience, StallDetector, report
 from polyrhythm.processes.runtime.status import ActorStatus
+from polyrhythm.processes.runtime.whole_run import of_whole_run
 from polyrhythm.processes.spawn.fork_client import ForkClient
 from polyrhythm.processes.spawn.supervisor import SupervisedChild, Supervisor
 from polyrhythm.processes.transport.loop import Loop
@@ -74,11 +75,7 @@ class LaunchedRun:
         for event in events:
             if isinstance(event, Stepped):
                 self._detector.note_step(event.actor, event.clock, time.monotonic())
-            elif isinstance(event, Reported):
-                event = msgspec.structs.replace(event, bytes_sent=total)
-            elif isinstance(event, Evaluated):  # of the past, when its worker had sent a part of what it has sent now
-                event = msgspec.structs.replace(event, bytes_sent=round(event.bytes_sent / max(child.bytes_sent, 1) * total))
-            self._record(event)
+            self._record(of_whole_run(event, child.bytes_sent, total))
 
     def received(self, child: SupervisedChild, message: Message) -> None:
         """What an actor's runtime sends besides."""
