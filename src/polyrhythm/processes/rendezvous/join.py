@@ -121,8 +121,7 @@ class JoinedRun:
     @property
     def traffic(self) -> tuple[int, int]:
         """The bytes and messages that this worker and the servers beside it have sent so far."""
-        sent = [(self._node.peers.bytes_sent, self._node.peers.messages_sent), *self._servers.totals]
-        return sum(each[0] for each in sent), sum(each[1] for each in sent)
+        return self._shutdown.traffic
 
     @property
     def failure(self) -> BaseException | None:

@@ -45,10 +45,7 @@ class Shutdown:
         self.wait(lambda: servers.over)
         node.loop.call(servers.release)
         self.wait(lambda: servers.gone)
-        counted = [(node.peers.bytes_sent, node.peers.messages_sent), *servers.totals]
-        mine = Message(
-            "farewell", (sum(each[0] for each in counted), sum(each[1] for each in counted), *(result.numbers if result else ()))
-        )
+        mine = Message("farewell", (*self.traffic, *(result.numbers if result else ())))
         sent = threading.Event()
         node.loop.call(lambda: self._send(lambda: self._monitor.send_farewell(mine.numbers), sent.set))
         self.wait(sent.is_set)
@@ -58,6 +55,12 @@ class Shutdown:
         results = {each: Message("result", numbers[2:]) if numbers[2:] else None for each, numbers in received.items()}
         nbytes, messages = (int(sum(numbers[index] for numbers in totals)) for index in range(2))
         return Ending({**results, name: result}, nbytes, messages, seconds, lost)
+
+    @property
+    def traffic(self) -> tuple[int, int]:
+        """The bytes and messages that the worker and its servers have sent so far."""
+        sent = [(self._node.peers.bytes_sent, self._node.peers.messages_sent), *self._servers.totals]
+        return sum(nbytes for nbytes, _ in sent), sum(count for _, count in sent)
 
     def send_failure(self, why: BaseException) -> None:
         """Send all the error `why` that has ended this worker, and wait until that is on its way."""
