@@ -81,7 +81,12 @@ def test_a_wheel_built_from_the_source_distribution_works(sources: Path, tmp_pat
     (wheel,) = tmp_path.glob("*.whl")
     with zipfile.ZipFile(wheel) as whole:
         names = whole.namelist()
-    assert {"polyrhythm/py.typed", "polyrhythm/report/templates/page.html.jinja", "polyrhythm/sharing/_native.pyi"} <= set(names)
+    assert {
+        "polyrhythm/py.typed",
+        "polyrhythm/report/templates/page.html.jinja",
+        "polyrhythm/sharing/_native.pyi",
+        "polyrhythm/reproductions/verdicts.json",
+    } <= set(names)
     assert not [name for name in names if name.endswith(".c")]
     site = tmp_path / "site"
     run(*pip, "install", "--no-deps", "--target", site, wheel, cwd=tmp_path)

@@ -14,6 +14,7 @@ from polyrhythm.cli.lab import lab
 from polyrhythm.cli.launch import launch
 from polyrhythm.cli.networks import networks
 from polyrhythm.cli.report import report
+from polyrhythm.cli.reproduce import reproduce
 from polyrhythm.cli.run import run
 from polyrhythm.cli.systems import systems
 from polyrhythm.cli.trace import trace
@@ -27,7 +28,7 @@ app = typer.Typer(
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 
-for command in (systems, run, join, launch, compare, report, trace, networks, devices, workloads, calibrate):
+for command in (systems, run, join, launch, compare, reproduce, report, trace, networks, devices, workloads, calibrate):
     app.command()(command)
 # what follows the command of the lab's hosts is theirs, also where it looks like an option of ours
 app.command(context_settings={"allow_interspersed_args": False})(lab)

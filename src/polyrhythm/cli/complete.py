@@ -21,6 +21,16 @@ def system_names() -> tuple[str, ...]:
 
 
 @cache
+def reproduction_names() -> tuple[str, ...]:
+    """The reproductions: the names in the calls of `Reproduction` in the catalogue, found in its text."""
+    files = (_PACKAGE / "reproductions" / "catalogue").glob("*.py")
+    calls = (node for path in files for node in ast.walk(ast.parse(path.read_text("utf-8"))) if isinstance(node, ast.Call))
+    named = (call for call in calls if isinstance(call.func, ast.Name) and call.func.id == "Reproduction")
+    values = (word.value for call in named for word in call.keywords if word.arg == "name")
+    return tuple(sorted(str(value.value) for value in values if isinstance(value, ast.Constant)))
+
+
+@cache
 def workload_names() -> tuple[str, ...]:
     """The bundled workloads: the names of the classes of `polyrhythm.workloads`, found in its text."""
     return tuple(sorted(name for path in (_PACKAGE / "workloads").glob("*.py") for name in _class_names(path)))
@@ -40,6 +50,11 @@ def complete_systems(incomplete: str) -> list[str]:
     before, comma, last = incomplete.rpartition(",")
     taken = before.split(",")
     return [f"{before}{comma}{name}" for name in system_names() if name.startswith(last) and name not in taken]
+
+
+def complete_reproductions(incomplete: str) -> list[str]:
+    """Names of reproductions."""
+    return [name for name in reproduction_names() if name.startswith(incomplete)]
 
 
 def complete_jobs(incomplete: str) -> list[str]:

@@ -13,6 +13,7 @@ import msgspec
 from polyrhythm.cli.pairs import convert
 from polyrhythm.errors import CompositionError, unknown
 from polyrhythm.pieces.local import PlainSteps
+from polyrhythm.reproductions.published import verdict_on
 from polyrhythm.strategy import Exchange
 from polyrhythm.strategy.strategy import Strategy
 from polyrhythm.systems import SYSTEMS, find
@@ -29,7 +30,7 @@ class Option(msgspec.Struct):
 
 
 class Published(msgspec.Struct):
-    """One system: what it is, its paper, its pieces written as Python, and its options.
+    """One system: what it is, its paper, its pieces written as Python, its options, and the verdicts on the paper's claims.
 
     Of a system of several levels the pieces are those of the outermost; `exchanges` has all, and is empty for systems of one exchange.
     """
@@ -44,6 +45,7 @@ class Published(msgspec.Struct):
     shuffle: str
     exchanges: str
     options: dict[str, Option]
+    reproduction: str
     description: str
 
 
@@ -59,7 +61,16 @@ def published(name: str) -> Published:
     options = {
         key: Option(str(parameter.annotation), parameter.default) for key, parameter in inspect.signature(SYSTEMS[name]).parameters.items()
     }
-    return Published(name, summary, cited[1] if cited else None, **pieces, exchanges=exchanges, options=options, description=text)
+    return Published(
+        name,
+        summary,
+        cited[1] if cited else None,
+        **pieces,
+        exchanges=exchanges,
+        options=options,
+        reproduction=verdict_on(name),
+        description=text,
+    )
 
 
 def _exchanges(strategy: Strategy) -> str:

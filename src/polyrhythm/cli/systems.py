@@ -36,11 +36,11 @@ def _print_all(every: list[Published]) -> None:
     from polyrhythm.cli.output import console
 
     table = Table(box=None, pad_edge=False, header_style="bold")
-    for heading in ("system", "consistency", "topology", "codec", "merge", "options", "paper"):
+    for heading in ("system", "consistency", "topology", "codec", "merge", "options", "paper", "reproduction"):
         table.add_column(heading, overflow="fold")
     for each in every:
         options = "\n".join(f"{key}={option.default}" for key, option in each.options.items())
-        table.add_row(each.name, each.consistency, each.topology, each.codec, each.merge, options, each.paper or "")
+        table.add_row(each.name, each.consistency, each.topology, each.codec, each.merge, options, each.paper or "", each.reproduction)
     console().print(table)
 
 
@@ -53,6 +53,7 @@ def _print_one(shown: Published) -> None:
     out.print(f"\n{shown.description}\n")
     for axis in AXES:
         out.print(f"  {axis:<12} {getattr(shown, axis)}")
+    out.print(f"  {'claims':<12} {shown.reproduction}")
     if shown.exchanges:
         out.print(f"  {'exchanges':<12} {shown.exchanges}")
     out.print("\nOptions" if shown.options else "\nNo options.")

@@ -20,7 +20,7 @@ from torch.utils.data import TensorDataset
 from polyrhythm.errors import WorkloadError
 from polyrhythm.workloads.gpt import Gpt, GptSize
 from polyrhythm.workloads.worker import WorkloadWorker
-from polyrhythm.workloads.workload import Metric, require_positive
+from polyrhythm.workloads.workload import Metric, Sizes, require_positive
 
 VALIDATION_WINDOWS = 256
 
@@ -97,6 +97,11 @@ class CharsGpt:
     def __post_init__(self) -> None:
         _check(self)
 
+    @property
+    def sizes(self) -> Sizes:
+        """Windows: those to validate lie behind all that are trained on."""
+        return Sizes(self.samples, VALIDATION_WINDOWS, self.batch_size)
+
     def __call__(self, worker: WorkloadWorker) -> None:
         """Train once, as one of the workers."""
         train(worker, self)
@@ -120,6 +125,11 @@ class CharsGpt5m:
 
     def __post_init__(self) -> None:
         _check(self)
+
+    @property
+    def sizes(self) -> Sizes:
+        """Windows: those to validate lie behind all that are trained on."""
+        return Sizes(self.samples, VALIDATION_WINDOWS, self.batch_size)
 
     def __call__(self, worker: WorkloadWorker) -> None:
         """Train once, as one of the workers."""

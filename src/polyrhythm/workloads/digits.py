@@ -21,9 +21,9 @@ from torch.utils.data import TensorDataset
 from polyrhythm import rng
 from polyrhythm.errors import WorkloadError
 from polyrhythm.workloads.worker import WorkloadWorker
-from polyrhythm.workloads.workload import Metric, require_positive
+from polyrhythm.workloads.workload import Metric, Sizes, require_positive
 
-TEST_SAMPLES = 360
+TRAINING_SAMPLES, TEST_SAMPLES = 1437, 360
 
 
 @cache
@@ -128,6 +128,11 @@ class DigitsCnn:
     def __post_init__(self) -> None:
         _check(self)
 
+    @property
+    def sizes(self) -> Sizes:
+        """Always the same split."""
+        return Sizes(TRAINING_SAMPLES, TEST_SAMPLES, self.batch_size)
+
     def __call__(self, worker: WorkloadWorker) -> None:
         """Train once, as one of the workers."""
         train(worker, small_cnn(), self)
@@ -148,6 +153,11 @@ class DigitsMlp:
 
     def __post_init__(self) -> None:
         _check(self)
+
+    @property
+    def sizes(self) -> Sizes:
+        """Always the same split."""
+        return Sizes(TRAINING_SAMPLES, TEST_SAMPLES, self.batch_size)
 
     def __call__(self, worker: WorkloadWorker) -> None:
         """Train once, as one of the workers."""

@@ -18,12 +18,29 @@ class Metric:
     higher_is_better: bool
 
 
+@dataclass(frozen=True, slots=True)
+class Sizes:
+    """How many samples there are to train on in an epoch and to test on, none of them in both, and in one worker's batch.
+
+    `origin` says where they come from: "bundled", or "generated from a seed".
+    """
+
+    training: int
+    test: int
+    batch: int
+    origin: str = "bundled"
+
+
 class Workload(Protocol):
     """Frozen settings that are called as the training function."""
 
     name: ClassVar[str]
     description: ClassVar[str]
     metric: ClassVar[Metric]
+
+    @property
+    def sizes(self) -> Sizes:
+        """How much data there is, and how much of it a worker takes at a time."""
 
     def __call__(self, worker: WorkloadWorker) -> None:
         """Train once, as one of the workers."""

@@ -1,0 +1,127 @@
+"""`polyrhythm reproduce`: a paper's claims beside what is measured here."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from polyrhythm.cli.complete import complete_reproductions
+from polyrhythm.cli.failures import guarded, notice
+from polyrhythm.cli.options import Json
+
+if TYPE_CHECKING:
+    from polyrhythm.reproductions.conduct import Plan
+    from polyrhythm.reproductions.findings import Findings
+
+Names = Annotated[
+    list[str] | None,
+    typer.Argument(metavar="[NAME]...", help="Reproductions, or systems.", autocompletion=complete_reproductions),
+]
+All = Annotated[bool, typer.Option("--all", help="Every reproduction.")]
+Quick = Annotated[bool, typer.Option("--quick", help="Less of everything and two seeds: whether it works, not a verdict.")]
+Seeds = Annotated[int | None, typer.Option("--seeds", metavar="N", help="How many seeds; default 5, with --quick 2.")]
+Jobs = Annotated[int | None, typer.Option("--jobs", metavar="N", help="How many runs at once; default one for each core.")]
+Where = Annotated[
+    Path | None,
+    typer.Option("--out", metavar="DIR", help="Where pages are written; default docs/reproductions, with --quick runs/reproductions."),
+]
+_FULL, _QUICK = 5, 2
+
+
+@guarded
+def reproduce(
+    names: Names = None,
+    every: All = False,
+    quick: Quick = False,
+    seeds: Seeds = None,
+    jobs: Jobs = None,
+    out: Where = None,
+    as_json: Json = False,
+) -> None:
+    """Run the experiments that test the claims of papers, and write a page for each; without a NAME, list them."""
+    from polyrhythm.cli.output import print_json
+    from polyrhythm.errors import CompositionError
+    from polyrhythm.reproductions import REPRODUCTIONS, find
+
+    if not names and not every:
+        _list(as_json)
+        return
+    if names and every:
+        raise CompositionError(f"--all runs every reproduction, and {', '.join(names)} were named: leave one of the two out.")
+    chosen = list(dict.fromkeys(find(name).name for name in names or REPRODUCTIONS))
+    directory = out or Path("runs/reproductions" if quick else "docs/reproductions")
+    plan = _plan(quick, seeds, jobs)
+    found = list(_conducted(chosen, plan, directory, silent=as_json))
+    if as_json:
+        print_json(found)
+
+
+def _plan(quick: bool, seeds: int | None, jobs: int | None) -> Plan:
+    from polyrhythm.errors import CompositionError
+    from polyrhythm.reproductions.conduct import Plan
+
+    count = seeds if seeds is not None else (_QUICK if quick else _FULL)
+    for option, value in (("--seeds", count), ("--jobs", jobs)):
+        if value is not None and value < 1:
+            raise CompositionError(f"{option} {value} runs nothing: give 1 or more.")
+    return Plan(count, jobs or os.cpu_count() or 1, quick, " ".join(["polyrhythm", *sys.argv[1:]]))
+
+
+def _conducted(names: Sequence[str], plan: Plan, directory: Path, silent: bool) -> Iterator[Findings]:
+    from polyrhythm.reproductions.conduct import conduct
+    from polyrhythm.reproductions.kept import keep
+
+    for findings in conduct(names, plan, begun=lambda name: None if silent else notice(f"{name} …")):
+        file = keep(findings, directory)
+        if not silent:
+            _show(findings, file)
+        yield findings
+
+
+def _show(findings: Findings, file: Path) -> None:
+    from rich.table import Table
+
+    from polyrhythm.cli.output import console
+    from polyrhythm.reproductions.findings import UNTESTABLE
+    from polyrhythm.reproductions.page import counted, measured
+
+    table = Table(box=None, pad_edge=False, header_style="bold")
+    for heading in ("the paper", "here", "wanted", "measured", "verdict"):
+        table.add_column(heading, overflow="fold")
+    for claim in findings.claims:
+        untestable = claim.verdict == UNTESTABLE
+        here, value = (claim.why_not, "") if untestable else (f"{claim.ours} ({claim.unit})", measured(claim))
+        table.add_row(claim.paper, here, claim.bounds, value, claim.verdict)
+    out = console()
+    out.print(f"\n{findings.name}: {findings.verdict}, {counted(findings)}", style="bold")
+    out.print(f"{findings.paper}\n{findings.setting}")
+    out.print(table)
+    out.print(f"{file}")
+
+
+def _list(as_json: bool) -> None:
+    from rich.table import Table
+
+    from polyrhythm.cli.output import console, print_json
+    from polyrhythm.reproductions import REPRODUCTIONS
+    from polyrhythm.reproductions.published import shown, verdicts
+
+    known = {each.reproduction: shown(each) for each in verdicts()}
+    rows = [
+        {"name": each.name, "systems": list(each.systems), "paper": each.paper, "verdict": known.get(each.name, "not tested yet")}
+        for each in REPRODUCTIONS.values()
+    ]
+    if as_json:
+        print_json(rows)
+        return
+    table = Table(box=None, pad_edge=False, header_style="bold")
+    for heading in ("name", "systems", "paper", "verdict"):
+        table.add_column(heading, overflow="fold")
+    for row in rows:
+        table.add_row(str(row["name"]), ", ".join(row["systems"]), str(row["paper"]), str(row["verdict"]))
+    console().print(table)

@@ -1,0 +1,1 @@
+"""The experiments, each in a file of its own."""

@@ -1,0 +1,115 @@
+"""What a reproduction has come to: the figures of every seed, the verdicts, and the runs behind them."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from typing import Literal
+
+import msgspec
+
+from polyrhythm.report.repeats import spread
+from polyrhythm.reproductions.arm import Arm
+from polyrhythm.reproductions.protocol import Claim, Reproduction
+from polyrhythm.rng import stream
+
+Verdict = Literal["reproduced", "not reproduced", "cannot be tested here"]
+REPRODUCED: Verdict = "reproduced"
+NOT_REPRODUCED: Verdict = "not reproduced"
+UNTESTABLE: Verdict = "cannot be tested here"
+
+LEAST_SEEDS = 5
+"""As many seeds does a verdict that is published have at least."""
+_RESAMPLED = 2000
+
+
+class Finding(msgspec.Struct, kw_only=True):
+    """One claim and what was measured for it: `values` by seed, their median, and a 95 % interval of it (see `interval`)."""
+
+    paper: str
+    ours: str
+    figure: str
+    unit: str
+    bounds: str
+    efficiency: str
+    verdict: Verdict
+    values: list[float] = []
+    median: float | None = None
+    low: float | None = None
+    high: float | None = None
+    why_not: str = ""
+
+
+class Circumstances(msgspec.Struct, kw_only=True):
+    """Where and when the runs were made: `cores`, the `load` average at the beginning, the runs that shared them, `seconds` in all."""
+
+    command: str
+    cores: int
+    jobs: int
+    threads: int
+    load: float
+    seconds: float
+    versions: dict[str, str]
+
+
+class Findings(msgspec.Struct, kw_only=True):
+    """All that a page says. `quick` ones are no published verdict. `tuning_runs` are by arm."""
+
+    name: str
+    systems: list[str]
+    paper: str
+    setting: str
+    notes: str
+    stop: str
+    rival: str
+    scaling: str
+    machines: str
+    quick: bool
+    seeds: list[int]
+    verdict: Verdict
+    claims: list[Finding]
+    arms: list[Arm]
+    tuning_runs: dict[str, int]
+    circumstances: Circumstances
+
+
+def judge(reproduction: Reproduction, figures: Sequence[Mapping[str, float]]) -> list[Finding]:
+    """A finding for each claim, from the `figures` of each seed. Raises KeyError for a figure that was not measured."""
+    return [
+        _finding(claim, [float(each[claim.figure]) for each in figures] if not claim.untestable else []) for claim in reproduction.claims
+    ]
+
+
+def verdict_of(findings: Sequence[Finding]) -> Verdict:
+    """Reproduced if every claim that can be tested is; of a paper of which nothing can be tested, that."""
+    verdicts = [finding.verdict for finding in findings if finding.verdict != UNTESTABLE]
+    if not verdicts:
+        return UNTESTABLE
+    return REPRODUCED if all(each == REPRODUCED for each in verdicts) else NOT_REPRODUCED
+
+
+def interval(values: Sequence[float]) -> tuple[float, float]:
+    """The 95 % bootstrap interval of the median; of fewer than five values, the least and the greatest. The draw has a fixed seed."""
+    if len(values) < LEAST_SEEDS or not all(map(math.isfinite, values)):
+        return min(values), max(values)
+    draw = stream(0, "bootstrap")
+    medians = sorted(spread([values[k] for k in draw.integers(0, len(values), len(values))]).median for _ in range(_RESAMPLED))
+    return medians[int(0.025 * _RESAMPLED)], medians[int(0.975 * _RESAMPLED) - 1]
+
+
+def _finding(claim: Claim, values: list[float]) -> Finding:
+    found = Finding(
+        paper=claim.paper,
+        ours=claim.ours,
+        figure=claim.figure,
+        unit=claim.unit,
+        bounds="" if claim.untestable else claim.bounds,
+        efficiency=claim.efficiency.value,
+        verdict=UNTESTABLE if claim.untestable else NOT_REPRODUCED,
+        values=values,
+        why_not=claim.untestable,
+    )
+    if values and not any(math.isnan(value) for value in values):
+        found.median, (found.low, found.high) = spread(values).median, interval(values)
+        found.verdict = REPRODUCED if claim.met_by(found.median) else NOT_REPRODUCED
+    return found

@@ -1,0 +1,1 @@
+"""Trainings that reproductions use beside the bundled workloads: other optimizers, and data generated from a seed."""

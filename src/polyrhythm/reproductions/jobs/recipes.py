@@ -1,0 +1,58 @@
+"""Optimizers as settings: what a paper trained with."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Protocol
+
+import torch
+from torch.nn import Parameter
+
+
+class Recipe(Protocol):
+    """How an optimizer is built; `learning_rate` is what is tuned."""
+
+    @property
+    def learning_rate(self) -> float:
+        """Its learning rate."""
+
+    def build(self, parameters: Iterable[Parameter]) -> torch.optim.Optimizer:
+        """The optimizer of these parameters."""
+
+
+@dataclass(frozen=True, slots=True)
+class Sgd:
+    """Stochastic gradient descent, with momentum where it is above 0."""
+
+    learning_rate: float
+    momentum: float = 0.0
+    weight_decay: float = 0.0
+
+    def build(self, parameters: Iterable[Parameter]) -> torch.optim.Optimizer:
+        """As torch.optim.SGD."""
+        return torch.optim.SGD(parameters, lr=self.learning_rate, momentum=self.momentum, weight_decay=self.weight_decay)
+
+
+@dataclass(frozen=True, slots=True)
+class Adagrad:
+    """Duchi et al., 2011."""
+
+    learning_rate: float
+
+    def build(self, parameters: Iterable[Parameter]) -> torch.optim.Optimizer:
+        """As torch.optim.Adagrad."""
+        return torch.optim.Adagrad(parameters, lr=self.learning_rate)
+
+
+@dataclass(frozen=True, slots=True)
+class AdamW:
+    """Loshchilov and Hutter, 2019; `beta` is that of the first moment."""
+
+    learning_rate: float
+    beta: float = 0.9
+    weight_decay: float = 0.01
+
+    def build(self, parameters: Iterable[Parameter]) -> torch.optim.Optimizer:
+        """As torch.optim.AdamW."""
+        return torch.optim.AdamW(parameters, lr=self.learning_rate, betas=(self.beta, 0.999), weight_decay=self.weight_decay)

@@ -1,0 +1,60 @@
+"""The verdicts that were published with this version: from whole runs, of at least five seeds."""
+
+from __future__ import annotations
+
+from functools import cache
+from pathlib import Path
+
+import msgspec
+
+from polyrhythm.reproductions.findings import Findings, Verdict
+
+FILE = Path(__file__).parent / "verdicts.json"
+
+
+class PublishedVerdict(msgspec.Struct):
+    """The verdict on one reproduction: how many of its claims can be tested here, and how many of these were reproduced."""
+
+    reproduction: str
+    systems: list[str]
+    verdict: Verdict
+    reproduced: int
+    testable: int
+    untestable: int
+    seeds: int
+
+
+def summed(findings: Findings) -> PublishedVerdict:
+    """The verdict of findings."""
+    verdicts = [claim.verdict for claim in findings.claims]
+    untestable = verdicts.count("cannot be tested here")
+    return PublishedVerdict(
+        findings.name,
+        findings.systems,
+        findings.verdict,
+        verdicts.count("reproduced"),
+        len(verdicts) - untestable,
+        untestable,
+        len(findings.seeds),
+    )
+
+
+@cache
+def verdicts() -> list[PublishedVerdict]:
+    """All that were published."""
+    return msgspec.json.decode(FILE.read_bytes(), type=list[PublishedVerdict])
+
+
+def verdict_on(system: str) -> str:
+    """The verdicts on the claims made for a published system, in words; "not tested yet" where there are none."""
+    found = [each for each in verdicts() if system in each.systems]
+    if not found:
+        return "not tested yet"
+    return "; ".join(shown(each) for each in found)
+
+
+def shown(verdict: PublishedVerdict) -> str:
+    """A verdict with its counts: "reproduced (3 of 3 claims)"."""
+    if not verdict.testable:
+        return verdict.verdict
+    return f"{verdict.verdict} ({verdict.reproduced} of {verdict.testable} claims)"

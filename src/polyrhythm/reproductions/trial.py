@@ -1,0 +1,144 @@
+"""What a reproduction measures with: runs of one seed, each of which is kept with what an honest report says of it."""
+
+from __future__ import annotations
+
+import hashlib
+import math
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import TypeVar
+
+from polyrhythm.errors import DivergedError, RunError
+from polyrhythm.kernel.job import Runtime
+from polyrhythm.report.metrics import Target, curve_of, higher_is_better
+from polyrhythm.report.outcome import Outcome
+from polyrhythm.reproductions.arm import Arm, Point
+from polyrhythm.simulator.simulator import Simulator
+from polyrhythm.strategy.strategy import Strategy
+from polyrhythm.systems import resolve
+from polyrhythm.training.run import attempt
+from polyrhythm.workloads.workload import Workload
+
+Value = TypeVar("Value")
+
+
+@dataclass(frozen=True, slots=True)
+class Result:
+    """A run that has ended, or diverged: `final` is then the worst value that its metric can have."""
+
+    outcome: Outcome
+    arm: Arm
+
+    @property
+    def final(self) -> float:
+        """The workload's metric on held-out data, of the final weights."""
+        return self.arm.final
+
+    @property
+    def seconds(self) -> float:
+        """Seconds that the run took, virtual or real."""
+        return self.outcome.time
+
+    def metric(self, name: str) -> float:
+        """Another metric of the final weights; not a number where the run diverged."""
+        return self.outcome.summary.final.get(name, math.nan)
+
+    def seconds_to(self, target: Target) -> float:
+        """Seconds until the target was reached; infinite where it was not."""
+        found = target.first_reached(self.outcome)
+        return math.inf if found is None else found.time
+
+    def steps_to(self, target: Target) -> float:
+        """Steps of a worker until the target was reached; infinite where it was not."""
+        found = target.first_reached(self.outcome)
+        return math.inf if found is None else float(found.clock)
+
+
+@dataclass(slots=True)
+class Trial:
+    """The runs of one `seed`. `quick` asks for less of everything; `tuned` is what the reproduction's `tune` has returned.
+
+    `tuning` while settings are chosen: runs then count as tuning runs of their arm.
+    """
+
+    seed: int
+    quick: bool = False
+    tuned: Mapping[str, float] = field(default_factory=dict)
+    tuning: bool = False
+    tuning_runs: dict[str, int] = field(default_factory=dict)
+    arms: list[Arm] = field(default_factory=list)
+
+    def size(self, full: Value, quick: Value) -> Value:
+        """`full`, or `quick` where less is asked for."""
+        return quick if self.quick else full
+
+    def train(self, arm: str, job: Workload, strategy: Strategy | str = "single", workers: int = 1, on: Runtime | None = None) -> Result:
+        """Train `job`, by default in virtual time on `lan`; a run that diverges has the worst final value.
+
+        Raises PolyrhythmErrors for runs that fail otherwise, or cannot be begun.
+        """
+        runtime = Simulator(seed=self.seed) if on is None else on
+        chosen = resolve(strategy)
+        tried = attempt(job, workers=workers, strategy=chosen, on=runtime, seed=self.seed)
+        if tried.error is not None and not _diverged(tried.error):
+            raise tried.error
+        outcome = tried.outcome
+        kept = _arm(arm, job, outcome, tried.error is not None, self.seed)
+        kept.tuning_runs = self.tuning_runs.get(arm, 0)
+        if self.tuning:
+            self.tuning_runs[arm] = kept.tuning_runs + 1
+        else:
+            self.arms.append(kept)
+        return Result(outcome, kept)
+
+    def best(self, results: Mapping[float, Result]) -> float:
+        """The setting whose run ended best; of equals the first."""
+        higher = higher_is_better(next(iter(results.values())).arm.metric) is not False
+        return (max if higher else min)(results, key=lambda setting: results[setting].final)
+
+
+def _diverged(error: BaseException | None) -> bool:
+    while error is not None:
+        if isinstance(error, DivergedError):
+            return True
+        error = error.__cause__ if isinstance(error, RunError) else None
+    return False
+
+
+def _arm(name: str, job: Workload, outcome: Outcome, diverged: bool, seed: int) -> Arm:
+    summary, metric, sizes = outcome.summary, job.metric, job.sizes
+    worst = 0.0 if metric.higher_is_better else math.inf
+    final = summary.final.get(metric.name, worst)
+    emulated = summary.on == "simulator"
+    settings = "; ".join([repr(job), outcome.settings["strategy"], f"{summary.workers} workers", outcome.settings["runtime"]])
+    config = _hash([settings])
+    curve = [Point(event.clock, event.time, event.metrics[metric.name]) for event in curve_of(outcome, metric.name)]
+    return Arm(
+        name=name,
+        run=_hash([name, settings, str(seed)]),
+        seed=seed,
+        settings=settings,
+        config=config,
+        metric=metric.name,
+        split="held-out",
+        final=worst if diverged else final,
+        curve=curve,
+        workers=summary.workers,
+        batch=sizes.batch,
+        global_batch=sizes.batch * summary.workers,
+        dataset=sizes.training,
+        data=sizes.origin,
+        data_wait="none: batches are views of tensors in memory" if emulated else "part of the seconds",
+        samples=summary.samples,
+        steps=summary.steps,
+        seconds=outcome.time,
+        emulated=emulated,
+        hardware=outcome.settings["runtime"],
+        bytes_sent=summary.bytes_sent,
+        diverged=diverged,
+        weights_sha256=summary.weights_sha256,
+    )
+
+
+def _hash(parts: Iterable[str]) -> str:
+    return hashlib.sha256("\n".join(parts).encode()).hexdigest()[:16]

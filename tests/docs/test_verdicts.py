@@ -1,0 +1,28 @@
+"""The table of verdicts, and what the package carries of it, agree with the findings."""
+
+from __future__ import annotations
+
+import importlib.util
+from pathlib import Path
+
+from polyrhythm.reproductions.kept import kept
+from polyrhythm.reproductions.page import page
+from polyrhythm.reproductions.published import FILE
+
+DOCS = Path(__file__).resolve().parents[2] / "docs"
+
+
+def test_the_verdicts_are_those_of_the_findings() -> None:
+    spec = importlib.util.spec_from_file_location("generate_verdicts", DOCS / "generate_verdicts.py")
+    assert spec is not None
+    assert spec.loader is not None
+    spec.loader.exec_module(module := importlib.util.module_from_spec(spec))
+    findings = kept(DOCS / "reproductions")
+    assert not any(each.quick for each in findings)
+    assert (DOCS / "reproductions" / "index.md").read_text() == module.text(findings), "run python docs/generate_verdicts.py"
+    assert FILE.read_bytes() == module.verdicts(findings), "run python docs/generate_verdicts.py"
+
+
+def test_every_page_is_that_of_its_findings() -> None:
+    for findings in kept(DOCS / "reproductions"):
+        assert (DOCS / "reproductions" / f"{findings.name}.md").read_text() == page(findings)
