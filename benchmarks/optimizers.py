@@ -1,0 +1,84 @@
+"""What `onebit`, `softsync`, `strom` and `downpour` lose against one worker depends on the optimizer: chars-gpt under four of them.
+
+    python benchmarks/optimizers.py
+
+Every system has the same grid of learning rates under an optimizer, tried with a seed that is not measured; then three seeds at the best
+one. 640 steps of 16 samples, by one worker or by four of 4 samples each, on `lan` in virtual time. Runs that have ended are kept in
+benchmarks/results/optimizers.json, and the same command goes on from there.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+
+import msgspec
+import torch
+
+from polyrhythm.report.repeats import spread
+from polyrhythm.reproductions.jobs.chars import Chars
+from polyrhythm.reproductions.jobs.recipes import Adagrad, AdamW, Recipe, Sgd
+from polyrhythm.reproductions.trial import Trial
+
+FILE = Path(__file__).parent / "results" / "optimizers.json"
+TUNING_SEED, SEEDS = 1000, (0, 1, 2)
+GLOBAL_BATCH, WORKERS = 16, 4
+
+OPTIMIZERS: dict[str, tuple[Callable[[float], Recipe], tuple[float, ...]]] = {
+    "AdamW": (AdamW, (0.001, 0.002, 0.004, 0.008)),
+    "AdamW, beta1 = 0": (lambda rate: AdamW(rate, beta=0.0), (0.001, 0.002, 0.004, 0.008)),
+    "Adagrad": (Adagrad, (0.005, 0.01, 0.02, 0.04)),
+    "SGD, momentum 0.9": (lambda rate: Sgd(rate, 0.9), (0.02, 0.05, 0.1, 0.2)),
+}
+SYSTEMS = ("single", "onebit", "softsync", "strom", "downpour")
+OWN = {"downpour": "Adagrad"}
+"""Its servers run Adagrad, whatever the worker's optimizer is."""
+
+
+def combinations() -> list[tuple[str, str]]:
+    """Systems and optimizers."""
+    return [(system, name) for name in OPTIMIZERS for system in SYSTEMS if OWN.get(system, name) == name]
+
+
+def bits(system: str, optimizer: str, rate: float, seed: int) -> float:
+    """Bits per character at the end; infinite where the run diverges."""
+    workers = 1 if system == "single" else WORKERS
+    job = replace(Chars(OPTIMIZERS[optimizer][0](rate)), batch_size=GLOBAL_BATCH // workers)
+    return Trial(seed).train(system, job, system, workers).final
+
+
+def kept() -> dict[str, float]:
+    """The runs that have ended: bits by system, optimizer, rate and seed."""
+    return msgspec.json.decode(FILE.read_bytes(), type=dict[str, float]) if FILE.exists() else {}
+
+
+def look_up(runs: dict[str, float], system: str, optimizer: str, rate: float, seed: int) -> float:
+    """From what is kept, or by a run that is kept then."""
+    key = f"{system}; {optimizer}; {rate:g}; seed {seed}"
+    if key not in runs:
+        found = bits(system, optimizer, rate, seed)
+        runs[key] = found if found < float("inf") else 99.0  # JSON has no infinity
+        FILE.write_bytes(msgspec.json.format(msgspec.json.encode(runs), indent=1))
+        print(f"{key}: {runs[key]:.3f}", file=sys.stderr, flush=True)
+    return runs[key]
+
+
+def main() -> None:
+    """Print the table."""
+    torch.set_num_threads(1)
+    runs = kept()
+    rows: dict[str, dict[str, str]] = {system: {} for system in SYSTEMS}
+    for system, optimizer in combinations():
+        grid = OPTIMIZERS[optimizer][1]
+        best = min(grid, key=lambda rate: look_up(runs, system, optimizer, rate, TUNING_SEED))
+        found = spread([look_up(runs, system, optimizer, best, seed) for seed in SEEDS])
+        rows[system][optimizer] = f"{found.median:.3f} ({found.least:.3f} to {found.greatest:.3f}) at {best:g}"
+    print(f"| | {' | '.join(OPTIMIZERS)} |\n|---|{'---|' * len(OPTIMIZERS)}")
+    for system, row in rows.items():
+        print(f"| `{system}` | {' | '.join(row.get(name, '') for name in OPTIMIZERS)} |")
+
+
+if __name__ == "__main__":
+    main()
