@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 import torch
 from endpoints import context_of, server_end
@@ -16,6 +18,7 @@ from polyrhythm.kernel.names import server, worker
 from polyrhythm.kernel.port import Port
 from polyrhythm.merge import MEMBERS, Adagrad, Elastic, Mean, Nesterov, OuterOptimizer, StalenessScaled, Sum
 from polyrhythm.model.state import ModelState
+from polyrhythm.pieces.context import ExchangeContext
 from polyrhythm.pieces.merge import Contribution, Merge, Rule, combining, mixing, rule_of, scale_of_all
 from polyrhythm.pieces.traits import DIFFERENCES, Payload
 from polyrhythm.strategy import Strategy
@@ -26,7 +29,13 @@ from polyrhythm.topology.server_records import Join, Push, Wanted, to_numbers
 from polyrhythm.topology.server_shard import ServerShard
 
 LAYOUT = Layout(("w",), ((4,),))
+ONES = torch.ones(4)
 A, B, C = torch.tensor([1.0, 2, 3, 4]), torch.tensor([3.0, -2, 1, 0]), torch.tensor([8.0, 6, -4, 2])
+
+
+def among(workers: int, dtype: torch.dtype = torch.float32) -> ExchangeContext:
+    """An exchange among so many, with weights."""
+    return replace(context_of(workers), layout=LAYOUT, source=lambda: ONES.to(dtype))
 
 
 def test_mean_divides_the_sum_by_the_number_of_workers_of_the_run() -> None:
@@ -191,7 +200,7 @@ def test_an_outer_optimizer_combines_as_its_inner_merge_does() -> None:
 def test_a_merge_writes_to_nothing_that_it_is_given(merge: Merge) -> None:
     given = [A.clone(), B.clone(), C.clone()]
     if merge.traits.payloads & DIFFERENCES:
-        combining(merge).combine([Contribution(value) for value in given], context_of(3))
+        combining(merge).combine([Contribution(value) for value in given], among(3))
     if Payload.WEIGHTS in merge.traits.payloads:
         mixing(merge).mix(given[0], given[1:], context_of(3))
     assert all(torch.equal(value, before) for value, before in zip(given, (A, B, C), strict=True))
@@ -201,7 +210,7 @@ def test_a_merge_writes_to_nothing_that_it_is_given(merge: Merge) -> None:
 def test_a_merge_keeps_the_type_of_the_weights(merge: Merge) -> None:
     given = [value.double() for value in (A, B, C)]
     if merge.traits.payloads & DIFFERENCES:
-        direction = combining(merge).combine([Contribution(value) for value in given], context_of(3))
+        direction = combining(merge).combine([Contribution(value) for value in given], among(3, torch.float64))
         assert direction.average().dtype == direction.move().dtype == torch.float64
     if Payload.WEIGHTS in merge.traits.payloads:
         assert mixing(merge).mix(given[0], given[1:], context_of(3)).dtype == torch.float64

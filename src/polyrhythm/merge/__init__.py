@@ -1,13 +1,19 @@
 """What do contributions do to the model?"""
 
 from polyrhythm.merge.elastic import Elastic
+from polyrhythm.merge.larc import LARC
+from polyrhythm.merge.lars import LARS
+from polyrhythm.merge.linear_scaling import LinearScaling
 from polyrhythm.merge.mean import Mean
 from polyrhythm.merge.outer_optimizer import OuterOptimizer
 from polyrhythm.merge.rules import Adagrad, Nesterov
 from polyrhythm.merge.staleness_scaled import StalenessScaled
 from polyrhythm.merge.sum import Sum
 
-MEMBERS = (Mean(), Sum(), StalenessScaled(), Elastic(), OuterOptimizer(Nesterov()), OuterOptimizer(Adagrad(0.1), Sum()))
+MEMBERS = (
+    *(Mean(), Sum(), StalenessScaled(), Elastic(), OuterOptimizer(Nesterov()), OuterOptimizer(Adagrad(0.1), Sum())),
+    *(LinearScaling(), LinearScaling(warmup=8), LARS(), LARC()),
+)
 """One of each kind and of each interesting setting: the laws are tested over this list."""
 
-__all__ = ["MEMBERS", "Adagrad", "Elastic", "Mean", "Nesterov", "OuterOptimizer", "StalenessScaled", "Sum"]
+__all__ = ["LARC", "LARS", "MEMBERS", "Adagrad", "Elastic", "LinearScaling", "Mean", "Nesterov", "OuterOptimizer", "StalenessScaled", "Sum"]

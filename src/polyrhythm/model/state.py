@@ -9,7 +9,7 @@ from torch import Tensor
 
 from polyrhythm.pieces.context import ExchangeContext
 from polyrhythm.pieces.factors import Factors
-from polyrhythm.pieces.merge import AnyContribution, Merge, combining, mixing, rates_of, rule_of
+from polyrhythm.pieces.merge import AnyContribution, Merge, combining, mixing, rates_of, rule_of, scale_of_all
 from polyrhythm.tensors import Layout, State
 from polyrhythm.trees import StateTree
 
@@ -125,6 +125,17 @@ class ModelState:
         assert self.own_step is not None, "only a worker's gradient lies where its optimizer takes it from"
         self.own_step(scale)
         self.version += 1
+
+    @property
+    def scale_of_mean(self) -> float:
+        """By what the merge, which is one that averages, multiplies learning rates for the mean of all workers' gradients at this clock."""
+        scale = scale_of_all(self.merge, self.context)
+        assert scale is not None, "only a merge that averages leaves the mean where it was made"
+        return scale
+
+    def step_on_mean(self) -> None:
+        """As `step`, on the mean of all workers' gradients, with the learning rates that the merge gives it."""
+        self.step(self.scale_of_mean)
 
     def mix(self, theirs: Sequence[Tensor]) -> None:
         """Merge the weights of others into mine."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from operator import mul
 from typing import Protocol, cast
 
@@ -180,3 +180,11 @@ def scale_of_all(merge: Merge, context: ExchangeContext) -> float | None:
     """
     nothing = Contribution(torch.zeros(0), context.group.size)
     return combining(merge).combine([nothing], context).scale if merge.traits.averages else None
+
+
+_LATE = 2**40
+
+
+def keeps_rates(merge: Merge, context: ExchangeContext) -> bool:
+    """Whether the mean of all workers' gradients is stepped on with the learning rates as they are, at the first step and later."""
+    return all(scale_of_all(merge, replace(context, clock=clock)) == 1 for clock in (0, _LATE))

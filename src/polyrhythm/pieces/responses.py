@@ -62,9 +62,7 @@ class ApplyOnTop:
 
 @dataclass(frozen=True, slots=True)
 class ApplyInPlace:
-    """The merged gradient lies where the worker's own was; `scale` multiplies the learning rates."""
-
-    scale: float
+    """The mean of all workers' gradients lies where the worker's own was."""
 
     @property
     def contributions(self) -> Sequence[AnyContribution]:
@@ -73,7 +71,7 @@ class ApplyInPlace:
 
     def apply(self, model_state: HeldWeights) -> None:
         """Step on it."""
-        model_state.step(self.scale)
+        model_state.step_on_mean()
 
 
 @dataclass(frozen=True, slots=True)

@@ -117,10 +117,6 @@ class Buckets(Protocol):
 class Tensors(Protocol):
     """Tensors that are sent each as it becomes known, and waited for one by one; no other worker need be at the same ones."""
 
-    @property
-    def scale(self) -> float:
-        """By what learning rates are multiplied when a worker steps on what it receives."""
-
     async def send(self, number: int, value: Tensor, clock: int) -> None:
         """Begin to exchange the layout's tensor `number` (numel of it,) at step `clock`; it returns before it has come."""
 

@@ -99,13 +99,16 @@ class MergeTraits:
     """What a merge can merge.
 
     `averages`: whether what it combines from all workers' contributions, none of them late, is their mean, and the step that is taken on it
-    is the user's optimizer's; only the learning rate may be multiplied. `sees_moved`: whether a merge of weights looks at what the
-    worker's own steps did since the last exchange, for which a copy of the weights is kept.
+    is the user's optimizer's; only the learning rate may be multiplied, by what may depend on the step. `sees_moved`: whether a merge of
+    weights looks at what the worker's own steps did since the last exchange, for which a copy of the weights is kept. `one_rate`: whether
+    it takes one learning rate for all parameters. `patterns`: where it can be used; servers may hold a part of a layer.
     """
 
     payloads: frozenset[Payload]
     averages: bool = False
     sees_moved: bool = False
+    one_rate: bool = False
+    patterns: frozenset[Pattern] = EVERY_PATTERN
 
 
 @dataclass(frozen=True, slots=True)

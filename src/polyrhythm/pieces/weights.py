@@ -47,6 +47,9 @@ class HeldWeights(WeightsView, Protocol):
     def step(self, scale: float) -> None:
         """Step on the gradient that the parameters have, with the optimizer's learning rates times `scale`."""
 
+    def step_on_mean(self) -> None:
+        """As `step`, on the mean of all workers' gradients, with the learning rates that the merge gives it."""
+
     def mix(self, theirs: Sequence[Tensor]) -> None:
         """Merge the weights of others."""
 

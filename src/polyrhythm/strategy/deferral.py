@@ -45,7 +45,8 @@ class Deferral:
     """Sends each gradient when `backward()` has computed it; `step()` does not wait, and a module's forward pass waits for its own.
 
     `outstanding` are the numbers of the parameters whose last step has not been taken yet; it is taken with the `options` that the
-    optimizer had at its `step()`, and `departed` are their gradients as they left. Between steps, after `settle`, nothing is outstanding.
+    optimizer had at its `step()`, and `scale` times its learning rates; `departed` are their gradients as they left. Between steps, after
+    `settle`, nothing is outstanding.
     """
 
     def __init__(self, model: nn.Module, tensors: Tensors, part: DeferringPart) -> None:
@@ -54,6 +55,7 @@ class Deferral:
         self.parameters = part.optimizer.parameters
         self.outstanding: set[int] = set()
         self.options: Options = []
+        self.scale = 1.0
         self.departed: dict[int, Departure] = {}
         self.places = WaitingPlaces(model, self.parameters.parameters)
         self.arrivals = Arrivals(self.parameters, self._send, part.check_early)
@@ -78,7 +80,7 @@ class Deferral:
         """Stand for `optimizer.step()`: what was sent is outstanding from now on."""
         self.departed = {self.arrivals.numbers[id(each.parameter)]: each for each in self.arrivals.reset()}
         self.outstanding = set(self.departed)
-        self.options = self.part.optimizer.options_now()
+        self.options, self.scale = self.part.optimizer.options_now(), self.part.state.scale_of_mean
         self.places.learn()
         if self.part.optimizer.clip_norm is not None:  # of the whole gradient
             self.settle()
@@ -144,7 +146,7 @@ class Deferral:
             parameter.grad = None if absent else mean.to(parameter.device).view(parameter.shape)
             if not absent:
                 stepping.append(parameter)
-        self.part.optimizer.step_these(stepping, self.options, self.tensors.scale)
+        self.part.optimizer.step_these(stepping, self.options, self.scale)
         for parameter, grad in touched:
             parameter.grad = grad
 

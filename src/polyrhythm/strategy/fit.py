@@ -39,7 +39,7 @@ def payload(pieces: Pieces) -> Payload | None:
 def conflict(pieces: Pieces) -> str | None:
     """Why the pieces cannot work together, as half a sentence; None where they can."""
     pattern = pieces["topology"].traits.pattern
-    for axis in ("consistency", "codec"):
+    for axis in ("consistency", "codec", "merge"):
         if pattern not in pieces[axis].traits.patterns:
             return (
                 f"{_both(pieces, 'topology', axis)} do not fit: over {_name(pieces['topology'])} workers communicate {pattern.value}, "

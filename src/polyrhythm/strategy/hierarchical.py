@@ -10,7 +10,7 @@ from polyrhythm import rng
 from polyrhythm.errors import CompositionError
 from polyrhythm.kernel.group import Group
 from polyrhythm.pieces.context import ExchangeContext
-from polyrhythm.pieces.merge import scale_of_all
+from polyrhythm.pieces.merge import keeps_rates
 from polyrhythm.pieces.topology import Agreement, Topology
 from polyrhythm.pieces.traits import Pattern, Payload
 from polyrhythm.strategy.across import Across, Leaders
@@ -105,7 +105,7 @@ class Hierarchical:
 
     def _scaled_inside(self) -> str:
         pair = ExchangeContext(Group.of_workers(2, 0), rng.stream(0, "merge"))
-        if self.inner.agreement.payload.is_gradient and scale_of_all(self.inner.agreement.merge, pair) != 1:
+        if self.inner.agreement.payload.is_gradient and not keeps_rates(self.inner.agreement.merge, pair):
             return (
                 f"Inside groups gradients are averaged, and {self.inner.agreement.merge!r} is no average: take Mean(), and "
                 "give the merge to the outer exchange."

@@ -12,7 +12,7 @@ from polyrhythm import rng
 from polyrhythm.errors import CompositionError
 from polyrhythm.kernel.group import Group
 from polyrhythm.pieces.context import ExchangeContext
-from polyrhythm.pieces.merge import scale_of_all
+from polyrhythm.pieces.merge import keeps_rates
 from polyrhythm.pieces.topology import Agreement
 
 UNSCALED = (torch.optim.Rprop, torch.optim.Adafactor)
@@ -38,7 +38,7 @@ def at(optimizer: torch.optim.Optimizer, rates: tuple[float, ...]) -> Iterator[N
 def refuse_unscaled(optimizer: torch.optim.Optimizer, agreement: Agreement, workers: int) -> None:
     """Raise CompositionError where learning rates will be multiplied, and `optimizer` would take no notice."""
     rule, context = agreement.consistency, ExchangeContext(Group.of_workers(workers, 0), rng.stream(0, "exchange"))
-    together = rule.quorum(workers) == workers and not rule.traits.order_matters and scale_of_all(agreement.merge, context) == 1
+    together = rule.quorum(workers) == workers and not rule.traits.order_matters and keeps_rates(agreement.merge, context)
     if isinstance(optimizer, UNSCALED) and agreement.payload.is_gradient and agreement.rule is None and workers > 1 and not together:
         raise CompositionError(
             f"{type(optimizer).__name__}'s steps are not proportional to its learning rate, and {agreement.merge!r} with "

@@ -9,7 +9,7 @@ from typing import ClassVar
 import torch
 from torch import Tensor
 
-from polyrhythm.pieces.merge import Contribution, scale_of_all
+from polyrhythm.pieces.merge import Contribution
 from polyrhythm.pieces.responses import AdoptWeights, ApplyContributions, ApplyInPlace, Response
 from polyrhythm.pieces.topology import Agreement, Channel, InitialState, InPlace, WorkerEndpoint
 from polyrhythm.pieces.traits import DIFFERENCES, Pattern, TopologyTraits
@@ -61,11 +61,11 @@ class _Equal:
         self.group = endpoint.group
         self.port = endpoint.port
         # one worker alone has none: what gets no gradient from anyone keeps none, and its optimizer passes over it
-        self.scale = scale_of_all(agreement.merge, self.client.context) if agreement.codec.traits.verbatim and self.group.size > 1 else None
+        self.averages = agreement.merge.traits.averages and agreement.codec.traits.verbatim and self.group.size > 1
 
     @property
     def in_place(self) -> InPlace | None:
-        return None if self.scale is None else self
+        return self if self.averages else None
 
     async def establish(self, initial: InitialState) -> Response:
         self.client.open(initial.model_state.layout, lambda: initial.model_state.weights, initial.model_state)
@@ -75,12 +75,11 @@ class _Equal:
         return ApplyContributions([Contribution(await self.client.sum(value, clock), self.group.size, rates=rates)])
 
     async def exchange_parts(self, parts: Sequence[Tensor]) -> Response:
-        assert self.scale is not None, "reached through `in_place`"
         if not await self.client.reduce_in_place(parts, self.group.size, self.algorithm):
             total = await self.client.all_reduce(torch.cat(list(parts)).cpu())  # all that a verbatim codec does
             for part, summed in zip(parts, torch.split(total, [part.numel() for part in parts]), strict=True):
                 torch.div(summed.to(part.device), self.group.size, out=part)
-        return ApplyInPlace(self.scale)
+        return ApplyInPlace()
 
     async def finish(self) -> Response:
         return ApplyContributions([])

@@ -14,8 +14,7 @@ from polyrhythm.errors import CompositionError
 from polyrhythm.kernel.group import Group
 from polyrhythm.kernel.latch import Latch
 from polyrhythm.kernel.port import Port
-from polyrhythm.pieces.context import ExchangeContext
-from polyrhythm.pieces.merge import Contribution, scale_of_all
+from polyrhythm.pieces.merge import Contribution
 from polyrhythm.pieces.responses import AdoptWeights, ApplyContributions, Response
 from polyrhythm.pieces.topology import Agreement, Channel, InitialState, ServerSide, Tensors, WorkerEndpoint
 from polyrhythm.pieces.traits import Pattern, Payload, TopologyTraits
@@ -75,8 +74,8 @@ class Deferred:
 class _EachTensor:
     """A client for each tensor. `arrived` is opened when the sum of a tensor lies in `totals`.
 
-    Tensors are numbered in the order of the layout, and the least number is sent first. `merged` multiplies the learning rates of who steps
-    on the mean; None where the merge does something else.
+    Tensors are numbered in the order of the layout, and the least number is sent first. `averages`: whether
+    the merge does nothing with the mean but to step on it.
     """
 
     buckets = None
@@ -92,18 +91,12 @@ class _EachTensor:
         self.clients: list[CollectiveClient] = []
         self.arrived: dict[int, Latch] = {}
         self.totals: dict[int, Tensor] = {}
-        context = ExchangeContext(self.group, self.port.rng("merge"))
-        self.merged = scale_of_all(agreement.merge, context) if self.group.size > 1 else None
+        self.averages = agreement.merge.traits.averages and self.group.size > 1
 
     @property
     def tensors(self) -> Tensors | None:
         """None where the merge makes of all gradients something that one of them cannot tell."""
-        return None if self.merged is None else self
-
-    @property
-    def scale(self) -> float:
-        assert self.merged is not None, "reached through `tensors`"
-        return self.merged
+        return self if self.averages else None
 
     async def establish(self, initial: InitialState) -> Response:
         state, start = initial.model_state, 0

@@ -15,6 +15,7 @@ class GradientPayload:
         self.part = part
         self.served = part.pattern is Pattern.SERVED
         self.own_rule = part.agreement.rule is not None
+        self.one_rate = self.own_rule or part.agreement.merge.traits.one_rate
         part.optimizer.clips_merged = not self.served
 
     @property
@@ -27,13 +28,13 @@ class GradientPayload:
         return self.part.optimizer.lend() if self.served and not self.own_rule else ""
 
     def begin(self) -> None:
-        """Refuse several learning rates where the merge's optimizer takes one."""
+        """Refuse several learning rates where the merge takes one."""
         self.rates()
 
     def rates(self) -> tuple[float, ...]:
         """The learning rates that go with a gradient. Raises CompositionError where there are several and one is taken."""
         rates = self.part.optimizer.rates()
-        if self.own_rule and len(set(rates)) > 1:
+        if self.one_rate and len(set(rates)) > 1:
             raise CompositionError(
                 f"{self.part.agreement.merge!r} steps with one learning rate, and the optimizer's groups have "
                 f"{', '.join(map(str, rates))}: give all groups the same, or use a system that runs your own optimizer (softsync, ssp, "

@@ -1,0 +1,49 @@
+"""Layer-wise adaptive rate scaling."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import ClassVar
+
+from polyrhythm.errors import CompositionError
+from polyrhythm.merge.mean import Mean
+from polyrhythm.merge.trust_ratios import scaled_by_layer
+from polyrhythm.pieces.context import ExchangeContext
+from polyrhythm.pieces.merge import AnyContribution, DifferenceMerge, Direction
+from polyrhythm.pieces.traits import GRADIENTS, MergeTraits, Pattern
+
+LAYERWISE = frozenset({Pattern.COLLECTIVE, Pattern.PEERS})
+"""Where whoever merges has whole layers."""
+
+
+@dataclass(frozen=True, slots=True)
+class LARS:
+    """Multiply the merged gradient of each tensor by trust ‖w‖ / (‖g‖ + β ‖w‖), β the weight decay (LARS; You, Gitman, Ginsburg, 2017).
+
+    So each layer moves by about the same part of its norm, and the learning rate of the user's optimizer, SGD in the paper, multiplies all.
+    `weight_decay` is given here and not to the optimizer, which would add it after the scaling. `inner` merges: Mean(), or LinearScaling().
+    Raises CompositionError where gradients are not what `inner` averages.
+    """
+
+    traits: ClassVar = MergeTraits(GRADIENTS, patterns=LAYERWISE)
+    rule: ClassVar[None] = None
+
+    trust: float = 0.001
+    weight_decay: float = 0.0
+    inner: DifferenceMerge = field(default_factory=Mean)
+
+    def __post_init__(self) -> None:
+        check_trust(self, self.trust, self.weight_decay, self.inner)
+
+    def combine(self, contributions: Sequence[AnyContribution], context: ExchangeContext) -> Direction:
+        """As the inner merge, scaled layer by layer."""
+        return scaled_by_layer(self.inner.combine(contributions, context), context, self.trust, self.weight_decay, float)
+
+
+def check_trust(merge: object, trust: float, weight_decay: float, inner: DifferenceMerge) -> None:
+    """Raise CompositionError for settings of `merge` that cannot work."""
+    if trust <= 0 or weight_decay < 0:
+        raise CompositionError(f"{merge} cannot step: trust must be positive (the papers take 0.001), weight_decay at least 0.")
+    if not inner.traits.averages:
+        raise CompositionError(f"{merge} scales the mean of gradients, and {inner} is none: give it Mean() or LinearScaling(...).")

@@ -1,0 +1,53 @@
+"""The linear scaling rule, with a gradual warm-up."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import ClassVar
+
+from polyrhythm.errors import CompositionError
+from polyrhythm.merge.total import count, total
+from polyrhythm.pieces.context import ExchangeContext
+from polyrhythm.pieces.merge import AnyContribution, Direction
+from polyrhythm.pieces.traits import DIFFERENCES, MergeTraits
+
+
+@dataclass(frozen=True, slots=True)
+class LinearScaling:
+    """The mean over workers, the learning rate multiplied by k, to which it grows over `warmup` steps (Goyal et al., 2017, section 2.2).
+
+    At step t the rate is η (1 + (k - 1) min(1, (t - 1) / warmup)): η at the first step, k η after the last of the warm-up; without one,
+    k η from the beginning. k is the number of workers that exchange, or `factor`: of a hierarchy it is otherwise that of the groups. Weight
+    decay is not scaled, as it would be by a larger loss, and momentum needs no correction in PyTorch's form, where the rate multiplies it.
+    A schedule of the training function multiplies the same rate.
+    """
+
+    traits: ClassVar = MergeTraits(DIFFERENCES, averages=True)
+    rule: ClassVar[None] = None
+
+    warmup: int = 0
+    factor: float | None = None
+
+    def __post_init__(self) -> None:
+        if self.warmup < 0:
+            raise CompositionError(f"LinearScaling(warmup={self.warmup}) is no number of steps: give 0 or more.")
+        if self.factor is not None and self.factor <= 0:
+            raise CompositionError(f"LinearScaling(factor={self.factor}) would not train: give a positive factor, or leave it out.")
+
+    def combine(self, contributions: Sequence[AnyContribution], context: ExchangeContext) -> Direction:
+        """The mean of a group of c, with the learning rate times c / P and the scale of this step."""
+        step = max(contribution.clock for contribution in contributions) or context.clock  # a sum has no step of its own
+        scale = self.scale(step, context.group.size)
+        return Direction(total(contribution.value for contribution in contributions), count(contributions), context.group.size / scale)
+
+    def scale(self, step: int, workers: int) -> float:
+        """By what the learning rate is multiplied at `step`, from 1, among so many workers.
+
+        Examples:
+            >>> [LinearScaling(warmup=4).scale(step, workers=8) for step in (1, 3, 5, 100)]
+            [1.0, 4.5, 8.0, 8.0]
+        """
+        k = float(workers if self.factor is None else self.factor)
+        done = min(1.0, max(0, step - 1) / self.warmup) if self.warmup else 1.0
+        return 1 + (k - 1) * done
