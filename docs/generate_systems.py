@@ -68,6 +68,16 @@ SENT: dict[str, Sent] = {
         "tensor or piece of one",
         lambda P, M, B, D: 2 * (P - 1) * M,
     ),
+    "large-minibatch": Sent("2 (P − 1) M in 2 P (P − 1) messages", lambda P, M, B, D: 2 * (P - 1) * M),
+    "climate": Sent(
+        "2 (G − 1) M between G groups, and 3 (P − G) M inside them; with stripes 2 (G − 1) M too, over the lines of all members",
+        lambda P, M, B, D: 3 * (P - 1) * M,
+    ),
+    "byteps-async": Sent("P M for the pushes and P M for the weights, in 2 P S messages", lambda P, M, B, D: 2 * P * M),
+    "project-adam": Sent(
+        "4 P K (m + n) bytes for each linear layer of m outputs, n inputs and K samples that goes as factors, and P times the bytes of "
+        "the rest; back, P M"
+    ),
 }
 
 HEAD = """# Systems

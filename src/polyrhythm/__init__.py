@@ -69,8 +69,11 @@ if TYPE_CHECKING:
     from polyrhythm.loggers import MLflow as MLflow
     from polyrhythm.loggers import TensorBoard as TensorBoard
     from polyrhythm.loggers import WandB as WandB
+    from polyrhythm.merge import LARC as LARC
+    from polyrhythm.merge import LARS as LARS
     from polyrhythm.merge import Adagrad as Adagrad
     from polyrhythm.merge import Elastic as Elastic
+    from polyrhythm.merge import LinearScaling as LinearScaling
     from polyrhythm.merge import Mean as Mean
     from polyrhythm.merge import Nesterov as Nesterov
     from polyrhythm.merge import OuterOptimizer as OuterOptimizer
@@ -79,6 +82,7 @@ if TYPE_CHECKING:
     from polyrhythm.processes import Processes as Processes
     from polyrhythm.selection import CheaperAsFactors as CheaperAsFactors
     from polyrhythm.selection import Dimensions as Dimensions
+    from polyrhythm.selection import FewerAsFactors as FewerAsFactors
     from polyrhythm.selection import Modules as Modules
     from polyrhythm.selection import Named as Named
     from polyrhythm.selection import Optionally as Optionally
@@ -154,11 +158,11 @@ _PLACES = {
     "hardware.network": "Network",
     "local": "PlainSteps Proximal ResetMoments",
     "loggers": "CSV MLflow TensorBoard WandB",
-    "merge": "Adagrad Elastic Mean Nesterov OuterOptimizer StalenessScaled Sum",
+    "merge": "LARC LARS Adagrad Elastic LinearScaling Mean Nesterov OuterOptimizer StalenessScaled Sum",
     "processes": "Processes",
     "shuffle": "GlobalShuffle RingShuffle",
     "simulator": "ClosedForm Instant Messages Simulator",
-    "selection": "CheaperAsFactors Dimensions Modules Named Optionally Where",
+    "selection": "CheaperAsFactors Dimensions FewerAsFactors Modules Named Optionally Where",
     "sources": "HuggingFaceStream LocalShard ParquetFiles RayShards TarShards spark_frame",
     "strategy": "ByHost BySite Exchange Given Hierarchical InGroups Leaders OfSize Strategy Stripes",
     "topology": (

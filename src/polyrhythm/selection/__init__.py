@@ -2,6 +2,7 @@
 
 from polyrhythm.selection.cheaper_as_factors import CheaperAsFactors
 from polyrhythm.selection.dimensions import Dimensions
+from polyrhythm.selection.fewer_as_factors import FewerAsFactors
 from polyrhythm.selection.modules import Modules
 from polyrhythm.selection.named import Named
 from polyrhythm.selection.optionally import Optionally
@@ -13,8 +14,9 @@ MEMBERS = (
     Dimensions(2),
     Where(lambda candidate: candidate.parameter.numel() > 8),
     CheaperAsFactors(2),
+    FewerAsFactors(2),
     Optionally(Modules("Embedding")),
 )
 """One of each kind: the laws are tested over this list."""
 
-__all__ = ["MEMBERS", "CheaperAsFactors", "Dimensions", "Modules", "Named", "Optionally", "Where"]
+__all__ = ["MEMBERS", "CheaperAsFactors", "Dimensions", "FewerAsFactors", "Modules", "Named", "Optionally", "Where"]

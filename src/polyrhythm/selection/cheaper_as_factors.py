@@ -7,6 +7,7 @@ from typing import ClassVar
 
 from polyrhythm.errors import CompositionError
 from polyrhythm.pieces.selection import Candidate
+from polyrhythm.selection.linear_layers import linear_shape
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,9 +32,8 @@ class CheaperAsFactors:
 
     def takes(self, candidate: Candidate) -> bool:
         """Whether it is of such a layer."""
-        weight = dict(candidate.module.named_parameters(recurse=False)).get("weight")
-        if type(candidate.module).__name__ != "Linear" or weight is None or not weight.requires_grad:
+        if (shape := linear_shape(candidate)) is None:
             return False
-        (outs, ins), others = weight.shape, candidate.workers - 1
+        (outs, ins), others = shape, candidate.workers - 1
         # both sides times S / 2, so that they are whole numbers
         return self.servers * self.batch * others * (outs + ins) <= outs * ins * (others + self.servers - 1)

@@ -13,7 +13,9 @@ from polyrhythm.systems.asynchronous import downpour, easgd, hogwild, softsync, 
 from polyrhythm.systems.gossip import gossipgrad
 from polyrhythm.systems.hierarchical import gaia, hierarchical, hybrid_groups
 from polyrhythm.systems.hybrid import parallax, poseidon
+from polyrhythm.systems.large_batches import climate, large_minibatch
 from polyrhythm.systems.local import diloco, sparknet
+from polyrhythm.systems.servers import byteps_async, project_adam
 from polyrhythm.systems.synchronous import allreduce, byteps, direct, onebit, powersgd, single, tree
 
 SYSTEMS: dict[str, Callable[..., Strategy]] = {
@@ -21,6 +23,7 @@ SYSTEMS: dict[str, Callable[..., Strategy]] = {
     for preset in (
         *(single, allreduce, direct, tree, downpour, ssp, softsync, sparknet, easgd, onebit, strom, gossipgrad, diloco),
         *(hierarchical, hybrid_groups, gaia, powersgd, poseidon, parallax, hogwild, byteps),
+        *(large_minibatch, climate, byteps_async, project_adam),
     )
 }
 
