@@ -10,8 +10,11 @@ import torch
 
 from polyrhythm.codec import (
     MEMBERS,
+    AdaptiveThreshold,
     Cast,
+    ClippedFeedback,
     ErrorFeedback,
+    GapCoded,
     Identity,
     LowRank,
     OneBit,
@@ -22,6 +25,8 @@ from polyrhythm.codec import (
     Striped,
     Threshold,
     TopK,
+    TwoBit,
+    UnitSigns,
     Warmup,
 )
 from polyrhythm.errors import CompositionError
@@ -46,6 +51,13 @@ HUGE = Layout(("p",), ((2**31 + 1,),))
         (lambda: Threshold(0), "Significant"),
         (lambda: Threshold(-0.5), "must be positive"),
         (lambda: Threshold(float("nan")), "must be positive"),
+        (lambda: TwoBit(0), "a number above 0"),
+        (lambda: UnitSigns(float("nan")), "such as 0"),
+        (lambda: GapCoded(OneBit()), "give it Threshold"),  # type: ignore[arg-type]
+        (lambda: AdaptiveThreshold(0), "must be positive"),
+        (lambda: AdaptiveThreshold(fewest=0.1), "fewest below most"),
+        (lambda: ClippedFeedback(Threshold(1), quanta=0), "above 0"),
+        (lambda: ClippedFeedback(Threshold(1), every=0), "use ErrorFeedback"),
         (lambda: Cast(torch.float32), "torch.bfloat16"),
         (lambda: Cast("float16"), "torch.float16"),  # type: ignore[arg-type]
         (lambda: LowRank(0), "at least 1"),

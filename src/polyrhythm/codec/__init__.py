@@ -2,11 +2,15 @@
 
 import torch
 
+from polyrhythm.codec.adaptive_threshold import AdaptiveThreshold
 from polyrhythm.codec.cast import Cast
+from polyrhythm.codec.clipped_feedback import ClippedFeedback
 from polyrhythm.codec.error_feedback import ErrorFeedback
+from polyrhythm.codec.gap_coded import GapCoded
 from polyrhythm.codec.identity import Identity
 from polyrhythm.codec.low_rank import LowRank
 from polyrhythm.codec.one_bit import OneBit
+from polyrhythm.codec.one_bit_tensorwise import OneBitTensorwise
 from polyrhythm.codec.per_tensor import PerTensor
 from polyrhythm.codec.random_k import RandomK
 from polyrhythm.codec.relative import Relative
@@ -16,6 +20,8 @@ from polyrhythm.codec.striped import Striped
 from polyrhythm.codec.sufficient_factors import SufficientFactors
 from polyrhythm.codec.threshold import Threshold
 from polyrhythm.codec.top_k import TopK
+from polyrhythm.codec.two_bit import TwoBit
+from polyrhythm.codec.unit_signs import UnitSigns
 from polyrhythm.codec.warmup import Warmup
 from polyrhythm.pieces.codec import Codec
 
@@ -59,16 +65,35 @@ MEMBERS: tuple[Codec, ...] = (
     Rows(),
     PerTensor(Rows(), rest=Cast(torch.float16)),
     SufficientFactors(),
+    TwoBit(0.5),
+    UnitSigns(),
+    GapCoded(Threshold(0.5)),
+    AdaptiveThreshold(0.5),
+    AdaptiveThreshold(3.0, fewest=0.01, most=0.2),
+    OneBitTensorwise(),
+    ErrorFeedback(TwoBit(0.5)),
+    ErrorFeedback(UnitSigns(0.0)),
+    ErrorFeedback(GapCoded(Threshold(0.5))),
+    ErrorFeedback(AdaptiveThreshold(0.5)),
+    ErrorFeedback(OneBitTensorwise()),
+    ClippedFeedback(AdaptiveThreshold(0.5)),
+    ClippedFeedback(Threshold(0.25), quanta=1.0, every=1),
+    Striped(ErrorFeedback(TwoBit(0.5))),
+    PerTensor(ErrorFeedback(TwoBit(0.5)), rest=ErrorFeedback(TwoBit(0.5))),
 )
 """One of each kind and of each interesting setting: the laws are tested over this list."""
 
 __all__ = [
     "MEMBERS",
+    "AdaptiveThreshold",
     "Cast",
+    "ClippedFeedback",
     "ErrorFeedback",
+    "GapCoded",
     "Identity",
     "LowRank",
     "OneBit",
+    "OneBitTensorwise",
     "PerTensor",
     "RandomK",
     "Relative",
@@ -78,5 +103,7 @@ __all__ = [
     "SufficientFactors",
     "Threshold",
     "TopK",
+    "TwoBit",
+    "UnitSigns",
     "Warmup",
 ]

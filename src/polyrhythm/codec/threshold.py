@@ -50,6 +50,10 @@ class Threshold:
         check_size("Threshold", layout)
         return {}
 
+    def quantum(self, state: State) -> float:
+        """Always tau."""
+        return self.tau
+
     def encode(self, value: Tensor, layout: Layout, state: State, context: ExchangeContext) -> Encoded:
         """Indices in increasing order; a set sign bit is minus."""
         indices = torch.from_numpy(np.flatnonzero(np.abs(value.numpy()) > self.tau))

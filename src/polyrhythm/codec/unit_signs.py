@@ -1,0 +1,69 @@
+"""Send plus or minus one, in one bit an element."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import ClassVar
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from polyrhythm.errors import CompositionError
+from polyrhythm.pieces.codec import Aggregation, Encoded, gather_and_sum
+from polyrhythm.pieces.context import ExchangeContext
+from polyrhythm.pieces.requests import Packet
+from polyrhythm.pieces.traits import DIFFERENCES, EVERY_PATTERN, CodecTraits
+from polyrhythm.tensors import Layout, State
+
+_WORD = 32
+
+
+@dataclass(frozen=True, slots=True)
+class UnitSigns:
+    """1 for every element above `threshold`, -1 for all others, whatever their magnitude (MXNet's `1bit`; Chen et al., 2015).
+
+    The format is that of MXNet 1.9's src/kvstore/gradient_compression-inl.h: a set bit is 1, thirty-two in a word, the first in the
+    highest bit of the first byte. Every element moves by one at each step: gradients must be of that size for it to learn. The rest is
+    lost: ErrorFeedback(UnitSigns(threshold)) keeps it, and is MXNet's own rule bit for bit. A packet: the words as bytes, and an
+    empty tensor of the type of the values.
+    """
+
+    traits: ClassVar = CodecTraits(DIFFERENCES, EVERY_PATTERN, lossy=True)
+
+    threshold: float = 0.5
+
+    def __post_init__(self) -> None:
+        if not math.isfinite(self.threshold):
+            raise CompositionError(f"UnitSigns(threshold={self.threshold}) divides nothing: threshold is a number, such as 0.")
+
+    @property
+    def width(self) -> int:
+        """The words, and the type."""
+        return 2
+
+    def initial(self, layout: Layout) -> State:
+        """Nothing to remember."""
+        return {}
+
+    def encode(self, value: Tensor, layout: Layout, state: State, context: ExchangeContext) -> Encoded:
+        """What is not a number is sent as -1, and stays in a residual."""
+        bits = np.zeros(-(-layout.numel // _WORD) * _WORD, dtype=np.bool_)
+        np.greater(value.numpy(), self.threshold, out=bits[: layout.numel])
+        packet = (torch.from_numpy(np.packbits(bits)), value.new_empty(0))
+        return Encoded(packet, self.decode(packet, layout), state)
+
+    def decode(self, packet: Packet, layout: Layout) -> Tensor:
+        """±1 for each element."""
+        words, like = packet
+        bits = torch.from_numpy(np.unpackbits(words.numpy(), count=layout.numel))
+        return bits.to(like.dtype).mul_(2).sub_(1)
+
+    def aggregate(self, value: Tensor, layout: Layout, state: State, context: ExchangeContext) -> Aggregation:
+        """The packets of all workers, summed."""
+        return gather_and_sum(self, value, layout, state, context)
+
+    def residual(self, state: State, layout: Layout) -> Tensor:
+        """Nothing is kept."""
+        return torch.zeros(layout.numel)
