@@ -197,6 +197,9 @@ class ServerSide(Protocol):
     def count(self, workers: int) -> int:
         """How many servers there are for that many workers."""
 
+    def parts(self, layout: Layout, servers: int) -> list[Layout]:
+        """What each of so many servers holds of a vector of `layout`, where servers hold the weights."""
+
     def serve(self, agreement: Agreement, endpoint: ServerEndpoint) -> Coroutine[Effect[Any], Any, None]:
         """A server's whole life."""
 
@@ -236,7 +239,7 @@ class Topology(Protocol):
         """The actors of both whose weights make up the result at any moment: of workers, those they agreed on last."""
 
     def result(self, weights: Sequence[Tensor]) -> Tensor:
-        """The result (numel,) from the weights of the result_actors, in their order."""
+        """The result (numel,) from the weights of the result_actors, in their order; what servers hold, end to end."""
 
 
 def server_count(topology: Topology, workers: int) -> int:

@@ -70,7 +70,10 @@ class FlatPlan:
     def held_by(self, layout: Layout) -> list[Layout]:
         """Servers hold a part each, workers the whole."""
         actors = self.result_actors()
-        return layout.split(len(actors)) if actors[0] in self.server_names else [layout] * len(actors)
+        service = self.topology.service
+        if service is None or actors[0] not in self.server_names:
+            return [layout] * len(actors)
+        return service.parts(layout, len(actors))
 
     def result(self, weights: Sequence[Tensor]) -> Tensor:
         """As the topology makes it."""

@@ -91,4 +91,4 @@ class ExchangePlan(Protocol):
         """What each of `result_actors` holds of a vector of `layout`."""
 
     def result(self, weights: Sequence[Tensor]) -> Tensor:
-        """The result (numel,) from the weights of `result_actors`, in their order."""
+        """The result (numel,) from the weights of `result_actors`, in their order; what servers hold, end to end as in `held_by`."""

@@ -11,6 +11,7 @@ from polyrhythm.topology.alone import Alone
 from polyrhythm.topology.bucketed import Bucketed
 from polyrhythm.topology.deferred import Deferred
 from polyrhythm.topology.delayed import Delayed
+from polyrhythm.topology.division import ByKey, EvenRows
 from polyrhythm.topology.gossip import Gossip
 from polyrhythm.topology.graph import Dissemination, FixedGraph, RandomPairs, RingGraph
 from polyrhythm.topology.served_weights import AllWeights, ChangedRows
@@ -30,6 +31,7 @@ MEMBERS = (
     Server(1),
     Server(3),
     Server(2, responses=ChangedRows()),
+    Server(2, division=ByKey(largest=10)),
     *(Gossip(graph) for graph in GRAPHS),
     AllToAll(),
     Mirrors(),
@@ -48,11 +50,13 @@ __all__ = [
     "Alone",
     "Bucketed",
     "Butterfly",
+    "ByKey",
     "ChangedRows",
     "Deferred",
     "Delayed",
     "Direct",
     "Dissemination",
+    "EvenRows",
     "Fastest",
     "FixedGraph",
     "Gossip",

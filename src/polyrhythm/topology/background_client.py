@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import torch
 from torch import Tensor
 
 from polyrhythm.pieces.responses import AdoptWeights, RebaseUpdate, Response, StepLocally
-from polyrhythm.pieces.served_weights import ServedWeights
-from polyrhythm.pieces.topology import Agreement, InitialState, WorkerEndpoint
+from polyrhythm.pieces.topology import Agreement, InitialState
 from polyrhythm.tensors import State
 from polyrhythm.topology.server_records import Wanted
 from polyrhythm.topology.server_requests import ServerRequests
@@ -27,11 +25,11 @@ class BackgroundClient:
     in_place = None
     tensors = None
 
-    def __init__(self, agreement: Agreement, endpoint: WorkerEndpoint, responses: ServedWeights) -> None:
+    def __init__(self, agreement: Agreement, requests: ServerRequests) -> None:
         self.agreement = agreement
-        self.requests = ServerRequests(agreement, endpoint, responses)
-        self.fetching = [False] * len(endpoint.servers)
-        self.drained: list[Tensor | None] = [None] * len(endpoint.servers)
+        self.requests = requests
+        self.fetching = [False] * len(requests.names)
+        self.drained: list[Tensor | None] = [None] * len(requests.names)
         self.accrued: Tensor | None = None
         self.due: tuple[int, tuple[float, ...]] = (0, ())
 
@@ -63,7 +61,7 @@ class BackgroundClient:
         self.fetching = [fetching and fresh is None for fetching, fresh in zip(self.fetching, came, strict=True)]
         if all(fresh is None for fresh in came):
             return None
-        return torch.cat([part.cpu() if fresh is None else fresh for part, fresh in zip(parts, came, strict=True)])
+        return self.requests.joined([part.cpu() if fresh is None else fresh for part, fresh in zip(parts, came, strict=True)])
 
     async def _came(self, shard: int) -> Tensor | None:
         if self.drained[shard] is not None:
@@ -97,5 +95,5 @@ class BackgroundClient:
         states = self.requests.states()
         if self.accrued is None:
             return states
-        parts = self.requests.cut(self.accrued)
+        parts = self.requests.cut(self.accrued) if self.requests.divided.consecutive else [self.accrued]
         return [({**state, "accrued": part}, residual + part) for (state, residual), part in zip(states, parts, strict=True)]

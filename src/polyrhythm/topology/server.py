@@ -11,18 +11,22 @@ from torch import Tensor
 
 from polyrhythm.errors import CompositionError
 from polyrhythm.kernel.effects import Effect
+from polyrhythm.pieces.division import Division
 from polyrhythm.pieces.served_weights import ServedWeights
 from polyrhythm.pieces.topology import Agreement, Channel, ServerEndpoint, ServerSide, WorkerEndpoint
 from polyrhythm.pieces.traits import EVERY_PAYLOAD, Pattern, TopologyTraits
+from polyrhythm.tensors import Layout
 from polyrhythm.topology.background_client import BackgroundClient
+from polyrhythm.topology.division import EvenRows
 from polyrhythm.topology.served_weights import AllWeights
 from polyrhythm.topology.server_client import ServerClient
+from polyrhythm.topology.server_requests import ServerRequests
 from polyrhythm.topology.server_shard import ServerShard
 
 
 @dataclass(frozen=True, slots=True, repr=False)
 class Server:
-    """The weights in `shards` parts of nearly equal bytes, cut between rows, each on a server of its own (Li et al., 2014).
+    """The weights in `shards` parts, each on a server of its own (Li et al., 2014): of nearly equal bytes, or as `division` has them.
 
     A worker sends each shard one request a round and gets at most one response; encoded contributions go to the server, weights come
     back as they are: all of them, or, with `responses=ChangedRows()`, those rows that the worker does not have.
@@ -32,6 +36,7 @@ class Server:
 
     shards: int = 1
     responses: ServedWeights = field(default_factory=AllWeights, repr=False)
+    division: Division = field(default_factory=EvenRows, repr=False)
 
     def __post_init__(self) -> None:
         if self.shards < 1:
@@ -39,6 +44,7 @@ class Server:
 
     def __repr__(self) -> str:
         special = "" if self.responses == AllWeights() else f", responses={self.responses!r}"
+        special += "" if self.division == EvenRows() else f", division={self.division!r}"
         return f"Server(shards={self.shards}{special})"
 
     def workers(self, available: int) -> int:
@@ -48,12 +54,12 @@ class Server:
     @property
     def service(self) -> ServerSide:
         """One server a shard."""
-        return _Shards(self.shards, self.responses)
+        return _Shards(self.shards, self.responses, self.division)
 
     def channel(self, agreement: Agreement, endpoint: WorkerEndpoint) -> Channel:
         """A worker's side."""
         client = ServerClient if agreement.consistency.traits.waits else BackgroundClient
-        return client(agreement, endpoint, self.responses)
+        return client(agreement, ServerRequests(agreement, endpoint, self.responses, self.division))
 
     def result_actors(self, members: tuple[str, ...], servers: tuple[str, ...]) -> list[str]:
         """The servers."""
@@ -68,9 +74,13 @@ class Server:
 class _Shards:
     shards: int
     responses: ServedWeights
+    division: Division
 
     def count(self, workers: int) -> int:
         return self.shards
+
+    def parts(self, layout: Layout, servers: int) -> list[Layout]:
+        return self.division.parts(layout, servers)
 
     def serve(self, agreement: Agreement, endpoint: ServerEndpoint) -> Coroutine[Effect[Any], Any, None]:
         """The rank of a server among the servers is its shard."""

@@ -6,8 +6,7 @@ from torch import Tensor
 
 from polyrhythm.pieces.merge import Contribution
 from polyrhythm.pieces.responses import AdoptWeights, ApplyContributions, MixWeights, Response
-from polyrhythm.pieces.served_weights import ServedWeights
-from polyrhythm.pieces.topology import Agreement, InitialState, WorkerEndpoint
+from polyrhythm.pieces.topology import Agreement, InitialState
 from polyrhythm.pieces.traits import Payload
 from polyrhythm.tensors import State
 from polyrhythm.topology.server_records import Wanted
@@ -27,9 +26,9 @@ class ServerClient:
     in_place = None
     tensors = None
 
-    def __init__(self, agreement: Agreement, endpoint: WorkerEndpoint, responses: ServedWeights) -> None:
+    def __init__(self, agreement: Agreement, requests: ServerRequests) -> None:
         self.agreement = agreement
-        self.requests = ServerRequests(agreement, endpoint, responses)
+        self.requests = requests
         self.keeps = agreement.payload is not Payload.WEIGHTS
         """Whether the anchor still is what was last read."""
 

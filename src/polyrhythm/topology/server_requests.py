@@ -5,16 +5,16 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import msgspec
-import torch
 from torch import Tensor
 
 from polyrhythm.kernel.message import Message
 from polyrhythm.pieces.codec import packets
 from polyrhythm.pieces.context import ExchangeContext
+from polyrhythm.pieces.division import Divided, Division
 from polyrhythm.pieces.served_weights import ServedWeights
 from polyrhythm.pieces.topology import Agreement, InitialState, WorkerEndpoint
 from polyrhythm.pieces.weights import WeightsView
-from polyrhythm.tensors import Layout, State
+from polyrhythm.tensors import State
 from polyrhythm.topology.server_records import (
     REQUESTS,
     Done,
@@ -37,14 +37,15 @@ class ServerRequests:
     `versions` and `clocks` are, by shard, the version and the slowest clock of the last response: how stale one's weights may be.
     """
 
-    def __init__(self, agreement: Agreement, endpoint: WorkerEndpoint, responses: ServedWeights) -> None:
+    def __init__(self, agreement: Agreement, endpoint: WorkerEndpoint, responses: ServedWeights, division: Division) -> None:
         self.served = responses
+        self.division = division
         self.codec = packets(agreement.codec)
         self.group = endpoint.group
         self.port = endpoint.port
         self.names = endpoint.servers
         self.model_state: WeightsView
-        self.parts: list[Layout] = []
+        self.divided: Divided
         self.coded: list[State] = []
         self.versions = [0] * len(self.names)
         self.clocks = [0.0] * len(self.names)
@@ -53,10 +54,11 @@ class ServerRequests:
     async def join(self, initial: InitialState) -> Tensor:
         """Worker 0 sends its weights, and all get them (numel,)."""
         self.model_state = initial.model_state
-        self.parts = self.model_state.layout.split(len(self.names))
-        self.coded = [self.codec.initial(part) for part in self.parts]
+        layout = self.model_state.layout
+        self.divided = Divided.of(layout, self.division.parts(layout, len(self.names)))
+        self.coded = [self.codec.initial(part) for part in self.divided.parts]
         if self.group.rank == 0:
-            for name, part, piece in zip(self.names, self.parts, self.cut(initial.weights()), strict=True):
+            for name, part, piece in zip(self.names, self.divided.parts, self.cut(initial.weights()), strict=True):
                 recipe = msgspec.json.encode(ShardRecipe(part.names, part.shapes, initial.optimizer)).decode()
                 await self._send(name, Join(), recipe, (piece,))
         else:
@@ -65,20 +67,25 @@ class ServerRequests:
         return await self.responses()
 
     def cut(self, flat: Tensor) -> list[Tensor]:
-        """The parts of `flat` (numel,) that belong to each shard, as views."""
-        return self.model_state.layout.cut(flat, self.parts)
+        """The parts of `flat` (numel,) that belong to each shard."""
+        return self.divided.cut(flat)
+
+    def joined(self, pieces: Sequence[Tensor]) -> Tensor:
+        """The vector (numel,) whose parts are each shard's."""
+        return self.divided.join(pieces)
 
     async def push(self, value: Tensor, clock: int, wanted: Sequence[Wanted], rates: tuple[float, ...]) -> Tensor:
         """Push each shard its part of `value` (numel,), and request what is wanted of it; what was sent to all of them (numel,)."""
         sent = []
         await self.port.flush()  # where no response is waited for, pushes would pile up on a line that is too slow
-        contexts = self.context.at(clock, lambda: self.model_state.weights, self.model_state.factors).parts(self.parts)
-        for k, (part, piece) in enumerate(zip(self.parts, self.cut(value), strict=True)):
+        context = self.context.at(clock, lambda: self.model_state.weights, self.model_state.factors)
+        contexts = context.divided(self.divided.parts, self.cut)
+        for k, (part, piece) in enumerate(zip(self.divided.parts, self.cut(value), strict=True)):
             encoded = self.codec.encode(piece, part, self.coded[k], contexts[k])
             self.coded[k] = encoded.state
             sent.append(encoded.sent)
             await self._send(self.names[k], Push(clock, self.versions[k], wanted[k], rates), tensors=encoded.packet)
-        return torch.cat(sent)
+        return self.joined(sent)
 
     async def fetch(self, clock: int, wanted: Sequence[Wanted]) -> None:
         """Request what is wanted of each shard, and push nothing."""
@@ -100,12 +107,12 @@ class ServerRequests:
         if delivery is None:
             return None
         self.versions[shard], self.clocks[shard] = ShardStatus.from_numbers(delivery.message.numbers)
-        return self.served.unpacked(delivery.message.tensors, self.cut(self.model_state.anchor)[shard].cpu(), self.parts[shard])
+        return self.served.unpacked(delivery.message.tensors, self.cut(self.model_state.anchor)[shard].cpu(), self.divided.parts[shard])
 
     async def responses(self) -> Tensor:
         """The weights of all shards (numel,), in order."""
         weights = [await self.response(k) for k in range(len(self.names))]
-        return torch.cat([part for part in weights if part is not None])
+        return self.joined([part for part in weights if part is not None])
 
     async def drain(self, step: int) -> str:
         """Have the shards write their state, after all that this worker has sent them. Returns what prevented one of them."""
@@ -127,5 +134,10 @@ class ServerRequests:
         self.coded, self.versions, self.clocks = state["codec"], state["versions"], state["clocks"]
 
     def states(self) -> list[tuple[State, Tensor]]:
-        """The codec's states and their residuals, by shard."""
-        return [(state, self.codec.residual(state, part)) for state, part in zip(self.coded, self.parts, strict=True)]
+        """The codec's states and their residuals: by shard, or as one where parts do not lie end to end."""
+        if not self.coded:
+            return []
+        residuals = [self.codec.residual(state, part) for state, part in zip(self.coded, self.divided.parts, strict=True)]
+        if self.divided.consecutive:
+            return list(zip(self.coded, residuals, strict=True))
+        return [({f"{k}/{name}": tensor for k, state in enumerate(self.coded) for name, tensor in state.items()}, self.joined(residuals))]

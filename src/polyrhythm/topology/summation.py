@@ -14,7 +14,7 @@ from polyrhythm.pieces.merge import Contribution
 from polyrhythm.pieces.responses import AdoptWeights, ApplyContributions, Response
 from polyrhythm.pieces.topology import Agreement, Channel, InitialState, ServerEndpoint, ServerSide, WorkerEndpoint
 from polyrhythm.pieces.traits import DIFFERENCES, Pattern, TopologyTraits
-from polyrhythm.tensors import State
+from polyrhythm.tensors import Layout, State
 from polyrhythm.topology.algorithms.broadcast import broadcast
 from polyrhythm.topology.collective_client import CollectiveClient
 from polyrhythm.topology.shares import weights
@@ -73,6 +73,9 @@ class _Spares:
     def count(self, workers: int) -> int:
         weights(workers, self.spares)  # refuses too many
         return self.spares
+
+    def parts(self, layout: Layout, servers: int) -> list[Layout]:
+        return [Layout((), ())] * servers  # they keep nothing
 
     def serve(self, agreement: Agreement, endpoint: ServerEndpoint) -> Coroutine[Effect[Any], Any, None]:
         return SummationServer(endpoint).live()

@@ -16,6 +16,7 @@ from polyrhythm.kernel.events import Evaluated
 from polyrhythm.kernel.group import Group
 from polyrhythm.kernel.job import WorkerContext
 from polyrhythm.kernel.names import worker
+from polyrhythm.pieces.division import Divided
 from polyrhythm.pieces.snapshots import Snapshots, before, index_at, moment, together
 from polyrhythm.strategy.part import Part
 from polyrhythm.strategy.replica import Replica
@@ -170,10 +171,12 @@ class Evaluation:
         actors = plan.result_actors()
         layouts = plan.held_by(layout)
         whole = all(held.numel == layout.numel for held in layouts)
-        parts = [final] * len(actors) if whole else layout.cut(final, layouts)
+        divided = None if whole else Divided.of(layout, layouts)
+        parts = [final] * len(actors) if divided is None else divided.cut(final)
         present = [(name, part) for name, part in zip(actors, parts, strict=True) if (name, each.part.scope) in everyone]
         found = [everyone[name, each.part.scope].at(index) for name, _ in present]
-        return plan.result([part.cpu() if kept is None else kept for kept, (_, part) in zip(found, present, strict=True)])
+        result = plan.result([part.cpu() if kept is None else kept for kept, (_, part) in zip(found, present, strict=True)])
+        return result if divided is None else divided.join(torch.split(result, [held.numel for held in layouts]))
 
     @staticmethod
     def _put(each: Followed, weights: Tensor, buffers: Sequence[Tensor]) -> None:
