@@ -78,6 +78,14 @@ SENT: dict[str, Sent] = {
         "4 P K (m + n) bytes for each linear layer of m outputs, n inputs and K samples that goes as factors, and P times the bytes of "
         "the rest; back, P M"
     ),
+    "mxnet": Sent("P B for the pushes and P M for the weights, in 2 P S messages: 2 P M without a codec", lambda P, M, B, D: P * (B + M)),
+    "mxnet-async": Sent("as `mxnet`", lambda P, M, B, D: P * (B + M)),
+    "dl4j-sharing": Sent("4 (P − 1) bytes for each element above tau of each worker, at most M / 16, in P (P − 1) messages"),
+    "actors": Sent("2 P M in 2 P S messages", lambda P, M, B, D: 2 * P * M),
+    "actors-softsync": Sent(
+        "P M for the pushes, and M for each response with a newer version: at most 2 P M in 2 P S messages", lambda P, M, B, D: 2 * P * M
+    ),
+    "actors-decentralised": Sent("8 (P − 1) bytes for each element that reaches tau, in P (P − 1) messages"),
 }
 
 HEAD = """# Systems

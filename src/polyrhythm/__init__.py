@@ -14,11 +14,15 @@ if TYPE_CHECKING:
     from polyrhythm.buffers import MeanBuffers as MeanBuffers
     from polyrhythm.buffers import OwnBuffers as OwnBuffers
     from polyrhythm.buffers import RecalibratedBuffers as RecalibratedBuffers
+    from polyrhythm.codec import AdaptiveThreshold as AdaptiveThreshold
     from polyrhythm.codec import Cast as Cast
+    from polyrhythm.codec import ClippedFeedback as ClippedFeedback
     from polyrhythm.codec import ErrorFeedback as ErrorFeedback
+    from polyrhythm.codec import GapCoded as GapCoded
     from polyrhythm.codec import Identity as Identity
     from polyrhythm.codec import LowRank as LowRank
     from polyrhythm.codec import OneBit as OneBit
+    from polyrhythm.codec import OneBitTensorwise as OneBitTensorwise
     from polyrhythm.codec import PerTensor as PerTensor
     from polyrhythm.codec import RandomK as RandomK
     from polyrhythm.codec import Relative as Relative
@@ -28,6 +32,8 @@ if TYPE_CHECKING:
     from polyrhythm.codec import SufficientFactors as SufficientFactors
     from polyrhythm.codec import Threshold as Threshold
     from polyrhythm.codec import TopK as TopK
+    from polyrhythm.codec import TwoBit as TwoBit
+    from polyrhythm.codec import UnitSigns as UnitSigns
     from polyrhythm.codec import Warmup as Warmup
     from polyrhythm.consistency import Asynchronous as Asynchronous
     from polyrhythm.consistency import Bounded as Bounded
@@ -115,11 +121,13 @@ if TYPE_CHECKING:
     from polyrhythm.topology import Alone as Alone
     from polyrhythm.topology import Bucketed as Bucketed
     from polyrhythm.topology import Butterfly as Butterfly
+    from polyrhythm.topology import ByKey as ByKey
     from polyrhythm.topology import ChangedRows as ChangedRows
     from polyrhythm.topology import Deferred as Deferred
     from polyrhythm.topology import Delayed as Delayed
     from polyrhythm.topology import Direct as Direct
     from polyrhythm.topology import Dissemination as Dissemination
+    from polyrhythm.topology import EvenRows as EvenRows
     from polyrhythm.topology import Fastest as Fastest
     from polyrhythm.topology import FixedGraph as FixedGraph
     from polyrhythm.topology import Gossip as Gossip
@@ -141,8 +149,8 @@ if TYPE_CHECKING:
 _PLACES = {
     "buffers": "MeanBuffers OwnBuffers RecalibratedBuffers",
     "codec": (
-        "Cast ErrorFeedback Identity LowRank OneBit PerTensor RandomK Relative Rows Significant Striped SufficientFactors Threshold "
-        "TopK Warmup"
+        "AdaptiveThreshold Cast ClippedFeedback ErrorFeedback GapCoded Identity LowRank OneBit OneBitTensorwise PerTensor RandomK Relative "
+        "Rows Significant Striped SufficientFactors Threshold TopK TwoBit UnitSigns Warmup"
     ),
     "consistency": "Bounded Asynchronous Intervals LocalSteps BulkSynchronous SoftSync",
     "engines.kubernetes": "Kubernetes",
@@ -166,8 +174,8 @@ _PLACES = {
     "sources": "HuggingFaceStream LocalShard ParquetFiles RayShards TarShards spark_frame",
     "strategy": "ByHost BySite Exchange Given Hierarchical InGroups Leaders OfSize Strategy Stripes",
     "topology": (
-        "AllReduce AllToAll AllWeights Alone Bucketed Butterfly ChangedRows Deferred Delayed Direct Dissemination Fastest FixedGraph "
-        "Gossip Mirrors RandomPairs Ring RingGraph Server SharedMemory Summation Tree"
+        "AllReduce AllToAll AllWeights Alone Bucketed Butterfly ByKey ChangedRows Deferred Delayed Direct Dissemination EvenRows Fastest "
+        "FixedGraph Gossip Mirrors RandomPairs Ring RingGraph Server SharedMemory Summation Tree"
     ),
     "training.join": "join",
     "training.result": "Run",

@@ -25,6 +25,12 @@ PUBLISHED = (
     *("sparknet", "easgd", "onebit", "strom", "gossipgrad", "diloco"),
     *("hierarchical", "hybrid-groups", "gaia", "powersgd", "poseidon", "parallax", "hogwild", "byteps"),
     *("large-minibatch", "climate", "byteps-async", "project-adam"),
+    *("mxnet", "mxnet-async", "dl4j-sharing", "actors", "actors-softsync", "actors-decentralised"),
+)
+ORDER_MATTERS = (
+    *("downpour", "ssp", "softsync", "easgd", "strom", "hybrid-groups", "gaia", "hogwild"),
+    *("byteps-async", "project-adam"),
+    *("mxnet-async", "dl4j-sharing", "actors", "actors-softsync", "actors-decentralised"),
 )
 each = pytest.mark.parametrize("system", PUBLISHED)
 
@@ -64,9 +70,7 @@ def test_an_unknown_name_is_answered_with_the_nearest(given: str, meant: str) ->
 
 
 def test_a_name_like_no_other_is_answered_with_all_of_them() -> None:
-    with pytest.raises(
-        UnknownNameError, match=r"There are: allreduce, .*byteps, .*diloco, direct, downpour, easgd, gaia, gossipgrad, .*, tree\."
-    ):
+    with pytest.raises(UnknownNameError, match=r"There are: .*allreduce, .*byteps, .*diloco, .*downpour, .*tree\b.*\."):
         systems.find("xyzzy")
 
 
@@ -131,18 +135,7 @@ def test_every_system_runs_with_any_number_of_workers(system: str, workers: int)
 @each
 def test_simultaneous_events_in_any_order_change_no_bit_where_order_does_not_matter(system: str) -> None:
     if systems.find(system).order_matters:
-        assert system in (
-            "downpour",
-            "ssp",
-            "softsync",
-            "easgd",
-            "strom",
-            "hybrid-groups",
-            "gaia",
-            "hogwild",
-            "byteps-async",
-            "project-adam",
-        )
+        assert system in ORDER_MATTERS
         return
     plain = weights(Toy(), 3, system)
     for ties in range(2):
@@ -158,6 +151,6 @@ def test_direct_has_the_bits_of_allreduce_and_fewer_latencies(workers: int) -> N
     assert ring / direct == pytest.approx(workers - 1, rel=0.05)
 
 
-def test_codecs_of_presets_lose_nothing() -> None:
-    codecs: list[Codec] = [systems.find(system).codec for system in PUBLISHED]
-    assert not any(codec.traits.lossy for codec in codecs)
+def test_codecs_of_presets_lose_nothing_but_what_one_declares() -> None:
+    codecs: dict[str, Codec] = {system: systems.find(system).codec for system in PUBLISHED}
+    assert [system for system, codec in codecs.items() if codec.traits.lossy] == ["dl4j-sharing"]

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from polyrhythm.codec import ErrorFeedback, LowRank, OneBit, PerTensor, Striped, Warmup
+from polyrhythm.merge import Adagrad, Mean, OuterOptimizer
 from polyrhythm.strategy.strategy import Strategy
-from polyrhythm.topology import AllReduce, Alone, Bucketed, Deferred, Direct, Ring, Summation, Tree
+from polyrhythm.topology import AllReduce, Alone, Bucketed, Deferred, Delayed, Direct, Ring, Summation, Tree
 
 
 def single() -> Strategy:
@@ -34,15 +35,18 @@ def tree() -> Strategy:
     return Strategy(name="tree", topology=AllReduce(Tree()))
 
 
-def onebit(warmup: int = 10) -> Strategy:
+def onebit(warmup: int = 10, double_buffering: bool = False, adagrad: bool = False) -> Strategy:
     """1-bit SGD with error feedback on both legs (Seide, Fu, Droppo, Li, Yu, Interspeech 2014).
 
     Each worker owns a stripe of rows: it gets everyone's quantized gradients of that stripe, sums them, quantizes the sum with
     a residual of its own, and tells all. One bit an element and two values a column; vectors go uncompressed, and so does everything in
-    the first `warmup` steps. Every worker runs the same optimizer on the mean. The paper's double buffering, its choice of batch
-    sizes and its AdaGrad are left to the training function.
+    the first `warmup` steps. Every worker runs the same optimizer on the mean; with `adagrad` it is AdaGrad, behind the quantizer, at the
+    rate of the worker's optimizer. With `double_buffering` a sum is made while the next batch is computed, and stepped on after it: give
+    half the batch size, as the paper halves its batches for that. `largest_batch` is the paper's choice of batch sizes.
     """
-    return Strategy(name="onebit", topology=AllReduce(Ring()), codec=Warmup(warmup, Striped(PerTensor(ErrorFeedback(OneBit())))))
+    codec = Warmup(warmup, Striped(PerTensor(ErrorFeedback(OneBit()))))
+    topology = Delayed(AllReduce(Ring()), steps=1) if double_buffering else AllReduce(Ring())
+    return Strategy(name="onebit", topology=topology, codec=codec, merge=OuterOptimizer(Adagrad()) if adagrad else Mean())
 
 
 def powersgd(rank: int = 2, warmup: int = 10, bucket_bytes: int = 25 * 2**20) -> Strategy:

@@ -1,0 +1,36 @@
+"""Weights by key at servers, to which compressed gradients are pushed."""
+
+from __future__ import annotations
+
+from polyrhythm.codec import ErrorFeedback, Identity, TwoBit
+from polyrhythm.consistency import Asynchronous
+from polyrhythm.merge import Sum
+from polyrhythm.pieces.codec import Codec
+from polyrhythm.strategy.strategy import Strategy
+from polyrhythm.topology import ByKey, Server
+
+
+def mxnet(servers: int = 1, threshold: float | None = None, largest: int = 1_000_000) -> Strategy:
+    """Parameters in a store of keys that workers push to and pull from in lockstep (MXNet's `dist_sync`; Chen et al., 2015).
+
+    Every tensor is a key and goes whole to one of the `servers`, those of `largest` elements or more in even parts to all. A server waits
+    for every worker's push, runs the workers' optimizer on the mean (`update_on_kvstore`), and answers with the weights. With a
+    `threshold` pushes take two bits an element, of which the rest stays with the worker (MXNet's `2bit`; its threshold is 0.5, of gradients
+    that are summed over a batch; mean losses need one that is smaller by the size of the batch or more). Weights come back as they are.
+    Pushes leave at `optimizer.step()`: only where workers run the optimizer do the first layers go first.
+    """
+    return Strategy(name="mxnet", topology=Server(servers, division=ByKey(largest)), codec=_two_bits(threshold))
+
+
+def mxnet_async(servers: int = 1, threshold: float | None = None, largest: int = 1_000_000) -> Strategy:
+    """The same store, but each push is applied when it arrives (MXNet's `dist_async`; Chen et al., 2015).
+
+    A server runs the workers' optimizer on each gradient by itself, in full, and answers with the weights: nobody waits for others.
+    Options as of `mxnet`.
+    """
+    topology = Server(servers, division=ByKey(largest))
+    return Strategy(name="mxnet-async", consistency=Asynchronous(), topology=topology, codec=_two_bits(threshold), merge=Sum())
+
+
+def _two_bits(threshold: float | None) -> Codec:
+    return Identity() if threshold is None else ErrorFeedback(TwoBit(threshold))

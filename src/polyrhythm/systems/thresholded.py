@@ -1,0 +1,51 @@
+"""Large elements only, from everyone to everyone, or to a server."""
+
+from __future__ import annotations
+
+from polyrhythm.codec import AdaptiveThreshold, ClippedFeedback, ErrorFeedback, Significant
+from polyrhythm.consistency import Asynchronous, LocalSteps, SoftSync
+from polyrhythm.merge import Mean, Sum
+from polyrhythm.strategy.strategy import Strategy
+from polyrhythm.topology import AllToAll, Mirrors, Server
+
+
+def dl4j_sharing(tau: float = 1e-3, fewest: float = 1e-4, most: float = 1e-2, quanta: float = 5.0, every: int = 5) -> Strategy:
+    """Thresholded updates to all peers, with a threshold that adapts (Deeplearning4j's gradient sharing; Black et al., 2018; Strom, 2015).
+
+    As `strom`, but tau follows what is sent: where that is a smaller share of the elements than `fewest` it falls by 3.4 %, where a larger
+    one than `most` it rises. Where more than one element in 16 is to be sent, all go in two bits each. Every `every` steps the residual
+    is clipped to ± `quanta` tau, and what that cuts off is lost. Each worker has its own tau (Deeplearning4j averages them between epochs).
+    A contribution counts 1 / P, so that P workers move about as far as one (there: in full). Nobody waits. Optimizer state stays with
+    each worker.
+    """
+    codec = ClippedFeedback(AdaptiveThreshold(tau, fewest, most), quanta, every)
+    return Strategy(name="dl4j-sharing", consistency=LocalSteps(1, Asynchronous()), topology=AllToAll(), codec=codec, merge=Mean())
+
+
+def actors(servers: int = 1) -> Strategy:
+    """Asynchronous replicas of actors and a central server (Addair, Decentralized and Distributed Machine Learning, 2017).
+
+    A server applies every gradient in full when it comes, by the workers' optimizer, and answers with the weights. Layers are no
+    actors here: a replica's backward pass is torch's.
+    """
+    return Strategy(name="actors", consistency=Asynchronous(), topology=Server(servers), merge=Sum())
+
+
+def actors_softsync(groups: int = 2, servers: int = 1) -> Strategy:
+    """The same server, but it waits for a subset of the replicas (Addair, Decentralized and Distributed Machine Learning, 2017).
+
+    It merges ⌊P / groups⌋ gradients at a time, from whichever replicas, each in full, and goes one step with their sum.
+    """
+    return Strategy(name="actors-softsync", consistency=SoftSync(groups), topology=Server(servers), merge=Sum())
+
+
+def actors_decentralised(tau: float = 0.01) -> Strategy:
+    """Replicas that apply all of their own, and send others what is large (Addair, Decentralized and Distributed Machine Learning, 2017).
+
+    A replica adds its optimizer's update to a residual. Elements of `tau` or more go to all others with their full value, and their
+    residual becomes zero; those add them to their weights. Its own update counts at home in full, when it is made, and not again when it
+    is sent. Replicas are never made equal (the lossless residual bounds how far they are apart). The paper's tau is 1, of gradients of
+    the XOR of two bits; here it is in units of weights.
+    """
+    codec = ErrorFeedback(Significant(tau))
+    return Strategy(name="actors-decentralised", consistency=LocalSteps(1, Asynchronous()), topology=Mirrors(), codec=codec, merge=Sum())
