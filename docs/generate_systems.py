@@ -86,6 +86,10 @@ SENT: dict[str, Sent] = {
         "P M for the pushes, and M for each response with a newer version: at most 2 P M in 2 P S messages", lambda P, M, B, D: 2 * P * M
     ),
     "actors-decentralised": Sent("8 (P − 1) bytes for each element that reaches tau, in P (P − 1) messages"),
+    "d2l": Sent("2 (P − 1) M in 2 (P − 1) messages, all of them over worker 0's line", lambda P, M, B, D: 2 * (P - 1) * M),
+    "parallel-sgd": Sent("2 (P − 1) M in 2 (P − 1) messages, at most 2 ⌈log2 P⌉ of a worker", lambda P, M, B, D: 2 * (P - 1) * M),
+    "firecaffe": Sent("2 (P − 1) M in 2 (P − 1) messages", lambda P, M, B, D: 2 * (P - 1) * M),
+    "yadan": Sent("2 (P − 1) M in 2 P (P − 1) messages", lambda P, M, B, D: 2 * (P - 1) * M),
 }
 
 HEAD = """# Systems

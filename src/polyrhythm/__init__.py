@@ -137,6 +137,7 @@ if TYPE_CHECKING:
     from polyrhythm.topology import RingGraph as RingGraph
     from polyrhythm.topology import Server as Server
     from polyrhythm.topology import SharedMemory as SharedMemory
+    from polyrhythm.topology import Star as Star
     from polyrhythm.topology import Summation as Summation
     from polyrhythm.topology import Tree as Tree
     from polyrhythm.training.join import join as join
@@ -149,8 +150,8 @@ if TYPE_CHECKING:
 _PLACES = {
     "buffers": "MeanBuffers OwnBuffers RecalibratedBuffers",
     "codec": (
-        "AdaptiveThreshold Cast ClippedFeedback ErrorFeedback GapCoded Identity LowRank OneBit OneBitTensorwise PerTensor RandomK Relative "
-        "Rows Significant Striped SufficientFactors Threshold TopK TwoBit UnitSigns Warmup"
+        "AdaptiveThreshold Cast ClippedFeedback ErrorFeedback GapCoded Identity LowRank OneBit OneBitTensorwise PerTensor "
+        "RandomK Relative Rows Significant Striped SufficientFactors Threshold TopK TwoBit UnitSigns Warmup"
     ),
     "consistency": "Bounded Asynchronous Intervals LocalSteps BulkSynchronous SoftSync",
     "engines.kubernetes": "Kubernetes",
@@ -174,8 +175,8 @@ _PLACES = {
     "sources": "HuggingFaceStream LocalShard ParquetFiles RayShards TarShards spark_frame",
     "strategy": "ByHost BySite Exchange Given Hierarchical InGroups Leaders OfSize Strategy Stripes",
     "topology": (
-        "AllReduce AllToAll AllWeights Alone Bucketed Butterfly ByKey ChangedRows Deferred Delayed Direct Dissemination EvenRows Fastest "
-        "FixedGraph Gossip Mirrors RandomPairs Ring RingGraph Server SharedMemory Summation Tree"
+        "AllReduce AllToAll AllWeights Alone Bucketed Butterfly ByKey ChangedRows Deferred Delayed Direct Dissemination "
+        "EvenRows Fastest FixedGraph Gossip Mirrors RandomPairs Ring RingGraph Server SharedMemory Star Summation Tree"
     ),
     "training.join": "join",
     "training.result": "Run",

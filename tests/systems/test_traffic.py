@@ -16,8 +16,10 @@ from toy import Toy, network, trained
 
 from polyrhythm import systems
 from polyrhythm.consistency import LocalSteps
+from polyrhythm.kernel.events import Sent
 from polyrhythm.kernel.message import Message, wire_bytes
 from polyrhythm.model.remote_optimizer import describe
+from polyrhythm.simulator import Instant, Simulator
 from polyrhythm.strategy import Strategy
 from polyrhythm.tensors import Layout
 from polyrhythm.topology import Bucketed, Server, Summation
@@ -93,6 +95,24 @@ def test_direct_sends_a_part_to_everyone_and_a_sum_back_a_step(workers: int) -> 
 def test_tree_sends_a_sum_up_and_one_down_a_step(workers: int) -> None:
     rounds = total(tree(workers, str(step)) for step in range(1, steps(workers) + 1))
     check("tree", workers, initial(workers) + rounds)
+
+
+@each_size
+def test_d2l_sends_all_to_worker_0_and_the_sum_back(workers: int) -> None:
+    """2 (P - 1) n a step over one line."""
+    up = [say(f"{step}.{rank}", flat()) for step in range(1, steps(workers) + 1) for rank in range(1, workers)]
+    down = [say(f"{step}.down", flat(), times=workers - 1) for step in range(1, steps(workers) + 1)]
+    check("d2l", workers, initial(workers) + total(up) + total(down))
+
+
+@pytest.mark.parametrize("workers", [2, 4, 8, 16])
+def test_no_worker_of_parallel_sgd_sends_more_than_a_logarithm_of_messages(workers: int) -> None:
+    """Sent up and down by one worker: at most ⌈log2 P⌉ + 1 a step, and as many for the weights at the beginning."""
+    on = Simulator(network=Instant(), record_sends=True)
+    sent = Counter(event.actor for event in trained(Toy(epochs=1), workers, "parallel-sgd", on).outcome.events if isinstance(event, Sent))
+    most = (workers - 1).bit_length()
+    assert max(sent.values()) <= (most + 1) * (steps(workers, 1) + 1)
+    assert sum(sent.values()) == 2 * (workers - 1) * steps(workers, 1) + workers - 1
 
 
 @each_size

@@ -4,6 +4,7 @@ from polyrhythm.topology.algorithms.butterfly import Butterfly
 from polyrhythm.topology.algorithms.direct import Direct
 from polyrhythm.topology.algorithms.fastest import Fastest
 from polyrhythm.topology.algorithms.ring import Ring
+from polyrhythm.topology.algorithms.star import Star
 from polyrhythm.topology.algorithms.tree import Tree
 from polyrhythm.topology.all_reduce import AllReduce
 from polyrhythm.topology.all_to_all import AllToAll, Mirrors
@@ -19,7 +20,7 @@ from polyrhythm.topology.server import Server
 from polyrhythm.topology.shared_memory import SharedMemory
 from polyrhythm.topology.summation import Summation
 
-ALGORITHMS = (Ring(), Tree(), Butterfly(), Direct(), Fastest(latency=0.001, bandwidth=1e8))
+ALGORITHMS = (Ring(), Tree(), Butterfly(), Direct(), Star(), Fastest(latency=0.001, bandwidth=1e8))
 GRAPHS = (RingGraph(), Dissemination(rotate=False), Dissemination(), RandomPairs())
 MEMBERS = (
     *(AllReduce(algorithm) for algorithm in ALGORITHMS),
@@ -66,6 +67,7 @@ __all__ = [
     "RingGraph",
     "Server",
     "SharedMemory",
+    "Star",
     "Summation",
     "Tree",
 ]

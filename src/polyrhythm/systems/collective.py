@@ -1,0 +1,43 @@
+"""Everybody in step, by other ways of making a sum."""
+
+from __future__ import annotations
+
+from polyrhythm.strategy.strategy import Strategy
+from polyrhythm.topology import AllReduce, Direct, Star, Tree
+
+
+def d2l() -> Strategy:
+    """Synchronous SGD whose sums are made at worker 0 and copied back (Zhang, Lipton, Li, Smola, Dive into Deep Learning, 2023).
+
+    The all-reduce that the book writes from scratch in section 13.5: worker 0 sends and receives (P - 1) M each, which bounds all others.
+    Every worker takes its part of each batch of all, and a step is that of one process on the whole batch, to rounding.
+    """
+    return Strategy(name="d2l", topology=AllReduce(Star()))
+
+
+def parallel_sgd() -> Strategy:
+    """Parallel SGD over a tree (Hegde and Usmani, Parallel and Distributed Deep Learning, Stanford, 2016, section 3).
+
+    Gradients are reduced up a binomial tree and the sum is broadcast down it: each worker sends and receives O(log P) messages of the
+    whole model, 2 (P - 1) in all. The paper broadcasts weights; every worker makes them here from the sum, with the same optimizer.
+    """
+    return Strategy(name="parallel-sgd", topology=AllReduce(Tree()))
+
+
+def firecaffe() -> Strategy:
+    """Synchronous SGD over a reduction tree (FireCaffe; Iandola, Moskewicz, Ashraf, Keutzer, CVPR 2016, arXiv:1511.00175).
+
+    The sum climbs a binomial tree and comes back down it: 2 log2 P M / B, of which the paper's formula counts the way up, against P M / B
+    each way at one parameter server (`polyrhythm.topology.costs` has both). `tree` is the bare algorithm; the paper's other two means,
+    fast links and large batches with a learning rate tuned for them, are the network's and the training function's.
+    """
+    return Strategy(name="firecaffe", topology=AllReduce(Tree()))
+
+
+def yadan() -> Strategy:
+    """Data parallelism of a few workers that exchange all with all (Yadan, Adams, Taigman, Ranzato, 2013, arXiv:1312.5853).
+
+    The paper's GPUs are 4 in one box, and its batch is that of all together: divide batch_size by the number of workers where runs are
+    compared. Its other dimension, the model split over pairs of GPUs, is not here.
+    """
+    return Strategy(name="yadan", topology=AllReduce(Direct()))
