@@ -89,6 +89,7 @@ SENT: dict[str, Sent] = {
     "d2l": Sent("2 (P − 1) M in 2 (P − 1) messages, all of them over worker 0's line", lambda P, M, B, D: 2 * (P - 1) * M),
     "parallel-sgd": Sent("2 (P − 1) M in 2 (P − 1) messages, at most 2 ⌈log2 P⌉ of a worker", lambda P, M, B, D: 2 * (P - 1) * M),
     "firecaffe": Sent("2 (P − 1) M in 2 (P − 1) messages", lambda P, M, B, D: 2 * (P - 1) * M),
+    "collective-allreduce": Sent("2 (P − 1) M in 2 P (P − 1) messages a tensor", lambda P, M, B, D: 2 * (P - 1) * M),
     "yadan": Sent("2 (P − 1) M in 2 P (P − 1) messages", lambda P, M, B, D: 2 * (P - 1) * M),
 }
 

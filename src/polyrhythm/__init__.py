@@ -131,6 +131,7 @@ if TYPE_CHECKING:
     from polyrhythm.topology import Fastest as Fastest
     from polyrhythm.topology import FixedGraph as FixedGraph
     from polyrhythm.topology import Gossip as Gossip
+    from polyrhythm.topology import Keyed as Keyed
     from polyrhythm.topology import Mirrors as Mirrors
     from polyrhythm.topology import RandomPairs as RandomPairs
     from polyrhythm.topology import Ring as Ring
@@ -176,7 +177,7 @@ _PLACES = {
     "strategy": "ByHost BySite Exchange Given Hierarchical InGroups Leaders OfSize Strategy Stripes",
     "topology": (
         "AllReduce AllToAll AllWeights Alone Bucketed Butterfly ByKey ChangedRows Deferred Delayed Direct Dissemination "
-        "EvenRows Fastest FixedGraph Gossip Mirrors RandomPairs Ring RingGraph Server SharedMemory Star Summation Tree"
+        "EvenRows Fastest FixedGraph Gossip Keyed Mirrors RandomPairs Ring RingGraph Server SharedMemory Star Summation Tree"
     ),
     "training.join": "join",
     "training.result": "Run",

@@ -19,6 +19,8 @@ from polyrhythm.training.result import Run
 from polyrhythm.training.run import run
 
 EVERY_SYSTEM = tuple(systems.SYSTEMS)
+ONE_BACKWARD = ("powersgd", "byteps", "collective-allreduce")
+"""Those that exchange gradients during backward(), of which there is one to each step."""
 LOCKSTEP_SERVER = Strategy(topology=Server(2))
 """The user's optimizer is built again at two servers, and the result must be that of all-reduce."""
 

@@ -17,7 +17,7 @@ from polyrhythm.strategy import Strategy
 from polyrhythm.topology import AllToAll, Bucketed, Server
 from polyrhythm.training.run import run
 
-from .scenes import EVERY_SYSTEM, LOCKSTEP_SERVER, flat, go, sgd
+from .scenes import EVERY_SYSTEM, LOCKSTEP_SERVER, ONE_BACKWARD, flat, go, sgd
 
 
 class Adversaries:
@@ -50,7 +50,7 @@ class Adversaries:
         worker.report(fake=d(g(torch.ones(1, 4))).item())
 
 
-@pytest.mark.parametrize("system", [system for system in EVERY_SYSTEM if system not in ("powersgd", "byteps")])  # one backward() a step
+@pytest.mark.parametrize("system", [system for system in EVERY_SYSTEM if system not in ONE_BACKWARD])
 def test_every_system_trains_two_networks_to_the_same_weights_everywhere(system: str) -> None:
     ended: dict[int, list[Tensor]] = {}
 

@@ -13,7 +13,7 @@ import polyrhythm as pr
 from polyrhythm.errors import CompositionError
 from polyrhythm.kernel.events import Reported, Stepped
 
-from .scenes import EVERY_SYSTEM
+from .scenes import EVERY_SYSTEM, ONE_BACKWARD
 
 TOY = Toy(epochs=2, batch_size=4)  # 3 workers: 8 steps of 4 samples an epoch
 
@@ -31,8 +31,8 @@ VALUES_DECIDE = ("strom", "gaia", "dl4j-sharing", "actors-decentralised")
 
 
 ROUNDING = 1e-9
-TOLERANCES = {"byteps": 0.05}
-"""Its gradients leave inside of a step and are waited for inside of the next: replayed where a measured step has them, by elements."""
+TOLERANCES = dict.fromkeys(ONE_BACKWARD, 0.05)
+"""Their gradients leave inside of a step (and byteps waits for them inside of the next): replayed as in a measured step, by elements."""
 
 
 def stepped(run: pr.Run) -> list[float]:

@@ -105,10 +105,13 @@ class Buckets(Protocol):
 
     @property
     def layouts(self) -> Sequence[Layout]:
-        """The parts, in the order in which all workers must exchange them: consecutive, the last one of the whole layout first."""
+        """The parts: consecutive, the last one of the whole layout first."""
 
     async def exchange_bucket(self, bucket: int, value: Tensor) -> None:
-        """Exchange one part (numel of its layout,), and keep the result."""
+        """Exchange one part (numel of its layout,), or have it exchanged when its turn comes, and keep the result.
+
+        Parts come as they are computed, in an order that may differ between workers: a topology that needs one order sees to it.
+        """
 
     async def conclude(self, rates: tuple[float, ...]) -> Response:
         """What is to be done, after every part has been sent."""

@@ -13,7 +13,7 @@ from polyrhythm.strategy.gradients import Parameters
 
 
 class Overlap:
-    """Begins the exchange of a bucket when all its parameters have their gradient, and those before it have begun.
+    """Begins the exchange of a bucket when all its parameters have their gradient, in whatever order that is.
 
     `check` is shown each value before it leaves.
     """
@@ -29,7 +29,7 @@ class Overlap:
 
     def _reset(self) -> None:
         self._missing = [len(group) for group in self.groups]
-        self._begun = 0
+        self._begun: set[int] = set()
 
     @property
     def under_way(self) -> bool:
@@ -37,21 +37,23 @@ class Overlap:
         return bool(self.arrivals.came)
 
     def begin_rest(self) -> None:
-        """Begin what has not begun: where a parameter got no gradient, its bucket and those after it still wait."""
-        while self._begun < len(self.groups):
-            self._begin(1.0)
+        """Begin what has not begun, because some parameter got no gradient."""
+        for bucket in range(len(self.groups)):
+            if bucket not in self._begun:
+                self._begin(bucket, 1.0)
         self.arrivals.reset()
         self._reset()
 
     def _arrive(self, number: int) -> None:
-        self._missing[self.group_of[id(self.parameters[number])]] -= 1
-        while self._begun < len(self.groups) and not self._missing[self._begun]:
-            self._begin(self.arrivals.done)
+        bucket = self.group_of[id(self.parameters[number])]
+        self._missing[bucket] -= 1
+        if not self._missing[bucket]:
+            self._begin(bucket, self.arrivals.done)
 
-    def _begin(self, done: float) -> None:
-        value = self.arrivals.take(self.groups[self._begun])
-        self.context.begin(self.buckets.exchange_bucket(self._begun, value), done)
-        self._begun += 1
+    def _begin(self, bucket: int, done: float) -> None:
+        value = self.arrivals.take(self.groups[bucket])
+        self._begun.add(bucket)
+        self.context.begin(self.buckets.exchange_bucket(bucket, value), done)
 
 
 def _groups(parameters: list[nn.Parameter], sizes: list[int]) -> list[list[nn.Parameter]]:

@@ -10,7 +10,7 @@ from typing import Any
 from polyrhythm.errors import CompositionError, unknown
 from polyrhythm.strategy.strategy import Strategy
 from polyrhythm.systems.asynchronous import downpour, easgd, hogwild, softsync, ssp, strom
-from polyrhythm.systems.collective import d2l, firecaffe, parallel_sgd, yadan
+from polyrhythm.systems.collective import collective_allreduce, d2l, firecaffe, parallel_sgd, yadan
 from polyrhythm.systems.gossip import gossipgrad
 from polyrhythm.systems.hierarchical import gaia, hierarchical, hybrid_groups
 from polyrhythm.systems.hybrid import parallax, poseidon
@@ -28,7 +28,7 @@ SYSTEMS: dict[str, Callable[..., Strategy]] = {
         *(hierarchical, hybrid_groups, gaia, powersgd, poseidon, parallax, hogwild, byteps),
         *(large_minibatch, climate, byteps_async, project_adam),
         *(mxnet, mxnet_async, dl4j_sharing, actors, actors_softsync, actors_decentralised),
-        *(d2l, parallel_sgd, firecaffe, yadan),
+        *(d2l, parallel_sgd, firecaffe, yadan, collective_allreduce),
     )
 }
 

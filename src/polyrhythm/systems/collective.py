@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from polyrhythm.strategy.strategy import Strategy
-from polyrhythm.topology import AllReduce, Direct, Star, Tree
+from polyrhythm.topology import AllReduce, Direct, Keyed, Ring, Star, Tree
 
 
 def d2l() -> Strategy:
@@ -41,3 +41,13 @@ def yadan() -> Strategy:
     compared. Its other dimension, the model split over pairs of GPUs, is not here.
     """
     return Strategy(name="yadan", topology=AllReduce(Direct()))
+
+
+def collective_allreduce() -> Strategy:
+    """Synchronous SGD with an ring of each tensor (CollectiveAllReduceStrategy of TensorFlow 1.11, 2018; Abadi et al., OSDI 2016).
+
+    Workers launch a ring for each tensor when backward() has computed it; its group key and its instance key say which messages belong
+    together, so that workers which launch in different orders do not wait for each other for ever. Tensors are not fused: many small
+    ones cost a latency each, all at the same time.
+    """
+    return Strategy(name="collective-allreduce", topology=Keyed(AllReduce(Ring())))

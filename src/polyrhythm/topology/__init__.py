@@ -15,6 +15,7 @@ from polyrhythm.topology.delayed import Delayed
 from polyrhythm.topology.division import ByKey, EvenRows
 from polyrhythm.topology.gossip import Gossip
 from polyrhythm.topology.graph import Dissemination, FixedGraph, RandomPairs, RingGraph
+from polyrhythm.topology.keyed import Keyed
 from polyrhythm.topology.served_weights import AllWeights, ChangedRows
 from polyrhythm.topology.server import Server
 from polyrhythm.topology.shared_memory import SharedMemory
@@ -25,6 +26,7 @@ GRAPHS = (RingGraph(), Dissemination(rotate=False), Dissemination(), RandomPairs
 MEMBERS = (
     *(AllReduce(algorithm) for algorithm in ALGORITHMS),
     Bucketed(AllReduce(), nbytes=32),
+    Keyed(AllReduce()),
     Summation(0),
     Summation(1, nbytes=16),
     Deferred(Summation(0)),
@@ -61,6 +63,7 @@ __all__ = [
     "Fastest",
     "FixedGraph",
     "Gossip",
+    "Keyed",
     "Mirrors",
     "RandomPairs",
     "Ring",

@@ -70,7 +70,8 @@ class Bucketed:
 class _Parts:
     """A client for each bucket. The first has no name, so that one bucket sends what an all-reduce without buckets does.
 
-    `clock` is the step whose buckets are exchanged: there is one `conclude` to each step.
+    `clock` is the step whose buckets are exchanged: there is one `conclude` to each step. Buckets that `came` wait until it is their
+    `turn`, which is the same at all workers.
     """
 
     in_place = None
@@ -86,6 +87,8 @@ class _Parts:
         self.clients: list[CollectiveClient] = []
         self.numel = 0
         self.clock = 1
+        self.came: dict[int, Tensor] = {}
+        self.turn = 0
         self.total: Tensor | None = None
 
     @property
@@ -106,13 +109,17 @@ class _Parts:
         return AdoptWeights(await broadcast(self.port, self.group, weights, "init"))
 
     async def exchange_bucket(self, bucket: int, value: Tensor) -> None:
-        total = await self.clients[bucket].sum(value, self.clock)
-        if self.total is None:
-            self.total = torch.empty(self.numel, dtype=total.dtype)
-        self._of(self.total, bucket).copy_(total)
+        self.came[bucket] = value
+        while self.turn in self.came:
+            total = await self.clients[self.turn].sum(self.came.pop(self.turn), self.clock)
+            if self.total is None:
+                self.total = torch.empty(self.numel, dtype=total.dtype)
+            self._of(self.total, self.turn).copy_(total)
+            self.turn += 1
 
     async def conclude(self, rates: tuple[float, ...]) -> Response:
         total, self.total = self.total, None
+        self.turn = 0
         self.clock += 1
         assert total is not None, "every bucket was sent before"
         return ApplyContributions([Contribution(total, self.group.size, rates=rates)])

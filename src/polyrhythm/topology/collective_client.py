@@ -7,7 +7,7 @@ from typing import Any
 
 from torch import Tensor
 
-from polyrhythm.pieces.codec import Codec
+from polyrhythm.pieces.codec import Aggregated, Aggregation, Codec
 from polyrhythm.pieces.context import ExchangeContext
 from polyrhythm.pieces.requests import Packet
 from polyrhythm.pieces.topology import WorkerEndpoint
@@ -46,20 +46,27 @@ class CollectiveClient:
 
     async def sum(self, value: Tensor, clock: int) -> Tensor:
         """The sum of what all send of their values (numel,) after step `clock`."""
-        aggregation = self.codec.aggregate(value, self.layout, self.state, self.context.at(clock, self.weights, self.held.factors))
+        aggregation = self.begin(value, clock)
         response: Any = None
         while True:
             try:
                 request = aggregation.send(response)
             except StopIteration as end:
-                self.state = end.value.state
-                total: Tensor = end.value.total
-                return total
+                return self.end(end.value)
             response = await request.perform(self)
+
+    def begin(self, value: Tensor, clock: int) -> Aggregation:
+        """The requests that a sum takes, for a caller that performs them itself."""
+        return self.codec.aggregate(value, self.layout, self.state, self.context.at(clock, self.weights, self.held.factors))
+
+    def end(self, aggregated: Aggregated) -> Tensor:
+        """Keep what an aggregation has left for the next one: its sum."""
+        self.state = aggregated.state
+        return aggregated.total
 
     async def all_reduce(self, value: Tensor) -> Tensor:
         """As `pieces.requests.CollectiveOperations`."""
-        return await self.reduction.reduce(self.port, self.group, value, self._topic())
+        return await self.reduction.reduce(self.port, self.group, value, self.topic())
 
     async def reduce_in_place(self, parts: Sequence[Tensor], divisor: float, schedule: Algorithm) -> bool:
         """Put the sum of the `parts` of all, divided, in their place, if the runtime can; False: no request was made."""
@@ -70,11 +77,11 @@ class CollectiveClient:
 
     async def all_gather(self, packet: Packet) -> list[Packet]:
         """As `pieces.requests.CollectiveOperations`."""
-        return await all_gather(self.port, self.group, packet, self._topic())
+        return await all_gather(self.port, self.group, packet, self.topic())
 
     async def all_to_all(self, packets: Sequence[Packet]) -> list[Packet]:
         """As `pieces.requests.CollectiveOperations`."""
-        return await all_to_all(self.port, self.group, packets, self._topic())
+        return await all_to_all(self.port, self.group, packets, self.topic())
 
     def states(self) -> list[tuple[State, Tensor]]:
         """The codec's state and its residual (numel,); none before `open`."""
@@ -88,6 +95,7 @@ class CollectiveClient:
         """As `pieces.state.Stateful`."""
         self.requests, self.state = state["requests"], state["codec"]
 
-    def _topic(self) -> str:
+    def topic(self) -> str:
+        """That of the next request."""
         self.requests += 1
         return f"{self.name}{self.requests}"
