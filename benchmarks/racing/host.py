@@ -25,9 +25,8 @@ import torch.distributed as dist
 
 import polyrhythm.training.join  # noqa: F401  what pr.join imports
 from polyrhythm.processes.system.prctl import die_with_parent
-from polyrhythm.workloads.digits import digits
 from racing import ours, rivals
-from racing.task import Found, Heat, Seat, train
+from racing.task import TASKS, Found, Heat, Seat, train
 
 MARK = "HEAT "
 SLACK = 45.0
@@ -46,7 +45,8 @@ def serve(heats: Sequence[Heat]) -> None:
     for library in {heat.way.split("-")[0] for heat in heats} & {"deepspeed", "hivemind"}:
         os.environ["DS_ACCELERATOR"] = "cpu"
         __import__(library)
-    digits()
+    for name in {heat.task for heat in heats}:
+        TASKS[name].data()
     links = _meet(rank, workers, os.environ["MASTER_ADDR"], int(os.environ["MASTER_PORT"]))
     for number, heat in enumerate(heats):
         run(heat, int(os.environ["MASTER_PORT"]) + _PORTS * (number + 1), rank, links)
@@ -101,7 +101,7 @@ def _child(heat: Heat, port: int, tell: int) -> None:
                 store.set("said", mine)
             return store.get("said").decode()
 
-        found = train(WAYS[heat.way], heat, Seat(rank, workers, heat.seed, share, meet))
+        found = train(WAYS[heat.way], heat, Seat(TASKS[heat.task], rank, workers, heat.seed, share, meet))
         answer = json.dumps(asdict(found))
     except BaseException as problem:
         said = f"{type(problem).__name__}: {problem}"[:300]

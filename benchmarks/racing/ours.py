@@ -9,7 +9,7 @@ from torch import Tensor, nn
 
 import polyrhythm as pr
 from polyrhythm import systems
-from racing.task import BATCH, Contestant, Seat, Way
+from racing.task import Contestant, Seat, Way
 
 
 def local(tau: int, codec: object, outer: bool = False) -> pr.Strategy:
@@ -64,14 +64,14 @@ def named(name: str) -> pr.Strategy:
     return dataclasses.replace(STRATEGIES[name][0](), name=name)
 
 
-def attached(worker: pr.Worker, model: nn.Module, optimizer: torch.optim.Optimizer, period: int) -> Contestant:
+def attached(worker: pr.Worker, model: nn.Module, optimizer: torch.optim.Optimizer, period: int, batch: int) -> Contestant:
     """The contestant that `worker` makes of a model."""
     model, optimizer = worker.attach(model, optimizer)
 
     def step(loss: Tensor) -> None:
         optimizer.zero_grad()
         loss.backward()
-        worker.count(BATCH)
+        worker.count(batch)
         optimizer.step()
 
     return Contestant(model, step, model, period)
@@ -79,7 +79,7 @@ def attached(worker: pr.Worker, model: nn.Module, optimizer: torch.optim.Optimiz
 
 def _way(name: str) -> Way:
     def start(model: nn.Module, optimizer: torch.optim.Optimizer, seat: Seat) -> Contestant:
-        return attached(pr.join(named(name), seed=seat.seed), model, optimizer, STRATEGIES[name][1])
+        return attached(pr.join(named(name), seed=seat.seed), model, optimizer, STRATEGIES[name][1], seat.task.batch)
 
     return start
 

@@ -13,7 +13,7 @@ from torch import Tensor, nn
 from torch.nn.parallel import DistributedDataParallel
 from torch.nn.utils import parameters_to_vector, vector_to_parameters
 
-from racing.task import BATCH, INTERVAL, MOMENTUM, WORKERS, Contestant, Seat, Way
+from racing.task import Contestant, Seat, Way
 
 ALONE = "alone"
 
@@ -30,7 +30,7 @@ def plain(optimizer: Any) -> Callable[[Tensor], None]:
 
 
 def alone(model: nn.Module, optimizer: torch.optim.Optimizer, seat: Seat) -> Contestant:
-    """One process, one thread, batch 16, no network."""
+    """One process, one thread, no network."""
     return Contestant(model, plain(optimizer), model)
 
 
@@ -98,7 +98,7 @@ def deepspeed(stage: int) -> Way:
 
         library.init_distributed("gloo", verbose=False)
         settings = {
-            "train_micro_batch_size_per_gpu": BATCH,
+            "train_micro_batch_size_per_gpu": seat.task.batch,
             "gradient_accumulation_steps": 1,
             "zero_optimization": {"stage": stage},
             "zero_allow_untested_optimizer": True,
@@ -115,12 +115,12 @@ def deepspeed(stage: int) -> Way:
 
 
 def hivemind(**options: Any) -> Way:
-    """hivemind's optimizer, averaging every 384 samples; matchmaking for 3 s, which its guide has for small local runs."""
+    """hivemind's optimizer, averaging between two judgements; matchmaking for 3 s, which its guide has for small local runs."""
 
     def start(model: nn.Module, optimizer: torch.optim.Optimizer, seat: Seat) -> Contestant:
         import hivemind as library
 
-        rate = optimizer.param_groups[0]["lr"]
+        rate, task = optimizer.param_groups[0]["lr"], seat.task
         here = f"/ip4/{os.environ.get('POLYRHYTHM_HOST_ADDR', '127.0.0.1')}/tcp/0"
         first = seat.rank == 0
         known = [] if first else seat.share("").split()
@@ -130,10 +130,10 @@ def hivemind(**options: Any) -> Way:
         together = library.Optimizer(
             dht=dht,
             run_id="race",
-            target_batch_size=BATCH * WORKERS * INTERVAL,
-            batch_size_per_step=BATCH,
+            target_batch_size=task.batch * task.workers * task.interval,
+            batch_size_per_step=task.batch,
             params=model.parameters(),
-            optimizer=lambda parameters: torch.optim.SGD(parameters, lr=rate, momentum=MOMENTUM),
+            optimizer=lambda parameters: task.optimizer(parameters, rate),
             matchmaking_time=3.0,
             averaging_timeout=30.0,
             averager_opts={"request_timeout": 1.0},  # it warns of deadlocks where this is not below the matchmaking time
