@@ -91,6 +91,11 @@ SENT: dict[str, Sent] = {
     "firecaffe": Sent("2 (P − 1) M in 2 (P − 1) messages", lambda P, M, B, D: 2 * (P - 1) * M),
     "collective-allreduce": Sent("2 (P − 1) M in 2 P (P − 1) messages a tensor", lambda P, M, B, D: 2 * (P - 1) * M),
     "yadan": Sent("2 (P − 1) M in 2 P (P − 1) messages", lambda P, M, B, D: 2 * (P - 1) * M),
+    "bigdl": Sent(
+        "P M for the gradients and P M for the weights, and between a slice and the worker beside it (P + 1) M and what the optimizer "
+        "remembers, in 2 P (P + 1) messages, P + 1 of which to the driver for each slice",
+        lambda P, M, B, D: (3 * P + 1) * M,
+    ),
 }
 
 HEAD = """# Systems
@@ -116,8 +121,8 @@ training; when the run finishes, floating-point buffers are averaged over the wo
 def state_of(strategy: Strategy) -> str:
     """Where the optimizer's state is kept."""
     agreement = strategy.agreement
-    served = strategy.topology.traits.pattern is Pattern.SERVED
-    model_state = "at the servers" if served else "at every worker, equal"
+    held = strategy.topology.traits.pattern.is_held_elsewhere
+    model_state = "at the servers" if held else "at every worker, equal"
     if agreement.payload.is_gradient:
         if agreement.rule is not None:
             return f"{type(agreement.rule).__name__}'s {model_state}; of the worker's optimizer only the learning rate is used"

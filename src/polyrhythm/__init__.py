@@ -119,6 +119,7 @@ if TYPE_CHECKING:
     from polyrhythm.topology import AllToAll as AllToAll
     from polyrhythm.topology import AllWeights as AllWeights
     from polyrhythm.topology import Alone as Alone
+    from polyrhythm.topology import BlockStore as BlockStore
     from polyrhythm.topology import Bucketed as Bucketed
     from polyrhythm.topology import Butterfly as Butterfly
     from polyrhythm.topology import ByKey as ByKey
@@ -176,8 +177,9 @@ _PLACES = {
     "sources": "HuggingFaceStream LocalShard ParquetFiles RayShards TarShards spark_frame",
     "strategy": "ByHost BySite Exchange Given Hierarchical InGroups Leaders OfSize Strategy Stripes",
     "topology": (
-        "AllReduce AllToAll AllWeights Alone Bucketed Butterfly ByKey ChangedRows Deferred Delayed Direct Dissemination "
-        "EvenRows Fastest FixedGraph Gossip Keyed Mirrors RandomPairs Ring RingGraph Server SharedMemory Star Summation Tree"
+        "AllReduce AllToAll AllWeights Alone BlockStore Bucketed Butterfly ByKey ChangedRows Deferred Delayed Direct "
+        "Dissemination EvenRows Fastest FixedGraph Gossip Keyed Mirrors RandomPairs Ring RingGraph Server SharedMemory Star "
+        "Summation Tree"
     ),
     "training.join": "join",
     "training.result": "Run",

@@ -24,7 +24,7 @@ PUBLISHED = (
     *("single", "allreduce", "direct", "tree", "downpour", "ssp", "softsync"),
     *("sparknet", "easgd", "onebit", "strom", "gossipgrad", "diloco"),
     *("hierarchical", "hybrid-groups", "gaia", "powersgd", "poseidon", "parallax", "hogwild", "byteps"),
-    *("large-minibatch", "climate", "byteps-async", "project-adam"),
+    *("large-minibatch", "climate", "byteps-async", "project-adam", "bigdl"),
     *("mxnet", "mxnet-async", "dl4j-sharing", "actors", "actors-softsync", "actors-decentralised"),
     *("d2l", "parallel-sgd", "firecaffe", "yadan", "collective-allreduce"),
 )

@@ -56,7 +56,8 @@ def strike(seed: int, ranks: Forker, directory: Path) -> None:
     told = "\n".join([told, *(f"{rank}: {end.code} {end.err[-600:]}" for rank, end in enumerate(ended))])
     for rank, end in enumerate(ended):
         assert end.code is not None or (stopped and rank == victim), f"hangs: {told}"
-        _check_model(how, system, rank, end, directory, told)
+        if deed != "kill" or systems.find(system).essential(f"worker/{victim}"):
+            _check_model(how, system, rank, end, directory, told)
     if deed != "full":
         loss = deed == "kill" and not systems.find(system).essential(f"worker/{victim}")
         others = [end.code for rank, end in enumerate(ended) if how == "run" or rank != victim]

@@ -44,9 +44,16 @@ class Pattern(Enum):
     """One-sided: to every other worker, which merges it when it next looks."""
     NEIGHBOURS = "with neighbours"
     """With the few workers that a graph names for this step."""
+    STORED = "through a block store"
+    """Through blocks that others keep: whoever is there makes new ones of them."""
     SHARED = "in shared memory"
     """Through memory of one host to which all write without locks. Concurrent writes may overwrite each other, which virtual time does not
     model: there each is made at once when its step ends."""
+
+    @property
+    def is_held_elsewhere(self) -> bool:
+        """Whether the weights, and the user's optimizer where gradients are sent, are not at the workers."""
+        return self in {Pattern.SERVED, Pattern.STORED}
 
 
 EVERY_PAYLOAD = frozenset(Payload) - {Payload.NOTHING}
@@ -125,9 +132,11 @@ class TopologyTraits:
     """What can be sent over a topology, and in which pattern.
 
     `replicas_differ` where each applies in full what others are sent in part; `late` where a response is that of an earlier step.
+    `tolerates_loss` where the others can go on without a worker even if they wait for each other.
     """
 
     payloads: frozenset[Payload]
     pattern: Pattern
     replicas_differ: bool = False
     late: bool = False
+    tolerates_loss: bool = False

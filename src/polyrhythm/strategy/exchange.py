@@ -130,7 +130,7 @@ class Exchange:
     @property
     def tolerates_loss(self) -> bool:
         """Whether the others can go on when a worker is gone."""
-        return self.consistency.traits.tolerates_loss
+        return self.consistency.traits.tolerates_loss or self.topology.traits.tolerates_loss
 
     @property
     def ends_alike(self) -> bool:

@@ -17,7 +17,7 @@ from polyrhythm.systems.hybrid import parallax, poseidon
 from polyrhythm.systems.key_value_stores import mxnet, mxnet_async
 from polyrhythm.systems.large_batches import climate, large_minibatch
 from polyrhythm.systems.local import diloco, sparknet
-from polyrhythm.systems.servers import byteps_async, project_adam
+from polyrhythm.systems.servers import bigdl, byteps_async, project_adam
 from polyrhythm.systems.synchronous import allreduce, byteps, direct, onebit, powersgd, single, tree
 from polyrhythm.systems.thresholded import actors, actors_decentralised, actors_softsync, dl4j_sharing
 
@@ -26,7 +26,7 @@ SYSTEMS: dict[str, Callable[..., Strategy]] = {
     for preset in (
         *(single, allreduce, direct, tree, downpour, ssp, softsync, sparknet, easgd, onebit, strom, gossipgrad, diloco),
         *(hierarchical, hybrid_groups, gaia, powersgd, poseidon, parallax, hogwild, byteps),
-        *(large_minibatch, climate, byteps_async, project_adam),
+        *(large_minibatch, climate, byteps_async, project_adam, bigdl),
         *(mxnet, mxnet_async, dl4j_sharing, actors, actors_softsync, actors_decentralised),
         *(d2l, parallel_sgd, firecaffe, yadan, collective_allreduce),
     )

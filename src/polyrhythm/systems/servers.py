@@ -1,13 +1,15 @@
-"""Servers that add up what workers did, or multiply out what they computed."""
+"""Servers that add up what workers did, multiply out what they computed, or keep blocks for their tasks."""
 
 from __future__ import annotations
 
-from polyrhythm.codec import SufficientFactors
+import torch
+
+from polyrhythm.codec import Cast, Identity, SufficientFactors
 from polyrhythm.consistency import Asynchronous, LocalSteps
 from polyrhythm.merge import Sum
 from polyrhythm.selection import FewerAsFactors, Optionally
 from polyrhythm.strategy import Exchange, Strategy
-from polyrhythm.topology import Server
+from polyrhythm.topology import BlockStore, Server
 
 
 def byteps_async(servers: int = 1) -> Strategy:
@@ -35,3 +37,16 @@ def project_adam(batch: int = 32, servers: int = 1) -> Strategy:
         consistency=Asynchronous(),
         topology=Server(servers),
     )
+
+
+def bigdl(late: float = 30.0, compressed: bool = False) -> Strategy:
+    """Synchronous SGD as two jobs of stateless tasks over a block store (BigDL; Dai et al., SoCC 2019, arXiv:1804.05839).
+
+    The model is one vector in as many slices as there are workers. In the first job each worker publishes its gradient, slice by slice, in
+    16 bits if `compressed`; in the second, task k sums slice k of all gradients, runs the worker's optimizer on the mean and publishes the
+    weights. A task whose worker is lost, or has not published after `late` seconds, is done again by another, with the same bits. A worker
+    that is lost in the first job leaves that step, and the run, to the others; the paper has Spark compute its gradient again, which a
+    training function here cannot be asked for.
+    """
+    codec = Cast(torch.bfloat16) if compressed else Identity()
+    return Strategy(name="bigdl", topology=BlockStore(late=late), codec=codec)

@@ -9,6 +9,7 @@ from polyrhythm.topology.algorithms.tree import Tree
 from polyrhythm.topology.all_reduce import AllReduce
 from polyrhythm.topology.all_to_all import AllToAll, Mirrors
 from polyrhythm.topology.alone import Alone
+from polyrhythm.topology.block_store import BlockStore
 from polyrhythm.topology.bucketed import Bucketed
 from polyrhythm.topology.deferred import Deferred
 from polyrhythm.topology.delayed import Delayed
@@ -35,6 +36,8 @@ MEMBERS = (
     Server(3),
     Server(2, responses=ChangedRows()),
     Server(2, division=ByKey(largest=10)),
+    BlockStore(),
+    BlockStore(2),
     *(Gossip(graph) for graph in GRAPHS),
     AllToAll(),
     Mirrors(),
@@ -51,6 +54,7 @@ __all__ = [
     "AllToAll",
     "AllWeights",
     "Alone",
+    "BlockStore",
     "Bucketed",
     "Butterfly",
     "ByKey",

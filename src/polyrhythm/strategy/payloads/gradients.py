@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from polyrhythm.errors import CompositionError
 from polyrhythm.model.state import Optimize
-from polyrhythm.pieces.traits import Pattern
 from polyrhythm.strategy.payloads.protocol import ExchangingPart, PendingExchange
 
 
@@ -13,7 +12,7 @@ class GradientPayload:
 
     def __init__(self, part: ExchangingPart) -> None:
         self.part = part
-        self.served = part.pattern is Pattern.SERVED
+        self.served = part.pattern.is_held_elsewhere
         self.own_rule = part.agreement.rule is not None
         self.one_rate = self.own_rule or part.agreement.merge.traits.one_rate
         part.optimizer.clips_merged = not self.served
