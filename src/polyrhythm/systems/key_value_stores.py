@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from polyrhythm.codec import ErrorFeedback, Identity, TwoBit
 from polyrhythm.consistency import Asynchronous
-from polyrhythm.merge import Sum
+from polyrhythm.merge import Mean
 from polyrhythm.pieces.codec import Codec
 from polyrhythm.strategy.strategy import Strategy
 from polyrhythm.topology import ByKey, Server
@@ -25,11 +25,11 @@ def mxnet(servers: int = 1, threshold: float | None = None, largest: int = 1_000
 def mxnet_async(servers: int = 1, threshold: float | None = None, largest: int = 1_000_000) -> Strategy:
     """The same store, but each push is applied when it arrives (MXNet's `dist_async`; Chen et al., 2015).
 
-    A server runs the workers' optimizer on each gradient by itself, in full, and answers with the weights: nobody waits for others.
-    Options as of `mxnet`.
+    A server runs the workers' optimizer on each gradient by itself, which counts 1 / P (there: in full; compose with Sum() for that), and
+    answers with the weights: nobody waits for others. Options as of `mxnet`.
     """
     topology = Server(servers, division=ByKey(largest))
-    return Strategy(name="mxnet-async", consistency=Asynchronous(), topology=topology, codec=_two_bits(threshold), merge=Sum())
+    return Strategy(name="mxnet-async", consistency=Asynchronous(), topology=topology, codec=_two_bits(threshold), merge=Mean())
 
 
 def _two_bits(threshold: float | None) -> Codec:

@@ -25,18 +25,19 @@ def dl4j_sharing(tau: float = 1e-3, fewest: float = 1e-4, most: float = 1e-2, qu
 def actors(servers: int = 1) -> Strategy:
     """Asynchronous replicas of actors and a central server (Addair, Decentralized and Distributed Machine Learning, 2017).
 
-    A server applies every gradient in full when it comes, by the workers' optimizer, and answers with the weights. Layers are no
-    actors here: a replica's backward pass is torch's.
+    A server applies every gradient when it comes, by the workers' optimizer, and answers with the weights. A gradient counts 1 / P, so that
+    P replicas move about as far as one (there: in full; compose with Sum() for that). Layers are no actors here: a replica's backward
+    pass is torch's.
     """
-    return Strategy(name="actors", consistency=Asynchronous(), topology=Server(servers), merge=Sum())
+    return Strategy(name="actors", consistency=Asynchronous(), topology=Server(servers), merge=Mean())
 
 
 def actors_softsync(groups: int = 2, servers: int = 1) -> Strategy:
     """The same server, but it waits for a subset of the replicas (Addair, Decentralized and Distributed Machine Learning, 2017).
 
-    It merges ⌊P / groups⌋ gradients at a time, from whichever replicas, each in full, and goes one step with their sum.
+    It merges ⌊P / groups⌋ gradients at a time, from whichever replicas, each of which counts 1 / P, and goes one step.
     """
-    return Strategy(name="actors-softsync", consistency=SoftSync(groups), topology=Server(servers), merge=Sum())
+    return Strategy(name="actors-softsync", consistency=SoftSync(groups), topology=Server(servers), merge=Mean())
 
 
 def actors_decentralised(tau: float = 0.01) -> Strategy:
