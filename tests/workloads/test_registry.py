@@ -11,12 +11,13 @@ import torch
 from polyrhythm.errors import UnknownNameError, WorkloadError
 from polyrhythm.workloads import WORKLOADS, Workload, find
 
-# Short enough that all four run in a test; the settings themselves are tested where the workload is.
+# Short enough that all run in a test; the settings themselves are tested where the workload is.
 SHORT: dict[str, dict[str, Any]] = {
     "digits-cnn": {"epochs": 2},
     "digits-mlp": {"epochs": 2},
     "chars-gpt": {"layers": 1, "width": 16},
     "chars-gpt-5m": {"layers": 1, "width": 16},
+    "xor": {"samples": 100, "batch_size": 8},
 }
 each_workload = pytest.mark.parametrize("name", sorted(WORKLOADS))
 
@@ -25,8 +26,8 @@ def short(name: str) -> Workload:
     return find(name)(**SHORT[name])
 
 
-def test_the_four_of_the_documentation_are_there() -> None:
-    assert sorted(WORKLOADS) == ["chars-gpt", "chars-gpt-5m", "digits-cnn", "digits-mlp"]
+def test_those_of_the_documentation_are_there() -> None:
+    assert sorted(WORKLOADS) == ["chars-gpt", "chars-gpt-5m", "digits-cnn", "digits-mlp", "xor"]
 
 
 def test_an_unknown_name_is_answered_with_the_nearest() -> None:

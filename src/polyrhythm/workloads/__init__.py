@@ -6,5 +6,6 @@ from polyrhythm.workloads.load import load
 from polyrhythm.workloads.registry import WORKLOADS, find
 from polyrhythm.workloads.worker import WorkloadWorker
 from polyrhythm.workloads.workload import Metric, Workload
+from polyrhythm.workloads.xor import Xor
 
-__all__ = ["WORKLOADS", "CharsGpt", "CharsGpt5m", "DigitsCnn", "DigitsMlp", "Metric", "Workload", "WorkloadWorker", "find", "load"]
+__all__ = ["WORKLOADS", "CharsGpt", "CharsGpt5m", "DigitsCnn", "DigitsMlp", "Metric", "Workload", "WorkloadWorker", "Xor", "find", "load"]

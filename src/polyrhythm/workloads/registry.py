@@ -6,8 +6,9 @@ from polyrhythm.errors import unknown
 from polyrhythm.workloads.chars import CharsGpt, CharsGpt5m
 from polyrhythm.workloads.digits import DigitsCnn, DigitsMlp
 from polyrhythm.workloads.workload import Workload
+from polyrhythm.workloads.xor import Xor
 
-WORKLOADS: dict[str, type[Workload]] = {kind.name: kind for kind in (DigitsCnn, DigitsMlp, CharsGpt, CharsGpt5m)}
+WORKLOADS: dict[str, type[Workload]] = {kind.name: kind for kind in (DigitsCnn, DigitsMlp, CharsGpt, CharsGpt5m, Xor)}
 
 
 def find(name: str) -> type[Workload]:
