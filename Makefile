@@ -1,12 +1,13 @@
 # Two commands do everything on a fresh machine: `make demo` and `make test`. Both make .venv themselves.
 PYTHON ?= $(shell for p in python3.13 python3.12 python3.11 python3; do $$p -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null && echo $$p && break; done)
 BIN := .venv/bin
+NATIVE := src/polyrhythm/sharing/_native.c src/polyrhythm/codec/_kernels.c
 
 .PHONY: demo test test-all test-engines lint format docs install bench clean
 
 install: .venv/installed
 
-.venv/installed: requirements.txt pyproject.toml src/polyrhythm/sharing/_native.c
+.venv/installed: requirements.txt pyproject.toml $(NATIVE)
 	@test -n "$(PYTHON)" || { echo "Polyrhythm needs Python 3.11 or newer; none was found."; exit 1; }
 	$(PYTHON) -m venv .venv
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -r requirements.txt
@@ -23,7 +24,7 @@ test-all: install
 	$(BIN)/python -m pytest
 
 # The engines and frameworks live in an environment of their own; torch is pinned for both. SLURM, MPI and Java are Debian's: as root.
-.venv-engines/installed: requirements.txt requirements-engines.txt pyproject.toml src/polyrhythm/sharing/_native.c
+.venv-engines/installed: requirements.txt requirements-engines.txt pyproject.toml $(NATIVE)
 	@test -n "$(PYTHON)" || { echo "Polyrhythm needs Python 3.11 or newer; none was found."; exit 1; }
 	$(PYTHON) -m venv .venv-engines
 	.venv-engines/bin/python -m pip install --quiet --disable-pip-version-check -r requirements.txt
@@ -55,7 +56,7 @@ docs: .venv/docs-installed
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet
 
 # The rivals live in an environment of their own. requirements.txt pins torch for both, so that no rival brings another.
-.venv-bench/installed: requirements.txt requirements-bench.txt pyproject.toml src/polyrhythm/sharing/_native.c
+.venv-bench/installed: requirements.txt requirements-bench.txt pyproject.toml $(NATIVE)
 	@test -n "$(PYTHON)" || { echo "Polyrhythm needs Python 3.11 or newer; none was found."; exit 1; }
 	$(PYTHON) -m venv .venv-bench
 	.venv-bench/bin/python -m pip install --quiet --disable-pip-version-check -r requirements.txt
@@ -77,6 +78,7 @@ bench: .venv-bench/installed
 	$(BENCH)/all_reduce.py --json $(RESULTS)/all_reduce.json --plot docs/all_reduce.svg > $(RESULTS)/all_reduce.md
 	$(BENCH)/steps.py --json $(RESULTS)/steps.json --plot docs/steps.svg > $(RESULTS)/steps.md
 	$(BENCH)/push_pull.py --json $(RESULTS)/push_pull.json > $(RESULTS)/push_pull.md
+	$(BENCH)/codecs.py --json $(RESULTS)/codecs.json > $(RESULTS)/codecs.md
 	$(BENCH)/kernel.py > $(RESULTS)/kernel.md
 	$(BENCH)/overhead.py --json $(RESULTS)/overhead.json > $(RESULTS)/overhead.md
 	$(LAB) --hosts 2 --network benchmarks/networks/middling.json -- $(BETWEEN) --megabytes 8 --bandwidth 200e6 --latency 0.0005 > $(RESULTS)/between_2_hosts.md

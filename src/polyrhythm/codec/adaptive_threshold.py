@@ -9,7 +9,7 @@ from typing import ClassVar
 import torch
 from torch import Tensor
 
-from polyrhythm.codec.packing import pack_signs, unpack_signs
+from polyrhythm.codec.kernels import pack_signs, unpack_signs
 from polyrhythm.codec.sparse import Entries, check_size, gather_and_add, spread
 from polyrhythm.codec.threshold import Threshold
 from polyrhythm.errors import CompositionError

@@ -8,6 +8,7 @@ from typing import ClassVar
 import torch
 from torch import Tensor
 
+from polyrhythm.codec.kernels import rounded
 from polyrhythm.errors import CompositionError
 from polyrhythm.pieces.codec import Aggregated, Aggregation, Encoded
 from polyrhythm.pieces.context import ExchangeContext
@@ -43,8 +44,8 @@ class Cast:
 
     def encode(self, value: Tensor, layout: Layout, state: State, context: ExchangeContext) -> Encoded:
         """The rounded values."""
-        packet = (value.to(self.dtype), value.new_empty(0))
-        return Encoded(packet, self.decode(packet, layout), state)
+        small, again = rounded(value, self.dtype)
+        return Encoded((small, value.new_empty(0)), again, state)
 
     def decode(self, packet: Packet, layout: Layout) -> Tensor:
         """The rounded values, in the type that they had."""

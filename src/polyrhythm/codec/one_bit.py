@@ -5,13 +5,14 @@ from __future__ import annotations
 from dataclasses import dataclass
 from functools import lru_cache
 from math import prod
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from polyrhythm.codec.kernels import bits_not_below, choose, column_sums
 from polyrhythm.pieces.codec import Aggregation, Encoded, gather_and_sum
 from polyrhythm.pieces.context import ExchangeContext
 from polyrhythm.pieces.requests import Packet
@@ -43,27 +44,16 @@ class OneBit:
 
     def encode(self, value: Tensor, layout: Layout, state: State, context: ExchangeContext) -> Encoded:
         """A class without elements has mean zero. What is not a number makes both means of its column so, and is seen."""
-        starts, lengths = _columns(layout)
-        upper = value.numpy() >= 0
-        above = np.add.reduceat(upper.view(np.uint8), starts, dtype=np.int64)
-        sums = torch.from_numpy(
-            np.concatenate([np.add.reduceat(part.numpy(), starts) for part in (value.clamp(max=0), value.clamp(min=0))])
-        )
-        means = sums / torch.from_numpy(np.concatenate([lengths - above, above])).clamp(min=1)
-        packet = (torch.from_numpy(np.packbits(upper)), means)
+        lengths = _columns(layout)
+        sums, above = column_sums(value, lengths)
+        means = sums / torch.cat([torch.from_numpy(lengths) - above, above]).clamp(min=1)
+        packet = (bits_not_below(value, 0.0), means)
         return Encoded(packet, self.decode(packet, layout), state)
 
     def decode(self, packet: Packet, layout: Layout) -> Tensor:
-        """Each element its class's mean. Words are chosen by masks: a choice by branches takes five times as long on random bits."""
+        """Each element its class's mean."""
         bits, means = packet
-        lengths = _columns(layout)[1]
-        word = np.int32 if means.dtype == torch.float32 else np.int64
-        columns: NDArray[Any] = means.numpy().view(word).reshape(2, -1)
-        flags: NDArray[Any] = np.unpackbits(bits.numpy(), count=layout.numel).astype(word)
-        chosen = np.repeat(columns[0] ^ columns[1], lengths)
-        chosen &= np.negative(flags, out=flags)
-        chosen ^= np.repeat(columns[0], lengths)
-        return torch.from_numpy(chosen).view(means.dtype)
+        return choose(bits, _columns(layout), means)
 
     def aggregate(self, value: Tensor, layout: Layout, state: State, context: ExchangeContext) -> Aggregation:
         """The packets of all workers, summed: bits cannot be added."""
@@ -75,12 +65,11 @@ class OneBit:
 
 
 @lru_cache(maxsize=4096)
-def _columns(layout: Layout) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """Where each column of a layout begins, and its length; empty tensors have none."""
+def _columns(layout: Layout) -> NDArray[np.int64]:
+    """The length of each column of a layout; empty tensors have none."""
     lengths = [np.zeros(0, dtype=np.int64)]
     for shape in layout.shapes:
         rows = shape[0] if len(shape) > 1 else 1
         if numel := prod(shape):
             lengths.append(np.full(rows, numel // rows, dtype=np.int64))
-    every = np.concatenate(lengths)
-    return np.cumsum(every) - every, every
+    return np.concatenate(lengths)

@@ -10,7 +10,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from polyrhythm.codec.sparse import Entries, as_sent, check_size, gather_and_add, in_full, not_below, spread
+from polyrhythm.codec.sparse import Entries, as_sent, check_size, gather_and_add, in_full, spread, where_not_below
 from polyrhythm.errors import CompositionError
 from polyrhythm.pieces.codec import Aggregation, Encoded
 from polyrhythm.pieces.context import ExchangeContext
@@ -54,7 +54,7 @@ class Relative:
         """Indices in increasing order. What is not a number is sent too, so that it is seen where it arrives."""
         significant = np.maximum(np.abs(context.weights.numpy()), self.floor)
         significant *= self.threshold / math.sqrt(max(1, context.clock))
-        packet = in_full(value, not_below(value, significant))
+        packet = in_full(value, where_not_below(value, significant))
         return Encoded(packet, self.decode(packet, layout), state)
 
     def entries(self, packet: Packet) -> Entries:

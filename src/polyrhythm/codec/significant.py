@@ -9,7 +9,8 @@ from typing import ClassVar
 import torch
 from torch import Tensor
 
-from polyrhythm.codec.sparse import Entries, as_sent, check_size, gather_and_add, in_full, not_below, spread
+from polyrhythm.codec.kernels import not_below
+from polyrhythm.codec.sparse import Entries, as_sent, check_size, gather_and_add, in_full, spread
 from polyrhythm.errors import CompositionError
 from polyrhythm.pieces.codec import Aggregation, Encoded
 from polyrhythm.pieces.context import ExchangeContext

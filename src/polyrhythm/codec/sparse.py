@@ -52,8 +52,8 @@ def share(ratio: float, numel: int) -> int:
     return min(numel, max(1, math.ceil(round(ratio * numel, 6))))
 
 
-def not_below(value: Tensor, bound: float | NDArray[Any]) -> Tensor:
-    """The indices (k,), increasing, of elements whose magnitude is `bound` or more; of what is not a number too, so that it is seen."""
+def where_not_below(value: Tensor, bound: NDArray[Any]) -> Tensor:
+    """The indices (k,), increasing, of elements whose magnitude is their `bound` (numel,) or more; of what is not a number too."""
     return torch.from_numpy(np.flatnonzero(~(np.abs(value.numpy()) < bound)))
 
 

@@ -6,10 +6,10 @@ import math
 from dataclasses import dataclass
 from typing import ClassVar
 
-import numpy as np
 import torch
 from torch import Tensor
 
+from polyrhythm.codec.kernels import above
 from polyrhythm.codec.sparse import Entries, check_size, gather_and_add, spread
 from polyrhythm.errors import CompositionError
 from polyrhythm.pieces.codec import Aggregation, Encoded
@@ -56,7 +56,7 @@ class Threshold:
 
     def encode(self, value: Tensor, layout: Layout, state: State, context: ExchangeContext) -> Encoded:
         """Indices in increasing order; a set sign bit is minus."""
-        indices = torch.from_numpy(np.flatnonzero(np.abs(value.numpy()) > self.tau))
+        indices = above(value, self.tau)
         word = _WORDS[value.dtype]
         minus = (value.index_select(0, indices) < 0).to(word) * torch.iinfo(word).min
         packed = indices.to(word) | minus

@@ -9,7 +9,7 @@ from typing import ClassVar
 import torch
 from torch import Tensor
 
-from polyrhythm.codec.packing import pack_signs, unpack_signs
+from polyrhythm.codec.kernels import pack_signs, unpack_signs
 from polyrhythm.errors import CompositionError
 from polyrhythm.pieces.codec import Aggregation, Encoded, gather_and_sum
 from polyrhythm.pieces.context import ExchangeContext

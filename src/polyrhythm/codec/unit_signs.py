@@ -10,6 +10,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from polyrhythm.codec.kernels import bits_above, choose
 from polyrhythm.errors import CompositionError
 from polyrhythm.pieces.codec import Aggregation, Encoded, gather_and_sum
 from polyrhythm.pieces.context import ExchangeContext
@@ -17,7 +18,7 @@ from polyrhythm.pieces.requests import Packet
 from polyrhythm.pieces.traits import DIFFERENCES, EVERY_PATTERN, CodecTraits
 from polyrhythm.tensors import Layout, State
 
-_WORD = 32
+_BYTES_A_WORD = 4
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,16 +50,16 @@ class UnitSigns:
 
     def encode(self, value: Tensor, layout: Layout, state: State, context: ExchangeContext) -> Encoded:
         """What is not a number is sent as -1, and stays in a residual."""
-        bits = np.zeros(-(-layout.numel // _WORD) * _WORD, dtype=np.bool_)
-        np.greater(value.numpy(), self.threshold, out=bits[: layout.numel])
-        packet = (torch.from_numpy(np.packbits(bits)), value.new_empty(0))
+        bits = bits_above(value, self.threshold)
+        words = torch.cat([bits, bits.new_zeros(-bits.numel() % _BYTES_A_WORD)])
+        packet = (words, value.new_empty(0))
         return Encoded(packet, self.decode(packet, layout), state)
 
     def decode(self, packet: Packet, layout: Layout) -> Tensor:
         """±1 for each element."""
         words, like = packet
-        bits = torch.from_numpy(np.unpackbits(words.numpy(), count=layout.numel))
-        return bits.to(like.dtype).mul_(2).sub_(1)
+        everything = np.full(min(1, layout.numel), layout.numel, dtype=np.int64)
+        return choose(words, everything, like.new_tensor([-1.0, 1.0][: 2 * len(everything)]))
 
     def aggregate(self, value: Tensor, layout: Layout, state: State, context: ExchangeContext) -> Aggregation:
         """The packets of all workers, summed."""

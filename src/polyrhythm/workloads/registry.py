@@ -8,7 +8,8 @@ from polyrhythm.workloads.digits import DigitsCnn, DigitsMlp
 from polyrhythm.workloads.workload import Workload
 from polyrhythm.workloads.xor import Xor
 
-WORKLOADS: dict[str, type[Workload]] = {kind.name: kind for kind in (DigitsCnn, DigitsMlp, CharsGpt, CharsGpt5m, Xor)}
+_KINDS: tuple[type[Workload], ...] = (DigitsCnn, DigitsMlp, CharsGpt, CharsGpt5m, Xor)
+WORKLOADS = {kind.name: kind for kind in _KINDS}
 
 
 def find(name: str) -> type[Workload]:
