@@ -12,7 +12,7 @@ from torch.utils.data import TensorDataset
 from polyrhythm import rng
 from polyrhythm.errors import WorkloadError
 from polyrhythm.workloads.worker import WorkloadWorker
-from polyrhythm.workloads.workload import Metric, require_positive
+from polyrhythm.workloads.workload import Metric, Sizes, require_positive
 
 TEST_SAMPLES = 1000
 _BEGINNING = (0.9, -1.1, -0.8, 1.2, 0.1, -0.1, 1.1, 0.8, 0.1)
@@ -62,6 +62,11 @@ class Xor:
         require_positive(self.name, samples=self.samples, batch_size=self.batch_size, learning_rate=self.learning_rate)
         if not 0 <= self.noise <= 1:
             raise WorkloadError(f"{self.name} was given noise={self.noise}: it is the deviation of a bit, so give 0 to 1.")
+
+    @property
+    def sizes(self) -> Sizes:
+        """Both are drawn from the run's seed, by streams of their own."""
+        return Sizes(self.samples, TEST_SAMPLES, self.batch_size, "generated from a seed")
 
     def __call__(self, worker: WorkloadWorker) -> None:
         """Train once, as one of the workers."""
