@@ -89,13 +89,16 @@ SENT: dict[str, Sent] = {
     "d2l": Sent("2 (P − 1) M in 2 (P − 1) messages, all of them over worker 0's line", lambda P, M, B, D: 2 * (P - 1) * M),
     "parallel-sgd": Sent("2 (P − 1) M in 2 (P − 1) messages, at most 2 ⌈log2 P⌉ of a worker", lambda P, M, B, D: 2 * (P - 1) * M),
     "firecaffe": Sent("2 (P − 1) M in 2 (P − 1) messages", lambda P, M, B, D: 2 * (P - 1) * M),
-    "collective-allreduce": Sent("2 (P − 1) M in 2 P (P − 1) messages a tensor", lambda P, M, B, D: 2 * (P - 1) * M),
     "yadan": Sent("2 (P − 1) M in 2 P (P − 1) messages", lambda P, M, B, D: 2 * (P - 1) * M),
     "bigdl": Sent(
         "P M for the gradients and P M for the weights, and between a slice and the worker beside it (P + 1) M and what the optimizer "
         "remembers, in 2 P (P + 1) messages, P + 1 of which to the driver for each slice",
         lambda P, M, B, D: (3 * P + 1) * M,
     ),
+    "collective-allreduce": Sent("2 (P − 1) M in 2 P (P − 1) messages a tensor", lambda P, M, B, D: 2 * (P - 1) * M),
+    "adasum": Sent("2 (P − 1) M, and less than 48 P log2 P bytes a tensor for dot products, where P is a power of two"),
+    "horovod": Sent("2 (P − 1) M, fused tensors padded to multiples of P, and 2 (P − 1) short messages over worker 0's line a cycle"),
+    "bitvector": Sent("2 (P − 1) M, fused tensors padded to multiples of P, and P ⌈log2 P⌉ short messages a cycle"),
 }
 
 HEAD = """# Systems

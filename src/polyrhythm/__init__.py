@@ -115,14 +115,17 @@ if TYPE_CHECKING:
     from polyrhythm.strategy import OfSize as OfSize
     from polyrhythm.strategy import Strategy as Strategy
     from polyrhythm.strategy import Stripes as Stripes
+    from polyrhythm.topology import Adasum as Adasum
     from polyrhythm.topology import AllReduce as AllReduce
     from polyrhythm.topology import AllToAll as AllToAll
     from polyrhythm.topology import AllWeights as AllWeights
     from polyrhythm.topology import Alone as Alone
+    from polyrhythm.topology import BitVector as BitVector
     from polyrhythm.topology import BlockStore as BlockStore
     from polyrhythm.topology import Bucketed as Bucketed
     from polyrhythm.topology import Butterfly as Butterfly
     from polyrhythm.topology import ByKey as ByKey
+    from polyrhythm.topology import ByPattern as ByPattern
     from polyrhythm.topology import ChangedRows as ChangedRows
     from polyrhythm.topology import Deferred as Deferred
     from polyrhythm.topology import Delayed as Delayed
@@ -131,12 +134,17 @@ if TYPE_CHECKING:
     from polyrhythm.topology import EvenRows as EvenRows
     from polyrhythm.topology import Fastest as Fastest
     from polyrhythm.topology import FixedGraph as FixedGraph
+    from polyrhythm.topology import Fused as Fused
     from polyrhythm.topology import Gossip as Gossip
     from polyrhythm.topology import Keyed as Keyed
     from polyrhythm.topology import Mirrors as Mirrors
+    from polyrhythm.topology import Neighbours as Neighbours
     from polyrhythm.topology import RandomPairs as RandomPairs
+    from polyrhythm.topology import ResponseCache as ResponseCache
     from polyrhythm.topology import Ring as Ring
     from polyrhythm.topology import RingGraph as RingGraph
+    from polyrhythm.topology import RootCoordinator as RootCoordinator
+    from polyrhythm.topology import Separately as Separately
     from polyrhythm.topology import Server as Server
     from polyrhythm.topology import SharedMemory as SharedMemory
     from polyrhythm.topology import Star as Star
@@ -177,9 +185,9 @@ _PLACES = {
     "sources": "HuggingFaceStream LocalShard ParquetFiles RayShards TarShards spark_frame",
     "strategy": "ByHost BySite Exchange Given Hierarchical InGroups Leaders OfSize Strategy Stripes",
     "topology": (
-        "AllReduce AllToAll AllWeights Alone BlockStore Bucketed Butterfly ByKey ChangedRows Deferred Delayed Direct "
-        "Dissemination EvenRows Fastest FixedGraph Gossip Keyed Mirrors RandomPairs Ring RingGraph Server SharedMemory Star "
-        "Summation Tree"
+        "Adasum AllReduce AllToAll AllWeights Alone BitVector BlockStore Bucketed Butterfly ByKey ByPattern ChangedRows "
+        "Deferred Delayed Direct Dissemination EvenRows Fastest FixedGraph Fused Gossip Keyed Mirrors Neighbours RandomPairs "
+        "ResponseCache Ring RingGraph RootCoordinator Separately Server SharedMemory Star Summation Tree"
     ),
     "training.join": "join",
     "training.result": "Run",

@@ -37,7 +37,7 @@ FITTING = [
     (topology, codec)
     for topology in MEMBERS
     for codec in AGGREGATED
-    if Payload.GRADIENT in topology.traits.payloads and topology.traits.pattern in codec.traits.patterns
+    if Payload.GRADIENT in topology.traits.payloads and topology.traits.pattern in codec.traits.patterns - {Pattern.COMBINED}
 ]
 SERVED = (*RULES, Intervals(), Intervals(push=2, fetch=3), Intervals(push=4))
 

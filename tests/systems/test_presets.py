@@ -26,7 +26,7 @@ PUBLISHED = (
     *("hierarchical", "hybrid-groups", "gaia", "powersgd", "poseidon", "parallax", "hogwild", "byteps"),
     *("large-minibatch", "climate", "byteps-async", "project-adam", "bigdl"),
     *("mxnet", "mxnet-async", "dl4j-sharing", "actors", "actors-softsync", "actors-decentralised"),
-    *("d2l", "parallel-sgd", "firecaffe", "yadan", "collective-allreduce"),
+    *("d2l", "parallel-sgd", "firecaffe", "yadan", "collective-allreduce", "adasum", "horovod", "bitvector"),
 )
 ORDER_MATTERS = (
     *("downpour", "ssp", "softsync", "easgd", "strom", "hybrid-groups", "gaia", "hogwild"),

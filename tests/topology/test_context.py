@@ -48,7 +48,7 @@ class WatchingCodec:
     """Identity, but it looks at every context."""
 
     seen: list[Sight] = field(default_factory=list, compare=False)
-    traits: ClassVar = CodecTraits(EVERY_PAYLOAD, EVERY_PATTERN)
+    traits: ClassVar = CodecTraits(EVERY_PAYLOAD, EVERY_PATTERN | {Pattern.COMBINED})
     width: ClassVar = 1
 
     def initial(self, layout: Layout) -> State:

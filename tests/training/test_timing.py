@@ -13,7 +13,7 @@ import polyrhythm as pr
 from polyrhythm.errors import CompositionError
 from polyrhythm.kernel.events import Reported, Stepped
 
-from .scenes import EVERY_SYSTEM, ONE_BACKWARD
+from .scenes import EVERY_SYSTEM, IN_CYCLES, ONE_BACKWARD
 
 TOY = Toy(epochs=2, batch_size=4)  # 3 workers: 8 steps of 4 samples an epoch
 
@@ -46,11 +46,11 @@ def test_time_and_bytes_are_those_of_the_full_run(system: str, hardware: str) ->
     full = pr.run(TOY, workers=3, strategy=system, on=HARDWARE[hardware])
     steps = len(stepped(full))
     timed = pr.time(TOY, workers=3, strategy=system, steps=steps, on=HARDWARE[hardware])
-    tolerance = TOLERANCES.get(system, ROUNDING)
-    assert stepped(timed) == pytest.approx(stepped(full), rel=tolerance)
+    tolerance, cycles = TOLERANCES.get(system, ROUNDING), 2e-3 if system in IN_CYCLES else 0.0
+    assert stepped(timed) == pytest.approx(stepped(full), rel=tolerance, abs=cycles)
     assert (timed.summary.steps, timed.summary.samples) == (full.summary.steps, full.summary.samples)
-    if system not in VALUES_DECIDE:
-        assert timed.summary.virtual_seconds == pytest.approx(full.summary.virtual_seconds, rel=tolerance)
+    if system not in (*VALUES_DECIDE, *IN_CYCLES):
+        assert timed.summary.virtual_seconds == pytest.approx(full.summary.virtual_seconds, rel=tolerance, abs=cycles)
         assert (timed.summary.bytes_sent, timed.summary.messages_sent) == (full.summary.bytes_sent, full.summary.messages_sent)
 
 
@@ -133,8 +133,9 @@ def test_every_system_pays_the_overhead_of_every_step(system: str) -> None:
     on = pr.Simulator(network=pr.Instant(), devices=pr.Device("dear", 1e15, overhead_seconds=1.0))
     full = pr.run(Toy(epochs=10, batch_size=12), workers=2, strategy=system, on=on)
     steps = 80 if system == "single" else 40
-    assert full.summary.virtual_seconds == pytest.approx(steps, rel=1e-6)
-    assert stepped(full) == pytest.approx([float(n) for n in range(1, steps + 1)], rel=1e-6)
+    rest = 1e-3 if system in IN_CYCLES else 1e-6  # up to a cycle after the last gradient
+    assert full.summary.virtual_seconds == pytest.approx(steps, rel=rest)
+    assert stepped(full) == pytest.approx([float(n) for n in range(1, steps + 1)], rel=rest)
 
 
 @pytest.mark.parametrize("devices", [pr.Device("dear", 1e15, 1.0), pr.Profile("measured", (1.0,))], ids=["counted", "measured"])

@@ -13,7 +13,7 @@ from polyrhythm.errors import CompositionError
 from polyrhythm.pieces.codec import Aggregated, Aggregation, Encoded
 from polyrhythm.pieces.context import ExchangeContext
 from polyrhythm.pieces.requests import AllReduceRequest, Packet
-from polyrhythm.pieces.traits import EVERY_PATTERN, EVERY_PAYLOAD, CodecTraits
+from polyrhythm.pieces.traits import EVERY_PATTERN, EVERY_PAYLOAD, CodecTraits, Pattern
 from polyrhythm.tensors import Layout, State
 
 
@@ -25,7 +25,7 @@ class Cast:
     A magnitude above 65,504, in a value or in a sum, becomes infinite in float16; bfloat16 has the range of float32.
     """
 
-    traits: ClassVar = CodecTraits(EVERY_PAYLOAD, EVERY_PATTERN, lossy=True)
+    traits: ClassVar = CodecTraits(EVERY_PAYLOAD, EVERY_PATTERN | {Pattern.COMBINED}, lossy=True)
 
     dtype: torch.dtype
 

@@ -15,7 +15,7 @@ from polyrhythm.errors import CompositionError
 from polyrhythm.pieces.codec import Aggregated, Aggregation, Codec, Encoded, PacketCodec, packets
 from polyrhythm.pieces.context import ExchangeContext
 from polyrhythm.pieces.requests import Packet
-from polyrhythm.pieces.traits import CodecTraits
+from polyrhythm.pieces.traits import CodecTraits, Pattern
 from polyrhythm.tensors import Layout, State
 
 
@@ -40,7 +40,7 @@ class PerTensor:
     def traits(self) -> CodecTraits:
         """What both codecs can."""
         inner, rest = self.inner.traits, self.rest.traits
-        return CodecTraits(inner.payloads & rest.payloads, inner.patterns & rest.patterns, inner.lossy or rest.lossy)
+        return CodecTraits(inner.payloads & rest.payloads, (inner.patterns & rest.patterns) - {Pattern.COMBINED}, inner.lossy or rest.lossy)
 
     @property
     def width(self) -> int:

@@ -42,6 +42,39 @@ class Sent(Event, frozen=True):
     nbytes: int
 
 
+class Delivered(Event, frozen=True):
+    """A message from `sender` arrived, `seconds` after it was sent, over `link` (recorded on request only; virtual time only).
+
+    `link` names the two actors that it joins, and says whether it goes between sites.
+    """
+
+    sender: str
+    topic: str
+    nbytes: int
+    seconds: float
+    link: str
+
+
+class Progressed(Event, frozen=True):
+    """A `phase` in the exchange of `tensor` ended, which took `seconds` (recorded on request only).
+
+    The phases are "negotiation" (ready here, not yet everywhere), "queue" (before others' exchanges have ended), "copy in" and "copy out"
+    (to and from a buffer), and "exchange". Several parameters that go together are named by the first of them.
+    """
+
+    tensor: str
+    phase: str
+    seconds: float
+
+
+class Stalled(Event, frozen=True):
+    """A gradient that some workers had ready had not come at `missing` after `seconds`."""
+
+    tensor: str
+    missing: list[str]
+    seconds: float
+
+
 class Stepped(Event, frozen=True):
     """A step ended; `clock` counts the worker's steps, `samples` all that it has used."""
 
@@ -123,5 +156,26 @@ class Ended(Event, frozen=True):
     messages_sent: int
 
 
-AnyEvent = Started | Computed | Waited | Sent | Stepped | Reported | Evaluated | Merged | Overwritten | Saved | Faulted | Restarted | Ended
+AnyEvent = (
+    Started
+    | Computed
+    | Waited
+    | Sent
+    | Delivered
+    | Progressed
+    | Stalled
+    | Stepped
+    | Reported
+    | Evaluated
+    | Merged
+    | Overwritten
+    | Saved
+    | Faulted
+    | Restarted
+    | Ended
+)
 Recorder = Callable[[AnyEvent], None]
+
+
+def unrecorded(event: AnyEvent) -> None:
+    """A recorder that keeps nothing."""

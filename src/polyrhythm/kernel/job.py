@@ -123,7 +123,8 @@ class Job:
     is the root of every random stream. `groups` are those whose sums are made besides the sums of all workers, each a name and its members;
     a runtime may give them native sums. `beside` has, for each server, the rank of the worker at whose site it should run, or None
     where the runtime decides. `began` is what the run's clock shows when it begins: where one is resumed, the seconds that it had taken
-    before. Raises CompositionError for groups of equal names, or with members that are not in the run.
+    before. With a `timeline`, messages and the phases of exchanges are recorded too. Raises CompositionError for groups of equal names, or
+    with members that are not in the run.
     """
 
     workers: int
@@ -135,6 +136,7 @@ class Job:
     groups: tuple[tuple[str, tuple[str, ...]], ...] = ()
     beside: tuple[int | None, ...] = ()
     began: float = 0.0
+    timeline: bool = False
 
     def __post_init__(self) -> None:
         names = [name for name, _ in self.groups]

@@ -24,6 +24,7 @@ from polyrhythm.kernel.effects import (
     Spawn,
     Wait,
 )
+from polyrhythm.kernel.events import Progressed, Recorder, unrecorded
 from polyrhythm.kernel.group import Group
 from polyrhythm.kernel.latch import Latch
 from polyrhythm.kernel.message import Message
@@ -37,13 +38,15 @@ class Port:
     """What an actor may do. Each method makes an effect to be awaited, except `now` and `rng`, which return at once.
 
     `name` is the actor's own ("worker/3", "server/0"); `clock` gives the runtime's time in seconds since the run began. `scope` is put
-    before every topic and every random stream's name.
+    before every topic and every random stream's name. Events go to `record`; those that come by the thousand only if `details` are wanted.
     """
 
-    __slots__ = ("_clock", "_scope", "_seed", "_streams", "name")
+    __slots__ = ("_clock", "_scope", "_seed", "_streams", "details", "name", "record")
 
-    def __init__(self, name: str, seed: int, clock: Callable[[], float]) -> None:
+    def __init__(self, name: str, seed: int, clock: Callable[[], float], record: Recorder = unrecorded, details: bool = False) -> None:
         self.name = name
+        self.record = record
+        self.details = details
         self._seed = seed
         self._clock = clock
         self._scope = ""
@@ -53,7 +56,7 @@ class Port:
         """A port of the same actor with topics and random streams of its own; the port itself where `scope` is empty."""
         if not scope:
             return self
-        port = Port(self.name, self._seed, self._clock)
+        port = Port(self.name, self._seed, self._clock, self.record, self.details)
         port._scope, port._streams = self._scope + scope, self._streams
         return port
 
@@ -100,6 +103,13 @@ class Port:
     def spawn(self, name: str, coroutine: Coroutine[Effect[Any], Any, None]) -> Spawn:
         """Run `coroutine` concurrently, as part of the same actor."""
         return Spawn(name, coroutine)
+
+    def progressed(self, tensor: str, phase: str, since: float) -> float:
+        """Record that a phase of an exchange (`events.Progressed`) began at `since` and ends now, if details are wanted: now."""
+        now = self._clock()
+        if self.details:
+            self.record(Progressed(now, self.name, tensor, phase, now - since))
+        return now
 
     def now(self) -> float:
         """Seconds since the run began."""

@@ -38,6 +38,8 @@ class Pattern(Enum):
 
     COLLECTIVE = "collectively"
     """All workers make the same request and get the same response."""
+    COMBINED = "collectively, by pairs"
+    """As COLLECTIVE, but what comes of it is another combination of the values than their sum: of whole values, as codecs leave them."""
     SERVED = "with a server"
     """One-sided: to a server that holds the weights; no other worker need be waiting."""
     PEERS = "with all peers"
@@ -58,7 +60,8 @@ class Pattern(Enum):
 
 EVERY_PAYLOAD = frozenset(Payload) - {Payload.NOTHING}
 """All that can be sent."""
-EVERY_PATTERN = frozenset(Pattern)
+EVERY_PATTERN = frozenset(Pattern) - {Pattern.COMBINED}
+"""All in which values that are encoded apart are decoded and added up."""
 GRADIENTS = frozenset({Payload.GRADIENT, Payload.FACTORS, Payload.ROWS})
 """All kinds of gradient: a piece that accepts the vector accepts any of them."""
 DIFFERENCES = GRADIENTS | {Payload.UPDATE}
@@ -82,7 +85,7 @@ class CodecTraits:
     @property
     def makes_packets(self) -> bool:
         """Whether it is a `pieces.codec.PacketCodec`: whether it can be used in any other pattern than the collective one."""
-        return bool(self.patterns - {Pattern.COLLECTIVE})
+        return bool(self.patterns - {Pattern.COLLECTIVE, Pattern.COMBINED})
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,7 +118,7 @@ class MergeTraits:
     averages: bool = False
     sees_moved: bool = False
     one_rate: bool = False
-    patterns: frozenset[Pattern] = EVERY_PATTERN
+    patterns: frozenset[Pattern] = EVERY_PATTERN | {Pattern.COMBINED}
 
 
 @dataclass(frozen=True, slots=True)

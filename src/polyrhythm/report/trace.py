@@ -1,7 +1,8 @@
 """A timeline of runs in Google's Trace Event Format, which ui.perfetto.dev, chrome://tracing and speedscope show.
 
-A run is a process and an actor a thread of it. Computing and waiting are complete events ("X"), steps, reports, merges and faults
-instants ("i"), and the bytes that all had sent a counter ("C"). Times are in microseconds since the run began, virtual or real.
+A run is a process and an actor a thread of it. Computing and waiting are complete events ("X"), steps, reports, merges, stalls and
+faults instants ("i"), and the bytes that all had sent a counter ("C"). Where a timeline was recorded, the phases of each tensor's
+exchange, and the messages on each link, have processes of their own. Times are in microseconds since the run began, virtual or real.
 """
 
 from __future__ import annotations
@@ -17,21 +18,25 @@ from polyrhythm.atomic import beside
 from polyrhythm.kernel.events import (
     AnyEvent,
     Computed,
+    Delivered,
     Ended,
     Evaluated,
     Faulted,
     Merged,
     Overwritten,
+    Progressed,
     Reported,
     Restarted,
     Saved,
     Sent,
+    Stalled,
     Started,
     Stepped,
     Waited,
 )
 from polyrhythm.report.outcome import Outcome
 from polyrhythm.report.series import is_virtual, series_of
+from polyrhythm.report.tracks import Tracks
 
 Record = dict[str, Any]
 
@@ -52,18 +57,21 @@ def write(outcomes: Sequence[Outcome], path: str | Path) -> Path:
 def records(outcomes: Sequence[Outcome]) -> Iterator[Record]:
     """The trace's events, one run after the other."""
     threads = count(1)  # of numbers that no two processes share: viewers differ in whether they may
+    others = count(len(outcomes) + 1)
     for process, one in enumerate(series_of(outcomes), start=1):
         name = f"{one.label}, {'virtual' if is_virtual(one.outcome) else 'real'} time"
+        tracks = Tracks(one.label, one.outcome.events, others, threads)
         yield {"ph": "M", "name": "process_name", "pid": process, "args": {"name": name}}
         yield {"ph": "M", "name": "process_sort_index", "pid": process, "args": {"sort_index": process}}
-        yield from _run(one.outcome, process, threads)
+        yield from _run(one.outcome, process, threads, tracks)
 
 
-def _run(outcome: Outcome, process: int, threads: Iterator[int]) -> Iterator[Record]:
+def _run(outcome: Outcome, process: int, threads: Iterator[int], tracks: Tracks) -> Iterator[Record]:
     actors = {actor: next(threads) for actor in sorted({event.actor for event in outcome.events}, key=_order)}
     for actor, thread in actors.items():
         yield {"ph": "M", "name": "thread_name", "pid": process, "tid": thread, "args": {"name": actor}}
         yield {"ph": "M", "name": "thread_sort_index", "pid": process, "tid": thread, "args": {"sort_index": thread}}
+    yield from tracks.named()
     ends = dict.fromkeys(actors, 0.0)
     most = 0
     for event in sorted(outcome.events, key=lambda event: event.time):
@@ -74,6 +82,8 @@ def _run(outcome: Outcome, process: int, threads: Iterator[int]) -> Iterator[Rec
             ends[event.actor] = max(begin, end)
             what = "computing" if isinstance(event, Computed) else "waiting"
             yield {"ph": "X", "name": what, "cat": what, "ts": begin, "dur": round(max(0.0, end - begin), 3), **place}
+        elif isinstance(event, Progressed | Delivered):
+            yield tracks.span(event)
         elif not isinstance(event, Started):
             name, arguments = _instant(event)
             yield {"ph": "i", "s": "t", "name": name, "ts": _microseconds(event.time), **place, "args": arguments}
@@ -84,7 +94,7 @@ def _run(outcome: Outcome, process: int, threads: Iterator[int]) -> Iterator[Rec
 
 
 def _instant(
-    event: Stepped | Reported | Evaluated | Merged | Overwritten | Saved | Faulted | Restarted | Sent | Ended,
+    event: Stepped | Reported | Evaluated | Merged | Overwritten | Saved | Faulted | Restarted | Stalled | Sent | Ended,
 ) -> tuple[str, Record]:
     match event:
         case Stepped():
@@ -103,6 +113,8 @@ def _instant(
             return "fault", {"what": event.what}
         case Restarted():
             return "restart", {"reason": event.reason}
+        case Stalled():
+            return "stall", {"tensor": event.tensor, "missing": event.missing, "seconds": event.seconds}
         case Sent():
             return "send", {"to": event.to, "topic": event.topic, "bytes": event.nbytes}
         case Ended():

@@ -10,7 +10,7 @@ from typing import Any, Protocol
 
 from polyrhythm.errors import CompositionError
 from polyrhythm.kernel.effects import Send
-from polyrhythm.kernel.events import Recorder, Sent
+from polyrhythm.kernel.events import Delivered, Recorder, Sent
 from polyrhythm.kernel.message import ASIDE, Delivery, Message, wire_bytes
 from polyrhythm.simulator.actors import VirtualActor, VirtualTask
 from polyrhythm.simulator.connection import REMEMBERED
@@ -59,12 +59,15 @@ class FifoChannel:
     loses: Callable[[], bool] | None
     crosses: bool = False
     line: deque[Delivery | None] = field(default_factory=deque)
+    left: deque[tuple[float, int]] = field(default_factory=deque)
+    """When each of `line` was sent, and its bytes, where that is recorded."""
 
 
 class Mailroom:
     """Sends and delivers. `carrier` is None where the network takes no time; `events` where sends are not recorded.
 
-    `bytes_between_sites` is None where it is not known: without a network, and with collectives in closed form.
+    Arrivals are recorded as sends are if `arrivals` is set. `bytes_between_sites` is None where it is not known: without a network, and
+    with collectives in closed form.
     """
 
     def __init__(
@@ -77,6 +80,7 @@ class Mailroom:
     ) -> None:
         self.bytes_sent = 0
         self.messages_sent = 0
+        self.arrivals = False
         self.bytes_between_sites: int | None = None if carrier is None else 0
         self.losses: Callable[[str, str], Callable[[], bool] | None] = _loses_nothing
         self._queue = queue
@@ -109,6 +113,8 @@ class Mailroom:
         channel.line.append(None if lost else Delivery(actor.name, message))
         if self._events is not None:
             self._events(Sent(self._queue.now, actor.name, to, message.topic, nbytes))
+            if self.arrivals:
+                channel.left.append((self._queue.now, nbytes))
         if self._carrier is None:
             self._queue.ready.append((self._arrive, channel, None))
         else:
@@ -125,10 +131,21 @@ class Mailroom:
     def arrive(self, channel: FifoChannel, _: None) -> None:
         """Deliver the oldest message on `channel`."""
         delivery = channel.line.popleft()
+        if channel.left:
+            self._note(channel, delivery)
         if self._channels > REMEMBERED and not channel.line and channel.loses is None:
             self._close(channel)
         if delivery is not None:
             self.deliver(channel.receiver, delivery)
+
+    def _note(self, channel: FifoChannel, delivery: Delivery | None) -> None:
+        """Record an arrival, unless the message is lost."""
+        assert self._events is not None
+        since, nbytes = channel.left.popleft()
+        if delivery is not None:
+            now, sender, receiver = self._queue.now, channel.sender.name, channel.receiver.name
+            link = f"{sender} to {receiver}" + (" between sites" if channel.crosses else "")
+            self._events(Delivered(now, receiver, sender, delivery.message.topic, nbytes, now - since, link))
 
     def _hand_over(self, to: str, delivery: Delivery) -> None:
         self.deliver(self._actors[to], delivery)
@@ -150,6 +167,8 @@ class Mailroom:
             for channel in self._carrier.forget(self._queue.now, actor.name):
                 assert isinstance(channel, FifoChannel)
                 channel.line.pop()  # what is lost was sent last
+                if channel.left:
+                    channel.left.pop()
 
     def block(self, a: str, b: str, blocked: bool) -> None:
         """Block all connections between `a` and `b`, or unblock them."""

@@ -139,10 +139,11 @@ class Simulator:
             None if network is None else Flows(network, job.workers, self.seed),
             Reductions(link) if isinstance(self.collectives, ClosedForm) else None,
             record,
-            record if self.record_sends else None,
+            record if self.record_sends or job.timeline else None,
         )
+        scheduler.mailroom.arrivals = job.timeline
         for name in names:
-            port = Port(name, job.seed, lambda: queue.now)
+            port = Port(name, job.seed, lambda: queue.now, record, job.timeline)
             scheduler.actors[name] = VirtualActor(name, port, machines.timer(name, self.seed))
         shared = self._staff(scheduler, job, machines)
         FaultInjection(scheduler, network, job.workers, job.essential, self.seed).plan(faults)

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from polyrhythm.consistency import LocalSteps
 from polyrhythm.strategy.strategy import Strategy
-from polyrhythm.topology import AllReduce, Direct, Keyed, Ring, Star, Tree
+from polyrhythm.topology import Adasum, AllReduce, Direct, Keyed, Ring, Star, Tree
 
 
 def d2l() -> Strategy:
@@ -51,3 +52,13 @@ def collective_allreduce() -> Strategy:
     ones cost a latency each, all at the same time.
     """
     return Strategy(name="collective-allreduce", topology=Keyed(AllReduce(Ring())))
+
+
+def adasum() -> Strategy:
+    """What workers' optimizers did, combined by pairs (Adasum; Maleki et al., MLSys 2021, arXiv:2006.02924).
+
+    Every worker's own optimizer takes the step, and of two updates what they have in common counts once, tensor by tensor: equal ones are
+    averaged, orthogonal ones are added. So the learning rate is chosen for one worker, and needs no scaling with their number (2 to 2.5
+    times at most, by the paper). Recursive halving sends what a ring does. Optimizer state stays with each worker.
+    """
+    return Strategy(name="adasum", consistency=LocalSteps(1), topology=Adasum())

@@ -1,5 +1,6 @@
 """With whom do workers exchange, and by which messages?"""
 
+from polyrhythm.topology.adasum import Adasum
 from polyrhythm.topology.algorithms.butterfly import Butterfly
 from polyrhythm.topology.algorithms.direct import Direct
 from polyrhythm.topology.algorithms.fastest import Fastest
@@ -14,9 +15,13 @@ from polyrhythm.topology.bucketed import Bucketed
 from polyrhythm.topology.deferred import Deferred
 from polyrhythm.topology.delayed import Delayed
 from polyrhythm.topology.division import ByKey, EvenRows
+from polyrhythm.topology.fused import Fused
 from polyrhythm.topology.gossip import Gossip
 from polyrhythm.topology.graph import Dissemination, FixedGraph, RandomPairs, RingGraph
 from polyrhythm.topology.keyed import Keyed
+from polyrhythm.topology.readiness.cached import BitVector, ResponseCache
+from polyrhythm.topology.readiness.coordinator import RootCoordinator
+from polyrhythm.topology.readiness.grouping import ByPattern, Neighbours, Separately
 from polyrhythm.topology.served_weights import AllWeights, ChangedRows
 from polyrhythm.topology.server import Server
 from polyrhythm.topology.shared_memory import SharedMemory
@@ -28,6 +33,9 @@ MEMBERS = (
     *(AllReduce(algorithm) for algorithm in ALGORITHMS),
     Bucketed(AllReduce(), nbytes=32),
     Keyed(AllReduce()),
+    Fused(AllReduce(), nbytes=64),
+    Fused(AllReduce(Direct()), readiness=BitVector(), groups=Neighbours(2)),
+    Adasum(),
     Summation(0),
     Summation(1, nbytes=16),
     Deferred(Summation(0)),
@@ -50,14 +58,17 @@ __all__ = [
     "ALGORITHMS",
     "GRAPHS",
     "MEMBERS",
+    "Adasum",
     "AllReduce",
     "AllToAll",
     "AllWeights",
     "Alone",
+    "BitVector",
     "BlockStore",
     "Bucketed",
     "Butterfly",
     "ByKey",
+    "ByPattern",
     "ChangedRows",
     "Deferred",
     "Delayed",
@@ -66,12 +77,17 @@ __all__ = [
     "EvenRows",
     "Fastest",
     "FixedGraph",
+    "Fused",
     "Gossip",
     "Keyed",
     "Mirrors",
+    "Neighbours",
     "RandomPairs",
+    "ResponseCache",
     "Ring",
     "RingGraph",
+    "RootCoordinator",
+    "Separately",
     "Server",
     "SharedMemory",
     "Star",

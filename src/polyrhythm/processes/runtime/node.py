@@ -52,7 +52,7 @@ class Node:
         self._role = role
         self._record = record
         self._peers = Peers(self.loop, Credentials(role.name, role.secret), wiring, listeners, self)
-        self._port = Port(role.name, role.seed, lambda: time.monotonic() - self.origin)
+        self._port = Port(role.name, role.seed, lambda: time.monotonic() - self.origin, self._note)
         self.actor = ActorExecutor(role.name, self.loop, self._peers, self._reduce, self.fail)
         self._queue = ProgramQueue(self.actor)
         self._sums = Sums(role.name, lambda: self._failure)
