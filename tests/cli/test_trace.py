@@ -44,3 +44,12 @@ def test_a_trace_that_cannot_be_written_is_said(polyrhythm: Any, kept: Path, tmp
     told = polyrhythm("trace", kept, "--out", tmp_path / "file" / "trace.json")
     assert told.code == 2
     assert "cannot be written" in told.err
+
+
+def test_a_timeline_shows_tensors_and_links(polyrhythm: Any, tiny: Path, tmp_path: Path) -> None:
+    out = tmp_path / "kept"
+    assert polyrhythm("run", tiny, "--system", "horovod", "--on", "simulator", "--timeline", "--out", out).code == 0
+    assert polyrhythm("trace", out).code == 0
+    events = json.loads((out / "trace.json").read_text())["traceEvents"]
+    assert {"negotiation", "queue", "exchange"} <= {event["name"] for event in events}
+    assert any(event["args"]["name"].endswith(": links") for event in events if event["name"] == "process_name")

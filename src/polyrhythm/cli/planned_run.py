@@ -33,6 +33,7 @@ class PlannedRun:
     seed: int
     notes: Mapping[str, str] = field(default_factory=dict)
     loggers: Sequence[MetricsLogger] = ()
+    timeline: bool = False
 
     def attempt(self, directory: Path | None, watch: Watch, checkpoints: CheckpointRequest | None = None) -> Attempt:
         """Make the run, keeping its record in `directory`; without, and with a trouble, if none can be begun there."""
@@ -62,4 +63,5 @@ class PlannedRun:
             notes=self.notes,
             checkpoints=checkpoints,
             loggers=self.loggers,
+            timeline=self.timeline,
         )

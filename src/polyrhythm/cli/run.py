@@ -54,6 +54,9 @@ LogTo = Annotated[
         help="Write metrics as they come to csv:PATH, tensorboard:DIR, wandb:PROJECT (offline) or mlflow:TRACKING-URI; may be repeated.",
     ),
 ]
+Timeline = Annotated[
+    bool, typer.Option("--timeline", help="Record every message and the phases of every tensor's exchange too, for `polyrhythm trace`.")
+]
 
 
 @guarded
@@ -76,6 +79,7 @@ def run(
     keep: Keep = 2,
     resume: Resume = False,
     log: LogTo = None,
+    timeline: Timeline = False,
     as_json: Json = False,
     quiet: Quiet = False,
 ) -> None:
@@ -96,7 +100,7 @@ def run(
     changes = [*repeated("--set", settings), *repeated("--option", options)]
     again = given_options.command("run", before=["--system", system], after=["--seed", str(seed), *changes])
     with reserved(as_json), prepared(given_options) as loaded:
-        plan = replace(loaded.plan(system, "", strategy, pairs(settings or [], "--set"), seed, again), loggers=shown)
+        plan = replace(loaded.plan(system, "", strategy, pairs(settings or [], "--set"), seed, again), loggers=shown, timeline=timeline)
         kept = directory(out, COMPARISON)
         _announce(checkpoint if resume else None)
         with progress(1, not (as_json or quiet)) as begin:

@@ -24,10 +24,10 @@ from polyrhythm.kernel.effects import (
     Spawn,
     Wait,
 )
-from polyrhythm.kernel.events import Progressed, Recorder, unrecorded
+from polyrhythm.kernel.events import Progressed, Recorder, Sent, unrecorded
 from polyrhythm.kernel.group import Group
 from polyrhythm.kernel.latch import Latch
-from polyrhythm.kernel.message import Message
+from polyrhythm.kernel.message import ASIDE, Message, wire_bytes
 from polyrhythm.trees import StateTree
 
 Body = Callable[["Port"], Coroutine[Effect[Any], Any, None]]
@@ -62,7 +62,11 @@ class Port:
 
     def send(self, to: str, message: Message) -> Send:
         """Send `message` to the actor `to`; the sender goes on at once and must not write to its tensors."""
-        return Send(to, replace(message, topic=self._scope + message.topic) if self._scope else message)
+        if self._scope:
+            message = replace(message, topic=self._scope + message.topic)
+        if self.details and message.topic[:1] != ASIDE:
+            self.record(Sent(self._clock(), self.name, to, message.topic, wire_bytes(message)))
+        return Send(to, message)
 
     def receive(self, topic: str, sender: str = "", timeout: float | None = None) -> Receive:
         """Wait for the oldest message under `topic`: a `Delivery`, or None after `timeout` seconds."""

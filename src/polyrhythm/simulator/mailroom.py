@@ -66,7 +66,7 @@ class FifoChannel:
 class Mailroom:
     """Sends and delivers. `carrier` is None where the network takes no time; `events` where sends are not recorded.
 
-    Arrivals are recorded as sends are if `arrivals` is set. `bytes_between_sites` is None where it is not known: without a network, and
+    Arrivals go to `arrivals`, if they are recorded. `bytes_between_sites` is None where it is not known: without a network, and
     with collectives in closed form.
     """
 
@@ -80,7 +80,7 @@ class Mailroom:
     ) -> None:
         self.bytes_sent = 0
         self.messages_sent = 0
-        self.arrivals = False
+        self.arrivals: Recorder | None = None
         self.bytes_between_sites: int | None = None if carrier is None else 0
         self.losses: Callable[[str, str], Callable[[], bool] | None] = _loses_nothing
         self._queue = queue
@@ -113,8 +113,8 @@ class Mailroom:
         channel.line.append(None if lost else Delivery(actor.name, message))
         if self._events is not None:
             self._events(Sent(self._queue.now, actor.name, to, message.topic, nbytes))
-            if self.arrivals:
-                channel.left.append((self._queue.now, nbytes))
+        if self.arrivals is not None:
+            channel.left.append((self._queue.now, nbytes))
         if self._carrier is None:
             self._queue.ready.append((self._arrive, channel, None))
         else:
@@ -140,12 +140,12 @@ class Mailroom:
 
     def _note(self, channel: FifoChannel, delivery: Delivery | None) -> None:
         """Record an arrival, unless the message is lost."""
-        assert self._events is not None
+        assert self.arrivals is not None
         since, nbytes = channel.left.popleft()
         if delivery is not None:
             now, sender, receiver = self._queue.now, channel.sender.name, channel.receiver.name
             link = f"{sender} to {receiver}" + (" between sites" if channel.crosses else "")
-            self._events(Delivered(now, receiver, sender, delivery.message.topic, nbytes, now - since, link))
+            self.arrivals(Delivered(now, receiver, sender, delivery.message.topic, nbytes, now - since, link))
 
     def _hand_over(self, to: str, delivery: Delivery) -> None:
         self.deliver(self._actors[to], delivery)

@@ -139,9 +139,9 @@ class Simulator:
             None if network is None else Flows(network, job.workers, self.seed),
             Reductions(link) if isinstance(self.collectives, ClosedForm) else None,
             record,
-            record if self.record_sends or job.timeline else None,
+            record if self.record_sends else None,
         )
-        scheduler.mailroom.arrivals = job.timeline
+        scheduler.mailroom.arrivals = record if job.timeline else None
         for name in names:
             port = Port(name, job.seed, lambda: queue.now, record, job.timeline)
             scheduler.actors[name] = VirtualActor(name, port, machines.timer(name, self.seed))

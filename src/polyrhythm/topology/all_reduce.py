@@ -75,10 +75,12 @@ class _Equal:
         return ApplyContributions([Contribution(await self.client.sum(value, clock), self.group.size, rates=rates)])
 
     async def exchange_parts(self, parts: Sequence[Tensor]) -> Response:
+        since = self.port.now()
         if not await self.client.reduce_in_place(parts, self.group.size, self.algorithm):
             total = await self.client.all_reduce(torch.cat(list(parts)).cpu())  # all that a verbatim codec does
             for part, summed in zip(parts, torch.split(total, [part.numel() for part in parts]), strict=True):
                 torch.div(summed.to(part.device), self.group.size, out=part)
+        self.port.progressed(self.client.subject, "exchange", since)
         return ApplyInPlace()
 
     async def finish(self) -> Response:

@@ -87,7 +87,7 @@ class _Parts:
         self.clients: list[CollectiveClient] = []
         self.numel = 0
         self.clock = 1
-        self.came: dict[int, Tensor] = {}
+        self.came: dict[int, tuple[Tensor, float]] = {}
         self.turn = 0
         self.total: Tensor | None = None
 
@@ -109,9 +109,12 @@ class _Parts:
         return AdoptWeights(await broadcast(self.port, self.group, weights, "init"))
 
     async def exchange_bucket(self, bucket: int, value: Tensor) -> None:
-        self.came[bucket] = value
+        self.came[bucket] = value, self.port.now()
         while self.turn in self.came:
-            total = await self.clients[self.turn].sum(self.came.pop(self.turn), self.clock)
+            value, since = self.came.pop(self.turn)
+            client = self.clients[self.turn]
+            self.port.progressed(client.subject, "queue", since)
+            total = await client.sum(value, self.clock)
             if self.total is None:
                 self.total = torch.empty(self.numel, dtype=total.dtype)
             self._of(self.total, self.turn).copy_(total)

@@ -46,12 +46,13 @@ class CollectiveClient:
 
     async def sum(self, value: Tensor, clock: int) -> Tensor:
         """The sum of what all send of their values (numel,) after step `clock`."""
-        aggregation = self.begin(value, clock)
+        aggregation, since = self.begin(value, clock), self.port.now()
         response: Any = None
         while True:
             try:
                 request = aggregation.send(response)
             except StopIteration as end:
+                self.port.progressed(self.subject, "exchange", since)
                 return self.end(end.value)
             response = await request.perform(self)
 
@@ -82,6 +83,12 @@ class CollectiveClient:
     async def all_to_all(self, packets: Sequence[Packet]) -> list[Packet]:
         """As `pieces.requests.CollectiveOperations`."""
         return await all_to_all(self.port, self.group, packets, self.topic())
+
+    @property
+    def subject(self) -> str:
+        """What a timeline calls its vector: the first tensor, and how many follow."""
+        names = self.layout.names
+        return (names[0] + (f" and {len(names) - 1} more" if len(names) > 1 else "")) if names else "nothing"
 
     def states(self) -> list[tuple[State, Tensor]]:
         """The codec's state and its residual (numel,); none before `open`."""

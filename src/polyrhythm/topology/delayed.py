@@ -101,8 +101,10 @@ class _Pipeline:
         return ApplyContributions(await self._oldest())
 
     async def _exchange(self, mine: _UnderWay, last: _UnderWay | None, value: Tensor, clock: int, rates: tuple[float, ...]) -> None:
+        since = self.port.now()
         if last is not None:
             await Wait(last.ended)
+            self.port.progressed(self.client.subject, "queue", since)
         mine.contributions = [Contribution(await self.client.sum(value, clock), self.group.size, rates=rates)]
         mine.ended.open()
 

@@ -72,9 +72,9 @@ class Cycles:
             released = await self.negotiator.negotiate(ready)
             taken = {name: self.came.pop(name) for name in released}
             left.difference_update(released)
-            free = self.port.now()
             for name, (_, since) in taken.items():
                 self.port.progressed(name, "negotiation", since)
+            free = self.port.now()
             for names in self._fitting({name: tensor for name, (tensor, _) in taken.items()}):
                 await self._sum({name: taken[name][0] for name in names}, free)
             pause = began + self.tuner.knobs.cycle_seconds - self.port.now()

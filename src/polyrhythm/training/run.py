@@ -56,6 +56,7 @@ def run(
     keep: int = 2,
     resume: bool | str | Path = False,
     loggers: Sequence[MetricsLogger] = (),
+    timeline: bool = False,
 ) -> Run:
     """Run `train(worker)` once in every worker, and return the result.
 
@@ -69,7 +70,8 @@ def run(
     resumed run ends with the same bits as an uninterrupted one if results do not depend on the order in which messages arrive.
 
     What is measured goes to `loggers` too, as it comes (`CSV`, `TensorBoard`, `WandB`, `MLflow`); one that fails is left out, with a
-    RecordWarning. If stderr is a terminal, a progress line is shown. Raises PolyrhythmErrors only, and KeyboardInterrupt.
+    RecordWarning. With a `timeline`, every message and the phases of every tensor's exchange are recorded too, for `Run.trace`: that may be
+    millions of events. If stderr is a terminal, a progress line is shown. Raises PolyrhythmErrors only, and KeyboardInterrupt.
     """
     refuse_while_imported("pr.run")
     chosen = systems.resolve(strategy)
@@ -86,6 +88,7 @@ def run(
             watch=watch,
             checkpoints=wanted,
             loggers=loggers,
+            timeline=timeline,
         )
     for trouble in tried.troubles:
         warnings.warn(trouble, RecordWarning, stacklevel=2)
@@ -106,6 +109,7 @@ def attempt(
     notes: Mapping[str, str] | None = None,
     checkpoints: CheckpointRequest | None = None,
     loggers: Sequence[MetricsLogger] = (),
+    timeline: bool = False,
 ) -> Attempt:
     """As `run`, but a failed run is returned too, with what is known of it; `watch` is called with each event as it happens, and
     `notes` are recorded among the run's settings.
@@ -124,7 +128,7 @@ def attempt(
     runtime = on if on is not None else Processes()
     root = whole_number("seed", runtime.seed if seed is None else seed, "0 or another 64-bit integer")
     wanted = checkpoints or CheckpointRequest()
-    training, places = Training(train, strategy, workers, root, wanted), runtime.locations(workers)
+    training, places = Training(train, strategy, workers, root, wanted, timeline), runtime.locations(workers)
     work = training if places is None else training.job(places)  # what can be refused is refused before a record is begun
     summary = Summary(str(strategy.name), training.workers, runtime.kind, runtime.network_name, root)
     outcome = Outcome(summary, settings=recorded_settings(train, strategy, runtime, {**recorded_checkpoints(wanted), **(notes or {})}))

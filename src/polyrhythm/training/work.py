@@ -30,6 +30,7 @@ class Training:
     available: int
     seed: int
     checkpoints: CheckpointRequest = field(default_factory=CheckpointRequest)
+    timeline: bool = False
 
     def __post_init__(self) -> None:
         self.strategy.check(self.workers)
@@ -47,7 +48,7 @@ class Training:
     def job(self, locations: Sequence[Location]) -> Job:
         """The runtime's view of it, with its checkpoints looked up. Raises CompositionError and CheckpointError for what does not fit."""
         plan = StrategyPlan.of(self.strategy, locations, self.seed)
-        return make_job(self.train, plan, planned(plan, self.checkpoints))
+        return make_job(self.train, plan, planned(plan, self.checkpoints), self.timeline)
 
     def continued(self) -> Training:
         """The same, from its newest checkpoint; as it began where it has written none yet."""
@@ -65,11 +66,12 @@ _TRANSLATED = {
 """Messages of torch's errors that are raised before our own checks, and the messages that replace them."""
 
 
-def make_job(train: Train, plan: StrategyPlan, chosen: CheckpointPlan | None = None) -> Job:
-    """The runtime's view of a training function under a strategy."""
+def make_job(train: Train, plan: StrategyPlan, chosen: CheckpointPlan | None = None, timeline: bool = False) -> Job:
+    """The runtime's view of a training function under a strategy; with a `timeline`, ports record details."""
     checkpoints = chosen or CheckpointPlan()
 
     def program(context: WorkerContext) -> Message:
+        context.port.details = timeline
         own = Worker(context, plan, checkpoints)
         try:
             train(own)
@@ -90,6 +92,7 @@ def make_job(train: Train, plan: StrategyPlan, chosen: CheckpointPlan | None = N
         return conclusion(own)
 
     def service(port: Any, record: Any) -> Any:
+        port.details = timeline
         return Service(plan, port, record, checkpoints).live()
 
     return Job(
@@ -102,6 +105,7 @@ def make_job(train: Train, plan: StrategyPlan, chosen: CheckpointPlan | None = N
         plan.groups,
         plan.beside,
         checkpoints.began,
+        timeline,
     )
 
 
