@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import random
 from dataclasses import fields
-from itertools import product
+from itertools import islice, product
 from typing import Any
 
 import pytest
@@ -100,16 +100,33 @@ def _defaults() -> dict[str, Any]:
     return {"consistency": BulkSynchronous(), "topology": AllReduce(), "codec": Identity(), "merge": Mean(), "local": PlainSteps()}
 
 
+LISTS = {"consistency": consistency, "topology": topology, "codec": codec, "merge": merge, "local": local}
+"""The packages whose MEMBERS are composed."""
+
+
 def every_composition() -> list[Strategy]:
     """All compositions of the members of all lists that are not refused."""
-    modules = {"consistency": consistency, "topology": topology, "codec": codec, "merge": merge, "local": local}
-    lists = {axis: module.MEMBERS for axis, module in modules.items()}
-    pieces = [dict(zip(lists, choice, strict=True)) for choice in product(*lists.values())]
-    refused = [each for each in pieces if conflict(each) is not None]
-    for each in random.Random(3).sample(refused, 50):
+    lists = {axis: module.MEMBERS for axis, module in LISTS.items()}
+    pieces = (dict(zip(lists, choice, strict=True)) for choice in product(*lists.values()))
+    return [Strategy(**each) for each in pieces if conflict(each) is None]
+
+
+def drawn(draw: random.Random, **fixed: Any) -> dict[str, Any]:
+    """A member of each list but those of `fixed`."""
+    return {axis: draw.choice(module.MEMBERS) for axis, module in LISTS.items()} | fixed  # type: ignore[attr-defined]
+
+
+def fitting(draw: random.Random, **fixed: Any) -> Strategy:
+    """A composition with `fixed` that is not refused: their number grows with the product of all lists, and so they are not enumerated."""
+    return next(Strategy(**each) for each in (drawn(draw, **fixed) for _ in range(10**6)) if conflict(each) is None)
+
+
+def test_pieces_that_do_not_fit_are_refused_with_what_does() -> None:
+    draw = random.Random(3)
+    refused = (each for each in (drawn(draw) for _ in range(1000)) if conflict(each) is not None)
+    for each in islice(refused, 50):
         with pytest.raises(CompositionError, match=r"do not fit.*\. Instead of \w+ use "):
             Strategy(**each)
-    return [Strategy(**each) for each in pieces if conflict(each) is None]
 
 
 def two_steps(worker: Any) -> None:
@@ -129,20 +146,19 @@ def runs(strategy: Strategy) -> None:
 
 
 def _sample(count: int) -> list[Strategy]:
-    """Compositions that have each piece at least once, then those that bring most pairs together that the earlier ones did not."""
-    composed = every_composition()
-    random.Random(7).shuffle(composed)
-    met: set[tuple[str, str]] = set()
-    chosen: list[Strategy] = []
-    for strategy in composed:
-        if {name for pair in _pairs(strategy) for name in pair} - {name for pair in met for name in pair}:
-            chosen.append(strategy)
-            met |= _pairs(strategy)
+    """Compositions that have each piece at least once, then those of some others that bring most pairs together."""
+    draw, met, chosen = random.Random(7), set[tuple[str, str]](), list[Strategy]()
+    for axis, module in LISTS.items():
+        for member in module.MEMBERS:  # type: ignore[attr-defined]
+            if repr(member) not in {name for pair in met for name in pair}:
+                chosen.append(fitting(draw, **{axis: member}))
+                met |= _pairs(chosen[-1])
+    others = [(strategy, _pairs(strategy)) for strategy in (fitting(draw) for _ in range(3 * count))]
     for fresh in (5, 4, 3):
-        for strategy in composed:
-            if len(chosen) < count and len(_pairs(strategy) - met) >= fresh:
+        for strategy, pairs in others:
+            if len(chosen) < count and len(pairs - met) >= fresh:
                 chosen.append(strategy)
-                met |= _pairs(strategy)
+                met |= pairs
     assert {name for pair in met for name in pair} >= {repr(member) for members in CHOICES.values() for member in members}
     return chosen
 
