@@ -11,7 +11,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor
 
-from polyrhythm.codec import MEMBERS, Cast, Identity, LowRank, OneBit, RandomK, Relative, Significant, TopK
+from polyrhythm.codec import MEMBERS, Cast, ErrorFeedback, Identity, LowRank, OneBit, RandomK, Relative, Significant, TopK
+from polyrhythm.errors import CompositionError
 from polyrhythm.kernel.message import Message, wire_bytes
 from polyrhythm.pieces.codec import Codec, PacketCodec, packets
 from polyrhythm.pieces.requests import AllReduceRequest
@@ -21,7 +22,7 @@ from polyrhythm.tensors import Layout
 from .aggregation import LAYOUT, CollectiveClient, alone, check_for_the_wire, normal, same_bits, total
 
 ONE_SHOT = [packets(codec) for codec in MEMBERS if codec.traits.makes_packets]
-KEEPING = [codec for codec in MEMBERS if not codec.traits.lossy]
+KEEPING = [codec for codec in MEMBERS if not codec.traits.lossy and not codec.traits.transforms]
 EVERYTHING = (TopK(1.0), RandomK(1.0), Significant(0), Relative(0), LowRank(100))
 CHOOSING_BY_SIZE = (TopK(0.1), Significant(0.5), Relative(0.5), Cast(torch.float16), OneBit(), LowRank(1))  # chance may not pick it
 FLOATS = (torch.float32, torch.float64)
@@ -76,14 +77,14 @@ def test_what_is_said_and_owed_is_what_was_asked_and_owed(codec: PacketCodec, dt
         value, before = normal(seed + step, layout.numel, dtype), codec.residual(state, layout)
         encoded = codec.encode(value, layout, state, context)
         after, state = codec.residual(encoded.state, layout), encoded.state
-        if codec.traits.lossy:
+        if codec.traits.lossy or codec.traits.transforms:
             assert not after.any() or codec.initial(layout), "without a state nothing is kept"
         else:
             scale = value.abs() + before.abs() + encoded.sent.abs()
             assert close(encoded.sent + after, value + before, rounding(Identity(), dtype), scale)
 
 
-@pytest.mark.parametrize("codec", [codec for codec in ONE_SHOT if not codec.traits.lossy], ids=str)
+@pytest.mark.parametrize("codec", [codec for codec in ONE_SHOT if codec in KEEPING], ids=str)
 def test_what_is_sent_whole_or_not_at_all_loses_not_a_bit(codec: PacketCodec) -> None:
     state, context = codec.initial(LAYOUT), alone(LAYOUT)
     for step in range(6):
@@ -213,3 +214,17 @@ def test_a_codec_is_a_frozen_value(codec: Codec) -> None:
     names = [field.name for field in fields(codec)]  # type: ignore[arg-type]
     assert codec == codec.__class__(**{name: getattr(codec, name) for name in names})
     assert hash(codec) == hash(codec)
+
+
+@pytest.mark.parametrize("codec", [codec for codec in ONE_SHOT if codec.traits.unbiased], ids=str)
+def test_what_an_unbiased_codec_loses_is_nothing_on_average(codec: PacketCodec) -> None:
+    value, context, draws = normal(0, LAYOUT.numel), alone(LAYOUT), 400
+    sent = torch.stack([codec.encode(value, LAYOUT, codec.initial(LAYOUT), context).sent for _ in range(draws)])
+    error = sent.std(dim=0).max() / draws**0.5  # the largest: elements that were never drawn have none of their own
+    assert (sent.mean(dim=0) - value).abs().max() <= 5 * error
+
+
+@pytest.mark.parametrize("codec", [codec for codec in MEMBERS if codec.traits.transforms], ids=str)
+def test_what_is_made_of_the_values_is_no_error_to_be_fed_back(codec: Codec) -> None:
+    with pytest.raises(CompositionError, match=r"nothing to feed back|error feedback to the codec inside of it"):
+        ErrorFeedback(codec)

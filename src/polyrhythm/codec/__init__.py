@@ -3,23 +3,36 @@
 import torch
 
 from polyrhythm.codec.adaptive_threshold import AdaptiveThreshold
+from polyrhythm.codec.averaged_momentum import AveragedMomentum
 from polyrhythm.codec.cast import Cast
+from polyrhythm.codec.clipped import Clipped
 from polyrhythm.codec.clipped_feedback import ClippedFeedback
+from polyrhythm.codec.cosine_top_k import CosineTopK
+from polyrhythm.codec.decaying_feedback import DecayingFeedback
 from polyrhythm.codec.error_feedback import ErrorFeedback
 from polyrhythm.codec.gap_coded import GapCoded
 from polyrhythm.codec.identity import Identity
+from polyrhythm.codec.local_momentum import LocalMomentum
 from polyrhythm.codec.low_rank import LowRank
+from polyrhythm.codec.momentum_correction import MomentumCorrection
 from polyrhythm.codec.one_bit import OneBit
 from polyrhythm.codec.one_bit_tensorwise import OneBitTensorwise
 from polyrhythm.codec.per_tensor import PerTensor
 from polyrhythm.codec.random_k import RandomK
+from polyrhythm.codec.refreshed_low_rank import RefreshedLowRank
 from polyrhythm.codec.relative import Relative
 from polyrhythm.codec.rows import Rows
+from polyrhythm.codec.scaled_sign import ScaledSign
+from polyrhythm.codec.shared_k import SharedK
+from polyrhythm.codec.sign import Sign
 from polyrhythm.codec.significant import Significant
+from polyrhythm.codec.stochastic_levels import StochasticLevels
 from polyrhythm.codec.striped import Striped
 from polyrhythm.codec.sufficient_factors import SufficientFactors
+from polyrhythm.codec.ternary import Ternary
 from polyrhythm.codec.threshold import Threshold
 from polyrhythm.codec.top_k import TopK
+from polyrhythm.codec.top_k_warmup import TopKWarmup
 from polyrhythm.codec.two_bit import TwoBit
 from polyrhythm.codec.unit_signs import UnitSigns
 from polyrhythm.codec.warmup import Warmup
@@ -80,29 +93,58 @@ MEMBERS: tuple[Codec, ...] = (
     ClippedFeedback(Threshold(0.25), quanta=1.0, every=1),
     Striped(ErrorFeedback(TwoBit(0.5))),
     PerTensor(ErrorFeedback(TwoBit(0.5)), rest=ErrorFeedback(TwoBit(0.5))),
+    StochasticLevels(7, bucket=16),
+    StochasticLevels(1, bucket=512),
+    Ternary(),
+    Ternary(float("inf")),
+    Sign(),
+    Striped(Sign()),
+    LocalMomentum(0.9, Striped(Sign())),
+    Striped(ErrorFeedback(ScaledSign())),
+    AveragedMomentum(0.9, 2, Striped(ErrorFeedback(ScaledSign()))),
+    MomentumCorrection(TopK(0.1)),
+    Clipped(1.0, PerTensor(MomentumCorrection(TopKWarmup((0.5, 0.1), 2)), rest=MomentumCorrection(TopK(0.5)))),
+    ErrorFeedback(RefreshedLowRank(1, period=2)),
+    DecayingFeedback(CosineTopK(2, chunk=4)),
+    CosineTopK(4096),
+    SharedK(0.1),
+    ErrorFeedback(SharedK(0.2)),
 )
 """One of each kind and of each interesting setting: the laws are tested over this list."""
 
 __all__ = [
     "MEMBERS",
     "AdaptiveThreshold",
+    "AveragedMomentum",
     "Cast",
+    "Clipped",
     "ClippedFeedback",
+    "CosineTopK",
+    "DecayingFeedback",
     "ErrorFeedback",
     "GapCoded",
     "Identity",
+    "LocalMomentum",
     "LowRank",
+    "MomentumCorrection",
     "OneBit",
     "OneBitTensorwise",
     "PerTensor",
     "RandomK",
+    "RefreshedLowRank",
     "Relative",
     "Rows",
+    "ScaledSign",
+    "SharedK",
+    "Sign",
     "Significant",
+    "StochasticLevels",
     "Striped",
     "SufficientFactors",
+    "Ternary",
     "Threshold",
     "TopK",
+    "TopKWarmup",
     "TwoBit",
     "UnitSigns",
     "Warmup",

@@ -31,6 +31,11 @@ class ErrorFeedback:
             raise CompositionError(
                 f"ErrorFeedback({self.inner}) has nothing to feed back: {type(self.inner).__name__} loses nothing. Use it bare."
             )
+        if self.inner.traits.transforms:
+            raise CompositionError(
+                f"ErrorFeedback({self.inner}) would take for an error what {type(self.inner).__name__} makes of the values: give error "
+                "feedback to the codec inside of it."
+            )
 
     @property
     def traits(self) -> CodecTraits:

@@ -42,14 +42,14 @@ class LowRank:
     def initial(self, layout: Layout) -> State:
         """A random Q for each matrix, the same at every worker and in every run."""
         state = {}
-        for name, (_, rest) in self._matrices(layout):
+        for name, (_, rest) in self.matrices(layout):
             state[f"q/{name}"] = torch.randn(self.rank, rest, generator=rng.generator(0, "powersgd", name))
         return state
 
     def aggregate(self, value: Tensor, layout: Layout, state: State, context: ExchangeContext) -> Aggregation:
         """AllReduceRequest the P = M Q, make their columns orthonormal, reduce the Q = Mᵀ P̂."""
         # M, P, P̂ and Q as in the paper, P and Q transposed: thin matrices multiply from the left seven times as fast
-        shapes = dict(self._matrices(layout))
+        shapes = dict(self.matrices(layout))
         values = layout.named(value)
         Ms = {name: values[name].view(shape) for name, shape in shapes.items()}
         plain = [name for name in layout.names if name not in shapes]
@@ -73,7 +73,7 @@ class LowRank:
         """Nothing is kept."""
         return torch.zeros(layout.numel)
 
-    def _matrices(self, layout: Layout) -> Iterator[tuple[str, tuple[int, int]]]:
+    def matrices(self, layout: Layout) -> Iterator[tuple[str, tuple[int, int]]]:
         """Names and (rows, rest) of the tensors that factors make smaller."""
         for name, shape in zip(layout.names, layout.shapes, strict=True):
             rows, rest = (shape[0], prod(shape[1:])) if len(shape) > 1 else (1, prod(shape))

@@ -40,7 +40,10 @@ class PerTensor:
     def traits(self) -> CodecTraits:
         """What both codecs can."""
         inner, rest = self.inner.traits, self.rest.traits
-        return CodecTraits(inner.payloads & rest.payloads, (inner.patterns & rest.patterns) - {Pattern.COMBINED}, inner.lossy or rest.lossy)
+        unbiased, transforms = inner.unbiased and rest.unbiased, inner.transforms or rest.transforms
+        lossy = inner.lossy or rest.lossy
+        patterns = (inner.patterns & rest.patterns) - {Pattern.COMBINED}
+        return CodecTraits(inner.payloads & rest.payloads, patterns, lossy, unbiased=unbiased, transforms=transforms)
 
     @property
     def width(self) -> int:

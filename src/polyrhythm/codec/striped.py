@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from itertools import chain
 
@@ -36,12 +36,17 @@ class Striped:
             raise CompositionError(
                 f"Striped({self.inner}) has nothing to send: {type(self.inner).__name__} only aggregates and makes no packets. Use it bare."
             )
+        if self.inner.traits.transforms:
+            raise CompositionError(
+                f"Striped({self.inner}) would have {type(self.inner).__name__} transform sums of what it has transformed: wrap the stripes "
+                "in it instead."
+            )
 
     @property
     def traits(self) -> CodecTraits:
         """As the inner codec's, collectively only: stripes need all workers."""
         inner = self.inner.traits
-        return CodecTraits(inner.payloads, inner.patterns & {Pattern.COLLECTIVE}, inner.lossy)
+        return replace(inner, patterns=inner.patterns & {Pattern.COLLECTIVE}, verbatim=False)
 
     def initial(self, layout: Layout) -> State:
         """Nothing yet: how many stripes there are is known when the first aggregation begins."""

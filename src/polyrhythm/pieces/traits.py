@@ -74,13 +74,17 @@ class CodecTraits:
     """What a codec can send, and how.
 
     `lossy`: whether the difference between what was given and what was sent is lost, and not kept in the state. `verbatim`: whether an
-    aggregation is one reduction of the value itself, whose response is the total, without a state; values then need no copy.
+    aggregation is one reduction of the value itself, whose response is the total, without a state; values then need no copy. `unbiased`:
+    whether what is lost is zero on average. `transforms`: whether it is not the values that are sent, but something made of them and of
+    earlier ones, such as a momentum; what is sent and kept then adds up to that.
     """
 
     payloads: frozenset[Payload]
     patterns: frozenset[Pattern]
     lossy: bool = False
     verbatim: bool = False
+    unbiased: bool = False
+    transforms: bool = False
 
     @property
     def makes_packets(self) -> bool:

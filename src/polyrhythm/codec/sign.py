@@ -1,0 +1,55 @@
+"""Send the sign of each element and nothing of its size."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+import torch
+from torch import Tensor
+
+from polyrhythm.codec.bits import pack, unpack
+from polyrhythm.pieces.codec import Aggregation, Encoded, gather_and_sum
+from polyrhythm.pieces.context import ExchangeContext
+from polyrhythm.pieces.requests import Packet
+from polyrhythm.pieces.traits import DIFFERENCES, EVERY_PATTERN, CodecTraits
+from polyrhythm.tensors import Layout, State
+
+
+@dataclass(frozen=True, slots=True)
+class Sign:
+    """1 for every element of zero or more, -1 for every other, in one bit each (signSGD; Bernstein et al., 2018).
+
+    Striped(Sign()) is the majority vote (Bernstein et al., 2019): the owner of a stripe adds the signs of all and sends the
+    sign of that sum. A tie, and a gradient of zero, count as plus. A packet: the bits, eight a byte, and an empty tensor of the values'
+    type. Its merge takes steps of one size, as OuterOptimizer(SignDescent()) does; what is lost is the size of everything.
+    """
+
+    traits: ClassVar = CodecTraits(DIFFERENCES, EVERY_PATTERN, lossy=True)
+
+    @property
+    def width(self) -> int:
+        """The bits, and an empty tensor."""
+        return 2
+
+    def initial(self, layout: Layout) -> State:
+        """Nothing to remember."""
+        return {}
+
+    def encode(self, value: Tensor, layout: Layout, state: State, context: ExchangeContext) -> Encoded:
+        """One bit an element."""
+        packet = (pack((value >= 0).to(torch.uint8), 1), value.new_empty(0))
+        return Encoded(packet, self.decode(packet, layout), state)
+
+    def decode(self, packet: Packet, layout: Layout) -> Tensor:
+        """Ones and minus ones."""
+        packed, like = packet
+        return unpack(packed, 1, layout.numel).to(like.dtype) * 2 - 1
+
+    def aggregate(self, value: Tensor, layout: Layout, state: State, context: ExchangeContext) -> Aggregation:
+        """The signs of all workers, summed."""
+        return gather_and_sum(self, value, layout, state, context)
+
+    def residual(self, state: State, layout: Layout) -> Tensor:
+        """Nothing is kept."""
+        return torch.zeros(layout.numel)
