@@ -1,19 +1,36 @@
 """What do contributions do to the model?"""
 
 from polyrhythm.merge.elastic import Elastic
+from polyrhythm.merge.frozen_adam import FrozenAdam
 from polyrhythm.merge.larc import LARC
 from polyrhythm.merge.lars import LARS
 from polyrhythm.merge.linear_scaling import LinearScaling
 from polyrhythm.merge.mean import Mean
 from polyrhythm.merge.outer_optimizer import OuterOptimizer
 from polyrhythm.merge.rules import Adagrad, Nesterov
+from polyrhythm.merge.sign_descent import SignDescent
 from polyrhythm.merge.staleness_scaled import StalenessScaled
 from polyrhythm.merge.sum import Sum
 
 MEMBERS = (
     *(Mean(), Sum(), StalenessScaled(), Elastic(), OuterOptimizer(Nesterov()), OuterOptimizer(Adagrad(0.1), Sum())),
     *(LinearScaling(), LinearScaling(warmup=8), LARS(), LARC()),
+    *(OuterOptimizer(SignDescent()), OuterOptimizer(FrozenAdam(2))),
 )
 """One of each kind and of each interesting setting: the laws are tested over this list."""
 
-__all__ = ["LARC", "LARS", "MEMBERS", "Adagrad", "Elastic", "LinearScaling", "Mean", "Nesterov", "OuterOptimizer", "StalenessScaled", "Sum"]
+__all__ = [
+    "LARC",
+    "LARS",
+    "MEMBERS",
+    "Adagrad",
+    "Elastic",
+    "FrozenAdam",
+    "LinearScaling",
+    "Mean",
+    "Nesterov",
+    "OuterOptimizer",
+    "SignDescent",
+    "StalenessScaled",
+    "Sum",
+]

@@ -143,6 +143,16 @@ class ModelState:
         self.adopt(mixing(self.merge).mix(own, [weights.to(own.device) for weights in theirs], self.context))
         self.version += 1
 
+    def replace(self, sent: Tensor, summed: AnyContribution) -> None:
+        """Merge the sum of what all sent of their weights, in the place of what was `sent` (numel,) of mine.
+
+        An element that was sent whole gets the same bits at all workers; one of which nothing was sent keeps its own.
+        """
+        direction, device = combining(self.merge).combine([summed], self.context), self.weights.device
+        self.memory = direction.state
+        self.adopt(self.weights - sent.to(device) + direction.move().to(device))
+        self.version += 1
+
     def adopt(self, weights: Tensor) -> None:
         """Replace my weights."""
         self.weights.copy_(weights)

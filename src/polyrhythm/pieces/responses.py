@@ -160,3 +160,23 @@ class MixWeights:
         """Mix them in, if there are any."""
         if self.theirs:
             model_state.mix(self.theirs)
+
+
+@dataclass(frozen=True, slots=True)
+class ReplaceSent:
+    """What a merge makes of the sum of what all sent of their weights takes the place of what this worker has `sent` (numel,).
+
+    The rest stays as it is.
+    """
+
+    sent: Tensor
+    summed: AnyContribution
+
+    @property
+    def contributions(self) -> Sequence[AnyContribution]:
+        """None: these are weights."""
+        return ()
+
+    def apply(self, model_state: HeldWeights) -> None:
+        """Replace what was sent."""
+        model_state.replace(self.sent, self.summed)

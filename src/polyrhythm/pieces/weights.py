@@ -53,6 +53,9 @@ class HeldWeights(WeightsView, Protocol):
     def mix(self, theirs: Sequence[Tensor]) -> None:
         """Merge the weights of others."""
 
+    def replace(self, sent: Tensor, summed: AnyContribution) -> None:
+        """Merge the sum of what all sent of their weights, in the place of what was `sent` (numel,) of these."""
+
     def adopt(self, weights: Tensor) -> None:
         """Replace the weights."""
 

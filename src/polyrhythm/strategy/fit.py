@@ -8,7 +8,7 @@ from itertools import combinations, product
 from typing import Any
 
 from polyrhythm import codec, consistency, local, merge, topology
-from polyrhythm.pieces.traits import GRADIENTS, Pattern, Payload
+from polyrhythm.pieces.traits import DIFFERENCES, GRADIENTS, Pattern, Payload
 
 Pieces = Mapping[str, Any]
 """A piece for each of the four axes that must fit."""
@@ -47,6 +47,8 @@ def conflict(pieces: Pieces) -> str | None:
             )
     if payload(pieces) is None:
         return _nothing_in_common(pieces)
+    if payload(pieces) is Payload.WEIGHTS and pattern is Pattern.COLLECTIVE:
+        return _sum_of_weights(pieces)
     return _half_an_exchange(pieces) if payload(pieces) is Payload.WEIGHTS and pattern is Pattern.SERVED else None
 
 
@@ -59,6 +61,16 @@ def _nothing_in_common(pieces: Pieces) -> str:
                 f"and {_name(pieces[other])} for {_list(sent[other])}"
             )
     return f"{', '.join(repr(pieces[axis]) for axis in sent)} do not fit: there is no payload that all of them have"
+
+
+def _sum_of_weights(pieces: Pieces) -> str | None:
+    """A collective gives all workers one sum of their weights, which a merge of pairs can do nothing with."""
+    if not pieces["merge"].traits.payloads & DIFFERENCES:
+        return (
+            f"{_both(pieces, 'topology', 'merge')} do not fit: {_name(pieces['topology'])} brings the sum of all workers' weights, and "
+            f"{_name(pieces['merge'])} mixes the weights of each"
+        )
+    return None
 
 
 def _half_an_exchange(pieces: Pieces) -> str | None:

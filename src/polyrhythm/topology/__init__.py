@@ -2,14 +2,17 @@
 
 from polyrhythm.topology.adasum import Adasum
 from polyrhythm.topology.algorithms.butterfly import Butterfly
+from polyrhythm.topology.algorithms.compressed_ring import CompressedRing
 from polyrhythm.topology.algorithms.direct import Direct
 from polyrhythm.topology.algorithms.fastest import Fastest
+from polyrhythm.topology.algorithms.hops import EightBits, Truncated
 from polyrhythm.topology.algorithms.ring import Ring
 from polyrhythm.topology.algorithms.star import Star
 from polyrhythm.topology.algorithms.tree import Tree
 from polyrhythm.topology.all_reduce import AllReduce
 from polyrhythm.topology.all_to_all import AllToAll, Mirrors
 from polyrhythm.topology.alone import Alone
+from polyrhythm.topology.average_weights import AverageWeights
 from polyrhythm.topology.block_store import BlockStore
 from polyrhythm.topology.bucketed import Bucketed
 from polyrhythm.topology.deferred import Deferred
@@ -28,6 +31,7 @@ from polyrhythm.topology.shared_memory import SharedMemory
 from polyrhythm.topology.summation import Summation
 
 ALGORITHMS = (Ring(), Tree(), Butterfly(), Direct(), Star(), Fastest(latency=0.001, bandwidth=1e8))
+ROUNDING = (CompressedRing(Truncated()), CompressedRing(EightBits()))
 GRAPHS = (RingGraph(), Dissemination(rotate=False), Dissemination(), RandomPairs())
 MEMBERS = (
     *(AllReduce(algorithm) for algorithm in ALGORITHMS),
@@ -47,22 +51,25 @@ MEMBERS = (
     BlockStore(),
     BlockStore(2),
     *(Gossip(graph) for graph in GRAPHS),
+    AverageWeights(),
     AllToAll(),
     Mirrors(),
     SharedMemory(),
     Alone(),
 )
-"""One of each kind and of each interesting setting: the laws are tested over these lists."""
+"""One of each kind and of each interesting setting: the laws are tested over these lists. Sums of those in ROUNDING are not exact."""
 
 __all__ = [
     "ALGORITHMS",
     "GRAPHS",
     "MEMBERS",
+    "ROUNDING",
     "Adasum",
     "AllReduce",
     "AllToAll",
     "AllWeights",
     "Alone",
+    "AverageWeights",
     "BitVector",
     "BlockStore",
     "Bucketed",
@@ -70,10 +77,12 @@ __all__ = [
     "ByKey",
     "ByPattern",
     "ChangedRows",
+    "CompressedRing",
     "Deferred",
     "Delayed",
     "Direct",
     "Dissemination",
+    "EightBits",
     "EvenRows",
     "Fastest",
     "FixedGraph",
@@ -93,4 +102,5 @@ __all__ = [
     "Star",
     "Summation",
     "Tree",
+    "Truncated",
 ]

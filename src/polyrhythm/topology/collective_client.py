@@ -46,6 +46,10 @@ class CollectiveClient:
 
     async def sum(self, value: Tensor, clock: int) -> Tensor:
         """The sum of what all send of their values (numel,) after step `clock`."""
+        return (await self.aggregate(value, clock)).total
+
+    async def aggregate(self, value: Tensor, clock: int) -> Aggregated:
+        """As `sum`, with what this worker has sent of its own."""
         aggregation, since = self.begin(value, clock), self.port.now()
         response: Any = None
         while True:
@@ -53,7 +57,9 @@ class CollectiveClient:
                 request = aggregation.send(response)
             except StopIteration as end:
                 self.port.progressed(self.subject, "exchange", since)
-                return self.end(end.value)
+                aggregated: Aggregated = end.value
+                self.end(aggregated)
+                return aggregated
             response = await request.perform(self)
 
     def begin(self, value: Tensor, clock: int) -> Aggregation:

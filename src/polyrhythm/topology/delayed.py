@@ -29,7 +29,8 @@ class Delayed:
 
     One step of delay is the lag-1 gradient of Laanait et al. (2019) and the double buffering of Seide et al. (2014). Exchanges are made
     one after another; a step waits only for the one that began `steps` before. The first `steps` steps change nothing, and the run ends
-    with the sums that are outstanding. Raises CompositionError where something else than an all-reduce is wrapped.
+    with the sums that are outstanding. The first `warmup` steps wait for their own sums, as without delay (a few synchronous epochs in the
+    paper). Raises CompositionError where something else than an all-reduce is wrapped.
     """
 
     traits: ClassVar = TopologyTraits(frozenset({Payload.GRADIENT}), Pattern.COLLECTIVE, late=True)
@@ -37,12 +38,15 @@ class Delayed:
 
     topology: AllReduce = field(default_factory=AllReduce)
     steps: int = 1
+    warmup: int = 0
 
     def __post_init__(self) -> None:
         if not isinstance(self.topology, AllReduce):  # not a choice between pieces: what is annotated, for those who do not check types
             raise CompositionError(f"Delayed({self.topology!r}) is for sums of gradients: give it AllReduce(...).")
         if self.steps < 0:
             raise CompositionError(f"Delayed(steps={self.steps}) would use a sum before it is made: give 0 or more.")
+        if self.warmup < 0:
+            raise CompositionError(f"Delayed(warmup={self.warmup}) is no number of steps: give 0 or more.")
 
     def workers(self, available: int) -> int:
         """As the all-reduce."""
@@ -50,7 +54,7 @@ class Delayed:
 
     def channel(self, agreement: Agreement, endpoint: WorkerEndpoint) -> Channel:
         """A worker's side."""
-        return _Pipeline(self.steps, CollectiveClient(self.topology.algorithm, agreement.codec, endpoint), endpoint)
+        return _Pipeline(self, CollectiveClient(self.topology.algorithm, agreement.codec, endpoint), endpoint)
 
     def result_actors(self, members: tuple[str, ...], servers: tuple[str, ...]) -> list[str]:
         """Worker 0, whose weights are those of all."""
@@ -81,8 +85,8 @@ class _Pipeline:
     tensors = None
     writes = None
 
-    def __init__(self, steps: int, client: CollectiveClient, endpoint: WorkerEndpoint) -> None:
-        self.steps = steps
+    def __init__(self, settings: Delayed, client: CollectiveClient, endpoint: WorkerEndpoint) -> None:
+        self.settings = settings
         self.client = client
         self.group = endpoint.group
         self.port = endpoint.port
@@ -96,7 +100,7 @@ class _Pipeline:
         last = self.under_way[-1] if self.under_way else None
         self.under_way.append(mine := _UnderWay())
         await self.port.spawn(f"step {clock}", self._exchange(mine, last, value, clock, rates))
-        if len(self.under_way) <= self.steps:
+        if clock > self.settings.warmup and len(self.under_way) <= self.settings.steps:
             return ApplyContributions([])
         return ApplyContributions(await self._oldest())
 

@@ -1,0 +1,51 @@
+"""Adam whose second moments are frozen after a warm-up."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from polyrhythm.errors import CompositionError
+from polyrhythm.tensors import Layout, State
+
+
+@dataclass(frozen=True, slots=True)
+class FrozenAdam:
+    """Adam on the direction for `warmup` steps; then the direction is the momentum itself, and v stays (Tang et al., 2021, algorithm 1).
+
+    step = η m̂ / (√v̂ + ε), with the bias corrections of Kingma and Ba (2015), of which that of v stops with v: in a warm-up of ten steps
+    v is a hundredth of what it comes to, and without a correction steps would be ten times as large. An element that had no gradient in
+    the warm-up has no v and stays where it is, because one bit cannot say zero.
+    """
+
+    warmup: int
+    beta1: float = 0.9
+    beta2: float = 0.999
+    epsilon: float = 1e-8
+
+    def __post_init__(self) -> None:
+        if self.warmup < 1 or not 0 <= self.beta1 < 1 or not 0 <= self.beta2 < 1 or self.epsilon <= 0:
+            raise CompositionError(
+                f"{self} cannot step: the warm-up has at least 1 step, betas are 0 or more and below 1, and epsilon is positive."
+            )
+
+    def initial(self, layout: Layout) -> State:
+        """No moments yet."""
+        moments = {name: torch.zeros(layout.numel) for name in ("momentum", "variance")}
+        return {"steps": torch.zeros((), dtype=torch.int64), **moments}
+
+    def step(self, direction: Tensor, state: State, rate: float) -> tuple[Tensor, State]:
+        """η m̂ / (√v̂ + ε)."""
+        # m and v as in the paper
+        steps = int(state["steps"]) + 1
+        m, v = (state[name].to(direction) for name in ("momentum", "variance"))
+        if steps <= self.warmup:
+            m = self.beta1 * m + (1 - self.beta1) * direction
+            v = self.beta2 * v + (1 - self.beta2) * direction * direction
+        else:
+            m = direction
+        corrected = v / (1 - self.beta2 ** min(steps, self.warmup))
+        step = rate * (m / (1 - self.beta1**steps)) / (corrected.sqrt() + self.epsilon) * (v > 0)
+        return step, {"steps": torch.tensor(steps), "momentum": m, "variance": v}

@@ -1,0 +1,29 @@
+"""Steps of one size in every coordinate."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from torch import Tensor
+
+from polyrhythm.errors import CompositionError
+from polyrhythm.tensors import Layout, State
+
+
+@dataclass(frozen=True, slots=True)
+class SignDescent:
+    """step = η sign(d), with the workers' learning rate or `learning_rate` (signSGD; Bernstein et al., 2018); nothing where d is zero."""
+
+    learning_rate: float | None = None
+
+    def __post_init__(self) -> None:
+        if self.learning_rate is not None and self.learning_rate <= 0:
+            raise CompositionError(f"SignDescent(learning_rate={self.learning_rate}) cannot step: the learning rate must be positive.")
+
+    def initial(self, layout: Layout) -> State:
+        """Nothing to remember."""
+        return {}
+
+    def step(self, direction: Tensor, state: State, rate: float) -> tuple[Tensor, State]:
+        """η sign(d)."""
+        return (rate if self.learning_rate is None else self.learning_rate) * direction.sign(), state
