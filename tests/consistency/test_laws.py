@@ -7,7 +7,8 @@ from endpoints import context_of
 from hypothesis import given
 from hypothesis import strategies as st
 
-from polyrhythm.consistency import MEMBERS, Asynchronous, Bounded, BulkSynchronous, Intervals, LocalSteps, SoftSync
+from polyrhythm.consistency import MEMBERS, Asynchronous, Bounded, BulkSynchronous, Every, Intervals, LocalSteps, SoftSync, Switched
+from polyrhythm.consistency.schedules import ExchangeSchedule
 from polyrhythm.errors import CompositionError
 from polyrhythm.pieces.consistency import Consistency
 
@@ -95,13 +96,36 @@ def test_a_bound_counts_steps_whatever_tau_is(tau: int, slack: int, mine: int, k
     assert LocalSteps(tau, Bounded(slack)).may_proceed(mine, known) == Bounded(slack).may_proceed(mine, known)
 
 
+schedules = st.one_of(
+    st.builds(lambda steps, offset: Every(steps, offset % steps), st.integers(1, 12), st.integers(0, 11)),
+    st.builds(Switched, st.integers(0, 20), st.integers(1, 12)),
+)
+
+
+@given(schedule=schedules, clock=clocks)
+def test_a_schedule_knows_the_exchange_before(schedule: ExchangeSchedule, clock: int) -> None:
+    assert schedule.before(clock) == max((step for step in range(1, clock) if schedule.due(step)), default=0)
+
+
+@given(steps=st.integers(1, 12), fragments=st.integers(1, 6))
+def test_staggered_schedules_have_each_its_turn(steps: int, fragments: int) -> None:
+    turns = [[step for step in range(1, 61) if Every(steps, k * steps // fragments).due(step)] for k in range(fragments)]
+    assert all(len(turn) >= 60 // steps for turn in turns)
+    if fragments <= steps:
+        assert len({step for turn in turns for step in turn}) == sum(map(len, turns))
+
+
 @pytest.mark.parametrize(("groups", "workers", "expected"), [(1, 30, 30), (4, 30, 7), (30, 30, 1), (50, 30, 1)])
 def test_softsync_merges_the_papers_number_of_gradients(groups: int, workers: int, expected: int) -> None:
     assert SoftSync(groups).quorum(workers) == expected
 
 
 @pytest.mark.parametrize(
-    "make", [lambda: Bounded(-1), lambda: SoftSync(0), lambda: LocalSteps(0), lambda: Intervals(0), lambda: Intervals(1, 0)]
+    "make",
+    [
+        *(lambda: Bounded(-1), lambda: SoftSync(0), lambda: LocalSteps(0), lambda: Intervals(0), lambda: Intervals(1, 0)),
+        *(lambda: Every(0), lambda: Every(4, 4), lambda: Switched(-1, 2), lambda: Switched(3, 0)),
+    ],
 )
 def test_settings_without_meaning_are_refused_with_a_remedy(make) -> None:  # type: ignore[no-untyped-def]
     with pytest.raises(CompositionError, match="give"):

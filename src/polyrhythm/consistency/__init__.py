@@ -5,6 +5,7 @@ from polyrhythm.consistency.bounded import Bounded
 from polyrhythm.consistency.bulk_synchronous import BulkSynchronous
 from polyrhythm.consistency.intervals import Intervals
 from polyrhythm.consistency.local_steps import LocalSteps
+from polyrhythm.consistency.schedules import Every, Switched
 from polyrhythm.consistency.softsync import SoftSync
 
 MEMBERS = (
@@ -18,9 +19,11 @@ MEMBERS = (
         LocalSteps(1),
         LocalSteps(4),
         LocalSteps(2, Asynchronous()),
+        LocalSteps(Every(4, offset=1)),
+        LocalSteps(Switched(3, 4)),
     ),
     *(Intervals(), Intervals(push=2, fetch=3), LocalSteps(2, Intervals())),
 )
 """One of each kind and of each interesting setting: the laws are tested over this list."""
 
-__all__ = ["MEMBERS", "Asynchronous", "Bounded", "BulkSynchronous", "Intervals", "LocalSteps", "SoftSync"]
+__all__ = ["MEMBERS", "Asynchronous", "Bounded", "BulkSynchronous", "Every", "Intervals", "LocalSteps", "SoftSync", "Switched"]

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 
 from polyrhythm.consistency.bulk_synchronous import BulkSynchronous
+from polyrhythm.consistency.schedules import Every, ExchangeSchedule
 from polyrhythm.errors import CompositionError
 from polyrhythm.pieces.consistency import Consistency
 from polyrhythm.pieces.context import ExchangeContext
@@ -16,17 +17,23 @@ class LocalSteps:
     """Take `tau` steps with each worker's own optimizer, then exchange the update or the weights; `then` decides who waits for whom.
 
     (SparkNet; Moritz et al., 2015. With `then=Asynchronous()`: asynchronous periodic exchange, as in DeepSpark, Kim et al., 2016.) `then`
-    counts steps, whatever tau is: a push or read that is due between two exchanges, as under Intervals, is done at the second.
+    counts steps, whatever tau is: a push or read that is due between two exchanges, as under Intervals, is done at the second. Where
+    exchanges are not `tau` steps apart throughout, a schedule takes its place: `LocalSteps(Switched(100, 8))`.
     """
 
-    tau: int
+    tau: int | ExchangeSchedule
     then: Consistency = field(default_factory=BulkSynchronous)
 
     def __post_init__(self) -> None:
-        if self.tau < 1:
+        if isinstance(self.tau, int) and self.tau < 1:
             raise CompositionError(
                 f"LocalSteps(tau={self.tau}) would never exchange: tau is the number of steps between exchanges, so give 1 or more."
             )
+
+    @property
+    def schedule(self) -> ExchangeSchedule:
+        """After which steps an exchange follows."""
+        return Every(self.tau) if isinstance(self.tau, int) else self.tau
 
     @property
     def traits(self) -> ConsistencyTraits:
@@ -34,8 +41,8 @@ class LocalSteps:
         return replace(self.then.traits, payloads=frozenset({Payload.UPDATE, Payload.WEIGHTS}))
 
     def exchanges(self, context: ExchangeContext) -> bool:
-        """At every multiple of tau."""
-        return context.clock % self.tau == 0
+        """At every multiple of tau, or as the schedule has it."""
+        return self.schedule.due(context.clock)
 
     def pushes(self, clock: int) -> bool:
         """If the waiting rule does at one of the steps since the last exchange."""
@@ -59,4 +66,4 @@ class LocalSteps:
 
     def _since(self, clock: int) -> range:
         """The steps since the exchange before `clock`, the last first, which settles it for most rules."""
-        return range(clock, (clock - 1) // self.tau * self.tau, -1)
+        return range(clock, self.schedule.before(clock), -1)
