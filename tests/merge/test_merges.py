@@ -16,7 +16,7 @@ from polyrhythm.kernel.events import Merged
 from polyrhythm.kernel.message import Delivery, Message
 from polyrhythm.kernel.names import server, worker
 from polyrhythm.kernel.port import Port
-from polyrhythm.merge import MEMBERS, Adagrad, Elastic, Mean, Nesterov, OuterOptimizer, StalenessScaled, Sum
+from polyrhythm.merge import MEMBERS, Adagrad, Elastic, Mean, Nesterov, OuterOptimizer, SlowMomentum, StalenessScaled, Sum
 from polyrhythm.model.state import ModelState
 from polyrhythm.pieces.context import ExchangeContext
 from polyrhythm.pieces.merge import Contribution, Merge, Rule, combining, mixing, rule_of, scale_of_all
@@ -103,7 +103,7 @@ def test_a_groups_learning_rates_are_the_mean_of_its_members() -> None:
     assert seen[-2:] == [(0.1,), (0.1,)]
 
 
-@pytest.mark.parametrize("rule", [Nesterov(0.7, 0.9), Adagrad(0.3), Adagrad()], ids=repr)
+@pytest.mark.parametrize("rule", [Nesterov(0.7, 0.9), Adagrad(0.3), Adagrad(), SlowMomentum(0.5, 0.8)], ids=repr)
 def test_the_step_of_a_rule_is_multiplied_and_not_its_direction(rule: Rule) -> None:
     """Two of eight count a quarter: the first step is a quarter of that of all, whatever the rule does to a small direction."""
     moved = []
@@ -181,6 +181,18 @@ def test_adagrad_at_a_holder_is_torchs(rate: float | None, start: float, dtype: 
     against(Adagrad(rate, start), torch.optim.Adagrad, options, dtype)
 
 
+def test_slow_momentum_is_free_of_the_learning_rate() -> None:
+    """x <- x0 - α γ u with u = 0.5 * (A / 0.1) + B / 0.2: worked out from the paper's two lines."""
+    rule = SlowMomentum(0.8, 0.5)
+    first, state = rule.step(A, rule.initial(LAYOUT), 0.1)
+    torch.testing.assert_close(first, 0.8 * A)
+    second, state = rule.step(B, state, 0.2)
+    torch.testing.assert_close(second, 0.8 * 0.2 * (0.5 * A / 0.1 + B / 0.2))
+    still, state = rule.step(C, state, 0.0)
+    assert not still.any()
+    torch.testing.assert_close(state["momentum"], 0.5 * (0.5 * A / 0.1 + B / 0.2))
+
+
 def test_adagrad_without_a_rate_of_its_own_follows_the_workers_schedule() -> None:
     rule = Adagrad(None, 1.0)
     slow, _ = rule.step(A, rule.initial(LAYOUT), 0.1)
@@ -225,6 +237,8 @@ def test_a_merge_keeps_the_type_of_the_weights(merge: Merge) -> None:
         lambda: Nesterov(0.7, 1.0),
         lambda: Adagrad(-1.0),
         lambda: Adagrad(epsilon=0),
+        lambda: SlowMomentum(0.0),
+        lambda: SlowMomentum(1.0, 1.0),
         lambda: OuterOptimizer(Nesterov(), Elastic()),
         lambda: OuterOptimizer(Nesterov(), OuterOptimizer(Adagrad())),
     ],

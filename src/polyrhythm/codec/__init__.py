@@ -9,6 +9,7 @@ from polyrhythm.codec.clipped import Clipped
 from polyrhythm.codec.clipped_feedback import ClippedFeedback
 from polyrhythm.codec.cosine_top_k import CosineTopK
 from polyrhythm.codec.decaying_feedback import DecayingFeedback
+from polyrhythm.codec.e3m0 import E3M0
 from polyrhythm.codec.error_feedback import ErrorFeedback
 from polyrhythm.codec.gap_coded import GapCoded
 from polyrhythm.codec.identity import Identity
@@ -109,10 +110,13 @@ MEMBERS: tuple[Codec, ...] = (
     CosineTopK(4096),
     SharedK(0.1),
     ErrorFeedback(SharedK(0.2)),
+    E3M0(),
+    Striped(ErrorFeedback(E3M0())),
 )
 """One of each kind and of each interesting setting: the laws are tested over this list."""
 
 __all__ = [
+    "E3M0",
     "MEMBERS",
     "AdaptiveThreshold",
     "AveragedMomentum",

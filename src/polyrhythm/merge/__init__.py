@@ -9,11 +9,13 @@ from polyrhythm.merge.mean import Mean
 from polyrhythm.merge.outer_optimizer import OuterOptimizer
 from polyrhythm.merge.rules import Adagrad, Nesterov
 from polyrhythm.merge.sign_descent import SignDescent
+from polyrhythm.merge.slow_momentum import SlowMomentum
 from polyrhythm.merge.staleness_scaled import StalenessScaled
 from polyrhythm.merge.sum import Sum
 
 MEMBERS = (
     *(Mean(), Sum(), StalenessScaled(), Elastic(), OuterOptimizer(Nesterov()), OuterOptimizer(Adagrad(0.1), Sum())),
+    OuterOptimizer(SlowMomentum()),
     *(LinearScaling(), LinearScaling(warmup=8), LARS(), LARC()),
     *(OuterOptimizer(SignDescent()), OuterOptimizer(FrozenAdam(2))),
 )
@@ -31,6 +33,7 @@ __all__ = [
     "Nesterov",
     "OuterOptimizer",
     "SignDescent",
+    "SlowMomentum",
     "StalenessScaled",
     "Sum",
 ]

@@ -12,7 +12,7 @@ from torch import nn
 class Candidate:
     """A parameter that an exchange may take: its full `name`, the `module` that owns it and the module's own name for it (`local`).
 
-    `workers` is how many workers the run has.
+    `workers` is how many workers the run has, `place` the number of the module among those that own trained parameters, from 0.
     """
 
     name: str
@@ -20,6 +20,7 @@ class Candidate:
     module: nn.Module
     local: str
     workers: int
+    place: int = 0
 
 
 class Selection(Protocol):

@@ -3,6 +3,7 @@
 from polyrhythm.selection.cheaper_as_factors import CheaperAsFactors
 from polyrhythm.selection.dimensions import Dimensions
 from polyrhythm.selection.fewer_as_factors import FewerAsFactors
+from polyrhythm.selection.fragment import Fragment
 from polyrhythm.selection.modules import Modules
 from polyrhythm.selection.named import Named
 from polyrhythm.selection.optionally import Optionally
@@ -16,7 +17,8 @@ MEMBERS = (
     CheaperAsFactors(2),
     FewerAsFactors(2),
     Optionally(Modules("Embedding")),
+    Fragment(1, 2),
 )
 """One of each kind: the laws are tested over this list."""
 
-__all__ = ["MEMBERS", "CheaperAsFactors", "Dimensions", "FewerAsFactors", "Modules", "Named", "Optionally", "Where"]
+__all__ = ["MEMBERS", "CheaperAsFactors", "Dimensions", "FewerAsFactors", "Fragment", "Modules", "Named", "Optionally", "Where"]

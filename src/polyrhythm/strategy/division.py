@@ -87,9 +87,11 @@ def _trained(model: nn.Module, optimizer: torch.optim.Optimizer) -> list[tuple[s
 
 
 def _candidates(model: nn.Module, named: Sequence[tuple[str, nn.Parameter]], workers: int) -> Iterator[Candidate]:
-    for name, parameter in named:
-        path, _, local = name.rpartition(".")
-        yield Candidate(name, parameter, model.get_submodule(path), local, workers)
+    paths = [name.rpartition(".")[0] for name, _ in named]
+    places = {path: place for place, path in enumerate(dict.fromkeys(paths))}
+    for path, (name, parameter) in zip(paths, named, strict=True):
+        local = name.rpartition(".")[2]
+        yield Candidate(name, parameter, model.get_submodule(path), local, workers, places[path])
 
 
 _MANY = 6

@@ -1,6 +1,7 @@
 """With whom do workers exchange, and by which messages?"""
 
 from polyrhythm.topology.adasum import Adasum
+from polyrhythm.topology.algorithms.aggregation_tree import AggregationTree
 from polyrhythm.topology.algorithms.butterfly import Butterfly
 from polyrhythm.topology.algorithms.compressed_ring import CompressedRing
 from polyrhythm.topology.algorithms.direct import Direct
@@ -30,8 +31,8 @@ from polyrhythm.topology.server import Server
 from polyrhythm.topology.shared_memory import SharedMemory
 from polyrhythm.topology.summation import Summation
 
-ALGORITHMS = (Ring(), Tree(), Butterfly(), Direct(), Star(), Fastest(latency=0.001, bandwidth=1e8))
 ROUNDING = (CompressedRing(Truncated()), CompressedRing(EightBits()))
+ALGORITHMS = (Ring(), Tree(), Butterfly(), Direct(), Star(), Fastest(latency=0.001, bandwidth=1e8), AggregationTree(2))
 GRAPHS = (RingGraph(), Dissemination(rotate=False), Dissemination(), RandomPairs())
 MEMBERS = (
     *(AllReduce(algorithm) for algorithm in ALGORITHMS),
@@ -65,6 +66,7 @@ __all__ = [
     "MEMBERS",
     "ROUNDING",
     "Adasum",
+    "AggregationTree",
     "AllReduce",
     "AllToAll",
     "AllWeights",

@@ -1,0 +1,38 @@
+"""Momentum over rounds of local steps."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from polyrhythm.errors import CompositionError
+from polyrhythm.tensors import Layout, State
+
+
+@dataclass(frozen=True, slots=True)
+class SlowMomentum:
+    """u ← β u + d / γ; step = α γ u, γ being the workers' learning rate (SlowMo; Wang, Tantia, Ballas, Rabbat, ICLR 2020, algorithm 1).
+
+    d is the update of a round: what the workers have on average moved since the last. With α = 1 and β = 0 it is taken as it is. u is free
+    of the learning rate, so that a schedule does not scale what it remembers. A round with a rate of 0 leaves only the memory's decay.
+    """
+
+    alpha: float = 1.0
+    beta: float = 0.7
+
+    def __post_init__(self) -> None:
+        if self.alpha <= 0 or not 0 <= self.beta < 1:
+            raise CompositionError(f"{self} would not converge: give a positive alpha, and a beta of at least 0 and below 1.")
+
+    def initial(self, layout: Layout) -> State:
+        """No momentum yet."""
+        return {"momentum": torch.zeros(layout.numel)}
+
+    def step(self, direction: Tensor, state: State, rate: float) -> tuple[Tensor, State]:
+        """α γ u."""
+        momentum = self.beta * state["momentum"].to(direction.device)
+        if rate > 0:
+            momentum = momentum + direction / rate
+        return self.alpha * rate * momentum, {"momentum": momentum}
