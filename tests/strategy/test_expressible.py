@@ -20,7 +20,6 @@ from polyrhythm.local import Proximal, ResetMoments
 from polyrhythm.merge import Mean
 from polyrhythm.pieces.codec import Encoded, gather_and_sum
 from polyrhythm.pieces.context import ExchangeContext
-from polyrhythm.pieces.local import Moments
 from polyrhythm.pieces.merge import AnyContribution, Contribution, Direction
 from polyrhythm.pieces.requests import Packet
 from polyrhythm.pieces.responses import AdoptWeights, ApplyContributions, MixWeights, Response
@@ -28,9 +27,7 @@ from polyrhythm.pieces.shuffle import Batch, Feed, Order, Perform, Source, Strea
 from polyrhythm.pieces.topology import Agreement, Channel, InitialState, WorkerEndpoint
 from polyrhythm.pieces.traits import (
     DIFFERENCES,
-    LOCAL,
     CodecTraits,
-    LocalTraits,
     MergeTraits,
     Pattern,
     Payload,
@@ -208,6 +205,8 @@ class _ToEach:
     in_place = None
     tensors = None
     writes = None
+    late = None
+    collective = None
 
     def __init__(self, settings: ToEach, agreement: Agreement, endpoint: WorkerEndpoint) -> None:
         self.settings, self.codec, self.group, self.port = settings, agreement.codec, endpoint.group, endpoint.port
@@ -302,6 +301,8 @@ class _Mailbox:
     in_place = None
     tensors = None
     writes = None
+    late = None
+    collective = None
 
     def __init__(self, endpoint: WorkerEndpoint) -> None:
         self.group, self.port, self.rounds = endpoint.group, endpoint.port, 0
@@ -366,7 +367,7 @@ def test_a_mix_sees_ones_own_step_and_may_refuse() -> None:
     assert {True, False} == set(merge.decisions)
 
 
-# A hook before the local step, and dual variables: FedProx, ADMM; the state of the inner optimizer: SparkNet, SlowMo
+# A hook before the local step: FedProx; the state of the inner optimizer: SparkNet, SlowMo
 
 
 def by_hand(mu: float, tau: int, steps: int) -> Tensor:
@@ -402,35 +403,6 @@ def test_a_proximal_term_pulls_back_to_the_last_exchange() -> None:
     torch.testing.assert_close(weights(SGD, 1, prox), by_hand(0.5, 4, 24), rtol=0, atol=1e-6)
     none = Strategy(consistency=LocalSteps(4), local=Proximal(0.0))
     assert torch.equal(weights(SGD, 3, none), weights(SGD, 3, Strategy(consistency=LocalSteps(4))))
-
-
-@dataclass(frozen=True)
-class ConsensusDuals:
-    """ADMM-SGD (consensus form): g + rho (w - z + u), and u <- u + w - z after each exchange, z being the mean."""
-
-    traits: ClassVar = LocalTraits(LOCAL, corrects=True, settles=True)
-
-    rho: float
-
-    def initial(self, layout: Layout) -> State:
-        """No dual yet."""
-        return {"u": torch.zeros(layout.numel)}
-
-    def correct(self, gradient: Tensor, context: ExchangeContext, state: State) -> Tensor:
-        """w - z is what the worker's steps did."""
-        return gradient + self.rho * (state["u"] - context.moved)
-
-    def settle(self, context: ExchangeContext, state: State, moments: Moments) -> State:
-        """moved = z_old - w; the weights are the new z."""
-        z = context.weights
-        before = state.get("z", z)
-        return {"u": state["u"] + (before - context.moved) - z, "z": z.clone()}
-
-
-def test_dual_variables_are_kept_between_exchanges() -> None:
-    duals = Strategy(consistency=LocalSteps(4), local=ConsensusDuals(0.1))
-    assert torch.equal(weights(SGD, 3, duals, on=Processes()), weights(SGD, 3, duals))
-    assert not torch.equal(weights(SGD, 3, duals), weights(SGD, 3, Strategy(consistency=LocalSteps(4))))
 
 
 def test_the_inner_optimizer_begins_anew_after_each_exchange() -> None:

@@ -9,15 +9,18 @@ from toy import Toy, network, trained, weights
 
 from polyrhythm import rng
 from polyrhythm.codec import ErrorFeedback, TopK
-from polyrhythm.consistency import LocalSteps
+from polyrhythm.consistency import LocalSteps, Switched
 from polyrhythm.errors import CompositionError
 from polyrhythm.hardware.devices import Device
 from polyrhythm.hardware.network import Network
+from polyrhythm.kernel.events import Stepped, Waited
+from polyrhythm.local import KeepOwn, PlainSteps
 from polyrhythm.processes import Processes
 from polyrhythm.selection import Named
 from polyrhythm.simulator.simulator import Simulator
 from polyrhythm.strategy import Exchange, Hierarchical, InGroups, Strategy
 from polyrhythm.topology import AllReduce, Delayed, Server
+from polyrhythm.training.run import run
 
 MOMENTUM = Toy(lambda parameters: torch.optim.SGD(parameters, lr=0.05, momentum=0.9))
 """24 samples a worker: 6 steps of 8."""
@@ -97,3 +100,81 @@ def test_sums_that_are_under_way_do_not_mix_with_those_of_other_exchanges() -> N
 def test_late_gradients_inside_groups_are_refused() -> None:
     with pytest.raises(CompositionError, match="use it for the outer exchange"):
         Hierarchical(inner=Exchange(topology=Delayed()), groups=InGroups(2))
+
+
+LATENT, SLOW_DEVICE = Network.uniform("latent", "1 Gbit/s", "2 ms"), Device("slow", 1e6)
+
+
+def streaming(tau: int, delay: int, part: float = 0.0) -> Strategy:
+    local = KeepOwn(part) if part else PlainSteps()
+    return Strategy(consistency=LocalSteps(tau), topology=Delayed(AllReduce(), delay), local=local)
+
+
+def test_an_update_is_taken_over_that_many_steps_later_with_a_part_of_ones_own() -> None:
+    """Two workers, beside a plain loop over both: what is sent after step 3 is taken over after step 5; the run ends with what is sent."""
+    for part in (0.0, 0.5):
+        toy, seen = Toy(lambda parameters: torch.optim.SGD(parameters, lr=0.1), epochs=1, batch_size=6), {}
+
+        def watch(worker: Any, toy: Toy = toy, seen: Any = seen) -> None:
+            batches, kept = worker.batches, seen.setdefault(worker.rank, [])
+            worker.batches = lambda *given, **named: (kept.append(batch) or batch for batch in batches(*given, **named))
+            toy(worker)
+
+        found = run(watch, workers=2, strategy=streaming(3, 2, part), on=Simulator(network=LATENT), seed=5)
+        torch.testing.assert_close(
+            torch.cat([value.reshape(-1) for value in found.weights.values()]), by_hand(seen, part, 3, 2), rtol=0, atol=1e-6
+        )
+
+
+def by_hand(seen: Any, part: float, tau: int, delay: int) -> torch.Tensor:
+    rng.seed_everything(5, "worker", 0)
+    model = network()
+    agreed = torch.nn.utils.parameters_to_vector(model.parameters()).detach()
+    own, sent = [agreed.clone(), agreed.clone()], None
+    for step in range(1, len(seen[0]) + 1):
+        for rank in range(2):
+            torch.nn.utils.vector_to_parameters(own[rank], model.parameters())
+            model.zero_grad()
+            x, y = seen[rank][step - 1]
+            F.cross_entropy(model(x), y).backward()
+            own[rank] = own[rank] - 0.1 * torch.cat([parameter.grad.view(-1) for parameter in model.parameters()])  # type: ignore[union-attr]
+        if step % tau == 0:
+            sent = torch.stack(own).mean(0)
+        elif sent is not None and step % tau == delay:
+            agreed, sent = sent, None
+            own = [part * each + (1 - part) * agreed for each in own]
+    return torch.stack(own).mean(0) if sent is None else sent
+
+
+def test_an_exchange_of_updates_that_is_given_the_time_costs_no_waiting() -> None:
+    """With a delay of several steps a worker waits for nobody but where the run begins and ends."""
+    waits = {}
+    for delay in (0, 1, 6):
+        outcome = trained(Toy(epochs=8), 4, streaming(8, delay), on=Simulator(network=LATENT, devices=SLOW_DEVICE)).outcome
+        began = min(event.time for event in outcome.events if isinstance(event, Stepped))
+        end = max(event.time for event in outcome.events if isinstance(event, Stepped))
+        waits[delay] = sum(e.seconds for e in outcome.events if isinstance(e, Waited) and e.actor == "worker/0" and began < e.time < end)
+    assert waits[0] > 0.01
+    assert 0 < waits[1] < waits[0]
+    assert waits[6] == 0
+
+
+def test_a_run_may_end_while_an_update_is_under_way() -> None:
+    """24 samples a worker: 3 steps of 8, and the delay ends in the fourth. What is under way counts, and all end alike."""
+    for delay in (1, 2, 4):
+        strategy = streaming(5, delay, 0.5)
+        for epochs in (2, 3, 4):
+            toy = Toy(MOMENTUM.make, epochs=epochs)
+            assert torch.equal(weights(toy, 4, strategy, on=Simulator(network=LATENT)), weights(toy, 4, strategy))
+
+
+def test_a_delay_that_does_not_end_before_the_next_update_is_refused() -> None:
+    with pytest.raises(CompositionError, match=r"update of step 4 after step 8, and LocalSteps.* sends the next after step 8: take a sh"):
+        weights(MOMENTUM, 2, streaming(4, 4))
+    with pytest.raises(CompositionError, match=r"update of step 1 after step 2, and LocalSteps.* sends the next after step 2"):
+        weights(MOMENTUM, 2, Strategy(consistency=LocalSteps(Switched(9, 5)), topology=Delayed(AllReduce(), 1)))
+
+
+def test_late_updates_among_groups_are_refused() -> None:
+    with pytest.raises(CompositionError, match="only a group's leader would know"):
+        Hierarchical(outer=Exchange(consistency=LocalSteps(4), topology=Delayed()), groups=InGroups(2))

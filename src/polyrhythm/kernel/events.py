@@ -118,6 +118,16 @@ class Merged(Event, frozen=True):
     seconds: float = 0.0
 
 
+class Agreed(Event, frozen=True):
+    """The worker's rule for local steps took note of an exchange after step `clock`; `figures` are what it measured, by name.
+
+    `primal_residual` is how far the worker's weights were from the consensus, in norms of that (ADMM).
+    """
+
+    clock: int
+    figures: dict[str, float]
+
+
 class Saved(Event, frozen=True):
     """A checkpoint after step `clock` of every worker is whole."""
 
@@ -168,6 +178,7 @@ AnyEvent = (
     | Reported
     | Evaluated
     | Merged
+    | Agreed
     | Overwritten
     | Saved
     | Faulted

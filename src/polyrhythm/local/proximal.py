@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -37,3 +38,7 @@ class Proximal:
     def settle(self, context: ExchangeContext, state: State, moments: Moments) -> State:
         """Nothing is remembered."""
         return state
+
+    def figures(self, state: State) -> Mapping[str, float]:
+        """None."""
+        return {}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -31,3 +32,7 @@ class ResetMoments:
         """Begin anew."""
         moments.reset()
         return state
+
+    def figures(self, state: State) -> Mapping[str, float]:
+        """None."""
+        return {}

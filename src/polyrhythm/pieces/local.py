@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import ClassVar, Protocol
 
@@ -41,8 +42,12 @@ class LocalRule(Protocol):
     def settle(self, context: ExchangeContext, state: State, moments: Moments) -> State:
         """The next state, after an exchange. `moments` are those of the worker's optimizer.
 
-        `context.weights` are those that came of the exchange; `context.moved` is what the worker's steps had done before it.
+        `context.weights` are those that came of the exchange; `context.moved` is how far from them the worker's own were before it, with
+        the sign of a gradient: those that came, minus its own.
         """
+
+    def figures(self, state: State) -> Mapping[str, float]:
+        """What the record of a run gets to see of the state after each exchange, by name; empty for nothing."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,3 +67,7 @@ class PlainSteps:
     def settle(self, context: ExchangeContext, state: State, moments: Moments) -> State:
         """As it was."""
         return state
+
+    def figures(self, state: State) -> Mapping[str, float]:
+        """None."""
+        return {}

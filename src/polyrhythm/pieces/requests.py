@@ -9,6 +9,7 @@ from typing import Any, Protocol
 from torch import Tensor
 
 from polyrhythm.kernel.effects import Effect
+from polyrhythm.kernel.group import Group
 
 Packet = tuple[Tensor, ...]
 """What one message of a codec consists of."""
@@ -18,6 +19,10 @@ Operation = Coroutine[Effect[Any], Any, Any]
 
 class CollectiveOperations(Protocol):
     """What performs collective requests: all workers make the same ones in the same order."""
+
+    @property
+    def group(self) -> Group:
+        """These workers."""
 
     def all_reduce(self, value: Tensor) -> Operation:
         """The sum of the `value` of all workers, with the same bits at each."""

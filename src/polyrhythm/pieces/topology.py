@@ -16,6 +16,7 @@ from polyrhythm.pieces.codec import Codec
 from polyrhythm.pieces.consistency import Consistency
 from polyrhythm.pieces.local import LocalRule, PlainSteps
 from polyrhythm.pieces.merge import Merge, Rule, rule_of
+from polyrhythm.pieces.requests import CollectiveOperations
 from polyrhythm.pieces.responses import Response
 from polyrhythm.pieces.snapshots import Snapshots
 from polyrhythm.pieces.state import ServerCheckpoints
@@ -137,6 +138,20 @@ class InPlace(Protocol):
         """
 
 
+class Late(Protocol):
+    """Responses to updates that come some steps after these were sent; meanwhile the worker steps on."""
+
+    def due(self, clock: int) -> bool:
+        """Whether the worker takes a response over after step `clock`."""
+
+    @property
+    def under_way(self) -> bool:
+        """Whether there is a response that was not taken over."""
+
+    async def collect(self) -> Response:
+        """Wait for it."""
+
+
 class RowWrites(NamedTuple):
     """How many rows workers wrote to weights that they share without locks, and how many of these writes were lost."""
 
@@ -158,6 +173,14 @@ class Channel(Protocol):
     @property
     def tensors(self) -> Tensors | None:
         """Another way to `exchange` gradients, tensor by tensor; None where a value is sent as a whole."""
+
+    @property
+    def late(self) -> Late | None:
+        """Where responses to `exchange` of updates come later, and it itself brings none; None where it brings them."""
+
+    @property
+    def collective(self) -> CollectiveOperations | None:
+        """What makes sums of other things than the exchange's value, among its workers; None where they do not act together."""
 
     @property
     def writes(self) -> RowWrites | None:

@@ -127,23 +127,29 @@ class MergeTraits:
 
 @dataclass(frozen=True, slots=True)
 class LocalTraits:
-    """With which payloads a rule for local steps can be used, whether it `corrects` gradients, and whether it `settles` after exchanges."""
+    """With which payloads a rule for local steps can be used, whether it `corrects` gradients, and whether it `settles` after exchanges.
+
+    `averages`: whether what the optimizers remember is averaged over the workers after each exchange, for which these must act together.
+    `keeps`: the part of a worker's own weights with which it goes on after an exchange of updates; the rest of them is what was agreed on.
+    """
 
     payloads: frozenset[Payload]
     corrects: bool
     settles: bool
+    averages: bool = False
+    keeps: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)
 class TopologyTraits:
     """What can be sent over a topology, and in which pattern.
 
-    `replicas_differ` where each applies in full what others are sent in part; `late` where a response is that of an earlier step.
+    `replicas_differ` where each applies in full what others are sent in part; `late` by how many steps a response comes later.
     `tolerates_loss` where the others can go on without a worker even if they wait for each other.
     """
 
     payloads: frozenset[Payload]
     pattern: Pattern
     replicas_differ: bool = False
-    late: bool = False
+    late: int = 0
     tolerates_loss: bool = False

@@ -16,6 +16,7 @@ import msgspec
 
 from polyrhythm.atomic import beside
 from polyrhythm.kernel.events import (
+    Agreed,
     AnyEvent,
     Computed,
     Delivered,
@@ -94,7 +95,7 @@ def _run(outcome: Outcome, process: int, threads: Iterator[int], tracks: Tracks)
 
 
 def _instant(
-    event: Stepped | Reported | Evaluated | Merged | Overwritten | Saved | Faulted | Restarted | Stalled | Sent | Ended,
+    event: Stepped | Reported | Evaluated | Merged | Agreed | Overwritten | Saved | Faulted | Restarted | Stalled | Sent | Ended,
 ) -> tuple[str, Record]:
     match event:
         case Stepped():
@@ -105,6 +106,8 @@ def _instant(
             return "evaluation", {"step": event.clock, **event.metrics}
         case Merged():
             return "merge", {"version": event.version, "staleness": event.staleness, "seconds": event.seconds}
+        case Agreed():
+            return "agreement", {"step": event.clock, **event.figures}
         case Saved():
             return "checkpoint", {"step": event.clock}
         case Overwritten():

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from itertools import islice
+from itertools import islice, pairwise
 from typing import Any, Protocol
 
 from polyrhythm import rng
@@ -28,6 +28,8 @@ from polyrhythm.topology import AllReduce
 
 _HORIZON = 100_000
 """Steps within which a consistency is expected to have filled any quorum."""
+_LATEST = 64
+"""Exchanges among which the two that are closest together are sought."""
 
 
 class AnyExchange(Protocol):
@@ -147,16 +149,29 @@ class Exchange:
         return self.topology.workers(available)
 
     def check(self, workers: int) -> None:
-        """Refuse a number of workers with which all would wait for a quorum that is never reached."""
+        """Refuse a number of workers with which all would wait for a quorum that is never reached, and responses that come too late."""
         quorum = self.consistency.quorum(workers)
-        before = ExchangeContext(Group.of_workers(workers, 0), rng.stream(0, "exchange"))
-        clocks = (clock for clock in range(1, _HORIZON) if self.consistency.exchanges(replace(before, clock=clock)))
-        exchanged = list(islice(clocks, quorum - 1))
+        if self.topology.traits.late and self.payload is Payload.UPDATE:
+            self._check_late(list(islice(self._clocks(workers), _LATEST)))
+        exchanged = list(islice(self._clocks(workers), quorum - 1))
         if workers % quorum and exchanged and not self.consistency.may_proceed(exchanged[-1], 0):
             raise CompositionError(
                 f"{self.consistency!r} merges {quorum} contributions at a time and lets no worker continue until its own is merged, but "
                 f"{workers} workers are no multiple of {quorum}: the rest would wait for ever. Use a multiple of {quorum}, or other groups."
             )
+
+    def _clocks(self, workers: int) -> Iterator[int]:
+        """The steps after which a worker exchanges."""
+        before = ExchangeContext(Group.of_workers(workers, 0), rng.stream(0, "exchange"))
+        return (clock for clock in range(1, _HORIZON) if self.consistency.exchanges(replace(before, clock=clock)))
+
+    def _check_late(self, clocks: Sequence[int]) -> None:
+        for clock, after in pairwise(clocks):
+            if after - clock <= self.topology.traits.late:
+                raise CompositionError(
+                    f"{self.topology!r} brings what comes of the update of step {clock} after step {clock + self.topology.traits.late}, "
+                    f"and {self.consistency!r} sends the next after step {after}: take a shorter delay, or more steps between exchanges."
+                )
 
     def among(self, crew: Crew) -> ExchangePlan:
         """The exchange among the members of `crew`. Raises CompositionError for memory that is to be shared between sites."""

@@ -45,6 +45,11 @@ def conflict(pieces: Pieces) -> str | None:
                 f"{_both(pieces, 'topology', axis)} do not fit: over {_name(pieces['topology'])} workers communicate {pattern.value}, "
                 f"and {_name(pieces[axis])} can be used only {_list(pieces[axis].traits.patterns)}"
             )
+    if pieces["local"].traits.averages and pattern is not Pattern.COLLECTIVE:
+        return (
+            f"{_both(pieces, 'topology', 'local')} do not fit: {_name(pieces['local'])} averages over workers that act together, and over "
+            f"{_name(pieces['topology'])} they communicate {pattern.value}"
+        )
     if payload(pieces) is None:
         return _nothing_in_common(pieces)
     if payload(pieces) is Payload.WEIGHTS and pattern is Pattern.COLLECTIVE:

@@ -48,7 +48,7 @@ class Hierarchical:
         require_piece("exchange", self.outer, Exchange())
         among = (self._unequal_members, self._spent_gradients, self._scaled_inside, self._nothing_outside)
         levels = (self._unlike_mirrors,) if self.mirrored else among
-        own = (self._factors(), self._corrected_inside(), self._late_inside(), self.across.refusal(self.outer))
+        own = (self._factors(), self._corrected_inside(), self._late(), self._averaged_outside(), self.across.refusal(self.outer))
         for refusal in (*(refuse() for refuse in levels), *own):
             if refusal:
                 raise CompositionError(refusal)
@@ -78,7 +78,12 @@ class Hierarchical:
             )
         return ""
 
-    def _late_inside(self) -> str:
+    def _late(self) -> str:
+        if self.outer.topology.traits.late and self.outer.agreement.payload is Payload.UPDATE:
+            return (
+                f"Among groups {self.outer.topology!r} would respond to updates of an earlier step, and only a group's leader would know: "
+                "take AllReduce() for the outer exchange, or exchange gradients."
+            )
         if self.inner.topology.traits.late:
             return (
                 f"Inside groups {self.inner.topology!r} would respond with gradients of an earlier step, and those of the last steps would "
@@ -88,10 +93,18 @@ class Hierarchical:
 
     def _corrected_inside(self) -> str:
         traits = self.inner.agreement.local.traits
-        if traits.corrects or traits.settles:
+        if traits.corrects or traits.settles or traits.averages or traits.keeps:
             return (
                 f"Inside groups {self.inner.agreement.local!r} would correct steps that the outer exchange corrects too: give it to "
                 "the outer exchange."
+            )
+        return ""
+
+    def _averaged_outside(self) -> str:
+        if self.outer.agreement.local.traits.averages:
+            return (
+                f"{self.outer.agreement.local!r} averages over workers that exchange with each other, and members of groups do so through "
+                "their group: take PlainSteps() or ResetMoments() for the outer exchange."
             )
         return ""
 

@@ -94,8 +94,11 @@ class LocalOptimizer:
 
     def tensors(self) -> list[Tensor]:
         """All tensors of the optimizer's state of these parameters."""
-        states = [self.optimizer.state.get(parameter, {}) for parameter in self.parameters.parameters]
-        return [value for state in states for value in state.values() if isinstance(value, Tensor)]
+        return [value for state in self.states() for value in state.values() if isinstance(value, Tensor)]
+
+    def states(self) -> list[dict[str, Any]]:
+        """The optimizer's state of each of these parameters; a new one, empty, where it has none."""
+        return [self.optimizer.state.get(parameter, {}) for parameter in self.parameters.parameters]
 
     def options_now(self) -> Options:
         """The options of the optimizer's groups as they are now."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
 
 import torch
@@ -25,12 +25,12 @@ from polyrhythm.strategy.drift import end_alike
 from polyrhythm.strategy.gradients import Parameters
 from polyrhythm.strategy.inner import Inner
 from polyrhythm.strategy.local_optimizer import LocalOptimizer
+from polyrhythm.strategy.local_rule import LocalRuleOfPart
 from polyrhythm.strategy.overlap import Overlap
 from polyrhythm.strategy.payloads import PAYLOADS, PendingExchange
 from polyrhythm.strategy.rates import refuse_unscaled
 from polyrhythm.strategy.snapshots import new_snapshots
 from polyrhythm.strategy.strategy_plan import PlannedExchange
-from polyrhythm.tensors import State
 from polyrhythm.trees import StateTree
 
 
@@ -67,7 +67,7 @@ class Part:
         self.state = ModelState(
             parameters.flat, parameters.layout, self.agreement.merge, context, self.payload.optimize, optimizer.step_scaled
         )
-        self.local: State = self.agreement.local.initial(parameters.layout)
+        self.rule = LocalRuleOfPart(self.agreement.local, parameters, optimizer, self.state)
         self.overlap: Overlap | None = None
         self.deferral: Deferral | None = None
         self.snapshots = new_snapshots(len(plan.result_actors()))
@@ -144,14 +144,7 @@ class Part:
 
     def correct_gradients(self) -> None:
         """Put what the rule for local steps makes of the worker's gradient in its place, if it makes something else of it."""
-        rule = self.agreement.local
-        if rule.traits.corrects:
-            corrected = rule.correct(self.parameters.gradient().cpu(), self.state.context, self.local)
-            self.parameters.put_gradient(corrected)
-
-    def _follow_exchange(self, moved: Tensor) -> None:
-        """Have the rule for local steps take note of an exchange, before which the worker's steps had `moved` the weights."""
-        self.local = self.agreement.local.settle(replace(self.state.context, update=lambda: moved), self.local, self.optimizer)
+        self.rule.correct_gradients()
 
     def average_updates(self) -> None:
         """Take over what the worker's group agrees on after a local step, where the group has exchanges of its own."""
@@ -177,6 +170,16 @@ class Part:
         weighted = value if self.level.weight == 1 else value * self.level.weight
         return PendingExchange(partial(self.channel.exchange, weighted.cpu(), self.clock, self.payload.rates()), self._conclude)
 
+    @property
+    def awaits_response(self) -> bool:
+        """Whether an update was sent whose response has not been collected."""
+        return self.channel.late is not None and self.channel.late.under_way
+
+    def collect(self) -> PendingExchange | None:
+        """What comes of an update that was sent some steps ago, if it is time; None where nothing does."""
+        late = self.channel.late
+        return PendingExchange(late.collect, self._conclude) if late is not None and late.due(self.clock) else None
+
     def finish(self) -> None:
         """Bring the exchange to its end: afterwards the parameters are the final weights."""
         if self.deferral is not None:
@@ -189,6 +192,9 @@ class Part:
         pending = self.payload.finish()
         if pending is not None:
             pending.conclude(self.context.perform(pending.start()))
+        if self.channel.late is not None and self.channel.late.under_way:
+            self._conclude(self.context.perform(self.channel.late.collect()))
+        self.rule.end()
         for inner in self.inner:
             self.context.perform(inner.channel.finish()).apply(inner.state)
         self._apply(self.context.perform(self.channel.finish()))
@@ -213,7 +219,7 @@ class Part:
             "model": self.state.export(),
             "channel": self.channel.export(),
             "inner": inner,
-            "local": self.local,
+            "local": self.rule.memory,
         }
 
     def restore(self, state: StateTree) -> None:
@@ -225,7 +231,7 @@ class Part:
                 f"The checkpoint is of another model: {names[0] if names else 'the order of parameters'} differs. Resume with the training "
                 "function that wrote it."
             )
-        self.clock, self.local = state["clock"], state["local"]
+        self.clock, self.rule.memory = state["clock"], state["local"]
         self.state.restore(state["model"])
         self.channel.restore(state["channel"])
         for inner, exported in zip(self.inner, state["inner"], strict=True):
@@ -241,11 +247,9 @@ class Part:
         self._apply(response)
 
     def _conclude(self, response: Response) -> None:
-        settles = self.agreement.local.traits.settles
-        moved = self.state.moved() if settles else self.state.weights
-        self._apply(response)
-        if settles:
-            self._follow_exchange(moved)
+        if self.channel.late is not None and not response.contributions:
+            return  # it was sent; what comes of it will be collected
+        self.rule.follow(partial(self._apply, response), self.channel.collective, self.context)
         self._rebase()
 
     def _follow_weights(self) -> None:

@@ -52,6 +52,8 @@ class _ByPairs:
     in_place = None
     tensors = None
     writes = None
+    late = None
+    collective = None
 
     def __init__(self, agreement: Agreement, endpoint: WorkerEndpoint) -> None:
         self.agreement = agreement

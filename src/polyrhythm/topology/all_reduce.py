@@ -10,6 +10,7 @@ import torch
 from torch import Tensor
 
 from polyrhythm.pieces.merge import Contribution
+from polyrhythm.pieces.requests import CollectiveOperations
 from polyrhythm.pieces.responses import AdoptWeights, ApplyContributions, ApplyInPlace, Response
 from polyrhythm.pieces.topology import Agreement, Channel, InitialState, InPlace, WorkerEndpoint
 from polyrhythm.pieces.traits import DIFFERENCES, Pattern, TopologyTraits
@@ -54,6 +55,7 @@ class _Equal:
     buckets = None
     tensors = None
     writes = None
+    late = None
 
     def __init__(self, algorithm: Algorithm, agreement: Agreement, endpoint: WorkerEndpoint) -> None:
         self.algorithm = algorithm
@@ -66,6 +68,10 @@ class _Equal:
     @property
     def in_place(self) -> InPlace | None:
         return self if self.averages else None
+
+    @property
+    def collective(self) -> CollectiveOperations | None:
+        return self.client if self.group.size > 1 else None
 
     async def establish(self, initial: InitialState) -> Response:
         self.client.open(initial.model_state.layout, lambda: initial.model_state.weights, initial.model_state)

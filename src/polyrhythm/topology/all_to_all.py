@@ -110,6 +110,8 @@ class _Peer:
 
     buckets = None
     writes = None
+    late = None
+    collective = None
     in_place = None
     tensors = None
 

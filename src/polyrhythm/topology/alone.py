@@ -43,6 +43,8 @@ class Alone:
 class _Lone:
     buckets = None
     writes = None
+    late = None
+    collective = None
     in_place = None
     tensors = None
 

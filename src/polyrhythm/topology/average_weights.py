@@ -61,6 +61,8 @@ class _Averaging:
     in_place = None
     tensors = None
     writes = None
+    late = None
+    collective = None
 
     def __init__(self, client: CollectiveClient, endpoint: WorkerEndpoint) -> None:
         self.client = client

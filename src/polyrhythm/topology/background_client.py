@@ -22,6 +22,8 @@ class BackgroundClient:
 
     buckets = None
     writes = None
+    late = None
+    collective = None
     in_place = None
     tensors = None
 

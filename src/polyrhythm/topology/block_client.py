@@ -41,6 +41,8 @@ class BlockClient:
     in_place = None
     tensors = None
     writes = None
+    late = None
+    collective = None
 
     def __init__(self, agreement: Agreement, endpoint: WorkerEndpoint) -> None:
         self.agreement = agreement

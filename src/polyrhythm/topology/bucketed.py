@@ -77,6 +77,8 @@ class _Parts:
     in_place = None
     tensors = None
     writes = None
+    late = None
+    collective = None
 
     def __init__(self, settings: Bucketed, agreement: Agreement, endpoint: WorkerEndpoint) -> None:
         self.settings = settings

@@ -81,6 +81,8 @@ class _EachTensor:
     buckets = None
     in_place = None
     writes = None
+    late = None
+    collective = None
 
     def __init__(self, agreement: Agreement, endpoint: WorkerEndpoint, sums: SummationClient) -> None:
         self.agreement = agreement

@@ -20,6 +20,7 @@ from polyrhythm.tensors import State
 from polyrhythm.topology.algorithms.broadcast import broadcast
 from polyrhythm.topology.all_reduce import AllReduce
 from polyrhythm.topology.collective_client import CollectiveClient
+from polyrhythm.topology.late_updates import LateUpdates
 from polyrhythm.trees import StateTree
 
 
@@ -30,10 +31,11 @@ class Delayed:
     One step of delay is the lag-1 gradient of Laanait et al. (2019) and the double buffering of Seide et al. (2014). Exchanges are made
     one after another; a step waits only for the one that began `steps` before. The first `steps` steps change nothing, and the run ends
     with the sums that are outstanding. The first `warmup` steps wait for their own sums, as without delay (a few synchronous epochs in the
-    paper). Raises CompositionError where something else than an all-reduce is wrapped.
+    paper). With local steps it is their update that is sent at step t, and what comes of it is taken over after
+    step t + `steps` (streaming DiLoCo; Douillard et al., 2025), which must be before the next is sent; the steps meanwhile count as
+    `local` has it: not at all, or in part (`KeepOwn`). Raises CompositionError where something else than an all-reduce is wrapped.
     """
 
-    traits: ClassVar = TopologyTraits(frozenset({Payload.GRADIENT}), Pattern.COLLECTIVE, late=True)
     service: ClassVar[None] = None
 
     topology: AllReduce = field(default_factory=AllReduce)
@@ -48,13 +50,19 @@ class Delayed:
         if self.warmup < 0:
             raise CompositionError(f"Delayed(warmup={self.warmup}) is no number of steps: give 0 or more.")
 
+    @property
+    def traits(self) -> TopologyTraits:
+        """Sums that nobody waits for at once."""
+        return TopologyTraits(frozenset({Payload.GRADIENT, Payload.UPDATE}), Pattern.COLLECTIVE, late=self.steps)
+
     def workers(self, available: int) -> int:
         """As the all-reduce."""
         return self.topology.workers(available)
 
     def channel(self, agreement: Agreement, endpoint: WorkerEndpoint) -> Channel:
         """A worker's side."""
-        return _Pipeline(self, CollectiveClient(self.topology.algorithm, agreement.codec, endpoint), endpoint)
+        client = CollectiveClient(self.topology.algorithm, agreement.codec, endpoint)
+        return _Pipeline(self, client, endpoint) if agreement.payload.is_gradient else LateUpdates(self.steps, client, endpoint)
 
     def result_actors(self, members: tuple[str, ...], servers: tuple[str, ...]) -> list[str]:
         """Worker 0, whose weights are those of all."""
@@ -84,6 +92,8 @@ class _Pipeline:
     in_place = None
     tensors = None
     writes = None
+    late = None
+    collective = None
 
     def __init__(self, settings: Delayed, client: CollectiveClient, endpoint: WorkerEndpoint) -> None:
         self.settings = settings

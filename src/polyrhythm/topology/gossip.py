@@ -57,6 +57,8 @@ class _Neighbour:
 
     buckets = None
     writes = None
+    late = None
+    collective = None
     in_place = None
     tensors = None
 

@@ -30,6 +30,8 @@ class LeaderChannel:
 
     buckets = None
     writes = None
+    late = None
+    collective = None
     in_place = None
     tensors = None
 
@@ -102,6 +104,8 @@ class StripeChannel:
 
     buckets = None
     writes = None
+    late = None
+    collective = None
     in_place = None
     tensors = None
 

@@ -23,6 +23,8 @@ class ServerClient:
 
     buckets = None
     writes = None
+    late = None
+    collective = None
     in_place = None
     tensors = None
 

@@ -63,6 +63,8 @@ class _SharedChannel:
     buckets = None
     in_place = None
     tensors = None
+    late = None
+    collective = None
 
     def __init__(self, endpoint: WorkerEndpoint) -> None:
         self.group = endpoint.group

@@ -11,6 +11,7 @@ from torch import Tensor
 from polyrhythm.errors import CompositionError
 from polyrhythm.kernel.effects import Effect
 from polyrhythm.pieces.merge import Contribution
+from polyrhythm.pieces.requests import CollectiveOperations
 from polyrhythm.pieces.responses import AdoptWeights, ApplyContributions, Response
 from polyrhythm.pieces.topology import Agreement, Channel, InitialState, ServerEndpoint, ServerSide, WorkerEndpoint
 from polyrhythm.pieces.traits import DIFFERENCES, Pattern, TopologyTraits
@@ -88,12 +89,17 @@ class _Whole:
     in_place = None
     tensors = None
     writes = None
+    late = None
 
     def __init__(self, agreement: Agreement, endpoint: WorkerEndpoint, sums: SummationClient) -> None:
         self.group = endpoint.group
         self.port = endpoint.port
         self.sums = sums
         self.client = CollectiveClient(sums, agreement.codec, endpoint)
+
+    @property
+    def collective(self) -> CollectiveOperations | None:
+        return self.client if self.group.size > 1 else None
 
     async def establish(self, initial: InitialState) -> Response:
         self.client.open(initial.model_state.layout, lambda: initial.model_state.weights, initial.model_state)

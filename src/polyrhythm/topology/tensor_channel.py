@@ -66,6 +66,8 @@ class TensorChannel:
     in_place = None
     tensors = None
     writes = None
+    late = None
+    collective = None
 
     def __init__(self, agreement: Agreement, endpoint: WorkerEndpoint, reduction: AnyReduction, launcher: SumLauncher) -> None:
         self.agreement = agreement

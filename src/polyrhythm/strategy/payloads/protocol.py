@@ -70,6 +70,13 @@ class ExchangingPart(Protocol):
     def exchange(self, value: Tensor) -> PendingExchange:
         """The exchange of `value` (numel,). Raises DivergedError if it is not finite."""
 
+    @property
+    def awaits_response(self) -> bool:
+        """Whether an update was sent whose response has not been collected."""
+
+    def collect(self) -> PendingExchange | None:
+        """What comes of an update that was sent some steps ago, if it is time; None where nothing does."""
+
     def exchange_gradient(self) -> PendingExchange | None:
         """As `exchange` of the gradients that the parameters have, in the way that needs the fewest copies; None if it is under way."""
 

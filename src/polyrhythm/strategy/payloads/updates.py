@@ -31,12 +31,12 @@ class UpdatePayload:
         return self.part.optimizer.rates()
 
     def step(self) -> PendingExchange | None:
-        """Step, and exchange the update if it is time."""
+        """Step, and exchange the update if it is time, or take over what came of one that was sent before."""
         part = self.part
         step_locally(part)
-        return part.exchange(part.state.moved()) if exchanges_now(part) else None
+        return part.exchange(part.state.moved()) if exchanges_now(part) else part.collect()
 
     def finish(self) -> PendingExchange | None:
-        """Exchange what was done since the last exchange."""
+        """Exchange what was done since the last exchange; while the response to that is awaited, it would not count alike at all."""
         part = self.part
-        return part.exchange(part.state.moved()) if part.clock and not exchanges_now(part) else None
+        return part.exchange(part.state.moved()) if part.clock and not exchanges_now(part) and not part.awaits_response else None
