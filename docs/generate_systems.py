@@ -99,6 +99,20 @@ SENT: dict[str, Sent] = {
     "adasum": Sent("2 (P − 1) M, and less than 48 P log2 P bytes a tensor for dot products, where P is a power of two"),
     "horovod": Sent("2 (P − 1) M, fused tensors padded to multiples of P, and 2 (P − 1) short messages over worker 0's line a cycle"),
     "bitvector": Sent("2 (P − 1) M, fused tensors padded to multiples of P, and P ⌈log2 P⌉ short messages a cycle"),
+    "post-local-sgd": Sent(
+        "2 (P − 1) M in 2 P (P − 1) messages, after each of the first steps and then every τ steps",
+        lambda P, M, B, D: 2 * (P - 1) * M,  # of the first steps
+    ),
+    "slowmo": Sent("2 (P − 1) M / τ in 2 P (P − 1) messages every τ steps"),
+    "dl4j-averaging": Sent(
+        "2 (P − 1) (M + U) / τ in 4 (P − 1) messages every τ steps, U being the bytes of the optimizer's state: none under plain SGD",
+        lambda P, M, B, D: 2 * (P - 1) * M / 5,  # under plain SGD
+    ),
+    "admm-sgd": Sent("2 (P − 1) M / τ in 2 (P − 1) messages every τ steps", lambda P, M, B, D: 2 * (P - 1) * M / 10),
+    "elephas": Sent("2 P M / τ in 2 P messages every τ steps", lambda P, M, B, D: 2 * P * M / 20),
+    "elephas-asynchronous": Sent("2 P M / τ in 2 P messages every τ steps", lambda P, M, B, D: 2 * P * M),
+    "elephas-hogwild": Sent("nothing", lambda P, M, B, D: 0),
+    "streaming-diloco": Sent("2 (P − 1) B / τ; every τ steps 2 P (P − 1) messages for each fragment"),
 }
 
 HEAD = """# Systems

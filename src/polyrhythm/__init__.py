@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from polyrhythm.buffers import MeanBuffers as MeanBuffers
     from polyrhythm.buffers import OwnBuffers as OwnBuffers
     from polyrhythm.buffers import RecalibratedBuffers as RecalibratedBuffers
+    from polyrhythm.codec import E3M0 as E3M0
     from polyrhythm.codec import AdaptiveThreshold as AdaptiveThreshold
     from polyrhythm.codec import Cast as Cast
     from polyrhythm.codec import ClippedFeedback as ClippedFeedback
@@ -38,9 +39,11 @@ if TYPE_CHECKING:
     from polyrhythm.consistency import Asynchronous as Asynchronous
     from polyrhythm.consistency import Bounded as Bounded
     from polyrhythm.consistency import BulkSynchronous as BulkSynchronous
+    from polyrhythm.consistency import Every as Every
     from polyrhythm.consistency import Intervals as Intervals
     from polyrhythm.consistency import LocalSteps as LocalSteps
     from polyrhythm.consistency import SoftSync as SoftSync
+    from polyrhythm.consistency import Switched as Switched
     from polyrhythm.engines.kubernetes import Kubernetes as Kubernetes
     from polyrhythm.engines.mpi import Mpi as Mpi
     from polyrhythm.engines.ray import Ray as Ray
@@ -68,6 +71,9 @@ if TYPE_CHECKING:
     from polyrhythm.hardware.fleet import RandomStragglers as RandomStragglers
     from polyrhythm.hardware.fleet import Straggler as Straggler
     from polyrhythm.hardware.network import Network as Network
+    from polyrhythm.local import AverageMoments as AverageMoments
+    from polyrhythm.local import Consensus as Consensus
+    from polyrhythm.local import KeepOwn as KeepOwn
     from polyrhythm.local import PlainSteps as PlainSteps
     from polyrhythm.local import Proximal as Proximal
     from polyrhythm.local import ResetMoments as ResetMoments
@@ -83,12 +89,14 @@ if TYPE_CHECKING:
     from polyrhythm.merge import Mean as Mean
     from polyrhythm.merge import Nesterov as Nesterov
     from polyrhythm.merge import OuterOptimizer as OuterOptimizer
+    from polyrhythm.merge import SlowMomentum as SlowMomentum
     from polyrhythm.merge import StalenessScaled as StalenessScaled
     from polyrhythm.merge import Sum as Sum
     from polyrhythm.processes import Processes as Processes
     from polyrhythm.selection import CheaperAsFactors as CheaperAsFactors
     from polyrhythm.selection import Dimensions as Dimensions
     from polyrhythm.selection import FewerAsFactors as FewerAsFactors
+    from polyrhythm.selection import Fragment as Fragment
     from polyrhythm.selection import Modules as Modules
     from polyrhythm.selection import Named as Named
     from polyrhythm.selection import Optionally as Optionally
@@ -116,6 +124,7 @@ if TYPE_CHECKING:
     from polyrhythm.strategy import Strategy as Strategy
     from polyrhythm.strategy import Stripes as Stripes
     from polyrhythm.topology import Adasum as Adasum
+    from polyrhythm.topology import AggregationTree as AggregationTree
     from polyrhythm.topology import AllReduce as AllReduce
     from polyrhythm.topology import AllToAll as AllToAll
     from polyrhythm.topology import AllWeights as AllWeights
@@ -160,10 +169,10 @@ if TYPE_CHECKING:
 _PLACES = {
     "buffers": "MeanBuffers OwnBuffers RecalibratedBuffers",
     "codec": (
-        "AdaptiveThreshold Cast ClippedFeedback ErrorFeedback GapCoded Identity LowRank OneBit OneBitTensorwise PerTensor "
+        "AdaptiveThreshold Cast ClippedFeedback E3M0 ErrorFeedback GapCoded Identity LowRank OneBit OneBitTensorwise PerTensor "
         "RandomK Relative Rows Significant Striped SufficientFactors Threshold TopK TwoBit UnitSigns Warmup"
     ),
-    "consistency": "Bounded Asynchronous Intervals LocalSteps BulkSynchronous SoftSync",
+    "consistency": "Bounded Asynchronous Every Intervals LocalSteps BulkSynchronous SoftSync Switched",
     "engines.kubernetes": "Kubernetes",
     "engines.mpi": "Mpi",
     "engines.ray": "Ray",
@@ -175,19 +184,19 @@ _PLACES = {
     "hardware.faults": "Crash Cut Drop RandomCrashes RandomCuts RandomStalls Stall",
     "hardware.fleet": "Fleet Jitter Mixed RandomStragglers Straggler",
     "hardware.network": "Network",
-    "local": "PlainSteps Proximal ResetMoments",
+    "local": "AverageMoments Consensus KeepOwn PlainSteps Proximal ResetMoments",
     "loggers": "CSV MLflow TensorBoard WandB",
-    "merge": "LARC LARS Adagrad Elastic LinearScaling Mean Nesterov OuterOptimizer StalenessScaled Sum",
+    "merge": "LARC LARS Adagrad Elastic LinearScaling Mean Nesterov OuterOptimizer SlowMomentum StalenessScaled Sum",
     "processes": "Processes",
     "shuffle": "GlobalShuffle RingShuffle",
     "simulator": "ClosedForm Instant Messages Simulator",
-    "selection": "CheaperAsFactors Dimensions FewerAsFactors Modules Named Optionally Where",
+    "selection": "CheaperAsFactors Dimensions FewerAsFactors Fragment Modules Named Optionally Where",
     "sources": "HuggingFaceStream LocalShard ParquetFiles RayShards TarShards spark_frame",
     "strategy": "ByHost BySite Exchange Given Hierarchical InGroups Leaders OfSize Strategy Stripes",
     "topology": (
-        "Adasum AllReduce AllToAll AllWeights Alone BitVector BlockStore Bucketed Butterfly ByKey ByPattern ChangedRows "
-        "Deferred Delayed Direct Dissemination EvenRows Fastest FixedGraph Fused Gossip Keyed Mirrors Neighbours RandomPairs "
-        "ResponseCache Ring RingGraph RootCoordinator Separately Server SharedMemory Star Summation Tree"
+        "Adasum AggregationTree AllReduce AllToAll AllWeights Alone BitVector BlockStore Bucketed Butterfly ByKey ByPattern "
+        "ChangedRows Deferred Delayed Direct Dissemination EvenRows Fastest FixedGraph Fused Gossip Keyed Mirrors Neighbours "
+        "RandomPairs ResponseCache Ring RingGraph RootCoordinator Separately Server SharedMemory Star Summation Tree"
     ),
     "training.join": "join",
     "training.result": "Run",

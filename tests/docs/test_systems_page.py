@@ -84,6 +84,7 @@ VALUES_DECIDE = (
     *("project-adam",),
     *("adasum", "horovod", "bitvector"),
     *("dl4j-sharing", "actors-decentralised"),
+    *("slowmo", "streaming-diloco"),  # these in tests/systems/test_traffic.py
 )
 
 

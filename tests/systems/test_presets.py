@@ -27,11 +27,14 @@ PUBLISHED = (
     *("large-minibatch", "climate", "byteps-async", "project-adam", "bigdl"),
     *("mxnet", "mxnet-async", "dl4j-sharing", "actors", "actors-softsync", "actors-decentralised"),
     *("d2l", "parallel-sgd", "firecaffe", "yadan", "collective-allreduce", "adasum", "horovod", "bitvector"),
+    *("post-local-sgd", "slowmo", "dl4j-averaging", "admm-sgd"),
+    *("elephas", "elephas-asynchronous", "elephas-hogwild", "streaming-diloco"),
 )
 ORDER_MATTERS = (
     *("downpour", "ssp", "softsync", "easgd", "strom", "hybrid-groups", "gaia", "hogwild"),
     *("byteps-async", "project-adam"),
     *("mxnet-async", "dl4j-sharing", "actors", "actors-softsync", "actors-decentralised"),
+    *("elephas-asynchronous", "elephas-hogwild"),
 )
 each = pytest.mark.parametrize("system", PUBLISHED)
 

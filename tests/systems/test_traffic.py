@@ -65,10 +65,10 @@ def direct(workers: int, topic: int) -> Traffic:
     return total(say(f"{topic}.s.{a}", flat(chunks[b])) + say(f"{topic}.g.{a}", flat(chunks[a])) for a, b in pairs)
 
 
-def tree(workers: int, topic: str) -> Traffic:
+def tree(workers: int, topic: str, numel: int = NUMEL) -> Traffic:
     """One sum up and one down for everybody but the root."""
-    up = total(say(f"{topic}.{rank}", flat()) for rank in range(1, workers))
-    return up + say(f"{topic}.down", flat(), times=workers - 1)
+    up = total(say(f"{topic}.{rank}", flat(numel)) for rank in range(1, workers))
+    return up + say(f"{topic}.down", flat(numel), times=workers - 1)
 
 
 def check(strategy: str | Strategy, workers: int, expected: Traffic, toy: Toy | None = None) -> None:
@@ -120,6 +120,58 @@ def test_no_worker_of_parallel_sgd_sends_more_than_a_logarithm_of_messages(worke
 def test_diloco_sends_a_ring_every_tau_steps_and_at_the_end(workers: int, tau: int) -> None:
     rounds = total(ring(workers, step) for step in range(1, -(-steps(workers) // tau) + 1))
     check(systems.find("diloco", tau=tau), workers, initial(workers) + rounds)
+
+
+@each_size
+def test_post_local_sgd_sends_a_ring_a_step_and_then_every_tau_steps(workers: int) -> None:
+    local = -(-max(0, steps(workers) - 5) // 4)
+    rounds = total(ring(workers, step) for step in range(1, min(5, steps(workers)) + local + 1))
+    check(systems.find("post-local-sgd", synchronous=5, tau=4), workers, initial(workers) + rounds)
+
+
+@each_size
+def test_slowmo_sends_what_diloco_does(workers: int) -> None:
+    rounds = total(ring(workers, step) for step in range(1, -(-steps(workers) // 5) + 1))
+    check(systems.find("slowmo", tau=5), workers, initial(workers) + rounds)
+
+
+@each_size
+@pytest.mark.parametrize("momentum", [0.0, 0.9])
+def test_dl4j_sends_sums_up_and_down_a_tree_and_as_many_of_the_updater(workers: int, momentum: float) -> None:
+    """The updater's come between those of the weights, with a number for each of four tensors."""
+    toy = Toy(lambda parameters: torch.optim.SGD(parameters, lr=0.1, momentum=momentum))
+    sums = [NUMEL, NUMEL + 4] if momentum else [NUMEL]
+    sizes = sums * -(-steps(workers) // 5)
+    rounds = total(tree(workers, str(number), numel) for number, numel in enumerate(sizes, 1))
+    check("dl4j-averaging", workers, initial(workers) + rounds, toy)
+
+
+@each_size
+def test_admm_sends_what_workers_did_to_the_driver_and_back(workers: int) -> None:
+    rounds = total(tree(workers, str(number)) for number in range(1, -(-steps(workers) // 10) + 1))
+    check("admm-sgd", workers, initial(workers) + rounds)
+
+
+@pytest.mark.parametrize("workers", [1, 2, 3, 4])
+def test_streaming_diloco_sends_stripes_of_four_bits_of_each_fragment_in_turn(workers: int) -> None:
+    """Two fragments of a matrix and its vector, the second at an offset of two steps; what is left at the end is sent too."""
+    traffic: Traffic = Counter()
+    for scope, module, offset in (("", network()[2], 2), ("0.1.0/", network()[0], 0)):
+        layout = Layout.of(module.named_parameters())
+        stripes = [four_bits(part) for part in layout.split(workers)]
+        due = [step for step in range(1, steps(workers) + 1) if step % 4 == offset or step == steps(workers)]
+        traffic += say(f"{scope}init", flat(layout.numel), times=workers - 1)
+        for turn in range(len(due) if workers > 1 else 0):
+            for sender in range(workers):
+                for receiver in set(range(workers)) - {sender}:
+                    traffic += say(f"{scope}{2 * turn + 1}.{sender}", *stripes[receiver])
+                    traffic += say(f"{scope}{2 * turn + 2}.{sender}", *stripes[sender])
+    check(systems.find("streaming-diloco", tau=4, fragments=2), workers, traffic)
+
+
+def four_bits(part: Layout) -> tuple[Tensor, Tensor]:
+    """Two elements a byte, and a scale for each tensor that has elements."""
+    return torch.zeros(-(-part.numel // 2), dtype=torch.uint8), flat(sum(view.numel() > 0 for view in part.views(flat(part.numel))))
 
 
 @each_size

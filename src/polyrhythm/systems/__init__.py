@@ -10,7 +10,9 @@ from typing import Any
 from polyrhythm.errors import CompositionError, unknown
 from polyrhythm.strategy.strategy import Strategy
 from polyrhythm.systems.asynchronous import downpour, easgd, hogwild, softsync, ssp, strom
+from polyrhythm.systems.averaging import admm_sgd, dl4j_averaging, post_local_sgd, slowmo
 from polyrhythm.systems.collective import adasum, collective_allreduce, d2l, firecaffe, parallel_sgd, yadan
+from polyrhythm.systems.elephas import elephas, elephas_asynchronous, elephas_hogwild
 from polyrhythm.systems.gossip import gossipgrad
 from polyrhythm.systems.hierarchical import gaia, hierarchical, hybrid_groups
 from polyrhythm.systems.hybrid import parallax, poseidon
@@ -19,6 +21,7 @@ from polyrhythm.systems.large_batches import climate, large_minibatch
 from polyrhythm.systems.local import diloco, sparknet
 from polyrhythm.systems.negotiated import bitvector, horovod
 from polyrhythm.systems.servers import bigdl, byteps_async, project_adam
+from polyrhythm.systems.streaming import streaming_diloco
 from polyrhythm.systems.synchronous import allreduce, byteps, direct, onebit, powersgd, single, tree
 from polyrhythm.systems.thresholded import actors, actors_decentralised, actors_softsync, dl4j_sharing
 
@@ -30,6 +33,7 @@ SYSTEMS: dict[str, Callable[..., Strategy]] = {
         *(large_minibatch, climate, byteps_async, project_adam, bigdl),
         *(mxnet, mxnet_async, dl4j_sharing, actors, actors_softsync, actors_decentralised),
         *(d2l, parallel_sgd, firecaffe, yadan, collective_allreduce, adasum, horovod, bitvector),
+        *(post_local_sgd, slowmo, dl4j_averaging, admm_sgd, elephas, elephas_asynchronous, elephas_hogwild, streaming_diloco),
     )
 }
 

@@ -1,0 +1,57 @@
+"""Local steps between averages: of weights, of what optimizers remember, with momentum or duals around them."""
+
+from __future__ import annotations
+
+from polyrhythm.consistency import LocalSteps, Switched
+from polyrhythm.local import AverageMoments, Consensus, PlainSteps, ResetMoments
+from polyrhythm.merge import Mean, OuterOptimizer, SlowMomentum
+from polyrhythm.strategy.strategy import Strategy
+from polyrhythm.topology import AggregationTree, AllReduce, Ring
+
+
+def post_local_sgd(synchronous: int = 100, tau: int = 8) -> Strategy:
+    """Synchronous steps first, then local ones (post-local SGD; Lin, Stich, Patel, Jaggi, ICLR 2020, arXiv:1808.07217).
+
+    All exchange after each of the first `synchronous` steps, and from then on every `tau` steps: the paper switches where the learning rate
+    is first divided, and takes tau = 16 on 16 workers. In the first phase updates are averaged: under SGD, with momentum and weight decay
+    too, that is a step on the mean gradient, up to rounding; under Adam and its kin it is not. Optimizer state stays with each worker.
+    """
+    return Strategy(name="post-local-sgd", consistency=LocalSteps(Switched(synchronous, tau)), topology=AllReduce(Ring()), merge=Mean())
+
+
+def slowmo(tau: int = 12, alpha: float = 1.0, beta: float = 0.7) -> Strategy:
+    """Momentum over rounds of local steps (SlowMo; Wang, Tantia, Ballas, Rabbat, ICLR 2020, arXiv:1910.00643).
+
+    Every `tau` steps the workers average their weights, and the average x moves on with slow momentum: u ← β u + (x0 - x) / γ,
+    x ← x0 - α γ u, where γ is the optimizer's learning rate and x0 the weights of the round before. The workers' optimizers begin each
+    round anew (the paper's choice for SGD; it lets Adam go on: `local=PlainSteps()`, and `AverageMoments()` is its third). The paper takes
+    α = 1, β from 0.4 to 0.8 and tau = 12 to 48.
+    """
+    slow = OuterOptimizer(SlowMomentum(alpha, beta))
+    return Strategy(name="slowmo", consistency=LocalSteps(tau), topology=AllReduce(Ring()), merge=slow, local=ResetMoments())
+
+
+def dl4j_averaging(period: int = 5, depth: int = 2, save_updater: bool = True) -> Strategy:
+    """Parameters and updater averaged over a tree (DL4J's ParameterAveragingTrainingMaster; Skymind, 2014, Deeplearning4j on Spark).
+
+    Every `period` steps weights are averaged over a tree of `depth` levels whose root is the driver, here worker 0; with `save_updater`
+    so is what the workers' optimizers remember, and without it stays with them. DL4J's defaults are an averaging period of 5, a depth of 2
+    and 16 samples for each worker, which the training function sets; its guide says that the updater is averaged, though its builder
+    leaves `saveUpdater` false. With plain SGD and a period of 1 it takes the steps of one process on the whole batch.
+    """
+    tree = AllReduce(AggregationTree(depth))
+    local = AverageMoments() if save_updater else PlainSteps()
+    return Strategy(name="dl4j-averaging", consistency=LocalSteps(period), topology=tree, merge=Mean(), local=local)
+
+
+def admm_sgd(rho: float = 0.1, tau: int = 10) -> Strategy:
+    """Consensus ADMM with SGD for the local problems (Hegde and Usmani, Parallel and Distributed Deep Learning, Stanford CME 323, 2016).
+
+    A worker takes `tau` steps on f_k(w) + ρ/2 |w - z + u_k|², then z ← mean(w_k + u_k) and u_k ← u_k + w_k - z; its next problem begins
+    at its own w_k. The result is z. The duals u_k stay with their workers, and sum to 0, so that an all-reduce of what workers did gives z.
+    Events `Agreed` have the primal residual |w_k - z| / |z|. Too small a ρ lets a nonconvex problem diverge; the learning rate must be
+    well below 1 / ρ, and momentum makes the steps longer.
+    """
+    return Strategy(
+        name="admm-sgd", consistency=LocalSteps(tau), topology=AllReduce(AggregationTree(1)), merge=Mean(), local=Consensus(rho)
+    )

@@ -1,0 +1,39 @@
+"""Fragments of a model that are exchanged one after another, while training goes on."""
+
+from __future__ import annotations
+
+from polyrhythm.codec import E3M0, ErrorFeedback, Identity, Striped
+from polyrhythm.consistency import Every, LocalSteps
+from polyrhythm.local import KeepOwn
+from polyrhythm.merge import Nesterov, OuterOptimizer
+from polyrhythm.selection import Fragment
+from polyrhythm.strategy import Exchange
+from polyrhythm.strategy.strategy import Strategy
+from polyrhythm.topology import AllReduce, Delayed, Ring
+
+
+def streaming_diloco(
+    tau: int = 20, fragments: int = 3, delay: int = 1, own: float = 0.5, outer_learning_rate: float = 0.4, full_precision: bool = False
+) -> Strategy:
+    """DiLoCo of one fragment of the model at a time, overlapped with training (Douillard et al., 2025, arXiv:2501.18512).
+
+    Each of the `fragments` is exchanged every `tau` steps, at offsets of tau / fragments from the others, so that at no time more than its
+    bytes are to be sent. The outer gradient sent at step t is applied after step t + `delay`, when a worker goes on from α of its own
+    weights and 1 - α of the new global ones, α being `own`. Outer gradients go in four bits, sums too, which are made in float32; what four
+    bits lose is sent with the next (the paper does without), unless they go in `full_precision`. The paper takes tau = 100, fragments of
+    three transformer blocks, an outer learning rate of 0.4 and momentum 0.9; here a fragment is every n-th module. Optimizer state stays
+    with each worker.
+    """
+    codec = Identity() if full_precision else Striped(ErrorFeedback(E3M0()))
+    staggered = [
+        Exchange(
+            consistency=LocalSteps(Every(tau, index * tau // fragments)),
+            topology=Delayed(AllReduce(Ring()), delay),
+            codec=codec,
+            merge=OuterOptimizer(Nesterov(outer_learning_rate, 0.9)),
+            local=KeepOwn(own),
+        )
+        for index in range(fragments)
+    ]
+    others = [(Fragment(index, fragments), exchange) for index, exchange in enumerate(staggered) if index]
+    return Strategy(name="streaming-diloco", exchange=staggered[0], selected=others)
