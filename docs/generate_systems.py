@@ -113,6 +113,18 @@ SENT: dict[str, Sent] = {
     "elephas-asynchronous": Sent("2 P M / τ in 2 P messages every τ steps", lambda P, M, B, D: 2 * P * M),
     "elephas-hogwild": Sent("nothing", lambda P, M, B, D: 0),
     "streaming-diloco": Sent("2 (P − 1) B / τ; every τ steps 2 P (P − 1) messages for each fragment"),
+    "qsgd": Sent("P (P − 1) B in P (P − 1) messages: 4 bits an element, and 4 bytes a bucket", lambda P, M, B, D: P * (P - 1) * B),
+    "terngrad": Sent("P (P − 1) B in P (P − 1) messages: 2 bits an element, and 4 bytes a tensor", lambda P, M, B, D: P * (P - 1) * B),
+    "signsgd": Sent("2 (P − 1) M / 32 in 2 P (P − 1) messages: one bit an element both ways", lambda P, M, B, D: 2 * (P - 1) * M / 32),
+    "dgc": Sent("P (P − 1) times 8 bytes for each ratio of an element of every tensor, in P (P − 1) messages; more in the warm-up"),
+    "onebit-adam": Sent(
+        "2 (P − 1) M / 32 in 2 P (P − 1) messages, and 4 bytes a stripe and tensor; as `allreduce` in the warm-up",
+        lambda P, M, B, D: 2 * (P - 1) * M / 32,
+    ),
+    "powersgd-plus": Sent("as `powersgd` in one bucket; as `allreduce` while warming up and every `period` steps"),
+    "demo": Sent("P (P − 1) B in P (P − 1) messages: 6 bytes for each coefficient kept", lambda P, M, B, D: P * (P - 1) * B),
+    "sparta": Sent("2 (P − 1) M · ratio in 2 P (P − 1) messages; at the end 2 (P − 1) M"),
+    "pipe-sgd": Sent("2 (P − 1) M · bits / 32 in 2 P (P − 1) messages", lambda P, M, B, D: (P - 1) * M),
 }
 
 HEAD = """# Systems

@@ -16,23 +16,36 @@ if TYPE_CHECKING:
     from polyrhythm.buffers import RecalibratedBuffers as RecalibratedBuffers
     from polyrhythm.codec import E3M0 as E3M0
     from polyrhythm.codec import AdaptiveThreshold as AdaptiveThreshold
+    from polyrhythm.codec import AveragedMomentum as AveragedMomentum
     from polyrhythm.codec import Cast as Cast
+    from polyrhythm.codec import Clipped as Clipped
     from polyrhythm.codec import ClippedFeedback as ClippedFeedback
+    from polyrhythm.codec import CosineTopK as CosineTopK
+    from polyrhythm.codec import DecayingFeedback as DecayingFeedback
     from polyrhythm.codec import ErrorFeedback as ErrorFeedback
     from polyrhythm.codec import GapCoded as GapCoded
     from polyrhythm.codec import Identity as Identity
+    from polyrhythm.codec import LocalMomentum as LocalMomentum
     from polyrhythm.codec import LowRank as LowRank
+    from polyrhythm.codec import MomentumCorrection as MomentumCorrection
     from polyrhythm.codec import OneBit as OneBit
     from polyrhythm.codec import OneBitTensorwise as OneBitTensorwise
     from polyrhythm.codec import PerTensor as PerTensor
     from polyrhythm.codec import RandomK as RandomK
+    from polyrhythm.codec import RefreshedLowRank as RefreshedLowRank
     from polyrhythm.codec import Relative as Relative
     from polyrhythm.codec import Rows as Rows
+    from polyrhythm.codec import ScaledSign as ScaledSign
+    from polyrhythm.codec import SharedK as SharedK
+    from polyrhythm.codec import Sign as Sign
     from polyrhythm.codec import Significant as Significant
+    from polyrhythm.codec import StochasticLevels as StochasticLevels
     from polyrhythm.codec import Striped as Striped
     from polyrhythm.codec import SufficientFactors as SufficientFactors
+    from polyrhythm.codec import Ternary as Ternary
     from polyrhythm.codec import Threshold as Threshold
     from polyrhythm.codec import TopK as TopK
+    from polyrhythm.codec import TopKWarmup as TopKWarmup
     from polyrhythm.codec import TwoBit as TwoBit
     from polyrhythm.codec import UnitSigns as UnitSigns
     from polyrhythm.codec import Warmup as Warmup
@@ -85,10 +98,12 @@ if TYPE_CHECKING:
     from polyrhythm.merge import LARS as LARS
     from polyrhythm.merge import Adagrad as Adagrad
     from polyrhythm.merge import Elastic as Elastic
+    from polyrhythm.merge import FrozenAdam as FrozenAdam
     from polyrhythm.merge import LinearScaling as LinearScaling
     from polyrhythm.merge import Mean as Mean
     from polyrhythm.merge import Nesterov as Nesterov
     from polyrhythm.merge import OuterOptimizer as OuterOptimizer
+    from polyrhythm.merge import SignDescent as SignDescent
     from polyrhythm.merge import SlowMomentum as SlowMomentum
     from polyrhythm.merge import StalenessScaled as StalenessScaled
     from polyrhythm.merge import Sum as Sum
@@ -129,6 +144,7 @@ if TYPE_CHECKING:
     from polyrhythm.topology import AllToAll as AllToAll
     from polyrhythm.topology import AllWeights as AllWeights
     from polyrhythm.topology import Alone as Alone
+    from polyrhythm.topology import AverageWeights as AverageWeights
     from polyrhythm.topology import BitVector as BitVector
     from polyrhythm.topology import BlockStore as BlockStore
     from polyrhythm.topology import Bucketed as Bucketed
@@ -136,10 +152,12 @@ if TYPE_CHECKING:
     from polyrhythm.topology import ByKey as ByKey
     from polyrhythm.topology import ByPattern as ByPattern
     from polyrhythm.topology import ChangedRows as ChangedRows
+    from polyrhythm.topology import CompressedRing as CompressedRing
     from polyrhythm.topology import Deferred as Deferred
     from polyrhythm.topology import Delayed as Delayed
     from polyrhythm.topology import Direct as Direct
     from polyrhythm.topology import Dissemination as Dissemination
+    from polyrhythm.topology import EightBits as EightBits
     from polyrhythm.topology import EvenRows as EvenRows
     from polyrhythm.topology import Fastest as Fastest
     from polyrhythm.topology import FixedGraph as FixedGraph
@@ -159,6 +177,7 @@ if TYPE_CHECKING:
     from polyrhythm.topology import Star as Star
     from polyrhythm.topology import Summation as Summation
     from polyrhythm.topology import Tree as Tree
+    from polyrhythm.topology import Truncated as Truncated
     from polyrhythm.training.join import join as join
     from polyrhythm.training.result import Run as Run
     from polyrhythm.training.run import run as run
@@ -169,8 +188,10 @@ if TYPE_CHECKING:
 _PLACES = {
     "buffers": "MeanBuffers OwnBuffers RecalibratedBuffers",
     "codec": (
-        "AdaptiveThreshold Cast ClippedFeedback E3M0 ErrorFeedback GapCoded Identity LowRank OneBit OneBitTensorwise PerTensor "
-        "RandomK Relative Rows Significant Striped SufficientFactors Threshold TopK TwoBit UnitSigns Warmup"
+        "AdaptiveThreshold AveragedMomentum Cast Clipped ClippedFeedback CosineTopK DecayingFeedback E3M0 ErrorFeedback "
+        "GapCoded Identity LocalMomentum LowRank MomentumCorrection OneBit OneBitTensorwise PerTensor RandomK RefreshedLowRank "
+        "Relative Rows ScaledSign SharedK Sign Significant StochasticLevels Striped SufficientFactors Ternary Threshold TopK "
+        "TopKWarmup TwoBit UnitSigns Warmup"
     ),
     "consistency": "Bounded Asynchronous Every Intervals LocalSteps BulkSynchronous SoftSync Switched",
     "engines.kubernetes": "Kubernetes",
@@ -186,7 +207,9 @@ _PLACES = {
     "hardware.network": "Network",
     "local": "AverageMoments Consensus KeepOwn PlainSteps Proximal ResetMoments",
     "loggers": "CSV MLflow TensorBoard WandB",
-    "merge": "LARC LARS Adagrad Elastic LinearScaling Mean Nesterov OuterOptimizer SlowMomentum StalenessScaled Sum",
+    "merge": (
+        "Adagrad Elastic FrozenAdam LARC LARS LinearScaling Mean Nesterov OuterOptimizer SignDescent SlowMomentum StalenessScaled Sum"
+    ),
     "processes": "Processes",
     "shuffle": "GlobalShuffle RingShuffle",
     "simulator": "ClosedForm Instant Messages Simulator",
@@ -194,9 +217,10 @@ _PLACES = {
     "sources": "HuggingFaceStream LocalShard ParquetFiles RayShards TarShards spark_frame",
     "strategy": "ByHost BySite Exchange Given Hierarchical InGroups Leaders OfSize Strategy Stripes",
     "topology": (
-        "Adasum AggregationTree AllReduce AllToAll AllWeights Alone BitVector BlockStore Bucketed Butterfly ByKey ByPattern "
-        "ChangedRows Deferred Delayed Direct Dissemination EvenRows Fastest FixedGraph Fused Gossip Keyed Mirrors Neighbours "
-        "RandomPairs ResponseCache Ring RingGraph RootCoordinator Separately Server SharedMemory Star Summation Tree"
+        "Adasum AggregationTree AllReduce AllToAll AllWeights Alone AverageWeights BitVector BlockStore Bucketed Butterfly "
+        "ByKey ByPattern ChangedRows CompressedRing Deferred Delayed Direct Dissemination EightBits EvenRows Fastest FixedGraph "
+        "Fused Gossip Keyed Mirrors Neighbours RandomPairs ResponseCache Ring RingGraph RootCoordinator Separately Server "
+        "SharedMemory Star Summation Tree Truncated"
     ),
     "training.join": "join",
     "training.result": "Run",

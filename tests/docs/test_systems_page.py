@@ -85,6 +85,7 @@ VALUES_DECIDE = (
     *("adasum", "horovod", "bitvector"),
     *("dl4j-sharing", "actors-decentralised"),
     *("slowmo", "streaming-diloco"),  # these in tests/systems/test_traffic.py
+    *("dgc", "powersgd-plus", "sparta"),  # the step decides, or headers count
 )
 
 

@@ -12,6 +12,7 @@ from polyrhythm.strategy.strategy import Strategy
 from polyrhythm.systems.asynchronous import downpour, easgd, hogwild, softsync, ssp, strom
 from polyrhythm.systems.averaging import admm_sgd, dl4j_averaging, post_local_sgd, slowmo
 from polyrhythm.systems.collective import adasum, collective_allreduce, d2l, firecaffe, parallel_sgd, yadan
+from polyrhythm.systems.compressed import demo, dgc, onebit_adam, powersgd_plus, qsgd, signsgd, terngrad
 from polyrhythm.systems.elephas import elephas, elephas_asynchronous, elephas_hogwild
 from polyrhythm.systems.gossip import gossipgrad
 from polyrhythm.systems.hierarchical import gaia, hierarchical, hybrid_groups
@@ -20,6 +21,8 @@ from polyrhythm.systems.key_value_stores import mxnet, mxnet_async
 from polyrhythm.systems.large_batches import climate, large_minibatch
 from polyrhythm.systems.local import diloco, sparknet
 from polyrhythm.systems.negotiated import bitvector, horovod
+from polyrhythm.systems.partial import sparta
+from polyrhythm.systems.pipelined import pipe_sgd
 from polyrhythm.systems.servers import bigdl, byteps_async, project_adam
 from polyrhythm.systems.streaming import streaming_diloco
 from polyrhythm.systems.synchronous import allreduce, byteps, direct, onebit, powersgd, single, tree
@@ -34,6 +37,7 @@ SYSTEMS: dict[str, Callable[..., Strategy]] = {
         *(mxnet, mxnet_async, dl4j_sharing, actors, actors_softsync, actors_decentralised),
         *(d2l, parallel_sgd, firecaffe, yadan, collective_allreduce, adasum, horovod, bitvector),
         *(post_local_sgd, slowmo, dl4j_averaging, admm_sgd, elephas, elephas_asynchronous, elephas_hogwild, streaming_diloco),
+        *(qsgd, terngrad, signsgd, dgc, onebit_adam, powersgd_plus, demo, sparta, pipe_sgd),
     )
 }
 
