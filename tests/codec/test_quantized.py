@@ -46,6 +46,11 @@ def test_ternary_elements_are_the_scale_of_their_tensor_up_or_down_or_nothing() 
         assert (sent * given >= 0).all()
 
 
+def test_zeros_stay_zeros_however_they_are_rounded() -> None:
+    for codec in (Ternary(), Ternary(float("inf")), StochasticLevels()):
+        assert not codec.encode(torch.zeros(LAYOUT.numel), LAYOUT, {}, alone()).sent.any()
+
+
 def test_a_vote_is_the_sign_of_the_majority_and_a_tie_counts_as_plus() -> None:
     layout = Layout(("p",), ((6,),))
     values = [torch.tensor(each) for each in ([1.0, -2.0, 3.0, -1.0, 5.0, 0.0], [-0.1, -9.0, 2.0, 1.0, -1.0, -1.0])]

@@ -312,6 +312,31 @@ def test_onebit_scatters_stripes_and_gathers_their_sums(workers: int, warmup: in
     check(systems.find("onebit", warmup=warmup), workers, initial(workers) + plain + after)
 
 
+def part_ring(numel: int, workers: int, topic: int) -> Traffic:
+    """As `ring`, of a part of the vector."""
+    chunks = [numel // workers + (k < numel % workers) for k in range(workers)]
+    return total(say(f"{topic}.{hop}", flat(chunk)) for hop in range(2 * (workers - 1)) for chunk in chunks)
+
+
+@each_size
+def test_sparta_sends_a_ring_of_what_was_drawn_and_no_index_and_the_mean_at_the_end(workers: int) -> None:
+    rounds = total(part_ring(18, workers, step) for step in range(1, steps(workers) + 1))  # ⌈0.1 · 171⌉
+    check(systems.find("sparta", ratio=0.1), workers, initial(workers) + rounds + tree(workers, "mean") if workers > 1 else Counter())
+
+
+@each_size
+def test_signsgd_sends_a_bit_an_element_both_ways(workers: int) -> None:
+    parts = [
+        (torch.zeros(-(-part.numel // 8), dtype=torch.uint8), flat(0)) for part in Layout.of(network().named_parameters()).split(workers)
+    ]
+    rounds: Traffic = Counter()
+    for turn in range(steps(workers)):
+        for sender in range(workers):
+            for receiver in set(range(workers)) - {sender}:
+                rounds += say(f"{2 * turn + 1}.{sender}", *parts[receiver]) + say(f"{2 * turn + 2}.{sender}", *parts[sender])
+    check("signsgd", workers, initial(workers) + rounds)
+
+
 def packet(stripe: Layout) -> tuple[Tensor, ...]:
     """A stripe's words: their lengths; one bit an element and two means a row of every matrix, as one tensor each; vectors as they are."""
     matrices = [shape for shape in stripe.shapes if len(shape) > 1]

@@ -178,3 +178,13 @@ def test_a_delay_that_does_not_end_before_the_next_update_is_refused() -> None:
 def test_late_updates_among_groups_are_refused() -> None:
     with pytest.raises(CompositionError, match="only a group's leader would know"):
         Hierarchical(outer=Exchange(consistency=LocalSteps(4), topology=Delayed()), groups=InGroups(2))
+
+
+def test_a_warmup_waits_for_its_own_sums() -> None:
+    """Lockstep for as many steps as the warm-up has; the last sum comes before the end in any case."""
+    short = Toy(MOMENTUM.make, epochs=1)  # 4 steps of each of 3 workers
+    for warmup, same in ((4, True), (3, True), (2, False)):
+        late = Strategy(topology=Delayed(AllReduce(), 1, warmup=warmup))
+        assert torch.equal(weights(short, 3, late), weights(short, 3, "allreduce")) is same
+    with pytest.raises(CompositionError, match="no number of steps"):
+        Delayed(warmup=-1)

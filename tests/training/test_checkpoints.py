@@ -75,7 +75,7 @@ def at(directory: Path, step: int) -> Path:
     return directory / f"step-{step:08d}"
 
 
-def resumed_alike(name: str, directory: Path, steps: list[int]) -> None:
+def resumed_alike(name: Any, directory: Path, steps: list[int]) -> None:
     whole = run(train, name, checkpoint=directory, every=1, keep=100)
     assert run(train, name).summary.weights_sha256 == whole.summary.weights_sha256, "writing checkpoints changes nothing"
     for step in steps:
@@ -95,6 +95,20 @@ def resumed_without_loss(name: str, directory: Path, steps: list[int]) -> None:
 @pytest.mark.parametrize("name", PROMISED)
 def test_a_resumed_run_ends_with_the_bits_of_one_that_was_not_broken_off(name: str, tmp_path: Path) -> None:
     resumed_alike(name, tmp_path, [5, 12])
+
+
+SWITCHED: dict[str, pr.Strategy] = {
+    "onebit-adam": systems.find("onebit-adam", warmup=3),
+    "dgc": systems.find("dgc", ratio=0.1, warmup=2),
+    "powersgd-plus": systems.find("powersgd-plus", rank=1, period=4, warmup=1),
+    "pipe-sgd": systems.find("pipe-sgd", width=3, bits=8, warmup=2),
+    "signum": systems.find("signsgd", momentum=0.9),
+}
+
+
+@pytest.mark.parametrize("strategy", SWITCHED.values(), ids=SWITCHED)
+def test_what_codecs_and_merges_keep_after_a_warmup_is_in_a_checkpoint(strategy: pr.Strategy, tmp_path: Path) -> None:
+    resumed_alike(strategy, tmp_path, [7])
 
 
 @pytest.mark.parametrize("name", [name for name in NAMES if name not in TIMED])

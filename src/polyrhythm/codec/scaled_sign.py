@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from math import prod
 from typing import ClassVar
 
 import torch
@@ -45,8 +44,10 @@ class ScaledSign:
     def decode(self, packet: Packet, layout: Layout) -> Tensor:
         """Each sign times its tensor's size."""
         packed, sizes = packet
-        numels = torch.tensor([prod(shape) for shape in layout.shapes], dtype=torch.int64)
-        return (unpack(packed, 1, layout.numel).to(sizes.dtype) * 2 - 1) * torch.repeat_interleave(sizes, numels)
+        signs = unpack(packed, 1, layout.numel).to(sizes.dtype).mul_(2).sub_(1)
+        for view, size in zip(layout.views(signs), sizes, strict=True):
+            view.mul_(size)
+        return signs
 
     def aggregate(self, value: Tensor, layout: Layout, state: State, context: ExchangeContext) -> Aggregation:
         """The packets of all workers, summed: bits cannot be added."""

@@ -66,10 +66,11 @@ class StochasticLevels:
     def decode(self, packet: Packet, layout: Layout) -> Tensor:
         """Norm, sign and level."""
         packed, norms = packet
-        words = unpack(packed, self.levels.bit_length() + 1, layout.numel)
-        sign = 1 - 2 * (words >> self.levels.bit_length()).to(norms.dtype)
-        level = (words & (1 << self.levels.bit_length()) - 1).to(norms.dtype)
-        return (self._cut(sign * level) * (norms / self.levels)[:, None]).view(-1)[: layout.numel].clone()
+        bits = self.levels.bit_length()
+        magnitudes = np.arange(1 << bits) / self.levels
+        parts = torch.from_numpy(np.concatenate([magnitudes, -magnitudes])).to(norms.dtype).numpy()
+        values = torch.from_numpy(parts.take(unpack(packed, bits + 1, layout.numel).numpy()))
+        return self._cut(values).mul(norms[:, None]).view(-1)[: layout.numel].contiguous()
 
     def aggregate(self, value: Tensor, layout: Layout, state: State, context: ExchangeContext) -> Aggregation:
         """The packets of all workers, summed: levels of different norms cannot be added."""

@@ -51,21 +51,25 @@ class Ternary:
     def encode(self, value: Tensor, layout: Layout, state: State, context: ExchangeContext) -> Encoded:
         """Draws a number for each element."""
         magnitudes, scales = value.abs(), value.new_zeros(len(layout.names))
-        for k, view in enumerate(layout.views(magnitudes)):
+        bounds = torch.from_numpy(context.draw.random(len(value), dtype=np.float32)).to(value.dtype)
+        for k, (view, bound) in enumerate(zip(layout.views(magnitudes), layout.views(bounds), strict=True)):
             if view.numel():
-                view.clamp_(max=self.clip * view.square().mean().sqrt().item())
+                if math.isfinite(self.clip):
+                    view.clamp_(max=self.clip * view.square().mean().sqrt().item())
                 scales[k] = view.max()
-        drawn = torch.from_numpy(context.draw.random(len(value), dtype=np.float32))
-        kept = drawn * _spread(scales, layout) < magnitudes
-        words = kept.to(torch.uint8) + (kept & (value < 0)).to(torch.uint8)
-        packet = (pack(words, 2), scales)
+                bound.mul_(scales[k])
+        kept = (bounds < magnitudes).to(torch.uint8)
+        packet = (pack(kept + (kept & (value < 0)), 2), scales)
         return Encoded(packet, self.decode(packet, layout), state)
 
     def decode(self, packet: Packet, layout: Layout) -> Tensor:
         """Words are 0, 1 for plus and 2 for minus."""
         packed, scales = packet
         words = unpack(packed, 2, layout.numel)
-        return ((words == 1).to(scales.dtype) - (words == 2).to(scales.dtype)) * _spread(scales, layout)
+        values = ((words & 1).to(torch.int8) - (words >> 1).to(torch.int8)).to(scales.dtype)
+        for view, scale in zip(layout.views(values), scales, strict=True):
+            view.mul_(scale)
+        return values
 
     def aggregate(self, value: Tensor, layout: Layout, state: State, context: ExchangeContext) -> Aggregation:
         """The packets of all workers, summed: their scales differ."""
@@ -74,8 +78,3 @@ class Ternary:
     def residual(self, state: State, layout: Layout) -> Tensor:
         """Nothing is kept."""
         return torch.zeros(layout.numel)
-
-
-def _spread(scales: Tensor, layout: Layout) -> Tensor:
-    """Each tensor's scale for all of its elements (numel,)."""
-    return torch.repeat_interleave(scales, torch.tensor([math.prod(shape) for shape in layout.shapes], dtype=torch.int64))
