@@ -179,6 +179,8 @@ if TYPE_CHECKING:
     from polyrhythm.topology import Tree as Tree
     from polyrhythm.topology import Truncated as Truncated
     from polyrhythm.training.join import join as join
+    from polyrhythm.training.recipe import lint_recipe as lint_recipe
+    from polyrhythm.training.recipe_check import check_recipe as check_recipe
     from polyrhythm.training.result import Run as Run
     from polyrhythm.training.run import run as run
     from polyrhythm.training.timing import time as time
@@ -223,6 +225,8 @@ _PLACES = {
         "SharedMemory Star Summation Tree Truncated"
     ),
     "training.join": "join",
+    "training.recipe": "lint_recipe",
+    "training.recipe_check": "check_recipe",
     "training.result": "Run",
     "training.run": "run",
     "training.timing": "time",

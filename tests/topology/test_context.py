@@ -124,8 +124,8 @@ def test_a_merge_sees_the_group_the_clock_and_the_weights_that_it_changes(topolo
     for rank in range(-1, WORKERS):
         clocks = [sight.clock for sight in merge.seen if sight.rank == rank]
         assert clocks == sorted(clocks)
-    served = topology.traits.pattern is Pattern.SERVED
-    assert {sight.rank for sight in merge.seen} == ({-1} if served else set(range(topology.workers(WORKERS))))
+    held = topology.traits.pattern.is_held_elsewhere
+    assert {sight.rank for sight in merge.seen} == ({-1} if held else set(range(topology.workers(WORKERS))))
     assert {sight.members for sight in merge.seen} == {workers(topology.workers(WORKERS))}
 
 

@@ -7,6 +7,7 @@ from typing import Annotated
 import typer
 
 from polyrhythm.cli.calibrate import calibrate
+from polyrhythm.cli.check import check
 from polyrhythm.cli.compare import compare
 from polyrhythm.cli.devices import devices
 from polyrhythm.cli.join import join
@@ -28,7 +29,7 @@ app = typer.Typer(
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 
-for command in (systems, run, join, launch, compare, reproduce, report, trace, networks, devices, workloads, calibrate):
+for command in (systems, run, join, launch, check, compare, reproduce, report, trace, networks, devices, workloads, calibrate):
     app.command()(command)
 # what follows the command of the lab's hosts is theirs, also where it looks like an option of ours
 app.command(context_settings={"allow_interspersed_args": False})(lab)

@@ -1,0 +1,120 @@
+"""Each omission of a recipe for many workers is found, and what follows it is left alone."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+from toy import data, network
+
+from polyrhythm.errors import CompositionError
+from polyrhythm.merge import LinearScaling, Sum
+from polyrhythm.strategy import Strategy
+from polyrhythm.training.recipe import lint_recipe
+from polyrhythm.training.recipe_check import check_recipe
+
+SCALED = "large-minibatch"
+
+
+class Block(nn.Module):
+    def __init__(self, width: int = 4) -> None:
+        super().__init__()
+        self.first, self.norm1 = nn.Linear(width, width), nn.BatchNorm1d(width)
+        self.second, self.norm2 = nn.Linear(width, width), nn.BatchNorm1d(width)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return x + self.norm2(self.second(torch.relu(self.norm1(self.first(x)))))
+
+
+def test_a_rate_that_stays_as_it_is_for_one_is_found_and_one_that_leaps() -> None:
+    model = network()
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    [unscaled] = lint_recipe(model, optimizer, "allreduce", 8)
+    assert unscaled.startswith("8 workers average their gradients, and the learning rate is that of one")
+    for merge in (Sum(), LinearScaling()):
+        [leaps] = lint_recipe(model, optimizer, Strategy(merge=merge), 8)
+        assert leaps.startswith("The learning rate is 8 times that of one worker from the first step on")
+    for strategy, workers in ((SCALED, 8), ("allreduce", 1), ("ssp", 8), ("downpour", 8), ("sparknet", 8)):
+        assert lint_recipe(model, optimizer, strategy, workers) == []
+
+
+def test_decay_of_vectors_is_found_by_name() -> None:
+    model = nn.Sequential(nn.Linear(4, 4), nn.BatchNorm1d(4))
+    matrices, vectors = ([p for p in model.parameters() if (p.dim() > 1) == big] for big in (True, False))
+    decays = torch.optim.SGD(model.parameters(), lr=0.1, weight_decay=1e-4)
+    assert lint_recipe(model, decays, SCALED)[0].startswith("Weight decay is applied to 0.bias, 1.weight, 1.bias: biases")
+    apart = torch.optim.SGD([{"params": matrices, "weight_decay": 1e-4}, {"params": vectors}], lr=0.1)
+    assert lint_recipe(model, apart, SCALED) == []
+
+
+def test_the_gamma_of_the_last_norm_of_a_residual_block_is_looked_at() -> None:
+    model = nn.Sequential(Block(), Block())
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    assert "is not zero in 0.norm2, 1.norm2: with zeros" in lint_recipe(model, optimizer, SCALED)[0]
+    for block in model:
+        nn.init.zeros_(block.norm2.weight)  # type: ignore[union-attr, arg-type]
+    assert lint_recipe(model, optimizer, SCALED) == []
+
+
+def test_nobody_has_a_recipe() -> None:
+    with pytest.raises(CompositionError, match="give 1 or more"):
+        lint_recipe(network(), torch.optim.SGD(network().parameters(), lr=0.1), SCALED, workers=0)
+
+
+def trains(
+    worker: Any, tmp_path: Any, *, by: float = 1.0, warm: bool = False, loads: bool = False, saves: bool = False, own: bool = False
+) -> None:
+    """A training function with the omissions that it is given."""
+    model = network()
+    model, optimizer = worker.attach(model, torch.optim.SGD(model.parameters(), lr=0.05 * by))
+    if warm:
+        schedule = torch.optim.lr_scheduler.LinearLR(optimizer, 1 / 4, total_iters=3)
+    if loads and worker.rank == 0:
+        with torch.no_grad():
+            model[0].weight.fill_(0.5)
+    for _ in range(3):
+        batches = [(data()[0][:8], data()[1][:8])] * 2 if own else worker.batches(data(), batch_size=8)
+        for x, y in batches:
+            optimizer.zero_grad()
+            F.cross_entropy(model(x), y).backward()
+            optimizer.step()
+            if warm:
+                schedule.step()
+        if saves or worker.rank == 0:
+            torch.save(model.state_dict(), tmp_path / "model.pt")
+
+
+def found(tmp_path: Any, strategy: str = SCALED, **omissions: Any) -> list[str]:
+    findings = check_recipe(lambda worker: trains(worker, tmp_path, **omissions), strategy, workers=4)
+    assert not list(tmp_path.iterdir()), "nothing is written"
+    return findings
+
+
+def test_a_training_function_that_follows_the_recipe_is_left_alone(tmp_path: Any) -> None:
+    assert found(tmp_path) == []
+
+
+@pytest.mark.parametrize(
+    ("omission", "said"),
+    [
+        ({"strategy": "allreduce"}, "4 workers average their gradients, and the learning rate is that of one"),
+        ({"loads": True}, "worker/1 begins with other weights than worker/0"),
+        ({"saves": True}, "worker/1 writes "),
+        ({"own": True}, "All workers train on the same samples"),
+    ],
+)
+def test_each_of_the_four_omissions_is_found(omission: dict[str, Any], said: str, tmp_path: Any) -> None:
+    [finding] = found(tmp_path, **omission)
+    assert finding.startswith(said)
+
+
+def test_a_rate_that_the_training_function_multiplies_itself_is_seen(tmp_path: Any) -> None:
+    def train(worker: Any, warm: bool) -> None:
+        trains(worker, tmp_path, by=float(worker.workers), warm=warm)
+
+    [leaps] = check_recipe(lambda worker: train(worker, False), "allreduce", workers=4)
+    assert leaps.startswith("The learning rate is 4 times that of one worker from the first step on")
+    assert check_recipe(lambda worker: train(worker, True), "allreduce", workers=4) == []
