@@ -25,8 +25,8 @@ from polyrhythm.processes import Processes
 from polyrhythm.simulator import Simulator
 from polyrhythm.strategy import Strategy
 from polyrhythm.topology import BlockStore, Server
-from polyrhythm.topology.block_driver import Driver
-from polyrhythm.topology.block_records import Gradient, Task, Weights, from_numbers, from_store, to_numbers, to_worker
+from polyrhythm.topology.block_records import Gradient, TaskBlocks, Weights, from_numbers, from_store, to_numbers, to_worker
+from polyrhythm.topology.gradient_count import GradientCount
 from polyrhythm.training.run import run
 
 ADAM = Toy(lambda parameters: torch.optim.Adam(parameters, lr=0.01), epochs=3)
@@ -171,7 +171,7 @@ def test_the_others_go_on_without_a_process_that_is_killed_and_have_the_simulato
 
 
 def test_who_is_lost_counts_if_all_slices_have_its_gradient() -> None:
-    driver = Driver(["worker/0", "worker/1", "worker/2"], 2)
+    driver = GradientCount(["worker/0", "worker/1", "worker/2"], 2)
     for worker in ("worker/2", "worker/0", "worker/1", "worker/2", "worker/1"):
         driver.stored(worker, 1)
     assert driver.complete() == []
@@ -189,7 +189,7 @@ def test_who_is_lost_counts_if_all_slices_have_its_gradient() -> None:
 def test_messages_are_what_their_numbers_say() -> None:
     for request in (Gradient(3, (0.1, 0.2)), Gradient(3, ())):
         assert from_numbers(to_numbers(request)) == request
-    for block in (Weights(2, 7), Task(1, 4, 3, (0, 2), ((0.1, 0.3), (0.1, 0.3))), Task(1, 4, 0, (5,), ((),))):
+    for block in (Weights(2, 7), TaskBlocks(1, 4, 3, (0, 2), ((0.1, 0.3), (0.1, 0.3))), TaskBlocks(1, 4, 0, (5,), ((),))):
         assert from_store(to_worker(block)) == block
 
 

@@ -20,17 +20,15 @@ from polyrhythm.topology.block_records import (
     REQUESTS,
     Begin,
     BlockRequest,
-    Done,
-    Drain,
     Gradient,
-    Published,
-    Task,
+    SlicePublished,
+    TaskBlocks,
     Weights,
     from_store,
     to_numbers,
 )
 from polyrhythm.topology.block_task import SliceBlocks, SliceTask
-from polyrhythm.topology.server_records import ShardRecipe
+from polyrhythm.topology.server_records import Done, Drain, ShardRecipe
 from polyrhythm.trees import StateTree
 
 
@@ -94,7 +92,7 @@ class BlockClient:
                 await self._do(block, delivery.message)
         return torch.cat([found[k] for k in range(len(self.names))])
 
-    async def _do(self, given: Task, message: Message) -> None:
+    async def _do(self, given: TaskBlocks, message: Message) -> None:
         task, width = self.tasks[given.slice], self.codec.width
         before = SliceBlocks(message.tensors[0], message.text, message.tensors[1 : given.held]) if given.held else self.kept[given.slice]
         blocks = message.tensors[given.held :]
@@ -105,7 +103,7 @@ class BlockClient:
         after = task.run(before, contributions, given.step)
         self.kept[given.slice] = after
         await self.port.merged(len(contributions))
-        await self._send(self.names[given.slice], Published(given.step), after.text, after.all)
+        await self._send(self.names[given.slice], SlicePublished(given.step), after.text, after.all)
 
     async def finish(self) -> Response:
         for name in self.names:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
+from polyrhythm.topology.server_records import Done, Drain, Wake
+
 REQUESTS, BLOCKS = "block", "blocks"
 """The topics of all messages to a slice, and of all messages to a worker."""
 
@@ -19,7 +21,7 @@ class Gradient(NamedTuple):
     rates: tuple[float, ...]
 
 
-class Published(NamedTuple):
+class SlicePublished(NamedTuple):
     """The slice's weights after `step`, and the optimizer's state, which is the text and all tensors but the first."""
 
     step: int
@@ -37,22 +39,8 @@ class Reduce(NamedTuple):
     step: int
 
 
-class Drain(NamedTuple):
-    """A worker sends nothing until a checkpoint after `step` is written."""
-
-    step: int
-
-
-class Done(NamedTuple):
-    """A worker has taken its last step."""
-
-
-class Wake(NamedTuple):
-    """A slice's message to itself: the worker whose name is the text was lost."""
-
-
-BlockRequest = Begin | Gradient | Published | Stored | Reduce | Drain | Done | Wake
-_KINDS: tuple[type[BlockRequest], ...] = (Begin, Gradient, Published, Stored, Reduce, Drain, Done, Wake)
+BlockRequest = Begin | Gradient | SlicePublished | Stored | Reduce | Drain | Done | Wake
+_KINDS: tuple[type[BlockRequest], ...] = (Begin, Gradient, SlicePublished, Stored, Reduce, Drain, Done, Wake)
 """A kind's place is the first number of its messages."""
 
 
@@ -77,7 +65,7 @@ class Weights(NamedTuple):
     step: int
 
 
-class Task(NamedTuple):
+class TaskBlocks(NamedTuple):
     """To a worker: the blocks from which the weights of a slice after `step` are made.
 
     `ranks` are those of the workers whose gradients they are, `rates` the learning rates of each. `held` is how many tensors come first
@@ -91,7 +79,7 @@ class Task(NamedTuple):
     rates: tuple[tuple[float, ...], ...]
 
 
-def to_worker(block: Weights | Task) -> tuple[float, ...]:
+def to_worker(block: Weights | TaskBlocks) -> tuple[float, ...]:
     """The fields in order; of a task the number of ranks before them."""
     if isinstance(block, Weights):
         return tuple(map(float, block))
@@ -99,11 +87,11 @@ def to_worker(block: Weights | Task) -> tuple[float, ...]:
     return (float(block.slice), float(block.step), float(block.held), float(len(block.ranks)), *map(float, block.ranks), *flat)
 
 
-def from_store(numbers: tuple[float, ...]) -> Weights | Task:
+def from_store(numbers: tuple[float, ...]) -> Weights | TaskBlocks:
     """The block whose `to_worker` these are."""
     if len(numbers) == len(Weights._fields):
         return Weights(int(numbers[0]), int(numbers[1]))
     number, step, held, count = map(int, numbers[:4])
     ranks, flat = tuple(map(int, numbers[4 : 4 + count])), numbers[4 + count :]
     width = len(flat) // count
-    return Task(number, step, held, ranks, tuple(tuple(flat[k * width : (k + 1) * width]) for k in range(count)))
+    return TaskBlocks(number, step, held, ranks, tuple(tuple(flat[k * width : (k + 1) * width]) for k in range(count)))

@@ -12,28 +12,25 @@ from polyrhythm.kernel.message import Delivery, Message
 from polyrhythm.kernel.names import rank_of
 from polyrhythm.pieces.topology import ServerEndpoint
 from polyrhythm.tensors import Layout
-from polyrhythm.topology.block_driver import Driver
 from polyrhythm.topology.block_records import (
     BLOCKS,
     REQUESTS,
     Begin,
     BlockRequest,
-    Done,
-    Drain,
     Gradient,
-    Published,
     Reduce,
+    SlicePublished,
     Stored,
-    Task,
-    Wake,
+    TaskBlocks,
     Weights,
     from_numbers,
     to_numbers,
     to_worker,
 )
 from polyrhythm.topology.block_task import SliceBlocks
+from polyrhythm.topology.gradient_count import GradientCount
 from polyrhythm.topology.losses import GONE
-from polyrhythm.topology.server_records import ShardRecipe
+from polyrhythm.topology.server_records import Done, Drain, ShardRecipe, Wake
 from polyrhythm.trees import StateTree
 
 
@@ -63,7 +60,7 @@ class BlockServer:
         self.record = endpoint.record
         self.checkpoints = endpoint.checkpoints
         self.workers = dict.fromkeys(endpoint.workers)
-        self.driver = Driver(endpoint.workers, len(self.servers)) if self.number == 0 else None
+        self.driver = GradientCount(endpoint.workers, len(self.servers)) if self.number == 0 else None
         self.blocks: SliceBlocks | None = None
         self.step = 0
         self.publisher = ""
@@ -115,7 +112,7 @@ class BlockServer:
             case Reduce():
                 self.task = OpenTask(message.text.split())
                 await self._give()
-            case Published(step):
+            case SlicePublished(step):
                 await self._publish(sender, step, message)
             case Drain(step):
                 self.drained[sender] = step
@@ -166,7 +163,7 @@ class BlockServer:
         held = () if worker == self.publisher else blocks.all
         gradients = [self.gradients[name] for name in task.workers]
         ranks = tuple(rank_of(name) for name in task.workers)
-        given = Task(self.number, self.step + 1, len(held), ranks, tuple(rates for rates, _ in gradients))
+        given = TaskBlocks(self.number, self.step + 1, len(held), ranks, tuple(rates for rates, _ in gradients))
         packets = tuple(tensor for _, packet in gradients for tensor in packet)
         await self.port.send(worker, Message(BLOCKS, to_worker(given), blocks.text if held else "", (*held, *packets)))
 

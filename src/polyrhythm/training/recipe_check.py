@@ -40,7 +40,7 @@ class Seen:
     sharded: bool = True
 
 
-class _EnoughStepsError(PolyrhythmError):
+class _SeenEnoughError(PolyrhythmError):
     """Ends the observed run."""
 
 
@@ -105,13 +105,13 @@ def _see(train: Train, strategy: Strategy, workers: int, seed: int) -> Seen:
         if isinstance(event, Stepped) and event.actor == "worker/0":
             seen.rates.append(float(held[0].param_groups[0]["lr"]))
             if len(seen.rates) == _STEPS:
-                raise _EnoughStepsError
+                raise _SeenEnoughError
 
     with warnings.catch_warnings(record=True) as told, _noting_files(seen):
         warnings.simplefilter("always")
         tried = attempt(watched, workers=workers, strategy=strategy, on=Simulator(network=Instant()), seed=seed, watch=watch)
     seen.sharded = not any(issubclass(each.category, UnshardedWarning) for each in told)
-    expected = isinstance(tried.error, _EnoughStepsError) or _weights_findings(seen)  # replicas that begin apart end apart
+    expected = isinstance(tried.error, _SeenEnoughError) or _weights_findings(seen)  # replicas that begin apart end apart
     if tried.error is not None and not expected:
         raise tried.error
     return seen

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from polyrhythm.kernel.names import rank_of
 
 
-class Driver:
+class GradientCount:
     """Counts, for each worker, the slices that have its gradient of `step`; `workers` are those that are not lost."""
 
     def __init__(self, workers: Sequence[str], slices: int) -> None:
