@@ -144,6 +144,7 @@ if TYPE_CHECKING:
     from polyrhythm.topology import AllToAll as AllToAll
     from polyrhythm.topology import AllWeights as AllWeights
     from polyrhythm.topology import Alone as Alone
+    from polyrhythm.topology import Autotune as Autotune
     from polyrhythm.topology import AverageWeights as AverageWeights
     from polyrhythm.topology import BitVector as BitVector
     from polyrhythm.topology import BlockStore as BlockStore
@@ -219,10 +220,10 @@ _PLACES = {
     "sources": "HuggingFaceStream LocalShard ParquetFiles RayShards TarShards spark_frame",
     "strategy": "ByHost BySite Exchange Given Hierarchical InGroups Leaders OfSize Strategy Stripes",
     "topology": (
-        "Adasum AggregationTree AllReduce AllToAll AllWeights Alone AverageWeights BitVector BlockStore Bucketed Butterfly "
-        "ByKey ByPattern ChangedRows CompressedRing Deferred Delayed Direct Dissemination EightBits EvenRows Fastest FixedGraph "
-        "Fused Gossip Keyed Mirrors Neighbours RandomPairs ResponseCache Ring RingGraph RootCoordinator Separately Server "
-        "SharedMemory Star Summation Tree Truncated"
+        "Adasum AggregationTree AllReduce AllToAll AllWeights Alone Autotune AverageWeights BitVector BlockStore Bucketed "
+        "Butterfly ByKey ByPattern ChangedRows CompressedRing Deferred Delayed Direct Dissemination EightBits EvenRows Fastest "
+        "FixedGraph Fused Gossip Keyed Mirrors Neighbours RandomPairs ResponseCache Ring RingGraph RootCoordinator Separately "
+        "Server SharedMemory Star Summation Tree Truncated"
     ),
     "training.join": "join",
     "training.recipe": "lint_recipe",

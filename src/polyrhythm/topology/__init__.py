@@ -13,6 +13,7 @@ from polyrhythm.topology.algorithms.tree import Tree
 from polyrhythm.topology.all_reduce import AllReduce
 from polyrhythm.topology.all_to_all import AllToAll, Mirrors
 from polyrhythm.topology.alone import Alone
+from polyrhythm.topology.autotune import Autotune
 from polyrhythm.topology.average_weights import AverageWeights
 from polyrhythm.topology.block_store import BlockStore
 from polyrhythm.topology.bucketed import Bucketed
@@ -71,6 +72,7 @@ __all__ = [
     "AllToAll",
     "AllWeights",
     "Alone",
+    "Autotune",
     "AverageWeights",
     "BitVector",
     "BlockStore",
