@@ -57,9 +57,7 @@ def last_step(topology: Any, steps: int) -> float:
 
 def test_it_comes_within_a_tenth_of_the_best_of_a_grid_in_forty_samples() -> None:
     """From settings that take three times as long."""
-    grid = [
-        last_step(Fused(nbytes=nbytes, cycle_seconds=cycle), 2) for nbytes in (SMALL, 2**16, 2**18, LARGE) for cycle in (5e-4, 5e-3, 5e-2)
-    ]
+    grid = [last_step(Fused(nbytes=nbytes, cycle_seconds=cycle), 2) for nbytes in (SMALL, 2**18, LARGE) for cycle in (5e-4, 5e-3, 5e-2)]
     start = Fused(nbytes=SMALL, cycle_seconds=0.05, tuning=Autotune(steps=1, nbytes=(SMALL, LARGE)))
     assert max(grid) > 2.5 * min(grid)
     assert last_step(start, 1 + 40 + 2) <= 1.1 * min(grid)

@@ -17,7 +17,6 @@ from polyrhythm.errors import CompositionError
 from polyrhythm.hardware.devices import Profile
 from polyrhythm.hardware.network import Network
 from polyrhythm.kernel.events import Reported
-from polyrhythm.processes import Processes
 from polyrhythm.simulator import Instant, Simulator
 from polyrhythm.strategy import Strategy
 from polyrhythm.topology import (
@@ -47,21 +46,18 @@ def test_tensors_that_come_in_any_order_are_summed(readiness: Any, groups: Any) 
 
 
 @pytest.mark.parametrize("codec", [None, Cast(torch.bfloat16), ErrorFeedback(TopK(0.2))], ids=repr)
-@pytest.mark.parametrize("workers", [1, 2, 3, 5])
+@pytest.mark.parametrize("workers", [1, 3, 4])
 def test_fusion_changes_no_bit(codec: Any, workers: int) -> None:
     """Nor does anything that decides what is fused: sizes, cycles, groups, who negotiates."""
     pieces = {} if codec is None else {"codec": codec}
     plain = weights(SGD, workers, Strategy(topology=Keyed(), **pieces))
-    for nbytes in (0, 64, 2**20):
-        for readiness, groups in ((ResponseCache(), Neighbours(2)), (BitVector(), Neighbours(1))):
-            fused = Strategy(topology=Fused(AllReduce(), nbytes, 0.003, readiness, groups), **pieces)
-            assert torch.equal(weights(SGD, workers, fused, Simulator(network=SLOW, devices=Profile("measured", (0.05,)))), plain)
-
-
-@pytest.mark.parametrize("system", ["horovod", "bitvector"])
-@pytest.mark.parametrize("workers", [2, 3])
-def test_both_runtimes_give_the_same_bits(system: str, workers: int) -> None:
-    assert torch.equal(weights(SGD, workers, system, Processes()), weights(SGD, workers, system))
+    for nbytes, readiness, groups in (
+        (0, BitVector(), Neighbours(1)),
+        (64, ResponseCache(), Neighbours(1)),
+        (999, BitVector(), Neighbours(2)),
+    ):
+        fused = Strategy(topology=Fused(AllReduce(), nbytes, 0.01, readiness, groups), **pieces)
+        assert torch.equal(weights(SGD, workers, fused, Simulator(network=SLOW, devices=Profile("measured", (0.05,)))), plain)
 
 
 class Many(nn.Module):
@@ -76,21 +72,21 @@ class Many(nn.Module):
 
 
 def step_seconds(sizes: Sequence[int], nbytes: int) -> float:
-    """Of a step at 4 workers whose messages take a millisecond, and whose computing takes five."""
+    """Of a step at 3 workers whose messages take a millisecond, and whose computing takes five."""
 
     def train(worker: Any) -> None:
         model = Many(sizes)
         model, optimizer = worker.attach(model, torch.optim.SGD(model.parameters(), lr=0.0))
         worker.report(began=0.0)
-        for _ in range(3):
+        for _ in range(2):
             worker.count(1)
             optimizer.zero_grad()
             model().backward()
             optimizer.step()
 
     on = Simulator(network=Network.uniform("millisecond", "1 Gbit/s", "1 ms"), devices=Profile("measured", (0.005,)))
-    outcome = run(train, workers=4, strategy=Strategy(topology=Fused(nbytes=nbytes)), on=on).outcome
-    return (outcome.summary.virtual_seconds - max(event.time for event in outcome.events if isinstance(event, Reported))) / 3
+    outcome = run(train, workers=3, strategy=Strategy(topology=Fused(nbytes=nbytes)), on=on).outcome
+    return (outcome.summary.virtual_seconds - max(event.time for event in outcome.events if isinstance(event, Reported))) / 2
 
 
 def test_fusion_saves_the_latencies_of_small_tensors_and_nothing_where_one_dominates() -> None:
