@@ -23,7 +23,7 @@ PAGES = {
     "running": (
         "Running",
         "What starts a run, and what a training function is given.",
-        "training.run training.join training.worker training.recipe training.recipe_check processes",
+        "training.run training.join training.worker training.recipe training.recipe_check training.batch_size processes",
     ),
     "engines": (
         "Engines",
