@@ -79,6 +79,9 @@ SENT: dict[str, Sent] = {
         "the rest; back, P M"
     ),
     "mxnet": Sent("P B for the pushes and P M for the weights, in 2 P S messages: 2 P M without a codec", lambda P, M, B, D: P * (B + M)),
+    "mxnet-worker-update": Sent(
+        "P B for the pushes and P M for the sums, in 2 P messages a tensor, and 2 P S for one that is cut", lambda P, M, B, D: P * (B + M)
+    ),
     "mxnet-async": Sent("as `mxnet`", lambda P, M, B, D: P * (B + M)),
     "dl4j-sharing": Sent("4 (P − 1) bytes for each element above tau of each worker, at most M / 16, in P (P − 1) messages"),
     "actors": Sent("2 P M in 2 P S messages", lambda P, M, B, D: 2 * P * M),

@@ -173,12 +173,14 @@ if TYPE_CHECKING:
     from polyrhythm.topology import RingGraph as RingGraph
     from polyrhythm.topology import RootCoordinator as RootCoordinator
     from polyrhythm.topology import Separately as Separately
+    from polyrhythm.topology import ServedSums as ServedSums
     from polyrhythm.topology import Server as Server
     from polyrhythm.topology import SharedMemory as SharedMemory
     from polyrhythm.topology import Star as Star
     from polyrhythm.topology import Summation as Summation
     from polyrhythm.topology import Tree as Tree
     from polyrhythm.topology import Truncated as Truncated
+    from polyrhythm.training.batch_size import largest_batch as largest_batch
     from polyrhythm.training.join import join as join
     from polyrhythm.training.recipe import lint_recipe as lint_recipe
     from polyrhythm.training.recipe_check import check_recipe as check_recipe
@@ -223,8 +225,9 @@ _PLACES = {
         "Adasum AggregationTree AllReduce AllToAll AllWeights Alone Autotune AverageWeights BitVector BlockStore Bucketed "
         "Butterfly ByKey ByPattern ChangedRows CompressedRing Deferred Delayed Direct Dissemination EightBits EvenRows Fastest "
         "FixedGraph Fused Gossip Keyed Mirrors Neighbours RandomPairs ResponseCache Ring RingGraph RootCoordinator Separately "
-        "Server SharedMemory Star Summation Tree Truncated"
+        "ServedSums Server SharedMemory Star Summation Tree Truncated"
     ),
+    "training.batch_size": "largest_batch",
     "training.join": "join",
     "training.recipe": "lint_recipe",
     "training.recipe_check": "check_recipe",

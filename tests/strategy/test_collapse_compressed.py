@@ -82,3 +82,12 @@ def test_options_reach_their_pieces() -> None:
     assert systems.find("mxnet", threshold=0.5).codec == ErrorFeedback(TwoBit(0.5))
     assert systems.find("mxnet-async", servers=3).topology == Server(3, division=ByKey())
     assert systems.find("strom", tau=0.1).codec == ErrorFeedback(Threshold(0.1))
+
+
+@pytest.mark.parametrize("threshold", [None, 0.01])
+@pytest.mark.parametrize("servers", [1, 3])
+def test_whether_servers_or_workers_update_changes_no_bit(servers: int, threshold: float | None) -> None:
+    for optimizer in ("momentum", "adam"):
+        toy, options = Toy(OPTIMIZERS[optimizer]), {"servers": servers, "threshold": threshold, "largest": 30}
+        here, there = (systems.find(system, **options) for system in ("mxnet-worker-update", "mxnet"))
+        assert torch.equal(weights(toy, 3, here), weights(toy, 3, there))

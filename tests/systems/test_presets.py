@@ -25,7 +25,7 @@ PUBLISHED = (
     *("sparknet", "easgd", "onebit", "strom", "gossipgrad", "diloco"),
     *("hierarchical", "hybrid-groups", "gaia", "powersgd", "poseidon", "parallax", "hogwild", "byteps"),
     *("large-minibatch", "climate", "byteps-async", "project-adam", "bigdl"),
-    *("mxnet", "mxnet-async", "dl4j-sharing", "actors", "actors-softsync", "actors-decentralised"),
+    *("mxnet", "mxnet-worker-update", "mxnet-async", "dl4j-sharing", "actors", "actors-softsync", "actors-decentralised"),
     *("d2l", "parallel-sgd", "firecaffe", "yadan", "collective-allreduce", "adasum", "horovod", "bitvector"),
     *("post-local-sgd", "slowmo", "dl4j-averaging", "admm-sgd"),
     *("elephas", "elephas-asynchronous", "elephas-hogwild", "streaming-diloco"),

@@ -19,7 +19,7 @@ from polyrhythm.training.result import Run
 from polyrhythm.training.run import run
 
 EVERY_SYSTEM = tuple(systems.SYSTEMS)
-ONE_BACKWARD = ("powersgd", "byteps", "collective-allreduce", "horovod", "bitvector")
+ONE_BACKWARD = ("powersgd", "byteps", "mxnet-worker-update", "collective-allreduce", "horovod", "bitvector")
 """Those that exchange gradients during backward(), of which there is one to each step."""
 IN_CYCLES = ("horovod", "bitvector")
 """Those that negotiate in cycles of a millisecond: how many there are, and so how many bytes, depends on when gradients come."""

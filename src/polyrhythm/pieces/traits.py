@@ -42,6 +42,8 @@ class Pattern(Enum):
     """As COLLECTIVE, but what comes of it is another combination of the values than their sum: of whole values, as codecs leave them."""
     SERVED = "with a server"
     """One-sided: to a server that holds the weights; no other worker need be waiting."""
+    SUMMED = "with servers that sum"
+    """All workers push to servers that keep nothing but a step's sums, and get these."""
     PEERS = "with all peers"
     """One-sided: to every other worker, which merges it when it next looks."""
     NEIGHBOURS = "with neighbours"

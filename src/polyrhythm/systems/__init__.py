@@ -17,7 +17,7 @@ from polyrhythm.systems.elephas import elephas, elephas_asynchronous, elephas_ho
 from polyrhythm.systems.gossip import gossipgrad
 from polyrhythm.systems.hierarchical import gaia, hierarchical, hybrid_groups
 from polyrhythm.systems.hybrid import parallax, poseidon
-from polyrhythm.systems.key_value_stores import mxnet, mxnet_async
+from polyrhythm.systems.key_value_stores import mxnet, mxnet_async, mxnet_worker_update
 from polyrhythm.systems.large_batches import climate, large_minibatch
 from polyrhythm.systems.local import diloco, sparknet
 from polyrhythm.systems.negotiated import bitvector, horovod
@@ -34,7 +34,7 @@ SYSTEMS: dict[str, Callable[..., Strategy]] = {
         *(single, allreduce, direct, tree, downpour, ssp, softsync, sparknet, easgd, onebit, strom, gossipgrad, diloco),
         *(hierarchical, hybrid_groups, gaia, powersgd, poseidon, parallax, hogwild, byteps),
         *(large_minibatch, climate, byteps_async, project_adam, bigdl),
-        *(mxnet, mxnet_async, dl4j_sharing, actors, actors_softsync, actors_decentralised),
+        *(mxnet, mxnet_worker_update, mxnet_async, dl4j_sharing, actors, actors_softsync, actors_decentralised),
         *(d2l, parallel_sgd, firecaffe, yadan, collective_allreduce, adasum, horovod, bitvector),
         *(post_local_sgd, slowmo, dl4j_averaging, admm_sgd, elephas, elephas_asynchronous, elephas_hogwild, streaming_diloco),
         *(qsgd, terngrad, signsgd, dgc, onebit_adam, powersgd_plus, demo, sparta, pipe_sgd),

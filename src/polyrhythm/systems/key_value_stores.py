@@ -7,7 +7,7 @@ from polyrhythm.consistency import Asynchronous
 from polyrhythm.merge import Mean
 from polyrhythm.pieces.codec import Codec
 from polyrhythm.strategy.strategy import Strategy
-from polyrhythm.topology import ByKey, Server
+from polyrhythm.topology import ByKey, Deferred, ServedSums, Server
 
 
 def mxnet(servers: int = 1, threshold: float | None = None, largest: int = 1_000_000) -> Strategy:
@@ -20,6 +20,17 @@ def mxnet(servers: int = 1, threshold: float | None = None, largest: int = 1_000
     Pushes leave at `optimizer.step()`: only where workers run the optimizer do the first layers go first.
     """
     return Strategy(name="mxnet", topology=Server(servers, division=ByKey(largest)), codec=_two_bits(threshold))
+
+
+def mxnet_worker_update(servers: int = 1, threshold: float | None = None, largest: int = 1_000_000) -> Strategy:
+    """The same store, but servers only sum, and workers run the optimizer (MXNet's `update_on_kvstore=False`; Chen et al., 2015).
+
+    Keys leave as backward() computes them, with a priority of minus their number: those of the first layers go first, and the next
+    forward pass waits for its own keys alone. With a `threshold` pushes take two bits an element; sums come back as they are. Options as
+    of `mxnet`.
+    """
+    topology = Deferred(ServedSums(servers, ByKey(largest)))
+    return Strategy(name="mxnet-worker-update", topology=topology, codec=_two_bits(threshold))
 
 
 def mxnet_async(servers: int = 1, threshold: float | None = None, largest: int = 1_000_000) -> Strategy:

@@ -27,6 +27,7 @@ from polyrhythm.topology.keyed import Keyed
 from polyrhythm.topology.readiness.cached import BitVector, ResponseCache
 from polyrhythm.topology.readiness.coordinator import RootCoordinator
 from polyrhythm.topology.readiness.grouping import ByPattern, Neighbours, Separately
+from polyrhythm.topology.served_sums import ServedSums
 from polyrhythm.topology.served_weights import AllWeights, ChangedRows
 from polyrhythm.topology.server import Server
 from polyrhythm.topology.shared_memory import SharedMemory
@@ -46,6 +47,8 @@ MEMBERS = (
     Summation(1, nbytes=16),
     Deferred(Summation(0)),
     Deferred(Summation(1, nbytes=16)),
+    ServedSums(2, ByKey(largest=10)),
+    Deferred(ServedSums(2)),
     Server(1),
     Server(3),
     Server(2, responses=ChangedRows()),
@@ -101,6 +104,7 @@ __all__ = [
     "RingGraph",
     "RootCoordinator",
     "Separately",
+    "ServedSums",
     "Server",
     "SharedMemory",
     "Star",

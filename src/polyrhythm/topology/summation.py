@@ -21,6 +21,7 @@ from polyrhythm.topology.collective_client import CollectiveClient
 from polyrhythm.topology.shares import weights
 from polyrhythm.topology.summation_client import SummationClient
 from polyrhythm.topology.summation_server import SummationServer
+from polyrhythm.topology.summation_source import SummationSource
 from polyrhythm.trees import StateTree
 
 
@@ -53,6 +54,10 @@ class Summation:
     def service(self) -> ServerSide | None:
         """The spares."""
         return _Spares(self.spares) if self.spares else None
+
+    def source(self, agreement: Agreement, endpoint: WorkerEndpoint) -> SummationSource:
+        """Of sums of single tensors."""
+        return SummationSource(agreement, endpoint, SummationClient(endpoint, self.nbytes))
 
     def channel(self, agreement: Agreement, endpoint: WorkerEndpoint) -> Channel:
         """A worker's side."""

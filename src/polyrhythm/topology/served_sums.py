@@ -1,0 +1,79 @@
+"""Servers that sum what workers push, by key, and keep no weights: every worker runs its optimizer."""
+
+from __future__ import annotations
+
+from collections.abc import Coroutine, Sequence
+from dataclasses import dataclass, field
+from typing import Any, ClassVar
+
+from torch import Tensor
+
+from polyrhythm.errors import CompositionError
+from polyrhythm.kernel.effects import Effect
+from polyrhythm.pieces.division import Division
+from polyrhythm.pieces.topology import Agreement, Channel, ServerEndpoint, ServerSide, WorkerEndpoint
+from polyrhythm.pieces.traits import Pattern, Payload, TopologyTraits
+from polyrhythm.tensors import Layout
+from polyrhythm.topology.division import ByKey
+from polyrhythm.topology.each_tensor import EachTensor
+from polyrhythm.topology.pushed_sums import PushedSums
+from polyrhythm.topology.sum_server import SumServer
+
+
+@dataclass(frozen=True, slots=True)
+class ServedSums:
+    """Tensors, or rows of them, are pushed encoded to the server that `division` names, which sums them and answers with the sum as it is.
+
+    MXNet's store where workers update (`update_on_kvstore=False`; Chen et al., 2015): only what goes to servers is compressed. What is
+    pushed first, and what is answered first, are the first tensors of the layout, in whatever order they come: `Deferred` lets the next
+    forward pass begin with those that are there.
+    """
+
+    traits: ClassVar = TopologyTraits(frozenset({Payload.GRADIENT}), Pattern.SUMMED)
+
+    servers: int = 1
+    division: Division = field(default_factory=ByKey)
+
+    def __post_init__(self) -> None:
+        if self.servers < 1:
+            raise CompositionError(f"ServedSums(servers={self.servers}) has nobody who sums: give 1 or more, or use AllReduce().")
+
+    def workers(self, available: int) -> int:
+        """All."""
+        return available
+
+    @property
+    def service(self) -> ServerSide:
+        """Those who sum."""
+        return _Sums(self.servers, self.division)
+
+    def source(self, agreement: Agreement, endpoint: WorkerEndpoint) -> PushedSums:
+        """Of sums of single tensors."""
+        return PushedSums(agreement, endpoint, self.division)
+
+    def channel(self, agreement: Agreement, endpoint: WorkerEndpoint) -> Channel:
+        """A worker's side."""
+        return EachTensor(agreement, endpoint, self.source(agreement, endpoint), defers=False)
+
+    def result_actors(self, members: tuple[str, ...], servers: tuple[str, ...]) -> list[str]:
+        """Worker 0, whose weights are those of all."""
+        return [members[0]]
+
+    def result(self, weights: Sequence[Tensor]) -> Tensor:
+        """As they are."""
+        return weights[0]
+
+
+@dataclass(frozen=True, slots=True)
+class _Sums:
+    servers: int
+    division: Division
+
+    def count(self, workers: int) -> int:
+        return self.servers
+
+    def parts(self, layout: Layout, servers: int) -> list[Layout]:
+        return [Layout((), ())] * servers  # they keep nothing
+
+    def serve(self, agreement: Agreement, endpoint: ServerEndpoint) -> Coroutine[Effect[Any], Any, None]:
+        return SumServer(agreement, endpoint).live()
