@@ -27,7 +27,7 @@ _STEP = 0.5 ** (1 / 20)
 @dataclass(frozen=True, slots=True)
 class AdaptiveThreshold:
     """As Threshold, but after each step in which a smaller share than `fewest` was sent tau is multiplied by 0.5^(1/20), and divided by it
-    after one in which more than `most` was (Deeplearning4j's gradient sharing; Black et al., 2018).
+    after one in which more than `most` was (Deeplearning4j's gradient sharing, 2018).
 
     `tau` is the first. Where more than one element in 16 is to be sent, all go in two bits each, and that counts as a share of 1/16. A
     packet: the words of Threshold, or bytes as of TwoBit, and the tau with which they were made. State: "tau", a float64. What is not

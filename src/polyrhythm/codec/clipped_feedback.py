@@ -30,7 +30,7 @@ class QuantumCodec(PacketCodec, Protocol):
 class ClippedFeedback:
     """As ErrorFeedback, but every `every` values the residual is clipped to ± `quanta` times the inner codec's quantum.
 
-    Deeplearning4j's ResidualClippingPostProcessor (Black et al., 2018), with its 5 and 5: where a quantum leaves at a time, a residual may
+    Deeplearning4j's ResidualClippingPostProcessor (2018), with its 5 and 5: where a quantum leaves at a time, a residual may
     come to many of them, and be sent when it is stale. What is clipped is lost, and declared: the state has the sum of its
     magnitudes under "clipped", as a float64. Beside it are "residual" (numel,), "rounds", and the inner codec's own state.
     """

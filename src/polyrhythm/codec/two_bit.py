@@ -22,7 +22,7 @@ from polyrhythm.tensors import Layout, State
 class TwoBit:
     """`threshold` for every element that is as large or larger, -`threshold` for one as small or smaller, else zero (MXNet's `2bit`).
 
-    Chen et al., 2015; the format is that of MXNet 1.0's src/kvstore/gradient_compression-inl.h: codes 11, 10 and 00, sixteen in a word
+    Chen et al., 2015; the format is that of MXNet's src/kvstore/gradient_compression-inl.h: codes 11, 10 and 00, sixteen in a word
     of 32 bits, the first in the highest bits of the first byte. `threshold` is in units of what is sent: MXNet's 0.5 is meant for
     gradients that are summed over a batch, and is far above those of a mean loss. One quantum leaves an element at a time, and the
     rest is lost: ErrorFeedback(TwoBit(threshold)) keeps it, and is MXNet's own rule bit for bit. A packet: the words as bytes, and

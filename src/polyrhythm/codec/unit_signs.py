@@ -25,7 +25,7 @@ _BYTES_A_WORD = 4
 class UnitSigns:
     """1 for every element above `threshold`, -1 for all others, whatever their magnitude (MXNet's `1bit`; Chen et al., 2015).
 
-    The format is that of MXNet 1.9's src/kvstore/gradient_compression-inl.h: a set bit is 1, thirty-two in a word, the first in the
+    The format is that of MXNet's src/kvstore/gradient_compression-inl.h: a set bit is 1, thirty-two in a word, the first in the
     highest bit of the first byte. Every element moves by one at each step: gradients must be of that size for it to learn. The rest is
     lost: ErrorFeedback(UnitSigns(threshold)) keeps it, and is MXNet's own rule bit for bit. A packet: the words as bytes, and an
     empty tensor of the type of the values.

@@ -69,8 +69,8 @@ def strom(tau: float = 4e-3, gaps: bool = False) -> Strategy:
 
     A worker adds its optimizer's update to a residual; where that exceeds `tau` in size it tells all peers so in 32 bits (31 for the
     place, one for the sign), and everyone, itself included, moves that weight by tau / P, so that P workers move about as far as one
-    (the paper: by tau). With `gaps` places go as entropy-coded distances, which says the same in fewer bits (the paper's "further
-    compression"). Nobody waits. Optimizer state stays with each worker.
+    (the paper: by tau). With `gaps` places go as entropy-coded distances, which says the same in fewer bits (an option of
+    the paper too). Nobody waits. Optimizer state stays with each worker.
     """
     codec = ErrorFeedback(GapCoded(Threshold(tau)) if gaps else Threshold(tau))
     return Strategy(name="strom", consistency=LocalSteps(1, Asynchronous()), topology=AllToAll(), codec=codec, merge=Mean())

@@ -10,7 +10,7 @@ from polyrhythm.topology import AllToAll, Mirrors, Server
 
 
 def dl4j_sharing(tau: float = 1e-3, fewest: float = 1e-4, most: float = 1e-2, quanta: float = 5.0, every: int = 5) -> Strategy:
-    """Thresholded updates to all peers, with a threshold that adapts (Deeplearning4j's gradient sharing; Black et al., 2018; Strom, 2015).
+    """Thresholded updates to all peers, with a threshold that adapts (Deeplearning4j Development Team; 2018, after Strom, 2015).
 
     As `strom`, but tau follows what is sent: where that is a smaller share of the elements than `fewest` it falls by 3.4 %, where a larger
     one than `most` it rises. Where more than one element in 16 is to be sent, all go in two bits each. Every `every` steps the residual
@@ -23,7 +23,7 @@ def dl4j_sharing(tau: float = 1e-3, fewest: float = 1e-4, most: float = 1e-2, qu
 
 
 def actors(servers: int = 1) -> Strategy:
-    """Asynchronous replicas of actors and a central server (Addair, Decentralized and Distributed Machine Learning, 2017).
+    """Asynchronous replicas of actors and a central server (Addair, Machine Learning Model Training with Actors, 2017).
 
     A server applies every gradient when it comes, by the workers' optimizer, and answers with the weights. A gradient counts 1 / P, so that
     P replicas move about as far as one (there: in full; compose with Sum() for that). Layers are no actors here: a replica's backward
@@ -33,7 +33,7 @@ def actors(servers: int = 1) -> Strategy:
 
 
 def actors_softsync(groups: int = 2, servers: int = 1) -> Strategy:
-    """The same server, but it waits for a subset of the replicas (Addair, Decentralized and Distributed Machine Learning, 2017).
+    """The same server, but it waits for a subset of the replicas (Addair, Machine Learning Model Training with Actors, 2017).
 
     It merges ⌊P / groups⌋ gradients at a time, from whichever replicas, each of which counts 1 / P, and goes one step.
     """
@@ -41,7 +41,7 @@ def actors_softsync(groups: int = 2, servers: int = 1) -> Strategy:
 
 
 def actors_decentralised(tau: float = 0.01) -> Strategy:
-    """Replicas that apply all of their own, and send others what is large (Addair, Decentralized and Distributed Machine Learning, 2017).
+    """Replicas that apply all of their own, and send others what is large (Addair, Machine Learning Model Training with Actors, 2017).
 
     A replica adds its optimizer's update to a residual. Elements of `tau` or more go to all others with their full value, and their
     residual becomes zero; those add them to their weights. Its own update counts at home in full, when it is made, and not again when it
