@@ -16,15 +16,18 @@ from polyrhythm.consistency import Bounded, Every, LocalSteps
 from polyrhythm.errors import CompositionError
 from polyrhythm.kernel.events import Agreed
 from polyrhythm.kernel.job import Runtime
-from polyrhythm.local import MEMBERS, AverageMoments, Consensus, KeepOwn, Proximal, ResetMoments
+from polyrhythm.local import MEMBERS, AverageMoments, Consensus, KeepOwn, PlainSteps, Proximal, ResetMoments
 from polyrhythm.merge import Mean
 from polyrhythm.pieces.context import ExchangeContext
 from polyrhythm.pieces.local import LocalRule
+from polyrhythm.pieces.topology import Topology
+from polyrhythm.pieces.traits import Pattern, Payload
 from polyrhythm.processes import Processes
 from polyrhythm.simulator import Instant, Simulator
 from polyrhythm.strategy import Exchange, Hierarchical, InGroups, Strategy
 from polyrhythm.tensors import Layout
-from polyrhythm.topology import AggregationTree, AllReduce, Alone, Delayed, Gossip, Server, Summation
+from polyrhythm.topology import MEMBERS as TOPOLOGIES
+from polyrhythm.topology import AggregationTree, AllReduce, Alone, Delayed, Gossip, Server
 from polyrhythm.training.run import run
 
 SGD = Toy(lambda parameters: torch.optim.SGD(parameters, lr=0.05))
@@ -80,20 +83,30 @@ def remembering(rule: LocalRule, optimizer: Toy, workers: int = 3, on: Runtime |
     return found
 
 
-@pytest.mark.parametrize("topology", [AllReduce(AggregationTree(2)), Summation(1, nbytes=16), Delayed(AllReduce(), 0)], ids=repr)
-@pytest.mark.parametrize("optimizer", [MOMENTUM, ADAM], ids=["momentum", "adam"])
-def test_averaged_moments_are_the_same_at_all_workers_and_others_are_not(optimizer: Toy, topology: Any) -> None:
-    first, *others = remembering(AverageMoments(), optimizer, topology=topology)
+TOGETHER = [
+    *(each for each in TOPOLOGIES if each.traits.pattern is Pattern.COLLECTIVE and Payload.UPDATE in each.traits.payloads),
+    Delayed(AllReduce(), 0),
+]
+
+
+@pytest.mark.parametrize("topology", [each for each in TOGETHER if each != Alone()], ids=repr)
+def test_averaged_moments_are_the_same_at_all_workers(topology: Topology) -> None:
+    first, *others = remembering(AverageMoments(), MOMENTUM, topology=topology)
     assert first
     assert all(torch.equal(a, b) for other in others for a, b in zip(first, other, strict=True))
-    plain = remembering(MEMBERS[0], optimizer, topology=topology)
-    assert not all(torch.equal(a, b) for a, b in zip(plain[0], plain[1], strict=True))
+
+
+@pytest.mark.parametrize("optimizer", [MOMENTUM, ADAM], ids=["momentum", "adam"])
+def test_moments_that_are_not_averaged_stay_apart(optimizer: Toy) -> None:
+    apart, together = remembering(PlainSteps(), optimizer), remembering(AverageMoments(), optimizer)
+    assert not all(torch.equal(a, b) for a, b in zip(apart[0], apart[1], strict=True))
+    assert all(torch.equal(a, b) for a, b in zip(together[0], together[1], strict=True))
 
 
 def test_averaged_moments_are_the_mean_of_what_workers_remember() -> None:
     """With weights that do not depend on them (a learning rate of 0) momentum is a sum of gradients that both runs have."""
     still = Toy(lambda parameters: torch.optim.SGD(parameters, lr=0.0, momentum=0.5))
-    kept, averaged = remembering(MEMBERS[0], still), remembering(AverageMoments(), still)
+    kept, averaged = remembering(PlainSteps(), still), remembering(AverageMoments(), still)
     for column, mean in zip(zip(*kept, strict=True), averaged[0], strict=True):
         torch.testing.assert_close(mean, torch.stack(column).mean(0), rtol=1e-5, atol=1e-7)
 
@@ -108,12 +121,12 @@ def test_moments_are_sent_in_full_and_counted() -> None:
     numel = sum(parameter.numel() for parameter in network().parameters())
     sent = {}
     for name, toy in {"sgd": SGD, "momentum": MOMENTUM, "adam": ADAM}.items():
-        for rule in (MEMBERS[0], AverageMoments()):
+        for rule in (PlainSteps(), AverageMoments()):
             strategy = Strategy(consistency=LocalSteps(2), topology=AllReduce(AggregationTree(1)), local=rule)
             sent[name, rule] = trained(toy, 3, strategy).summary
     rounds, messages = 4, 4  # 8 steps of each worker; two to the driver and two from it
     for name, words in {"sgd": 0, "momentum": numel + 4, "adam": 2 * numel + 4 + 4}.items():
-        more = sent[name, AverageMoments()].bytes_sent - sent[name, MEMBERS[0]].bytes_sent
+        more = sent[name, AverageMoments()].bytes_sent - sent[name, PlainSteps()].bytes_sent
         headers = more - rounds * messages * 4 * words
         assert 0 <= headers <= rounds * messages * 48, "a header and a topic"
         assert (headers == 0) == (words == 0)
@@ -121,7 +134,7 @@ def test_moments_are_sent_in_full_and_counted() -> None:
 
 def test_alone_nothing_is_averaged_and_no_bit_changes() -> None:
     for topology in (Alone(), AllReduce()):
-        rules = [Strategy(consistency=LocalSteps(2), topology=topology, local=rule) for rule in (MEMBERS[0], AverageMoments())]
+        rules = [Strategy(consistency=LocalSteps(2), topology=topology, local=rule) for rule in (PlainSteps(), AverageMoments())]
         assert torch.equal(weights(ADAM, 1, rules[0]), weights(ADAM, 1, rules[1]))
 
 

@@ -23,7 +23,7 @@ from polyrhythm.pieces.topology import Channel, InitialState, Topology, server_c
 from polyrhythm.pieces.traits import Pattern, Payload
 from polyrhythm.strategy import Strategy
 from polyrhythm.tensors import Layout
-from polyrhythm.topology import GRAPHS, MEMBERS, AllToAll, Gossip, Server
+from polyrhythm.topology import GRAPHS, MEMBERS, AllReduce, AllToAll, Delayed, Gossip, Server
 from polyrhythm.topology.all_to_all import UPDATES
 from polyrhythm.topology.graph import Graph
 from polyrhythm.topology.server_records import REQUESTS, Push, from_numbers
@@ -117,6 +117,37 @@ def test_at_the_end_every_channel_has_applied_or_kept_all_that_was_produced(topo
         assert crew.schedule.run()
         for state in crew.states:
             assert torch.equal(crew.residual() - state.weights, crew.produced)
+        crew.schedule.close()
+
+
+async def late(channel: Channel, state: ModelState, values: Sequence[Tensor]) -> None:
+    """A worker that sends an update after every fourth step, and takes over what comes of it when it is due."""
+    (await channel.establish(InitialState(state, ""))).apply(state)
+    for number, value in enumerate(values, 1):
+        (await channel.exchange(value, 4 * number, (0.1,))).apply(state)
+        for clock in range(4 * number, 4 * number + 4):
+            if channel.late is not None and channel.late.due(clock):
+                (await channel.late.collect()).apply(state)
+    (await channel.finish()).apply(state)
+
+
+@pytest.mark.parametrize("codec", AGGREGATED, ids=repr)
+@pytest.mark.parametrize("delay", [0, 1, 3])
+def test_late_sums_of_updates_are_applied_in_whole_rounds_at_any_pause_and_lose_nothing(delay: int, codec: Codec) -> None:
+    for seed in range(10):
+        draw, workers, steps = drawn(seed)
+        crew = Crew(Strategy(consistency=LocalSteps(4), topology=Delayed(AllReduce(), delay), codec=codec, merge=Sum()), workers, seed)
+        given = values(draw, workers, steps)
+        for rank, (channel, state) in enumerate(zip(crew.channels, crew.states, strict=True)):
+            crew.schedule.start(worker(rank), late(channel, state, given[rank]))
+        crew.schedule.run(until=int(draw.integers(1, 200)))
+        if codec == Identity():
+            rounds = torch.stack([torch.stack(each) for each in given]).sum(0)
+            whole = [torch.zeros(LAYOUT.numel), *rounds.cumsum(0)]
+            assert all(any(torch.equal(-state.weights, total) for total in whole) for state in crew.states)
+        assert crew.schedule.run()
+        for state in crew.states:
+            assert torch.equal(crew.residual() - state.weights, torch.stack([torch.stack(each) for each in given]).sum((0, 1)))
         crew.schedule.close()
 
 
