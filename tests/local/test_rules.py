@@ -21,7 +21,7 @@ from polyrhythm.merge import Mean
 from polyrhythm.pieces.context import ExchangeContext
 from polyrhythm.pieces.local import LocalRule
 from polyrhythm.pieces.topology import Topology
-from polyrhythm.pieces.traits import Pattern, Payload
+from polyrhythm.pieces.traits import LOCAL, Pattern
 from polyrhythm.processes import Processes
 from polyrhythm.simulator import Instant, Simulator
 from polyrhythm.strategy import Exchange, Hierarchical, InGroups, Strategy
@@ -84,7 +84,7 @@ def remembering(rule: LocalRule, optimizer: Toy, workers: int = 3, on: Runtime |
 
 
 TOGETHER = [
-    *(each for each in TOPOLOGIES if each.traits.pattern is Pattern.COLLECTIVE and Payload.UPDATE in each.traits.payloads),
+    *(each for each in TOPOLOGIES if each.traits.pattern is Pattern.COLLECTIVE and LOCAL & each.traits.payloads),
     Delayed(AllReduce(), 0),
 ]
 

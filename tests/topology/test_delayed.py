@@ -175,6 +175,15 @@ def test_a_delay_that_does_not_end_before_the_next_update_is_refused() -> None:
         weights(MOMENTUM, 2, Strategy(consistency=LocalSteps(Switched(9, 5)), topology=Delayed(AllReduce(), 1)))
 
 
+def test_the_first_steps_of_updates_may_wait_for_their_own_sums() -> None:
+    """All of them: then nothing is late. Some of them: then the others are."""
+    now, late, both = (Strategy(consistency=LocalSteps(2), topology=Delayed(AllReduce(), *given)) for given in ((0,), (1,), (1, 99)))
+    part = Strategy(consistency=LocalSteps(2), topology=Delayed(AllReduce(), 1, warmup=4))
+    found = [weights(MOMENTUM, 2, strategy) for strategy in (now, both, part, late)]
+    assert torch.equal(found[0], found[1])
+    assert len({tuple(each.tolist()) for each in found}) == 3
+
+
 def test_late_updates_among_groups_are_refused() -> None:
     with pytest.raises(CompositionError, match="only a group's leader would know"):
         Hierarchical(outer=Exchange(consistency=LocalSteps(4), topology=Delayed()), groups=InGroups(2))

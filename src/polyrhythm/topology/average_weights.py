@@ -10,6 +10,7 @@ import torch
 from torch import Tensor
 
 from polyrhythm.pieces.merge import Contribution
+from polyrhythm.pieces.requests import CollectiveOperations
 from polyrhythm.pieces.responses import AdoptWeights, ReplaceSent, Response
 from polyrhythm.pieces.topology import Agreement, Channel, InitialState, WorkerEndpoint
 from polyrhythm.pieces.traits import Pattern, Payload, TopologyTraits
@@ -62,13 +63,16 @@ class _Averaging:
     tensors = None
     writes = None
     late = None
-    collective = None
 
     def __init__(self, client: CollectiveClient, endpoint: WorkerEndpoint) -> None:
         self.client = client
         self.group = endpoint.group
         self.port = endpoint.port
         self.initial: InitialState
+
+    @property
+    def collective(self) -> CollectiveOperations | None:
+        return self.client if self.group.size > 1 else None
 
     async def establish(self, initial: InitialState) -> Response:
         self.initial = initial

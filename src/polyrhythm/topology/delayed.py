@@ -62,7 +62,9 @@ class Delayed:
     def channel(self, agreement: Agreement, endpoint: WorkerEndpoint) -> Channel:
         """A worker's side."""
         client = CollectiveClient(self.topology.algorithm, agreement.codec, endpoint)
-        return _Pipeline(self, client, endpoint) if agreement.payload.is_gradient else LateUpdates(self.steps, client, endpoint)
+        return (
+            _Pipeline(self, client, endpoint) if agreement.payload.is_gradient else LateUpdates(self.steps, self.warmup, client, endpoint)
+        )
 
     def result_actors(self, members: tuple[str, ...], servers: tuple[str, ...]) -> list[str]:
         """Worker 0, whose weights are those of all."""

@@ -30,7 +30,8 @@ class _Sum:
 class LateUpdates:
     """An update of step t is summed while the worker steps on, and its response taken over after step t + `steps`.
 
-    There is one at a time: `sending` is it, until its response is collected. Sums are made by messages, as in `topology.delayed`.
+    There is one at a time: `sending` is it, until its response is collected. Up to step `warmup` an exchange waits for its own response.
+    Sums are made by messages, as in `topology.delayed`.
     """
 
     buckets = None
@@ -38,8 +39,9 @@ class LateUpdates:
     tensors = None
     writes = None
 
-    def __init__(self, steps: int, client: CollectiveClient, endpoint: WorkerEndpoint) -> None:
+    def __init__(self, steps: int, warmup: int, client: CollectiveClient, endpoint: WorkerEndpoint) -> None:
         self.steps = steps
+        self.warmup = warmup
         self.client = client
         self.group = endpoint.group
         self.port = endpoint.port
@@ -68,7 +70,7 @@ class LateUpdates:
     async def exchange(self, value: Tensor, clock: int, rates: tuple[float, ...]) -> Response:
         assert self.sending is None, "an exchange checks that its schedule leaves the time"
         self.sending = mine = _Sum(clock)
-        if not self.steps:
+        if not self.steps or clock <= self.warmup:
             await self._sum(mine, value, clock, rates)
             return await self.collect()
         await self.port.spawn(f"step {clock}", self._sum(mine, value, clock, rates))
