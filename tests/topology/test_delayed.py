@@ -1,14 +1,15 @@
 """Sums that are used some steps after they were begun."""
 
+from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
 from torch.nn import functional as F
-from toy import Toy, network, trained, weights
+from toy import Toy, data, network, trained, weights
 
 from polyrhythm import rng
-from polyrhythm.codec import ErrorFeedback, TopK
+from polyrhythm.codec import ErrorFeedback, Striped, TopK
 from polyrhythm.consistency import LocalSteps, Switched
 from polyrhythm.errors import CompositionError
 from polyrhythm.hardware.devices import Device
@@ -166,6 +167,26 @@ def test_a_run_may_end_while_an_update_is_under_way() -> None:
         for epochs in (2, 3, 4):
             toy = Toy(MOMENTUM.make, epochs=epochs)
             assert torch.equal(weights(toy, 4, strategy, on=Simulator(network=LATENT)), weights(toy, 4, strategy))
+
+
+def silent(worker: Any) -> None:
+    model = network()
+    model, optimizer = worker.attach(model, MOMENTUM.make(model.parameters()))
+    for x, y in worker.batches(data(), batch_size=6):
+        optimizer.zero_grad()
+        F.cross_entropy(model(x), y).backward()
+        optimizer.step()
+
+
+def test_a_run_resumed_while_an_update_was_under_way_ends_with_the_same_bits(tmp_path: Path) -> None:
+    """What is sent after step 4 is taken over after step 6: a checkpoint after step 5 holds the sum, and what the codec left."""
+    late = streaming(4, 2, 0.5)
+    strategy = Strategy(consistency=late.consistency, topology=late.topology, local=late.local, codec=Striped(ErrorFeedback(TopK(0.3))))
+    virtual = Simulator(network=LATENT)
+    whole = run(silent, workers=2, strategy=strategy, on=virtual, seed=5, checkpoint=tmp_path, every=1, keep=100).summary
+    for step, on in ((4, virtual), (5, virtual), (5, Processes()), (6, virtual)):
+        again = run(silent, workers=2, strategy=strategy, on=on, seed=5, resume=tmp_path / f"step-{step:08d}").summary
+        assert again.weights_sha256 == whole.weights_sha256
 
 
 def test_a_delay_that_does_not_end_before_the_next_update_is_refused() -> None:
