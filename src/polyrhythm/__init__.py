@@ -86,6 +86,7 @@ if TYPE_CHECKING:
     from polyrhythm.hardware.network import Network as Network
     from polyrhythm.local import AverageMoments as AverageMoments
     from polyrhythm.local import Consensus as Consensus
+    from polyrhythm.local import KeepLateSteps as KeepLateSteps
     from polyrhythm.local import KeepOwn as KeepOwn
     from polyrhythm.local import PlainSteps as PlainSteps
     from polyrhythm.local import Proximal as Proximal
@@ -210,7 +211,7 @@ _PLACES = {
     "hardware.faults": "Crash Cut Drop RandomCrashes RandomCuts RandomStalls Stall",
     "hardware.fleet": "Fleet Jitter Mixed RandomStragglers Straggler",
     "hardware.network": "Network",
-    "local": "AverageMoments Consensus KeepOwn PlainSteps Proximal ResetMoments",
+    "local": "AverageMoments Consensus KeepLateSteps KeepOwn PlainSteps Proximal ResetMoments",
     "loggers": "CSV MLflow TensorBoard WandB",
     "merge": (
         "Adagrad Elastic FrozenAdam LARC LARS LinearScaling Mean Nesterov OuterOptimizer SignDescent SlowMomentum StalenessScaled Sum"

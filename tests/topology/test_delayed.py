@@ -15,7 +15,8 @@ from polyrhythm.errors import CompositionError
 from polyrhythm.hardware.devices import Device
 from polyrhythm.hardware.network import Network
 from polyrhythm.kernel.events import Stepped, Waited
-from polyrhythm.local import KeepOwn, PlainSteps
+from polyrhythm.local import KeepLateSteps, KeepOwn, PlainSteps
+from polyrhythm.pieces.local import LocalRule
 from polyrhythm.processes import Processes
 from polyrhythm.selection import Named
 from polyrhythm.simulator.simulator import Simulator
@@ -106,14 +107,23 @@ def test_late_gradients_inside_groups_are_refused() -> None:
 LATENT, SLOW_DEVICE = Network.uniform("latent", "1 Gbit/s", "2 ms"), Device("slow", 1e6)
 
 
-def streaming(tau: int, delay: int, part: float = 0.0) -> Strategy:
-    local = KeepOwn(part) if part else PlainSteps()
+PLAIN = PlainSteps()
+
+
+def streaming(tau: int, delay: int, local: LocalRule = PLAIN) -> Strategy:
     return Strategy(consistency=LocalSteps(tau), topology=Delayed(AllReduce(), delay), local=local)
 
 
-def test_an_update_is_taken_over_that_many_steps_later_with_a_part_of_ones_own() -> None:
+GO_ON: dict[LocalRule, Any] = {
+    PlainSteps(): lambda agreed, own, sent: agreed,
+    KeepOwn(0.5): lambda agreed, own, sent: (agreed + own) / 2,
+    KeepLateSteps(): lambda agreed, own, sent: agreed + own - sent,
+}
+
+
+def test_an_update_is_taken_over_that_many_steps_later_with_what_the_rule_keeps_of_ones_own() -> None:
     """Two workers, beside a plain loop over both: what is sent after step 3 is taken over after step 5; the run ends with what is sent."""
-    for part in (0.0, 0.5):
+    for local, go_on in GO_ON.items():
         toy, seen = Toy(lambda parameters: torch.optim.SGD(parameters, lr=0.1), epochs=1, batch_size=6), {}
 
         def watch(worker: Any, toy: Toy = toy, seen: Any = seen) -> None:
@@ -121,17 +131,17 @@ def test_an_update_is_taken_over_that_many_steps_later_with_a_part_of_ones_own()
             worker.batches = lambda *given, **named: (kept.append(batch) or batch for batch in batches(*given, **named))
             toy(worker)
 
-        found = run(watch, workers=2, strategy=streaming(3, 2, part), on=Simulator(network=LATENT), seed=5)
+        found = run(watch, workers=2, strategy=streaming(3, 2, local), on=Simulator(network=LATENT), seed=5)
         torch.testing.assert_close(
-            torch.cat([value.reshape(-1) for value in found.weights.values()]), by_hand(seen, part, 3, 2), rtol=0, atol=1e-6
+            torch.cat([value.reshape(-1) for value in found.weights.values()]), by_hand(seen, go_on, 3, 2), rtol=0, atol=1e-6
         )
 
 
-def by_hand(seen: Any, part: float, tau: int, delay: int) -> torch.Tensor:
+def by_hand(seen: Any, go_on: Any, tau: int, delay: int) -> torch.Tensor:
     rng.seed_everything(5, "worker", 0)
     model = network()
     agreed = torch.nn.utils.parameters_to_vector(model.parameters()).detach()
-    own, sent = [agreed.clone(), agreed.clone()], None
+    own, sent, then = [agreed.clone(), agreed.clone()], None, []
     for step in range(1, len(seen[0]) + 1):
         for rank in range(2):
             torch.nn.utils.vector_to_parameters(own[rank], model.parameters())
@@ -140,10 +150,10 @@ def by_hand(seen: Any, part: float, tau: int, delay: int) -> torch.Tensor:
             F.cross_entropy(model(x), y).backward()
             own[rank] = own[rank] - 0.1 * torch.cat([parameter.grad.view(-1) for parameter in model.parameters()])  # type: ignore[union-attr]
         if step % tau == 0:
-            sent = torch.stack(own).mean(0)
+            sent, then = torch.stack(own).mean(0), own
         elif sent is not None and step % tau == delay:
             agreed, sent = sent, None
-            own = [part * each + (1 - part) * agreed for each in own]
+            own = [go_on(agreed, mine, before) for mine, before in zip(own, then, strict=True)]
     return torch.stack(own).mean(0) if sent is None else sent
 
 
@@ -163,7 +173,7 @@ def test_an_exchange_of_updates_that_is_given_the_time_costs_no_waiting() -> Non
 def test_a_run_may_end_while_an_update_is_under_way() -> None:
     """24 samples a worker: 3 steps of 8, and the delay ends in the fourth. What is under way counts, and all end alike."""
     for delay in (1, 2, 4):
-        strategy = streaming(5, delay, 0.5)
+        strategy = streaming(5, delay, KeepLateSteps())
         for epochs in (2, 3, 4):
             toy = Toy(MOMENTUM.make, epochs=epochs)
             assert torch.equal(weights(toy, 4, strategy, on=Simulator(network=LATENT)), weights(toy, 4, strategy))
@@ -180,7 +190,7 @@ def silent(worker: Any) -> None:
 
 def test_a_run_resumed_while_an_update_was_under_way_ends_with_the_same_bits(tmp_path: Path) -> None:
     """What is sent after step 4 is taken over after step 6: a checkpoint after step 5 holds the sum, and what the codec left."""
-    late = streaming(4, 2, 0.5)
+    late = streaming(4, 2, KeepLateSteps())
     strategy = Strategy(consistency=late.consistency, topology=late.topology, local=late.local, codec=Striped(ErrorFeedback(TopK(0.3))))
     virtual = Simulator(network=LATENT)
     whole = run(silent, workers=2, strategy=strategy, on=virtual, seed=5, checkpoint=tmp_path, every=1, keep=100).summary

@@ -36,7 +36,7 @@ class Consensus:
     @property
     def traits(self) -> LocalTraits:
         """Each keeps its own weights as the beginning of its next problem."""
-        return LocalTraits(frozenset({Payload.UPDATE}), corrects=True, settles=True, keeps=1.0)
+        return LocalTraits(frozenset({Payload.UPDATE}), corrects=True, settles=True, goes_on=True)
 
     def initial(self, layout: Layout) -> State:
         """No dual yet, and everyone at z."""
@@ -50,6 +50,10 @@ class Consensus:
         """u + w - z, and the primal residual |w - z| / |z|."""
         z, apart = context.weights, context.moved
         return {_DUAL: state[_DUAL] - apart, _RESIDUAL: apart.norm() / z.norm().clamp_min(torch.finfo(z.dtype).tiny)}
+
+    def go_on(self, agreed: Tensor, own: Tensor, sent: Tensor) -> Tensor:
+        """From its own: the beginning of its next problem."""
+        return own
 
     def figures(self, state: State) -> Mapping[str, float]:
         """How far a worker was from the consensus, relative to that."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+import torch
 from torch import Tensor
 
 from polyrhythm.errors import CompositionError
@@ -30,7 +31,7 @@ class KeepOwn:
     @property
     def traits(self) -> LocalTraits:
         """For updates: weights that are exchanged as they are leave nothing that all have agreed on."""
-        return LocalTraits(frozenset({Payload.UPDATE}), corrects=False, settles=False, keeps=self.part)
+        return LocalTraits(frozenset({Payload.UPDATE}), corrects=False, settles=False, goes_on=True)
 
     def initial(self, layout: Layout) -> State:
         """None."""
@@ -43,6 +44,10 @@ class KeepOwn:
     def settle(self, context: ExchangeContext, state: State, moments: Moments) -> State:
         """Nothing is remembered."""
         return state
+
+    def go_on(self, agreed: Tensor, own: Tensor, sent: Tensor) -> Tensor:
+        """α w + (1 - α) z."""
+        return torch.lerp(agreed, own, self.part)
 
     def figures(self, state: State) -> Mapping[str, float]:
         """None."""

@@ -46,6 +46,13 @@ class LocalRule(Protocol):
         the sign of a gradient: those that came, minus its own.
         """
 
+    def go_on(self, agreed: Tensor, own: Tensor, sent: Tensor) -> Tensor:
+        """The weights (numel,) from which a worker goes on after an exchange; only asked of a rule that declares `goes_on`.
+
+        `agreed` are those that came of it, from which the next update counts, `own` the worker's when they came, and `sent` its own when it
+        sent its update: another value than `own` only where the response comes some steps later.
+        """
+
     def figures(self, state: State) -> Mapping[str, float]:
         """What the record of a run gets to see of the state after each exchange, by name; empty for nothing."""
 
@@ -67,6 +74,10 @@ class PlainSteps:
     def settle(self, context: ExchangeContext, state: State, moments: Moments) -> State:
         """As it was."""
         return state
+
+    def go_on(self, agreed: Tensor, own: Tensor, sent: Tensor) -> Tensor:
+        """From what was agreed on."""
+        return agreed
 
     def figures(self, state: State) -> Mapping[str, float]:
         """None."""

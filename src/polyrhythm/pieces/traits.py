@@ -132,14 +132,14 @@ class LocalTraits:
     """With which payloads a rule for local steps can be used, whether it `corrects` gradients, and whether it `settles` after exchanges.
 
     `averages`: whether what the optimizers remember is averaged over the workers after each exchange, for which these must act together.
-    `keeps`: the part of a worker's own weights with which it goes on after an exchange of updates; the rest of them is what was agreed on.
+    `goes_on`: whether a worker goes on from other weights than those that were agreed on in an exchange of updates (`LocalRule.go_on`).
     """
 
     payloads: frozenset[Payload]
     corrects: bool
     settles: bool
     averages: bool = False
-    keeps: float = 0.0
+    goes_on: bool = False
 
 
 @dataclass(frozen=True, slots=True)

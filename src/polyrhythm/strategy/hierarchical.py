@@ -93,7 +93,7 @@ class Hierarchical:
 
     def _corrected_inside(self) -> str:
         traits = self.inner.agreement.local.traits
-        if traits.corrects or traits.settles or traits.averages or traits.keeps:
+        if traits.corrects or traits.settles or traits.averages or traits.goes_on:
             return (
                 f"Inside groups {self.inner.agreement.local!r} would correct steps that the outer exchange corrects too: give it to "
                 "the outer exchange."

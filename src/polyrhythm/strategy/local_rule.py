@@ -16,6 +16,7 @@ from polyrhythm.strategy.averaged_moments import average_moments
 from polyrhythm.strategy.gradients import Parameters
 from polyrhythm.strategy.local_optimizer import LocalOptimizer
 from polyrhythm.tensors import State
+from polyrhythm.trees import StateTree
 
 
 class LocalRuleOfPart:
@@ -27,6 +28,12 @@ class LocalRuleOfPart:
         self.optimizer = optimizer
         self.held = held
         self.memory: State = rule.initial(parameters.layout)
+        self.sent: Tensor | None = None
+
+    def send(self) -> None:
+        """An update is about to be sent: keep the weights of now, if the rule will want them."""
+        if self.rule.traits.goes_on:
+            self.sent = self.held.weights.clone()
 
     def correct_gradients(self) -> None:
         """Put what the rule makes of the gradient in its place, if it makes something else of it."""
@@ -37,19 +44,28 @@ class LocalRuleOfPart:
     def follow(self, apply: Callable[[], None], collective: CollectiveOperations | None, context: WorkerContext) -> None:
         """`apply` what an exchange has brought, and do what the rule has for it; `collective` is among the workers of the exchange."""
         traits, held = self.rule.traits, self.held
-        before = held.weights.clone() if traits.settles or traits.keeps > 0 else held.weights
+        before = held.weights.clone() if traits.settles or traits.goes_on else held.weights
         apply()
         if traits.settles:
             self._settle(before, context)
         if traits.averages and collective is not None:
             average_moments(self.optimizer, collective, context)
-        if traits.keeps > 0:  # the anchor stays: the next update counts from what was agreed on
-            held.weights.lerp_(before, traits.keeps)
+        if traits.goes_on:  # the anchor stays: the next update counts from what was agreed on
+            held.weights.copy_(self.rule.go_on(held.weights, before, before if self.sent is None else self.sent))
+            self.sent = None
 
     def end(self) -> None:
-        """What was agreed on is the result, whatever of its own a worker has kept."""
-        if self.rule.traits.keeps > 0:
+        """What was agreed on is the result, wherever a worker goes on from."""
+        if self.rule.traits.goes_on:
             self.held.weights.copy_(self.held.anchor)
+
+    def export(self) -> StateTree:
+        """As `pieces.state.Stateful`."""
+        return {"memory": self.memory, "sent": self.sent}
+
+    def restore(self, state: StateTree) -> None:
+        """As `pieces.state.Stateful`."""
+        self.memory, self.sent = state["memory"], state["sent"]
 
     def _settle(self, before: Tensor, context: WorkerContext) -> None:
         weights = self.held.weights

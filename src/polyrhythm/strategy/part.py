@@ -167,6 +167,7 @@ class Part:
     def exchange(self, value: Tensor) -> PendingExchange:
         """The exchange of `value` (numel,). Raises DivergedError if it is not finite."""
         self.check([value])
+        self.rule.send()
         weighted = value if self.level.weight == 1 else value * self.level.weight
         return PendingExchange(partial(self.channel.exchange, weighted.cpu(), self.clock, self.payload.rates()), self._conclude)
 
@@ -219,7 +220,7 @@ class Part:
             "model": self.state.export(),
             "channel": self.channel.export(),
             "inner": inner,
-            "local": self.rule.memory,
+            "local": self.rule.export(),
         }
 
     def restore(self, state: StateTree) -> None:
@@ -231,7 +232,8 @@ class Part:
                 f"The checkpoint is of another model: {names[0] if names else 'the order of parameters'} differs. Resume with the training "
                 "function that wrote it."
             )
-        self.clock, self.rule.memory = state["clock"], state["local"]
+        self.clock = state["clock"]
+        self.rule.restore(state["local"])
         self.state.restore(state["model"])
         self.channel.restore(state["channel"])
         for inner, exported in zip(self.inner, state["inner"], strict=True):
