@@ -30,7 +30,7 @@ class Delayed:
 
     One step of delay is the lag-1 gradient of Laanait et al. (2019) and the double buffering of Seide et al. (2014). Exchanges are made
     one after another; a step waits only for the one that began `steps` before. The first `steps` steps change nothing, and the run ends
-    with the sums that are outstanding. The first `warmup` gradients wait for their own sums, as without delay (a few synchronous
+    with the sums that are outstanding. What the first `warmup` steps send is waited for, as without delay (a few synchronous
     epochs in the paper). With local steps it is their update that is sent at step t, and what comes of it is taken over after
     step t + `steps` (streaming DiLoCo; Douillard et al., 2025), which must be before the next is sent; the steps meanwhile count as
     `local` has it: not at all, or in part (`KeepOwn`). Raises CompositionError where something else than an all-reduce is wrapped.
