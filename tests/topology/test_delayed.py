@@ -150,7 +150,7 @@ def by_hand(seen: Any, go_on: Any, tau: int, delay: int) -> torch.Tensor:
             F.cross_entropy(model(x), y).backward()
             own[rank] = own[rank] - 0.1 * torch.cat([parameter.grad.view(-1) for parameter in model.parameters()])  # type: ignore[union-attr]
         if step % tau == 0:
-            sent, then = torch.stack(own).mean(0), own
+            sent, then = torch.stack(own).mean(0), list(own)
         elif sent is not None and step % tau == delay:
             agreed, sent = sent, None
             own = [go_on(agreed, mine, before) for mine, before in zip(own, then, strict=True)]
