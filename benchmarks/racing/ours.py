@@ -23,6 +23,12 @@ def free(tau: int, codec: object) -> pr.Strategy:
     return pr.Strategy(consistency=pr.LocalSteps(tau, pr.Asynchronous()), topology=pr.AllToAll(), codec=codec)  # type: ignore[arg-type]
 
 
+def late(tau: int, delay: int, codec: object) -> pr.Strategy:
+    """Local steps whose update is under way for `delay` of them; no step is lost, and nobody waits."""
+    topology = pr.Delayed(pr.AllReduce(pr.Direct()), delay)
+    return pr.Strategy(consistency=pr.LocalSteps(tau), topology=topology, codec=codec, local=pr.KeepLateSteps())  # type: ignore[arg-type]
+
+
 def bits() -> pr.PerTensor:
     """A bit an element of the matrices, with error feedback; vectors as they are."""
     return pr.PerTensor(pr.ErrorFeedback(pr.OneBit()))
@@ -50,10 +56,16 @@ STRATEGIES: dict[str, tuple[Callable[[], pr.Strategy], int]] = {
     "free-1-onebit": (lambda: free(1, bits()), 1),
     "free-8-onebit": (lambda: free(8, bits()), 8),
     "free-8-topk": (lambda: free(8, pr.ErrorFeedback(pr.TopK(0.01))), 8),
+    "late-4-onebit": (lambda: late(4, 3, bits()), 4),
+    "late-8-onebit": (lambda: late(8, 4, bits()), 8),
+    "late-8-bf16": (lambda: late(8, 6, pr.Cast(torch.bfloat16)), 8),
 }
 """Each with its period: a way is judged only when it has just taken in what the others said."""
 
-OWN_REPLICA = {"gossipgrad", "strom", "ssp", "easgd-8", "free-1-onebit", "free-8-onebit", "free-8-topk"}
+OWN_REPLICA = {
+    *("gossipgrad", "strom", "ssp", "easgd-8", "free-1-onebit", "free-8-onebit", "free-8-topk"),
+    *("late-4-onebit", "late-8-onebit", "late-8-bf16"),
+}
 """Nobody holds a merged model here while training goes on, or worker 0 does not: its own replica is judged."""
 
 
