@@ -73,7 +73,7 @@ def test_every_message_arrives_over_its_link_after_its_latency_in_virtual_time()
         (Keyed(), NAMES, {"exchange"}),
         (Deferred(Summation()), NAMES, {"exchange"}),
     ],
-    ids=repr,
+    ids=lambda value: type(value).__name__,
 )
 def test_other_exchanges_record_what_they_have(topology: Any, subjects: set[str], phases: set[str]) -> None:
     found = timed(Strategy(topology=topology))
