@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 import torch
+from kinds import sampled
 from torch import nn
 from torch.nn import functional as F
 from toy import SLOW, Toy, data, trained
@@ -26,7 +27,7 @@ TOY = Toy(epochs=6, batch_size=4)
 
 
 @pytest.mark.parametrize("moment", [0.0, 0.021, 0.05, 0.07, 0.11, 0.13, 0.2, 0.29, 0.4, 0.55])
-@pytest.mark.parametrize("system", TOLERANT)
+@pytest.mark.parametrize("system", sampled(TOLERANT))
 def test_the_others_go_on_without_a_crashed_worker(system: str, moment: float) -> None:
     faults = (Crash("worker/3", at=moment), Crash("worker/1", at=moment * 1.1))
     run = trained(TOY, 4, system, Simulator(network=SLOW, faults=faults))
@@ -34,13 +35,13 @@ def test_the_others_go_on_without_a_crashed_worker(system: str, moment: float) -
     assert set(run.summary.lost) <= {"worker/1", "worker/3"}
 
 
-@pytest.mark.parametrize("system", STRICT)
+@pytest.mark.parametrize("system", sampled(STRICT))
 def test_where_all_wait_for_all_a_crash_ends_the_run_and_names_the_worker(system: str) -> None:
     with pytest.raises(WorkerFailed, match="worker/2"):
         trained(TOY, 4, system, Simulator(network=SLOW, faults=(Crash("worker/2", at=0.05),)))
 
 
-@pytest.mark.parametrize("system", TOLERANT)
+@pytest.mark.parametrize("system", sampled(TOLERANT))
 def test_worker_0_and_servers_hold_the_result_so_their_loss_ends_the_run(system: str) -> None:
     with pytest.raises(WorkerFailed, match="worker/0"):
         trained(TOY, 3, system, Simulator(network=SLOW, faults=(Crash("worker/0", at=0.05),)))
@@ -60,7 +61,7 @@ class WithBuffers:
 
 
 @pytest.mark.parametrize("moment", [0.0, 0.021, 0.045, 0.09])
-@pytest.mark.parametrize("system", TOLERANT)
+@pytest.mark.parametrize("system", sampled(TOLERANT))
 def test_a_worker_lost_while_buffers_are_averaged_holds_nobody_up(system: str, moment: float) -> None:
     on = Simulator(network=SLOW, faults=(Crash("worker/2", at=moment),))
     assert run(WithBuffers(), workers=4, strategy=system, on=on).summary.steps == 36

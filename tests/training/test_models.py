@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 import torch
+from kinds import sampled
 from torch import Tensor, nn
 from toy import network
 
@@ -26,7 +27,7 @@ def half_frozen() -> nn.Module:
     return model
 
 
-@pytest.mark.parametrize("system", EVERY_SYSTEM)
+@pytest.mark.parametrize("system", sampled(EVERY_SYSTEM))
 def test_frozen_parameters_begin_as_those_of_worker_0_and_stay(system: str) -> None:
     begun: dict[int, Tensor] = {}
 
@@ -109,7 +110,7 @@ class Tied(nn.Module):
         return self.decode(torch.tanh(self.encode(x)))[:, :3]
 
 
-@pytest.mark.parametrize("system", EVERY_SYSTEM)
+@pytest.mark.parametrize("system", sampled(EVERY_SYSTEM))
 def test_tied_weights_stay_tied_and_travel_once(system: str) -> None:
     def train(worker: Any) -> None:
         model = Tied()
@@ -134,7 +135,7 @@ class Branches(nn.Module):
         return self.layers[self.chosen](x)
 
 
-@pytest.mark.parametrize("system", EVERY_SYSTEM)
+@pytest.mark.parametrize("system", sampled(EVERY_SYSTEM))
 def test_a_parameter_without_a_gradient_at_some_workers_counts_as_zero_there(system: str) -> None:
     def train(worker: Any) -> None:
         model = Branches()
@@ -157,7 +158,7 @@ ZEROS = ("onebit", "powersgd", "qsgd", "terngrad", "signsgd", "dgc", "powersgd-p
 
 
 @pytest.mark.parametrize("workers", [1, 3])
-@pytest.mark.parametrize("strategy", [*(system for system in EVERY_SYSTEM if system not in ZEROS), *ALTERNATIVES], ids=str)
+@pytest.mark.parametrize("strategy", [*sampled(system for system in EVERY_SYSTEM if system not in ZEROS), *ALTERNATIVES], ids=str)
 def test_a_parameter_that_nobody_uses_keeps_no_gradient_and_does_not_decay(strategy: Any, workers: int) -> None:
 
     def decaying(worker: Any) -> None:
@@ -192,7 +193,7 @@ def normalized() -> nn.Module:
     return nn.Sequential(nn.Linear(10, 12), nn.BatchNorm1d(12), nn.Tanh(), nn.Linear(12, 3))
 
 
-@pytest.mark.parametrize("system", EVERY_SYSTEM)
+@pytest.mark.parametrize("system", sampled(EVERY_SYSTEM))
 def test_buffers_are_averaged_when_the_run_finishes(system: str) -> None:
     own: dict[int, Tensor] = {}
     seen: dict[int, Tensor] = {}
@@ -237,7 +238,7 @@ def test_buffers_begin_as_those_of_worker_0() -> None:
     assert all(torch.equal(a, b) for rank in (1, 2) for a, b in zip(seen[rank], seen[0], strict=True))
 
 
-@pytest.mark.parametrize("system", EVERY_SYSTEM)
+@pytest.mark.parametrize("system", sampled(EVERY_SYSTEM))
 def test_double_precision_stays_double_under_every_system(system: str) -> None:
     outcome = go(trains(sgd, lambda: network().double(), epochs=3), system, 3)
     assert {tensor.dtype for tensor in outcome.weights.values()} == {torch.float64}

@@ -10,6 +10,7 @@ import msgspec
 import numpy as np
 import pytest
 import torch
+from kinds import sampled
 from safetensors.torch import load_file
 from torch.nn import functional as F
 from toy import data, network
@@ -26,7 +27,7 @@ from polyrhythm.training.run import attempt, run
 from .scenes import EVERY_SYSTEM, LOCKSTEP_SERVER, go, loop, sgd, trains
 
 
-@pytest.mark.parametrize("system", EVERY_SYSTEM)
+@pytest.mark.parametrize("system", sampled(EVERY_SYSTEM))
 def test_the_same_seed_gives_the_same_bits_and_another_seed_others(system: str) -> None:
     first, again, other = (go(trains(sgd, epochs=2), system, 3, seed).summary for seed in (1, 1, 2))
     assert first.weights_sha256 == again.weights_sha256 != other.weights_sha256

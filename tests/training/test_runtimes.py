@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 import torch
+from kinds import sampled
 from torch import nn
 from toy import SLOW, Toy, trained
 
@@ -48,8 +49,12 @@ def test_buckets_give_the_same_bits_and_bytes_in_both_runtimes(codec: str, worke
     assert (real.steps, real.samples, real.final) == (virtual.steps, virtual.samples, virtual.final)
 
 
-@pytest.mark.parametrize("toy", TOYS)
-@pytest.mark.parametrize("workers", [1, 2, 3, 4])
+FEW = [(2, "momentum"), (3, "adam")]
+"""Workers and toys with which every system is tried; the others are left to the long tests."""
+CASES = [*FEW, *(pytest.param(n, toy, marks=pytest.mark.long) for n in (1, 2, 3, 4) for toy in TOYS if (n, toy) not in FEW)]
+
+
+@pytest.mark.parametrize(("workers", "toy"), CASES)
 @pytest.mark.parametrize("system", ORDERLY)
 def test_both_runtimes_give_the_same_bits_and_bytes(system: str, workers: int, toy: str) -> None:
     virtual = trained(TOYS[toy], workers, system, Simulator(network=SLOW)).summary
@@ -119,7 +124,7 @@ def test_one_worker_gives_the_same_bits_even_where_order_matters(system: str) ->
     assert trained(TOYS["momentum"], 1, system, Processes()).summary.weights_sha256 == virtual.weights_sha256
 
 
-@pytest.mark.parametrize("system", OTHERS)
+@pytest.mark.parametrize("system", sampled(OTHERS))
 def test_where_order_matters_both_runtimes_learn(system: str) -> None:
     toy = Toy(TOYS["momentum"].make, epochs=12)
     first = trained(Toy(TOYS["momentum"].make, epochs=1), 3, system, Processes()).summary.final["loss"]
@@ -129,7 +134,7 @@ def test_where_order_matters_both_runtimes_learn(system: str) -> None:
         assert summary.samples == 12 * 96
 
 
-@pytest.mark.parametrize("system", systems.SYSTEMS)
+@pytest.mark.parametrize("system", sampled(systems.SYSTEMS))
 def test_the_same_seed_gives_the_same_record_byte_for_byte(system: str) -> None:
     network = "lan" if systems.find(system).shares_memory else "wan-3"
     runs = [trained(TOYS["momentum"], 5, system, Simulator(network=network, seed=2)).outcome for _ in range(2)]

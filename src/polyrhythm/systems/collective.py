@@ -45,7 +45,7 @@ def yadan() -> Strategy:
 
 
 def collective_allreduce() -> Strategy:
-    """Synchronous SGD with an all-reduce of each tensor by itself (CollectiveAllReduceStrategy of TensorFlow 1.11, 2018; Abadi et al., OSDI 2016).
+    """Synchronous SGD with an all-reduce of each tensor (CollectiveAllReduceStrategy of TensorFlow 1.11, 2018; Abadi et al., OSDI 2016).
 
     Workers launch a ring for each tensor when backward() has computed it; its group key and its instance key say which messages belong
     together, so that workers which launch in different orders do not wait for each other for ever. Tensors are not fused: many small
