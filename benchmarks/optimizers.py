@@ -9,18 +9,21 @@ benchmarks/results/optimizers.json, and the same command goes on from there.
 
 from __future__ import annotations
 
+import math
 import sys
 from collections.abc import Callable
-from dataclasses import replace
+from dataclasses import dataclass
 from pathlib import Path
 
 import msgspec
 import torch
+import torch.nn.functional as F
 
+import polyrhythm as pr
 from polyrhythm.report.repeats import spread
-from polyrhythm.reproductions.jobs.chars import Chars
 from polyrhythm.reproductions.jobs.recipes import Adagrad, AdamW, Recipe, Sgd
-from polyrhythm.reproductions.trial import Trial
+from polyrhythm.workloads.chars import CharsGpt, bits_per_character, corpus, windows
+from polyrhythm.workloads.gpt import Gpt, GptSize
 
 FILE = Path(__file__).parent / "results" / "optimizers.json"
 TUNING_SEED, SEEDS = 1000, (0, 1, 2)
@@ -42,11 +45,41 @@ def combinations() -> list[tuple[str, str]]:
     return [(system, name) for name in OPTIMIZERS for system in SYSTEMS if OWN.get(system, name) == name]
 
 
+def model() -> Gpt:
+    """chars-gpt's."""
+    shape = CharsGpt()
+    return Gpt(GptSize(corpus().vocabulary, shape.context, shape.layers, shape.width, shape.heads))
+
+
+@dataclass(frozen=True)
+class Training:
+    """As chars-gpt, without evaluations on the way."""
+
+    recipe: Recipe
+    batch_size: int
+
+    def __call__(self, worker: pr.Worker) -> None:
+        """Once through the windows."""
+        shape, gpt = CharsGpt(), model()
+        attached, optimizer = worker.attach(gpt, self.recipe.build(gpt.parameters()))
+        for x, y in worker.batches(windows(corpus().training, shape.context, shape.samples), batch_size=self.batch_size):
+            optimizer.zero_grad()
+            F.cross_entropy(attached(x).flatten(0, 1), y.flatten()).backward()
+            optimizer.step()
+
+
 def bits(system: str, optimizer: str, rate: float, seed: int) -> float:
-    """Bits per character at the end; infinite where the run diverges."""
+    """Bits per character of the final weights on the validation text; infinite where the run diverges."""
     workers = 1 if system == "single" else WORKERS
-    job = replace(Chars(OPTIMIZERS[optimizer][0](rate)), batch_size=GLOBAL_BATCH // workers)
-    return Trial(seed).train(system, job, system, workers).final
+    training = Training(OPTIMIZERS[optimizer][0](rate), GLOBAL_BATCH // workers)
+    try:
+        run = pr.run(training, workers=workers, strategy=system, on=pr.Simulator(), seed=seed)
+    except pr.PolyrhythmError as problem:
+        print(f"{system}, {optimizer}, {rate:g}: {problem}", file=sys.stderr)
+        return math.inf
+    gpt = model()
+    gpt.load_state_dict(run.weights)
+    return bits_per_character(gpt.eval(), corpus().validation, CharsGpt(), "cpu")
 
 
 def kept() -> dict[str, float]:
