@@ -4,11 +4,32 @@ from __future__ import annotations
 
 from polyrhythm.errors import unknown
 from polyrhythm.reproductions.catalogue import (
+    admm,
+    diloco,
+    dl4j_averaging,
+    elephas,
     one_bit,
+    post_local_sgd,
+    slowmo,
+    sparknet,
+    streaming_diloco,
 )
 from polyrhythm.reproductions.protocol import Reproduction
 
-REPRODUCTIONS: dict[str, Reproduction] = {each.name: each for each in (one_bit.REPRODUCTION,)}
+REPRODUCTIONS: dict[str, Reproduction] = {
+    each.name: each
+    for each in (
+        admm.REPRODUCTION,
+        diloco.REPRODUCTION,
+        dl4j_averaging.REPRODUCTION,
+        elephas.REPRODUCTION,
+        one_bit.REPRODUCTION,
+        post_local_sgd.REPRODUCTION,
+        slowmo.REPRODUCTION,
+        sparknet.REPRODUCTION,
+        streaming_diloco.REPRODUCTION,
+    )
+}
 
 
 def find(name: str) -> Reproduction:

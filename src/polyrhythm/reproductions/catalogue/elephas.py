@@ -1,0 +1,108 @@
+"""Elephas: three modes of the same training, and writes that only one of them loses (E6b)."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from polyrhythm.hardware.devices import Profile
+from polyrhythm.hardware.network import Network
+from polyrhythm.hardware.placement import WithWorkers
+from polyrhythm.processes import Processes
+from polyrhythm.reproductions.jobs.recipes import Sgd
+from polyrhythm.reproductions.jobs.teacher import Teacher
+from polyrhythm.reproductions.protocol import Claim, Efficiency, Figures, Reproduction, Scaling
+from polyrhythm.reproductions.trial import Result, Trial
+from polyrhythm.simulator import Simulator
+from polyrhythm.strategy import Strategy
+from polyrhythm.systems import find
+
+_WORKERS, _BATCH, _SAMPLES = 4, 16, 8192
+_COMPUTE = 1e-3
+_SYNCHRONOUS, _LOCKED, _HOGWILD = "elephas", "elephas-asynchronous", "elephas-hogwild"
+
+
+def tune(trial: Trial) -> Figures:
+    """The learning rate of each mode, from the same grid."""
+    grid = trial.size((0.03, 0.1, 0.3), (0.03, 0.1))
+    return {mode: trial.best({rate: _train(trial, mode, rate) for rate in grid}) for mode in _modes()}
+
+
+def measure(trial: Trial) -> Figures:
+    """Accuracy and throughput of each mode in virtual time, and the writes that two real processes have lost."""
+    found = {mode: _train(trial, mode, trial.tuned[mode]) for mode in _modes()}
+    accuracies = [result.metric("accuracy") for result in found.values()]
+    real = {mode: _real(trial, mode) for mode in _modes()}
+    return {
+        "spread": 100 * (max(accuracies) - min(accuracies)),
+        "throughput": found[_LOCKED].seconds / found[_HOGWILD].seconds,
+        "lost": float(real[_HOGWILD].outcome.summary.lost_writes or 0),
+        "lost elsewhere": float(sum(real[mode].outcome.summary.lost_writes or 0 for mode in (_SYNCHRONOUS, _LOCKED))),
+    }
+
+
+def _modes() -> dict[str, Strategy]:
+    """The synchronous one averages after each epoch."""
+    epoch = _SAMPLES // (_WORKERS * _BATCH)
+    return {_SYNCHRONOUS: find(_SYNCHRONOUS, tau=epoch), _LOCKED: find(_LOCKED), _HOGWILD: find(_HOGWILD)}
+
+
+def _train(trial: Trial, mode: str, rate: float) -> Result:
+    job = Teacher(Sgd(rate), epochs=trial.size(6, 3), batch_size=_BATCH, samples=_SAMPLES)
+    # one host: messages between processes take what they take over a local socket
+    network = replace(Network.uniform("one host", "51.2 Gbit/s", "10 us"), placement=WithWorkers())
+    runtime = Simulator(network=network, devices=Profile("a step of 1 ms", (_COMPUTE,)), seed=trial.seed)
+    return trial.train(mode, job, _modes()[mode], _WORKERS, runtime)
+
+
+def _real(trial: Trial, mode: str) -> Result:
+    job = Teacher(Sgd(0.03), epochs=1, batch_size=4, samples=trial.size(8192, 4096))
+    return trial.train(f"{mode}, 2 processes", job, _modes()[mode], 2, Processes(seed=trial.seed))
+
+
+REPRODUCTION = Reproduction(
+    name="elephas",
+    systems=(_SYNCHRONOUS, _LOCKED, _HOGWILD),
+    paper="Pumperla: Elephas: Distributed Deep Learning with Keras & Spark (2015)",
+    setting="A perceptron (20,554 parameters) on points whose classes a random network gives, SGD at a rate tuned for each mode on one grid, 4 workers "
+    "in batches of 16, in virtual time on one host (a step takes 1 ms). Adagrad at the driver of the asynchronous mode; the synchronous one averages "
+    "after each epoch. Lost writes are those of 2 real processes in batches of 4.",
+    rival=_SYNCHRONOUS,
+    scaling=Scaling.WEAK,
+    machines="The three modes are timed on the same virtual host; writes are only lost in real processes, whose seconds are not compared.",
+    measure=measure,
+    tune=tune,
+    claims=(
+        Claim(
+            paper="The mode is a setting of the same training: synchronous, asynchronous or hogwild.",
+            ours="best held-out accuracy of the three modes less the worst, at equal samples",
+            figure="spread",
+            unit="points",
+            most=2.0,
+        ),
+        Claim(
+            paper="Hogwild takes no locks and serves at least as many updates in a second.",
+            ours="seconds of the asynchronous mode over those of hogwild, for as many samples",
+            figure="throughput",
+            unit="x",
+            least=1.0,
+            efficiency=Efficiency.SYSTEM,
+        ),
+        Claim(
+            paper="Without locks updates may be lost.",
+            ours="writes of rows that were lost in hogwild mode",
+            figure="lost",
+            unit="1",
+            least=1.0,
+            efficiency=Efficiency.EXACT,
+        ),
+        Claim(
+            paper="Locks prevent that updates are lost.",
+            ours="writes that were lost in the other modes",
+            figure="lost elsewhere",
+            unit="1",
+            least=0.0,
+            most=0.0,
+            efficiency=Efficiency.EXACT,
+        ),
+    ),
+)
