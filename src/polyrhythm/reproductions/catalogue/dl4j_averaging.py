@@ -46,7 +46,8 @@ REPRODUCTION = Reproduction(
     name="dl4j-averaging",
     systems=("dl4j-averaging",),
     paper="Deeplearning4j on Spark: ParameterAveragingTrainingMaster (Skymind, 2014)",
-    setting="A perceptron (6,154 parameters) on points whose classes a random network gives, SGD at 0.05 with momentum 0.9, 4 workers in batches "
+    setting="A perceptron (6,154 parameters) on points whose classes a random network gives, SGD at 0.05 with momentum 0.9, 4 "
+    "workers in batches "
     "of 16, on `lan` in virtual time. Held-out loss at equal samples.",
     rival="period 1",
     scaling=Scaling.STRONG,

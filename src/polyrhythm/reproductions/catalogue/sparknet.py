@@ -67,7 +67,8 @@ REPRODUCTION = Reproduction(
     name="sparknet",
     systems=("sparknet",),
     paper="Moritz, Nishihara, Stoica, Jordan: SparkNet: Training Deep Networks in Spark (ICLR 2016, arXiv:1511.06051)",
-    setting="A perceptron (6,154 parameters) on points whose classes a random network gives, SGD at 0.2 in batches of 8 for all, to a held-out "
+    setting="A perceptron (6,154 parameters) on points whose classes a random network gives, SGD at 0.2 in batches of 8 for "
+    "all, to a held-out "
     "loss of 0.9; 5 workers (2 and 10 too in whole runs). A step takes C = 10 ms; an exchange S = 20 C, or nothing.",
     rival="alone",
     scaling=Scaling.WEAK,
