@@ -46,7 +46,8 @@ REPRODUCTION = Reproduction(
     name="diloco",
     systems=("diloco",),
     paper="Douillard et al.: DiLoCo: Distributed Low-Communication Training of Language Models (2023, arXiv:2311.08105)",
-    setting="A GPT of one layer of width 48 on characters of Python's reference, from its first step on, AdamW at a rate tuned for each arm on one grid, "
+    setting="A GPT of one layer of width 48 on characters of Python's reference, from its first step on, AdamW at a rate "
+    "tuned for each arm on one grid, "
     "4 workers in batches of 8, tau = 20 (the paper: 500 after a long pretraining), on `lan` in virtual time.",
     rival="synchronous",
     measure=measure,

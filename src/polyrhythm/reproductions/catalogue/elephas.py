@@ -10,11 +10,12 @@ from polyrhythm.hardware.placement import WithWorkers
 from polyrhythm.processes import Processes
 from polyrhythm.reproductions.jobs.recipes import Sgd
 from polyrhythm.reproductions.jobs.teacher import Teacher
-from polyrhythm.reproductions.protocol import Claim, Efficiency, Figures, Reproduction, Scaling
+from polyrhythm.reproductions.protocol import Claim, Efficiency, Figures, Reproduction
 from polyrhythm.reproductions.trial import Result, Trial
 from polyrhythm.simulator import Simulator
 from polyrhythm.strategy import Strategy
 from polyrhythm.systems import find
+from polyrhythm.training.run import attempt
 
 _WORKERS, _BATCH, _SAMPLES = 4, 16, 8192
 _COMPUTE = 1e-3
@@ -31,12 +32,11 @@ def measure(trial: Trial) -> Figures:
     """Accuracy and throughput of each mode in virtual time, and the writes that two real processes have lost."""
     found = {mode: _train(trial, mode, trial.tuned[mode]) for mode in _modes()}
     accuracies = [result.metric("accuracy") for result in found.values()]
-    real = {mode: _real(trial, mode) for mode in _modes()}
     return {
         "spread": 100 * (max(accuracies) - min(accuracies)),
         "throughput": found[_LOCKED].seconds / found[_HOGWILD].seconds,
-        "lost": float(real[_HOGWILD].outcome.summary.lost_writes or 0),
-        "lost elsewhere": float(sum(real[mode].outcome.summary.lost_writes or 0 for mode in (_SYNCHRONOUS, _LOCKED))),
+        "lost": _lost_writes(trial, _HOGWILD),
+        "lost elsewhere": _lost_writes(trial, _LOCKED) + _lost_writes(trial, _SYNCHRONOUS),
     }
 
 
@@ -47,28 +47,33 @@ def _modes() -> dict[str, Strategy]:
 
 
 def _train(trial: Trial, mode: str, rate: float) -> Result:
-    job = Teacher(Sgd(rate), epochs=trial.size(6, 3), batch_size=_BATCH, samples=_SAMPLES)
+    job = Teacher(Sgd(rate), epochs=trial.size(6, 2), batch_size=_BATCH, samples=_SAMPLES, width=64)
     # one host: messages between processes take what they take over a local socket
     network = replace(Network.uniform("one host", "51.2 Gbit/s", "10 us"), placement=WithWorkers())
     runtime = Simulator(network=network, devices=Profile("a step of 1 ms", (_COMPUTE,)), seed=trial.seed)
     return trial.train(mode, job, _modes()[mode], _WORKERS, runtime)
 
 
-def _real(trial: Trial, mode: str) -> Result:
-    job = Teacher(Sgd(0.03), epochs=1, batch_size=4, samples=trial.size(8192, 4096))
-    return trial.train(f"{mode}, 2 processes", job, _modes()[mode], 2, Processes(seed=trial.seed))
+def _lost_writes(trial: Trial, mode: str) -> int:
+    """Of two real processes; none are counted where none can be lost."""
+    job = Teacher(Sgd(0.03), epochs=1, batch_size=4, samples=trial.size(8192, 4096), width=64)
+    tried = attempt(job, workers=2, strategy=_modes()[mode], on=Processes(seed=trial.seed), seed=trial.seed)
+    if tried.error is not None:
+        raise tried.error
+    return tried.outcome.summary.lost_writes or 0
 
 
 REPRODUCTION = Reproduction(
     name="elephas",
     systems=(_SYNCHRONOUS, _LOCKED, _HOGWILD),
     paper="Pumperla: Elephas: Distributed Deep Learning with Keras & Spark (2015)",
-    setting="A perceptron (20,554 parameters) on points whose classes a random network gives, SGD at a rate tuned for each mode on one grid, 4 workers "
-    "in batches of 16, in virtual time on one host (a step takes 1 ms). Adagrad at the driver of the asynchronous mode; the synchronous one averages "
+    setting="A perceptron (6,154 parameters) on points whose classes a random network gives, SGD at a rate tuned for each "
+    "mode on one grid, 4 workers "
+    "in batches of 16, in virtual time on one host (a step takes 1 ms). Adagrad at the driver of the asynchronous mode; the "
+    "synchronous one averages "
     "after each epoch. Lost writes are those of 2 real processes in batches of 4.",
     rival=_SYNCHRONOUS,
-    scaling=Scaling.WEAK,
-    machines="The three modes are timed on the same virtual host; writes are only lost in real processes, whose seconds are not compared.",
+    notes="Writes are counted in runs of real processes, which are compared neither in quality nor in seconds and are not among the arms.",
     measure=measure,
     tune=tune,
     claims=(

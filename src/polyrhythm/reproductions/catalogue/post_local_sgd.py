@@ -38,7 +38,8 @@ REPRODUCTION = Reproduction(
     name="post-local-sgd",
     systems=("post-local-sgd",),
     paper="Lin, Stich, Patel, Jaggi: Don't Use Large Mini-Batches, Use Local SGD (ICLR 2020, arXiv:1808.07217)",
-    setting="A perceptron (6,154 parameters) on 4,096 points whose classes a random network gives, SGD at 0.2 with momentum 0.9, 8 workers in batches "
+    setting="A perceptron (6,154 parameters) on 4,096 points whose classes a random network gives, SGD at 0.2 with momentum "
+    "0.9, 8 workers in batches "
     "of 32 (256 in all), tau = 8, on `lan` in virtual time. The rate is divided by 10 after a half and three quarters of the epochs, and "
     "local steps begin after the half. One learning rate for all, as in the paper.",
     rival="mini-batch SGD",

@@ -21,7 +21,7 @@ _ARMS = {
 
 def tune(trial: Trial) -> Figures:
     """The learning rate of each, from the same grid."""
-    grid = trial.size((0.01, 0.03, 0.1), (0.03, 0.1))
+    grid = trial.size((0.01, 0.03, 0.1), (0.01, 0.03))
     return {arm: trial.best({rate: _train(trial, arm, rate) for rate in grid}) for arm in _ARMS}
 
 
@@ -43,9 +43,12 @@ def _train(trial: Trial, arm: str, rate: float) -> Result:
 REPRODUCTION = Reproduction(
     name="slowmo",
     systems=("slowmo",),
-    paper="Wang, Tantia, Ballas, Rabbat: SlowMo: Improving Communication-Efficient Distributed SGD with Slow Momentum (ICLR 2020, arXiv:1910.00643)",
-    setting="A perceptron (6,154 parameters) on points whose classes a random network gives, SGD with momentum 0.9 at a rate tuned for each arm on one "
-    "grid, 8 workers in batches of 8, tau = 12, alpha = 1, beta = 0.7, on `lan` in virtual time. Momentum of local SGD stays with its worker.",
+    paper="Wang, Tantia, Ballas, Rabbat: SlowMo: Improving Communication-Efficient Distributed SGD with Slow Momentum (ICLR "
+    "2020, arXiv:1910.00643)",
+    setting="A perceptron (6,154 parameters) on points whose classes a random network gives, SGD with momentum 0.9 at a rate "
+    "tuned for each arm on one "
+    "grid, 8 workers in batches of 8, tau = 12, alpha = 1, beta = 0.7, on `lan` in virtual time. Momentum of local SGD stays "
+    "with its worker.",
     rival="local SGD",
     measure=measure,
     tune=tune,
