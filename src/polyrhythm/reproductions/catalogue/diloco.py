@@ -50,6 +50,9 @@ REPRODUCTION = Reproduction(
     "tuned for each arm on one grid, "
     "4 workers in batches of 8, tau = 20 (the paper: 500 after a long pretraining), on `lan` in virtual time.",
     rival="synchronous",
+    notes="Tried: with 6 rounds from random weights the outer momentum has no time to act, and AdamW at 0.004 on the "
+    "perceptron of other experiments "
+    "was 11 % behind in loss after 30. The paper begins with weights that are trained for long and makes more rounds.",
     measure=measure,
     tune=tune,
     claims=(
