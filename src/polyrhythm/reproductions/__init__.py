@@ -4,30 +4,38 @@ from __future__ import annotations
 
 from polyrhythm.errors import unknown
 from polyrhythm.reproductions.catalogue import (
+    actors,
     admm,
     diloco,
     dl4j_averaging,
     elephas,
+    gradient_sharing,
+    key_value_store,
     one_bit,
     post_local_sgd,
     slowmo,
     sparknet,
     streaming_diloco,
+    strom,
 )
 from polyrhythm.reproductions.protocol import Reproduction
 
 REPRODUCTIONS: dict[str, Reproduction] = {
     each.name: each
     for each in (
+        actors.REPRODUCTION,
         admm.REPRODUCTION,
         diloco.REPRODUCTION,
         dl4j_averaging.REPRODUCTION,
         elephas.REPRODUCTION,
+        gradient_sharing.REPRODUCTION,
+        key_value_store.REPRODUCTION,
         one_bit.REPRODUCTION,
         post_local_sgd.REPRODUCTION,
         slowmo.REPRODUCTION,
         sparknet.REPRODUCTION,
         streaming_diloco.REPRODUCTION,
+        strom.REPRODUCTION,
     )
 }
 
