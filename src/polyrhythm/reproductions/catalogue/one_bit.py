@@ -19,12 +19,11 @@ from polyrhythm.strategy import Strategy
 from polyrhythm.systems import find
 from polyrhythm.tensors import Layout
 from polyrhythm.training.timing import time
-from polyrhythm.workloads.digits import DigitsMlp
 
-_WORKERS, _WARMUP, _TIMED, _FRAMES = 4, 10, 8, 1408
+_WORKERS, _WARMUP, _TIMED, _FRAMES = 4, 10, 8, 1024
 _COLUMNS = (64, 128, 512, 2048)
-_RATES = (0.01, 0.02, 0.04)
-_NETWORK = Network.uniform("200 Mbit/s", "200 Mbit/s", "50 us")
+_RATES = (0.02, 0.04, 0.08)
+_NETWORK = Network.uniform("300 Mbit/s", "300 Mbit/s", "50 us")
 
 
 def strategies() -> dict[str, Strategy]:
@@ -73,7 +72,7 @@ def measure(trial: Trial) -> Figures:
 def _seconds(system: str, workers: int) -> float:
     """Virtual seconds of a step in which all workers together take the same samples."""
     strategy = find(system, warmup=1) if system == "onebit" else find(system)
-    work, on = DigitsMlp(batch_size=_FRAMES // workers), Simulator(network=_NETWORK)
+    work, on = Teacher(width=1024, batch_size=_FRAMES // workers), Simulator(network=_NETWORK)
     first, all_steps = (time(work, workers=workers, strategy=strategy, steps=steps, on=on).outcome.time for steps in (1, 21))
     return (all_steps - first) / 20
 

@@ -8,23 +8,23 @@ from polyrhythm.reproductions.trial import Trial
 from polyrhythm.systems import find
 from polyrhythm.workloads.digits import DigitsMlp
 
-_WORKERS, _TAU = 4, 4e-3
-_TAUS = (1e-3, 2e-3, _TAU, 8e-3)
+_TAU = 4e-3
+_TAUS = (2e-3, _TAU, 8e-3)
 
 
 def measure(trial: Trial) -> Figures:
     """Bytes and accuracy of the dense all-reduce, and of each tau, at equal samples."""
-    job = DigitsMlp(epochs=trial.size(6, 3), batch_size=8)
-    dense = trial.train("allreduce", job, "allreduce", _WORKERS)
-    by_tau = {tau: trial.train(f"tau {tau:g}", job, find("strom", tau=tau), _WORKERS) for tau in _TAUS}
-    gaps = trial.train(f"tau {_TAU:g} in gaps", job, find("strom", tau=_TAU, gaps=True), _WORKERS)
+    workers = trial.size(4, 2)
+    job = DigitsMlp(epochs=trial.size(10, 5), batch_size=32 // workers, learning_rate=0.02)
+    dense = trial.train("allreduce", job, "allreduce", workers)
+    by_tau = {tau: trial.train(f"tau {tau:g}", job, find("strom", tau=tau), workers) for tau in _TAUS}
+    gaps = trial.train(f"tau {_TAU:g} in gaps", job, find("strom", tau=_TAU, gaps=True), workers)
     sent = {tau: float(each.outcome.summary.bytes_sent) for tau, each in by_tau.items()}
     return {
         "ratio": dense.outcome.summary.bytes_sent / sent[_TAU],
         "points lost": 100 * (dense.final - by_tau[_TAU].final),
         "bytes by tau": rank_correlation(list(sent), list(sent.values())),
         "gaps": sent[_TAU] / gaps.outcome.summary.bytes_sent,
-        "speed-up": dense.seconds / by_tau[_TAU].seconds,
     }
 
 
@@ -33,10 +33,9 @@ REPRODUCTION = Reproduction(
     systems=("strom",),
     paper="Strom: Scalable Distributed DNN Training Using Commodity GPU Cloud Computing (Interspeech 2015)",
     setting=(
-        "digits-mlp (1.13 M parameters, SGD with momentum at 0.01), 4 workers in batches of 8, on `cpu-core` machines on `lan` (10 "
-        "Gbit/s): a step computes for 3 ms. tau is in units of weights. All arms have the workload's own rate. The paper: 14.6 M "
-        "parameters, frames of speech, up to 80 GPUs; its layers are larger, and its training is longer: the bound on bytes is lower "
-        "here."
+        "digits-mlp (1.13 M parameters, SGD with momentum at 0.02 in all arms), 4 workers in batches of 8 (2 of 16 in a quick run) in "
+        "virtual time on `lan`. tau is in units of weights. The paper: 14.6 M parameters, frames of speech, up to 80 GPUs; its layers "
+        "are larger, and its training is longer: the bound on bytes is lower here."
     ),
     rival="allreduce",
     measure=measure,
@@ -58,7 +57,7 @@ REPRODUCTION = Reproduction(
         ),
         Claim(
             paper="The threshold sets how much is sent.",
-            ours="rank correlation of tau and bytes, tau from 0.001 to 0.008",
+            ours="rank correlation of tau and bytes, tau from 0.002 to 0.008",
             figure="bytes by tau",
             unit="correlation",
             most=-0.99,
