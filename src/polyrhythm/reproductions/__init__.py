@@ -5,18 +5,28 @@ from __future__ import annotations
 from polyrhythm.errors import unknown
 from polyrhythm.reproductions.catalogue import (
     actors,
+    adasum,
     admm,
+    algorithms,
+    allreduce,
+    bitvector,
+    collective_allreduce,
+    d2l,
     diloco,
     dl4j_averaging,
     elephas,
+    firecaffe,
     gradient_sharing,
+    horovod,
     key_value_store,
     one_bit,
+    parallel_sgd,
     post_local_sgd,
     slowmo,
     sparknet,
     streaming_diloco,
     strom,
+    yadan,
 )
 from polyrhythm.reproductions.protocol import Reproduction
 
@@ -24,18 +34,28 @@ REPRODUCTIONS: dict[str, Reproduction] = {
     each.name: each
     for each in (
         actors.REPRODUCTION,
+        adasum.REPRODUCTION,
         admm.REPRODUCTION,
+        algorithms.REPRODUCTION,
+        allreduce.REPRODUCTION,
+        bitvector.REPRODUCTION,
+        collective_allreduce.REPRODUCTION,
+        d2l.REPRODUCTION,
         diloco.REPRODUCTION,
         dl4j_averaging.REPRODUCTION,
         elephas.REPRODUCTION,
+        firecaffe.REPRODUCTION,
         gradient_sharing.REPRODUCTION,
+        horovod.REPRODUCTION,
         key_value_store.REPRODUCTION,
         one_bit.REPRODUCTION,
+        parallel_sgd.REPRODUCTION,
         post_local_sgd.REPRODUCTION,
         slowmo.REPRODUCTION,
         sparknet.REPRODUCTION,
         streaming_diloco.REPRODUCTION,
         strom.REPRODUCTION,
+        yadan.REPRODUCTION,
     )
 }
 

@@ -1,0 +1,112 @@
+"""Adasum: equal gradients are averaged, orthogonal ones added, so that the learning rate need not follow the number of workers (E2)."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from polyrhythm.kernel.group import Group
+from polyrhythm.kernel.port import Port
+from polyrhythm.report.metrics import Target
+from polyrhythm.reproductions.jobs.negotiation import NETWORK
+from polyrhythm.reproductions.jobs.questions import ask
+from polyrhythm.reproductions.jobs.recipes import Sgd
+from polyrhythm.reproductions.jobs.teacher import Teacher
+from polyrhythm.reproductions.protocol import Claim, Efficiency, Figures, Reproduction
+from polyrhythm.reproductions.trial import Result, Trial
+from polyrhythm.tensors import Layout
+from polyrhythm.topology.algorithms.adaptive_sum import AdaptiveSum
+
+_WORKERS = 16
+_TIMES = 2.5
+"""Adasum's rate, in those of one worker."""
+_RATES = (0.003, 0.01, 0.03, 0.1, 0.3)
+_AVERAGING, _SAME, _ADASUM = "averaging", "averaging at adasum's rate", "adasum"
+
+
+def tune(trial: Trial) -> Figures:
+    """The best rate of one worker, from which Adasum's follows, and the best of averaging, from the same grid."""
+    one = {rate: trial.train(_ADASUM, _job(trial, rate), "single", 1) for rate in _RATES}
+    many = {rate: trial.train(_AVERAGING, _job(trial, rate), "allreduce", _WORKERS) for rate in _RATES}
+    trial.tuning_runs[_SAME] = trial.tuning_runs[_ADASUM]  # the same runs chose its rate
+    return {_ADASUM: _TIMES * trial.best(one), _AVERAGING: trial.best(many)}
+
+
+def measure(trial: Trial) -> Figures:
+    """Steps to the loss that averaging has at its end, at Adasum's rate and at its own; and the sums of crafted vectors."""
+    rate = trial.tuned[_ADASUM]
+    adasum = trial.train(_ADASUM, _job(trial, rate), "adasum", _WORKERS)
+    same = trial.train(_SAME, _job(trial, rate), "allreduce", _WORKERS)
+    tuned = trial.train(_AVERAGING, _job(trial, trial.tuned[_AVERAGING]), "allreduce", _WORKERS)
+    apart, alike = torch.eye(_WORKERS, _WORKERS), torch.randn(_WORKERS, generator=torch.Generator().manual_seed(trial.seed))
+    return {
+        "same rate": _share(adasum, same),
+        "own rate": _share(adasum, tuned),
+        "orthogonal": _difference(list(apart), apart.sum(dim=0)),
+        "equal": _difference([alike] * _WORKERS, alike),
+    }
+
+
+def _job(trial: Trial, rate: float) -> Teacher:
+    return Teacher(Sgd(rate, 0.9), epochs=trial.size(8, 4), batch_size=32, samples=8192)
+
+
+def _share(one: Result, rival: Result) -> float:
+    """The steps after which `one` has the loss that `rival` ends with, over the steps of `rival` to it; infinite where it never has."""
+    target = Target("loss", rival.final)
+    return one.steps_to(target) / rival.steps_to(target)
+
+
+def _difference(given: list[Tensor], expected: Tensor) -> float:
+    layout = Layout(("vector",), ((expected.numel(),),))
+
+    async def combined(port: Port, group: Group) -> list[Tensor]:
+        return [await AdaptiveSum(layout).reduce(port, group, given[group.rank], "sum") / group.size]
+
+    return max((answer[0] - expected).abs().max().item() for answer in ask(len(given), combined, NETWORK).tensors)
+
+
+REPRODUCTION = Reproduction(
+    name="adasum",
+    systems=("adasum",),
+    paper="Maleki et al.: Scaling Distributed Training with Adaptive Summation (MLSys 2021, arXiv:2006.02924)",
+    setting=(
+        "teacher (20,500 parameters, SGD with momentum), 16 workers in batches of 32. Adasum has 2.5 times the rate that is best for one "
+        "worker of a grid of five; averaging has that rate too, and in a run of its own the best for it of the same grid."
+    ),
+    rival=_AVERAGING,
+    tune=tune,
+    measure=measure,
+    claims=(
+        Claim(
+            paper="At a rate 2 to 2.5 times that of one worker, Adasum needs fewer steps than averaging.",
+            ours="steps to the loss that averaging has at its end over those of averaging, both at 2.5 times the rate of one worker",
+            figure="same rate",
+            unit="ratio",
+            most=0.8,
+        ),
+        Claim(
+            paper="The learning rate need not be tuned for the number of workers.",
+            ours="steps to the loss that averaging has at its end over those of averaging, which has its own best rate",
+            figure="own rate",
+            unit="ratio",
+            most=1.0,
+        ),
+        Claim(
+            paper="Orthogonal gradients are added.",
+            ours="largest difference from the sum of 16 orthogonal vectors",
+            figure="orthogonal",
+            unit="difference",
+            most=1e-6,
+            efficiency=Efficiency.EXACT,
+        ),
+        Claim(
+            paper="Equal gradients are averaged.",
+            ours="largest difference from the mean of 16 equal vectors",
+            figure="equal",
+            unit="difference",
+            most=1e-6,
+            efficiency=Efficiency.EXACT,
+        ),
+    ),
+)

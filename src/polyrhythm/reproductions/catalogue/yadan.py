@@ -1,0 +1,60 @@
+"""Data parallelism within one box: the gradient is that of one GPU, however the batch is divided (E5)."""
+
+from __future__ import annotations
+
+from polyrhythm.reproductions.jobs.differences import largest_difference
+from polyrhythm.reproductions.jobs.recipes import Sgd
+from polyrhythm.reproductions.jobs.teacher import Teacher
+from polyrhythm.reproductions.protocol import Claim, Efficiency, Figures, Reproduction, Scaling
+from polyrhythm.reproductions.trial import Trial
+
+_BATCH = 64
+_NO_MODEL_AXIS = "It needs a model that is divided over workers, which is not here yet."
+
+
+def measure(trial: Trial) -> Figures:
+    """One step at a learning rate of 1, so that weights differ by as much as gradients do."""
+    whole = trial.train("single", _job(1), "single", 1)
+    found = [trial.train(f"yadan on {workers}", _job(workers), "yadan", workers) for workers in (2, 4)]
+    found.append(trial.train("tree on 4", _job(4), "tree", 4))
+    return {"difference": max(largest_difference(whole.outcome.weights, each.outcome.weights) for each in found)}
+
+
+def _job(workers: int) -> Teacher:
+    return Teacher(Sgd(1.0), epochs=1, batch_size=_BATCH // workers, samples=_BATCH)
+
+
+REPRODUCTION = Reproduction(
+    name="yadan",
+    systems=("yadan",),
+    paper="Yadan, Adams, Taigman, Ranzato: Multi-GPU Training of ConvNets (2013, arXiv:1312.5853)",
+    setting=(
+        "One step of plain SGD on one batch of 64 (teacher, 20,500 parameters): whole, in 2 parts and in 4, exchanged directly and over "
+        "a tree. Of the paper's dimensions, data and model, only data is here."
+    ),
+    rival="single",
+    scaling=Scaling.STRONG,
+    measure=measure,
+    notes=(
+        "The learning rate is 1, and what is compared is one gradient: the accuracies of these runs say nothing. A comparison of layouts in "
+        "closed form would be one of the formulas that went into it, and is left out."
+    ),
+    claims=(
+        Claim(
+            paper="Dividing a batch over GPUs does not change what is computed.",
+            ours="largest difference of any element of the gradient from that of the whole batch",
+            figure="difference",
+            unit="difference",
+            most=1e-5,
+            efficiency=Efficiency.EXACT,
+        ),
+        Claim(
+            paper="Dividing the model over GPUs does not change what is computed either.",
+            untestable=_NO_MODEL_AXIS,
+        ),
+        Claim(
+            paper="On four GPUs, data parallelism over two pairs and model parallelism within them is faster than either alone.",
+            untestable=_NO_MODEL_AXIS,
+        ),
+    ),
+)
