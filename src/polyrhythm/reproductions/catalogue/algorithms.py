@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from functools import partial
 from itertools import combinations
-from math import log2
+from math import ceil, log2
 
 import torch
 from torch import Tensor
@@ -67,12 +67,13 @@ def _in_order(numel: int, workers: int) -> bool:
 def _predictions(nbytes: int, workers: int) -> dict[Algorithm, float]:
     """As textbooks have them (a in seconds, t of the whole tensor): not the closed forms of this library, which know its details."""
     a, t = _LATENCY, nbytes / _BANDWIDTH
-    levels, part = log2(workers), t * (workers - 1) / workers
+    part, core = t * (workers - 1) / workers, 1 << (workers.bit_length() - 1)
+    halved = 2 * log2(core) * a + 2 * t * (core - 1) / core
     return {
         Direct(): 2 * a + 2 * part,
         Ring(): 2 * (workers - 1) * (a + t / workers),
-        Tree(): 2 * levels * (a + t),
-        Butterfly(): 2 * levels * a + 2 * part,
+        Tree(): 2 * ceil(log2(workers)) * (a + t),
+        Butterfly(): halved if core == workers else halved + 2 * (a + t),
     }
 
 
