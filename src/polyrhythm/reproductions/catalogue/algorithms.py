@@ -83,7 +83,8 @@ REPRODUCTION = Reproduction(
     paper="Thakur, Rabenseifner, Gropp: Optimization of Collective Communication Operations in MPICH (IJHPCA 2005)",
     setting=(
         "Sums of 64 to 1,048,576 numbers (65,536 where quick) among 2 to 16 workers, in virtual time on 100 MB/s and 1 ms: direct, ring, "
-        "binomial tree, and recursive halving and doubling. Predictions have log2 P also where P is no power of two."
+        "binomial tree, and recursive halving and doubling. Predictions are those of textbooks: a "
+        "step before and one after for workers beyond the last power of two."
     ),
     measure=measure,
     notes="Single sums are timed, not trainings. Orders count where predictions differ by more than 1 %.",
@@ -115,7 +116,7 @@ REPRODUCTION = Reproduction(
             efficiency=Efficiency.EXACT,
         ),
         Claim(
-            paper="Of P workers the tree sends 2 (P - 1) messages in all, each worker of halving and doubling 2 log2 P, of the others 2 (P - 1).",
+            paper="A tree sends 2 (P - 1) messages in all, each worker of halving and doubling 2 log2 P, of the others 2 (P - 1).",
             ours="largest deviation from these numbers, 8 workers",
             figure="messages",
             unit="messages",

@@ -50,7 +50,7 @@ REPRODUCTION = Reproduction(
             efficiency=Efficiency.EXACT,
         ),
         Claim(
-            paper="Models with many parameters for their arithmetic scale worse: 68 % for VGG-16 where Inception V3 and ResNet-101 reach 90 %.",
+            paper="Models with many parameters for their arithmetic scale worse: VGG-16 with 68 %, Inception V3 and ResNet-101 with 90 %.",
             ours="scaling efficiency of the convolutions over that of the perceptron, the least of three networks",
             figure="order",
             unit="ratio",

@@ -36,8 +36,8 @@ REPRODUCTION = Reproduction(
     scaling=Scaling.STRONG,
     measure=measure,
     notes=(
-        "The learning rate is 1, and what is compared is one gradient: the accuracies of these runs say nothing. A comparison of layouts in "
-        "closed form would be one of the formulas that went into it, and is left out."
+        "The learning rate is 1, and what is compared is one gradient: the accuracies of these runs say nothing. A comparison of "
+        "layouts in closed form would be one of the formulas that went into it, and is left out."
     ),
     claims=(
         Claim(

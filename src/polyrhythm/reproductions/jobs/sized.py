@@ -53,7 +53,8 @@ class StepCost:
 def step_cost(train: Train, strategy: str | Strategy, workers: int, on: Simulator) -> StepCost:
     """What a step of `train` costs: the difference of timing-only runs of two lengths, so that what comes once is left out."""
     short, long = (time(train, workers=workers, strategy=strategy, steps=steps, on=on).summary for steps in (2, 4))
-    assert short.virtual_seconds is not None and long.virtual_seconds is not None
+    assert short.virtual_seconds is not None
+    assert long.virtual_seconds is not None
     return StepCost(
         (long.virtual_seconds - short.virtual_seconds) / 2,
         (long.bytes_sent - short.bytes_sent) // 2,
