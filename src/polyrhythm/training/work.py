@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -74,19 +75,8 @@ def make_job(train: Train, plan: StrategyPlan, chosen: CheckpointPlan | None = N
         context.port.details = timeline
         own = Worker(context, plan, checkpoints)
         try:
-            train(own)
-        except NameError as error:
-            if own.returning:
-                raise WorkloadError(
-                    f"{error}. The run was resumed, and passes over the data that were used before the checkpoint have no batches now: "
-                    "give names that are used after a pass a value before it."
-                ) from error
-            raise
-        except (ValueError, RuntimeError) as error:
-            for torchs, ours in _TRANSLATED.items():
-                if torchs in str(error):
-                    raise CompositionError(ours) from error
-            raise
+            with _explained(own):
+                train(own)
         finally:
             own.close()
         return conclusion(own)
@@ -107,6 +97,25 @@ def make_job(train: Train, plan: StrategyPlan, chosen: CheckpointPlan | None = N
         checkpoints.began,
         timeline,
     )
+
+
+@contextmanager
+def _explained(own: Worker) -> Iterator[None]:
+    """Errors of the training function, with what to do about those that have to do with being run by us."""
+    try:
+        yield
+    except NameError as error:
+        if own.returning:
+            raise WorkloadError(
+                f"{error}. The run was resumed, and passes over the data that were used before the checkpoint have no batches now: "
+                "give names that are used after a pass a value before it."
+            ) from error
+        raise
+    except (ValueError, RuntimeError) as error:
+        for torchs, ours in _TRANSLATED.items():
+            if torchs in str(error):
+                raise CompositionError(ours) from error
+        raise
 
 
 def conclusion(own: Worker) -> Message:

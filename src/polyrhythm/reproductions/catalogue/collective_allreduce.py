@@ -40,7 +40,7 @@ def measure(trial: Trial) -> Figures:
 
 def _shuffled_steps(worker: Worker, seed: int) -> list[int]:
     """The steps after which a tensor did not have the mean of the workers' gradients; all numbers are whole and exact."""
-    model, draw, wrong = _Sums(), np.random.default_rng((seed, worker.rank)), []
+    model, draw, wrong = _ShuffledSums(), np.random.default_rng((seed, worker.rank)), []
     attached, optimizer = worker.attach(model, torch.optim.SGD(model.parameters(), lr=1.0))
     expected = [0.0] * _TENSORS
     for step in range(_TRIALS):
@@ -55,7 +55,7 @@ def _shuffled_steps(worker: Worker, seed: int) -> list[int]:
     return wrong
 
 
-class _Sums(nn.Module):
+class _ShuffledSums(nn.Module):
     """Sums of its tensors, each times its own scale, in an order that is given: backward() goes through it in reverse."""
 
     def __init__(self) -> None:

@@ -78,8 +78,8 @@ REPRODUCTION = Reproduction(
     setting=(
         "Steps of a model of 25,000 numbers without computing on 1 to 128 workers, in virtual time on 1 Gbit/s without latency, both legs "
         "counted for the server and for the tree. Batches: teacher (20,500 parameters, SGD with momentum) on 2 workers with 32 and with "
-        "128 samples each, at equal samples. Models: two of 1.8 MFLOP an image, 14,000 and 0.9 million parameters, on 32 `cpu-core` workers (8 "
-        "where quick) on `lan`."
+        "128 samples each, at equal samples. Models: two of 1.8 MFLOP an image, 14,000 and 0.9 million parameters, on 32 `cpu-core` "
+        "workers (8 where quick) on `lan`."
     ),
     rival="batch 32",
     machines="Steps are timed on the networks that are named; the two trainings, whose accuracies are compared, run on `lan`.",
