@@ -1,0 +1,148 @@
+"""Sums inside hosts and across them, a step late, under layer-wise rates (PARALLELISM, row 29)."""
+
+from __future__ import annotations
+
+from functools import partial
+
+from polyrhythm.hardware.devices import Profile
+from polyrhythm.hardware.network import Network, Site
+from polyrhythm.kernel.names import rank_of
+from polyrhythm.reproductions.jobs.recipes import Sgd
+from polyrhythm.reproductions.jobs.teacher import Teacher, student
+from polyrhythm.reproductions.links import bytes_per_step, of_machine, seconds_per_step
+from polyrhythm.reproductions.protocol import Claim, Efficiency, Figures, Reproduction
+from polyrhythm.reproductions.trial import Result, Trial
+from polyrhythm.simulator import Instant, Simulator
+from polyrhythm.strategy import Strategy
+from polyrhythm.systems import find
+from polyrhythm.topology import AllReduce, Direct
+from polyrhythm.training.result import Run
+from polyrhythm.training.timing import time
+
+_RATES = (0.01, 0.03, 0.1, 0.3)
+_WORKERS, _GROUPS = 4, 2
+_BATCH, _LARGE = 16, 256
+_PRESENT, _LATE, _LARC, _MEAN = "lag 0", "lag 1", "large, LARC", "large, mean"
+
+_COUNTED = 8
+_COUNTING = Simulator(network=Instant(), record_sends=True)
+_TIMED = Teacher()
+_MODEL = 4 * sum(parameter.numel() for parameter in student(_TIMED.width, _TIMED.depth).parameters())
+_ACROSS = 1e6
+_RATIOS = (0.25, 1.0, 4.0)
+
+
+def _arms() -> dict[str, tuple[int, Strategy]]:
+    """The batch of a worker and the strategy of each arm."""
+    late, present = (find("climate", groups=_GROUPS, lag=lag) for lag in (1, 0))
+    return {
+        _PRESENT: (_BATCH, present),
+        _LATE: (_BATCH, late),
+        _LARC: (_LARGE, present),
+        _MEAN: (_LARGE, find("hierarchical", groups=_GROUPS)),
+    }
+
+
+def _train(trial: Trial, arm: str, rate: float) -> Result:
+    batch, strategy = _arms()[arm]
+    job = Teacher(Sgd(rate, 0.9), trial.size(4, 3), batch, trial.size(8192, 4096))
+    return trial.train(arm, job, strategy, _WORKERS)
+
+
+def tune(trial: Trial) -> Figures:
+    """The best of the same rates for every arm."""
+    return {arm: trial.best({rate: _train(trial, arm, rate) for rate in _RATES}) for arm in _arms()}
+
+
+def measure(trial: Trial) -> Figures:
+    """Accuracy with and without lag, and of large batches with and without LARC; bytes between hosts; what the lag hides."""
+    points = {arm: _points(_train(trial, arm, trial.tuned[arm])) for arm in _arms()}
+    return {
+        "lost by lag": points[_PRESENT] - points[_LATE],
+        "gained by LARC": points[_LARC] - points[_MEAN],
+        "deviation": 100 * max(map(_share_deviation, (2, 4))),
+        "hidden": 100 * min(map(_hidden, _RATIOS)),
+    }
+
+
+def _points(result: Result) -> float:
+    return 0.0 if result.arm.diverged else 100 * result.metric("accuracy")
+
+
+def _between(strategy: Strategy, local: int) -> float:
+    """Bytes that hosts of `local` workers each, of eight in all, send each other in a step."""
+    links = bytes_per_step(lambda steps: time(_TIMED, workers=_COUNTED, strategy=strategy, steps=steps, on=_COUNTING))
+    return sum(sent for sent, _ in of_machine(links, lambda actor: rank_of(actor) // local).values())
+
+
+def _share_deviation(local: int) -> float:
+    """How far the bytes between hosts are from a flat all-reduce's divided by the workers of a host."""
+    flat = Strategy(topology=AllReduce(Direct()))
+    return abs(local * _between(find("climate", groups=local), local) / _between(flat, local) - 1)
+
+
+def _steps(lag: int, on: Simulator, steps: int) -> Run:
+    return time(_TIMED, workers=_WORKERS, strategy=find("climate", lag=lag), steps=steps, on=on)
+
+
+def _hidden(ratio: float) -> float:
+    """How much of min(communication, computing) the lag hides, where computing takes `ratio` times as long as a sum across and back."""
+    compute = ratio * 2 * _MODEL / _ACROSS
+    sites = [Site(name, 1e9, 1e9, 1e-5) for name in ("here", "there")]
+    pairs = [("here", "there"), ("there", "here")]
+    network = Network.joined("two sites", sites, dict.fromkeys(pairs, 1e-4), dict.fromkeys(pairs, _ACROSS))
+    on = Simulator(network=network, devices=Profile("measured", (compute,)))
+    present, late = (seconds_per_step(partial(_steps, lag, on)) for lag in (0, 1))
+    return (present - late) / min(present - compute, compute)
+
+
+REPRODUCTION = Reproduction(
+    name="climate",
+    systems=("climate",),
+    paper="Kurth et al.: Exascale Deep Learning for Climate Analytics (SC 2018)",
+    setting=(
+        "A perceptron of 20,500 parameters learns the classes of a random network (8,192 points, 4 epochs; 4,096 and 3 in quick runs) by "
+        "SGD with momentum 0.9 on 4 workers in 2 groups, in batches of 16 a worker, and of 256 where batches are large: 1,024 samples a "
+        "step. Every arm has the best of the same four learning rates, without a warm-up or a schedule; LARC's trust is 0.02. Accuracy is "
+        "that of the final weights on 2,048 held-out points. Bytes are counted of 8 workers on hosts of 2 and of 4, the flat all-reduce "
+        "being a direct one (a ring in the order of hosts crosses them less often). What the lag hides is timed on two sites with 1 GB/s "
+        "inside and 1 MB/s between them; computing / (a sum across and back) is 1/4, 1 and 4, and the least counts."
+    ),
+    notes="Time is that of steps without arithmetic.",
+    rival=_PRESENT,
+    tune=tune,
+    measure=measure,
+    claims=(
+        Claim(
+            paper="Gradients are summed inside a node first, so that only one sum leaves it.",
+            ours="largest deviation of the bytes between hosts from a flat all-reduce's divided by the workers of a host",
+            figure="deviation",
+            unit="%",
+            most=2.0,
+            efficiency=Efficiency.EXACT,
+        ),
+        Claim(
+            paper="A step may be taken on the gradients of the step before without harm.",
+            ours="accuracy lost against the same without lag",
+            figure="lost by lag",
+            unit="points",
+            most=1.0,
+        ),
+        Claim(
+            paper="The lag allows communication to overlap with computing.",
+            ours="part of min(communication, computing) that is hidden",
+            figure="hidden",
+            unit="%",
+            least=80.0,
+            efficiency=Efficiency.SYSTEM,
+        ),
+        Claim(
+            paper="LARC lets large batches train.",
+            ours="accuracy in batches of 1,024 with LARC over that with one rate for all layers",
+            figure="gained by LARC",
+            unit="points",
+            least=1.0,
+        ),
+        Claim(paper="Training runs at more than an exaflop per second on Summit.", untestable="There is no Summit here."),
+    ),
+)

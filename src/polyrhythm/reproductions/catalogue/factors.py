@@ -1,0 +1,205 @@
+"""Poseidon and Project Adam: linear layers as the factors of their gradients, to everybody or to a server (E12)."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from functools import partial
+
+import torch
+
+from polyrhythm.codec import SufficientFactors
+from polyrhythm.hardware.devices import Profile
+from polyrhythm.hardware.network import Network
+from polyrhythm.hardware.placement import WithWorkers
+from polyrhythm.kernel.names import rank_of
+from polyrhythm.pieces.topology import Topology
+from polyrhythm.reproductions.jobs.layers import Layers
+from polyrhythm.reproductions.jobs.recipes import Sgd
+from polyrhythm.reproductions.jobs.teacher import Teacher, student
+from polyrhythm.reproductions.jobs.whole_numbers import WholeNumbers
+from polyrhythm.reproductions.links import bytes_per_step, of_machine, seconds_per_step
+from polyrhythm.reproductions.protocol import Claim, Efficiency, Figures, Reproduction
+from polyrhythm.reproductions.trial import Trial
+from polyrhythm.selection.factor_costs import as_factors, crossover, factors_to_server, gradients_to_servers
+from polyrhythm.simulator import Simulator
+from polyrhythm.strategy import Strategy
+from polyrhythm.systems import find
+from polyrhythm.topology import AllReduce, Bucketed, Ring, Server
+from polyrhythm.training.result import Run
+from polyrhythm.training.run import run
+from polyrhythm.training.timing import time
+
+_SIDE = 128
+_WORKERS = 4
+_GRID = (8, 11, 16, 23, 32, 45, 64, 91)
+_MIXED = ((96, 64), (96, 96), (8, 96))
+_BANDWIDTH = 1e6
+_RATIOS = (0.25, 1.0, 4.0)
+_DEEP = Teacher(width=96, depth=24)
+_BESIDE = Simulator(network=replace(Network.uniform("beside", 1e8, 1e-3), placement=WithWorkers()), record_sends=True)
+_FACTORS = Strategy(codec=SufficientFactors(), name="factors")
+
+
+def measure(trial: Trial) -> Figures:
+    """Exactness, bytes, where the cheaper way changes, and what is hidden by exchanging while computing."""
+    job = Teacher(Sgd(0.03, 0.9), epochs=trial.size(2, 1))
+    dense, hybrid = (trial.train(name, job, name, _WORKERS).final for name in ("allreduce", "poseidon"))
+    return {
+        "other elements": float(_other_elements()),
+        "difference": abs(dense - hybrid),
+        "deviation": 100 * _deviation(),
+        "grid steps": float(_from_crossover()),
+        "hidden": 100 * min(map(_hidden, _RATIOS)),
+        "over the cheaper": max(_over_the_cheaper(batch, workers) for batch in (2, 8, 16, 64) for workers in (2, 4)),
+        "hot spot": max(_hot_spot(workers) for workers in (4, 8)),
+    }
+
+
+def _other_elements() -> int:
+    """Of the weights of training by factors, and by gradients, where no sum is rounded."""
+    weights = [
+        torch.cat([tensor.flatten() for tensor in run(WholeNumbers(), workers=_WORKERS, strategy=each, on=Simulator()).weights.values()])
+        for each in (_FACTORS, "allreduce")
+    ]
+    return int((weights[0] != weights[1]).sum())
+
+
+def _busiest(strategy: Strategy, shapes: tuple[tuple[int, int], ...], batch: int, workers: int) -> float:
+    """Numbers that the busiest machine sends and receives in a step; server k runs beside worker k."""
+    links = bytes_per_step(lambda steps: run(Layers(shapes, batch, steps), workers=workers, strategy=strategy, on=_BESIDE))
+    return max(sum(both) for both in of_machine(links, rank_of).values()) / 4
+
+
+def _square(strategy: Strategy, batch: int, workers: int = _WORKERS) -> float:
+    return _busiest(strategy, ((_SIDE, _SIDE),), batch, workers)
+
+
+def _deviation() -> float:
+    """Of what is counted from table 1, for each of three ways."""
+    batch = 16
+    adam = find("project-adam", batch=batch)
+    return max(
+        abs(counted / expected - 1)
+        for counted, expected in (
+            (_square(_FACTORS, batch), as_factors(_SIDE, _SIDE, batch, _WORKERS)),
+            (_square(Strategy(topology=Server(_WORKERS)), batch), gradients_to_servers(_SIDE, _SIDE, _WORKERS, _WORKERS)),
+            (_square(adam, batch), factors_to_server(_SIDE, _SIDE, batch, _WORKERS)),
+        )
+    )
+
+
+def _from_crossover() -> int:
+    """Steps of the grid between the largest batch that is counted to be cheaper as factors, and the largest by the rule."""
+    servers = _square(Strategy(topology=Server(_WORKERS)), 1)
+    counted = sum(_square(_FACTORS, batch) <= servers for batch in _GRID)
+    ruled = sum(batch <= crossover(_SIDE, _SIDE, _WORKERS, _WORKERS) for batch in _GRID)
+    return abs(counted - ruled)
+
+
+def _over_the_cheaper(batch: int, workers: int) -> float:
+    """Bytes of the busiest machine over those of the better of servers and factors alone, for layers of different shapes."""
+    hybrid = _busiest(find("poseidon", batch=batch, servers=workers), _MIXED, batch, workers)
+    alone = [_busiest(each, _MIXED, batch, workers) for each in (Strategy(topology=Server(workers)), _FACTORS)]
+    return hybrid / min(alone)
+
+
+def _hot_spot(workers: int) -> float:
+    """Bytes of the busiest machine, factors to everybody over factors to a server."""
+    batch = 8
+    return _square(find("poseidon", batch=batch), batch, workers) / _square(find("project-adam", batch=batch), batch, workers)
+
+
+def _hidden(ratio: float) -> float:
+    """How much of min(communication, backward pass) is hidden, where computing takes `ratio` times as long as communication."""
+    nbytes = 4 * sum(parameter.numel() for parameter in student(_DEEP.width, _DEEP.depth).parameters())
+    exchange = 2 * (_WORKERS - 1) / _WORKERS * nbytes / _BANDWIDTH
+    on = Simulator(network=Network.uniform("narrow", _BANDWIDTH, 1e-5), devices=Profile("measured", (ratio * exchange,)))
+    after, meanwhile = (
+        seconds_per_step(partial(_steps, topology, on)) for topology in (AllReduce(Ring()), Bucketed(AllReduce(Ring()), 4 * _DEEP.width**2))
+    )
+    return (after - meanwhile) / min(after - ratio * exchange, 2 / 3 * ratio * exchange)
+
+
+def _steps(topology: Topology, on: Simulator, steps: int) -> Run:
+    return time(_DEEP, workers=_WORKERS, strategy=Strategy(topology=topology), steps=steps, on=on)
+
+
+REPRODUCTION = Reproduction(
+    name="factors",
+    systems=("poseidon", "project-adam"),
+    paper=(
+        "Zhang et al.: Poseidon, An Efficient Communication Architecture for Distributed Deep Learning on GPU Clusters (USENIX ATC 2017); "
+        "Chilimbi et al.: Project Adam (OSDI 2014)"
+    ),
+    setting=(
+        f"Bytes are counted of linear layers ({_SIDE} by {_SIDE}, and three of different shapes) on 2 to 8 workers, each with a server "
+        "beside it; between machines only. Exchanging while computing is timed on 4 workers, a perceptron of 24 hidden layers of 96 and a "
+        "ring over lines of 1 MB/s, in a bucket for each layer; computing / communication is 1/4, 1 and 4, and the least counts. Poseidon "
+        "here exchanges after the backward pass: what begins within it is an all-reduce in buckets. Losses are of a perceptron that learns "
+        "the classes of a random network, on 4 workers."
+    ),
+    notes="Time is that of steps without arithmetic, of which the backward pass is taken as two thirds.",
+    rival="allreduce",
+    measure=measure,
+    claims=(
+        Claim(
+            paper="The factors of a linear layer's gradient multiply out to the gradient.",
+            ours="elements of the weights that differ from training with gradients in any bit, where no sum is rounded",
+            figure="other elements",
+            unit="elements",
+            most=0.0,
+            efficiency=Efficiency.EXACT,
+        ),
+        Claim(
+            paper="Training is synchronous, whichever way a layer is exchanged: its result stays the same.",
+            ours="difference of the losses on held-out points of poseidon and a dense all-reduce",
+            figure="difference",
+            unit="nats",
+            most=1e-3,
+        ),
+        Claim(
+            paper=(
+                "A machine sends and receives 2 K (P - 1) (m + n) numbers as factors, 2 m n (P + S - 2) / S by servers, and "
+                "Project Adam's server (P - 1) (m n + K m + K n)."
+            ),
+            ours="largest deviation of the bytes of the busiest machine from those",
+            figure="deviation",
+            unit="%",
+            most=2.0,
+            efficiency=Efficiency.EXACT,
+        ),
+        Claim(
+            paper="Factors are cheaper up to the batch at which both costs are equal.",
+            ours="places in a grid of batches (each √2 times the one before) between where counted bytes and the rule change",
+            figure="grid steps",
+            unit="1",
+            most=1.0,
+            efficiency=Efficiency.EXACT,
+        ),
+        Claim(
+            paper="Wait-free backpropagation overlaps communication with the backward pass.",
+            ours="part of min(communication, backward) that is hidden",
+            figure="hidden",
+            unit="%",
+            least=80.0,
+            efficiency=Efficiency.SYSTEM,
+        ),
+        Claim(
+            paper="Choosing the cheaper way for each layer never costs more than one way for all.",
+            ours="bytes of the busiest machine over those of the better of factors alone and servers alone, the worst of eight cases",
+            figure="over the cheaper",
+            unit="ratio",
+            most=1.01,
+            efficiency=Efficiency.EXACT,
+        ),
+        Claim(
+            paper="Project Adam's server, which gets factors and sends the whole layer to all, is a hot spot, which factors to everybody avoid.",
+            ours="bytes of the busiest machine, Poseidon's over Project Adam's, the worst of 4 and 8 workers",
+            figure="hot spot",
+            unit="ratio",
+            most=1.0,
+            efficiency=Efficiency.EXACT,
+        ),
+        Claim(paper="VGG19-22K trains 15.5 times as fast on 16 nodes as on one.", untestable="There are no 16 GPUs here."),
+    ),
+)
