@@ -193,7 +193,7 @@ REPRODUCTION = Reproduction(
             efficiency=Efficiency.EXACT,
         ),
         Claim(
-            paper="Project Adam's server, which gets factors and sends the whole layer to all, is a hot spot, which factors to everybody avoid.",
+            paper="Project Adam's server gets factors and sends the whole layer to all: it is a hot spot that factors to everybody avoid.",
             ours="bytes of the busiest machine, Poseidon's over Project Adam's, the worst of 4 and 8 workers",
             figure="hot spot",
             unit="ratio",
