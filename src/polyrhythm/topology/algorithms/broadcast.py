@@ -55,8 +55,8 @@ async def pass_on(port: Port, group: Group, message: Message) -> None:
     reach >>= 1
     while reach:
         if rank + reach < group.size:
-            await port.send(group.members[rank + reach], message)
-            await port.flush()
+            await port.send(heir := group.members[rank + reach], message)
+            await port.flush(heir)  # and not what else is under way, such as an exchange among groups that is used a step later
         reach >>= 1
 
 
