@@ -1,0 +1,90 @@
+"""signSGD with a majority vote: one bit both ways."""
+
+from __future__ import annotations
+
+from polyrhythm.reproductions.jobs.adversaries import Adversaries
+from polyrhythm.reproductions.jobs.recipes import AdamW, Sgd
+from polyrhythm.reproductions.jobs.teacher import Teacher
+from polyrhythm.reproductions.protocol import Claim, Efficiency, Figures, Reproduction
+from polyrhythm.reproductions.trial import Result, Trial
+from polyrhythm.reproductions.volume import times_fewer
+from polyrhythm.systems import find
+
+_WORKERS = 5
+_RATES = {"SGD": (0.1, 0.3, 1.0), "Adam": (1e-3, 3e-3, 1e-2), "signsgd": (3e-4, 1e-3, 3e-3), "signum": (3e-4, 1e-3, 3e-3)}
+_VOTERS = "signum, one adversary"
+
+
+def tune(trial: Trial) -> Figures:
+    """The learning rate of each arm, of three."""
+    best = {arm: trial.best({rate: _run(trial, arm, rate) for rate in rates}) for arm, rates in _RATES.items()}
+    trial.tuning_runs[_VOTERS] = trial.tuning_runs["signum"]  # it has the rate of the arm without an adversary
+    return best
+
+
+def _run(trial: Trial, arm: str, rate: float, adversaries: int = 0, name: str = "") -> Result:
+    recipe = AdamW(rate, weight_decay=0.0) if arm == "Adam" else Sgd(rate)
+    strategy = {"SGD": find("allreduce"), "Adam": find("allreduce"), "signsgd": find("signsgd"), "signum": find("signsgd", momentum=0.9)}
+    job = Teacher(recipe, epochs=trial.size(4, 2))
+    return trial.train(name or arm, Adversaries(job, adversaries) if adversaries else job, strategy[arm], _WORKERS)
+
+
+def measure(trial: Trial) -> Figures:
+    """Losses at the same number of samples, each arm at its best rate; Signum also with a worker that inverts its gradients."""
+    sgd, adam, signs, signum = (_run(trial, arm, trial.tuned[arm]) for arm in _RATES)
+    inverted = _run(trial, "signum", trial.tuned["signum"], adversaries=1, name=_VOTERS)
+    return {
+        "signsgd": signs.final / sgd.final,
+        "signum": signum.final / adam.final,
+        "adversary": 100 * (signum.metric("accuracy") - inverted.metric("accuracy")),
+        "ratio": times_fewer(Teacher(), find("signsgd")),
+    }
+
+
+REPRODUCTION = Reproduction(
+    name="signsgd",
+    systems=("signsgd",),
+    paper="Bernstein, Zhao, Azizzadenesheli, Anandkumar: signSGD with Majority Vote is Communication Efficient and Fault "
+    "Tolerant (ICLR 2019)",
+    setting="teacher (20,490 parameters), 5 workers in batches of 16, learning rates tuned over three values each (SGD without "
+    "momentum); the "
+    "paper has ResNet-50 and up to 255 machines.",
+    rival="Adam",
+    tune=tune,
+    measure=measure,
+    claims=(
+        Claim(
+            paper="signSGD converges at the rate of SGD (ICML 2018).",
+            ours="held-out loss over that of SGD without momentum at equal samples",
+            figure="signsgd",
+            unit="ratio",
+            most=1.05,
+        ),
+        Claim(
+            paper="Signum matches the speed of convergence of Adam (ICML 2018).",
+            ours="held-out loss over that of Adam at equal samples",
+            figure="signum",
+            unit="ratio",
+            most=1.05,
+        ),
+        Claim(
+            paper="The vote still converges where a minority of workers invert the signs of their gradients.",
+            ours="accuracy that Signum loses where one of five does",
+            figure="adversary",
+            unit="points",
+            most=5.0,
+        ),
+        Claim(
+            paper="Both directions are compressed 32 times.",
+            ours="bytes of the dense exchange over those of the vote, which sends to owners of stripes and back",
+            figure="ratio",
+            unit="ratio",
+            least=30.0,
+            efficiency=Efficiency.EXACT,
+        ),
+        Claim(
+            paper="ResNet-50 on ImageNet takes 25 % less time on 15 p3.2xlarge machines.",
+            untestable="It compares implementations on those machines, of which none is here.",
+        ),
+    ),
+)
