@@ -16,7 +16,7 @@ from polyrhythm.training.timing import time
 _WORKERS = 4
 _NETWORK = Network.uniform("1 Gbit/s", "1 Gbit/s", "50 us")
 _TIMED = Teacher(width=512)
-_STEPS = 20
+_STEPS = 10
 _SHARES = (0.25, 0.5, 1.0, 2.0)
 """Seconds of computing over those of a dense exchange."""
 

@@ -25,7 +25,7 @@ def tune(trial: Trial) -> Figures:
 def _run(trial: Trial, arm: str, rate: float, adversaries: int = 0, name: str = "") -> Result:
     recipe = AdamW(rate, weight_decay=0.0) if arm == "Adam" else Sgd(rate)
     strategy = {"SGD": find("allreduce"), "Adam": find("allreduce"), "signsgd": find("signsgd"), "signum": find("signsgd", momentum=0.9)}
-    job = Teacher(recipe, epochs=trial.size(4, 2))
+    job = Teacher(recipe, epochs=trial.size(4, 1))
     return trial.train(name or arm, Adversaries(job, adversaries) if adversaries else job, strategy[arm], _WORKERS)
 
 
