@@ -63,7 +63,7 @@ REPRODUCTION = Reproduction(
     rival="allreduce",
     measure=measure,
     notes="Two reasons were looked for where 4 bits lose: few samples, and the variance that 7 levels of the norm of 512 elements have. In "
-    "buckets of 64 elements, which cost 0.4 bits more an element, and with 127 levels, the loss stayed within 1 % of the dense "
+    "buckets of 64 elements, which cost 0.4 bits more an element, and with 127 levels, the loss stayed within about 1 % of the dense "
     "one's after as "
     "many steps in trials beforehand, so that it is the variance.",
     claims=(
