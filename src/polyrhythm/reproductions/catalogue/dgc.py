@@ -18,8 +18,8 @@ _RATE, _MOMENTUM = 0.02, 0.9
 
 def measure(trial: Trial) -> Figures:
     """The loss at the same number of samples: dense with momentum, DGC, and a thousandth with error feedback under the same momentum."""
-    epochs, stage = trial.size((12, 96), (4, 32))
-    plain, heavy = Teacher(Sgd(_RATE), epochs), Teacher(Sgd(_RATE, _MOMENTUM), epochs)
+    samples, stage = trial.size((24_576, 96), (8192, 32))
+    plain, heavy = (Teacher(Sgd(_RATE, momentum), epochs=4, samples=samples) for momentum in (0.0, _MOMENTUM))
     dense = trial.train("allreduce", heavy, "allreduce", _WORKERS)
     corrected = trial.train("dgc", plain, find("dgc", ratio=_RATIO, momentum=_MOMENTUM, warmup=stage), _WORKERS)
     fed_back = trial.train("top-k with error feedback", heavy, _top_k(stage), _WORKERS)
