@@ -21,7 +21,7 @@ import torch.nn.functional as F
 
 import polyrhythm as pr
 from polyrhythm.report.repeats import spread
-from polyrhythm.reproductions.jobs.recipes import Adagrad, AdamW, Recipe, Sgd
+from polyrhythm.reproductions.jobs.recipes import AdagradRecipe, AdamWRecipe, OptimizerRecipe, SgdRecipe
 from polyrhythm.workloads.chars import CharsGpt, bits_per_character, corpus, windows
 from polyrhythm.workloads.gpt import Gpt, GptSize
 
@@ -29,11 +29,11 @@ FILE = Path(__file__).parent / "results" / "optimizers.json"
 TUNING_SEED, SEEDS = 1000, (0, 1, 2)
 GLOBAL_BATCH, WORKERS = 16, 4
 
-OPTIMIZERS: dict[str, tuple[Callable[[float], Recipe], tuple[float, ...]]] = {
-    "AdamW": (AdamW, (0.001, 0.002, 0.004, 0.008)),
-    "AdamW, beta1 = 0": (lambda rate: AdamW(rate, beta=0.0), (0.001, 0.002, 0.004, 0.008)),
-    "Adagrad": (Adagrad, (0.005, 0.01, 0.02, 0.04)),
-    "SGD, momentum 0.9": (lambda rate: Sgd(rate, 0.9), (0.02, 0.05, 0.1, 0.2)),
+OPTIMIZERS: dict[str, tuple[Callable[[float], OptimizerRecipe], tuple[float, ...]]] = {
+    "AdamW": (AdamWRecipe, (0.001, 0.002, 0.004, 0.008)),
+    "AdamW, beta1 = 0": (lambda rate: AdamWRecipe(rate, beta=0.0), (0.001, 0.002, 0.004, 0.008)),
+    "Adagrad": (AdagradRecipe, (0.005, 0.01, 0.02, 0.04)),
+    "SGD, momentum 0.9": (lambda rate: SgdRecipe(rate, 0.9), (0.02, 0.05, 0.1, 0.2)),
 }
 SYSTEMS = ("single", "onebit", "softsync", "strom", "downpour")
 OWN = {"downpour": "Adagrad"}
@@ -55,7 +55,7 @@ def model() -> Gpt:
 class Training:
     """As chars-gpt, without evaluations on the way."""
 
-    recipe: Recipe
+    recipe: OptimizerRecipe
     batch_size: int
 
     def __call__(self, worker: pr.Worker) -> None:

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from polyrhythm.reproductions.jobs.adversaries import Adversaries
-from polyrhythm.reproductions.jobs.recipes import Sgd
+from polyrhythm.reproductions.jobs.recipes import SgdRecipe
 from polyrhythm.reproductions.jobs.teacher import Teacher
 from polyrhythm.reproductions.trial import Result, Trial
 
-JOB = Teacher(Sgd(0.1), epochs=1, samples=256, width=16, depth=1)
+JOB = Teacher(SgdRecipe(0.1), epochs=1, samples=256, width=16, depth=1)
 
 
 def trained(adversaries: int) -> Result:

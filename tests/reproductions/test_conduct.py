@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from polyrhythm import reproductions
-from polyrhythm.reproductions.conduct import Plan, conduct, measure, tune
-from polyrhythm.reproductions.jobs.recipes import Sgd
+from polyrhythm.reproductions.conduct import ReproductionPlan, conduct, measure, tune
+from polyrhythm.reproductions.jobs.recipes import SgdRecipe
 from polyrhythm.reproductions.jobs.teacher import Teacher
 from polyrhythm.reproductions.kept import keep, kept
 from polyrhythm.reproductions.protocol import Claim, Figures, Reproduction
@@ -19,7 +19,7 @@ RATES = (0.01, 0.03)
 
 
 def small(rate: float = 0.03) -> Teacher:
-    return Teacher(Sgd(rate, 0.9), epochs=1, samples=256, width=16, depth=1)
+    return Teacher(SgdRecipe(rate, 0.9), epochs=1, samples=256, width=16, depth=1)
 
 
 def try_rates(trial: Trial) -> Figures:
@@ -61,7 +61,7 @@ def test_tuning_runs_are_counted_for_each_arm_and_chosen_settings_reach_the_meas
 
 
 def test_findings_are_kept_as_a_page_a_picture_and_data(tmp_path: Path) -> None:
-    [findings] = conduct(["toy"], Plan(seeds=2, jobs=1, quick=True, command="polyrhythm reproduce toy"))
+    [findings] = conduct(["toy"], ReproductionPlan(seeds=2, jobs=1, quick=True, command="polyrhythm reproduce toy"))
     assert findings.verdict == "reproduced"
     assert findings.seeds == [0, 1]
     text = keep(findings, tmp_path).read_text()
@@ -75,10 +75,10 @@ def test_findings_are_kept_as_a_page_a_picture_and_data(tmp_path: Path) -> None:
 
 def test_findings_that_break_a_rule_are_not_returned() -> None:
     with pytest.raises(HonestyError, match="too few seeds"):
-        list(conduct(["toy"], Plan(seeds=2, jobs=1, quick=False, command="polyrhythm reproduce toy")))
+        list(conduct(["toy"], ReproductionPlan(seeds=2, jobs=1, quick=False, command="polyrhythm reproduce toy")))
 
 
 def test_a_run_that_diverges_has_the_worst_value() -> None:
-    result = Trial(0).train("wild", Teacher(Sgd(1e6), epochs=1, samples=64, width=8, depth=1))
+    result = Trial(0).train("wild", Teacher(SgdRecipe(1e6), epochs=1, samples=64, width=8, depth=1))
     assert result.final == float("inf")
     assert result.arm.diverged

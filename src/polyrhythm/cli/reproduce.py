@@ -15,7 +15,7 @@ from polyrhythm.cli.failures import guarded, notice
 from polyrhythm.cli.options import Json
 
 if TYPE_CHECKING:
-    from polyrhythm.reproductions.conduct import Plan
+    from polyrhythm.reproductions.conduct import ReproductionPlan
     from polyrhythm.reproductions.findings import Findings
 
 Names = Annotated[
@@ -61,18 +61,18 @@ def reproduce(
         print_json(found)
 
 
-def _plan(quick: bool, seeds: int | None, jobs: int | None) -> Plan:
+def _plan(quick: bool, seeds: int | None, jobs: int | None) -> ReproductionPlan:
     from polyrhythm.errors import CompositionError
-    from polyrhythm.reproductions.conduct import Plan
+    from polyrhythm.reproductions.conduct import ReproductionPlan
 
     count = seeds if seeds is not None else (_QUICK if quick else _FULL)
     for option, value in (("--seeds", count), ("--jobs", jobs)):
         if value is not None and value < 1:
             raise CompositionError(f"{option} {value} runs nothing: give 1 or more.")
-    return Plan(count, jobs or os.cpu_count() or 1, quick, " ".join(["polyrhythm", *sys.argv[1:]]))
+    return ReproductionPlan(count, jobs or os.cpu_count() or 1, quick, " ".join(["polyrhythm", *sys.argv[1:]]))
 
 
-def _conducted(names: Sequence[str], plan: Plan, directory: Path, silent: bool) -> Iterator[Findings]:
+def _conducted(names: Sequence[str], plan: ReproductionPlan, directory: Path, silent: bool) -> Iterator[Findings]:
     from polyrhythm.reproductions.conduct import conduct
     from polyrhythm.reproductions.kept import keep
 

@@ -26,7 +26,7 @@ TUNING_SEED = 1000
 
 
 @dataclass(frozen=True, slots=True)
-class Plan:
+class ReproductionPlan:
     """How reproductions are run: how many seeds each, on how many processes, and under which command."""
 
     seeds: int
@@ -78,7 +78,7 @@ def measure(name: str, seed: int, quick: bool, tuned: Tuned) -> Measured:
     return Measured(dict(find(name).measure(trial)), trial.arms)
 
 
-def conduct(names: Sequence[str], plan: Plan, begun: Callable[[str], None] = lambda _: None) -> Iterator[Findings]:
+def conduct(names: Sequence[str], plan: ReproductionPlan, begun: Callable[[str], None] = lambda _: None) -> Iterator[Findings]:
     """The findings of each of `names`, as they are complete. What ends this ends all.
 
     Raises HonestyError for findings that break a rule, and what measuring raises.
@@ -98,7 +98,7 @@ def conduct(names: Sequence[str], plan: Plan, begun: Callable[[str], None] = lam
 class _Conductor:
     """Keeps a pool busy: the seeds of a reproduction begin when it is tuned, and reproductions in the order of their names."""
 
-    def __init__(self, pool: ProcessPoolExecutor, plan: Plan, begun: Callable[[str], None]) -> None:
+    def __init__(self, pool: ProcessPoolExecutor, plan: ReproductionPlan, begun: Callable[[str], None]) -> None:
         self.pool = pool
         self.plan = plan
         self.begun = begun
@@ -134,7 +134,7 @@ class _Conductor:
             yield _findings(self.states.pop(name), self.plan)
 
 
-def _alone(name: str, plan: Plan) -> Findings:
+def _alone(name: str, plan: ReproductionPlan) -> Findings:
     """In this process."""
     state = _UnderWay(find(name), time.monotonic(), os.getloadavg()[0], tune(name, plan.quick))
     for seed in range(plan.seeds):
@@ -142,7 +142,7 @@ def _alone(name: str, plan: Plan) -> Findings:
     return _findings(state, plan)
 
 
-def _findings(state: _UnderWay, plan: Plan) -> Findings:
+def _findings(state: _UnderWay, plan: ReproductionPlan) -> Findings:
     """Judged, and refused if they break a rule."""
     reproduction, seeds = state.reproduction, sorted(state.measured)
     claims = judge(reproduction, [state.measured[seed].figures for seed in seeds])

@@ -20,7 +20,7 @@ class HonestyError(PolyrhythmError):
 
 
 @dataclass(frozen=True, slots=True)
-class Rule:
+class HonestyRule:
     """`broken` gives a sentence for each place where the findings break the rule."""
 
     number: int
@@ -155,19 +155,19 @@ def _listed(values: set[int]) -> str:
 
 
 RULES = (
-    Rule(1, "speed without quality", _speed_without_quality),
-    Rule(2, "training quality instead of test quality", _training_quality),
-    Rule(3, "hidden tuning runs", _hidden_tuning),
-    Rule(4, "other hardware for the rival", _other_hardware),
-    Rule(5, "kernels instead of trainings", _kernels_only),
-    Rule(6, "input left out", _no_input),
-    Rule(7, "units without meaning", _unclear_units),
-    Rule(8, "speed and quality with different settings", _two_settings),
-    Rule(9, "inputs that are too large", _large_inputs),
-    Rule(10, "stopping at the best moment", _flattering_end),
-    Rule(11, "weak and strong scaling mixed up", _blurred_scaling),
-    Rule(12, "a weak rival", _weak_rival),
-    Rule(13, "too few seeds", _few_seeds),
-    Rule(14, "more threads than cores", _overloaded),
+    HonestyRule(1, "speed without quality", _speed_without_quality),
+    HonestyRule(2, "training quality instead of test quality", _training_quality),
+    HonestyRule(3, "hidden tuning runs", _hidden_tuning),
+    HonestyRule(4, "other hardware for the rival", _other_hardware),
+    HonestyRule(5, "kernels instead of trainings", _kernels_only),
+    HonestyRule(6, "input left out", _no_input),
+    HonestyRule(7, "units without meaning", _unclear_units),
+    HonestyRule(8, "speed and quality with different settings", _two_settings),
+    HonestyRule(9, "inputs that are too large", _large_inputs),
+    HonestyRule(10, "stopping at the best moment", _flattering_end),
+    HonestyRule(11, "weak and strong scaling mixed up", _blurred_scaling),
+    HonestyRule(12, "a weak rival", _weak_rival),
+    HonestyRule(13, "too few seeds", _few_seeds),
+    HonestyRule(14, "more threads than cores", _overloaded),
 )
 """The twelve, and two of our own."""

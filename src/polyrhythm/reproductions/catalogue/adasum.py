@@ -10,7 +10,7 @@ from polyrhythm.kernel.port import Port
 from polyrhythm.report.metrics import Target
 from polyrhythm.reproductions.jobs.negotiation import NETWORK
 from polyrhythm.reproductions.jobs.questions import ask
-from polyrhythm.reproductions.jobs.recipes import Sgd
+from polyrhythm.reproductions.jobs.recipes import SgdRecipe
 from polyrhythm.reproductions.jobs.teacher import Teacher
 from polyrhythm.reproductions.protocol import Claim, Efficiency, Figures, Reproduction
 from polyrhythm.reproductions.trial import Result, Trial
@@ -48,7 +48,7 @@ def measure(trial: Trial) -> Figures:
 
 
 def _job(trial: Trial, rate: float) -> Teacher:
-    return Teacher(Sgd(rate, 0.9), epochs=trial.size(4, 2), batch_size=32, samples=8192)
+    return Teacher(SgdRecipe(rate, 0.9), epochs=trial.size(4, 2), batch_size=32, samples=8192)
 
 
 def _share(one: Result, rival: Result) -> float:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from polyrhythm.kernel.events import Agreed
-from polyrhythm.reproductions.jobs.recipes import Sgd
+from polyrhythm.reproductions.jobs.recipes import SgdRecipe
 from polyrhythm.reproductions.jobs.teacher import Teacher, student
 from polyrhythm.reproductions.protocol import Claim, Efficiency, Figures, Reproduction
 from polyrhythm.reproductions.trial import Result, Trial
@@ -23,7 +23,7 @@ def measure(trial: Trial) -> Figures:
     digits = DigitsCnn(epochs=trial.size(20, 6), batch_size=8)
     parallel = trial.train("parallel SGD", digits, "allreduce", _WORKERS)
     admm = trial.train("ADMM-SGD", digits, system, _WORKERS)
-    convex = Teacher(Sgd(0.01), epochs=160, batch_size=512, depth=0)
+    convex = Teacher(SgdRecipe(0.01), epochs=160, batch_size=512, depth=0)
     residual = _residual(trial.train("convex", convex, system, _WORKERS))
     small, large = (_Rounds.of(trial, width) for width in (16, 64))
     return {
@@ -53,7 +53,7 @@ class _Rounds:
 
 def _counted(trial: Trial, width: int, rounds: int) -> Result:
     """An epoch is a round."""
-    job = Teacher(Sgd(0.02), epochs=rounds, batch_size=16, samples=16 * _WORKERS * _TAU, width=width, depth=1)
+    job = Teacher(SgdRecipe(0.02), epochs=rounds, batch_size=16, samples=16 * _WORKERS * _TAU, width=width, depth=1)
     return trial.train(f"{rounds} rounds, width {width}", job, find("admm-sgd", tau=_TAU), _WORKERS)
 
 

@@ -11,7 +11,7 @@ from polyrhythm.hardware.network import Network
 from polyrhythm.hardware.placement import WithWorkers
 from polyrhythm.kernel.events import Reported, Stepped
 from polyrhythm.kernel.names import rank_of
-from polyrhythm.reproductions.jobs.recipes import Sgd
+from polyrhythm.reproductions.jobs.recipes import SgdRecipe
 from polyrhythm.reproductions.jobs.teacher import Teacher, student
 from polyrhythm.reproductions.jobs.whole_numbers import WholeNumbers
 from polyrhythm.reproductions.links import bytes_per_step, of_machine, seconds_per_step
@@ -36,7 +36,7 @@ _LATE, _STALLED = 0.5, 20.0
 
 def measure(trial: Trial) -> Figures:
     """Bytes of a machine, seconds of a step beside an all-reduce's, and what becomes of a step whose task is lost or late."""
-    job = Teacher(Sgd(0.03, 0.9), epochs=trial.size(2, 1))
+    job = Teacher(SgdRecipe(0.03, 0.9), epochs=trial.size(2, 1))
     dense, stored = (trial.train(name, job, name, _WORKERS).final for name in ("allreduce", "bigdl"))
     store, ring = (seconds_per_step(partial(_timed, name, _WORKERS)) for name in ("bigdl", "allreduce"))
     return {

@@ -11,7 +11,7 @@ from polyrhythm.hardware.fleet import Fleet, Mixed
 from polyrhythm.hardware.network import Network
 from polyrhythm.kernel.events import Reported
 from polyrhythm.merge import Sum
-from polyrhythm.reproductions.jobs.recipes import Sgd
+from polyrhythm.reproductions.jobs.recipes import SgdRecipe
 from polyrhythm.reproductions.jobs.teacher import Teacher, student
 from polyrhythm.reproductions.jobs.whole_numbers import WholeNumbers
 from polyrhythm.reproductions.links import step
@@ -45,7 +45,7 @@ def measure(trial: Trial) -> Figures:
     steps = {k: step(partial(_timed, find("byteps", spares=k, piece_bytes=_BYTES // _PIECES))) for k in _SPARES}
     times = {k: found.seconds * _BANDWIDTH / _BYTES for k, found in steps.items()}
     ring = step(partial(_timed, find("allreduce"))).seconds * _BANDWIDTH / _BYTES
-    job = Teacher(Sgd(0.01), epochs=trial.size(2, 1))
+    job = Teacher(SgdRecipe(0.01), epochs=trial.size(2, 1))
     losses = [trial.train(name, job, strategy, _FEW, _UNEVEN).final for name, strategy in _asynchronous().items()]
     return {
         "deviation": 100 * max(_deviation(k, found.links) for k, found in steps.items()),

@@ -7,7 +7,7 @@ from functools import partial
 from polyrhythm.hardware.devices import Profile
 from polyrhythm.hardware.network import Network, Site
 from polyrhythm.kernel.names import rank_of
-from polyrhythm.reproductions.jobs.recipes import Sgd
+from polyrhythm.reproductions.jobs.recipes import SgdRecipe
 from polyrhythm.reproductions.jobs.teacher import Teacher, student
 from polyrhythm.reproductions.links import bytes_per_step, of_machine, seconds_per_step
 from polyrhythm.reproductions.protocol import Claim, Efficiency, Figures, Reproduction
@@ -45,7 +45,7 @@ def _arms() -> dict[str, tuple[int, Strategy]]:
 
 def _train(trial: Trial, arm: str, rate: float) -> Result:
     batch, strategy = _arms()[arm]
-    job = Teacher(Sgd(rate, 0.9), trial.size(6, 3), batch, trial.size(8192, 4096))
+    job = Teacher(SgdRecipe(rate, 0.9), trial.size(6, 3), batch, trial.size(8192, 4096))
     return trial.train(arm, job, strategy, _WORKERS)
 
 

@@ -9,7 +9,7 @@ from polyrhythm.kernel.group import Group
 from polyrhythm.kernel.port import Port
 from polyrhythm.reproductions.jobs.differences import largest_difference
 from polyrhythm.reproductions.jobs.questions import ask
-from polyrhythm.reproductions.jobs.recipes import Sgd
+from polyrhythm.reproductions.jobs.recipes import SgdRecipe
 from polyrhythm.reproductions.jobs.teacher import Teacher
 from polyrhythm.reproductions.protocol import Claim, Efficiency, Figures, Reproduction, Scaling
 from polyrhythm.reproductions.trial import Trial
@@ -36,7 +36,7 @@ def measure(trial: Trial) -> Figures:
 
 
 def _job(workers: int) -> Teacher:
-    return Teacher(Sgd(0.03), epochs=1, batch_size=_BATCH // workers, samples=_BATCH * _STEPS)
+    return Teacher(SgdRecipe(0.03), epochs=1, batch_size=_BATCH // workers, samples=_BATCH * _STEPS)
 
 
 async def _summed(port: Port, group: Group) -> list[torch.Tensor]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from polyrhythm.reproductions.jobs.recipes import AdamW, Sgd
+from polyrhythm.reproductions.jobs.recipes import AdamWRecipe, SgdRecipe
 from polyrhythm.reproductions.jobs.teacher import Teacher
 from polyrhythm.reproductions.protocol import Claim, Efficiency, Figures, Reproduction
 from polyrhythm.reproductions.trial import Result, Trial
@@ -20,7 +20,7 @@ def _decoupled() -> Strategy:
 
 
 def _run(trial: Trial, arm: str, rate: float) -> Result:
-    recipe = AdamW(rate) if arm == "AdamW" else Sgd(rate)
+    recipe = AdamWRecipe(rate) if arm == "AdamW" else SgdRecipe(rate)
     job = Teacher(recipe, epochs=trial.size(6, 2), batch_size=32, width=_WIDTH)
     return trial.train(arm, job, "allreduce" if arm == "AdamW" else _decoupled(), _WORKERS)
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from polyrhythm.codec import ErrorFeedback, PerTensor, TopKWarmup
-from polyrhythm.reproductions.jobs.recipes import Sgd
+from polyrhythm.reproductions.jobs.recipes import SgdRecipe
 from polyrhythm.reproductions.jobs.teacher import Teacher
 from polyrhythm.reproductions.protocol import Claim, Efficiency, Figures, Reproduction
 from polyrhythm.reproductions.trial import Trial
@@ -19,7 +19,7 @@ _RATE, _MOMENTUM = 0.02, 0.9
 def measure(trial: Trial) -> Figures:
     """The loss at the same number of samples: dense with momentum, DGC, and a thousandth with error feedback under the same momentum."""
     samples, stage = trial.size((24_576, 96), (8192, 32))
-    plain, heavy = (Teacher(Sgd(_RATE, momentum), epochs=4, samples=samples) for momentum in (0.0, _MOMENTUM))
+    plain, heavy = (Teacher(SgdRecipe(_RATE, momentum), epochs=4, samples=samples) for momentum in (0.0, _MOMENTUM))
     dense = trial.train("allreduce", heavy, "allreduce", _WORKERS)
     corrected = trial.train("dgc", plain, find("dgc", ratio=_RATIO, momentum=_MOMENTUM, warmup=stage), _WORKERS)
     fed_back = trial.train("top-k with error feedback", heavy, _top_k(stage), _WORKERS)

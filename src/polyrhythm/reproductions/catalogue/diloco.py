@@ -5,7 +5,7 @@ from __future__ import annotations
 from polyrhythm.consistency import LocalSteps
 from polyrhythm.merge import Mean
 from polyrhythm.reproductions.jobs.chars import Chars
-from polyrhythm.reproductions.jobs.recipes import AdamW
+from polyrhythm.reproductions.jobs.recipes import AdamWRecipe
 from polyrhythm.reproductions.protocol import Claim, Efficiency, Figures, Reproduction
 from polyrhythm.reproductions.trial import Result, Trial
 from polyrhythm.strategy import Strategy
@@ -38,7 +38,7 @@ def measure(trial: Trial) -> Figures:
 
 def _train(trial: Trial, arm: str, rate: float) -> Result:
     steps = trial.size(400, 120)
-    job = Chars(AdamW(rate), samples=steps * _WORKERS * _BATCH, batch_size=_BATCH, context=32, layers=1, width=48, heads=2)
+    job = Chars(AdamWRecipe(rate), samples=steps * _WORKERS * _BATCH, batch_size=_BATCH, context=32, layers=1, width=48, heads=2)
     return trial.train(arm, job, _ARMS[arm], _WORKERS)
 
 

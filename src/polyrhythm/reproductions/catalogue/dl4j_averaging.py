@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from torch import Tensor
 
-from polyrhythm.reproductions.jobs.recipes import Sgd
+from polyrhythm.reproductions.jobs.recipes import SgdRecipe
 from polyrhythm.reproductions.jobs.teacher import Teacher
 from polyrhythm.reproductions.protocol import Claim, Efficiency, Figures, Reproduction, Scaling
 from polyrhythm.reproductions.trial import Result, Trial
@@ -15,11 +15,11 @@ _WORKERS = 4
 
 def measure(trial: Trial) -> Figures:
     """Losses at equal samples by period, with and without the updater, and the weights of a period of 1 beside those of one process."""
-    plain = Teacher(Sgd(0.05), epochs=1, batch_size=16, samples=8192, width=64)
-    whole = Teacher(Sgd(0.05), epochs=1, batch_size=16 * _WORKERS, samples=8192, width=64)
+    plain = Teacher(SgdRecipe(0.05), epochs=1, batch_size=16, samples=8192, width=64)
+    whole = Teacher(SgdRecipe(0.05), epochs=1, batch_size=16 * _WORKERS, samples=8192, width=64)
     one = trial.train("one process", whole, "single")
     each = trial.train("period 1, plain SGD", plain, find("dl4j-averaging", period=1), _WORKERS)
-    job = Teacher(Sgd(0.05, 0.9), epochs=trial.size(4, 2), batch_size=16, samples=12800, width=64)
+    job = Teacher(SgdRecipe(0.05, 0.9), epochs=trial.size(4, 2), batch_size=16, samples=12800, width=64)
     every = trial.train("period 1", job, find("dl4j-averaging", period=1), _WORKERS)
     fifth = trial.train("period 5", job, find("dl4j-averaging"), _WORKERS)
     apart = trial.train("period 5, own updaters", job, find("dl4j-averaging", save_updater=False), _WORKERS)

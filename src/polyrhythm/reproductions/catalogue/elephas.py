@@ -8,7 +8,7 @@ from polyrhythm.hardware.devices import Profile
 from polyrhythm.hardware.network import Network
 from polyrhythm.hardware.placement import WithWorkers
 from polyrhythm.processes import Processes
-from polyrhythm.reproductions.jobs.recipes import Sgd
+from polyrhythm.reproductions.jobs.recipes import SgdRecipe
 from polyrhythm.reproductions.jobs.teacher import Teacher
 from polyrhythm.reproductions.protocol import Claim, Efficiency, Figures, Reproduction
 from polyrhythm.reproductions.trial import Result, Trial
@@ -47,7 +47,7 @@ def _modes() -> dict[str, Strategy]:
 
 
 def _train(trial: Trial, mode: str, rate: float) -> Result:
-    job = Teacher(Sgd(rate), epochs=trial.size(6, 4), batch_size=_BATCH, samples=_SAMPLES, width=64)
+    job = Teacher(SgdRecipe(rate), epochs=trial.size(6, 4), batch_size=_BATCH, samples=_SAMPLES, width=64)
     # one host: messages between processes take what they take over a local socket
     network = replace(Network.uniform("one host", "51.2 Gbit/s", "10 us"), placement=WithWorkers())
     runtime = Simulator(network=network, devices=Profile("a step of 1 ms", (_COMPUTE,)), seed=trial.seed)
@@ -56,7 +56,7 @@ def _train(trial: Trial, mode: str, rate: float) -> Result:
 
 def _lost_writes(trial: Trial, mode: str) -> int:
     """Of two real processes; none are counted where none can be lost."""
-    job = Teacher(Sgd(1e-3), epochs=1, batch_size=1, samples=trial.size(4096, 1024), width=8192, depth=1)  # many rows to write
+    job = Teacher(SgdRecipe(1e-3), epochs=1, batch_size=1, samples=trial.size(4096, 1024), width=8192, depth=1)  # many rows to write
     tried = attempt(job, workers=2, strategy=_modes()[mode], on=Processes(seed=trial.seed), seed=trial.seed)
     if tried.error is not None:
         raise tried.error

@@ -14,7 +14,7 @@ from polyrhythm.hardware.placement import WithWorkers
 from polyrhythm.kernel.names import rank_of
 from polyrhythm.pieces.topology import Topology
 from polyrhythm.reproductions.jobs.layers import Layers
-from polyrhythm.reproductions.jobs.recipes import Sgd
+from polyrhythm.reproductions.jobs.recipes import SgdRecipe
 from polyrhythm.reproductions.jobs.teacher import Teacher, student
 from polyrhythm.reproductions.jobs.whole_numbers import WholeNumbers
 from polyrhythm.reproductions.links import bytes_per_step, of_machine, seconds_per_step
@@ -42,7 +42,7 @@ _FACTORS = Strategy(codec=SufficientFactors(), name="factors")
 
 def measure(trial: Trial) -> Figures:
     """Exactness, bytes, where the cheaper way changes, and what is hidden by exchanging while computing."""
-    job = Teacher(Sgd(0.03, 0.9), epochs=trial.size(2, 1))
+    job = Teacher(SgdRecipe(0.03, 0.9), epochs=trial.size(2, 1))
     dense, hybrid = (trial.train(name, job, name, _WORKERS).final for name in ("allreduce", "poseidon"))
     return {
         "other elements": float(_other_elements()),

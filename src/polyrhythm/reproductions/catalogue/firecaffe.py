@@ -10,7 +10,7 @@ import numpy as np
 from polyrhythm.hardware.devices import Profile
 from polyrhythm.hardware.network import Network
 from polyrhythm.reproductions.jobs.efficiency import efficiency
-from polyrhythm.reproductions.jobs.recipes import Sgd
+from polyrhythm.reproductions.jobs.recipes import SgdRecipe
 from polyrhythm.reproductions.jobs.shapes import Shaped
 from polyrhythm.reproductions.jobs.sized import Vectors, step_cost
 from polyrhythm.reproductions.jobs.teacher import Teacher
@@ -60,7 +60,7 @@ def _timed(workers: int) -> Figures:
 
 
 def _job(trial: Trial, batch: int, rate: float) -> Teacher:
-    return Teacher(Sgd(rate, 0.9), epochs=trial.size(8, 4), batch_size=batch)
+    return Teacher(SgdRecipe(rate, 0.9), epochs=trial.size(8, 4), batch_size=batch)
 
 
 def _seconds(strategy: str | Strategy, workers: int) -> float:

@@ -13,7 +13,7 @@ from polyrhythm.kernel.events import Stepped
 from polyrhythm.kernel.names import worker
 from polyrhythm.reproductions.jobs.differences import largest_difference
 from polyrhythm.reproductions.jobs.negotiation import root_bytes
-from polyrhythm.reproductions.jobs.recipes import Sgd
+from polyrhythm.reproductions.jobs.recipes import SgdRecipe
 from polyrhythm.reproductions.jobs.sized import StepCost, Vectors, step_cost
 from polyrhythm.reproductions.jobs.teacher import Teacher
 from polyrhythm.reproductions.protocol import Claim, Efficiency, Figures, Reproduction
@@ -38,7 +38,7 @@ def measure(trial: Trial) -> Figures:
     small = Vectors(tuple(sizes.tolist()))
     alone, fused = _step(small, 0), _step(small, 64 * 2**20)
     dominated = Vectors((4_000_000, 16))
-    job = Teacher(Sgd(0.03, 0.9), epochs=1, batch_size=16, samples=trial.size(4096, 1024))
+    job = Teacher(SgdRecipe(0.03, 0.9), epochs=1, batch_size=16, samples=trial.size(4096, 1024))
     unfused = trial.train("unfused", job, find("horovod", fusion_bytes=0), 2)
     plain = trial.train("fused", job, "horovod", 2)
     return {

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from polyrhythm.hardware.network import Network
 from polyrhythm.kernel.events import Sent
-from polyrhythm.reproductions.jobs.recipes import Sgd
+from polyrhythm.reproductions.jobs.recipes import SgdRecipe
 from polyrhythm.reproductions.jobs.teacher import Teacher
 from polyrhythm.reproductions.protocol import Claim, Efficiency, Figures, Reproduction
 from polyrhythm.reproductions.trial import Trial
@@ -45,7 +45,7 @@ _COMPUTING = Place("lan", "raspberry-pi-4", 176)
 
 def job(trial: Trial, rate: float) -> Teacher:
     """Without momentum: see the notes."""
-    return Teacher(Sgd(rate), epochs=trial.size(6, 2))
+    return Teacher(SgdRecipe(rate), epochs=trial.size(6, 2))
 
 
 def tune(trial: Trial) -> Figures:

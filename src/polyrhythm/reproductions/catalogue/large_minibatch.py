@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from polyrhythm.reproductions.jobs.recipes import Sgd
+from polyrhythm.reproductions.jobs.recipes import SgdRecipe
 from polyrhythm.reproductions.jobs.teacher import Teacher
 from polyrhythm.reproductions.protocol import Claim, Figures, Reproduction, Scaling
 from polyrhythm.reproductions.trial import Result, Trial
@@ -24,7 +24,7 @@ def _scaled(workers: int) -> str:
 
 
 def _job(trial: Trial, rate: float) -> Teacher:
-    return Teacher(Sgd(rate, 0.9, 1e-4), trial.size(6, 3), _BATCH, trial.size(8192, 4096), width=64, depth=4)
+    return Teacher(SgdRecipe(rate, 0.9, 1e-4), trial.size(6, 3), _BATCH, trial.size(8192, 4096), width=64, depth=4)
 
 
 def _within(trial: Trial) -> tuple[int, ...]:

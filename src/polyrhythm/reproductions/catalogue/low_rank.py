@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from polyrhythm.codec import LowRank, Warmup
-from polyrhythm.reproductions.jobs.recipes import Sgd
+from polyrhythm.reproductions.jobs.recipes import SgdRecipe
 from polyrhythm.reproductions.jobs.teacher import Teacher
 from polyrhythm.reproductions.protocol import Claim, Efficiency, Figures, Reproduction
 from polyrhythm.reproductions.trial import Trial
@@ -20,7 +20,7 @@ _BIASES = 2 * _WIDTH + 10
 
 def measure(trial: Trial) -> Figures:
     """The loss at the same number of samples: dense, of rank 2, and of rank 2 without error feedback."""
-    job = Teacher(Sgd(0.03, 0.9), epochs=trial.size(8, 2), width=_WIDTH)
+    job = Teacher(SgdRecipe(0.03, 0.9), epochs=trial.size(8, 2), width=_WIDTH)
     dense = trial.train("allreduce", job, "allreduce", _WORKERS)
     factors = trial.train("powersgd", job, find("powersgd", rank=_RANK, warmup=_WARMUP), _WORKERS)
     without = trial.train("without error feedback", job, Strategy(codec=Warmup(_WARMUP, LowRank(_RANK)), name="without"), _WORKERS)

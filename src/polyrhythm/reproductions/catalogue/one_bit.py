@@ -13,7 +13,7 @@ from polyrhythm.kernel.group import Group
 from polyrhythm.pieces.codec import PacketCodec
 from polyrhythm.pieces.context import ExchangeContext
 from polyrhythm.reproductions.jobs.chars import Chars
-from polyrhythm.reproductions.jobs.recipes import Adagrad
+from polyrhythm.reproductions.jobs.recipes import AdagradRecipe
 from polyrhythm.reproductions.jobs.teacher import Teacher
 from polyrhythm.reproductions.protocol import Claim, Efficiency, Figures, Reproduction
 from polyrhythm.reproductions.trial import Trial
@@ -35,12 +35,12 @@ _LAYERWISE = Strategy(codec=Warmup(_WARMUP, Striped(PerTensor(ErrorFeedback(OneB
 
 def points_job(trial: Trial, rate: float) -> Workload:
     """Classes of points, under AdaGrad, as the paper trains."""
-    return Teacher(Adagrad(rate), epochs=trial.size(8, 3), samples=trial.size(8192, 4096))
+    return Teacher(AdagradRecipe(rate), epochs=trial.size(8, 3), samples=trial.size(8192, 4096))
 
 
 def text_job(trial: Trial, rate: float) -> Workload:
     """Characters: the columns of an embedding are as uneven as letters are rare."""
-    return Chars(Adagrad(rate), samples=trial.size(10_240, 1024), batch_size=8, context=32, layers=1, width=64, heads=2)
+    return Chars(AdagradRecipe(rate), samples=trial.size(10_240, 1024), batch_size=8, context=32, layers=1, width=64, heads=2)
 
 
 ARMS: dict[str, tuple[Callable[[Trial, float], Workload], Strategy]] = {

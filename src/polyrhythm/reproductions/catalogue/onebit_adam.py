@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from polyrhythm.codec import ErrorFeedback, ScaledSign, Striped
-from polyrhythm.reproductions.jobs.recipes import AdamW
+from polyrhythm.reproductions.jobs.recipes import AdamWRecipe
 from polyrhythm.reproductions.jobs.teacher import Teacher
 from polyrhythm.reproductions.protocol import Claim, Efficiency, Figures, Reproduction
 from polyrhythm.reproductions.trial import Trial
@@ -19,7 +19,7 @@ _WARMUP = 0.15
 
 def measure(trial: Trial) -> Figures:
     """The loss at the same number of samples: Adam, 1-bit Adam, and Adam on one-bit gradients with error feedback."""
-    job = Teacher(AdamW(2e-3, weight_decay=0.0), epochs=trial.size(8, 2), batch_size=_BATCH)
+    job = Teacher(AdamWRecipe(2e-3, weight_decay=0.0), epochs=trial.size(8, 2), batch_size=_BATCH)
     warmup = round(_WARMUP * job.epochs * job.samples / (_WORKERS * _BATCH))
     adam = trial.train("Adam", job, "allreduce", _WORKERS)
     bits = trial.train("onebit-adam", job, find("onebit-adam", warmup=warmup), _WORKERS)

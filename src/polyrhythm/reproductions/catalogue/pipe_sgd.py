@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from polyrhythm.hardware.devices import Profile
 from polyrhythm.hardware.network import Network
-from polyrhythm.reproductions.jobs.recipes import Sgd
+from polyrhythm.reproductions.jobs.recipes import SgdRecipe
 from polyrhythm.reproductions.jobs.teacher import Teacher
 from polyrhythm.reproductions.protocol import Claim, Efficiency, Figures, Reproduction
 from polyrhythm.reproductions.trial import Trial
@@ -27,7 +27,7 @@ def measure(trial: Trial) -> Figures:
 
 
 def _losses(trial: Trial) -> Figures:
-    job = Teacher(Sgd(0.1), epochs=trial.size(6, 2))
+    job = Teacher(SgdRecipe(0.1), epochs=trial.size(6, 2))
     steps = trial.size(64, 16)
     waiting = trial.train("allreduce", job, "allreduce", _WORKERS)
     late, words, bytes_, cold = (

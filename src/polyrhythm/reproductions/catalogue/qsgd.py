@@ -10,7 +10,7 @@ import torch
 from polyrhythm.codec import StochasticLevels
 from polyrhythm.kernel.group import Group
 from polyrhythm.pieces.context import ExchangeContext
-from polyrhythm.reproductions.jobs.recipes import Sgd
+from polyrhythm.reproductions.jobs.recipes import SgdRecipe
 from polyrhythm.reproductions.jobs.teacher import Teacher
 from polyrhythm.reproductions.protocol import Claim, Efficiency, Figures, Reproduction
 from polyrhythm.reproductions.trial import Trial
@@ -26,7 +26,7 @@ _DRAWS = 400
 
 def measure(trial: Trial) -> Figures:
     """The loss at the same number of samples in 32 and in 4 bits, and the errors of many roundings of one vector."""
-    job = Teacher(Sgd(0.03, 0.9), epochs=trial.size(6, 2))
+    job = Teacher(SgdRecipe(0.03, 0.9), epochs=trial.size(6, 2))
     dense = trial.train("allreduce", job, "allreduce", _WORKERS)
     rounded = trial.train("qsgd", job, find("qsgd", levels=7, bucket=_BUCKET), _WORKERS)
     trial.train("qsgd, buckets of 64", job, find("qsgd", levels=7, bucket=64), _WORKERS)

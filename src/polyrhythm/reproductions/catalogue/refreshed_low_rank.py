@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from polyrhythm.reproductions.jobs.recipes import Sgd
+from polyrhythm.reproductions.jobs.recipes import SgdRecipe
 from polyrhythm.reproductions.jobs.teacher import Teacher
 from polyrhythm.reproductions.protocol import Claim, Efficiency, Figures, Reproduction
 from polyrhythm.reproductions.trial import Trial
@@ -14,7 +14,7 @@ _RANK, _WARMUP = 2, 10
 
 def measure(trial: Trial) -> Figures:
     """The loss at the same number of samples: dense, of rank 2, and of rank 2 with a singular value decomposition every 50 steps."""
-    job = Teacher(Sgd(0.03, 0.9), epochs=trial.size(8, 3))
+    job = Teacher(SgdRecipe(0.03, 0.9), epochs=trial.size(8, 3))
     dense = trial.train("allreduce", job, "allreduce", _WORKERS)
     kept = trial.train("powersgd", job, find("powersgd", rank=_RANK, warmup=_WARMUP), _WORKERS)
     renewed = trial.train("powersgd-plus", job, find("powersgd-plus", rank=_RANK, period=50, warmup=_WARMUP), _WORKERS)

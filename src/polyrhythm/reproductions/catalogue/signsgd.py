@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from polyrhythm.reproductions.jobs.adversaries import Adversaries
-from polyrhythm.reproductions.jobs.recipes import AdamW, Sgd
+from polyrhythm.reproductions.jobs.recipes import AdamWRecipe, SgdRecipe
 from polyrhythm.reproductions.jobs.teacher import Teacher
 from polyrhythm.reproductions.protocol import Claim, Efficiency, Figures, Reproduction
 from polyrhythm.reproductions.trial import Result, Trial
@@ -23,7 +23,7 @@ def tune(trial: Trial) -> Figures:
 
 
 def _run(trial: Trial, arm: str, rate: float, adversaries: int = 0, name: str = "") -> Result:
-    recipe = AdamW(rate, weight_decay=0.0) if arm == "Adam" else Sgd(rate)
+    recipe = AdamWRecipe(rate, weight_decay=0.0) if arm == "Adam" else SgdRecipe(rate)
     strategy = {"SGD": find("allreduce"), "Adam": find("allreduce"), "signsgd": find("signsgd"), "signum": find("signsgd", momentum=0.9)}
     job = Teacher(recipe, epochs=trial.size(4, 1))
     return trial.train(name or arm, Adversaries(job, adversaries) if adversaries else job, strategy[arm], _WORKERS)

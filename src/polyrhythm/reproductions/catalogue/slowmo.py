@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from polyrhythm.consistency import LocalSteps
 from polyrhythm.merge import Mean
-from polyrhythm.reproductions.jobs.recipes import Sgd
+from polyrhythm.reproductions.jobs.recipes import SgdRecipe
 from polyrhythm.reproductions.jobs.teacher import Teacher
 from polyrhythm.reproductions.protocol import Claim, Efficiency, Figures, Reproduction
 from polyrhythm.reproductions.trial import Result, Trial
@@ -36,7 +36,7 @@ def measure(trial: Trial) -> Figures:
 
 
 def _train(trial: Trial, arm: str, rate: float) -> Result:
-    job = Teacher(Sgd(rate, 0.9), epochs=trial.size(4, 1), batch_size=8, samples=9216, width=64)
+    job = Teacher(SgdRecipe(rate, 0.9), epochs=trial.size(4, 1), batch_size=8, samples=9216, width=64)
     return trial.train(arm, job, _ARMS[arm], _WORKERS)
 
 

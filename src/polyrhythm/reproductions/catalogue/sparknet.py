@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from polyrhythm.hardware.devices import Profile
 from polyrhythm.hardware.network import Network
 from polyrhythm.report.metrics import Target
-from polyrhythm.reproductions.jobs.recipes import Sgd
+from polyrhythm.reproductions.jobs.recipes import SgdRecipe
 from polyrhythm.reproductions.jobs.teacher import Teacher
 from polyrhythm.reproductions.protocol import Claim, Efficiency, Figures, Reproduction, Scaling
 from polyrhythm.reproductions.trial import Result, Trial
@@ -51,7 +51,7 @@ def _train(trial: Trial, arm: str, tau: int, workers: int, network: Network | In
 
 
 def _job(workers: int, steps: int) -> Teacher:
-    return Teacher(Sgd(0.2), epochs=1, batch_size=_BATCH, samples=_BATCH * workers * steps, width=64)
+    return Teacher(SgdRecipe(0.2), epochs=1, batch_size=_BATCH, samples=_BATCH * workers * steps, width=64)
 
 
 def _on(trial: Trial, network: Network | Instant) -> Simulator:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from polyrhythm.consistency import LocalSteps
-from polyrhythm.reproductions.jobs.recipes import AdamW
+from polyrhythm.reproductions.jobs.recipes import AdamWRecipe
 from polyrhythm.reproductions.jobs.teacher import Teacher
 from polyrhythm.reproductions.protocol import Claim, Efficiency, Figures, Reproduction
 from polyrhythm.reproductions.trial import Trial
@@ -21,7 +21,7 @@ def _every_weight(tau: int = 1) -> Strategy:
 
 def measure(trial: Trial) -> Figures:
     """The loss of the mean of all workers: every weight averaged at each step, 0.5 %, 0.1 %, and none before the end."""
-    job = Teacher(AdamW(2e-3), epochs=trial.size(6, 2))
+    job = Teacher(AdamWRecipe(2e-3), epochs=trial.size(6, 2))
     dense = trial.train("every weight", job, _every_weight(), _WORKERS)
     half = trial.train("sparta, 0.5 %", job, find("sparta", ratio=0.005), _WORKERS)
     tenth = trial.train("sparta, 0.1 %", job, find("sparta", ratio=0.001), _WORKERS)

@@ -8,7 +8,7 @@ from polyrhythm.hardware.devices import Profile
 from polyrhythm.hardware.network import Network
 from polyrhythm.kernel.events import Stepped
 from polyrhythm.kernel.names import worker
-from polyrhythm.reproductions.jobs.recipes import AdamW
+from polyrhythm.reproductions.jobs.recipes import AdamWRecipe
 from polyrhythm.reproductions.jobs.teacher import Teacher
 from polyrhythm.reproductions.protocol import Claim, Efficiency, Figures, Reproduction
 from polyrhythm.reproductions.trial import Result, Trial
@@ -35,7 +35,7 @@ def measure(trial: Trial) -> Figures:
 
 def _train(trial: Trial, arm: str, strategy: Strategy) -> Result:
     steps = trial.size(600, 240)
-    job = Teacher(AdamW(2e-3), epochs=1, batch_size=16, samples=steps * _WORKERS * 16, width=64, depth=6)
+    job = Teacher(AdamWRecipe(2e-3), epochs=1, batch_size=16, samples=steps * _WORKERS * 16, width=64, depth=6)
     runtime = Simulator(network=_network(), devices=Profile("a step of 50 ms", (_COMPUTE,)), seed=trial.seed)
     return trial.train(arm, job, strategy, _WORKERS, runtime)
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 
-from polyrhythm.reproductions.jobs.recipes import Sgd
+from polyrhythm.reproductions.jobs.recipes import SgdRecipe
 from polyrhythm.reproductions.jobs.teacher import Teacher
 from polyrhythm.reproductions.protocol import Claim, Efficiency, Figures, Reproduction
 from polyrhythm.reproductions.trial import Trial
@@ -16,7 +16,7 @@ _WORKERS = 4
 
 def measure(trial: Trial) -> Figures:
     """Accuracy at the same number of samples: dense, three values of clipped gradients, and three values of gradients as they are."""
-    job = Teacher(Sgd(0.03, 0.9), epochs=trial.size(8, 2))
+    job = Teacher(SgdRecipe(0.03, 0.9), epochs=trial.size(8, 2))
     dense = trial.train("allreduce", job, "allreduce", _WORKERS)
     ternary = trial.train("terngrad", job, find("terngrad"), _WORKERS)
     unclipped = trial.train("without clipping", job, find("terngrad", clip=math.inf), _WORKERS)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from polyrhythm.reproductions.jobs.differences import largest_difference
-from polyrhythm.reproductions.jobs.recipes import Sgd
+from polyrhythm.reproductions.jobs.recipes import SgdRecipe
 from polyrhythm.reproductions.jobs.teacher import Teacher
 from polyrhythm.reproductions.protocol import Claim, Efficiency, Figures, Reproduction, Scaling
 from polyrhythm.reproductions.trial import Trial
@@ -21,7 +21,7 @@ def measure(trial: Trial) -> Figures:
 
 
 def _job(workers: int) -> Teacher:
-    return Teacher(Sgd(1.0), epochs=1, batch_size=_BATCH // workers, samples=_BATCH)
+    return Teacher(SgdRecipe(1.0), epochs=1, batch_size=_BATCH // workers, samples=_BATCH)
 
 
 REPRODUCTION = Reproduction(

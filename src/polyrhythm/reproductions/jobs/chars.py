@@ -8,7 +8,7 @@ from typing import ClassVar
 import torch.nn.functional as F
 from torch import nn
 
-from polyrhythm.reproductions.jobs.recipes import AdamW, Recipe
+from polyrhythm.reproductions.jobs.recipes import AdamWRecipe, OptimizerRecipe
 from polyrhythm.workloads.chars import VALIDATION_WINDOWS, CharsGpt, bits_per_character, corpus, windows
 from polyrhythm.workloads.gpt import Gpt, GptSize
 from polyrhythm.workloads.worker import WorkloadWorker
@@ -19,7 +19,7 @@ from polyrhythm.workloads.workload import Metric, Sizes
 class Chars:
     """As `CharsGpt`, trained by `recipe`; all workers together go once through `samples` windows."""
 
-    recipe: Recipe = AdamW(2e-3)  # noqa: RUF009 (a frozen value)
+    recipe: OptimizerRecipe = AdamWRecipe(2e-3)  # noqa: RUF009 (a frozen value)
     samples: int = 10_240
     batch_size: int = 16
     context: int = 64

@@ -10,7 +10,7 @@ import torch
 from torch.nn import Parameter
 
 
-class Recipe(Protocol):
+class OptimizerRecipe(Protocol):
     """How an optimizer is built; `learning_rate` is what is tuned."""
 
     @property
@@ -22,7 +22,7 @@ class Recipe(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class Sgd:
+class SgdRecipe:
     """Stochastic gradient descent, with momentum where it is above 0."""
 
     learning_rate: float
@@ -35,7 +35,7 @@ class Sgd:
 
 
 @dataclass(frozen=True, slots=True)
-class Adagrad:
+class AdagradRecipe:
     """Duchi et al., 2011."""
 
     learning_rate: float
@@ -46,7 +46,7 @@ class Adagrad:
 
 
 @dataclass(frozen=True, slots=True)
-class AdamW:
+class AdamWRecipe:
     """Loshchilov and Hutter, 2019; `beta` is that of the first moment."""
 
     learning_rate: float

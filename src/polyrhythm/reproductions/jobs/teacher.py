@@ -12,7 +12,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 from torch.utils.data import TensorDataset
 
-from polyrhythm.reproductions.jobs.recipes import Recipe, Sgd
+from polyrhythm.reproductions.jobs.recipes import OptimizerRecipe, SgdRecipe
 from polyrhythm.workloads.worker import WorkloadWorker
 from polyrhythm.workloads.workload import Metric, Sizes
 
@@ -50,7 +50,7 @@ def measured(model: nn.Module, dataset: TensorDataset) -> dict[str, float]:
 class Teacher:
     """A student of 20,500 parameters by default; `batch_size` is each worker's own. All workers together see `samples` in an epoch."""
 
-    recipe: Recipe = Sgd(0.03, 0.9)  # noqa: RUF009 (a frozen value)
+    recipe: OptimizerRecipe = SgdRecipe(0.03, 0.9)  # noqa: RUF009 (a frozen value)
     epochs: int = 4
     batch_size: int = 16
     samples: int = 8192
