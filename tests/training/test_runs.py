@@ -140,6 +140,10 @@ def test_reports_take_tensors_of_one_element_and_refuse_the_rest() -> None:
     assert go(train).final == {"a": 1.5, "b": 2.0, "c": 0.5, "d": 1.0}
 
 
+DIFFERENT = ("strom", "dl4j-sharing", "actors-decentralised")
+"""What peers have sent is added in an order that may differ, so that sums differ by rounding; the last never makes replicas equal."""
+
+
 def test_finishing_twice_is_harmless_and_the_model_then_holds_the_result() -> None:
     held: dict[int, torch.Tensor] = {}
 
@@ -154,7 +158,7 @@ def test_finishing_twice_is_harmless_and_the_model_then_holds_the_result() -> No
     for system in EVERY_SYSTEM:
         outcome = go(train, system, 3)
         for rank in range(outcome.summary.workers):
-            assert torch.equal(held[rank], outcome.weights["2.bias"]) or system == "strom"  # which adds in the order of arrival
+            assert torch.equal(held[rank], outcome.weights["2.bias"]) or system in DIFFERENT
         assert torch.equal(held[0], outcome.weights["2.bias"])
 
 
