@@ -83,6 +83,17 @@ def test_a_member_that_dies_fails_the_round_for_those_who_still_wait() -> None:
             first.get(["never"], SOON)
 
 
+def test_who_keeps_a_store_for_one_round_learns_of_a_member_that_died_before_it_had_come_itself() -> None:
+    """Worker 0 opens its store before it goes there, and another may be faster: it would wait at its own door until its time is up."""
+    with store(3) as server, clients(server, 1) as (second,):
+        second._loop.call(second._link.close)
+        assert soon(lambda: server._rounds[-1].over)
+        with clients(server, 0) as (keeper,), pytest.raises(WorkerFailed, match="worker/1 failed: its process ended"):
+            keeper.get(["never"], SOON)
+        with pytest.raises(RunError, match="one of them has failed"):
+            client(server, 2, seconds=0.2)
+
+
 def test_a_member_that_fails_says_why_to_all() -> None:
     with store() as server, clients(server, 0, 1) as (first, second):
         second.fail(CompositionError("A stone is no model."))
