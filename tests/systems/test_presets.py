@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 import torch
+from kinds import sampled
 from torch.nn import functional as F
 from toy import Toy, data, network, trained, weights
 
@@ -38,6 +39,7 @@ ORDER_MATTERS = (
     *("elephas-asynchronous", "elephas-hogwild"),
 )
 each = pytest.mark.parametrize("system", PUBLISHED)
+of_each_kind = pytest.mark.parametrize("system", sampled(PUBLISHED))
 
 SMALL = Toy(lambda p: torch.optim.SGD(p, lr=0.02), epochs=6)
 TOYS: dict[str, Toy] = {
@@ -136,7 +138,7 @@ def test_every_system_trains(system: str) -> None:
     assert run.summary.samples >= 0.9 * 96 * toy.epochs
 
 
-@each
+@of_each_kind
 @pytest.mark.parametrize("workers", [1, 5])
 def test_every_system_runs_with_any_number_of_workers(system: str, workers: int) -> None:
     run = trained(Toy(epochs=workers), workers, system)
@@ -144,7 +146,7 @@ def test_every_system_runs_with_any_number_of_workers(system: str, workers: int)
     assert run.summary.samples >= 0.7 * 96 * workers
 
 
-@each
+@of_each_kind
 def test_simultaneous_events_in_any_order_change_no_bit_where_order_does_not_matter(system: str) -> None:
     if systems.find(system).order_matters:
         assert system in ORDER_MATTERS
