@@ -45,7 +45,11 @@ def test_a_person_gets_a_table(polyrhythm: Any, tiny: Path) -> None:
         assert word in told.out
 
 
-@pytest.mark.parametrize("with_job", [pytest.param(False, marks=pytest.mark.long), True], ids=["the links", "a job and the links"])
+@pytest.mark.parametrize(
+    "with_job",
+    [pytest.param(False, marks=pytest.mark.long), pytest.param(True, marks=pytest.mark.long)],
+    ids=["the links", "a job and the links"],
+)
 def test_processes_that_were_started_together_measure_what_joins_them(tmp_path: Path, tiny: Path, with_job: bool) -> None:
     out = tmp_path / "measured"
     job = [str(tiny), "--set", "epochs=1000", "--steps", "3"] if with_job else []

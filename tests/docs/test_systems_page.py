@@ -9,6 +9,7 @@ from types import ModuleType
 
 import pytest
 import torch
+from kinds import sampled
 from torch import nn
 
 from polyrhythm import rng
@@ -89,7 +90,7 @@ VALUES_DECIDE = (
 )
 
 
-@pytest.mark.parametrize("name", [name for name in SYSTEMS if name not in VALUES_DECIDE])
+@pytest.mark.parametrize("name", sampled(name for name in SYSTEMS if name not in VALUES_DECIDE))
 def test_what_the_page_says_is_sent_is_what_runs_send(name: str) -> None:
     promised = generator().SENT[name].nbytes(WORKERS, *sizes(name))
     assert bytes_per_step(name) == pytest.approx(promised, rel=0.03)

@@ -62,7 +62,7 @@ def whole_after_kills(tmp_path: Path, system: str, kills: int) -> None:
             found.read(actor)
 
 
-@pytest.mark.parametrize("system", ["allreduce", "ssp"])
+@pytest.mark.parametrize("system", ["ssp", pytest.param("allreduce", marks=pytest.mark.long)])
 def test_a_killed_run_goes_on_from_its_last_whole_checkpoint(system: str, tmp_path: Path) -> None:
     whole_after_kills(tmp_path, system, 2)
 
