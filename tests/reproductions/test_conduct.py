@@ -61,7 +61,7 @@ def test_tuning_runs_are_counted_for_each_arm_and_chosen_settings_reach_the_meas
 
 
 def test_findings_are_kept_as_a_page_a_picture_and_data(tmp_path: Path) -> None:
-    [findings] = conduct(["toy"], ReproductionPlan(seeds=2, jobs=1, quick=True, command="polyrhythm reproduce toy"))
+    [findings] = conduct(["toy"], ReproductionPlan(seeds=2, jobs=1, quick=True))
     assert findings.verdict == "reproduced"
     assert findings.seeds == [0, 1]
     text = keep(findings, tmp_path).read_text()
@@ -75,7 +75,7 @@ def test_findings_are_kept_as_a_page_a_picture_and_data(tmp_path: Path) -> None:
 
 def test_findings_that_break_a_rule_are_not_returned() -> None:
     with pytest.raises(HonestyError, match="too few seeds"):
-        list(conduct(["toy"], ReproductionPlan(seeds=2, jobs=1, quick=False, command="polyrhythm reproduce toy")))
+        list(conduct(["toy"], ReproductionPlan(seeds=2, jobs=1, quick=False)))
 
 
 def test_a_run_that_diverges_has_the_worst_value() -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import sys
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -69,7 +68,7 @@ def _plan(quick: bool, seeds: int | None, jobs: int | None) -> ReproductionPlan:
     for option, value in (("--seeds", count), ("--jobs", jobs)):
         if value is not None and value < 1:
             raise CompositionError(f"{option} {value} runs nothing: give 1 or more.")
-    return ReproductionPlan(count, jobs or os.cpu_count() or 1, quick, " ".join(["polyrhythm", *sys.argv[1:]]))
+    return ReproductionPlan(count, jobs or os.cpu_count() or 1, quick)
 
 
 def _conducted(names: Sequence[str], plan: ReproductionPlan, directory: Path, silent: bool) -> Iterator[Findings]:

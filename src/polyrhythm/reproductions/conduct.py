@@ -27,12 +27,11 @@ TUNING_SEED = 1000
 
 @dataclass(frozen=True, slots=True)
 class ReproductionPlan:
-    """How reproductions are run: how many seeds each, on how many processes, and under which command."""
+    """How reproductions are run: how many seeds each, on how many processes, and whether quickly."""
 
     seeds: int
     jobs: int
     quick: bool
-    command: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -147,7 +146,7 @@ def _findings(state: _UnderWay, plan: ReproductionPlan) -> Findings:
     reproduction, seeds = state.reproduction, sorted(state.measured)
     claims = judge(reproduction, [state.measured[seed].figures for seed in seeds])
     where = Circumstances(
-        command=plan.command,
+        command=f"polyrhythm reproduce {reproduction.name} --seeds {plan.seeds}{' --quick' if plan.quick else ''}",
         cores=os.cpu_count() or 1,
         jobs=plan.jobs,
         threads=1,

@@ -85,7 +85,7 @@ def _arms(findings: Findings) -> Iterator[str]:
     scaling = "" if findings.scaling == Scaling.NONE.value else f" Scaling is {findings.scaling}."
     yield f"Medians over seeds, and the least and the greatest. Training stops {findings.stop}.{scaling}"
     if findings.machines:
-        yield f"Arms run on different machines: {findings.machines}."
+        yield f"Arms run on different machines: {findings.machines.rstrip('.')}."
     yield ""
     yield "| arm | workers | batch of one, of all | steps | final | seconds | sent | tuning runs |"
     yield "|---|---|---|---|---|---|---|---|"
