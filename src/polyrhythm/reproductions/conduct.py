@@ -3,17 +3,16 @@
 from __future__ import annotations
 
 import os
-import platform
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
 from dataclasses import dataclass, field
-from importlib.metadata import version
 from multiprocessing import get_context
 from typing import Any
 
 import torch
 
+from polyrhythm.report.outcome import versions
 from polyrhythm.reproductions import find
 from polyrhythm.reproductions.arm import Arm
 from polyrhythm.reproductions.findings import Circumstances, Findings, judge, verdict_of
@@ -152,7 +151,7 @@ def _findings(state: _UnderWay, plan: ReproductionPlan) -> Findings:
         threads=1,
         load=round(state.load, 2),
         seconds=round(time.monotonic() - state.began, 1),
-        versions={"python": platform.python_version(), **{name: version(name) for name in ("polyrhythm", "torch", "numpy")}},
+        versions=versions(),
     )
     findings = Findings(
         name=reproduction.name,
