@@ -22,8 +22,7 @@ import torch.nn.functional as F
 import polyrhythm as pr
 from polyrhythm.report.repeats import spread
 from polyrhythm.reproductions.jobs.recipes import AdagradRecipe, AdamWRecipe, OptimizerRecipe, SgdRecipe
-from polyrhythm.workloads.chars import CharsGpt, bits_per_character, corpus, windows
-from polyrhythm.workloads.gpt import Gpt, GptSize
+from polyrhythm.workloads.chars import CharsGpt, bits_per_character, corpus, network, windows
 
 FILE = Path(__file__).parent / "results" / "optimizers.json"
 TUNING_SEED, SEEDS = 1000, (0, 1, 2)
@@ -45,12 +44,6 @@ def combinations() -> list[tuple[str, str]]:
     return [(system, name) for name in OPTIMIZERS for system in SYSTEMS if OWN.get(system, name) == name]
 
 
-def model() -> Gpt:
-    """chars-gpt's."""
-    shape = CharsGpt()
-    return Gpt(GptSize(corpus().vocabulary, shape.context, shape.layers, shape.width, shape.heads))
-
-
 @dataclass(frozen=True)
 class Training:
     """As chars-gpt, without evaluations on the way."""
@@ -60,7 +53,7 @@ class Training:
 
     def __call__(self, worker: pr.Worker) -> None:
         """Once through the windows."""
-        shape, gpt = CharsGpt(), model()
+        shape, gpt = CharsGpt(), network(CharsGpt())
         attached, optimizer = worker.attach(gpt, self.recipe.build(gpt.parameters()))
         for x, y in worker.batches(windows(corpus().training, shape.context, shape.samples), batch_size=self.batch_size):
             optimizer.zero_grad()
@@ -77,7 +70,7 @@ def bits(system: str, optimizer: str, rate: float, seed: int) -> float:
     except pr.PolyrhythmError as problem:
         print(f"{system}, {optimizer}, {rate:g}: {problem}", file=sys.stderr)
         return math.inf
-    gpt = model()
+    gpt = network(CharsGpt())
     gpt.load_state_dict(run.weights)
     return bits_per_character(gpt.eval(), corpus().validation, CharsGpt(), "cpu")
 

@@ -14,9 +14,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from polyrhythm.workloads.chars import CharsGpt, bits_per_character, corpus, windows
+from polyrhythm.workloads.chars import CharsGpt, bits_per_character, corpus, network, windows
 from polyrhythm.workloads.digits import accuracy, digits, wide_mlp
-from polyrhythm.workloads.gpt import Gpt, GptSize
 
 
 @dataclass(frozen=True)
@@ -69,10 +68,6 @@ class Task:
 _CHARS = CharsGpt(samples=10_240)
 
 
-def _gpt() -> nn.Module:
-    return Gpt(GptSize(corpus().vocabulary, _CHARS.context, _CHARS.layers, _CHARS.width, _CHARS.heads))
-
-
 def _windows() -> tuple[Tensor, Tensor]:
     x, y = windows(corpus().training, _CHARS.context, _CHARS.samples).tensors
     return x, y
@@ -107,7 +102,7 @@ TASKS = {
         target=2.6,
         metric="bits",
         rates=(0.002, 0.004, 0.006),
-        build=_gpt,
+        build=lambda: network(_CHARS),
         optimizer=lambda parameters, rate: torch.optim.AdamW(parameters, lr=rate, weight_decay=0.01),
         data=_windows,
         judge=lambda model: bits_per_character(model, corpus().validation, _CHARS, "cpu"),

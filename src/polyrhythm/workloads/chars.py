@@ -146,11 +146,16 @@ def _check(settings: CharsGpt | CharsGpt5m) -> None:
         )
 
 
+def network(settings: CharsGpt | CharsGpt5m) -> Gpt:
+    """The GPT of that size, for the text's symbols."""
+    return Gpt(GptSize(corpus().vocabulary, settings.context, settings.layers, settings.width, settings.heads))
+
+
 def train(worker: WorkloadWorker, settings: CharsGpt | CharsGpt5m) -> None:
     """An ordinary loop of PyTorch; only the lines that use `worker` differ from a program of one process."""
     text = corpus()
     dataset = windows(text.training, settings.context, settings.samples)
-    model: nn.Module = Gpt(GptSize(text.vocabulary, settings.context, settings.layers, settings.width, settings.heads)).to(worker.device)
+    model: nn.Module = network(settings).to(worker.device)
     optimizer: torch.optim.Optimizer = torch.optim.AdamW(model.parameters(), lr=settings.learning_rate, weight_decay=0.01)
     model, optimizer = worker.attach(model, optimizer)
     worker.evaluate(lambda model: {"bits": bits_per_character(model, text.validation, settings, worker.device)})

@@ -9,8 +9,7 @@ import torch.nn.functional as F
 from torch import nn
 
 from polyrhythm.reproductions.jobs.recipes import AdamWRecipe, OptimizerRecipe
-from polyrhythm.workloads.chars import VALIDATION_WINDOWS, CharsGpt, bits_per_character, corpus, windows
-from polyrhythm.workloads.gpt import Gpt, GptSize
+from polyrhythm.workloads.chars import VALIDATION_WINDOWS, CharsGpt, bits_per_character, corpus, network, windows
 from polyrhythm.workloads.worker import WorkloadWorker
 from polyrhythm.workloads.workload import Metric, Sizes
 
@@ -40,7 +39,7 @@ class Chars:
         """Train once, as one of the workers."""
         text, shape = corpus(), CharsGpt(context=self.context, layers=self.layers, width=self.width, heads=self.heads)
         dataset = windows(text.training, self.context, self.samples)
-        model: nn.Module = Gpt(GptSize(text.vocabulary, self.context, self.layers, self.width, self.heads))
+        model: nn.Module = network(shape)
         model, optimizer = worker.attach(model, self.recipe.build(model.parameters()))
         worker.evaluate(lambda model: {"bits": bits_per_character(model, text.validation, shape, "cpu")})
         for x, y in worker.batches(dataset, batch_size=self.batch_size):
