@@ -11,8 +11,9 @@ from polyrhythm.pieces.context import ExchangeContext
 from polyrhythm.pieces.division import Divided, Division
 from polyrhythm.pieces.topology import Agreement, WorkerEndpoint
 from polyrhythm.tensors import Layout, State, rows_of
+from polyrhythm.topology.decoded_sums import LAYOUT, PUSHES, SumLayout
 from polyrhythm.topology.send_queue import SendQueue
-from polyrhythm.topology.sum_server import LAYOUT, PUSHES, SumLayout
+from polyrhythm.topology.sum_server import drained
 from polyrhythm.topology.sum_source import SingleTensor
 from polyrhythm.trees import StateTree
 
@@ -56,12 +57,7 @@ class PushedSums:
     async def drain(self, step: int) -> str:
         """As `sum_source.SumSource`."""
         await self._leave(Message(PUSHES, (float(step),)))
-        problems = []
-        for server, name in enumerate(self.servers):
-            delivery = await self.port.receive(f"d{server}", name)
-            assert delivery is not None
-            problems.append(delivery.message.text)
-        return next(filter(None, problems), "")
+        return await drained(self.port, dict(enumerate(self.servers)))
 
     async def _leave(self, last: Message) -> None:
         await self.queue.drain()

@@ -14,6 +14,7 @@ from polyrhythm.pieces.division import Division
 from polyrhythm.pieces.topology import Agreement, Channel, ServerEndpoint, ServerSide, WorkerEndpoint
 from polyrhythm.pieces.traits import Pattern, Payload, TopologyTraits
 from polyrhythm.tensors import Layout
+from polyrhythm.topology.decoded_sums import DecodedSums
 from polyrhythm.topology.division import ByKey
 from polyrhythm.topology.each_tensor import EachTensor
 from polyrhythm.topology.pushed_sums import PushedSums
@@ -76,4 +77,4 @@ class _Sums:
         return [Layout((), ())] * servers  # they keep nothing
 
     def serve(self, agreement: Agreement, endpoint: ServerEndpoint) -> Coroutine[Effect[Any], Any, None]:
-        return SumServer(agreement, endpoint).live()
+        return SumServer(endpoint, DecodedSums(agreement, endpoint)).live()

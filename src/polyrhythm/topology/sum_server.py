@@ -1,40 +1,49 @@
-"""A server that decodes what workers push, sums it, and answers with the sums."""
+"""A server that sums what workers push, and answers with the sums."""
 
 from __future__ import annotations
 
-import msgspec
+from typing import NamedTuple, Protocol
+
 from torch import Tensor
 
 from polyrhythm.kernel.message import Delivery, Message
-from polyrhythm.pieces.codec import packets
+from polyrhythm.kernel.port import Port
 from polyrhythm.pieces.requests import Packet
-from polyrhythm.pieces.topology import Agreement, ServerEndpoint
-from polyrhythm.tensors import Layout
-from polyrhythm.topology.send_queue import SendQueue
-
-LAYOUT, PUSHES = "layout", "push"
-"""The topics. The text of a push is the tensor's number and the round, with a point between them; with one and the
-server's rank after it, it is the topic of the sum.
-
-A push without tensors is a worker's last, or its last before a checkpoint after the step that is its number.
-"""
+from polyrhythm.pieces.topology import ServerEndpoint
+from polyrhythm.topology.send_queue import Priority, SendQueue
 
 
-class SumLayout(msgspec.Struct, frozen=True):
-    """What worker 0 sends a server at the beginning: the name and shape of its piece of each tensor, by number."""
+class Answer(NamedTuple):
+    """A sum, which goes to all workers under `topic`."""
 
-    pieces: dict[str, tuple[str, tuple[int, ...]]]
+    priority: Priority
+    topic: str
+    total: Tensor
+
+
+class Sums(Protocol):
+    """What a server sums. `topic` is that of the workers' pushes, `number` that of the server where workers count it."""
+
+    topic: str
+    number: int
+
+    async def begin(self, port: Port) -> None:
+        """Before the first push."""
+
+    def answer(self, last: Message, packets: list[Packet]) -> Answer:
+        """The sum of `packets`, by rank; `last` is the message with the one that came last, and its text is the name of the sum."""
 
 
 class SumServer:
-    """`packets` are those that wait for others: by sum and worker. The first tensors are answered first."""
+    """`packets` are those that wait for others: by sum and worker.
 
-    def __init__(self, agreement: Agreement, endpoint: ServerEndpoint) -> None:
-        self.codec = packets(agreement.codec)
+    A push without tensors is a worker's last, or its last before a checkpoint after the step that is its number.
+    """
+
+    def __init__(self, endpoint: ServerEndpoint, sums: Sums) -> None:
+        self.sums = sums
         self.port = endpoint.port
         self.workers = endpoint.workers
-        self.rank = endpoint.group.rank
-        self.layouts: dict[str, Layout] = {}
         self.packets: dict[str, dict[str, Packet]] = {}
         self.queue = SendQueue(self.port, len(self.workers))
         self.checkpoints = endpoint.checkpoints
@@ -43,12 +52,9 @@ class SumServer:
 
     async def live(self) -> None:
         """Until every worker has sent its last message."""
-        first = await self.port.receive(LAYOUT)
-        assert first is not None
-        pieces = msgspec.json.decode(first.message.text, type=SumLayout).pieces
-        self.layouts = {number: Layout((name,), (shape,)) for number, (name, shape) in pieces.items()}
+        await self.sums.begin(self.port)
         while self.ended < len(self.workers):
-            delivery = await self.port.receive(PUSHES)
+            delivery = await self.port.receive(self.sums.topic)
             assert delivery is not None
             if delivery.message.tensors:
                 await self._take(delivery)
@@ -59,23 +65,15 @@ class SumServer:
         await self.queue.drain()
 
     async def _take(self, delivery: Delivery) -> None:
-        topic = delivery.message.text
-        came = self.packets.setdefault(topic, {})
+        name = delivery.message.text
+        came = self.packets.setdefault(name, {})
         came[delivery.sender] = delivery.message.tensors
         if len(came) < len(self.workers):
             return
-        del self.packets[topic]
-        number = topic.partition(".")[0]
-        total = self._sum([came[name] for name in self.workers], self.layouts[number])
-        for name in self.workers:
-            await self.queue.put((int(number),), name, Message(f"{topic}.{self.rank}", tensors=(total,)))
-
-    def _sum(self, each: list[Packet], layout: Layout) -> Tensor:
-        """In the order of ranks."""
-        total = self.codec.decode(each[0], layout)
-        for packet in each[1:]:
-            total = total + self.codec.decode(packet, layout)
-        return total
+        del self.packets[name]
+        priority, topic, total = self.sums.answer(delivery.message, [came[worker] for worker in self.workers])
+        for worker in self.workers:
+            await self.queue.put(priority, worker, Message(topic, tensors=(total,)))
 
     async def _drain(self, step: int) -> None:
         """A worker has sent all before a checkpoint. When all have, there is nothing to write but that nothing waits."""
@@ -85,5 +83,15 @@ class SumServer:
         self.drained = 0
         await self.queue.drain()
         problem = self.checkpoints.write(step, {"waiting": len(self.packets)})
-        for name in self.workers:
-            await self.port.send(name, Message(f"d{self.rank}", text=problem))
+        for worker in self.workers:
+            await self.port.send(worker, Message(f"d{self.sums.number}", text=problem))
+
+
+async def drained(port: Port, servers: dict[int, str]) -> str:
+    """Wait until the servers, by the numbers that workers give them, have written their states. Returns what prevented one of them."""
+    problems = []
+    for number, name in servers.items():
+        delivery = await port.receive(f"d{number}", name)
+        assert delivery is not None
+        problems.append(delivery.message.text)
+    return next(filter(None, problems), "")

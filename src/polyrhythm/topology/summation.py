@@ -19,8 +19,9 @@ from polyrhythm.tensors import Layout, State
 from polyrhythm.topology.algorithms.broadcast import broadcast
 from polyrhythm.topology.collective_client import CollectiveClient
 from polyrhythm.topology.shares import weights
+from polyrhythm.topology.sum_server import SumServer
 from polyrhythm.topology.summation_client import SummationClient
-from polyrhythm.topology.summation_server import SummationServer
+from polyrhythm.topology.summation_records import StretchSums
 from polyrhythm.topology.summation_source import SummationSource
 from polyrhythm.trees import StateTree
 
@@ -84,7 +85,7 @@ class _Spares:
         return [Layout((), ())] * servers  # they keep nothing
 
     def serve(self, agreement: Agreement, endpoint: ServerEndpoint) -> Coroutine[Effect[Any], Any, None]:
-        return SummationServer(endpoint).live()
+        return SumServer(endpoint, StretchSums(endpoint)).live()
 
 
 class _Whole:

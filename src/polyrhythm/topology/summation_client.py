@@ -13,6 +13,7 @@ from polyrhythm.kernel.port import Port
 from polyrhythm.pieces.topology import WorkerEndpoint
 from polyrhythm.topology.send_queue import Priority, SendQueue
 from polyrhythm.topology.shares import Stretch, sizes, weights
+from polyrhythm.topology.sum_server import drained
 from polyrhythm.topology.summation_records import SUMS, SumRequest
 
 
@@ -59,12 +60,7 @@ class SummationClient:
     async def drain(self, step: int) -> str:
         """Wait until all has left, and have the servers write their state after `step`. Returns what prevented one of them."""
         await self._leave(Message(SUMS, (float(step),)))
-        problems = []
-        for owner, name in enumerate(self.servers, self.group.size):
-            delivery = await self.port.receive(f"d{owner}", name)
-            assert delivery is not None
-            problems.append(delivery.message.text)
-        return next(filter(None, problems), "")
+        return await drained(self.port, dict(enumerate(self.servers, self.group.size)))
 
     async def _leave(self, last: Message) -> None:
         await self.to_workers.drain()

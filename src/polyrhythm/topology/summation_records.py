@@ -1,16 +1,19 @@
-"""What workers send to the servers of a summation service, beside their values."""
+"""What workers send to the servers of a summation service, and what these make of it."""
 
 from __future__ import annotations
 
 from typing import NamedTuple
 
+from polyrhythm.kernel.message import Message
+from polyrhythm.kernel.port import Port
+from polyrhythm.pieces.requests import Packet
+from polyrhythm.pieces.topology import ServerEndpoint
 from polyrhythm.topology.send_queue import Priority
+from polyrhythm.topology.shares import Stretch
+from polyrhythm.topology.sum_server import Answer
 
 SUMS = "sum"
-"""The topic. The text of a message is the topic of the sum.
-
-A message without a value is a worker's last, or its last before a checkpoint after the step that is its number.
-"""
+"""The topic. The text of a message is the topic of the sum."""
 
 
 class SumRequest(NamedTuple):
@@ -29,3 +32,21 @@ class SumRequest(NamedTuple):
         """The request whose `to_numbers` these are."""
         start, numel, *priority = map(int, numbers)
         return SumRequest(start, numel, tuple(priority))
+
+
+class StretchSums:
+    """As `sum_server.Sums`: values are added in the order of `Stretch.sum`, and answered by the priority that workers gave them."""
+
+    topic = SUMS
+
+    def __init__(self, endpoint: ServerEndpoint) -> None:
+        self.number = len(endpoint.workers) + endpoint.group.rank
+
+    async def begin(self, port: Port) -> None:
+        """Requests say all."""
+
+    def answer(self, last: Message, packets: list[Packet]) -> Answer:
+        """The sum of one stretch."""
+        request = SumRequest.from_numbers(last.numbers)
+        total = Stretch(request.start, request.numel).sum([value for [value] in packets])
+        return Answer(request.priority, f"{last.text}.g.{self.number}", total)
