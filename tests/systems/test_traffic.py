@@ -201,7 +201,7 @@ def shared(workers: int, spares: int, topic: str, numel: int) -> Traffic:
             traffic += total(say(f"{topic}.s.{rank}", part) for rank in range(workers) if rank != owner)
             traffic += say(f"{topic}.g.{owner}", part, times=workers - 1)
         elif part.numel():
-            traffic += say("sum", part, numbers=4, text=topic, times=workers) + say(f"{topic}.g.{owner}", part, times=workers)
+            traffic += say("sum", part, numbers=5, text=topic, times=workers) + say(f"{topic}.g.{owner}", part, times=workers)
     return traffic
 
 

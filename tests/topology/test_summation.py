@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import partial
+from itertools import pairwise
 from typing import Any
 
 import pytest
@@ -96,14 +98,15 @@ def test_requests_are_what_their_numbers_say() -> None:
 NUMEL, PIECES = 2_000_000, 40
 
 
-def exchanges(worker: Any) -> None:
-    """One step of a vector of which only the time matters; says when it has begun."""
+def exchanges(worker: Any, steps: int = 1) -> None:
+    """Steps of a vector of which only the time matters; says when each has begun."""
     model = torch.nn.ParameterList([torch.nn.Parameter(torch.zeros(NUMEL))])
     model, optimizer = worker.attach(model, torch.optim.SGD(model.parameters(), lr=0.1))
-    worker.report(began=0.0)
-    worker.count(1)
-    model[0].grad = torch.ones(NUMEL)
-    optimizer.step()
+    for _ in range(steps):
+        worker.report(began=0.0)
+        worker.count(1)
+        model[0].grad = torch.ones(NUMEL)
+        optimizer.step()
 
 
 @pytest.mark.parametrize(("spares", "expected"), [(0, 1.75), (4, 1.27), (8, 1.0)])
@@ -121,6 +124,17 @@ def test_eight_workers_take_the_time_and_send_the_bytes_of_the_paper(spares: int
             sent = 8 * 14 / whole
             first = 4 * NUMEL * len(_heirs(event.actor))
             assert (event.bytes_sent - first) / (4 * NUMEL) == pytest.approx(sent, rel=0.02)
+
+
+def test_later_steps_take_as_long_as_the_first() -> None:
+    """What a worker has not sent yet of a step goes before what is more urgent of the next one: others still wait for it."""
+    on = Simulator(network=Network.uniform("even", 125e6, 1e-5))
+    job = partial(exchanges, steps=4)
+    outcome = run(job, workers=8, strategy=Strategy(topology=Summation(4, nbytes=4 * NUMEL // PIECES)), on=on).outcome
+    for rank in range(8):
+        began = [event.time for event in outcome.events if isinstance(event, Reported) and event.actor == f"worker/{rank}"]
+        took = [later - earlier for earlier, later in pairwise(began)]
+        assert max(took) < 1.05 * min(took)
 
 
 def _heirs(actor: str) -> list[int]:

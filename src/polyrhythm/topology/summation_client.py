@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import dataclass
 
 import torch
@@ -18,7 +19,8 @@ from polyrhythm.topology.summation_records import SUMS, SumRequest
 
 
 class SummationClient:
-    """Several sums may be under way: they are told apart by their topics, and what they send goes by priority.
+    """Several sums may be under way: they are told apart by their topics, and what they send goes by priority: first what others still
+    wait for of an earlier round, then the least urgency. `rounds` counts the sums of each urgency.
 
     Each line out of a worker then has as many messages on it as there are workers: one to each server, and to as many others as keep the
     rates in proportion to what each machine sums.
@@ -31,6 +33,7 @@ class SummationClient:
         self.servers = endpoint.servers
         self.shares = weights(self.group.size, len(self.servers))
         self.owners = (*self.group.members, *self.servers)
+        self.rounds: Counter[int] = Counter()
         self.to_workers = SendQueue(self.port, self.group.size - len(self.servers))
         self.to_servers = SendQueue(self.port, len(self.servers))
 
@@ -42,11 +45,12 @@ class SummationClient:
         """The sum of `value` (any shape), which is that stretch of a vector; the least urgency is sent first."""
         if self.group.size == 1 or not value.numel():
             return value.clone()
+        self.rounds[urgency] += 1
         pieces, at = [], stretch.start
         count = -(-value.numel() * value.element_size() // self.nbytes)
         for number, part in enumerate(torch.tensor_split(value.reshape(-1), count)):
             where = Stretch(at, stretch.numel)
-            pieces.append(_Piece(self, part, f"{topic}.{number}" if number else topic, where, (urgency, number)))
+            pieces.append(_Piece(self, part, f"{topic}.{number}" if number else topic, where, (self.rounds[urgency], urgency, number)))
             at += part.numel()
         for piece in pieces:
             await piece.push()
