@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+from polyrhythm.reproductions.step_cost import step_cost, timed
 from polyrhythm.simulator import Simulator
 from polyrhythm.strategy import Strategy
-from polyrhythm.training.timing import time
 from polyrhythm.workloads.workload import Workload
 
 _STEPS = 8
@@ -19,5 +19,4 @@ def times_fewer(job: Workload, strategy: Strategy, after: int = 0, dense: Strate
 
 
 def _bytes_a_step(job: Workload, strategy: Strategy | str, after: int) -> float:
-    long, short = (time(job, workers=2, strategy=strategy, steps=after + steps, on=Simulator()) for steps in (2 * _STEPS, _STEPS))
-    return (long.summary.bytes_sent - short.summary.bytes_sent) / _STEPS
+    return step_cost(timed(job, strategy, 2, Simulator()), after + _STEPS, _STEPS).nbytes

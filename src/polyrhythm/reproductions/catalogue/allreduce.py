@@ -6,8 +6,9 @@ from polyrhythm.hardware.network import Network
 from polyrhythm.reproductions.jobs.efficiency import efficiency
 from polyrhythm.reproductions.jobs.negotiation import NETWORK
 from polyrhythm.reproductions.jobs.shapes import Shaped
-from polyrhythm.reproductions.jobs.sized import Vectors, step_cost
+from polyrhythm.reproductions.jobs.sized import Vectors
 from polyrhythm.reproductions.protocol import Claim, Efficiency, Figures, Reproduction
+from polyrhythm.reproductions.step_cost import step_cost, timed
 from polyrhythm.reproductions.trial import Trial
 from polyrhythm.simulator import Simulator
 
@@ -17,7 +18,7 @@ _RATES = ("2.5 Gbit/s", "10 Gbit/s", "40 Gbit/s")
 
 def measure(trial: Trial) -> Figures:
     """The bytes of one worker of four, and the efficiency of two models of equal arithmetic on three networks."""
-    step = step_cost(Vectors((_NUMEL,)), "allreduce", 4, Simulator(network=NETWORK))
+    step = step_cost(timed(Vectors((_NUMEL,)), "allreduce", 4, Simulator(network=NETWORK)))
     workers, ratios = trial.size(16, 8), []
     for rate in _RATES:
         on = Simulator(network=Network.uniform(rate, rate, "50 us"))

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from functools import partial
 
 from polyrhythm.hardware.devices import Device, Profile
 from polyrhythm.hardware.faults import Crash, FaultSource, Stall
@@ -14,14 +13,13 @@ from polyrhythm.kernel.names import rank_of
 from polyrhythm.reproductions.jobs.recipes import SgdRecipe
 from polyrhythm.reproductions.jobs.teacher import Teacher, student
 from polyrhythm.reproductions.jobs.whole_numbers import WholeNumbers
-from polyrhythm.reproductions.links import bytes_per_step, of_machine, seconds_per_step
 from polyrhythm.reproductions.protocol import Claim, Efficiency, Figures, Reproduction
+from polyrhythm.reproductions.step_cost import StepCost, of_machine, step_cost, timed
 from polyrhythm.reproductions.trial import Trial
 from polyrhythm.simulator import Simulator
 from polyrhythm.systems import find
 from polyrhythm.training.result import Run
 from polyrhythm.training.run import run
-from polyrhythm.training.timing import time
 
 _WORKERS = 4
 _WIDE = Teacher(width=400, batch_size=1)
@@ -38,7 +36,7 @@ def measure(trial: Trial) -> Figures:
     """Bytes of a machine, seconds of a step beside an all-reduce's, and what becomes of a step whose task is lost or late."""
     job = Teacher(SgdRecipe(0.03, 0.9), epochs=trial.size(2, 1))
     dense, stored = (trial.train(name, job, name, _WORKERS).final for name in ("allreduce", "bigdl"))
-    store, ring = (seconds_per_step(partial(_timed, name, _WORKERS)) for name in ("bigdl", "allreduce"))
+    store, ring = (_step(name, _WORKERS).seconds for name in ("bigdl", "allreduce"))
     return {
         "bytes": max(map(_bytes_of_the_busiest, (2, 4, 8))) / _MODEL,
         "over all-reduce": store / ring,
@@ -48,13 +46,13 @@ def measure(trial: Trial) -> Figures:
     }
 
 
-def _timed(system: str, workers: int, steps: int) -> Run:
-    return time(_WIDE, workers=workers, strategy=find(system), steps=steps, on=_EVEN)
+def _step(system: str, workers: int) -> StepCost:
+    return step_cost(timed(_WIDE, system, workers, _EVEN))
 
 
 def _bytes_of_the_busiest(workers: int) -> float:
     """The most that a machine with a worker and its slice sends, or receives, in a step."""
-    machines = of_machine(bytes_per_step(partial(_timed, "bigdl", workers)), rank_of)
+    machines = of_machine(_step("bigdl", workers).links, rank_of)
     return max(max(both) for both in machines.values())
 
 

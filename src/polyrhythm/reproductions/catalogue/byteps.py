@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from functools import partial
 
 from polyrhythm.consistency import Asynchronous
 from polyrhythm.hardware.devices import Device, Profile
@@ -14,16 +13,14 @@ from polyrhythm.merge import Sum
 from polyrhythm.reproductions.jobs.recipes import SgdRecipe
 from polyrhythm.reproductions.jobs.teacher import Teacher, student
 from polyrhythm.reproductions.jobs.whole_numbers import WholeNumbers
-from polyrhythm.reproductions.links import step
 from polyrhythm.reproductions.protocol import Claim, Efficiency, Figures, Reproduction
+from polyrhythm.reproductions.step_cost import StepCost, step_cost, timed
 from polyrhythm.reproductions.trial import Trial
 from polyrhythm.simulator import Simulator
 from polyrhythm.strategy import Strategy
 from polyrhythm.systems import find
 from polyrhythm.topology import Server
-from polyrhythm.training.result import Run
 from polyrhythm.training.run import run
-from polyrhythm.training.timing import time
 
 _WORKERS = 8
 _SPARES = (0, 4, 8)
@@ -42,9 +39,9 @@ _FEW = 3
 
 def measure(trial: Trial) -> Figures:
     """Times and bytes of a step with 0, 4 and 8 spare machines; then asynchronous training by updates and by gradients."""
-    steps = {k: step(partial(_timed, find("byteps", spares=k, piece_bytes=_BYTES // _PIECES))) for k in _SPARES}
+    steps = {k: _step(find("byteps", spares=k, piece_bytes=_BYTES // _PIECES)) for k in _SPARES}
     times = {k: found.seconds * _BANDWIDTH / _BYTES for k, found in steps.items()}
-    ring = step(partial(_timed, find("allreduce"))).seconds * _BANDWIDTH / _BYTES
+    ring = _step(find("allreduce")).seconds * _BANDWIDTH / _BYTES
     job = Teacher(SgdRecipe(0.01), epochs=trial.size(2, 1))
     losses = [trial.train(name, job, strategy, _FEW, _UNEVEN).final for name, strategy in _asynchronous().items()]
     return {
@@ -61,8 +58,8 @@ def _asynchronous() -> dict[str, Strategy]:
     return {"parameter server": _PARAMETER_SERVER, "byteps-async": find("byteps-async")}
 
 
-def _timed(strategy: Strategy, steps: int) -> Run:
-    return time(Teacher(width=_WIDTH, batch_size=1), workers=_WORKERS, strategy=strategy, steps=steps, on=_EVEN)
+def _step(strategy: Strategy) -> StepCost:
+    return step_cost(timed(Teacher(width=_WIDTH, batch_size=1), strategy, _WORKERS, _EVEN))
 
 
 def _deviation(spares: int, links: Mapping[tuple[str, str], float]) -> float:

@@ -2,22 +2,18 @@
 
 from __future__ import annotations
 
-from functools import partial
-
 from polyrhythm.hardware.devices import Profile
 from polyrhythm.hardware.network import Network, Site
 from polyrhythm.kernel.names import rank_of
 from polyrhythm.reproductions.jobs.recipes import SgdRecipe
 from polyrhythm.reproductions.jobs.teacher import Teacher, student
-from polyrhythm.reproductions.links import bytes_per_step, of_machine, seconds_per_step
 from polyrhythm.reproductions.protocol import Claim, Efficiency, Figures, Reproduction
+from polyrhythm.reproductions.step_cost import of_machine, step_cost, timed
 from polyrhythm.reproductions.trial import Result, Trial
 from polyrhythm.simulator import Instant, Simulator
 from polyrhythm.strategy import Strategy
 from polyrhythm.systems import find
 from polyrhythm.topology import AllReduce, Direct
-from polyrhythm.training.result import Run
-from polyrhythm.training.timing import time
 
 _RATES = (0.03, 0.1, 0.3, 1.0)
 _WORKERS, _GROUPS = 4, 2
@@ -71,7 +67,7 @@ def _points(result: Result) -> float:
 
 def _between(strategy: Strategy, local: int) -> float:
     """Bytes that hosts of `local` workers each, of eight in all, send each other in a step."""
-    links = bytes_per_step(lambda steps: time(_TIMED, workers=_COUNTED, strategy=strategy, steps=steps, on=_COUNTING))
+    links = step_cost(timed(_TIMED, strategy, _COUNTED, _COUNTING)).links
     return sum(sent for sent, _ in of_machine(links, lambda actor: rank_of(actor) // local).values())
 
 
@@ -81,10 +77,6 @@ def _share_deviation(local: int) -> float:
     return abs(local * _between(find("climate", groups=local), local) / _between(flat, local) - 1)
 
 
-def _steps(lag: int, on: Simulator, steps: int) -> Run:
-    return time(_TIMED, workers=_WORKERS, strategy=find("climate", lag=lag), steps=steps, on=on)
-
-
 def _hidden(ratio: float) -> float:
     """How much of min(communication, computing) the lag hides, where computing takes `ratio` times as long as a sum across and back."""
     compute = ratio * 2 * _MODEL / _ACROSS
@@ -92,7 +84,7 @@ def _hidden(ratio: float) -> float:
     pairs = [("here", "there"), ("there", "here")]
     network = Network.joined("two sites", sites, dict.fromkeys(pairs, 1e-4), dict.fromkeys(pairs, _ACROSS))
     on = Simulator(network=network, devices=Profile("measured", (compute,)))
-    present, late = (seconds_per_step(partial(_steps, lag, on)) for lag in (0, 1))
+    present, late = (step_cost(timed(_TIMED, find("climate", lag=lag), _WORKERS, on)).seconds for lag in (0, 1))
     return (present - late) / min(present - compute, compute)
 
 

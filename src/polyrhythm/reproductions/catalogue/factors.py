@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from functools import partial
 
 import torch
 
@@ -12,22 +11,19 @@ from polyrhythm.hardware.devices import Profile
 from polyrhythm.hardware.network import Network
 from polyrhythm.hardware.placement import WithWorkers
 from polyrhythm.kernel.names import rank_of
-from polyrhythm.pieces.topology import Topology
 from polyrhythm.reproductions.jobs.layers import Layers
 from polyrhythm.reproductions.jobs.recipes import SgdRecipe
 from polyrhythm.reproductions.jobs.teacher import Teacher, student
 from polyrhythm.reproductions.jobs.whole_numbers import WholeNumbers
-from polyrhythm.reproductions.links import bytes_per_step, of_machine, seconds_per_step
 from polyrhythm.reproductions.protocol import Claim, Efficiency, Figures, Reproduction
+from polyrhythm.reproductions.step_cost import of_machine, step_cost, timed
 from polyrhythm.reproductions.trial import Trial
 from polyrhythm.selection.factor_costs import as_factors, crossover, factors_to_server, gradients_to_servers
 from polyrhythm.simulator import Simulator
 from polyrhythm.strategy import Strategy
 from polyrhythm.systems import find
 from polyrhythm.topology import AllReduce, Bucketed, Ring, Server
-from polyrhythm.training.result import Run
 from polyrhythm.training.run import run
-from polyrhythm.training.timing import time
 
 _SIDE = 128
 _WORKERS = 4
@@ -66,7 +62,7 @@ def _other_elements() -> int:
 
 def _busiest(strategy: Strategy, shapes: tuple[tuple[int, int], ...], batch: int, workers: int) -> float:
     """Numbers that the busiest machine sends and receives in a step; server k runs beside worker k."""
-    links = bytes_per_step(lambda steps: run(Layers(shapes, batch, steps), workers=workers, strategy=strategy, on=_BESIDE))
+    links = step_cost(lambda steps: run(Layers(shapes, batch, steps), workers=workers, strategy=strategy, on=_BESIDE)).links
     return max(sum(both) for both in of_machine(links, rank_of).values()) / 4
 
 
@@ -115,13 +111,10 @@ def _hidden(ratio: float) -> float:
     exchange = 2 * (_WORKERS - 1) / _WORKERS * nbytes / _BANDWIDTH
     on = Simulator(network=Network.uniform("narrow", _BANDWIDTH, 1e-5), devices=Profile("measured", (ratio * exchange,)))
     after, meanwhile = (
-        seconds_per_step(partial(_steps, topology, on)) for topology in (AllReduce(Ring()), Bucketed(AllReduce(Ring()), 4 * _DEEP.width**2))
+        step_cost(timed(_DEEP, Strategy(topology=topology), _WORKERS, on)).seconds
+        for topology in (AllReduce(Ring()), Bucketed(AllReduce(Ring()), 4 * _DEEP.width**2))
     )
     return (after - meanwhile) / min(after - ratio * exchange, 2 / 3 * ratio * exchange)
-
-
-def _steps(topology: Topology, on: Simulator, steps: int) -> Run:
-    return time(_DEEP, workers=_WORKERS, strategy=Strategy(topology=topology), steps=steps, on=on)
 
 
 REPRODUCTION = Reproduction(

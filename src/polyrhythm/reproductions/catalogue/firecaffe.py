@@ -12,9 +12,10 @@ from polyrhythm.hardware.network import Network
 from polyrhythm.reproductions.jobs.efficiency import efficiency
 from polyrhythm.reproductions.jobs.recipes import SgdRecipe
 from polyrhythm.reproductions.jobs.shapes import Shaped
-from polyrhythm.reproductions.jobs.sized import Vectors, step_cost
+from polyrhythm.reproductions.jobs.sized import Vectors
 from polyrhythm.reproductions.jobs.teacher import Teacher
 from polyrhythm.reproductions.protocol import Claim, Efficiency, Figures, Reproduction
+from polyrhythm.reproductions.step_cost import step_cost, timed
 from polyrhythm.reproductions.trial import Trial
 from polyrhythm.simulator import Simulator
 from polyrhythm.strategy import Strategy
@@ -64,7 +65,7 @@ def _job(trial: Trial, batch: int, rate: float) -> Teacher:
 
 
 def _seconds(strategy: str | Strategy, workers: int) -> float:
-    return step_cost(Vectors((25_000,)), strategy, workers, _FORMULA).seconds
+    return step_cost(timed(Vectors((25_000,)), strategy, workers, _FORMULA)).seconds
 
 
 def _correlation(a: Sequence[float], b: Sequence[float]) -> float:

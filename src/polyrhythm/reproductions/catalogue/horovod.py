@@ -14,9 +14,10 @@ from polyrhythm.kernel.names import worker
 from polyrhythm.reproductions.jobs.differences import largest_difference
 from polyrhythm.reproductions.jobs.negotiation import root_bytes
 from polyrhythm.reproductions.jobs.recipes import SgdRecipe
-from polyrhythm.reproductions.jobs.sized import StepCost, Vectors, step_cost
+from polyrhythm.reproductions.jobs.sized import Vectors
 from polyrhythm.reproductions.jobs.teacher import Teacher
 from polyrhythm.reproductions.protocol import Claim, Efficiency, Figures, Reproduction
+from polyrhythm.reproductions.step_cost import StepCost, step_cost, timed
 from polyrhythm.reproductions.trial import Trial
 from polyrhythm.simulator import Simulator
 from polyrhythm.strategy import Strategy
@@ -52,7 +53,7 @@ def measure(trial: Trial) -> Figures:
 
 
 def _step(job: Vectors, fusion_bytes: int) -> StepCost:
-    return step_cost(job, find("horovod", fusion_bytes=fusion_bytes), _WORKERS, _ON)
+    return step_cost(timed(job, find("horovod", fusion_bytes=fusion_bytes), _WORKERS, _ON))
 
 
 @cache

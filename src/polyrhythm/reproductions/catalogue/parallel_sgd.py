@@ -6,8 +6,9 @@ import numpy as np
 
 from polyrhythm.hardware.devices import Profile
 from polyrhythm.hardware.network import Network
-from polyrhythm.reproductions.jobs.sized import StepCost, Vectors, step_cost
+from polyrhythm.reproductions.jobs.sized import Vectors
 from polyrhythm.reproductions.protocol import Claim, Efficiency, Figures, Reproduction
+from polyrhythm.reproductions.step_cost import StepCost, step_cost, timed
 from polyrhythm.reproductions.trial import Trial
 from polyrhythm.simulator import Simulator
 
@@ -30,7 +31,7 @@ def measure(trial: Trial) -> Figures:
 
 
 def _step(numel: int, workers: int) -> StepCost:
-    return step_cost(Vectors((numel,)), "parallel-sgd", workers, _ON)
+    return step_cost(timed(Vectors((numel,)), "parallel-sgd", workers, _ON))
 
 
 REPRODUCTION = Reproduction(

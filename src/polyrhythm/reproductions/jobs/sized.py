@@ -1,4 +1,4 @@
-"""Trainings of which only sizes matter, and what one step of a training costs: seconds, bytes and messages, without its arithmetic."""
+"""Trainings of which only sizes matter."""
 
 from __future__ import annotations
 
@@ -8,11 +8,6 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
-
-from polyrhythm.simulator import Simulator
-from polyrhythm.strategy import Strategy
-from polyrhythm.training.timing import time
-from polyrhythm.training.work import Train
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,24 +34,3 @@ class _Vectors(nn.Module):
 
     def forward(self) -> Tensor:
         return torch.stack([part.sum() for part in self.parts]).sum()
-
-
-@dataclass(frozen=True, slots=True)
-class StepCost:
-    """Of one step of all workers together, once a run is under way: virtual seconds, bytes with their headers, messages."""
-
-    seconds: float
-    nbytes: int
-    messages: int
-
-
-def step_cost(train: Train, strategy: str | Strategy, workers: int, on: Simulator) -> StepCost:
-    """What a step of `train` costs: the difference of timing-only runs of two lengths, so that what comes once is left out."""
-    short, long = (time(train, workers=workers, strategy=strategy, steps=steps, on=on).summary for steps in (2, 4))
-    assert short.virtual_seconds is not None
-    assert long.virtual_seconds is not None
-    return StepCost(
-        (long.virtual_seconds - short.virtual_seconds) / 2,
-        (long.bytes_sent - short.bytes_sent) // 2,
-        (long.messages_sent - short.messages_sent) // 2,
-    )
