@@ -8,7 +8,7 @@ from typing import Any, Protocol, TypeVar, runtime_checkable
 
 from polyrhythm.errors import CompositionError
 from polyrhythm.kernel.agreement import Facts
-from polyrhythm.kernel.claim import Claim
+from polyrhythm.kernel.alignment import Alignment
 from polyrhythm.kernel.effects import Effect
 from polyrhythm.kernel.events import Recorder
 from polyrhythm.kernel.group import servers, workers
@@ -73,8 +73,8 @@ class WorkerContext(Protocol):
         no virtual time.
         """
 
-    def align(self, claim: Claim) -> Message | None:
-        """None where the facts of all workers are equal; else the state of worker 0, where `claim` judges every state near enough to it.
+    def align(self, alignment: Alignment) -> Message | None:
+        """None where the facts of all workers are equal; else the state of worker 0, where `alignment` judges every state to be near it.
 
         Raises CompositionError at all workers if one of them is further away. The simulator compares with the worker that called first,
         does not wait, and raises each difference when it finds it. Rounds and costs are those of `agree`.

@@ -15,7 +15,7 @@ import greenlet  # type: ignore[import-untyped]
 
 from polyrhythm.errors import CompositionError
 from polyrhythm.kernel.agreement import Agreements, Facts, difference
-from polyrhythm.kernel.claim import Claim
+from polyrhythm.kernel.alignment import Alignment
 from polyrhythm.kernel.effects import Effect
 from polyrhythm.kernel.events import Recorder
 from polyrhythm.kernel.job import WorkerContext
@@ -39,14 +39,14 @@ class SharedState:
     """What all programs of a run share.
 
     `drawing` is the random states of the program that ran last, or None where programs share the global ones; `first` is the worker that
-    came first in a round of claims, and its claim; `stopped` has the steps of the programs that take no more.
+    came first in a round, and its alignment; `stopped` has the steps of the programs that take no more.
     """
 
     record: Recorder
     mailroom: Mailroom
     drawing: Randomness | None
     agreements: Agreements = field(default_factory=Agreements)
-    first: dict[int, tuple[str, Claim]] = field(default_factory=dict)
+    first: dict[int, tuple[str, Alignment]] = field(default_factory=dict)
     stopped: dict[str, int] = field(default_factory=dict)
 
 
@@ -164,17 +164,17 @@ class Program:
         if agreements.differs(number, self.actor.name):
             raise CompositionError(f"{agreements.difference(number)}: {remedy}")
 
-    def align(self, claim: Claim) -> Message | None:
-        """Compare with the worker that came first, whose claim the others follow."""
+    def align(self, alignment: Alignment) -> Message | None:
+        """Compare with the worker that came first, whose state the others follow."""
         agreements, first = self._shared.agreements, self._shared.first
-        number = agreements.submit(self.actor.name, claim.facts)
+        number = agreements.submit(self.actor.name, alignment.facts)
         if not agreements.differs(number, self.actor.name):
-            first.setdefault(number, (self.actor.name, claim))
+            first.setdefault(number, (self.actor.name, alignment))
             return None
         name, other = first[number]
-        found = difference({name: other.judge(other.held), self.actor.name: claim.judge(other.held)})
+        found = difference({name: other.judge(other.held), self.actor.name: alignment.judge(other.held)})
         if found is not None:
-            raise CompositionError(f"{found}: {claim.remedy}")
+            raise CompositionError(f"{found}: {alignment.remedy}")
         return other.held
 
     def stopped(self, steps: int) -> None:

@@ -15,7 +15,7 @@ from torch import Tensor
 
 from polyrhythm.errors import DriftWarning
 from polyrhythm.kernel.agreement import Facts
-from polyrhythm.kernel.claim import Claim
+from polyrhythm.kernel.alignment import Alignment
 from polyrhythm.kernel.group import Group
 from polyrhythm.kernel.job import WorkerContext
 from polyrhythm.kernel.message import ASIDE, Message
@@ -78,7 +78,7 @@ def end_alike(context: WorkerContext, group: Group, layout: Layout, weights: Ten
     held = Message(_TOPIC, text=mine, tensors=(weights.detach().cpu(),))
     facts = {"final weights": digest(layout.named(weights).items())[:_DIGITS]}
     shown = context.align(
-        Claim(facts, held, lambda: flat_broadcast_message(context.port, group, held), Drift(weights, steps).judge, _REMEDY)
+        Alignment(facts, held, lambda: flat_broadcast_message(context.port, group, held), Drift(weights, steps).judge, _REMEDY)
     )
     if shown is not None and (relative := distance(weights, shown.tensors[0])) > 0:
         with torch.no_grad():

@@ -7,7 +7,7 @@ from typing import Any, TypeVar
 
 from polyrhythm.errors import CompositionError
 from polyrhythm.kernel.agreement import Facts
-from polyrhythm.kernel.claim import Claim
+from polyrhythm.kernel.alignment import Alignment
 from polyrhythm.kernel.effects import Effect
 from polyrhythm.kernel.events import Computed, Recorder, Waited
 from polyrhythm.kernel.message import Message
@@ -80,12 +80,12 @@ class NodeContext:
         if difference := self._differences(facts, remedy):
             raise CompositionError(difference)
 
-    def align(self, claim: Claim) -> Message | None:
-        """Wait until all workers have claimed the same; else what worker 0 holds. Raises CompositionError if one is too far from that."""
-        if not self._differences(claim.facts, claim.remedy):
+    def align(self, alignment: Alignment) -> Message | None:
+        """Wait until all workers hold the same; else what worker 0 holds. Raises CompositionError if one is too far from that."""
+        if not self._differences(alignment.facts, alignment.remedy):
             return None
-        shown = self.perform(claim.show())
-        self.agree(claim.judge(shown), claim.remedy)
+        shown = self.perform(alignment.show())
+        self.agree(alignment.judge(shown), alignment.remedy)
         return shown
 
     def stopped(self, steps: int) -> None:

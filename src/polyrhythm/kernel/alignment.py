@@ -12,7 +12,7 @@ from polyrhythm.kernel.message import Message
 
 
 @dataclass(frozen=True, slots=True)
-class Claim:
+class Alignment:
     """`facts` are compared first. Where they differ, `judge` compares the state itself with that of one worker.
 
     `held` is this worker's state, and `show` a coroutine that broadcasts worker 0's. `judge` gets a state and returns facts, which must
