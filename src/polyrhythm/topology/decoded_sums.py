@@ -25,7 +25,7 @@ class SumLayout(msgspec.Struct, frozen=True):
 
 
 class DecodedSums:
-    """As `sum_server.Sums`: packets are decoded and added in the order of ranks. The first tensors are answered first."""
+    """As `sum_server.SumRule`: packets are decoded and added in the order of ranks. The first tensors are answered first."""
 
     topic = PUSHES
 

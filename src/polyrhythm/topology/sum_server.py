@@ -21,7 +21,7 @@ class Answer(NamedTuple):
     total: Tensor
 
 
-class Sums(Protocol):
+class SumRule(Protocol):
     """What a server sums. `topic` is that of the workers' pushes, `number` that of the server where workers count it."""
 
     topic: str
@@ -40,8 +40,8 @@ class SumServer:
     A push without tensors is a worker's last, or its last before a checkpoint after the step that is its number.
     """
 
-    def __init__(self, endpoint: ServerEndpoint, sums: Sums) -> None:
-        self.sums = sums
+    def __init__(self, endpoint: ServerEndpoint, rule: SumRule) -> None:
+        self.rule = rule
         self.port = endpoint.port
         self.workers = endpoint.workers
         self.packets: dict[str, dict[str, Packet]] = {}
@@ -52,9 +52,9 @@ class SumServer:
 
     async def live(self) -> None:
         """Until every worker has sent its last message."""
-        await self.sums.begin(self.port)
+        await self.rule.begin(self.port)
         while self.ended < len(self.workers):
-            delivery = await self.port.receive(self.sums.topic)
+            delivery = await self.port.receive(self.rule.topic)
             assert delivery is not None
             if delivery.message.tensors:
                 await self._take(delivery)
@@ -71,7 +71,7 @@ class SumServer:
         if len(came) < len(self.workers):
             return
         del self.packets[name]
-        priority, topic, total = self.sums.answer(delivery.message, [came[worker] for worker in self.workers])
+        priority, topic, total = self.rule.answer(delivery.message, [came[worker] for worker in self.workers])
         for worker in self.workers:
             await self.queue.put(priority, worker, Message(topic, tensors=(total,)))
 
@@ -84,7 +84,7 @@ class SumServer:
         await self.queue.drain()
         problem = self.checkpoints.write(step, {"waiting": len(self.packets)})
         for worker in self.workers:
-            await self.port.send(worker, Message(f"d{self.sums.number}", text=problem))
+            await self.port.send(worker, Message(f"d{self.rule.number}", text=problem))
 
 
 async def drained(port: Port, servers: dict[int, str]) -> str:

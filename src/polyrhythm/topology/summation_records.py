@@ -35,7 +35,7 @@ class SumRequest(NamedTuple):
 
 
 class StretchSums:
-    """As `sum_server.Sums`: values are added in the order of `Stretch.sum`, and answered by the priority that workers gave them."""
+    """As `sum_server.SumRule`: values are added in the order of `Stretch.sum`, and answered by the priority that workers gave them."""
 
     topic = SUMS
 
