@@ -48,7 +48,8 @@ def measure(trial: Trial) -> Figures:
 
 
 def _job(trial: Trial, rate: float) -> Teacher:
-    return Teacher(SgdRecipe(rate, 0.9), epochs=trial.size(4, 2), batch_size=32, samples=8192)
+    epochs = trial.size(4, 2)
+    return Teacher(SgdRecipe(rate, 0.9), epochs=epochs, batch_size=32, samples=8192, milestones=(epochs // 2, 3 * epochs // 4))
 
 
 def _share(one: Result, rival: Result) -> float:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from polyrhythm.reproductions.jobs.divided_rate import DividedRate
 from polyrhythm.reproductions.jobs.recipes import SgdRecipe
 from polyrhythm.reproductions.jobs.teacher import Teacher
 from polyrhythm.reproductions.protocol import Claim, Efficiency, Figures, Reproduction
@@ -16,8 +15,8 @@ _WORKERS, _BATCH, _SAMPLES, _TAU = 8, 32, 4096, 8
 def measure(trial: Trial) -> Figures:
     """Held-out accuracy of batches of 256, of post-local SGD, and of local steps from the beginning, at equal samples."""
     epochs = trial.size(32, 12)
-    teacher = Teacher(SgdRecipe(0.2, 0.9), epochs=epochs, batch_size=_BATCH, samples=_SAMPLES, width=64)
-    job = DividedRate(teacher, (epochs // 2, 3 * epochs // 4))
+    divided = (epochs // 2, 3 * epochs // 4)
+    job = Teacher(SgdRecipe(0.2, 0.9), epochs=epochs, batch_size=_BATCH, samples=_SAMPLES, width=64, milestones=divided)
     switch = epochs // 2 * _SAMPLES // (_WORKERS * _BATCH)
     batch = trial.train("mini-batch SGD", job, "allreduce", _WORKERS)
     post = trial.train("post-local SGD", job, find("post-local-sgd", synchronous=switch, tau=_TAU), _WORKERS)

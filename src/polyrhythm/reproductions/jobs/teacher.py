@@ -48,7 +48,10 @@ def measured(model: nn.Module, dataset: TensorDataset) -> dict[str, float]:
 
 @dataclass(frozen=True, slots=True)
 class Teacher:
-    """A student of 20,500 parameters by default; `batch_size` is each worker's own. All workers together see `samples` in an epoch."""
+    """A student of 20,500 parameters by default; `batch_size` is each worker's own. All workers together see `samples` in an epoch.
+
+    The learning rate is divided by 10 after as many epochs as `milestones` name.
+    """
 
     recipe: OptimizerRecipe = SgdRecipe(0.03, 0.9)  # noqa: RUF009 (a frozen value)
     epochs: int = 4
@@ -56,6 +59,7 @@ class Teacher:
     samples: int = 8192
     width: int = 128
     depth: int = 2
+    milestones: tuple[int, ...] = ()
 
     name: ClassVar[str] = "teacher"
     description: ClassVar[str] = "an MLP that learns the classes of a random network; milliseconds a step"
@@ -72,7 +76,9 @@ class Teacher:
         model = student(self.width, self.depth)
         model, optimizer = worker.attach(model, self.recipe.build(model.parameters()))
         worker.evaluate(lambda model: measured(model, test))
-        for _ in range(self.epochs):
+        for epoch in range(self.epochs):
+            for group in optimizer.param_groups:
+                group["lr"] *= 0.1 if epoch in self.milestones else 1.0
             for x, y in worker.batches(training, batch_size=self.batch_size):
                 optimizer.zero_grad()
                 F.cross_entropy(model(x), y).backward()  # type: ignore[no-untyped-call]
