@@ -8,6 +8,7 @@ import pytest
 
 from polyrhythm import reproductions
 from polyrhythm.reproductions.conduct import ReproductionPlan, conduct, measure, tune
+from polyrhythm.reproductions.findings import Findings
 from polyrhythm.reproductions.jobs.recipes import SgdRecipe
 from polyrhythm.reproductions.jobs.teacher import Teacher
 from polyrhythm.reproductions.kept import keep, kept
@@ -73,12 +74,28 @@ def test_findings_are_kept_as_a_page_a_picture_and_data(tmp_path: Path) -> None:
     assert kept(tmp_path) == [findings]
 
 
-def test_findings_that_break_a_rule_are_not_returned() -> None:
-    with pytest.raises(HonestyError, match="too few seeds"):
-        list(conduct(["toy"], ReproductionPlan(seeds=2, jobs=1, quick=False)))
+def test_too_few_seeds_are_refused_before_anything_is_run() -> None:
+    with pytest.raises(HonestyError, match=r"A report on parallel-sgd would be refused: 2 seeds are too few for a verdict"):
+        next(conduct(["parallel-sgd"], ReproductionPlan(seeds=2, jobs=1, quick=False)))
 
 
-def test_a_run_that_diverges_has_the_worst_value() -> None:
-    result = Trial(0).train("wild", Teacher(SgdRecipe(1e6), epochs=1, samples=64, width=8, depth=1))
-    assert result.final == float("inf")
-    assert result.arm.diverged
+@pytest.mark.parametrize("jobs", [1, 2])
+def test_one_that_breaks_a_rule_is_told_of_and_the_others_go_on(monkeypatch: pytest.MonkeyPatch, jobs: int) -> None:
+    def judge(findings: Findings) -> None:
+        if findings.name == "d2l":
+            raise HonestyError("The report on d2l is refused.")
+
+    monkeypatch.setattr("polyrhythm.reproductions.conduct.refuse", judge)
+    plan, failed = ReproductionPlan(seeds=1, jobs=jobs, quick=True), []
+    found = conduct(["d2l", "parallel-sgd"], plan, failed=lambda name, error: failed.append((name, str(error))))
+    assert [each.name for each in found] == ["parallel-sgd"]
+    assert failed == [("d2l", "The report on d2l is refused.")]
+
+
+def test_what_fails_ends_all_where_nobody_asks_to_be_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    def judge(findings: Findings) -> None:
+        raise HonestyError("no")
+
+    monkeypatch.setattr("polyrhythm.reproductions.conduct.refuse", judge)
+    with pytest.raises(HonestyError):
+        next(conduct(["toy"], ReproductionPlan(seeds=1, jobs=1, quick=True)))

@@ -12,12 +12,13 @@ from typing import Any
 
 import torch
 
+from polyrhythm.errors import PolyrhythmError
 from polyrhythm.report.outcome import versions
 from polyrhythm.reproductions import find
 from polyrhythm.reproductions.arm import Arm
 from polyrhythm.reproductions.findings import Circumstances, Findings, judge, verdict_of
 from polyrhythm.reproductions.protocol import Reproduction
-from polyrhythm.reproductions.rules import refuse
+from polyrhythm.reproductions.rules import HonestyError, refuse, too_few_seeds
 from polyrhythm.reproductions.trial import Trial
 
 TUNING_SEED = 1000
@@ -76,19 +77,37 @@ def measure(name: str, seed: int, quick: bool, tuned: Tuned) -> Measured:
     return Measured(dict(find(name).measure(trial)), trial.arms)
 
 
-def conduct(names: Sequence[str], plan: ReproductionPlan, begun: Callable[[str], None] = lambda _: None) -> Iterator[Findings]:
+def _raise(name: str, error: PolyrhythmError) -> None:
+    raise error
+
+
+def conduct(
+    names: Sequence[str],
+    plan: ReproductionPlan,
+    begun: Callable[[str], None] = lambda _: None,
+    failed: Callable[[str, PolyrhythmError], None] = _raise,
+) -> Iterator[Findings]:
     """The findings of each of `names`, as they are complete. What ends this ends all.
 
-    Raises HonestyError for findings that break a rule, and what measuring raises.
+    Raises HonestyError before anything is run, if the seeds are too few for a verdict. `failed` is told of each whose measuring fails,
+    or whose findings break a rule; where it returns, the others go on.
     """
+    for name in names:
+        if said := too_few_seeds(plan.seeds, plan.quick, [claim.efficiency.value for claim in find(name).testable]):
+            raise HonestyError(f"A report on {name} would be refused: {said}")
     if plan.jobs == 1:
         for name in names:
             begun(name)
-            yield _alone(name, plan)
+            try:
+                findings = _alone(name, plan)
+            except PolyrhythmError as error:
+                failed(name, error)
+                continue
+            yield findings
         return
     pool = ProcessPoolExecutor(plan.jobs, mp_context=get_context("spawn"))
     try:
-        yield from _Conductor(pool, plan, begun).findings(names)
+        yield from _Conductor(pool, plan, begun, failed).findings(names)
     finally:
         pool.shutdown(wait=True, cancel_futures=True)
 
@@ -96,10 +115,17 @@ def conduct(names: Sequence[str], plan: ReproductionPlan, begun: Callable[[str],
 class _Conductor:
     """Keeps a pool busy: the seeds of a reproduction begin when it is tuned, and reproductions in the order of their names."""
 
-    def __init__(self, pool: ProcessPoolExecutor, plan: ReproductionPlan, begun: Callable[[str], None]) -> None:
+    def __init__(
+        self,
+        pool: ProcessPoolExecutor,
+        plan: ReproductionPlan,
+        begun: Callable[[str], None],
+        failed: Callable[[str, PolyrhythmError], None],
+    ) -> None:
         self.pool = pool
         self.plan = plan
         self.begun = begun
+        self.failed = failed
         self.states: dict[str, _UnderWay] = {}
         self.waiting: dict[Future[Any], tuple[str, int | None]] = {}
 
@@ -111,25 +137,43 @@ class _Conductor:
                 self._begin(left.pop(0))
             done, _ = wait(self.waiting, return_when=FIRST_COMPLETED)
             for future in sorted(done, key=lambda each: str(self.waiting[each])):
-                yield from self._take(future)
+                findings = self._taken(future)
+                if findings is not None:
+                    yield findings
 
     def _begin(self, name: str) -> None:
         self.begun(name)
         self.states[name] = _UnderWay(find(name), time.monotonic(), os.getloadavg()[0])
         self.waiting[self.pool.submit(tune, name, self.plan.quick)] = (name, None)
 
-    def _take(self, future: Future[Any]) -> Iterator[Findings]:
+    def _taken(self, future: Future[Any]) -> Findings | None:
         name, seed = self.waiting.pop(future)
-        state, result = self.states[name], future.result()
+        if name not in self.states:  # another seed has failed
+            return None
+        try:
+            return self._take(name, seed, future.result())
+        except PolyrhythmError as error:
+            del self.states[name]
+            for other in [each for each, (whose, _) in self.waiting.items() if whose == name and each.cancel()]:
+                del self.waiting[other]
+            self.failed(name, error)
+            return None
+
+    def _take(self, name: str, seed: int | None, result: Tuned | Measured) -> Findings | None:
+        """What a task has come to; the findings, if it was the last."""
+        state = self.states[name]
         if isinstance(result, Tuned):
             state.tuned = result
             for k in range(self.plan.seeds):
                 self.waiting[self.pool.submit(measure, name, k, self.plan.quick, result)] = (name, k)
-            return
+            return None
         assert seed is not None
         state.measured[seed] = result
-        if len(state.measured) == self.plan.seeds:
-            yield _findings(self.states.pop(name), self.plan)
+        if len(state.measured) < self.plan.seeds:
+            return None
+        found = _findings(state, self.plan)
+        del self.states[name]
+        return found
 
 
 def _alone(name: str, plan: ReproductionPlan) -> Findings:

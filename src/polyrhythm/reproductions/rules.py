@@ -136,10 +136,17 @@ def _weak_rival(findings: Findings) -> Iterator[str]:
         yield f"the rival is {findings.rival or 'not named'}, and is none of the arms: {', '.join(sorted(names))}."
 
 
+def too_few_seeds(seeds: int, quick: bool, efficiencies: Sequence[str]) -> str:
+    """Why claims of such `efficiencies` (values of Efficiency) cannot be judged with so many seeds; empty where they can."""
+    if quick or seeds >= LEAST_SEEDS or all(each == Efficiency.EXACT.value for each in efficiencies):
+        return ""
+    return f"{seeds} seeds are too few for a verdict: run at least {LEAST_SEEDS}, or call it quick."
+
+
 def _few_seeds(findings: Findings) -> Iterator[str]:
-    exact = all(claim.efficiency == Efficiency.EXACT.value for claim in findings.claims if not claim.why_not)
-    if not findings.quick and not exact and len(findings.seeds) < LEAST_SEEDS:
-        yield f"{len(findings.seeds)} seeds are too few for a verdict: run at least {LEAST_SEEDS}, or call it quick."
+    efficiencies = [claim.efficiency for claim in findings.claims if not claim.why_not]
+    if said := too_few_seeds(len(findings.seeds), findings.quick, efficiencies):
+        yield said
 
 
 def _overloaded(findings: Findings) -> Iterator[str]:
