@@ -5,6 +5,8 @@ from __future__ import annotations
 import importlib.util
 from pathlib import Path
 
+from polyrhythm.reproductions import REPRODUCTIONS
+from polyrhythm.reproductions.findings import renewed
 from polyrhythm.reproductions.kept import kept
 from polyrhythm.reproductions.page import page
 from polyrhythm.reproductions.published import FILE
@@ -23,6 +25,7 @@ def test_the_verdicts_are_those_of_the_findings() -> None:
     assert FILE.read_bytes() == module.verdicts(findings), "run python docs/generate_verdicts.py"
 
 
-def test_every_page_is_that_of_its_findings() -> None:
+def test_every_page_is_that_of_its_findings_and_these_have_the_bounds_of_today() -> None:
     for findings in kept(DOCS / "reproductions"):
+        assert renewed(findings, REPRODUCTIONS[findings.name]) == findings, "run python docs/generate_verdicts.py"
         assert (DOCS / "reproductions" / f"{findings.name}.md").read_text() == page(findings)

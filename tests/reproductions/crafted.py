@@ -47,6 +47,7 @@ def claim(**changes: Any) -> Finding:
         figure="speed-up",
         unit="x",
         bounds="at least 1.5",
+        least=1.5,
         efficiency=Efficiency.SYSTEM.value,
         verdict="reproduced",
         values=[1.9, 2.0, 2.1, 2.0, 1.8],

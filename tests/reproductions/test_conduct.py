@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import math
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from polyrhythm import reproductions
+from polyrhythm.reproductions.arm import Point
 from polyrhythm.reproductions.conduct import ReproductionPlan, conduct, measure, tune
-from polyrhythm.reproductions.findings import Findings
+from polyrhythm.reproductions.findings import Findings, renewed
 from polyrhythm.reproductions.jobs.recipes import SgdRecipe
 from polyrhythm.reproductions.jobs.teacher import Teacher
 from polyrhythm.reproductions.kept import keep, kept
@@ -99,3 +102,30 @@ def test_what_fails_ends_all_where_nobody_asks_to_be_told(monkeypatch: pytest.Mo
     monkeypatch.setattr("polyrhythm.reproductions.conduct.refuse", judge)
     with pytest.raises(HonestyError):
         next(conduct(["toy"], ReproductionPlan(seeds=1, jobs=1, quick=True)))
+
+
+def test_figures_and_runs_that_are_not_finite_are_kept_too(tmp_path: Path) -> None:
+    [findings] = conduct(["toy"], ReproductionPlan(seeds=2, jobs=1, quick=True))
+    findings.claims[0].values, findings.claims[0].median = [math.inf, -math.inf], math.inf
+    findings.arms[0].final = math.inf
+    findings.arms[0].curve.append(Point(9, 9.0, math.inf))
+    keep(findings, tmp_path)
+    assert kept(tmp_path) == [findings]
+
+
+def test_what_was_measured_is_judged_again_by_the_bounds_of_today(tmp_path: Path) -> None:
+    [findings] = conduct(["toy"], ReproductionPlan(seeds=2, jobs=1, quick=True))
+    assert renewed(findings, TOY) == findings
+    stricter = replace(TOY, claims=[replace(TOY.claims[0], most=-1.0)], notes="Tried: nothing.")
+    again = renewed(findings, stricter)
+    assert (again.verdict, again.notes, again.claims[0].bounds) == ("not reproduced", "Tried: nothing.", "at most -1")
+    with pytest.raises(KeyError):
+        renewed(findings, replace(TOY, claims=[replace(TOY.claims[0], figure="other")]))
+
+
+def test_a_run_that_diverges_has_the_worst_quality_and_neither_seconds_nor_bytes() -> None:
+    result = Trial(0).train("ours", small(1e30), "allreduce", 2)
+    assert result.arm.diverged
+    assert (result.final, result.metric("accuracy"), result.metric("loss")) == (math.inf, 0.0, math.inf)
+    assert math.isnan(result.seconds)
+    assert math.isnan(result.nbytes)

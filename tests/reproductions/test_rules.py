@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import math
 from pathlib import Path
 
+import msgspec
 import pytest
 from crafted import arm, claim, report
 
@@ -14,6 +16,7 @@ from polyrhythm.reproductions.rules import RULES, HonestyError, problems, refuse
 
 DOCS = Path(__file__).parents[2] / "docs"
 TIMED = [claim(efficiency=Efficiency.REAL.value)]
+FEW = claim(values=[1.9, 2.0])
 
 BROKEN: dict[int, Findings] = {
     1: report(arm("dense", 0), arm("ours", 0, final=float("nan"))),
@@ -28,8 +31,9 @@ BROKEN: dict[int, Findings] = {
     10: report(stop=""),
     11: report(arm("dense", 0), arm("ours", 0, workers=8, batch=8)),
     12: report(rival="hivemind"),
-    13: report(seeds=[0, 1]),
+    13: report(seeds=[0, 1], claims=[FEW]),
     14: report(arm("dense", 0, emulated=False), arm("ours", 0, emulated=False), claims=TIMED),
+    15: report(claims=[claim(values=[0.1, 0.2, 0.1, 0.3, 0.1], median=0.1)]),
 }
 
 
@@ -57,8 +61,27 @@ def test_weak_and_strong_scaling_are_what_they_are_called() -> None:
 
 
 def test_a_quick_report_may_have_few_seeds_and_one_that_only_counts_too() -> None:
-    assert problems(report(seeds=[0], quick=True)) == []
-    assert problems(report(seeds=[0], claims=[claim(efficiency=Efficiency.EXACT.value)])) == []
+    assert problems(report(seeds=[0, 1], claims=[FEW], quick=True)) == []
+    assert problems(report(seeds=[0, 1], claims=[msgspec.structs.replace(FEW, efficiency=Efficiency.EXACT.value)])) == []
+
+
+@pytest.mark.parametrize(
+    ("broken", "said"),
+    [
+        (report(claims=[claim(values=[2.0])]), "1 values and 5 seeds"),
+        (report(claims=[claim(least=None)]), "no bound"),
+        (report(claims=[claim(verdict="not reproduced")], verdict="not reproduced"), "its values say reproduced"),
+        (report(claims=[claim(values=[math.nan] * 5)]), "its values say not reproduced"),
+        (report(verdict="not reproduced"), "its claims say reproduced"),
+    ],
+)
+def test_a_verdict_is_that_of_the_figures(broken: Findings, said: str) -> None:
+    assert said in problems(broken)[0]
+
+
+def test_nothing_is_compared_with_a_rival_that_diverged() -> None:
+    lost = arm("dense", 1, diverged=True, final=math.inf)
+    assert "diverged with seed 1" in problems(report(arm("dense", 0), lost, arm("ours", 0), arm("ours", 1)))[0]
 
 
 def test_every_rule_has_a_crafted_report_and_a_line_in_the_documentation() -> None:

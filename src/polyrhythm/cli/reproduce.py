@@ -10,11 +10,10 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from polyrhythm.cli.complete import complete_reproductions
-from polyrhythm.cli.failures import exit_code, guarded, notice, show_error
+from polyrhythm.cli.failures import guarded, notice
 from polyrhythm.cli.options import Json
 
 if TYPE_CHECKING:
-    from polyrhythm.errors import PolyrhythmError
     from polyrhythm.reproductions.conduct import ReproductionPlan
     from polyrhythm.reproductions.findings import Findings
 
@@ -56,12 +55,12 @@ def reproduce(
     chosen = list(dict.fromkeys(find(name).name for name in names or REPRODUCTIONS))
     directory = out or Path("runs/reproductions" if quick else "docs/reproductions")
     plan = _plan(quick, seeds, jobs)
-    errors: list[PolyrhythmError] = []
+    errors: list[Exception] = []
     found = list(_conducted(chosen, plan, directory, errors, silent=as_json))
     if as_json:
         print_json(found)
     if errors:
-        raise typer.Exit(exit_code(errors[0]) if len(chosen) == 1 else 1)
+        raise typer.Exit(1)
 
 
 def _plan(quick: bool, seeds: int | None, jobs: int | None) -> ReproductionPlan:
@@ -75,14 +74,14 @@ def _plan(quick: bool, seeds: int | None, jobs: int | None) -> ReproductionPlan:
     return ReproductionPlan(count, jobs or os.cpu_count() or 1, quick)
 
 
-def _conducted(
-    names: Sequence[str], plan: ReproductionPlan, directory: Path, errors: list[PolyrhythmError], silent: bool
-) -> Iterator[Findings]:
+def _conducted(names: Sequence[str], plan: ReproductionPlan, directory: Path, errors: list[Exception], silent: bool) -> Iterator[Findings]:
     from polyrhythm.reproductions.conduct import conduct
     from polyrhythm.reproductions.kept import keep
 
-    def failed(name: str, error: PolyrhythmError) -> None:
-        show_error(error, "" if len(names) == 1 else name)
+    def failed(name: str, error: Exception) -> None:
+        if len(names) == 1:
+            raise error
+        notice(f"{name}: {type(error).__name__}: {error}")
         errors.append(error)
 
     for findings in conduct(names, plan, lambda name: None if silent else notice(f"{name} …"), failed):

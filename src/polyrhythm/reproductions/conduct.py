@@ -5,14 +5,13 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
+from concurrent.futures import FIRST_COMPLETED, BrokenExecutor, Future, ProcessPoolExecutor, wait
 from dataclasses import dataclass, field
 from multiprocessing import get_context
 from typing import Any
 
 import torch
 
-from polyrhythm.errors import PolyrhythmError
 from polyrhythm.report.outcome import versions
 from polyrhythm.reproductions import find
 from polyrhythm.reproductions.arm import Arm
@@ -77,7 +76,7 @@ def measure(name: str, seed: int, quick: bool, tuned: Tuned) -> Measured:
     return Measured(dict(find(name).measure(trial)), trial.arms)
 
 
-def _raise(name: str, error: PolyrhythmError) -> None:
+def _raise(name: str, error: Exception) -> None:
     raise error
 
 
@@ -85,7 +84,7 @@ def conduct(
     names: Sequence[str],
     plan: ReproductionPlan,
     begun: Callable[[str], None] = lambda _: None,
-    failed: Callable[[str, PolyrhythmError], None] = _raise,
+    failed: Callable[[str, Exception], None] = _raise,
 ) -> Iterator[Findings]:
     """The findings of each of `names`, as they are complete. What ends this ends all.
 
@@ -100,7 +99,7 @@ def conduct(
             begun(name)
             try:
                 findings = _alone(name, plan)
-            except PolyrhythmError as error:
+            except Exception as error:
                 failed(name, error)
                 continue
             yield findings
@@ -120,7 +119,7 @@ class _Conductor:
         pool: ProcessPoolExecutor,
         plan: ReproductionPlan,
         begun: Callable[[str], None],
-        failed: Callable[[str, PolyrhythmError], None],
+        failed: Callable[[str, Exception], None],
     ) -> None:
         self.pool = pool
         self.plan = plan
@@ -152,7 +151,9 @@ class _Conductor:
             return None
         try:
             return self._take(name, seed, future.result())
-        except PolyrhythmError as error:
+        except BrokenExecutor:
+            raise
+        except Exception as error:
             del self.states[name]
             for other in [each for each, (whose, _) in self.waiting.items() if whose == name and each.cancel()]:
                 del self.waiting[other]

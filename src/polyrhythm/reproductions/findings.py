@@ -24,7 +24,10 @@ _RESAMPLED = 2000
 
 
 class Finding(msgspec.Struct, kw_only=True):
-    """One claim and what was measured for it: `values` by seed, their median, and a 95 % interval of it (see `interval`)."""
+    """One claim and what was measured for it: `values` by seed, their median, and a 95 % interval of it (see `interval`).
+
+    `bounds` is `least` and `most` in words; one that is None does not bound.
+    """
 
     paper: str
     ours: str
@@ -33,6 +36,8 @@ class Finding(msgspec.Struct, kw_only=True):
     bounds: str
     efficiency: str
     verdict: Verdict
+    least: float | None = None
+    most: float | None = None
     values: list[float] = []
     median: float | None = None
     low: float | None = None
@@ -80,6 +85,21 @@ def judge(reproduction: Reproduction, figures: Sequence[Mapping[str, float]]) ->
     ]
 
 
+def renewed(findings: Findings, reproduction: Reproduction) -> Findings:
+    """The same measurements, judged and told as `reproduction` has it now. Raises KeyError for a claim whose figure was not measured."""
+    figures = [{claim.figure: claim.values[k] for claim in findings.claims if claim.values} for k in range(len(findings.seeds))]
+    claims = judge(reproduction, figures)
+    return msgspec.structs.replace(
+        findings,
+        systems=list(reproduction.systems),
+        paper=reproduction.paper,
+        setting=reproduction.setting,
+        notes=reproduction.notes,
+        verdict=verdict_of(claims),
+        claims=claims,
+    )
+
+
 def verdict_of(findings: Sequence[Finding]) -> Verdict:
     """Reproduced if every claim that can be tested is; of a paper of which nothing can be tested, that."""
     verdicts = [finding.verdict for finding in findings if finding.verdict != UNTESTABLE]
@@ -106,6 +126,8 @@ def _finding(claim: Claim, values: list[float]) -> Finding:
         bounds="" if claim.untestable else claim.bounds,
         efficiency=claim.efficiency.value,
         verdict=UNTESTABLE if claim.untestable else NOT_REPRODUCED,
+        least=claim.least if math.isfinite(claim.least) else None,
+        most=claim.most if math.isfinite(claim.most) else None,
         values=values,
         why_not=claim.untestable,
     )

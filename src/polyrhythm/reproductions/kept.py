@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import math
 from pathlib import Path
+from typing import Any
 
 import msgspec
 
@@ -18,7 +20,7 @@ def keep(findings: Findings, directory: Path) -> Path:
     directory.mkdir(parents=True, exist_ok=True)
     if any(claim.values for claim in findings.claims):
         write(directory / f"{findings.name}.svg", picture(findings, find(findings.name).claims).encode())
-    write(directory / f"{findings.name}.json", msgspec.json.format(msgspec.json.encode(findings), indent=1))
+    write(directory / f"{findings.name}.json", msgspec.json.format(msgspec.json.encode(_spelled(msgspec.to_builtins(findings))), indent=1))
     file = directory / f"{findings.name}.md"
     write(file, page(findings).encode())
     return file
@@ -26,4 +28,18 @@ def keep(findings: Findings, directory: Path) -> Path:
 
 def kept(directory: Path) -> list[Findings]:
     """All findings in a directory, by name. Raises msgspec.ValidationError for files of another kind."""
-    return [msgspec.json.decode(file.read_bytes(), type=Findings) for file in sorted(directory.glob("*.json"))]
+    return [read(file) for file in sorted(directory.glob("*.json"))]
+
+
+def read(file: Path) -> Findings:
+    """Findings from their data. Raises msgspec.ValidationError for a file of another kind."""
+    return msgspec.json.decode(file.read_bytes(), type=Findings, strict=False)  # where a string may stand for a number
+
+
+def _spelled(data: Any) -> Any:
+    """`data` with "inf", "-inf" and "nan" for the numbers that JSON does not have."""
+    if isinstance(data, dict):
+        return {key: _spelled(value) for key, value in data.items()}
+    if isinstance(data, list | tuple):
+        return [_spelled(value) for value in data]
+    return str(data) if isinstance(data, float) and not math.isfinite(data) else data

@@ -70,7 +70,8 @@ def measured(claim: Finding) -> str:
 
 
 def _row(claim: Finding) -> str:
-    return f"| {claim.paper} | {claim.ours} | {claim.bounds} {_unit(claim.unit)} | {measured(claim)} | {claim.verdict} |"
+    cells = (claim.paper, claim.ours, f"{claim.bounds} {_unit(claim.unit)}", measured(claim), claim.verdict)
+    return f"| {' | '.join(cell.replace('|', chr(92) + '|') for cell in cells)} |"
 
 
 def _by_efficiency(claims: Sequence[Finding]) -> list[Finding]:
@@ -130,7 +131,10 @@ def _circumstances(findings: Findings) -> Iterator[str]:
         yield f"- Data: {'; '.join(data)}. Metrics are of held-out data, none of which are trained on."
     if findings.notes:
         yield f"- {findings.notes}"
-    yield "- The bounds were fixed before the first run; the rules of [honest reports](../honest-reports.md) hold."
+    yield (
+        "- Bounds were fixed before the first run; where settings were changed after one, the notes say so. Seeds decide weights and the "
+        "order of samples, not the data. The rules of [honest reports](../honest-reports.md) hold."
+    )
 
 
 def _systems(findings: Findings) -> str:

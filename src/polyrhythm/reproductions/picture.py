@@ -23,10 +23,12 @@ def picture(findings: Findings, bounds: Sequence[Claim]) -> str:
     parts: list[alt.Chart | alt.LayerChart] = [
         _row(finding, claim) for finding, claim in zip(findings.claims, bounds, strict=True) if finding.median is not None
     ]
-    shown = list(dict.fromkeys(arm.name for arm in findings.arms if arm.curve))[:_MOST_ARMS]
-    arms = [arm for arm in findings.arms if arm.name in shown]
-    if arms:
-        parts += [_curves(arms, "step", "steps of a worker"), _curves(arms, "seconds", _seconds_title(arms))]
+    for metric in dict.fromkeys(arm.metric for arm in findings.arms if arm.curve):
+        every = [arm for arm in findings.arms if arm.curve and arm.metric == metric]
+        names = list(dict.fromkeys(arm.name for arm in every))
+        arms = [arm for arm in every if arm.name in names[:_MOST_ARMS]]
+        left_out = f"; {len(names) - _MOST_ARMS} more arms are not drawn" if len(names) > _MOST_ARMS else ""
+        parts += [_curves(arms, "step", f"steps of a worker{left_out}"), _curves(arms, "seconds", f"{_seconds_title(arms)}{left_out}")]
     drawn = (
         alt.VConcatChart(vconcat=parts, spacing=14)
         .resolve_scale(x="independent", y="independent")

@@ -54,7 +54,8 @@ def verdict_on(system: str) -> str:
 
 
 def shown(verdict: PublishedVerdict) -> str:
-    """A verdict with its counts: "reproduced (3 of 3 claims)"."""
+    """A verdict with its counts: "reproduced (3 of 3 claims)", "reproduced (1 of 1 claims; 2 cannot be tested here)"."""
     if not verdict.testable:
         return verdict.verdict
-    return f"{verdict.verdict} ({verdict.reproduced} of {verdict.testable} claims)"
+    rest = f"; {verdict.untestable} cannot be tested here" if verdict.untestable else ""
+    return f"{verdict.verdict} ({verdict.reproduced} of {verdict.testable} claims{rest})"

@@ -10,8 +10,9 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
 from polyrhythm.errors import PolyrhythmError
+from polyrhythm.report.repeats import spread
 from polyrhythm.reproductions.arm import Arm
-from polyrhythm.reproductions.findings import LEAST_SEEDS, Findings
+from polyrhythm.reproductions.findings import LEAST_SEEDS, NOT_REPRODUCED, REPRODUCED, Finding, Findings, Verdict, verdict_of
 from polyrhythm.reproductions.protocol import Efficiency, Scaling
 
 
@@ -134,6 +135,30 @@ def _weak_rival(findings: Findings) -> Iterator[str]:
     names = {arm.name for arm in findings.arms}
     if len(names) > 1 and findings.rival not in names:
         yield f"the rival is {findings.rival or 'not named'}, and is none of the arms: {', '.join(sorted(names))}."
+    for arm in findings.arms:
+        if arm.name == findings.rival and arm.diverged:
+            yield f"the rival, {arm.name}, diverged with seed {arm.seed}: whatever is compared with it wins."
+
+
+def _unfounded_verdict(findings: Findings) -> Iterator[str]:
+    for claim in findings.claims:
+        if claim.why_not:
+            continue
+        if len(claim.values) != len(findings.seeds):
+            yield f"{claim.figure} has {len(claim.values)} values and {len(findings.seeds)} seeds."
+        elif claim.least is None and claim.most is None:
+            yield f"any value of {claim.figure} would do: its claim has no bound."
+        elif claim.verdict != _judged(claim):
+            yield f"{claim.figure} is called {claim.verdict}, and its values say {_judged(claim)}."
+    if findings.verdict != verdict_of(findings.claims):
+        yield f"all in all it is called {findings.verdict}, and its claims say {verdict_of(findings.claims)}."
+
+
+def _judged(claim: Finding) -> Verdict:
+    """The verdict on what was measured."""
+    middle = math.nan if any(map(math.isnan, claim.values)) else spread(claim.values).median
+    least, most = -math.inf if claim.least is None else claim.least, math.inf if claim.most is None else claim.most
+    return REPRODUCED if least <= middle <= most else NOT_REPRODUCED
 
 
 def too_few_seeds(seeds: int, quick: bool, efficiencies: Sequence[str]) -> str:
@@ -176,5 +201,6 @@ RULES = (
     HonestyRule(12, "a weak rival", _weak_rival),
     HonestyRule(13, "too few seeds", _few_seeds),
     HonestyRule(14, "more threads than cores", _overloaded),
+    HonestyRule(15, "a verdict that the figures do not give", _unfounded_verdict),
 )
-"""The twelve, and two of our own."""
+"""The twelve, and three of our own."""

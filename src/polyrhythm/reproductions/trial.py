@@ -24,7 +24,10 @@ Value = TypeVar("Value")
 
 @dataclass(frozen=True, slots=True)
 class Result:
-    """A run that has ended, or diverged: `final` is then the worst value that its metric can have."""
+    """A run that has ended, or diverged: its metrics then have their worst value, and seconds and bytes are not a number.
+
+    They are those until it broke off, which would be an advantage.
+    """
 
     outcome: Outcome
     arm: Arm
@@ -37,11 +40,16 @@ class Result:
     @property
     def seconds(self) -> float:
         """Seconds that the run took, virtual or real."""
-        return self.outcome.time
+        return math.nan if self.arm.diverged else self.outcome.time
+
+    @property
+    def nbytes(self) -> float:
+        """Bytes that all actors sent."""
+        return math.nan if self.arm.diverged else float(self.arm.bytes_sent)
 
     def metric(self, name: str) -> float:
-        """Another metric of the final weights; not a number where the run diverged."""
-        return self.outcome.summary.final.get(name, math.nan)
+        """Another metric of the final weights, on held-out data."""
+        return _worst(name) if self.arm.diverged else self.outcome.summary.final[name]
 
     def seconds_to(self, target: Target) -> float:
         """Seconds until the target was reached; infinite where it was not."""
@@ -97,6 +105,10 @@ class Trial:
         return (max if higher else min)(results, key=lambda setting: results[setting].final)
 
 
+def _worst(metric: str) -> float:
+    return math.inf if higher_is_better(metric) is False else 0.0
+
+
 def _diverged(error: BaseException | None) -> bool:
     while error is not None:
         if isinstance(error, DivergedError):
@@ -107,8 +119,7 @@ def _diverged(error: BaseException | None) -> bool:
 
 def _arm(name: str, job: Workload, outcome: Outcome, diverged: bool, seed: int) -> Arm:
     summary, metric, sizes = outcome.summary, job.metric, job.sizes
-    worst = 0.0 if metric.higher_is_better else math.inf
-    final = summary.final.get(metric.name, worst)
+    final = summary.final.get(metric.name, _worst(metric.name))
     emulated = summary.on == "simulator"
     settings = "; ".join([repr(job), outcome.settings["strategy"], f"{summary.workers} workers", outcome.settings["runtime"]])
     config = _hash([settings])
@@ -121,7 +132,7 @@ def _arm(name: str, job: Workload, outcome: Outcome, diverged: bool, seed: int) 
         config=config,
         metric=metric.name,
         split="held-out",
-        final=worst if diverged else final,
+        final=_worst(metric.name) if diverged else final,
         curve=curve,
         workers=summary.workers,
         batch=sizes.batch,
