@@ -5,7 +5,8 @@ from __future__ import annotations
 import pytest
 import torch
 
-from polyrhythm.codec import AdaptiveThreshold, ClippedFeedback, ErrorFeedback, Threshold
+from polyrhythm.codec import AdaptiveThreshold, ClippedFeedback, ErrorFeedback, Threshold, TopK, TwoBit
+from polyrhythm.errors import CompositionError
 from polyrhythm.tensors import Layout
 
 from .aggregation import alone, normal
@@ -65,3 +66,20 @@ def test_without_a_bound_that_binds_it_is_error_feedback() -> None:
         assert torch.equal(a.sent, b.sent)
         one, other = a.state, b.state
     assert torch.equal(clipped.residual(one, layout), plain.residual(other, layout))
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+@pytest.mark.parametrize(("fill", "end"), [(0.0, "tiny"), (float("inf"), "max")])
+def test_the_quantum_stays_a_number_of_the_values_type_whatever_comes(dtype: torch.dtype, fill: float, end: str) -> None:
+    codec, layout = AdaptiveThreshold(1.0), Layout(("p",), ((4,),))
+    bound = getattr(torch.finfo(dtype), end)
+    state, value = {"tau": torch.tensor(bound, dtype=torch.float64)}, torch.full((4,), fill, dtype=dtype)
+    for _ in range(3):
+        state = codec.encode(value, layout, state, alone()).state
+    assert codec.quantum(state) == bound
+
+
+def test_a_residual_is_counted_in_quanta_where_there_is_one() -> None:
+    ClippedFeedback(TwoBit(0.5))
+    with pytest.raises(CompositionError, match="has no quantum to count in: TopK"):
+        ClippedFeedback(TopK(0.1))  # type: ignore[arg-type]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import fields
 from typing import Any
 
@@ -11,7 +12,21 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor
 
-from polyrhythm.codec import MEMBERS, Cast, ErrorFeedback, Identity, LowRank, OneBit, RandomK, Relative, Significant, TopK
+from polyrhythm.codec import (
+    MEMBERS,
+    Cast,
+    ClippedFeedback,
+    DecayingFeedback,
+    ErrorFeedback,
+    Identity,
+    LowRank,
+    MomentumCorrection,
+    OneBit,
+    RandomK,
+    Relative,
+    Significant,
+    TopK,
+)
 from polyrhythm.errors import CompositionError
 from polyrhythm.kernel.message import Message, wire_bytes
 from polyrhythm.pieces.codec import Codec, PacketCodec, packets
@@ -224,7 +239,23 @@ def test_what_an_unbiased_codec_loses_is_nothing_on_average(codec: PacketCodec) 
     assert (sent.mean(dim=0) - value).abs().max() <= 5 * error
 
 
+FEEDBACKS = [ErrorFeedback, ClippedFeedback, MomentumCorrection, DecayingFeedback]
+
+
+@pytest.mark.parametrize("codec", [codec for codec in MEMBERS if codec.traits.keeps], ids=str)
+@pytest.mark.parametrize("feedback", FEEDBACKS)
+def test_what_is_not_sent_is_kept_once(feedback: Callable[[Codec], Codec], codec: Codec) -> None:
+    with pytest.raises(CompositionError, match=r"would keep what is not sent twice"):
+        feedback(codec)
+
+
+@pytest.mark.parametrize("codec", [codec for codec in MEMBERS if codec.traits.makes_packets and not codec.traits.keeps], ids=str)
+def test_a_codec_that_says_that_it_keeps_nothing_keeps_nothing(codec: Codec) -> None:
+    state = packets(codec).encode(normal(0, LAYOUT.numel), LAYOUT, codec.initial(LAYOUT), alone(LAYOUT)).state
+    assert not codec.residual(state, LAYOUT).any() or codec.traits.transforms
+
+
 @pytest.mark.parametrize("codec", [codec for codec in MEMBERS if codec.traits.transforms], ids=str)
 def test_what_is_made_of_the_values_is_no_error_to_be_fed_back(codec: Codec) -> None:
-    with pytest.raises(CompositionError, match=r"nothing to feed back|error feedback to the codec inside of it"):
+    with pytest.raises(CompositionError, match=r"nothing to feed back|to the codec inside of it|would keep what is not sent twice"):
         ErrorFeedback(codec)

@@ -30,7 +30,8 @@ class AdaptiveThreshold:
     after one in which more than `most` was (Deeplearning4j's gradient sharing, 2018).
 
     `tau` is the first. Where more than one element in 16 is to be sent, all go in two bits each, and that counts as a share of 1/16. A
-    packet: the words of Threshold, or bytes as of TwoBit, and the tau with which they were made. State: "tau", a float64. What is not
+    packet: the words of Threshold, or bytes as of TwoBit, and the tau with which they were made. State: "tau", a float64, within
+    what the values' type can hold. What is not
     sent is lost: wrap it, ClippedFeedback(AdaptiveThreshold()) as Deeplearning4j has it, or ErrorFeedback.
     """
 
@@ -72,7 +73,8 @@ class AdaptiveThreshold:
         if share > _DENSE:
             body, share = pack_signs(packed.sent, size.item()), _DENSE
         factor = _STEP if share < self.fewest else 1 / _STEP if share > self.most else 1.0
-        return Encoded((body, size), packed.sent, {"tau": state["tau"] * factor})
+        bounds = torch.finfo(value.dtype)
+        return Encoded((body, size), packed.sent, {"tau": (state["tau"] * factor).clamp(bounds.tiny, bounds.max)})
 
     def entries(self, packet: Packet) -> Entries:
         """The elements of a packet, each plus or minus its tau."""

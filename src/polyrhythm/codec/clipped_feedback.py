@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 import torch
 from torch import Tensor
 
+from polyrhythm.codec.feedback import check_feedback
 from polyrhythm.errors import CompositionError
 from polyrhythm.pieces.codec import Aggregated, Aggregation, Encoded, PacketCodec
 from polyrhythm.pieces.context import ExchangeContext
@@ -19,6 +20,7 @@ from polyrhythm.tensors import Layout, State
 _RESIDUAL, _ROUNDS, _CLIPPED = "residual", "rounds", "clipped"
 
 
+@runtime_checkable
 class QuantumCodec(PacketCodec, Protocol):
     """A codec that sends one quantum an element."""
 
@@ -40,6 +42,12 @@ class ClippedFeedback:
     every: int = 5
 
     def __post_init__(self) -> None:
+        check_feedback("ClippedFeedback", self.inner)
+        if not isinstance(self.inner, QuantumCodec):  # not a choice between pieces: what is annotated, for those who do not check types
+            raise CompositionError(
+                f"ClippedFeedback({self.inner}) has no quantum to count in: {type(self.inner).__name__} sends values of many sizes. Give "
+                "it Threshold, AdaptiveThreshold or TwoBit, or use ErrorFeedback."
+            )
         if not 0 < self.quanta < math.inf:
             raise CompositionError(f"ClippedFeedback(quanta={self.quanta}) keeps nothing, or everything: give a number above 0.")
         if self.every < 1:
@@ -49,7 +57,7 @@ class ClippedFeedback:
     def traits(self) -> CodecTraits:
         """As the inner codec's, and lossy; and no weights: a residual of them has no meaning."""
         inner = self.inner.traits
-        return CodecTraits(inner.payloads - {Payload.WEIGHTS, Payload.NOTHING}, inner.patterns, lossy=True)
+        return CodecTraits(inner.payloads - {Payload.WEIGHTS, Payload.NOTHING}, inner.patterns, lossy=True, keeps=True)
 
     @property
     def width(self) -> int:

@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 import torch
 from torch import Tensor
 
+from polyrhythm.codec.feedback import check_feedback
 from polyrhythm.codec.nested import divide, under
 from polyrhythm.errors import CompositionError
 from polyrhythm.pieces.codec import Aggregated, Aggregation, Codec, Encoded, packets
@@ -28,13 +29,14 @@ class DecayingFeedback:
     decay: float = 0.999
 
     def __post_init__(self) -> None:
+        check_feedback("DecayingFeedback", self.inner)
         if not 0 <= self.decay < 1:
             raise CompositionError(f"DecayingFeedback(decay={self.decay}) does not decay: give 0 or more, below 1, or use ErrorFeedback.")
 
     @property
     def traits(self) -> CodecTraits:
         """As the inner codec's, of other values, which are kept until they are sent or have faded."""
-        return replace(self.inner.traits, lossy=False, transforms=True, verbatim=False)
+        return replace(self.inner.traits, lossy=False, transforms=True, verbatim=False, keeps=True)
 
     @property
     def width(self) -> int:

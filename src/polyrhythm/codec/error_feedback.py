@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from polyrhythm.errors import CompositionError
+from polyrhythm.codec.feedback import check_feedback
 from polyrhythm.pieces.codec import Aggregated, Aggregation, Codec, Encoded, packets
 from polyrhythm.pieces.context import ExchangeContext
 from polyrhythm.pieces.requests import Packet
@@ -27,21 +27,13 @@ class ErrorFeedback:
     inner: Codec
 
     def __post_init__(self) -> None:
-        if not self.inner.traits.lossy:
-            raise CompositionError(
-                f"ErrorFeedback({self.inner}) has nothing to feed back: {type(self.inner).__name__} loses nothing. Use it bare."
-            )
-        if self.inner.traits.transforms:
-            raise CompositionError(
-                f"ErrorFeedback({self.inner}) would take for an error what {type(self.inner).__name__} makes of the values: give error "
-                "feedback to the codec inside of it."
-            )
+        check_feedback("ErrorFeedback", self.inner)
 
     @property
     def traits(self) -> CodecTraits:
         """As the inner codec's, but nothing is lost; and no weights: a residual of them has no meaning."""
         inner = self.inner.traits
-        return CodecTraits(inner.payloads - {Payload.WEIGHTS, Payload.NOTHING}, inner.patterns)
+        return CodecTraits(inner.payloads - {Payload.WEIGHTS, Payload.NOTHING}, inner.patterns, keeps=True)
 
     @property
     def width(self) -> int:

@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 import torch
 from torch import Tensor
 
+from polyrhythm.codec.feedback import check_feedback
 from polyrhythm.codec.nested import divide, under
 from polyrhythm.errors import CompositionError
 from polyrhythm.pieces.codec import Aggregated, Aggregation, Codec, Encoded, packets
@@ -31,16 +32,12 @@ class MomentumCorrection:
     def __post_init__(self) -> None:
         if not 0 <= self.momentum < 1:
             raise CompositionError(f"MomentumCorrection(momentum={self.momentum}) would not converge: give 0 or more, below 1.")
-        if not self.inner.traits.lossy:
-            raise CompositionError(
-                f"MomentumCorrection({self.inner}) has nothing to correct: {type(self.inner).__name__} sends everything. Use it bare, with "
-                "momentum in the optimizer."
-            )
+        check_feedback("MomentumCorrection", self.inner)
 
     @property
     def traits(self) -> CodecTraits:
         """As the inner codec's, of other values, none of which is lost."""
-        return replace(self.inner.traits, lossy=False, transforms=True)
+        return replace(self.inner.traits, lossy=False, transforms=True, keeps=True)
 
     @property
     def width(self) -> int:

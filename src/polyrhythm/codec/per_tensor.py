@@ -41,9 +41,9 @@ class PerTensor:
         """What both codecs can."""
         inner, rest = self.inner.traits, self.rest.traits
         unbiased, transforms = inner.unbiased and rest.unbiased, inner.transforms or rest.transforms
-        lossy = inner.lossy or rest.lossy
+        lossy, keeps = inner.lossy or rest.lossy, inner.keeps or rest.keeps
         patterns = (inner.patterns & rest.patterns) - {Pattern.COMBINED}
-        return CodecTraits(inner.payloads & rest.payloads, patterns, lossy, unbiased=unbiased, transforms=transforms)
+        return CodecTraits(inner.payloads & rest.payloads, patterns, lossy, unbiased=unbiased, transforms=transforms, keeps=keeps)
 
     @property
     def width(self) -> int:

@@ -48,6 +48,10 @@ class TwoBit:
         """Nothing to remember."""
         return {}
 
+    def quantum(self, state: State) -> float:
+        """Always the threshold."""
+        return self.threshold
+
     def encode(self, value: Tensor, layout: Layout, state: State, context: ExchangeContext) -> Encoded:
         """What is not a number is sent as zero, and stays in a residual."""
         packet = (pack_signs(value, self.threshold), value.new_empty(0))

@@ -78,7 +78,7 @@ class CodecTraits:
     `lossy`: whether the difference between what was given and what was sent is lost, and not kept in the state. `verbatim`: whether an
     aggregation is one reduction of the value itself, whose response is the total, without a state; values then need no copy. `unbiased`:
     whether what is lost is zero on average. `transforms`: whether it is not the values that are sent, but something made of them and of
-    earlier ones, such as a momentum; what is sent and kept then adds up to that.
+    earlier ones, such as a momentum; what is sent and kept then adds up to that. `keeps`: whether what is not sent is kept and sent later.
     """
 
     payloads: frozenset[Payload]
@@ -87,6 +87,7 @@ class CodecTraits:
     verbatim: bool = False
     unbiased: bool = False
     transforms: bool = False
+    keeps: bool = False
 
     @property
     def makes_packets(self) -> bool:
