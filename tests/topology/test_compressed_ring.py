@@ -6,7 +6,10 @@ import pytest
 import torch
 from collectives import BANDWIDTH, LATENCY, ask, values
 
-from polyrhythm.topology import ROUNDING, CompressedRing, EightBits, Truncated
+from polyrhythm.kernel.effects import NativeReduce, Rounding
+from polyrhythm.kernel.group import Group
+from polyrhythm.processes.collectives.nccl import Nccl
+from polyrhythm.topology import ALGORITHMS, ROUNDING, CompressedRing, EightBits, Fastest, Ring, Truncated
 from polyrhythm.topology.algorithms.hops import Hop
 
 each_ring = pytest.mark.parametrize("ring", ROUNDING, ids=repr)
@@ -62,3 +65,23 @@ def test_eight_bits_are_127ths_of_the_largest() -> None:
 @pytest.mark.parametrize("hop", [Truncated(), EightBits()], ids=repr)
 def test_a_hop_keeps_the_type_of_the_values(hop: Hop) -> None:
     assert hop.decode(hop.encode(torch.randn(5, dtype=torch.float64))).dtype == torch.float64
+
+
+def test_an_algorithm_says_what_its_sums_lose() -> None:
+    assert {algorithm.rounding for algorithm in ALGORITHMS} == {Rounding.NONE}
+    assert CompressedRing(Truncated()).rounding is Rounding.BY_ELEMENT
+    assert CompressedRing(EightBits()).rounding is Rounding.BY_PART
+    assert Fastest(0.001, 1e6, (Ring(), CompressedRing(Truncated()))).rounding is Rounding.BY_ELEMENT
+
+
+@each_ring
+def test_no_communicator_takes_the_place_of_a_sum_that_is_rounded_on_its_way(ring: CompressedRing) -> None:
+    group = Group.of_workers(2, 0)
+    nccl = Nccl(_Usable(), "workers", group.members, lambda nbytes, messages: None)  # type: ignore[arg-type]
+    assert nccl.reduce(NativeReduce(torch.ones(4), "1", group, ring)) is None
+
+
+class _Usable:
+    """Communicators of a machine with GPUs, none of which is to be formed."""
+
+    usable = True

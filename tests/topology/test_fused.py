@@ -22,13 +22,16 @@ from polyrhythm.strategy import Strategy
 from polyrhythm.topology import (
     AllReduce,
     BitVector,
+    CompressedRing,
     Direct,
+    EightBits,
     Fused,
     Keyed,
     Neighbours,
     ResponseCache,
     RootCoordinator,
     Server,
+    Truncated,
 )
 from polyrhythm.training.run import run
 
@@ -114,3 +117,9 @@ def test_simultaneous_events_in_any_order_change_no_bit() -> None:
 def test_settings_without_meaning_are_refused(make: Any) -> None:
     with pytest.raises(CompositionError, match="give"):
         make()
+
+
+def test_sums_that_depend_on_what_is_summed_beside_them_are_refused() -> None:
+    Fused(AllReduce(CompressedRing(Truncated())))
+    with pytest.raises(CompositionError, match="rounds a number by what is summed beside it"):
+        Fused(AllReduce(CompressedRing(EightBits())))

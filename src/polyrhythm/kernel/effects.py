@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Coroutine, Generator, Sequence
 from dataclasses import dataclass
+from enum import Enum
 from typing import Any, Generic, Protocol, TypeVar
 
 from torch import Tensor
@@ -66,8 +67,22 @@ class Compute(Effect[None]):
     contributions: int = 0
 
 
+class Rounding(Enum):
+    """What sums are rounded to on their way, beyond what their type does."""
+
+    NONE = "not at all"
+    """A runtime may make the sum in its own way."""
+    BY_ELEMENT = "element by element"
+    """Whatever is summed beside it."""
+    BY_PART = "by what is summed beside it"
+
+
 class Schedule(Protocol):
     """The closed form of a collective algorithm: the time and the traffic of its messages."""
+
+    @property
+    def rounding(self) -> Rounding:
+        """What its sums lose."""
 
     def seconds(self, nbytes: int, workers: int, latency: float, bandwidth: float) -> float:
         """The time of one reduction of `nbytes` over `workers` equal links of `latency` seconds and `bandwidth` bytes per second."""

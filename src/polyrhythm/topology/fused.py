@@ -9,6 +9,7 @@ from typing import ClassVar
 from torch import Tensor
 
 from polyrhythm.errors import CompositionError
+from polyrhythm.kernel.effects import Rounding
 from polyrhythm.pieces.topology import Agreement, Channel, WorkerEndpoint
 from polyrhythm.pieces.traits import Pattern, Payload, TopologyTraits
 from polyrhythm.topology.all_reduce import AllReduce
@@ -44,6 +45,11 @@ class Fused:
     def __post_init__(self) -> None:
         if not isinstance(self.topology, AllReduce):  # not a choice between pieces: what is annotated, for those who do not check types
             raise CompositionError(f"Fused({self.topology!r}) is for sums of gradients: give it AllReduce(...).")
+        if self.topology.algorithm.rounding is Rounding.BY_PART:
+            raise CompositionError(
+                f"Fused({self.topology!r}) would have sums depend on which tensors come together: {self.topology.algorithm!r} rounds a "
+                "number by what is summed beside it. Give it another algorithm, or use Bucketed, whose buckets are always the same."
+            )
         if self.nbytes < 0 or not self.cycle_seconds > 0:
             raise CompositionError(
                 f"Fused(nbytes={self.nbytes}, cycle_seconds={self.cycle_seconds}) cannot be: give a buffer of 0 bytes, which "

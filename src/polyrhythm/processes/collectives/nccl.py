@@ -15,7 +15,7 @@ import torch.distributed as dist
 from torch import Tensor
 from torch.distributed import PrefixStore, Store  # type: ignore[attr-defined]
 
-from polyrhythm.kernel.effects import NativeReduce, NativeReduceInPlace
+from polyrhythm.kernel.effects import NativeReduce, NativeReduceInPlace, Rounding
 from polyrhythm.processes.collectives.traffic import CountTraffic, TrafficCounter
 
 
@@ -59,7 +59,7 @@ class Nccl:
     def reduce(self, effect: NativeReduce) -> Tensor | None:
         """The sum over the members; None if that is left to messages."""
         value, group = effect.value, effect.group
-        if not self._communicators.usable or group.members != self._members:
+        if not self._communicators.usable or group.members != self._members or effect.schedule.rounding is not Rounding.NONE:
             return None
         self._traffic.count(effect, value.shape, value.dtype)
         self._moved += 1

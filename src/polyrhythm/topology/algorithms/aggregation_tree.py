@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import ClassVar
 
 from torch import Tensor
 
 from polyrhythm.errors import CompositionError
+from polyrhythm.kernel.effects import Rounding
 from polyrhythm.kernel.group import Group
 from polyrhythm.kernel.message import Message, wire_bytes
 from polyrhythm.kernel.port import Port
@@ -20,6 +22,8 @@ class AggregationTree:
     these have, in the order of ranks, and the sum is sent back the same way. A depth of 1 is a driver that all send to. 2 (P - 1)
     messages of the whole tensor.
     """
+
+    rounding: ClassVar = Rounding.NONE
 
     depth: int = 2
 

@@ -7,6 +7,7 @@ from typing import Protocol
 
 from torch import Tensor
 
+from polyrhythm.kernel.effects import Rounding
 from polyrhythm.kernel.group import Group
 from polyrhythm.kernel.message import Message
 from polyrhythm.kernel.port import Port
@@ -22,6 +23,10 @@ class AnyReduction(Protocol):
 
 class Algorithm(AnyReduction, Protocol):
     """A reduction with a closed form: `seconds` and `traffic` (`kernel.effects.Schedule`)."""
+
+    @property
+    def rounding(self) -> Rounding:
+        """What its sums lose beyond what their type does."""
 
     def seconds(self, nbytes: int, workers: int, latency: float, bandwidth: float) -> float:
         """The time of one reduction over equal links."""

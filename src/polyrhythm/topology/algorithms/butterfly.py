@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import ClassVar
 
 from torch import Tensor
 
+from polyrhythm.kernel.effects import Rounding
 from polyrhythm.kernel.group import Group
 from polyrhythm.kernel.message import Message, wire_bytes
 from polyrhythm.kernel.port import Port
@@ -19,6 +21,8 @@ class Butterfly:
     into that of a partner first and get the sum from it at the end, and partners signal each other that they are ready before
     they halve: an early one's half would share the line with the folding, and delay all.
     """
+
+    rounding: ClassVar = Rounding.NONE
 
     def seconds(self, nbytes: int, workers: int, latency: float, bandwidth: float) -> float:
         """The closed form; where P is no power of two, level by level, because those who fold begin later than the others."""

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 import torch
 from torch import Tensor
 
+from polyrhythm.kernel.effects import Rounding
 from polyrhythm.kernel.group import Group
 from polyrhythm.kernel.message import Message, wire_bytes
 from polyrhythm.kernel.port import Port
@@ -25,6 +26,11 @@ class CompressedRing:
     """
 
     hop: Hop = field(default_factory=Truncated)
+
+    @property
+    def rounding(self) -> Rounding:
+        """As its hops."""
+        return self.hop.rounding
 
     def seconds(self, nbytes: int, workers: int, latency: float, bandwidth: float) -> float:
         """2 (P - 1) (a + m / B), with m for the bytes of an encoded part."""

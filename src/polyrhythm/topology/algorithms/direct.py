@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import ClassVar
 
 import torch
 from torch import Tensor
 
+from polyrhythm.kernel.effects import Rounding
 from polyrhythm.kernel.group import Group
 from polyrhythm.kernel.message import Message, wire_bytes
 from polyrhythm.kernel.port import Port
@@ -20,6 +22,8 @@ class Direct:
     2 a + 2 (1 - 1 / P) M / B: no algorithm has fewer latencies or sends less, but there are 2 P (P - 1) messages, over as many
     connections. The bits are those of `Ring`.
     """
+
+    rounding: ClassVar = Rounding.NONE
 
     def seconds(self, nbytes: int, workers: int, latency: float, bandwidth: float) -> float:
         """2 a + 2 (1 - 1 / P) M / B: a worker's P - 1 messages share its line."""

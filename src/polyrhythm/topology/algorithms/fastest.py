@@ -8,6 +8,7 @@ from math import isfinite
 from torch import Tensor
 
 from polyrhythm.errors import CompositionError
+from polyrhythm.kernel.effects import Rounding
 from polyrhythm.kernel.group import Group
 from polyrhythm.kernel.port import Port
 from polyrhythm.topology.algorithms.algorithm import Algorithm
@@ -47,6 +48,11 @@ class Fastest:
         seconds = [algorithm.seconds(nbytes, workers, self.latency, self.bandwidth) for algorithm in self.among]
         least = min(seconds) * (1 + _ROUNDING)
         return next(algorithm for algorithm, mine in zip(self.among, seconds, strict=True) if mine <= least)
+
+    @property
+    def rounding(self) -> Rounding:
+        """The most that one of `among` rounds."""
+        return max((algorithm.rounding for algorithm in self.among), key=list(Rounding).index)
 
     def seconds(self, nbytes: int, workers: int, latency: float, bandwidth: float) -> float:
         """What the algorithm that is picked takes on links of this `latency` and `bandwidth`."""

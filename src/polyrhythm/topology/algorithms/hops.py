@@ -3,16 +3,21 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Protocol
+from typing import ClassVar, Protocol
 
 import torch
 from torch import Tensor
 
+from polyrhythm.kernel.effects import Rounding
 from polyrhythm.pieces.requests import Packet
 
 
 class Hop(Protocol):
     """Frozen settings, without a state: what a hop loses is lost."""
+
+    @property
+    def rounding(self) -> Rounding:
+        """Whether an element is rounded by itself or by its part."""
 
     def encode(self, part: Tensor) -> Packet:
         """A part (numel,) as it is sent; its size depends on that of the part alone."""
@@ -27,6 +32,8 @@ class Hop(Protocol):
 @dataclass(frozen=True, slots=True)
 class Truncated:
     """The upper 16 bits of a float32, the others cut off (Pipe-SGD; Li et al., 2018): its sign, exponent and 7 bits of fraction."""
+
+    rounding: ClassVar = Rounding.BY_ELEMENT
 
     def encode(self, part: Tensor) -> Packet:
         """The 16 bits, and an empty tensor of the type."""
@@ -46,6 +53,8 @@ class Truncated:
 @dataclass(frozen=True, slots=True)
 class EightBits:
     """q = round(127 g / max |g|), and max |g| of the part (scalar quantization; Pipe-SGD, Li et al., 2018)."""
+
+    rounding: ClassVar = Rounding.BY_PART
 
     def encode(self, part: Tensor) -> Packet:
         """Signed bytes, and the largest magnitude."""

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import ClassVar
 
 import torch
 from torch import Tensor
 
+from polyrhythm.kernel.effects import Rounding
 from polyrhythm.kernel.group import Group
 from polyrhythm.kernel.message import Message, wire_bytes
 from polyrhythm.kernel.port import Port
@@ -18,6 +20,8 @@ class Ring:
 
     Each worker sends 2 (P - 1) messages of 1 / P of the tensor: 2 (P - 1) (latency + nbytes / (P bandwidth)).
     """
+
+    rounding: ClassVar = Rounding.NONE
 
     def seconds(self, nbytes: int, workers: int, latency: float, bandwidth: float) -> float:
         """2 (P - 1) (a + M / (P B))."""

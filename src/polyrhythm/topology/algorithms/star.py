@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import ClassVar
 
 from torch import Tensor
 
+from polyrhythm.kernel.effects import Rounding
 from polyrhythm.kernel.group import Group
 from polyrhythm.kernel.message import Message, wire_bytes
 from polyrhythm.kernel.port import Port
@@ -18,6 +20,8 @@ class Star:
 
     2 (a + (P - 1) M / B): worker 0's line carries the whole tensor P - 1 times in each direction, 2 (P - 1) M in all; the others wait.
     """
+
+    rounding: ClassVar = Rounding.NONE
 
     def seconds(self, nbytes: int, workers: int, latency: float, bandwidth: float) -> float:
         """2 (a + (P - 1) M / B)."""

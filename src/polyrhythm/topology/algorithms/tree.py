@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import ClassVar
 
 from torch import Tensor
 
+from polyrhythm.kernel.effects import Rounding
 from polyrhythm.kernel.group import Group
 from polyrhythm.kernel.message import Message, wire_bytes
 from polyrhythm.kernel.port import Port
@@ -18,6 +20,8 @@ class Tree:
 
     2 log2 P (latency + nbytes / bandwidth) where P is a power of two, both legs counted; 2 (P - 1) messages of the whole tensor.
     """
+
+    rounding: ClassVar = Rounding.NONE
 
     def seconds(self, nbytes: int, workers: int, latency: float, bandwidth: float) -> float:
         """Both legs, for any P: where it is no power of two, sums that reach a parent together share its line."""
