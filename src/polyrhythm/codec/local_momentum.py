@@ -13,7 +13,7 @@ from polyrhythm.pieces.codec import Aggregated, Aggregation, Codec, Encoded, pac
 from polyrhythm.pieces.context import ExchangeContext
 from polyrhythm.pieces.requests import Packet
 from polyrhythm.pieces.traits import CodecTraits
-from polyrhythm.tensors import Layout, State
+from polyrhythm.tensors import NO_GRADIENT, Layout, State
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,8 +41,8 @@ class LocalMomentum:
         return packets(self.inner).width
 
     def initial(self, layout: Layout) -> State:
-        """No momentum yet."""
-        return {"momentum": torch.zeros(layout.numel), **under("inner", self.inner.initial(layout))}
+        """No momentum yet, nor any of a tensor that gets no gradient."""
+        return {"momentum": torch.full((layout.numel,), NO_GRADIENT), **under("inner", self.inner.initial(layout))}
 
     def encode(self, value: Tensor, layout: Layout, state: State, context: ExchangeContext) -> Encoded:
         """The inner codec's packet of the momentum."""
