@@ -1,5 +1,7 @@
 """Sixteen Raspberry Pis beside one, in virtual time: seconds to 3.6 bits of `chars-gpt`, with a batch of 256 of all workers together.
 
+One Pi also has a batch of 16, as it would have where nothing asks for 256.
+
     python benchmarks/pis.py [--seeds 0 1 2] [--rate 0.004] [--network slow] [--json FILE]
 
 Gradients are real and times virtual, so that other processes on this machine change nothing. A run takes two to four minutes. The target,
@@ -17,6 +19,7 @@ import torch
 
 import polyrhythm as pr
 from polyrhythm.report.metrics import Target
+from polyrhythm.workloads.load import load
 
 TARGET = Target("bits", 3.6)
 BATCH = 256
@@ -33,10 +36,17 @@ WAYS = [
 ]
 
 
-def seconds(strategy: pr.Strategy | str, workers: int, seed: int, rate: float, network: str) -> float:
+ALL: list[tuple[str, pr.Strategy | str, int, int]] = [
+    ("one Pi", "single", 1, BATCH),
+    ("one Pi, batches of 16", "single", 1, 16),
+    *((str(way.name), way, PIS, BATCH) for way in WAYS),
+]
+
+
+def seconds(strategy: pr.Strategy | str, workers: int, batch: int, seed: int, given: argparse.Namespace) -> float:
     """Virtual seconds until the target was reached; infinite where it was not."""
-    job = pr.load_workload("chars-gpt", {"learning_rate": str(rate), "batch_size": str(BATCH // workers)})
-    on = pr.Simulator(network=network, devices="raspberry-pi-4", seed=seed)
+    job = load("chars-gpt", {"learning_rate": str(given.rate), "batch_size": str(batch // workers)})
+    on = pr.Simulator(network=given.network, devices="raspberry-pi-4", seed=seed)
     found = TARGET.first_reached(pr.run(job, workers=workers, strategy=strategy, on=on, seed=seed).outcome)
     return float("inf") if found is None else found.time
 
@@ -52,8 +62,8 @@ def main() -> None:
     torch.set_num_threads(1)
     times: dict[str, list[float]] = {}
     for seed in given.seeds:
-        for name, strategy, workers in [("one Pi", "single", 1), *((str(way.name), way, PIS) for way in WAYS)]:
-            times.setdefault(name, []).append(seconds(strategy, workers, seed, given.rate, given.network))
+        for name, strategy, workers, batch in ALL:
+            times.setdefault(name, []).append(seconds(strategy, workers, batch, seed, given))
             print(f"seed {seed}, {name}: {times[name][-1]:.1f} s", flush=True)
             if given.json:
                 given.json.write_text(json.dumps({"rate": given.rate, "network": given.network, "seconds": times}, indent=1) + "\n")
