@@ -16,7 +16,7 @@ from polyrhythm.processes import Processes
 from polyrhythm.simulator.simulator import Instant, Simulator
 from polyrhythm.strategy import BySite, Exchange, Given, Hierarchical, InGroups, Leaders, OfSize, Strategy, Stripes
 from polyrhythm.strategy.groups import MEMBERS as GROUPS
-from polyrhythm.topology import AllReduce, Direct, Gossip, Ring, Server, Tree
+from polyrhythm.topology import Adasum, AllReduce, Direct, Gossip, Ring, Server, Tree
 
 MOMENTUM = Toy(lambda parameters: torch.optim.SGD(parameters, lr=0.05, momentum=0.9))
 OUTER = [
@@ -127,6 +127,7 @@ def test_between_groups_goes_two_times_all_but_one_part_of_the_model(across, wor
         ({"inner": Exchange(consistency=LocalSteps(2))}, "Inside groups updates are exchanged, when the gradients are spent"),
         ({"inner": Exchange(merge=Sum())}, r"Sum\(\) is no average"),
         ({"outer": LOOSE[0], "across": Stripes()}, r"across=Stripes\(\) joins the stripes of one exchange"),
+        ({"outer": Exchange(topology=Adasum()), "across": Stripes()}, r"Stripes\(\) cuts tensors, and Adasum\(\) combines each by"),
         ({"groups": "continent"}, "groups='continent' is no way to form groups: give 'site' or 'host', a size, or lists of ranks"),
         ({"groups": 0}, "has empty groups"),
         ({"inner": Ring()}, r"exchange=Ring\(\) cannot be used as exchange"),

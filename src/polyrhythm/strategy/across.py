@@ -10,6 +10,7 @@ from polyrhythm.errors import CompositionError
 from polyrhythm.kernel.group import Group
 from polyrhythm.kernel.port import Port
 from polyrhythm.pieces.topology import Channel
+from polyrhythm.pieces.traits import Pattern
 from polyrhythm.strategy.exchange import AnyExchange
 from polyrhythm.strategy.plan import INNER, OUTER, Crew, ExchangePlan
 from polyrhythm.tensors import Layout
@@ -83,11 +84,16 @@ class Stripes:
     """
 
     def refusal(self, outer: AnyExchange) -> str:
-        """Stripes that are merged in different orders would not belong together."""
+        """Stripes that are merged in different orders would not belong together, nor those combined by what is in each of them alone."""
         if outer.order_matters:
             return (
                 f"across=Stripes() joins the stripes of one exchange, and under {outer!r} each stripe would be of another: "
                 "take Leaders(), or an outer exchange in lockstep."
+            )
+        if outer.topology.traits.pattern is Pattern.COMBINED:
+            return (
+                f"across=Stripes() cuts tensors, and {outer.topology!r} combines each by what the whole of it is: take Leaders(), or a "
+                "topology of sums for the outer exchange, such as AllReduce()."
             )
         return ""
 
