@@ -4,7 +4,7 @@ import pytest
 import torch
 from toy import Toy, trained, weights
 
-from polyrhythm.codec import ErrorFeedback, TopK
+from polyrhythm.codec import ErrorFeedback, SharedK, TopK
 from polyrhythm.consistency import Asynchronous, Bounded, LocalSteps
 from polyrhythm.errors import CompositionError
 from polyrhythm.hardware.network import Network, Site
@@ -16,7 +16,7 @@ from polyrhythm.processes import Processes
 from polyrhythm.simulator.simulator import Instant, Simulator
 from polyrhythm.strategy import BySite, Exchange, Given, Hierarchical, InGroups, Leaders, OfSize, Strategy, Stripes
 from polyrhythm.strategy.groups import MEMBERS as GROUPS
-from polyrhythm.topology import Adasum, AllReduce, Direct, Gossip, Ring, Server, Tree
+from polyrhythm.topology import Adasum, AllReduce, AverageWeights, Direct, Gossip, Ring, Server, Tree
 
 MOMENTUM = Toy(lambda parameters: torch.optim.SGD(parameters, lr=0.05, momentum=0.9))
 OUTER = [
@@ -25,6 +25,7 @@ OUTER = [
     Exchange(consistency=LocalSteps(3), merge=OuterOptimizer(Nesterov(0.5))),
     Exchange(consistency=LocalSteps(2), topology=Server(2)),
     Exchange(consistency=LocalSteps(2), topology=Gossip()),
+    Exchange(consistency=LocalSteps(2), topology=AverageWeights(), codec=SharedK(0.5)),
 ]
 LOOSE = [
     Exchange(consistency=Asynchronous(), topology=Server(2)),
@@ -81,6 +82,22 @@ def test_groups_need_not_wait_for_each_other(outer: Exchange) -> None:
     run = trained(Toy(epochs=6), 6, levels(outer=outer, groups=InGroups(3)), Simulator())
     assert run.final["loss"] < 1.0
     assert run.summary.lost == []
+
+
+@pytest.mark.parametrize("across", ACROSS, ids=repr)
+def test_averaged_weights_of_groups_are_averaged_updates(across) -> None:  # type: ignore[no-untyped-def]
+    weighed, updated = (
+        levels(outer=Exchange(consistency=LocalSteps(2), **how), groups=OfSize(2), across=across)
+        for how in ({"topology": AverageWeights()}, {})
+    )
+    torch.testing.assert_close(weights(MOMENTUM, 4, weighed), weights(MOMENTUM, 4, updated), rtol=1e-5, atol=1e-6)
+
+
+@pytest.mark.parametrize("topology", [AverageWeights(), Gossip()], ids=repr)
+def test_weights_of_unequal_groups_are_refused(topology) -> None:  # type: ignore[no-untyped-def]
+    outer = Exchange(consistency=LocalSteps(2), topology=topology)
+    with pytest.raises(CompositionError, match=r"sizes, 1, 3 members, count by their sizes.*exchange their weights as they are"):
+        weights(MOMENTUM, 4, levels(outer=outer, groups=[[0, 1, 2], [3]]))
 
 
 def test_three_levels_are_two_whose_outer_one_has_two() -> None:

@@ -18,6 +18,7 @@ from polyrhythm.pieces.responses import (
     ApplyOnTop,
     MixWeights,
     RebaseUpdate,
+    ReplaceSent,
     Response,
     StepLocally,
 )
@@ -50,6 +51,16 @@ def _unpack_contributions(numbers: Sequence[float], tensors: Sequence[Tensor]) -
     return found
 
 
+def _pack_replacement(response: ReplaceSent) -> Parts:
+    numbers, (summed,) = _pack_contributions(ApplyContributions([response.summed]))
+    return numbers, (summed, response.sent)
+
+
+def _unpack_replacement(numbers: Sequence[float], tensors: Sequence[Tensor]) -> ReplaceSent:
+    summed, sent = tensors
+    return ReplaceSent(sent, *_unpack_contributions(numbers, [summed]))
+
+
 _FORMS: Mapping[str, _Form] = {
     "ApplyContributions": _Form(_pack_contributions, lambda numbers, tensors: ApplyContributions(_unpack_contributions(numbers, tensors))),
     "ApplyOnTop": _Form(_pack_contributions, lambda numbers, tensors: ApplyOnTop(_unpack_contributions(numbers, tensors))),
@@ -64,6 +75,7 @@ _FORMS: Mapping[str, _Form] = {
         lambda response: ((), (response.update,) if response.fresh is None else (response.update, response.fresh)),
         lambda numbers, tensors: RebaseUpdate(tensors[1] if len(tensors) > 1 else None, tensors[0]),
     ),
+    "ReplaceSent": _Form(_pack_replacement, _unpack_replacement),
 }
 
 

@@ -29,7 +29,8 @@ class Hierarchical:
     `groups` forms them: "site", "host", a size, lists of ranks, or an object such as BySite(). `across` decides who exchanges with
     other groups: the group's leader (`Leaders`), or each member with a stripe of the vector (`Stripes`). Either exchange may be
     hierarchical itself. Within a group gradients are averaged before every step, or updates after several; then `outer` exchanges the
-    group's gradient, update or weights. Groups of unequal sizes are weighted by size.
+    group's gradient, update or weights. Groups of unequal sizes are weighted by size,
+    unless `outer` exchanges weights: then sizes must be equal.
 
     If members exchange with servers, each group has its own servers, beside its first member, and these exchange with
     those of other groups; `outer` then exchanges updates among peers, with Mirrors() for instance.
@@ -183,6 +184,7 @@ class Hierarchical:
         """The exchanges within and among the groups of `crew`."""
         groups = groups_of(self.groups).divide(crew.locations)
         self.outer.check(len(groups))
+        self._refuse_unequal(sorted({len(ranks) for ranks in groups}))
         inner, first = [], crew.first_server
         for number, ranks in enumerate(groups):
             self.inner.check(len(ranks))
@@ -194,6 +196,15 @@ class Hierarchical:
             return MirroredPlan(tuple(inner), tuple(self._mirrors(inner, crew)), crew.members)
         outer = self.across.plans(self.outer, [own for own, _ in inner], replace(crew, first_server=first))
         return HierarchicalPlan(tuple(inner), tuple(outer), self.across, len(crew.members))
+
+    def _refuse_unequal(self, sizes: Sequence[int]) -> None:
+        """What a group sends is multiplied by its size; weights that are taken for somebody's cannot be."""
+        if self.outer.agreement.payload is Payload.WEIGHTS and len(sizes) > 1:
+            raise CompositionError(
+                f"Groups of unequal sizes, {', '.join(map(str, sizes))} members, count by their sizes, and under {self.outer!r} they "
+                "exchange their weights as they are: take groups of equal size, or an outer exchange of updates, such as LocalSteps over "
+                "AllReduce()."
+            )
 
     def _mirrors(self, inner: Sequence[tuple[Crew, ExchangePlan]], crew: Crew) -> list[ExchangePlan]:
         """For each shard the exchange among its servers."""
