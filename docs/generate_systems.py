@@ -108,7 +108,8 @@ SENT: dict[str, Sent] = {
     ),
     "slowmo": Sent("2 (P − 1) M / τ in 2 P (P − 1) messages every τ steps"),
     "dl4j-averaging": Sent(
-        "2 (P − 1) (M + U) / τ in 4 (P − 1) messages every τ steps, U being the bytes of the optimizer's state: none under plain SGD",
+        "2 (P − 1) (M + U) / τ in 6 (P − 1) messages every τ steps, U being the bytes of the optimizer's state and a number a tensor; "
+        "plain SGD has no state, and 4 (P − 1) messages",
         lambda P, M, B, D: 2 * (P - 1) * M / 5,  # under plain SGD
     ),
     "admm-sgd": Sent("2 (P − 1) M / τ in 2 (P − 1) messages every τ steps", lambda P, M, B, D: 2 * (P - 1) * M / 10),

@@ -138,9 +138,9 @@ def test_slowmo_sends_what_diloco_does(workers: int) -> None:
 @each_size
 @pytest.mark.parametrize("momentum", [0.0, 0.9])
 def test_dl4j_sends_sums_up_and_down_a_tree_and_as_many_of_the_updater(workers: int, momentum: float) -> None:
-    """The updater's come between those of the weights, with a number for each of four tensors."""
+    """The updater's come after those of the weights: a number for each of four tensors, and then what there is to be averaged."""
     toy = Toy(lambda parameters: torch.optim.SGD(parameters, lr=0.1, momentum=momentum))
-    sums = [NUMEL, NUMEL + 4] if momentum else [NUMEL]
+    sums = [NUMEL, 4, NUMEL] if momentum else [NUMEL, 4]
     sizes = sums * -(-steps(workers) // 5)
     rounds = total(tree(workers, str(number), numel) for number, numel in enumerate(sizes, 1))
     check("dl4j-averaging", workers, initial(workers) + rounds, toy)

@@ -19,7 +19,7 @@ class AverageMoments:
     """After each exchange the optimizers' states are averaged over the workers (the updater of DL4J's ParameterAveraging; Skymind, 2014).
 
     Momentum, second moments and step counts go as they are, without the exchange's codec: as many bytes more as they have, by
-    the same sums, and a number for each parameter. Where a parameter had no gradient yet, its state counts as zeros.
+    the same sums, and before them a number for each parameter. Where a parameter had no gradient yet, its state counts as zeros.
     """
 
     traits: ClassVar = LocalTraits(LOCAL, corrects=False, settles=False, averages=True)

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from typing import NamedTuple
 
+import msgspec
 import torch
 from torch import Tensor
 
@@ -11,35 +13,43 @@ from polyrhythm.kernel.job import WorkerContext
 from polyrhythm.pieces.requests import CollectiveOperations
 from polyrhythm.strategy.local_optimizer import LocalOptimizer
 
-Slots = Mapping[str, torch.Size | None]
-"""The tensors that an optimizer keeps for a parameter: their shapes by name, None for the parameter's own."""
+
+class Slot(NamedTuple):
+    """A tensor that an optimizer keeps for a parameter: its shape, None for the parameter's own, and what its type is called."""
+
+    shape: tuple[int, ...] | None
+    dtype: str
+
+
+Slots = dict[str, Slot]
+"""By name, in the order in which the optimizer made them."""
 
 
 def average_moments(optimizer: LocalOptimizer, collective: CollectiveOperations, context: WorkerContext) -> None:
     """Put the mean over workers in the place of each floating-point tensor of the state of `optimizer`.
 
     Of a parameter that had no gradient at some workers these count as zeros, and get the mean too; one that had none at any
-    worker stays without a state. A number a parameter, sent with the tensors, tells which these are.
+    worker stays without a state. A number a parameter, summed first, tells which these are: whoever has a state cannot know whether the
+    others have. Only where some lack one do all tell what they keep.
     """
-    states = [{key: value for key, value in state.items() if _averaged(value)} for state in optimizer.states()]
     parameters = optimizer.parameters.parameters
-    if not any(states):
+    states = [{key: value for key, value in state.items() if _averaged(value)} for state in optimizer.states()]
+    having = context.perform(collective.all_reduce(torch.tensor([float(bool(state)) for state in states])))
+    if not having.any():
         return
-    slots = next(
-        {key: None if value.shape == parameter.shape else value.shape for key, value in state.items()}
-        for state, parameter in zip(states, parameters, strict=True)
-        if state
-    )
-    values = [_filled(state, slots, parameter) for state, parameter in zip(states, parameters, strict=True)]
-    present = torch.tensor([float(bool(state)) for state in states])
-    flat = torch.cat([present, *(value.reshape(-1).cpu() for found in values for value in found)])
-    means = context.perform(collective.all_reduce(flat)) / collective.group.size
-    at = len(states)
-    for parameter, found, somewhere in zip(parameters, values, means[:at].tolist(), strict=True):
+    kept = [_slots(state, parameter) for state, parameter in zip(states, parameters, strict=True)]
+    if (having % collective.group.size).any():
+        kept = _united([_read(*packet) for packet in context.perform(collective.all_gather((_written(kept),)))])
+    values = [
+        [state[key] if key in state else _zeros(slot, parameter) for key, slot in slots.items()]
+        for state, slots, parameter in zip(states, kept, parameters, strict=True)
+    ]
+    flat = torch.cat([value.reshape(-1).cpu() for found in values for value in found])
+    means, at = context.perform(collective.all_reduce(flat)) / collective.group.size, 0
+    for parameter, slots, found in zip(parameters, kept, values, strict=True):
         for key, value in zip(slots, found, strict=True):
-            if somewhere:
-                value.copy_(means[at : at + value.numel()].view(value.shape))
-                optimizer.optimizer.state[parameter][key] = value
+            value.copy_(means[at : at + value.numel()].view(value.shape))
+            optimizer.optimizer.state[parameter][key] = value
             at += value.numel()
 
 
@@ -47,8 +57,28 @@ def _averaged(value: object) -> bool:
     return isinstance(value, Tensor) and value.is_floating_point()
 
 
-def _filled(state: Mapping[str, Tensor], slots: Slots, parameter: Tensor) -> Sequence[Tensor]:
-    """The tensors of one parameter, in the order of `slots`; zeros where it has none yet."""
-    if state:
-        return [state[key] for key in slots]
-    return [torch.zeros_like(parameter) if shape is None else torch.zeros(shape) for shape in slots.values()]
+def _slots(state: Mapping[str, Tensor], parameter: Tensor) -> Slots:
+    return {
+        key: Slot(None if value.shape == parameter.shape else tuple(value.shape), str(value.dtype).removeprefix("torch."))
+        for key, value in state.items()
+    }
+
+
+def _written(kept: Sequence[Slots]) -> Tensor:
+    """As bytes."""
+    return torch.frombuffer(bytearray(msgspec.json.encode(kept)), dtype=torch.uint8)
+
+
+def _read(written: Tensor) -> list[Slots]:
+    return msgspec.json.decode(bytes(written.tolist()), type=list[Slots])
+
+
+def _united(kept: Sequence[Sequence[Slots]]) -> list[Slots]:
+    """What any worker keeps, parameter by parameter: `kept` by rank, so that all come to the same order."""
+    return [{key: slot for slots in column for key, slot in slots.items()} for column in zip(*kept, strict=True)]
+
+
+def _zeros(slot: Slot, parameter: Tensor) -> Tensor:
+    """What counts where there is nothing yet."""
+    dtype = getattr(torch, slot.dtype)
+    return torch.zeros_like(parameter, dtype=dtype) if slot.shape is None else torch.zeros(slot.shape, dtype=dtype)
