@@ -103,6 +103,14 @@ def test_a_groups_learning_rates_are_the_mean_of_its_members() -> None:
     assert seen[-2:] == [(0.1,), (0.1,)]
 
 
+@pytest.mark.parametrize("rule", [Adagrad(), *dict.fromkeys(rule for each in MEMBERS if (rule := rule_of(each)))], ids=repr)
+def test_a_rule_that_takes_the_senders_rate_says_so_and_no_other(rule: Rule) -> None:
+    """At the second step: slow momentum has nothing to remember at the first, and takes the update as it is."""
+    state = rule.step(A, rule.initial(LAYOUT), 0.1)[1]
+    slow, fast = (rule.step(B, dict(state), rate)[0] for rate in (0.1, 0.2))
+    assert torch.equal(slow, fast) != rule.takes_rate
+
+
 @pytest.mark.parametrize("rule", [Nesterov(0.7, 0.9), Adagrad(0.3), Adagrad(), SlowMomentum(0.5, 0.8)], ids=repr)
 def test_the_step_of_a_rule_is_multiplied_and_not_its_direction(rule: Rule) -> None:
     """Two of eight count a quarter: the first step is a quarter of that of all, whatever the rule does to a small direction."""

@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import pytest
 import torch
 from endpoints import context_of
 from test_collapse import OPTIMIZERS, UNEVEN, each_optimizer, plain
-from toy import SLOW, Toy, network, trained, weights
+from toy import SLOW, Toy, data, network, trained, weights
 
-from polyrhythm import rng
-from polyrhythm.consistency import Asynchronous, Bounded
+from polyrhythm import rng, systems
+from polyrhythm.consistency import Asynchronous, Bounded, LocalSteps
 from polyrhythm.errors import CompositionError
+from polyrhythm.local import ResetMoments
 from polyrhythm.merge import Mean, StalenessScaled, Sum
 from polyrhythm.model.remote_optimizer import RemoteOptimizer, describe
 from polyrhythm.model.state import ModelState
@@ -22,6 +24,7 @@ from polyrhythm.strategy import Strategy
 from polyrhythm.strategy.rates import at
 from polyrhythm.tensors import Layout
 from polyrhythm.topology import AllReduce, AllToAll, Bucketed, Server
+from polyrhythm.training.run import run
 
 LAYOUT = Layout(("w",), ((6,),))
 
@@ -130,3 +133,57 @@ def test_an_optimizer_whose_steps_do_not_follow_its_rate_is_refused_where_rates_
         trained(toy, 2, Strategy(**pieces))
     assert trained(toy, 2, Strategy(topology=Server())).summary.steps == 12
     assert trained(toy, 1, Strategy(**pieces)).summary.steps == 24
+
+
+# Optimizers of merges that take the workers' learning rate
+
+
+RATED = ["slowmo", "elephas-asynchronous"]
+
+
+def grouped(first: float, later: float) -> Callable[[Any], torch.optim.Optimizer]:
+    """SGD of two groups, the first with a learning rate of its own."""
+
+    def make(parameters: Any) -> torch.optim.Optimizer:
+        head, *rest = parameters
+        return torch.optim.SGD([{"params": [head], "lr": first}, {"params": rest}], lr=later)
+
+    return make
+
+
+@pytest.mark.parametrize("system", RATED)
+def test_several_rates_are_refused_where_the_merge_of_updates_takes_one(system: str) -> None:
+    with pytest.raises(CompositionError, match=r"steps with one learning rate, and the optimizer's groups have 0\.0, 0\.1: give all"):
+        trained(Toy(grouped(0.0, 0.1)), 2, system)
+    trained(Toy(grouped(0.1, 0.1), epochs=1), 2, system)
+
+
+@pytest.mark.parametrize("system", ["diloco", systems.find("elephas-asynchronous", learning_rate=0.1), "sparknet"], ids=str)
+def test_several_rates_will_do_where_the_merge_of_updates_has_one_of_its_own(system: Any) -> None:
+    frozen, moving = (trained(Toy(grouped(first, 0.1), epochs=1), 2, system).weights for first in (0.0, 0.1))
+    assert not any(torch.equal(frozen[name], moving[name]) for name in ("0.weight", "2.weight"))
+    still = trained(Toy(grouped(0.0, 0.0), epochs=1), 2, system).weights
+    assert [torch.equal(frozen[name], still[name]) for name in ("0.weight", "2.weight")] == [True, False]
+
+
+@pytest.mark.parametrize("tau", [3, 100])
+def test_what_the_last_steps_did_counts_with_the_rate_that_they_were_taken_with(tau: int) -> None:
+    """A schedule ends at zero after the last step; slow momentum without any memory is the mean of the updates."""
+
+    def train(worker: Any) -> None:
+        model, optimizer = worker.attach(model := network(), torch.optim.SGD(model.parameters(), lr=0.1))
+        schedule = torch.optim.lr_scheduler.LambdaLR(optimizer, lambda step: 1 - step / 8)
+        for x, y in worker.batches(tuple(part[:64] for part in data()), batch_size=4):
+            optimizer.zero_grad()
+            torch.nn.functional.cross_entropy(model(x), y).backward()
+            optimizer.step()
+            schedule.step()
+        assert optimizer.param_groups[0]["lr"] == 0
+
+    averaged = Strategy(consistency=LocalSteps(tau), local=ResetMoments())
+    found = [
+        run(train, workers=2, strategy=each, on=Simulator(), seed=5).weights
+        for each in (systems.find("slowmo", tau=tau, beta=0.0), averaged)
+    ]
+    for name, value in found[1].items():
+        torch.testing.assert_close(found[0][name], value, rtol=1e-5, atol=1e-6)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import ClassVar
 
 import torch
 from torch import Tensor
@@ -19,6 +20,8 @@ class FrozenAdam:
     v is a hundredth of what it comes to, and without a correction steps would be ten times as large. An element that had no gradient in
     the warm-up has no v and stays where it is, because one bit cannot say zero.
     """
+
+    takes_rate: ClassVar = True
 
     warmup: int
     beta1: float = 0.9

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import ClassVar
 
 import torch
 from torch import Tensor
@@ -14,6 +15,8 @@ from polyrhythm.tensors import Layout, State
 @dataclass(frozen=True, slots=True)
 class Nesterov:
     """SGD with Nesterov momentum: b ← μ b + d; step = η (d + μ b) (Sutskever et al., 2013, as torch.optim.SGD has it)."""
+
+    takes_rate: ClassVar = False
 
     learning_rate: float = 0.7
     momentum: float = 0.9
@@ -50,6 +53,11 @@ class Adagrad:
     def __post_init__(self) -> None:
         if self.initial_sum < 0 or self.epsilon <= 0 or (self.learning_rate is not None and self.learning_rate <= 0):
             raise CompositionError(f"{self} cannot step: the learning rate and epsilon must be positive, initial_sum at least 0.")
+
+    @property
+    def takes_rate(self) -> bool:
+        """Without a learning rate of its own."""
+        return self.learning_rate is None
 
     def initial(self, layout: Layout) -> State:
         """The sum of squares before the first step."""

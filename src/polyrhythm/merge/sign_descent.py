@@ -20,6 +20,11 @@ class SignDescent:
         if self.learning_rate is not None and self.learning_rate <= 0:
             raise CompositionError(f"SignDescent(learning_rate={self.learning_rate}) cannot step: the learning rate must be positive.")
 
+    @property
+    def takes_rate(self) -> bool:
+        """Without a learning rate of its own."""
+        return self.learning_rate is None
+
     def initial(self, layout: Layout) -> State:
         """Nothing to remember."""
         return {}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import ClassVar
 
 import torch
 from torch import Tensor
@@ -18,6 +19,8 @@ class SlowMomentum:
     d is the update of a round: what the workers have on average moved since the last. With α = 1 and β = 0 it is taken as it is. u is free
     of the learning rate, so that a schedule does not scale what it remembers. A round with a rate of 0 leaves only the memory's decay.
     """
+
+    takes_rate: ClassVar = True
 
     alpha: float = 1.0
     beta: float = 0.7

@@ -120,6 +120,10 @@ def rates_of(contributions: Sequence[AnyContribution]) -> tuple[float, ...]:
 class Rule(Protocol):
     """An optimizer that runs where the weights are held: turns a direction (numel,) into a step to subtract."""
 
+    @property
+    def takes_rate(self) -> bool:
+        """Whether its steps depend on the learning rate of the senders' optimizers, of which it sees one for all parameters."""
+
     def initial(self, layout: Layout) -> State:
         """The state before the first step."""
 

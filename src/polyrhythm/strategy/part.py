@@ -58,6 +58,7 @@ class Part:
         self.workers = seat.workers
         self.ends_alike = planned.exchange.ends_alike
         self.clock = 0
+        self.taken_rates: tuple[float, ...] = ()
         *inner, self.level = plan.levels(seat.port.name)
         self.agreement = self.level.agreement
         self.channel = self.level.connect(seat.port)
@@ -131,6 +132,7 @@ class Part:
         """One step of this worker, computed already, up to its exchange: None where none follows this step."""
         self.clock += 1
         self.state.clock = self.clock
+        self.taken_rates = self.optimizer.rates()
         return self.payload.step()
 
     def check(self, values: Sequence[Tensor]) -> None:
@@ -217,6 +219,7 @@ class Part:
         return {
             "layout": self._shapes,
             "clock": self.clock,
+            "rates": list(self.taken_rates),
             "model": self.state.export(),
             "channel": self.channel.export(),
             "inner": inner,
@@ -232,7 +235,7 @@ class Part:
                 f"The checkpoint is of another model: {names[0] if names else 'the order of parameters'} differs. Resume with the training "
                 "function that wrote it."
             )
-        self.clock = state["clock"]
+        self.clock, self.taken_rates = state["clock"], tuple(state["rates"])
         self.rule.restore(state["local"])
         self.state.restore(state["model"])
         self.channel.restore(state["channel"])

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from polyrhythm.errors import CompositionError
 from polyrhythm.model.state import Optimize
+from polyrhythm.strategy.payloads.one_rate import one_rate
 from polyrhythm.strategy.payloads.protocol import ExchangingPart, PendingExchange
+
+_INSTEAD = "a system that runs your own optimizer (softsync, ssp, allreduce, …)"
 
 
 class GradientPayload:
@@ -33,13 +35,7 @@ class GradientPayload:
     def rates(self) -> tuple[float, ...]:
         """The learning rates that go with a gradient. Raises CompositionError where there are several and one is taken."""
         rates = self.part.optimizer.rates()
-        if self.one_rate and len(set(rates)) > 1:
-            raise CompositionError(
-                f"{self.part.agreement.merge!r} steps with one learning rate, and the optimizer's groups have "
-                f"{', '.join(map(str, rates))}: give all groups the same, or use a system that runs your own optimizer (softsync, ssp, "
-                "allreduce, …)."
-            )
-        return rates
+        return one_rate(self.part.agreement.merge, rates, _INSTEAD) if self.one_rate else rates
 
     def step(self) -> PendingExchange | None:
         """Exchange the gradient."""

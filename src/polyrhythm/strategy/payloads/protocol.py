@@ -55,6 +55,10 @@ class ExchangingPart(Protocol):
     def clock(self) -> int:
         """The step that is being taken, from 1."""
 
+    @property
+    def taken_rates(self) -> tuple[float, ...]:
+        """The learning rates of the optimizer's groups at the step that was taken last, or is being taken."""
+
     def check(self, values: Sequence[Tensor]) -> None:
         """Raise DivergedError if one of `values` is not finite."""
 

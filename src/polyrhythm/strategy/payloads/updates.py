@@ -4,7 +4,10 @@ from __future__ import annotations
 
 from polyrhythm.model.state import Optimize
 from polyrhythm.strategy.payloads.local_step import exchanges_now, step_locally
+from polyrhythm.strategy.payloads.one_rate import one_rate
 from polyrhythm.strategy.payloads.protocol import ExchangingPart, PendingExchange
+
+_INSTEAD = "a system that adds updates up as they are, or whose outer optimizer has a rate of its own (sparknet, diloco, …)"
 
 
 class UpdatePayload:
@@ -12,6 +15,8 @@ class UpdatePayload:
 
     def __init__(self, part: ExchangingPart) -> None:
         self.part = part
+        rule = part.agreement.rule
+        self.one_rate = rule is not None and rule.takes_rate
 
     @property
     def optimize(self) -> Optimize | None:
@@ -23,12 +28,13 @@ class UpdatePayload:
         return ""
 
     def begin(self) -> None:
-        """Updates count from the weights as they are."""
+        """Updates count from the weights as they are. Refuse several learning rates where the merge takes one."""
+        self._refused(self.part.optimizer.rates())
         self.part.state.set_anchor()
 
     def rates(self) -> tuple[float, ...]:
-        """Those with which the steps were taken."""
-        return self.part.optimizer.rates()
+        """Those with which the last step was taken: a scheduler may have others for the next. Raises CompositionError as `begin`."""
+        return self._refused(self.part.taken_rates)
 
     def step(self) -> PendingExchange | None:
         """Step, and exchange the update if it is time, or take over what came of one that was sent before."""
@@ -40,3 +46,6 @@ class UpdatePayload:
         """Exchange what was done since the last exchange; while the response to that is awaited, it would not count alike at all."""
         part = self.part
         return part.exchange(part.state.moved()) if part.clock and not exchanges_now(part) and not part.awaits_response else None
+
+    def _refused(self, rates: tuple[float, ...]) -> tuple[float, ...]:
+        return one_rate(self.part.agreement.merge, rates, _INSTEAD) if self.one_rate else rates
