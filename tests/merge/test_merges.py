@@ -111,6 +111,13 @@ def test_a_rule_that_takes_the_senders_rate_says_so_and_no_other(rule: Rule) -> 
     assert torch.equal(slow, fast) != rule.takes_rate
 
 
+@pytest.mark.parametrize("rule", list(dict.fromkeys(rule for each in MEMBERS if (rule := rule_of(each)))), ids=repr)
+def test_a_rule_whose_steps_depend_on_the_norm_of_a_direction_says_so(rule: Rule) -> None:
+    state = rule.step(A, rule.initial(LAYOUT), 0.1)[1]
+    short, long = (rule.step(factor * B, dict(state), 0.1)[0] for factor in (1, 4))
+    assert torch.equal(short, long) != rule.takes_norm
+
+
 @pytest.mark.parametrize("rule", [Nesterov(0.7, 0.9), Adagrad(0.3), Adagrad(), SlowMomentum(0.5, 0.8)], ids=repr)
 def test_the_step_of_a_rule_is_multiplied_and_not_its_direction(rule: Rule) -> None:
     """Two of eight count a quarter: the first step is a quarter of that of all, whatever the rule does to a small direction."""

@@ -13,10 +13,11 @@ from torch.nn import functional as F
 from torch.optim import lr_scheduler
 from toy import data, network
 
-from polyrhythm import rng
+from polyrhythm import rng, systems
 from polyrhythm.errors import CompositionError
+from polyrhythm.merge import Nesterov, OuterOptimizer
 from polyrhythm.strategy import Strategy
-from polyrhythm.topology import Server
+from polyrhythm.topology import AllReduce, AllToAll, Bucketed, Server
 
 from .scenes import EVERY_SYSTEM, LOCKSTEP_SERVER, flat, go, loop, sgd, trains
 
@@ -187,6 +188,49 @@ def test_a_small_clip_norm_keeps_every_step_small(system: str) -> None:
 
     go(train, system, 2)
     assert not torch.equal(flat(go(train, system, 2)), flat(go(trains(sgd), system, 2)))
+
+
+def clipping(norm: float | None, by_step: bool = False) -> Callable[[Any], None]:
+    """As `trains(sgd)`, with gradients clipped: by attach(), or by a trainer before each step."""
+
+    def train(worker: Any) -> None:
+        model = network()
+        model, optimizer = worker.attach(model, sgd(model), clip_norm=None if by_step else norm)
+        for x, y in worker.batches(data(), batch_size=8):
+            optimizer.zero_grad()
+            F.cross_entropy(model(x), y).backward()
+            if by_step:
+                worker.attached[0].clip(norm)
+            optimizer.step()
+
+    return train
+
+
+@pytest.mark.parametrize("topology", [AllReduce(), AllToAll(), Bucketed(nbytes=32), Server()], ids=repr)
+@pytest.mark.parametrize("by_step", [False, True])
+def test_a_merge_with_an_optimizer_of_its_own_gets_clipped_gradients_as_the_users_does(topology: Any, by_step: bool) -> None:
+    """SGD without momentum at a rate of 0.1, which is what `sgd` makes; norms are over all parameters."""
+    merge, train = OuterOptimizer(Nesterov(0.1, 0.0)), clipping(0.05, by_step)
+    own = go(train, Strategy(topology=topology), 2)
+    torch.testing.assert_close(flat(go(train, Strategy(topology=topology, merge=merge), 2)), flat(own), rtol=1e-5, atol=1e-6)
+    assert not torch.allclose(flat(own), flat(go(trains(sgd), "allreduce", 2)), atol=1e-3)
+
+
+@pytest.mark.parametrize("system", ["onebit-adam", systems.find("onebit", adagrad=True)], ids=["onebit-adam", "onebit"])
+def test_clipping_is_seen_by_the_optimizers_of_systems(system: Any) -> None:
+    """Clipped to the epsilon of Adam and of Adagrad, a gradient moves less than its sign."""
+    far, near = (go(clipping(norm), system, 2) for norm in (None, 1e-9))
+    start = flat(go(trains(lambda model: torch.optim.SGD(model.parameters(), lr=0.0)), "allreduce", 2))
+    assert (flat(near) - start).norm() < 0.2 * (flat(far) - start).norm()
+
+
+@pytest.mark.parametrize("system", ["signsgd", "demo"])
+@pytest.mark.parametrize("by_step", [False, True])
+def test_clipping_the_norm_of_what_only_its_signs_are_used_of_is_refused(system: str, by_step: bool) -> None:
+    with pytest.raises(
+        CompositionError, match=r"as long whatever the norm of the gradient, so clipping that to 0\.05 would change nothing"
+    ):
+        go(clipping(0.05, by_step), system, 2)
 
 
 @pytest.mark.parametrize("system", ["allreduce", "diloco", "ssp", "softsync", "hogwild", "byteps"])

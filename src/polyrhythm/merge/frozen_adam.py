@@ -22,6 +22,7 @@ class FrozenAdam:
     """
 
     takes_rate: ClassVar = True
+    takes_norm: ClassVar = True
 
     warmup: int
     beta1: float = 0.9

@@ -17,6 +17,7 @@ class Nesterov:
     """SGD with Nesterov momentum: b ← μ b + d; step = η (d + μ b) (Sutskever et al., 2013, as torch.optim.SGD has it)."""
 
     takes_rate: ClassVar = False
+    takes_norm: ClassVar = True
 
     learning_rate: float = 0.7
     momentum: float = 0.9
@@ -45,6 +46,8 @@ class Adagrad:
     With `learning_rate` None the workers' own is used. `initial_sum` starts s above zero, so that the first steps are not of
     size η in every coordinate.
     """
+
+    takes_norm: ClassVar = True
 
     learning_rate: float | None = None
     initial_sum: float = 0.0

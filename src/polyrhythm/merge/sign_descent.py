@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import ClassVar
 
 from torch import Tensor
 
@@ -13,6 +14,8 @@ from polyrhythm.tensors import Layout, State
 @dataclass(frozen=True, slots=True)
 class SignDescent:
     """step = η sign(d), with the workers' learning rate or `learning_rate` (signSGD; Bernstein et al., 2018); nothing where d is zero."""
+
+    takes_norm: ClassVar = False
 
     learning_rate: float | None = None
 

@@ -21,6 +21,7 @@ class SlowMomentum:
     """
 
     takes_rate: ClassVar = True
+    takes_norm: ClassVar = True
 
     alpha: float = 1.0
     beta: float = 0.7

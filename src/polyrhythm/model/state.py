@@ -23,13 +23,15 @@ class ModelState:
     `optimize` runs an optimizer on a gradient; without one, directions are subtracted. `anchor` is where subtraction starts:
     a worker that takes local steps has moved away from the weights it last agreed on, and those are the anchor. `own_step` runs the
     optimizer on the gradient that the parameters have, with its learning rates multiplied. `context` has the group whose contributions are
-    merged, and a random stream; the owner keeps `clock`: a worker's step, at a server the slowest worker's merged one; and `factors` of
+    merged, and a random stream. The owner may put something else for `clip`, which the merge's own optimizer sees directions through,
+    and keeps `clock`: a worker's step, at a server the slowest worker's merged one; and `factors` of
     the gradient that is being exchanged.
     """
 
     __slots__ = (
         "_start",
         "anchor",
+        "clip",
         "clock",
         "factors",
         "layout",
@@ -63,6 +65,7 @@ class ModelState:
         self.state: State = self.rule.initial(layout) if self.rule else {}
         self.optimize = optimize
         self.own_step = own_step
+        self.clip: Callable[[Tensor], Tensor] = _whole
         self._start = context
         self.clock = 0
         self.version = 0
@@ -112,7 +115,7 @@ class ModelState:
         self.memory = direction.state
         device, rates = self.weights.device, rates_of(contributions)
         if self.rule is not None:
-            step, self.state = self.rule.step(direction.average().to(device), self.state, rates[0] if rates else 0.0)
+            step, self.state = self.rule.step(self.clip(direction.average().to(device)), self.state, rates[0] if rates else 0.0)
             self.adopt(self.anchor - direction.scale * step)
         elif self.optimize is not None:
             self.optimize(direction.average().to(device), tuple(rate * direction.scale for rate in rates))
@@ -167,3 +170,7 @@ class ModelState:
             self.anchor.copy_(weights)
         self.weights = weights
         self.owned = owned
+
+
+def _whole(direction: Tensor) -> Tensor:
+    return direction

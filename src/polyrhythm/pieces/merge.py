@@ -124,6 +124,10 @@ class Rule(Protocol):
     def takes_rate(self) -> bool:
         """Whether its steps depend on the learning rate of the senders' optimizers, of which it sees one for all parameters."""
 
+    @property
+    def takes_norm(self) -> bool:
+        """Whether its steps depend on how long a direction is: clipping its norm means nothing to one that takes signs."""
+
     def initial(self, layout: Layout) -> State:
         """The state before the first step."""
 

@@ -18,6 +18,9 @@ from polyrhythm.trees import copied
 Options = list[dict[str, Any]]
 """What an optimizer's groups have beside their parameters: learning rates, momentum, …"""
 
+_ADDED = 1e-6
+"""To the norm by which clip_grad_norm_ divides."""
+
 
 class LocalOptimizer:
     """Steps on `parameters` alone: others of the optimizer have no gradient meanwhile, so that it passes over them.
@@ -133,6 +136,13 @@ class LocalOptimizer:
             if any(each.grad is not None and each.grad.is_sparse for each in self.parameters.parameters):
                 raise CompositionError("clip_norm cannot clip sparse gradients: leave it out, or build the embedding with sparse=False.")
             nn.utils.clip_grad_norm_(self.parameters.parameters, self.clip_norm)
+
+    def clipped(self, direction: Tensor) -> Tensor:
+        """A merged direction (numel,) on which another optimizer will step, as `clip` would have it; as it is where none is clipped."""
+        if self.clip_norm is None or not self.clips_merged:
+            return direction
+        norm = nn.utils.get_total_norm(self.parameters.layout.views(direction))
+        return direction * (self.clip_norm / (norm + _ADDED)).clamp(max=1.0)
 
     @contextmanager
     def _alone(self) -> Iterator[None]:

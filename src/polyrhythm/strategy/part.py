@@ -68,6 +68,7 @@ class Part:
         self.state = ModelState(
             parameters.flat, parameters.layout, self.agreement.merge, context, self.payload.optimize, optimizer.step_scaled
         )
+        self.state.clip = optimizer.clipped
         self.rule = LocalRuleOfPart(self.agreement.local, parameters, optimizer, self.state)
         self.overlap: Overlap | None = None
         self.deferral: Deferral | None = None

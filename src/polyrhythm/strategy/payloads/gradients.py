@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from polyrhythm.errors import CompositionError
 from polyrhythm.model.state import Optimize
 from polyrhythm.strategy.payloads.one_rate import one_rate
 from polyrhythm.strategy.payloads.protocol import ExchangingPart, PendingExchange
@@ -18,6 +19,7 @@ class GradientPayload:
         self.own_rule = part.agreement.rule is not None
         self.one_rate = self.own_rule or part.agreement.merge.traits.one_rate
         part.optimizer.clips_merged = not self.served
+        self.unclipped = not self.served and part.agreement.rule is not None and not part.agreement.rule.takes_norm
 
     @property
     def optimize(self) -> Optimize | None:
@@ -29,8 +31,9 @@ class GradientPayload:
         return self.part.optimizer.lend() if self.served and not self.own_rule else ""
 
     def begin(self) -> None:
-        """Refuse several learning rates where the merge takes one."""
+        """Refuse several learning rates where the merge takes one, and clipping where that would do nothing."""
         self.rates()
+        self._refuse_clipping()
 
     def rates(self) -> tuple[float, ...]:
         """The learning rates that go with a gradient. Raises CompositionError where there are several and one is taken."""
@@ -40,6 +43,7 @@ class GradientPayload:
     def step(self) -> PendingExchange | None:
         """Exchange the gradient."""
         part = self.part
+        self._refuse_clipping()
         part.average_gradients()
         if self.served:
             part.optimizer.clip()
@@ -47,3 +51,11 @@ class GradientPayload:
 
     def finish(self) -> None:
         """None: every gradient was exchanged at its step."""
+
+    def _refuse_clipping(self) -> None:
+        norm = self.part.optimizer.clip_norm
+        if self.unclipped and norm is not None:
+            raise CompositionError(
+                f"{self.part.agreement.merge!r} takes steps that are as long whatever the norm of the gradient, so clipping that to {norm} "
+                "would change nothing: leave clip_norm out, and the clipping of a trainer."
+            )
