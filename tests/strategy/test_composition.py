@@ -13,19 +13,20 @@ from torch.nn import functional as F
 from toy import data, network
 
 from polyrhythm import codec, consistency, local, merge, shuffle, systems, topology
-from polyrhythm.codec import Identity, LowRank, OneBit, Striped, TopK
+from polyrhythm.codec import ErrorFeedback, Identity, LowRank, OneBit, Striped, TopK
 from polyrhythm.consistency import Asynchronous, Bounded, BulkSynchronous, LocalSteps, SoftSync
 from polyrhythm.errors import CompositionError, UnknownNameError
-from polyrhythm.local import PlainSteps
+from polyrhythm.local import Consensus, PlainSteps
 from polyrhythm.merge import Elastic, Mean, Nesterov, OuterOptimizer, StalenessScaled, Sum
 from polyrhythm.selection import Named
 from polyrhythm.simulator.simulator import Instant, Simulator
 from polyrhythm.strategy import Exchange, Strategy
 from polyrhythm.strategy.fit import CHOICES, conflict
-from polyrhythm.topology import AllReduce, AllToAll, Gossip, Server
+from polyrhythm.topology import Adasum, AllReduce, AllToAll, Delayed, Gossip, Server
 from polyrhythm.training.run import run
 
 SERVER, PEERS, GOSSIP, LOCAL = {"topology": Server()}, {"topology": AllToAll()}, {"topology": Gossip()}, {"consistency": LocalSteps(1)}
+ADMM = {**LOCAL, "local": Consensus(0.1)}
 LOOSE = {"consistency": LocalSteps(1, Bounded(2))}, {"consistency": SoftSync(1, LocalSteps(1, Asynchronous()))}
 REFUSED: list[tuple[dict[str, Any], str, str]] = [
     (
@@ -61,6 +62,20 @@ REFUSED: list[tuple[dict[str, Any], str, str]] = [
     ({**LOCAL, "merge": Elastic()}, "AllReduce is for gradients or updates, and Elastic", "use Server or Gossip"),
     ({**SERVER, **LOOSE[0], "merge": Elastic()}, "a worker may go on before", "Instead of Elastic use"),
     ({**SERVER, **LOOSE[1], "merge": Elastic()}, "a worker may go on before", "use LocalSteps"),
+    (
+        {**ADMM, "merge": OuterOptimizer(Nesterov())},
+        "Consensus needs the mean of what all workers did",
+        "Instead of OuterOptimizer use Mean",
+    ),
+    ({**ADMM, "merge": Sum()}, "since the last exchange, and Sum makes something else of it", "Instead of Sum use Mean"),
+    ({**ADMM, "topology": Delayed(AllReduce(), 1)}, "and Delayed brings it later", "Instead of Delayed use AllReduce"),
+    ({**ADMM, "topology": Adasum()}, "and Adasum brings another combination", "Instead of Adasum use AllReduce"),
+    ({**ADMM, "codec": TopK(0.1)}, "and TopK loses a part of it", "Instead of TopK use Identity"),
+    (
+        {**ADMM, "topology": Server(), "consistency": LocalSteps(1, Asynchronous())},
+        "and LocalSteps merges what some have done",
+        "Instead of Consensus",
+    ),
     ({**GOSSIP, "consistency": Asynchronous(), "codec": LowRank(1), "merge": Sum()}, "Gossip", "instead of"),
 ]
 
@@ -77,6 +92,11 @@ def test_what_does_not_fit_is_refused_with_what_why_and_what_instead(pieces: dic
     assert text.endswith(".")
     assert "\n" not in text
     assert len(text) < 400
+
+
+def test_duals_may_be_merged_over_servers_and_peers_and_with_error_feedback() -> None:
+    for pieces in (SERVER, PEERS, {"codec": ErrorFeedback(TopK(0.5))}, {"topology": Delayed(AllReduce(), 0)}):
+        assert conflict({**_defaults(), **ADMM, **pieces}) is None
 
 
 def test_every_remedy_that_names_one_change_is_true() -> None:

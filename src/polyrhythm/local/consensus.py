@@ -35,8 +35,8 @@ class Consensus:
 
     @property
     def traits(self) -> LocalTraits:
-        """Each keeps its own weights as the beginning of its next problem."""
-        return LocalTraits(frozenset({Payload.UPDATE}), corrects=True, settles=True, goes_on=True)
+        """Each keeps its own weights as the beginning of its next problem; z is the mean, or duals do not sum to 0 any more."""
+        return LocalTraits(frozenset({Payload.UPDATE}), corrects=True, settles=True, goes_on=True, needs_mean=True)
 
     def initial(self, layout: Layout) -> State:
         """No dual yet, and everyone at z."""

@@ -134,6 +134,7 @@ class LocalTraits:
 
     `averages`: whether what the optimizers remember is averaged over the workers after each exchange, for which these must act together.
     `goes_on`: whether a worker goes on from other weights than those that were agreed on in an exchange of updates (`LocalRule.go_on`).
+    `needs_mean`: whether what comes of an exchange must be the mean of what all workers have done, at once, and not something else.
     """
 
     payloads: frozenset[Payload]
@@ -141,6 +142,7 @@ class LocalTraits:
     settles: bool
     averages: bool = False
     goes_on: bool = False
+    needs_mean: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,7 +7,10 @@ from collections.abc import Iterator, Mapping, Sequence
 from itertools import combinations, product
 from typing import Any
 
-from polyrhythm import codec, consistency, local, merge, topology
+from polyrhythm import codec, consistency, local, merge, rng, topology
+from polyrhythm.kernel.group import Group
+from polyrhythm.pieces.context import ExchangeContext
+from polyrhythm.pieces.merge import keeps_rates
 from polyrhythm.pieces.traits import DIFFERENCES, GRADIENTS, Pattern, Payload
 
 Pieces = Mapping[str, Any]
@@ -52,6 +55,8 @@ def conflict(pieces: Pieces) -> str | None:
         )
     if payload(pieces) is None:
         return _nothing_in_common(pieces)
+    if pieces["local"].traits.needs_mean and (found := _no_mean(pieces)):
+        return found
     if payload(pieces) is Payload.WEIGHTS and pattern is Pattern.COLLECTIVE:
         return _sum_of_weights(pieces)
     return _half_an_exchange(pieces) if payload(pieces) is Payload.WEIGHTS and pattern is Pattern.SERVED else None
@@ -66,6 +71,23 @@ def _nothing_in_common(pieces: Pieces) -> str:
                 f"and {_name(pieces[other])} for {_list(sent[other])}"
             )
     return f"{', '.join(repr(pieces[axis]) for axis in sent)} do not fit: there is no payload that all of them have"
+
+
+def _no_mean(pieces: Pieces) -> str | None:
+    """Which piece makes something else of what all workers did than its mean, or brings that later."""
+    topology, rule, codec = (pieces[axis].traits for axis in ("topology", "consistency", "codec"))
+    pair = ExchangeContext(Group.of_workers(2, 0), rng.stream(0, "merge"))
+    problems = {
+        "merge": "makes something else of it" if not keeps_rates(pieces["merge"], pair) else "",
+        "topology": "brings another combination" if topology.pattern is Pattern.COMBINED else "brings it later" if topology.late else "",
+        "consistency": "merges what some have done" if rule.order_matters or pieces["consistency"].quorum(_MANY) < _MANY else "",
+        "codec": "loses a part of it" if codec.lossy else "sends something else" if codec.transforms else "",
+    }
+    for axis, problem in problems.items():
+        if problem:
+            needs = f"{_name(pieces['local'])} needs the mean of what all workers did since the last exchange"
+            return f"{_both(pieces, axis, 'local')} do not fit: {needs}, and {_name(pieces[axis])} {problem}"
+    return None
 
 
 def _sum_of_weights(pieces: Pieces) -> str | None:
