@@ -14,14 +14,14 @@ from polyrhythm.pieces.requests import CollectiveOperations
 from polyrhythm.strategy.local_optimizer import LocalOptimizer
 
 
-class Slot(NamedTuple):
+class KeptTensor(NamedTuple):
     """A tensor that an optimizer keeps for a parameter: its shape, None for the parameter's own, and what its type is called."""
 
     shape: tuple[int, ...] | None
     dtype: str
 
 
-Slots = dict[str, Slot]
+Slots = dict[str, KeptTensor]
 """By name, in the order in which the optimizer made them."""
 
 
@@ -59,7 +59,7 @@ def _averaged(value: object) -> bool:
 
 def _slots(state: Mapping[str, Tensor], parameter: Tensor) -> Slots:
     return {
-        key: Slot(None if value.shape == parameter.shape else tuple(value.shape), str(value.dtype).removeprefix("torch."))
+        key: KeptTensor(None if value.shape == parameter.shape else tuple(value.shape), str(value.dtype).removeprefix("torch."))
         for key, value in state.items()
     }
 
@@ -78,7 +78,7 @@ def _united(kept: Sequence[Sequence[Slots]]) -> list[Slots]:
     return [{key: slot for slots in column for key, slot in slots.items()} for column in zip(*kept, strict=True)]
 
 
-def _zeros(slot: Slot, parameter: Tensor) -> Tensor:
+def _zeros(slot: KeptTensor, parameter: Tensor) -> Tensor:
     """What counts where there is nothing yet."""
     dtype = getattr(torch, slot.dtype)
     return torch.zeros_like(parameter, dtype=dtype) if slot.shape is None else torch.zeros(slot.shape, dtype=dtype)

@@ -75,10 +75,9 @@ class Worker:
 
         Returns the same two objects. `clip_norm` clips the norm of the gradient that the optimizer uses: the merged gradient where
         workers exchange gradients among themselves, each worker's own where it steps locally or where a server runs the optimizer.
-        (clip_grad_norm_ before step() always clips the worker's own.) Systems that step by signs, signsgd and demo, refuse it. A parameter
-        without a gradient at every worker keeps none if the codec sends gradients unchanged; otherwise it counts as zero. Frozen parameters
-        and buffers are copied from worker 0 too, and are not exchanged in training; buffers are averaged when the run finishes, unless the
-        strategy's `buffers` do otherwise.
+        (clip_grad_norm_ before step() always clips the worker's own; signsgd and demo, which step by signs, refuse it.) A parameter without
+        a gradient at every worker keeps none if the codec sends gradients unchanged; otherwise it counts as zero. Frozen parameters and
+        buffers are copied from worker 0 and not exchanged; buffers are averaged in the end, unless the strategy's `buffers` do otherwise.
 
         May be called again before the first step, for another model or for another optimizer of the same model: each takes its own
         steps. With several models, `name` is the prefix of its weights' names in the result; by default the number of the call. Every
