@@ -124,6 +124,7 @@ def test_softsync_merges_the_papers_number_of_gradients(groups: int, workers: in
     "make",
     [
         *(lambda: Bounded(-1), lambda: SoftSync(0), lambda: LocalSteps(0), lambda: Intervals(0), lambda: Intervals(1, 0)),
+        *(lambda: LocalSteps(8.0), lambda: LocalSteps("8"), lambda: LocalSteps(None), lambda: LocalSteps(Every)),  # type: ignore[arg-type]
         *(lambda: Every(0), lambda: Every(4, 4), lambda: Switched(-1, 2), lambda: Switched(3, 0)),
     ],
 )

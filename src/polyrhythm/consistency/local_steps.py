@@ -29,6 +29,11 @@ class LocalSteps:
             raise CompositionError(
                 f"LocalSteps(tau={self.tau}) would never exchange: tau is the number of steps between exchanges, so give 1 or more."
             )
+        if not isinstance(self.tau, int) and any(getattr(type(self.tau), name, None) is None for name in ("due", "before")):
+            raise CompositionError(
+                f"LocalSteps(tau={self.tau!r}) does not say when to exchange: give the whole number of steps between exchanges, such as 8, "
+                "or a schedule, such as Switched(100, 8)."
+            )
 
     @property
     def schedule(self) -> ExchangeSchedule:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from polyrhythm.codec import E3M0, ErrorFeedback, Identity, Striped
 from polyrhythm.consistency import Every, LocalSteps
+from polyrhythm.errors import CompositionError
 from polyrhythm.local import KeepOwn
 from polyrhythm.merge import Nesterov, OuterOptimizer
 from polyrhythm.selection import Fragment
@@ -24,6 +25,11 @@ def streaming_diloco(
     three transformer blocks, an outer learning rate of 0.4 and momentum 0.9; here a fragment is every n-th module. Optimizer state stays
     with each worker.
     """
+    if not isinstance(fragments, int) or fragments < 1:
+        raise CompositionError(
+            f"streaming-diloco with fragments={fragments} has nothing to exchange: it is the number of parts of the model, so give 1 "
+            "(all of it at once) or more."
+        )
     codec = Identity() if full_precision else Striped(ErrorFeedback(E3M0()))
     staggered = [
         Exchange(
