@@ -21,7 +21,7 @@ class Bounded:
     slack: int
 
     def __post_init__(self) -> None:
-        if self.slack < 0:
+        if not self.slack >= 0:
             raise CompositionError(
                 f"Bounded(slack={self.slack}) lets no worker continue: slack counts steps, so give 0 (lockstep) or more."
             )

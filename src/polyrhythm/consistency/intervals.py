@@ -28,7 +28,7 @@ class Intervals:
     fetch: int = 1
 
     def __post_init__(self) -> None:
-        if self.push < 1 or self.fetch < 1:
+        if not (self.push >= 1 and self.fetch >= 1):
             raise CompositionError(
                 f"Intervals(push={self.push}, fetch={self.fetch}) would never exchange: both count steps, so give 1 (every step) or more."
             )

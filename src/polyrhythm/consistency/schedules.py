@@ -26,7 +26,7 @@ class Every:
     offset: int = 0
 
     def __post_init__(self) -> None:
-        if self.steps < 1 or not 0 <= self.offset < self.steps:
+        if not self.steps >= 1 or not 0 <= self.offset < self.steps:
             raise CompositionError(
                 f"Every({self.steps}, offset={self.offset}) is no schedule: give 1 step or more, and an offset from 0 to below that."
             )
@@ -48,7 +48,7 @@ class Switched:
     steps: int
 
     def __post_init__(self) -> None:
-        if self.synchronous < 0 or self.steps < 1:
+        if not (self.synchronous >= 0 and self.steps >= 1):
             raise CompositionError(
                 f"Switched({self.synchronous}, {self.steps}) is no schedule: give 0 synchronous steps or more, and 1 local step or more."
             )

@@ -23,7 +23,7 @@ class SoftSync:
     then: Consistency = field(default_factory=Asynchronous)
 
     def __post_init__(self) -> None:
-        if self.groups < 1:
+        if not self.groups >= 1:
             raise CompositionError(f"SoftSync(groups={self.groups}) has no group to merge: give 1 (all workers in one group) or more.")
 
     @property

@@ -30,7 +30,7 @@ class Consensus:
     rho: float
 
     def __post_init__(self) -> None:
-        if self.rho <= 0:
+        if not self.rho > 0:
             raise CompositionError(f"Consensus(rho={self.rho}) pulls nobody to the consensus: give more than 0, such as 0.1.")
 
     @property

@@ -24,7 +24,7 @@ class Proximal:
     mu: float
 
     def __post_init__(self) -> None:
-        if self.mu < 0:
+        if not self.mu >= 0:
             raise CompositionError(f"Proximal(mu={self.mu}) would push workers apart: give 0 or more.")
 
     def initial(self, layout: Layout) -> State:

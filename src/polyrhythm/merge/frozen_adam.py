@@ -30,7 +30,7 @@ class FrozenAdam:
     epsilon: float = 1e-8
 
     def __post_init__(self) -> None:
-        if self.warmup < 1 or not 0 <= self.beta1 < 1 or not 0 <= self.beta2 < 1 or self.epsilon <= 0:
+        if not (self.warmup >= 1 and 0 <= self.beta1 < 1 and 0 <= self.beta2 < 1 and self.epsilon > 0):
             raise CompositionError(
                 f"{self} cannot step: the warm-up has at least 1 step, betas are 0 or more and below 1, and epsilon is positive."
             )

@@ -43,7 +43,9 @@ class LARS:
 
 def check_trust(merge: object, trust: float, weight_decay: float, inner: DifferenceMerge) -> None:
     """Raise CompositionError for settings of `merge` that cannot work."""
-    if trust <= 0 or weight_decay < 0:
-        raise CompositionError(f"{merge} cannot step: trust must be positive (the papers take 0.001), weight_decay at least 0.")
+    if not (trust > 0 and weight_decay >= 0):
+        raise CompositionError(
+            f"{merge} cannot step: trust must be positive (papers take 0.001 for LARS, and 0.02 for LARC), weight_decay at least 0."
+        )
     if not inner.traits.averages:
         raise CompositionError(f"{merge} scales the mean of gradients, and {inner} is none: give it Mean() or LinearScaling(...).")

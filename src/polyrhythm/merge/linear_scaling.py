@@ -30,9 +30,9 @@ class LinearScaling:
     factor: float | None = None
 
     def __post_init__(self) -> None:
-        if self.warmup < 0:
+        if not self.warmup >= 0:
             raise CompositionError(f"LinearScaling(warmup={self.warmup}) is no number of steps: give 0 or more.")
-        if self.factor is not None and self.factor <= 0:
+        if self.factor is not None and not self.factor > 0:
             raise CompositionError(f"LinearScaling(factor={self.factor}) would not train: give a positive factor, or leave it out.")
 
     def combine(self, contributions: Sequence[AnyContribution], context: ExchangeContext) -> Direction:

@@ -23,7 +23,7 @@ class Nesterov:
     momentum: float = 0.9
 
     def __post_init__(self) -> None:
-        if self.learning_rate <= 0 or not 0 <= self.momentum < 1:
+        if not self.learning_rate > 0 or not 0 <= self.momentum < 1:
             raise CompositionError(
                 f"Nesterov(learning_rate={self.learning_rate}, momentum={self.momentum}) would not converge: give a positive "
                 f"learning rate and a momentum of at least 0 and below 1."
@@ -54,7 +54,7 @@ class Adagrad:
     epsilon: float = 1e-8
 
     def __post_init__(self) -> None:
-        if self.initial_sum < 0 or self.epsilon <= 0 or (self.learning_rate is not None and self.learning_rate <= 0):
+        if not (self.initial_sum >= 0 and self.epsilon > 0 and (self.learning_rate is None or self.learning_rate > 0)):
             raise CompositionError(f"{self} cannot step: the learning rate and epsilon must be positive, initial_sum at least 0.")
 
     @property

@@ -20,7 +20,7 @@ class SignDescent:
     learning_rate: float | None = None
 
     def __post_init__(self) -> None:
-        if self.learning_rate is not None and self.learning_rate <= 0:
+        if self.learning_rate is not None and not self.learning_rate > 0:
             raise CompositionError(f"SignDescent(learning_rate={self.learning_rate}) cannot step: the learning rate must be positive.")
 
     @property

@@ -27,7 +27,7 @@ class SlowMomentum:
     beta: float = 0.7
 
     def __post_init__(self) -> None:
-        if self.alpha <= 0 or not 0 <= self.beta < 1:
+        if not self.alpha > 0 or not 0 <= self.beta < 1:
             raise CompositionError(f"{self} would not converge: give a positive alpha, and a beta of at least 0 and below 1.")
 
     def initial(self, layout: Layout) -> State:
