@@ -10,7 +10,7 @@ from polyrhythm.pieces.codec import packets
 from polyrhythm.pieces.requests import Packet
 from polyrhythm.pieces.topology import Agreement, ServerEndpoint
 from polyrhythm.tensors import Layout
-from polyrhythm.topology.sum_server import Answer
+from polyrhythm.topology.sum_server import SumResponse
 
 LAYOUT, PUSHES = "layout", "push"
 """The topics. The text of a push is the tensor's number and the round, with a point between them; with one and the
@@ -41,11 +41,11 @@ class DecodedSums:
         pieces = msgspec.json.decode(first.message.text, type=SumLayout).pieces
         self.layouts = {number: Layout((name,), (shape,)) for number, (name, shape) in pieces.items()}
 
-    def answer(self, last: Message, packets: list[Packet]) -> Answer:
+    def respond(self, last: Message, packets: list[Packet]) -> SumResponse:
         """The sum, as it is."""
         number = last.text.partition(".")[0]
         layout = self.layouts[number]
         total = self.codec.decode(packets[0], layout)
         for packet in packets[1:]:
             total = total + self.codec.decode(packet, layout)
-        return Answer((int(number),), f"{last.text}.{self.number}", total)
+        return SumResponse((int(number),), f"{last.text}.{self.number}", total)

@@ -13,7 +13,7 @@ from polyrhythm.pieces.topology import ServerEndpoint
 from polyrhythm.topology.send_queue import Priority, SendQueue
 
 
-class Answer(NamedTuple):
+class SumResponse(NamedTuple):
     """A sum, which goes to all workers under `topic`."""
 
     priority: Priority
@@ -30,7 +30,7 @@ class SumRule(Protocol):
     async def begin(self, port: Port) -> None:
         """Before the first push."""
 
-    def answer(self, last: Message, packets: list[Packet]) -> Answer:
+    def respond(self, last: Message, packets: list[Packet]) -> SumResponse:
         """The sum of `packets`, by rank; `last` is the message with the one that came last, and its text is the name of the sum."""
 
 
@@ -71,7 +71,7 @@ class SumServer:
         if len(came) < len(self.workers):
             return
         del self.packets[name]
-        priority, topic, total = self.rule.answer(delivery.message, [came[worker] for worker in self.workers])
+        priority, topic, total = self.rule.respond(delivery.message, [came[worker] for worker in self.workers])
         for worker in self.workers:
             await self.queue.put(priority, worker, Message(topic, tensors=(total,)))
 

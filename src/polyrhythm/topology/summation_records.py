@@ -10,7 +10,7 @@ from polyrhythm.pieces.requests import Packet
 from polyrhythm.pieces.topology import ServerEndpoint
 from polyrhythm.topology.send_queue import Priority
 from polyrhythm.topology.shares import Stretch
-from polyrhythm.topology.sum_server import Answer
+from polyrhythm.topology.sum_server import SumResponse
 
 SUMS = "sum"
 """The topic. The text of a message is the topic of the sum."""
@@ -45,8 +45,8 @@ class StretchSums:
     async def begin(self, port: Port) -> None:
         """Requests say all."""
 
-    def answer(self, last: Message, packets: list[Packet]) -> Answer:
+    def respond(self, last: Message, packets: list[Packet]) -> SumResponse:
         """The sum of one stretch."""
         request = SumRequest.from_numbers(last.numbers)
         total = Stretch(request.start, request.numel).sum([value for [value] in packets])
-        return Answer(request.priority, f"{last.text}.g.{self.number}", total)
+        return SumResponse(request.priority, f"{last.text}.g.{self.number}", total)
