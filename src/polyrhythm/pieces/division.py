@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Container, Sequence
 from dataclasses import dataclass
 from itertools import accumulate
 from math import prod
@@ -71,14 +71,25 @@ class Divided:
         return torch.cat([flat[start:end] for start, end in stretches]) if stretches else flat[:0]
 
 
+def place_of(name: str, wholes: Container[str]) -> tuple[str, int]:
+    """The tensor among `wholes` that the part of this name is or is cut from, and the part's first row there.
+
+    Examples:
+        >>> place_of("w[0:2][1:2]", {"w", "w[0:2]"})
+        ('w[0:2]', 1)
+    """
+    whole, row = name, 0
+    while whole not in wholes:  # a name may end in brackets itself
+        match = _ROWS.fullmatch(whole)
+        assert match is not None, f"{name} is no part of the vector"
+        whole, row = match[1], row + int(match[2])
+    return whole, row
+
+
 def _stretches(part: Layout, starts: dict[str, int], widths: dict[str, int]) -> list[Stretch]:
     found = []
     for name, shape in zip(part.names, part.shapes, strict=True):
-        whole, row = name, 0
-        while whole not in starts:  # a name may end in brackets itself
-            match = _ROWS.fullmatch(whole)
-            assert match is not None, f"{name} is no part of the vector"
-            whole, row = match[1], row + int(match[2])
+        whole, row = place_of(name, starts)
         start = starts[whole] + row * widths[whole]
         found.append((start, start + prod(shape)))
     return found

@@ -8,9 +8,9 @@ from torch import Tensor
 from polyrhythm.kernel.message import Message
 from polyrhythm.pieces.codec import packets
 from polyrhythm.pieces.context import ExchangeContext
-from polyrhythm.pieces.division import Divided, Division
+from polyrhythm.pieces.division import Divided, Division, place_of
 from polyrhythm.pieces.topology import Agreement, WorkerEndpoint
-from polyrhythm.tensors import Layout, State, rows_of
+from polyrhythm.tensors import Layout, State
 from polyrhythm.topology.decoded_sums import LAYOUT, PUSHES, SumLayout
 from polyrhythm.topology.send_queue import SendQueue
 from polyrhythm.topology.sum_server import drained
@@ -32,15 +32,14 @@ class PushedSums:
 
     async def begin(self, layout: Layout) -> None:
         """Worker 0 tells the servers which pieces they will get."""
-        parts = self.division.parts(layout, len(self.servers))
-        for server, part in enumerate(parts):
+        numbers = {name: number for number, name in enumerate(layout.names)}
+        for server, part in enumerate(self.division.parts(layout, len(self.servers))):
             for name, shape in zip(part.names, part.shapes, strict=True):
-                whole = name if name in layout.names else next(each for each in layout.names if name.startswith(f"{each}["))
+                whole, _ = place_of(name, numbers)
                 self.pieces.setdefault(whole, []).append((server, Layout((name,), (shape,))))
-        for name, pieces in self.pieces.items():
-            pieces.sort(key=lambda each: rows_of(each[1].names[0][len(name) :], 0)[1])
+        for pieces in self.pieces.values():
+            pieces.sort(key=lambda each: place_of(each[1].names[0], numbers)[1])
         if self.endpoint.group.rank == 0:
-            numbers = {name: number for number, name in enumerate(layout.names)}
             for server, name in enumerate(self.servers):
                 mine = {str(numbers[whole]): piece for whole, pieces in self.pieces.items() for at, piece in pieces if at == server}
                 shapes = SumLayout({number: (piece.names[0], piece.shapes[0]) for number, piece in mine.items()})
