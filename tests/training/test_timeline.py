@@ -17,7 +17,7 @@ from polyrhythm.kernel.job import Runtime
 from polyrhythm.processes import Processes
 from polyrhythm.simulator import Simulator
 from polyrhythm.strategy import Strategy
-from polyrhythm.topology import AllReduce, Bucketed, Deferred, Delayed, Keyed, Summation
+from polyrhythm.topology import AllReduce, Bucketed, Deferred, Delayed, Keyed, ServedSums, Summation
 from polyrhythm.training.result import Run
 from polyrhythm.training.run import run
 
@@ -71,6 +71,8 @@ def test_every_message_arrives_over_its_link_after_its_latency_in_virtual_time()
         (Bucketed(nbytes=32), {"2.weight and 1 more", "0.bias", "0.weight"}, {"queue", "exchange"}),
         (Delayed(AllReduce(), 1), {"0.weight and 3 more"}, {"queue", "exchange"}),
         (Keyed(), NAMES, {"exchange"}),
+        (ServedSums(2), NAMES, {"exchange"}),
+        (Deferred(ServedSums(2)), NAMES, {"exchange"}),
         (Deferred(Summation()), NAMES, {"exchange"}),
     ],
     ids=lambda value: type(value).__name__,

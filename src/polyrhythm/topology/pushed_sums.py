@@ -81,6 +81,7 @@ class _Tensor:
     async def sum(self, value: Tensor, clock: int) -> Tensor:
         """As `sum_source.TensorSums`."""
         common, self.rounds = self.common, self.rounds + 1
+        since = common.port.now()
         topic, priority = f"{self.single.number}.{self.rounds}", (self.single.number,)
         context = self.context.at(clock, self.single.weights, self.single.held.factors)
         contexts = context.divided(self.divided.parts, self.divided.cut)
@@ -93,6 +94,7 @@ class _Tensor:
             delivery = await common.port.receive(f"{topic}.{server}", common.servers[server])
             assert delivery is not None
             sums.append(delivery.message.tensors[0])
+        common.port.progressed(self.single.layout.names[0], "exchange", since)
         return self.divided.join(sums) if sums else value
 
     def states(self) -> list[tuple[State, Tensor]]:
