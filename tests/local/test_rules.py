@@ -37,9 +37,6 @@ LAYOUT = Layout(("w",), ((3,),))
 
 
 class _NoMoments:
-    def tensors(self) -> list[Tensor]:
-        return []
-
     def reset(self) -> None:
         pass
 

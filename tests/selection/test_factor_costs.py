@@ -25,6 +25,7 @@ def test_the_rule_of_poseidon_is_the_comparison_of_the_costs(outs: int, ins: int
 
 
 def test_the_layer_of_the_paper_costs_as_much_either_way_for_512_samples() -> None:
+    assert as_factors(4096, 4096, batch=32, workers=8) == 2 * 32 * 7 * 8192
     assert crossover(4096, 4096, 8, 8) == 512
     assert as_factors(4096, 4096, 512, 8) == gradients_to_servers(4096, 4096, 8, 8)
 

@@ -78,6 +78,5 @@ def test_a_central_server_is_linear_in_the_workers_and_a_tree_logarithmic() -> N
     assert server[5] / tree[5] == pytest.approx(6.4)
 
 
-def test_parts_and_factors_are_counted_as_their_papers_do() -> None:
+def test_parts_are_counted_as_their_paper_does() -> None:
     assert costs.partial_all_to_all(M, 5, 4, BANDWIDTH) == pytest.approx(M / BANDWIDTH)
-    assert costs.sufficient_factors(outputs=4096, inputs=4096, batch=32, workers=8) == 2 * 32 * 7 * 8192

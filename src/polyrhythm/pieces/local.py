@@ -16,9 +16,6 @@ from polyrhythm.tensors import Layout, State
 class Moments(Protocol):
     """What a worker's optimizer remembers of its steps: momentum, second moments, step counts."""
 
-    def tensors(self) -> list[Tensor]:
-        """All of it, to be read or written to."""
-
     def reset(self) -> None:
         """Be as before the first step."""
 

@@ -95,10 +95,6 @@ class LocalOptimizer:
         with at(self.optimizer, rates):
             self.step()
 
-    def tensors(self) -> list[Tensor]:
-        """All tensors of the optimizer's state of these parameters."""
-        return [value for state in self.states() for value in state.values() if isinstance(value, Tensor)]
-
     def states(self) -> list[dict[str, Any]]:
         """The optimizer's state of each of these parameters; a new one, empty, where it has none."""
         return [self.optimizer.state.get(parameter, {}) for parameter in self.parameters.parameters]

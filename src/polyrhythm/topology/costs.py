@@ -53,10 +53,3 @@ def partial_all_to_all(nbytes: float, workers: int, parts: int, bandwidth: float
 def gossip(nbytes: float, latency: float, bandwidth: float) -> float:
     """a + M / B, whatever P is (GossipGraD; Daily et al., 2018)."""
     return latency + nbytes / bandwidth
-
-
-def sufficient_factors(outputs: int, inputs: int, batch: int, workers: int) -> int:
-    """2 K (P - 1) (m + n): the numbers that one worker sends and receives of a layer of m outputs and n inputs, for K samples
-    (Poseidon; Zhang et al., 2017, table 1).
-    """
-    return 2 * batch * (workers - 1) * (outputs + inputs)
