@@ -156,6 +156,26 @@ def test_who_does_not_have_a_tensor_is_named_and_later_the_run_ends(way: Readine
     assert stall.seconds == pytest.approx(2.1, abs=1.1)
 
 
+def test_a_worker_that_is_slower_is_named_and_the_run_goes_on() -> None:
+    found: list[AnyEvent] = []
+
+    async def live(context: WorkerContext, group: Group) -> list[str]:
+        negotiator, released = RootCoordinator().negotiator(context.port, group), []
+        while not released:
+            released = await negotiator.negotiate(tensors(["a"] if group.rank == 0 or context.port.now() > 900 else []))
+            await context.port.sleep(10.0)
+        return released
+
+    def program(context: WorkerContext) -> Message:
+        assert context.perform(live(context, Group.of_workers(2, rank_of(context.port.name), 0))) == ["a"]
+        return Message("response")
+
+    Simulator(network=NETWORK).execute(Job(2, 0, program, None, lambda _: True), found.append)  # type: ignore[arg-type]
+    [stall] = [event for event in found if isinstance(event, Stalled)]
+    assert stall.missing == ["worker/1"]
+    assert 60 <= stall.seconds < 80
+
+
 def test_bits_take_a_logarithm_of_latencies_and_no_root() -> None:
     async def live(context: WorkerContext, group: Group) -> list[torch.Tensor]:
         negotiator = BitVector().negotiator(context.port, group)
@@ -177,7 +197,14 @@ def test_names_are_grouped() -> None:
 
 
 @pytest.mark.parametrize(
-    "make", [lambda: RootCoordinator(0), lambda: RootCoordinator(5, 4), lambda: BitVector(capacity=0), lambda: Neighbours(0)]
+    "make",
+    [
+        lambda: RootCoordinator(0),
+        lambda: RootCoordinator(5, 4),
+        lambda: RootCoordinator(float("nan")),
+        lambda: BitVector(capacity=0),
+        lambda: Neighbours(0),
+    ],
 )
 def test_settings_without_meaning_are_refused(make: Any) -> None:
     with pytest.raises(CompositionError, match="give"):

@@ -21,17 +21,18 @@ class RootCoordinator:
     """Each cycle all send worker 0 the names of what has become ready, and get the list of what to sum (Horovod, 2018, section 3).
 
     2 (P - 1) messages a cycle over worker 0's line, whose text grows with workers and tensors. A tensor that some workers wait for longer
-    than `notice` seconds is recorded with the workers that do not have it, and after `limit` seconds the run fails with them.
+    than `notice` seconds is recorded with the workers that do not have it. With a `limit` the run fails with them after so many seconds;
+    without one, as in Horovod, it goes on for as long as the slowest worker takes.
     """
 
     notice: float = 60.0
-    limit: float = 600.0
+    limit: float | None = None
 
     def __post_init__(self) -> None:
-        if not 0 < self.notice <= self.limit:
+        if not self.notice > 0 or not (self.limit is None or self.notice <= self.limit):
             raise CompositionError(
                 f"RootCoordinator(notice={self.notice}, limit={self.limit}) cannot tell a stall: give a notice above 0 seconds, and a "
-                "limit that is no shorter."
+                "limit that is no shorter, or None."
             )
 
     def negotiator(self, port: Port, group: Group) -> Negotiator:
@@ -110,10 +111,11 @@ class _ByName:
             if waited >= self.settings.notice and not asked.noticed:
                 asked.noticed = True
                 self.port.record(Stalled(now, self.port.name, name, missing, waited))
-            if waited >= self.settings.limit:
+            if self.settings.limit is not None and waited >= self.settings.limit:
                 raise DeadlockError(
-                    f"{name} has been ready for {waited:.0f} s at some workers and is not at {listed(missing)}: they compute something "
-                    "else, or wait for others themselves. Every worker must compute the same gradients in a step."
+                    f"{name} has been ready for {waited:.0f} s at some workers and is not at {listed(missing)}: they are slower, compute "
+                    "something else, or wait for others themselves. Every worker must compute the same gradients in a step; if they do, "
+                    "give RootCoordinator a longer limit, or None."
                 )
 
 
