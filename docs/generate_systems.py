@@ -25,23 +25,29 @@ class Sent:
     """What all workers and servers send in a step: as text, and as bytes of payload where these do not depend on the data.
 
     `nbytes` takes the workers P, the bytes of the model M, the bytes B of the encoded model, and the bytes D of a batch.
+    `messages` takes the workers, where their number is not a matter of the data or of the tensors; with one server, or a slice for each.
     """
 
     text: str
     nbytes: Callable[[int, int, int, int], float] | None = None
+    messages: Callable[[int], int] | None = None
 
 
 SENT: dict[str, Sent] = {
-    "single": Sent("nothing", lambda P, M, B, D: 0),
-    "allreduce": Sent("2 (P − 1) M in 2 P (P − 1) messages", lambda P, M, B, D: 2 * (P - 1) * M),
-    "direct": Sent("2 (P − 1) M in 2 P (P − 1) messages", lambda P, M, B, D: 2 * (P - 1) * M),
-    "tree": Sent("2 (P − 1) M in 2 (P − 1) messages", lambda P, M, B, D: 2 * (P - 1) * M),
+    "single": Sent("nothing", lambda P, M, B, D: 0, lambda P: 0),
+    "allreduce": Sent("2 (P − 1) M in 2 P (P − 1) messages", lambda P, M, B, D: 2 * (P - 1) * M, lambda P: 2 * P * (P - 1)),
+    "direct": Sent("2 (P − 1) M in 2 P (P − 1) messages", lambda P, M, B, D: 2 * (P - 1) * M, lambda P: 2 * P * (P - 1)),
+    "tree": Sent("2 (P − 1) M in 2 (P − 1) messages", lambda P, M, B, D: 2 * (P - 1) * M, lambda P: 2 * (P - 1)),
     "downpour": Sent(
-        "P M / push for the pushes and at most P M / fetch for weights: at most 2 P M in 2 P S messages", lambda P, M, B, D: 2 * P * M
+        "P M / push for the pushes and at most P M / fetch for weights: at most 2 P M in 2 P S messages",
+        lambda P, M, B, D: 2 * P * M,
+        lambda P: 2 * P,
     ),
     "ssp": Sent("P M for the pushes, and M for each read: between P M and 2 P M"),
     "softsync": Sent(
-        "P M for the pushes, and M for each response with a newer version: at most 2 P M in 2 P S messages", lambda P, M, B, D: 2 * P * M
+        "P M for the pushes, and M for each response with a newer version: at most 2 P M in 2 P S messages",
+        lambda P, M, B, D: 2 * P * M,
+        lambda P: 2 * P,
     ),
     "sparknet": Sent("2 P M / τ in 2 P messages every τ steps", lambda P, M, B, D: 2 * P * M / 10),
     "easgd": Sent("2 P M / τ in 2 P S messages every τ steps", lambda P, M, B, D: 2 * P * M / 10),
@@ -68,17 +74,21 @@ SENT: dict[str, Sent] = {
         "tensor or piece of one",
         lambda P, M, B, D: 2 * (P - 1) * M,
     ),
-    "large-minibatch": Sent("2 (P − 1) M in 2 P (P − 1) messages", lambda P, M, B, D: 2 * (P - 1) * M),
+    "large-minibatch": Sent("2 (P − 1) M in 2 P (P − 1) messages", lambda P, M, B, D: 2 * (P - 1) * M, lambda P: 2 * P * (P - 1)),
     "climate": Sent(
         "2 (G − 1) M between G groups, and 3 (P − G) M inside them; with stripes 2 (G − 1) M too, over the lines of all members",
         lambda P, M, B, D: 3 * (P - 1) * M,
     ),
-    "byteps-async": Sent("P M for the pushes and P M for the weights, in 2 P S messages", lambda P, M, B, D: 2 * P * M),
+    "byteps-async": Sent("P M for the pushes and P M for the weights, in 2 P S messages", lambda P, M, B, D: 2 * P * M, lambda P: 2 * P),
     "project-adam": Sent(
         "4 P K (m + n) bytes for each linear layer of m outputs, n inputs and K samples that goes as factors, and P times the bytes of "
         "the rest; back, P M"
     ),
-    "mxnet": Sent("P B for the pushes and P M for the weights, in 2 P S messages: 2 P M without a codec", lambda P, M, B, D: P * (B + M)),
+    "mxnet": Sent(
+        "P B for the pushes and P M for the weights, in 2 P S messages: 2 P M without a codec",
+        lambda P, M, B, D: P * (B + M),
+        lambda P: 2 * P,
+    ),
     "mxnet-worker-update": Sent(
         "P B for the pushes and P M for the sums, in 2 P messages a tensor, and 2 P S for one that is cut", lambda P, M, B, D: P * (B + M)
     ),
@@ -89,14 +99,19 @@ SENT: dict[str, Sent] = {
         "P M for the pushes, and M for each response with a newer version: at most 2 P M in 2 P S messages", lambda P, M, B, D: 2 * P * M
     ),
     "actors-decentralised": Sent("8 (P − 1) bytes for each element that reaches tau, in P (P − 1) messages"),
-    "d2l": Sent("2 (P − 1) M in 2 (P − 1) messages, all of them over worker 0's line", lambda P, M, B, D: 2 * (P - 1) * M),
-    "parallel-sgd": Sent("2 (P − 1) M in 2 (P − 1) messages, at most 2 ⌈log2 P⌉ of a worker", lambda P, M, B, D: 2 * (P - 1) * M),
-    "firecaffe": Sent("2 (P − 1) M in 2 (P − 1) messages", lambda P, M, B, D: 2 * (P - 1) * M),
-    "yadan": Sent("2 (P − 1) M in 2 P (P − 1) messages", lambda P, M, B, D: 2 * (P - 1) * M),
+    "d2l": Sent(
+        "2 (P − 1) M in 2 (P − 1) messages, all of them over worker 0's line", lambda P, M, B, D: 2 * (P - 1) * M, lambda P: 2 * (P - 1)
+    ),
+    "parallel-sgd": Sent(
+        "2 (P − 1) M in 2 (P − 1) messages, at most 2 ⌈log2 P⌉ of a worker", lambda P, M, B, D: 2 * (P - 1) * M, lambda P: 2 * (P - 1)
+    ),
+    "firecaffe": Sent("2 (P − 1) M in 2 (P − 1) messages", lambda P, M, B, D: 2 * (P - 1) * M, lambda P: 2 * (P - 1)),
+    "yadan": Sent("2 (P − 1) M in 2 P (P − 1) messages", lambda P, M, B, D: 2 * (P - 1) * M, lambda P: 2 * P * (P - 1)),
     "bigdl": Sent(
         "P M for the gradients and P M for the weights, and between a slice and the worker beside it (P + 1) M and what the optimizer "
-        "remembers, in 2 P (P + 1) messages, P + 1 of which to the driver for each slice",
+        "remembers, in 2 P (P + 1) messages; on top, P + 1 short ones to or from the driver for each slice",
         lambda P, M, B, D: (3 * P + 1) * M,
+        lambda P: 3 * P * (P + 1),
     ),
     "collective-allreduce": Sent("2 (P − 1) M in 2 P (P − 1) messages a tensor", lambda P, M, B, D: 2 * (P - 1) * M),
     "adasum": Sent("2 (P − 1) M, and less than 48 P log2 P bytes a tensor for dot products, where P is a power of two"),
@@ -117,16 +132,30 @@ SENT: dict[str, Sent] = {
     "elephas-asynchronous": Sent("2 P M / τ in 2 P messages every τ steps", lambda P, M, B, D: 2 * P * M),
     "elephas-hogwild": Sent("nothing", lambda P, M, B, D: 0),
     "streaming-diloco": Sent("2 (P − 1) B / τ; every τ steps 2 P (P − 1) messages for each fragment"),
-    "qsgd": Sent("P (P − 1) B in P (P − 1) messages: 4 bits an element, and 4 bytes a bucket", lambda P, M, B, D: P * (P - 1) * B),
-    "terngrad": Sent("P (P − 1) B in P (P − 1) messages: 2 bits an element, and 4 bytes a tensor", lambda P, M, B, D: P * (P - 1) * B),
-    "signsgd": Sent("2 (P − 1) M / 32 in 2 P (P − 1) messages: one bit an element both ways", lambda P, M, B, D: 2 * (P - 1) * M / 32),
+    "qsgd": Sent(
+        "P (P − 1) B in P (P − 1) messages: 4 bits an element, and 4 bytes a bucket",
+        lambda P, M, B, D: P * (P - 1) * B,
+        lambda P: P * (P - 1),
+    ),
+    "terngrad": Sent(
+        "P (P − 1) B in P (P − 1) messages: 2 bits an element, and 4 bytes a tensor",
+        lambda P, M, B, D: P * (P - 1) * B,
+        lambda P: P * (P - 1),
+    ),
+    "signsgd": Sent(
+        "2 (P − 1) M / 32 in 2 P (P − 1) messages: one bit an element both ways",
+        lambda P, M, B, D: 2 * (P - 1) * M / 32,
+        lambda P: 2 * P * (P - 1),
+    ),
     "dgc": Sent("P (P − 1) times 8 bytes for each ratio of an element of every tensor, in P (P − 1) messages; more in the warm-up"),
     "onebit-adam": Sent(
         "2 (P − 1) M / 32 in 2 P (P − 1) messages, and 4 bytes a stripe and tensor; as `allreduce` in the warm-up",
         lambda P, M, B, D: 2 * (P - 1) * M / 32,
     ),
     "powersgd-plus": Sent("as `powersgd` in one bucket; as `allreduce` while warming up and every `period` steps"),
-    "demo": Sent("P (P − 1) B in P (P − 1) messages: 6 bytes for each coefficient kept", lambda P, M, B, D: P * (P - 1) * B),
+    "demo": Sent(
+        "P (P − 1) B in P (P − 1) messages: 6 bytes for each coefficient kept", lambda P, M, B, D: P * (P - 1) * B, lambda P: P * (P - 1)
+    ),
     "sparta": Sent("2 (P − 1) M · ratio in 2 P (P − 1) messages; at the end 2 (P − 1) M"),
     "pipe-sgd": Sent("2 (P − 1) M · bits / 32 in 2 P (P − 1) messages", lambda P, M, B, D: (P - 1) * M),
 }

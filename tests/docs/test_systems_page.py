@@ -54,9 +54,10 @@ def trainer(steps: int) -> Callable[[Worker], None]:
 
 
 @cache
-def bytes_per_step(name: str) -> float:
-    few, many = (run(trainer(steps), workers=WORKERS, strategy=name, on=Simulator(network=Instant())) for steps in (FEW, MANY))
-    return (many.summary.bytes_sent - few.summary.bytes_sent) / (MANY - FEW)
+def per_step(name: str) -> tuple[float, float]:
+    """Bytes and messages."""
+    few, many = (run(trainer(steps), workers=WORKERS, strategy=name, on=Simulator(network=Instant())).summary for steps in (FEW, MANY))
+    return (many.bytes_sent - few.bytes_sent) / (MANY - FEW), (many.messages_sent - few.messages_sent) / (MANY - FEW)
 
 
 def sizes(name: str) -> tuple[int, int, int]:
@@ -92,10 +93,11 @@ VALUES_DECIDE = (
 
 @pytest.mark.parametrize("name", sampled(name for name in SYSTEMS if name not in VALUES_DECIDE))
 def test_what_the_page_says_is_sent_is_what_runs_send(name: str) -> None:
-    promised = generator().SENT[name].nbytes(WORKERS, *sizes(name))
-    assert bytes_per_step(name) == pytest.approx(promised, rel=0.03)
+    promised, (nbytes, messages) = generator().SENT[name], per_step(name)
+    assert nbytes == pytest.approx(promised.nbytes(WORKERS, *sizes(name)), rel=0.03)
+    assert promised.messages is None or messages == promised.messages(WORKERS)
 
 
 def test_ssp_sends_between_its_pushes_and_twice_as_much() -> None:
     pushes = WORKERS * sizes("ssp")[0]
-    assert pushes < bytes_per_step("ssp") < 2.02 * pushes
+    assert pushes < per_step("ssp")[0] < 2.02 * pushes
