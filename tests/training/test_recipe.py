@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import io
+import os
 from typing import Any
 
 import pytest
@@ -109,6 +111,34 @@ def test_a_training_function_that_follows_the_recipe_is_left_alone(tmp_path: Any
 def test_each_of_the_four_omissions_is_found(omission: dict[str, Any], said: str, tmp_path: Any) -> None:
     [finding] = found(tmp_path, **omission)
     assert finding.startswith(said)
+
+
+def test_what_was_saved_can_be_loaded_and_what_is_in_memory_is_no_file(tmp_path: Any) -> None:
+    def train(worker: Any) -> None:
+        memory, best = io.BytesIO(), tmp_path / "best.pt"
+        torch.save({"rank": worker.rank}, memory)
+        memory.seek(0)
+        assert torch.load(memory) == {"rank": worker.rank}
+        if worker.rank == 0:
+            torch.save(obj={"best": 1}, f=best)
+            torch.save({"best": 2}, str(best))
+            assert torch.load(best) == {"best": 2}
+            assert torch.load(f=os.path.relpath(best)) == {"best": 2}
+        trains(worker, tmp_path)
+
+    assert check_recipe(train, SCALED) == []
+    assert not list(tmp_path.iterdir())
+
+
+def test_an_open_file_is_written_to_and_noted(tmp_path: Any) -> None:
+    def train(worker: Any) -> None:
+        with (tmp_path / "open.pt").open("wb") as file:
+            torch.save(worker.rank, file)
+        assert torch.load(tmp_path / "open.pt") == worker.rank
+        trains(worker, tmp_path)
+
+    [finding] = check_recipe(train, SCALED)
+    assert finding.startswith(f"worker/1 writes {tmp_path / 'open.pt'} with torch.save")
 
 
 def test_a_rate_that_the_training_function_multiplies_itself_is_seen(tmp_path: Any) -> None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Iterator
-from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, field
 from itertools import islice
@@ -21,6 +20,7 @@ from polyrhythm.strategy.strategy import Strategy
 from polyrhythm.tensors import digest
 from polyrhythm.training.recipe import model_findings, rate_findings
 from polyrhythm.training.run import attempt
+from polyrhythm.training.saved_files import redirected
 from polyrhythm.training.work import Train
 from polyrhythm.training.worker import Worker
 
@@ -48,8 +48,8 @@ def check_recipe(train: Train, strategy: str | Strategy, workers: int = 2, seed:
     """Run the first steps of `train` at one worker and at `workers`, in virtual time; what is missing, as sentences that say what to do.
 
     As `lint_recipe`, and: whether the training function multiplies its learning rate for several workers, gives all of them the weights of
-    worker 0, writes files at worker 0 alone, and gives each worker other samples. Epochs end after two batches, and torch.save writes
-    nothing. Raises what the training function raises.
+    worker 0, writes files at worker 0 alone, and gives each worker other samples. Epochs end after two batches; what torch.save is to
+    write to a path goes to a temporary directory, from which torch.load reads it. Raises what the training function raises.
     """
     chosen = systems.resolve(strategy)
     alone, together = (_see(train, chosen, count, seed) for count in (1, workers))
@@ -101,13 +101,16 @@ def _see(train: Train, strategy: Strategy, workers: int, seed: int) -> Seen:
         _observe(worker, seen, held)
         train(worker)
 
+    def note(file: str) -> None:
+        seen.savers.setdefault(_RANK.get(0), file)
+
     def watch(event: AnyEvent) -> None:
         if isinstance(event, Stepped) and event.actor == "worker/0":
             seen.rates.append(float(held[0].param_groups[0]["lr"]))
             if len(seen.rates) == _STEPS:
                 raise _SeenEnoughError
 
-    with warnings.catch_warnings(record=True) as told, _noting_files(seen):
+    with warnings.catch_warnings(record=True) as told, redirected(note):
         warnings.simplefilter("always")
         tried = attempt(watched, workers=workers, strategy=strategy, on=Simulator(network=Instant()), seed=seed, watch=watch)
     seen.sharded = not any(issubclass(each.category, UnshardedWarning) for each in told)
@@ -153,18 +156,3 @@ class _Few:
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._batches, name)
-
-
-@contextmanager
-def _noting_files(seen: Seen) -> Iterator[None]:
-    """Have torch.save note who calls it, and write nothing."""
-    plain = torch.save
-
-    def save(content: object, file: Any, *given: Any, **options: Any) -> None:
-        seen.savers.setdefault(_RANK.get(0), str(getattr(file, "name", file)))
-
-    torch.save = save  # type: ignore[assignment]
-    try:
-        yield
-    finally:
-        torch.save = plain
