@@ -15,6 +15,7 @@ from toy import data, network
 from polyrhythm.errors import CompositionError
 from polyrhythm.merge import LinearScaling, Sum
 from polyrhythm.strategy import Strategy
+from polyrhythm.topology import Summation
 from polyrhythm.training.recipe import lint_recipe
 from polyrhythm.training.recipe_check import check_recipe
 
@@ -39,7 +40,7 @@ def test_a_rate_that_stays_as_it_is_for_one_is_found_and_one_that_leaps() -> Non
     for merge in (Sum(), LinearScaling()):
         [leaps] = lint_recipe(model, optimizer, Strategy(merge=merge), 8)
         assert leaps.startswith("The learning rate is 8 times that of one worker from the first step on")
-    for strategy, workers in ((SCALED, 8), ("allreduce", 1), ("ssp", 8), ("downpour", 8), ("sparknet", 8)):
+    for strategy, workers in ((SCALED, 8), ("allreduce", 1), ("ssp", 8), ("downpour", 8), ("sparknet", 8), ("single", 8)):
         assert lint_recipe(model, optimizer, strategy, workers) == []
 
 
@@ -128,6 +129,13 @@ def test_what_was_saved_can_be_loaded_and_what_is_in_memory_is_no_file(tmp_path:
 
     assert check_recipe(train, SCALED) == []
     assert not list(tmp_path.iterdir())
+
+
+def test_workers_are_counted_as_the_strategy_uses_them(tmp_path: Any) -> None:
+    """`single` takes one of them; a spare machine is of use to several workers, not to one."""
+    assert found(tmp_path, strategy="single") == []
+    spared = Strategy(topology=Summation(2), merge=LinearScaling(8))
+    assert check_recipe(lambda worker: trains(worker, tmp_path), spared, workers=4) == []
 
 
 def test_an_open_file_is_written_to_and_noted(tmp_path: Any) -> None:

@@ -35,7 +35,8 @@ def lint_recipe(model: nn.Module, optimizer: torch.optim.Optimizer, strategy: st
     """
     if workers < 1:
         raise CompositionError(f"A recipe for workers={workers} is for nobody: give 1 or more.")
-    return [*rate_findings(systems.resolve(strategy), workers, 1.0, warms_up=False), *model_findings(model, optimizer)]
+    chosen = systems.resolve(strategy)
+    return [*rate_findings(chosen, chosen.workers(workers), 1.0, warms_up=False), *model_findings(model, optimizer)]
 
 
 def model_findings(model: nn.Module, optimizer: torch.optim.Optimizer) -> list[str]:

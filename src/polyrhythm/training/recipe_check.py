@@ -52,11 +52,11 @@ def check_recipe(train: Train, strategy: str | Strategy, workers: int = 2, seed:
     write to a path goes to a temporary directory, from which torch.load reads it. Raises what the training function raises.
     """
     chosen = systems.resolve(strategy)
-    alone, together = (_see(train, chosen, count, seed) for count in (1, workers))
+    alone, together = _see(train, systems.find("single"), 1, seed), _see(train, chosen, workers, seed)
     highest = [max(seen.rates, default=0.0) for seen in (alone, together)]
     ratio = highest[1] / highest[0] if highest[0] else 1.0
     return [
-        *rate_findings(chosen, workers, ratio, warms_up=together.rates[:1] < highest[1:]),
+        *rate_findings(chosen, chosen.workers(workers), ratio, warms_up=together.rates[:1] < highest[1:]),
         *together.found,
         *_weights_findings(together),
         *_file_findings(together),
