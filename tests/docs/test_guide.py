@@ -17,6 +17,9 @@ from typing import Any
 import pytest
 from ports import reserved_port
 
+from polyrhythm.pieces.traits import Pattern
+from polyrhythm.strategy.fit import CHOICES
+
 ROOT = Path(__file__).resolve().parents[2]
 HOW_TOS = sorted(str(path.relative_to(ROOT)) for path in ROOT.glob("docs/how-to/*.md"))
 PAGES = ("README.md", "docs/guide.md", "docs/networks.md", "docs/commands.md", "docs/joining.md", "docs/engines.md", *HOW_TOS)
@@ -102,6 +105,14 @@ def test_links_between_pages_lead_somewhere(page: str) -> None:
     made = {ROOT / "docs" / place for place in (*dict(reference["pages"]()), *reference["COPIES"])}
     for target in re.findall(r"\]\((?!https?:)([^)#]+)(?:#[^)]*)?\)", text):
         assert (path := ((ROOT / page).parent / target).resolve()).exists() or path in made, f"{page} links to {target}"
+
+
+def test_the_guide_names_all_patterns_and_axes_that_must_fit() -> None:
+    guide = " ".join((ROOT / "docs/guide.md").read_text(encoding="utf-8").split())
+    [listed] = re.findall(r"in which patterns \((.*?)\)", guide)
+    assert set(listed.split(", ")) == {pattern.value.replace(",", "") for pattern in Pattern}
+    [axes] = re.findall(r"pieces have in common: (.*?)\.", guide)
+    assert {axis.split()[0] for axis in re.split(", | and ", axes)} == set(CHOICES)
 
 
 def test_the_page_about_layers_agrees_with_the_contract() -> None:

@@ -14,7 +14,7 @@ from polyrhythm.pieces.merge import keeps_rates
 from polyrhythm.pieces.traits import DIFFERENCES, GRADIENTS, Pattern, Payload
 
 Pieces = Mapping[str, Any]
-"""A piece for each of the four axes that must fit."""
+"""A piece for each of the five axes that must fit."""
 
 CHOICES: Mapping[str, Sequence[Any]] = {
     "consistency": consistency.MEMBERS,

@@ -10,11 +10,11 @@ from polyrhythm.topology import AllReduce, Delayed, Direct, Ring, Tree
 def large_minibatch(warmup: int = 30) -> Strategy:
     """An all-reduce with a learning rate that grows to P times that of one worker (Goyal et al., 2017, arXiv:1706.02677).
 
-    η (1 + (P - 1) t / warmup) at step t, then P η, times what a schedule of the training function makes of it; the paper warms up for five
-    of ninety epochs, and here `warmup` counts steps. Five of its seven pitfalls cannot be met with: gradients are divided once, by P;
-    weight decay is not scaled; momentum is PyTorch's, which the rate multiplies; one shuffle of all samples is dealt out; batch norm's
-    statistics are those of each worker's own batch. The gamma of a residual block's last norm, the decay of gammas, betas and biases,
-    and the schedule are the training function's: `lint_recipe` and `polyrhythm check` look for them.
+    η (1 + (P - 1) (t - 1) / warmup) at step t, the first being 1, then P η, times what a schedule of the training function makes of it; the
+    paper warms up for five of ninety epochs, and here `warmup` counts steps. Five of its seven pitfalls cannot be met with: gradients are
+    divided once, by P; weight decay is not scaled; momentum is PyTorch's, which the rate multiplies; one shuffle of all samples is dealt
+    out; batch norm's statistics are those of each worker's own batch. The gamma of a residual block's last norm, the decay of gammas, betas
+    and biases, and the schedule are the training function's: `lint_recipe` and `polyrhythm check` look for them.
     """
     return Strategy(name="large-minibatch", topology=AllReduce(Ring()), merge=LinearScaling(warmup))
 

@@ -12,8 +12,8 @@ def horovod(fusion_bytes: int = 64 * 2**20, cycle_seconds: float = 0.001) -> Str
     Every `cycle_seconds` workers tell worker 0 which gradients backward() has computed, first by name and from then on by bits of a
     response cache; those that are there at all are copied to a buffer of up to `fusion_bytes`, summed, and copied back. So workers may
     compute gradients in different orders, and many small tensors cost the latency of one. Every worker runs the same optimizer on the
-    mean. Add `tuning=Autotune()` to look for better settings of both numbers, and `codec=Cast(torch.float16)` for Horovod's compression;
-    `adasum` and `hierarchical` are its other ways to combine.
+    mean. In a composition of your own `Fused(..., tuning=Autotune())` looks for better settings of both numbers, and
+    `codec=Cast(torch.float16)` is Horovod's compression; `adasum` and `hierarchical` are its other ways to combine.
     """
     return Strategy(name="horovod", topology=Fused(AllReduce(Ring()), fusion_bytes, cycle_seconds, ResponseCache()))
 
