@@ -1,4 +1,4 @@
-"""Training by actors: one server, one that waits for some, and none, on the exclusive or of two bits (E7)."""
+"""Training by actors: one server, one that waits for some, and none, on the exclusive or of two bits."""
 
 from __future__ import annotations
 

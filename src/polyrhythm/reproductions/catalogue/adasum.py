@@ -1,4 +1,4 @@
-"""Adasum: equal gradients are averaged, orthogonal ones added, so that the learning rate need not follow the number of workers (E2)."""
+"""Adasum: equal gradients are averaged, orthogonal ones added, so that the learning rate need not follow the number of workers."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""ADMM-SGD: local problems and their consensus, and what a round of it sends (E1)."""
+"""ADMM-SGD: local problems and their consensus, and what a round of it sends."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The algorithms of all-reduce: which is fastest is foretold by latency and bandwidth (Thakur et al.; row 12)."""
+"""The algorithms of all-reduce: which is fastest is foretold by latency and bandwidth (Thakur et al.)."""
 
 from __future__ import annotations
 

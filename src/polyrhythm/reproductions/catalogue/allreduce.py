@@ -1,4 +1,4 @@
-"""Ring all-reduce: what it sends, and which models scale with it (row 15)."""
+"""Ring all-reduce: what it sends, and which models scale with it."""
 
 from __future__ import annotations
 

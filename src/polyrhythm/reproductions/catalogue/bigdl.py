@@ -1,4 +1,4 @@
-"""BigDL: synchronous SGD as stateless tasks over a block store, which are done again where they are lost (PARALLELISM, row 30)."""
+"""BigDL: synchronous SGD as stateless tasks over a block store, which are done again where they are lost."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Readiness by bits: what the coordinator no longer carries, and one order everywhere (row 48)."""
+"""Readiness by bits: what the coordinator no longer carries, and one order everywhere."""
 
 from __future__ import annotations
 

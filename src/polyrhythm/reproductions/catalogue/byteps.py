@@ -1,4 +1,4 @@
-"""BytePS: machines that only sum, in the proportions that keep all lines busy; and servers that only add (E9)."""
+"""BytePS: machines that only sum, in the proportions that keep all lines busy; and servers that only add."""
 
 from __future__ import annotations
 

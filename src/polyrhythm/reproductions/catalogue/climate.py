@@ -1,4 +1,4 @@
-"""Sums inside hosts and across them, a step late, under layer-wise rates (PARALLELISM, row 29)."""
+"""Sums inside hosts and across them, a step late, under layer-wise rates."""
 
 from __future__ import annotations
 

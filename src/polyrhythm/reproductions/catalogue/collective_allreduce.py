@@ -1,4 +1,4 @@
-"""Collectives with keys: workers may launch them in any order (row 25)."""
+"""Collectives with keys: workers may launch them in any order."""
 
 from __future__ import annotations
 

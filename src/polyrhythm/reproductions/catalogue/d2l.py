@@ -1,4 +1,4 @@
-"""The all-reduce that a textbook writes from scratch: right, and bound by its root (row 23)."""
+"""The all-reduce that a textbook writes from scratch: right, and bound by its root."""
 
 from __future__ import annotations
 

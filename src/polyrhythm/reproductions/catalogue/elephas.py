@@ -1,4 +1,4 @@
-"""Elephas: three modes of the same training, and writes that only one of them loses (E6b)."""
+"""Elephas: three modes of the same training, and writes that only one of them loses."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Poseidon and Project Adam: linear layers as the factors of their gradients, to everybody or to a server (E12)."""
+"""Poseidon and Project Adam: linear layers as the factors of their gradients, to everybody or to a server."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""FireCaffe: reduction trees instead of a parameter server, large batches, and models with few parameters (E4)."""
+"""FireCaffe: reduction trees instead of a parameter server, large batches, and models with few parameters."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Deeplearning4j's gradient sharing: a threshold that finds its place, and what it costs (E7)."""
+"""Deeplearning4j's gradient sharing: a threshold that finds its place, and what it costs."""
 
 from __future__ import annotations
 

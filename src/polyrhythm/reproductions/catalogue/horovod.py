@@ -1,4 +1,4 @@
-"""Horovod: tensor fusion, its autotuning, and the response cache (E2)."""
+"""Horovod: tensor fusion, its autotuning, and the response cache."""
 
 from __future__ import annotations
 

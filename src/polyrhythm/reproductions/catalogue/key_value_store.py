@@ -1,4 +1,4 @@
-"""MXNet's store of keys: two bits an element on the way to servers, and who runs the optimizer (E8)."""
+"""MXNet's store of keys: two bits an element on the way to servers, and who runs the optimizer."""
 
 from __future__ import annotations
 

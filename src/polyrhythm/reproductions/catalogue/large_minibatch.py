@@ -1,4 +1,4 @@
-"""Large minibatches: the learning rate follows the batch, after a warm-up (E3)."""
+"""Large minibatches: the learning rate follows the batch, after a warm-up."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""1-bit SGD: bits instead of floats under AdaGrad, what is lost without the residual or with one scale a layer, and the speed-up (E8)."""
+"""1-bit SGD: bits instead of floats under AdaGrad, what is lost without the residual or with one scale a layer, and the speed-up."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Parallel SGD: what a step costs over a tree (E1)."""
+"""Parallel SGD: what a step costs over a tree."""
 
 from __future__ import annotations
 

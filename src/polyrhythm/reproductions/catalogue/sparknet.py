@@ -1,4 +1,4 @@
-"""SparkNet: averages after many local steps, and the model of their speed-up (E6)."""
+"""SparkNet: averages after many local steps, and the model of their speed-up."""
 
 from __future__ import annotations
 

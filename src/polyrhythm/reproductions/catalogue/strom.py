@@ -1,4 +1,4 @@
-"""Strom's thresholds: how few bytes an accuracy takes, and how that depends on tau (E7)."""
+"""Strom's thresholds: how few bytes an accuracy takes, and how that depends on tau."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Data parallelism within one box: the gradient is that of one GPU, however the batch is divided (E5)."""
+"""Data parallelism within one box: the gradient is that of one GPU, however the batch is divided."""
 
 from __future__ import annotations
 
