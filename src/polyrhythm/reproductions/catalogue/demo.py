@@ -53,7 +53,8 @@ REPRODUCTION = Reproduction(
     notes="Where it lost, a decay of 0.95 was worse, and 32 coefficients gained 1 % of the loss, a tenth of what was missing "
     "after 768 steps; "
     "the best rate of a first grid was its largest, so that the grid was moved up, and the same rate was chosen again. What it was "
-    "made for, models with matrices of thousands of rows, is not here.",
+    "made for, models with matrices of thousands of rows, is not here. Bytes are those of one packet: packets are gathered by all, so that "
+    "the traffic of P workers falls by 2 / P of this only, 22.6 times with 16 workers.",
     claims=(
         Claim(
             paper="Models match or exceed those trained with AdamW.",
@@ -71,7 +72,8 @@ REPRODUCTION = Reproduction(
         ),
         Claim(
             paper="Communication falls by several orders of magnitude.",
-            ours="bytes of a dense step over those of 8 coefficients a block, places and headers included",
+            ours="bytes of a dense gradient over those of its packet of 8 coefficients a block, places and headers included, between 2 "
+            "workers",
             figure="ratio",
             unit="ratio",
             least=100.0,

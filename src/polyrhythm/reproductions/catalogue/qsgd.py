@@ -65,7 +65,8 @@ REPRODUCTION = Reproduction(
     notes="Two reasons were looked for where 4 bits lose: few samples, and the variance that 7 levels of the norm of 512 elements have. In "
     "buckets of 64 elements, which cost 0.4 bits more an element, and with 127 levels, the loss stayed within about 1 % of the dense "
     "one's after as "
-    "many steps in trials beforehand, so that it is the variance.",
+    "many steps in trials beforehand, so that it is the variance. Bytes are those of one packet: packets are gathered by all, so that the "
+    "traffic of P workers falls by 2 / P of this only, 3.9 times with 4 workers and 1.0 times with 16, where a dense ring sends as much.",
     claims=(
         Claim(
             paper="Quantization is unbiased.",
@@ -107,7 +108,7 @@ REPRODUCTION = Reproduction(
         ),
         Claim(
             paper="4 bits are sent for each 32, and a norm for each bucket.",
-            ours="bytes of the dense run over those with 4 bits",
+            ours="bytes of a dense gradient over those of its packet, headers included, between 2 workers",
             figure="ratio",
             unit="ratio",
             least=7.5,

@@ -35,6 +35,8 @@ REPRODUCTION = Reproduction(
     setting="teacher (20,490 parameters, SGD with momentum), 4 workers in batches of 16; the paper has image networks up to GoogLeNet.",
     rival="allreduce",
     measure=measure,
+    notes="Bytes are those of one packet: packets are gathered by all, so that the traffic of P workers falls by 2 / P of this only, 7.9 "
+    "times with 4 workers and 2.0 times with 16.",
     claims=(
         Claim(
             paper="The accuracy of GoogLeNet falls by less than 2 % on average, and that of AlexNet not at all.",
@@ -52,7 +54,7 @@ REPRODUCTION = Reproduction(
         ),
         Claim(
             paper="2 bits are sent for each 32.",
-            ours="bytes of the dense run over those of three values",
+            ours="bytes of a dense gradient over those of its packet, headers included, between 2 workers",
             figure="ratio",
             unit="ratio",
             least=15.0,
