@@ -64,7 +64,7 @@ REPRODUCTION = Reproduction(
             most=1.03,
         ),
         Claim(
-            paper="It communicates 500 times less, once in 500 steps.",
+            paper="It communicates about as many times less as a worker takes steps between exchanges (the paper: 500).",
             ours="bytes of the synchronous run over those of DiLoCo with 20 steps between exchanges",
             figure="bytes",
             unit="ratio",

@@ -39,8 +39,8 @@ REPRODUCTION = Reproduction(
     "all-reduce (1.08 times its loss after 256 steps, 1.15 times after 1024).",
     claims=(
         Claim(
-            paper="Renewing the projection makes PowerSGD converge surely, and better.",
-            ours="held-out loss over that of PowerSGD of the same rank at equal samples: it helps, or costs nothing",
+            paper="Renewing the projection costs PowerSGD no quality (the paper: it then converges surely, and better).",
+            ours="held-out loss over that of PowerSGD of the same rank at equal samples; an improvement is not asked for",
             figure="refresh",
             unit="ratio",
             most=1.02,
