@@ -1,7 +1,8 @@
-"""Elephas: three modes of the same training, and writes that only one of them loses."""
+"""Elephas: three modes of the same training, and writes that one of them loses."""
 
 from __future__ import annotations
 
+import math
 from dataclasses import replace
 
 from polyrhythm.hardware.devices import Profile
@@ -29,14 +30,12 @@ def tune(trial: Trial) -> Figures:
 
 
 def measure(trial: Trial) -> Figures:
-    """Accuracy and throughput of each mode in virtual time, and the writes that two real processes have lost."""
+    """Accuracy of each mode in virtual time, and the writes that two real processes have lost."""
     found = {mode: _train(trial, mode, trial.tuned[mode]) for mode in _modes()}
     accuracies = [result.metric("accuracy") for result in found.values()]
     return {
         "spread": 100 * (max(accuracies) - min(accuracies)),
-        "throughput": found[_LOCKED].seconds / found[_HOGWILD].seconds,
-        "lost": _lost_writes(trial, _HOGWILD),
-        "lost elsewhere": _lost_writes(trial, _LOCKED) + _lost_writes(trial, _SYNCHRONOUS),
+        "lost": _lost_writes(trial),
     }
 
 
@@ -54,13 +53,14 @@ def _train(trial: Trial, mode: str, rate: float) -> Result:
     return trial.train(mode, job, _modes()[mode], _WORKERS, runtime)
 
 
-def _lost_writes(trial: Trial, mode: str) -> int:
-    """Of two real processes; none are counted where none can be lost."""
+def _lost_writes(trial: Trial) -> float:
+    """Of two real processes in the mode without locks; not a number where they are not counted."""
     job = Teacher(SgdRecipe(1e-3), epochs=1, batch_size=1, samples=trial.size(4096, 1024), width=8192, depth=1)  # many rows to write
-    tried = attempt(job, workers=2, strategy=_modes()[mode], on=Processes(seed=trial.seed), seed=trial.seed)
+    tried = attempt(job, workers=2, strategy=_modes()[_HOGWILD], on=Processes(seed=trial.seed), seed=trial.seed)
     if tried.error is not None:
         raise tried.error
-    return tried.outcome.summary.lost_writes or 0
+    lost = tried.outcome.summary.lost_writes
+    return math.nan if lost is None else lost
 
 
 REPRODUCTION = Reproduction(
@@ -88,11 +88,7 @@ REPRODUCTION = Reproduction(
         ),
         Claim(
             paper="Hogwild takes no locks and serves at least as many updates in a second.",
-            ours="seconds of the asynchronous mode over those of hogwild, for as many samples",
-            figure="throughput",
-            unit="x",
-            least=1.0,
-            efficiency=Efficiency.SYSTEM,
+            untestable="Taking a lock, and waiting for one, costs nothing in virtual time.",
         ),
         Claim(
             paper="Without locks updates may be lost.",
@@ -104,12 +100,8 @@ REPRODUCTION = Reproduction(
         ),
         Claim(
             paper="Locks prevent that updates are lost.",
-            ours="writes that were lost in the other modes",
-            figure="lost elsewhere",
-            unit="1",
-            least=0.0,
-            most=0.0,
-            efficiency=Efficiency.EXACT,
+            untestable="Lost writes are counted in memory that workers share, which only hogwild has here: in the other modes only the "
+            "driver writes.",
         ),
     ),
 )
