@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from polyrhythm.kernel.events import Agreed
+from polyrhythm.reproductions.jobs.apart import Apart
 from polyrhythm.reproductions.jobs.recipes import SgdRecipe
 from polyrhythm.reproductions.jobs.teacher import Teacher, student
 from polyrhythm.reproductions.protocol import Claim, Efficiency, Figures, Reproduction
@@ -13,6 +14,7 @@ from polyrhythm.systems import find
 from polyrhythm.workloads.digits import DigitsCnn
 
 _WORKERS, _TAU, _ROUNDS = 4, 10, 4
+_SAMPLES, _CONVEX_STEPS = 8192, 600
 _TREE = 2 * (_WORKERS - 1)
 """Messages of a reduction and a broadcast."""
 
@@ -23,8 +25,7 @@ def measure(trial: Trial) -> Figures:
     digits = DigitsCnn(epochs=trial.size(20, 6), batch_size=8)
     parallel = trial.train("parallel SGD", digits, "allreduce", _WORKERS)
     admm = trial.train("ADMM-SGD", digits, system, _WORKERS)
-    convex = Teacher(SgdRecipe(0.01), epochs=160, batch_size=512, depth=0)
-    residual = _residual(trial.train("convex", convex, system, _WORKERS))
+    residual = _residual(trial.train("convex", Apart(SgdRecipe(0.3), _CONVEX_STEPS, _SAMPLES // _WORKERS, _SAMPLES), system, _WORKERS))
     small, large = (_Rounds.of(trial, width) for width in (16, 64))
     return {
         "residual": residual,
@@ -58,9 +59,9 @@ def _counted(trial: Trial, width: int, rounds: int) -> Result:
 
 
 def _residual(result: Result) -> float:
-    """That of the worker which is furthest from the consensus at the end."""
-    last = {event.actor: event.figures["primal_residual"] for event in result.outcome.events if isinstance(event, Agreed)}
-    return max(last.values())
+    """That of the worker which is furthest from the consensus at the end, over the largest of any worker after any round."""
+    found = [(event.actor, event.figures["primal_residual"]) for event in result.outcome.events if isinstance(event, Agreed)]
+    return max(dict(found).values()) / max(residual for _, residual in found)
 
 
 REPRODUCTION = Reproduction(
@@ -69,18 +70,20 @@ REPRODUCTION = Reproduction(
     paper="Hegde, Usmani: Parallel and Distributed Deep Learning (Stanford CME 323, 2016)",
     setting="4 workers, rho = 0.1, 10 local steps, in virtual time on `lan`: digits-cnn (21,546 parameters, SGD with "
     "momentum, batches of 8), and "
-    "for the residual a convex problem, softmax regression on points whose classes a random network gives (SGD at 0.01, "
-    "batches of 512). Messages and bytes are those of perceptrons, "
+    "for the residual a convex problem, softmax regression on points whose classes a random network gives, sorted by "
+    "class, so that each worker has a few classes alone (gradient descent at 0.3 on a worker's whole share, 60 rounds). Messages "
+    "and bytes are those of perceptrons, "
     "of rounds alone.",
     rival="parallel SGD",
     measure=measure,
     claims=(
         Claim(
-            paper="Workers that solve local problems come to a consensus.",
-            ours="primal residual of a convex problem at the end, of the worker that is furthest off: |w_k - z| / |z|",
+            paper="Workers that solve local problems come to a consensus, though their problems disagree.",
+            ours="primal residual of a convex problem at the end over its largest value (residual: the norm of w_k - z over that of z, of "
+            "the worker that is furthest off)",
             figure="residual",
-            unit="1",
-            most=1e-2,
+            unit="ratio",
+            most=0.1,
         ),
         Claim(
             paper="ADMM-SGD trains as parallel SGD does, which exchanges after every step.",
