@@ -94,11 +94,12 @@ REPRODUCTION = Reproduction(
     paper="Kurth et al.: Exascale Deep Learning for Climate Analytics (SC 2018)",
     setting=(
         "A perceptron of 20,500 parameters learns the classes of a random network (8,192 points, 6 epochs; 4,096 and 3 in quick runs) by "
-        "SGD with momentum 0.9 on 4 workers in 2 groups, in batches of 16 a worker, and of 256 where batches are large: 1,024 samples a "
-        "step. Every arm has the best of the same four learning rates, without a warm-up or a schedule; LARC's trust is 0.02. Accuracy is "
-        "that of the final weights on 2,048 held-out points. Bytes are counted of 8 workers on hosts of 2 and of 4, the flat all-reduce "
-        "being a direct one (a ring in the order of hosts crosses them less often). What the lag hides is timed on two sites with 1 GB/s "
-        "inside and 1 MB/s between them; computing / (a sum across and back) is 1/4, 1 and 4, and the least counts."
+        f"SGD with momentum 0.9 on {_WORKERS} workers in {_GROUPS} groups, in batches of {_BATCH} a worker, and of {_LARGE} where batches "
+        f"are large: {_WORKERS * _LARGE} samples a step. Every arm has the best of the same four learning rates, without a warm-up or a "
+        "schedule; LARC's trust is 0.02. Accuracy is that of the final weights on 2,048 held-out points. Bytes are counted of 8 workers "
+        "on hosts of 2 and of 4, the flat all-reduce being a direct one (a ring in the order of hosts crosses them less often). What the "
+        "lag hides is timed on two sites with 1 GB/s inside and 1 MB/s between them; computing / (a sum across and back) is 1/4, 1 and "
+        "4, and the least counts."
     ),
     notes=(
         "Time is that of steps without arithmetic. A first quick run had 12 steps of 1,024 samples, in which neither way had learned, and "
@@ -135,7 +136,7 @@ REPRODUCTION = Reproduction(
         ),
         Claim(
             paper="LARC lets large batches train.",
-            ours="accuracy in batches of 512 with LARC over that with one rate for all layers",
+            ours="accuracy in batches of 512 in all with LARC over that with one rate for all layers",
             figure="gained by LARC",
             unit="points",
             least=1.0,

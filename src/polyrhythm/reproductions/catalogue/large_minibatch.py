@@ -70,11 +70,11 @@ REPRODUCTION = Reproduction(
     systems=("large-minibatch",),
     paper="Goyal et al.: Accurate, Large Minibatch SGD: Training ImageNet in 1 Hour (2017)",
     setting=(
-        "A perceptron of four hidden layers of 64 learns the classes of a random network (8,192 points, 6 epochs; 4,096 and 4 in quick "
+        "A perceptron of four hidden layers of 64 learns the classes of a random network (8,192 points, 6 epochs; 4,096 and 3 in quick "
         "runs) by SGD with momentum 0.9 and weight decay 1e-4, in batches of 8 a worker; k workers take steps on 8 k samples, and see as "
-        "many samples in all. The learning rate is the best of three for one worker (in loss on held-out points); k workers multiply it by "
-        "k, to which it grows over the first epoch. No schedule follows, where the paper divides by 10 three times. Accuracy is that of "
-        "the final weights on 2,048 held-out points."
+        "many samples in all. The learning rate is the best of three for one worker (in loss on held-out points); all other arms take "
+        "over that rate: k workers multiply it by k, to which it grows over the first epoch. No schedule follows, where the paper "
+        "divides by 10 three times. Accuracy is that of the final weights on 2,048 held-out points."
     ),
     notes=(
         "No arm but that of one worker has a rate of its own choice: that nothing is tuned again is what is claimed. The first setting had "
