@@ -7,37 +7,33 @@ from dataclasses import replace
 import torch
 
 from polyrhythm.codec import SufficientFactors
-from polyrhythm.hardware.devices import Profile
 from polyrhythm.hardware.network import Network
 from polyrhythm.hardware.placement import WithWorkers
 from polyrhythm.kernel.names import rank_of
 from polyrhythm.reproductions.jobs.layers import Layers
 from polyrhythm.reproductions.jobs.recipes import SgdRecipe
-from polyrhythm.reproductions.jobs.teacher import Teacher, student
+from polyrhythm.reproductions.jobs.teacher import Teacher
 from polyrhythm.reproductions.jobs.whole_numbers import WholeNumbers
 from polyrhythm.reproductions.protocol import Claim, Efficiency, Figures, Reproduction
-from polyrhythm.reproductions.step_cost import of_machine, step_cost, timed
+from polyrhythm.reproductions.step_cost import of_machine, step_cost
 from polyrhythm.reproductions.trial import Trial
 from polyrhythm.selection.factor_costs import as_factors, crossover, factors_to_server, gradients_to_servers
 from polyrhythm.simulator import Simulator
 from polyrhythm.strategy import Strategy
 from polyrhythm.systems import find
-from polyrhythm.topology import AllReduce, Bucketed, Ring, Server
+from polyrhythm.topology import Server
 from polyrhythm.training.run import run
 
 _SIDE = 128
 _WORKERS = 4
 _GRID = (8, 11, 16, 23, 32, 45, 64, 91)
 _MIXED = ((96, 64), (96, 96), (8, 96))
-_BANDWIDTH = 1e6
-_RATIOS = (0.25, 1.0, 4.0)
-_DEEP = Teacher(width=96, depth=24)
 _BESIDE = Simulator(network=replace(Network.uniform("beside", 1e8, 1e-3), placement=WithWorkers()), record_sends=True)
 _FACTORS = Strategy(codec=SufficientFactors(), name="factors")
 
 
 def measure(trial: Trial) -> Figures:
-    """Exactness, bytes, where the cheaper way changes, and what is hidden by exchanging while computing."""
+    """Exactness, bytes, and where the cheaper way changes."""
     job = Teacher(SgdRecipe(0.03, 0.9), epochs=trial.size(2, 1))
     dense, hybrid = (trial.train(name, job, name, _WORKERS).final for name in ("allreduce", "poseidon"))
     return {
@@ -45,7 +41,6 @@ def measure(trial: Trial) -> Figures:
         "difference": abs(dense - hybrid),
         "deviation": 100 * _deviation(),
         "grid steps": float(_from_crossover()),
-        "hidden": 100 * min(map(_hidden, _RATIOS)),
         "over the cheaper": max(_over_the_cheaper(batch, workers) for batch in (2, 8, 16, 64) for workers in (2, 4)),
         "hot spot": max(_hot_spot(workers) for workers in (4, 8)),
     }
@@ -105,18 +100,6 @@ def _hot_spot(workers: int) -> float:
     return _square(find("poseidon", batch=batch), batch, workers) / _square(find("project-adam", batch=batch), batch, workers)
 
 
-def _hidden(ratio: float) -> float:
-    """How much of min(communication, backward pass) is hidden, where computing takes `ratio` times as long as communication."""
-    nbytes = 4 * sum(parameter.numel() for parameter in student(_DEEP.width, _DEEP.depth).parameters())
-    exchange = 2 * (_WORKERS - 1) / _WORKERS * nbytes / _BANDWIDTH
-    on = Simulator(network=Network.uniform("narrow", _BANDWIDTH, 1e-5), devices=Profile("measured", (ratio * exchange,)))
-    after, meanwhile = (
-        step_cost(timed(_DEEP, Strategy(topology=topology), _WORKERS, on)).seconds
-        for topology in (AllReduce(Ring()), Bucketed(AllReduce(Ring()), 4 * _DEEP.width**2))
-    )
-    return (after - meanwhile) / min(after - ratio * exchange, 2 / 3 * ratio * exchange)
-
-
 REPRODUCTION = Reproduction(
     name="factors",
     systems=("poseidon", "project-adam"),
@@ -126,12 +109,9 @@ REPRODUCTION = Reproduction(
     ),
     setting=(
         f"Bytes are counted of linear layers ({_SIDE} by {_SIDE}, and three of different shapes) on 2 to 8 workers, each with a server "
-        "beside it; between machines only. Exchanging while computing is timed on 4 workers, a perceptron of 24 hidden layers of 96 and a "
-        "ring over lines of 1 MB/s, in a bucket for each layer; computing / communication is 1/4, 1 and 4, and the least counts. Poseidon "
-        "here exchanges after the backward pass: what begins within it is an all-reduce in buckets. Losses are of a perceptron that learns "
+        "beside it; between machines only. Losses are of a perceptron that learns "
         "the classes of a random network, on 4 workers."
     ),
-    notes="Time is that of steps without arithmetic, of which the backward pass is taken as two thirds.",
     rival="allreduce",
     measure=measure,
     claims=(
@@ -171,11 +151,7 @@ REPRODUCTION = Reproduction(
         ),
         Claim(
             paper="Wait-free backpropagation overlaps communication with the backward pass.",
-            ours="part of min(communication, backward) that is hidden",
-            figure="hidden",
-            unit="%",
-            least=80.0,
-            efficiency=Efficiency.SYSTEM,
+            untestable="Not built: poseidon here exchanges its factors when the backward pass has ended.",
         ),
         Claim(
             paper="Choosing the cheaper way for each layer never costs more than one way for all.",
