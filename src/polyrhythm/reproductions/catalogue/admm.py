@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from polyrhythm.kernel.events import Agreed
-from polyrhythm.reproductions.jobs.apart import Apart
+from polyrhythm.reproductions.jobs.own_classes import OwnClasses
 from polyrhythm.reproductions.jobs.recipes import SgdRecipe
 from polyrhythm.reproductions.jobs.teacher import Teacher, student
 from polyrhythm.reproductions.protocol import Claim, Efficiency, Figures, Reproduction
@@ -25,7 +25,7 @@ def measure(trial: Trial) -> Figures:
     digits = DigitsCnn(epochs=trial.size(20, 6), batch_size=8)
     parallel = trial.train("parallel SGD", digits, "allreduce", _WORKERS)
     admm = trial.train("ADMM-SGD", digits, system, _WORKERS)
-    residual = _residual(trial.train("convex", Apart(SgdRecipe(0.3), _CONVEX_STEPS, _SAMPLES // _WORKERS, _SAMPLES), system, _WORKERS))
+    residual = _residual(trial.train("convex", OwnClasses(SgdRecipe(0.3), _CONVEX_STEPS, _SAMPLES // _WORKERS, _SAMPLES), system, _WORKERS))
     small, large = (_Rounds.of(trial, width) for width in (16, 64))
     return {
         "residual": residual,

@@ -18,7 +18,7 @@ from polyrhythm.workloads.workload import Metric, Sizes
 
 
 @dataclass(frozen=True, slots=True)
-class Apart:
+class OwnClasses:
     """Softmax regression on the points of `Teacher`, sorted by class before they are divided: a convex problem.
 
     With a `batch_size` of a worker's whole share nothing is drawn at random, and an epoch is a step.
@@ -29,7 +29,7 @@ class Apart:
     batch_size: int
     samples: int = 8192
 
-    name: ClassVar[str] = "apart"
+    name: ClassVar[str] = "own-classes"
     description: ClassVar[str] = "softmax regression, where each worker has classes of its own"
     metric: ClassVar[Metric] = Teacher.metric
 

@@ -7,7 +7,7 @@ from itertools import pairwise
 import torch
 
 from polyrhythm.pieces.sharded import ShardRequest
-from polyrhythm.reproductions.jobs.apart import Apart, SortedShares
+from polyrhythm.reproductions.jobs.own_classes import OwnClasses, SortedShares
 from polyrhythm.reproductions.jobs.recipes import SgdRecipe
 from polyrhythm.reproductions.jobs.teacher import points
 from polyrhythm.reproductions.trial import Trial
@@ -31,7 +31,7 @@ def test_shares_have_no_class_in_common_but_at_their_ends() -> None:
 
 
 def test_workers_together_learn_classes_that_none_of_them_has_alone() -> None:
-    job = Apart(SgdRecipe(1.0), epochs=20, batch_size=64, samples=256)
+    job = OwnClasses(SgdRecipe(1.0), epochs=20, batch_size=64, samples=256)
     result = Trial(0).train("apart", job, "allreduce", workers=WORKERS)
     assert result.arm.steps == 20
     assert result.metric("accuracy") > 0.4
