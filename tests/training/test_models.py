@@ -158,7 +158,9 @@ ZEROS = ("onebit", "powersgd", "qsgd", "terngrad", "dgc", "powersgd-plus")
 
 
 @pytest.mark.parametrize("workers", [1, 3])
-@pytest.mark.parametrize("strategy", [*sampled(system for system in EVERY_SYSTEM if system not in ZEROS), "signsgd", *ALTERNATIVES], ids=str)
+@pytest.mark.parametrize(
+    "strategy", [*sampled(system for system in EVERY_SYSTEM if system not in ZEROS), "signsgd", *ALTERNATIVES], ids=str
+)
 def test_a_parameter_that_nobody_uses_keeps_no_gradient_and_does_not_decay(strategy: Any, workers: int) -> None:
 
     def decaying(worker: Any) -> None:

@@ -21,8 +21,9 @@ class Sign:
     """1 for every element of zero or more, -1 for every other, in one bit each (signSGD; Bernstein et al., 2018).
 
     Striped(Sign()) is the majority vote (Bernstein et al., 2019): the owner of a stripe adds the signs of all and sends the
-    sign of that sum. A tie, and a gradient of zero, count as plus; a tensor without a gradient has no sign. A packet: the bits, eight a byte,
-    and the numbers of the tensors without a gradient, in the values' type. Its merge takes steps of one size, as OuterOptimizer(SignDescent()) does; what is lost is the size of everything.
+    sign of that sum. A tie, and a gradient of zero, count as plus; a tensor without a gradient has no sign. A packet: the bits, eight
+    a byte, and the numbers of the tensors without a gradient, in the values' type. Its merge takes steps of one size, as
+    OuterOptimizer(SignDescent()) does; what is lost is the size of everything.
     """
 
     traits: ClassVar = CodecTraits(DIFFERENCES, EVERY_PATTERN, lossy=True)

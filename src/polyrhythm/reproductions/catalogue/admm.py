@@ -30,7 +30,7 @@ def measure(trial: Trial) -> Figures:
     return {
         "residual": residual,
         "points lost": 100 * (parallel.final - admm.final),
-        "ratio": parallel.arm.bytes_sent / admm.arm.bytes_sent,
+        "ratio": parallel.nbytes / admm.nbytes,
         "messages": large.messages / (_ROUNDS * _TREE),
         "bytes": (large.nbytes - small.nbytes) / (_ROUNDS * _TREE * (large.model - small.model)),
     }

@@ -52,17 +52,13 @@ def tune(trial: Trial) -> Figures:
 
 def measure(trial: Trial) -> Figures:
     """Accuracy with and without lag, and of large batches with and without LARC; bytes between hosts; what the lag hides."""
-    points = {arm: _points(_train(trial, arm, trial.tuned[arm])) for arm in _arms()}
+    points = {arm: 100 * _train(trial, arm, trial.tuned[arm]).metric("accuracy") for arm in _arms()}
     return {
         "lost by lag": points[_PRESENT] - points[_LATE],
         "gained by LARC": points[_LARC] - points[_MEAN],
         "deviation": 100 * max(map(_share_deviation, (2, 4))),
         "hidden": 100 * min(map(_hidden, _RATIOS)),
     }
-
-
-def _points(result: Result) -> float:
-    return 0.0 if result.arm.diverged else 100 * result.metric("accuracy")
 
 
 def _between(strategy: Strategy, local: int) -> float:

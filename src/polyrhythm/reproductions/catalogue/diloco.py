@@ -31,7 +31,7 @@ def measure(trial: Trial) -> Figures:
     synchronous, diloco, averaging = (_train(trial, arm, trial.tuned[arm]) for arm in _ARMS)
     return {
         "bits": diloco.final / synchronous.final,
-        "bytes": synchronous.arm.bytes_sent / diloco.arm.bytes_sent,
+        "bytes": synchronous.nbytes / diloco.nbytes,
         "nesterov": diloco.final / averaging.final,
     }
 

@@ -24,7 +24,7 @@ def measure(trial: Trial) -> Figures:
     return {
         "points": 100 * (post.metric("accuracy") - batch.metric("accuracy")),
         "points to local": 100 * (post.metric("accuracy") - local.metric("accuracy")),
-        "ratio": batch.arm.bytes_sent / post.arm.bytes_sent,
+        "ratio": batch.nbytes / post.nbytes,
     }
 
 

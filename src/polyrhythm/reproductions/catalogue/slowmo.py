@@ -30,7 +30,7 @@ def measure(trial: Trial) -> Figures:
     local, slow = (_train(trial, arm, trial.tuned[arm]) for arm in _ARMS)
     return {
         "loss": slow.final / local.final,
-        "bytes": slow.arm.bytes_sent / local.arm.bytes_sent,
+        "bytes": slow.nbytes / local.nbytes,
         "seconds": slow.seconds / local.seconds,
     }
 
