@@ -20,6 +20,8 @@ import torch
 import torch.nn.functional as F
 
 import polyrhythm as pr
+from polyrhythm.atomic import write
+from polyrhythm.errors import DivergedError, RunError
 from polyrhythm.report.repeats import spread
 from polyrhythm.reproductions.jobs.recipes import AdagradRecipe, AdamWRecipe, OptimizerRecipe, SgdRecipe
 from polyrhythm.workloads.chars import CharsGpt, bits_per_character, corpus, network, windows
@@ -62,13 +64,16 @@ class Training:
 
 
 def bits(system: str, optimizer: str, rate: float, seed: int) -> float:
-    """Bits per character of the final weights on the validation text; infinite where the run diverges."""
+    """Bits per character of the final weights on the validation text; infinite where the run diverges. Raises what else goes wrong."""
     workers = 1 if system == "single" else WORKERS
     training = Training(OPTIMIZERS[optimizer][0](rate), GLOBAL_BATCH // workers)
     try:
         run = pr.run(training, workers=workers, strategy=system, on=pr.Simulator(), seed=seed)
-    except pr.PolyrhythmError as problem:
-        print(f"{system}, {optimizer}, {rate:g}: {problem}", file=sys.stderr)
+    except DivergedError:
+        return math.inf
+    except RunError as problem:
+        if not isinstance(problem.__cause__, DivergedError):
+            raise
         return math.inf
     gpt = network(CharsGpt())
     gpt.load_state_dict(run.weights)
@@ -86,7 +91,7 @@ def look_up(runs: dict[str, float], system: str, optimizer: str, rate: float, se
     if key not in runs:
         found = bits(system, optimizer, rate, seed)
         runs[key] = found if found < float("inf") else 99.0  # JSON has no infinity
-        FILE.write_bytes(msgspec.json.format(msgspec.json.encode(runs), indent=1))
+        write(FILE, msgspec.json.format(msgspec.json.encode(runs), indent=1))
         print(f"{key}: {runs[key]:.3f}", file=sys.stderr, flush=True)
     return runs[key]
 

@@ -68,7 +68,7 @@ def report(*arms: Arm, **changes: Any) -> Findings:
         setting="A job, in virtual time.",
         notes="",
         stop="after four epochs",
-        rival="dense",
+        baseline="dense",
         scaling=Scaling.NONE.value,
         machines="",
         quick=False,

@@ -40,7 +40,7 @@ TOY = Reproduction(
     systems=("direct",),
     paper="Somebody: A paper (2005)",
     setting="A job.",
-    rival="allreduce",
+    baseline="allreduce",
     tune=try_rates,
     measure=compare,
     claims=(
@@ -71,7 +71,7 @@ def test_findings_are_kept_as_a_page_a_picture_and_data(tmp_path: Path) -> None:
     text = keep(findings, tmp_path).read_text()
     assert "| Both have the same bits. | difference of losses | at most 0 nats | 0 | reproduced |" in text
     assert "It needs no GPU. It was not asked." in text
-    assert "allreduce (the rival) | 2 | 16, 32 of 256" in text
+    assert "allreduce (the baseline) | 2 | 16, 32 of 256" in text
     assert "quick run" in text
     assert (tmp_path / "toy.svg").read_text().startswith("<svg")
     assert kept(tmp_path) == [findings]

@@ -30,7 +30,7 @@ BROKEN: dict[int, Findings] = {
     9: report(arm("dense", 0), arm("ours", 0, global_batch=2048)),
     10: report(stop=""),
     11: report(arm("dense", 0), arm("ours", 0, workers=8, batch=8)),
-    12: report(rival="hivemind"),
+    12: report(baseline="hivemind"),
     13: report(seeds=[0, 1], claims=[FEW]),
     14: report(arm("dense", 0, emulated=False), arm("ours", 0, emulated=False), claims=TIMED),
     15: report(claims=[claim(values=[0.1, 0.2, 0.1, 0.3, 0.1], median=0.1)]),
@@ -79,7 +79,7 @@ def test_a_verdict_is_that_of_the_figures(broken: Findings, said: str) -> None:
     assert said in problems(broken)[0]
 
 
-def test_nothing_is_compared_with_a_rival_that_diverged() -> None:
+def test_nothing_is_compared_with_a_baseline_that_diverged() -> None:
     lost = arm("dense", 1, diverged=True, final=math.inf)
     assert "diverged with seed 1" in problems(report(arm("dense", 0), lost, arm("ours", 0), arm("ours", 1)))[0]
 

@@ -205,7 +205,7 @@ def _findings(state: _UnderWay, plan: ReproductionPlan) -> Findings:
         setting=reproduction.setting,
         notes=reproduction.notes,
         stop=reproduction.stop,
-        rival=reproduction.rival,
+        baseline=reproduction.baseline,
         scaling=reproduction.scaling.value,
         machines=reproduction.machines,
         quick=plan.quick,

@@ -66,7 +66,7 @@ class Findings(msgspec.Struct, kw_only=True):
     setting: str
     notes: str
     stop: str
-    rival: str
+    baseline: str
     scaling: str
     machines: str
     quick: bool

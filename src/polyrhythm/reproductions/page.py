@@ -103,7 +103,7 @@ def _arm_row(name: str, arms: Sequence[Arm], findings: Findings) -> str:
     sent = spread([float(arm.bytes_sent) for arm in arms]).shown(show_bytes).replace("\n", " ")
     clock = "virtual" if first.emulated else "real"
     batches = f"{first.batch}, {first.global_batch} of {first.dataset}"
-    shown = f"{name} (the rival)" if name == findings.rival else name
+    shown = f"{name} (the baseline)" if name == findings.baseline else name
     cells = (shown, first.workers, batches, first.steps, f"{final} {first.metric}", f"{seconds}, {clock}", sent)
     return f"| {' | '.join(map(str, cells))} | {findings.tuning_runs.get(name, 0)} |"
 

@@ -78,7 +78,7 @@ class Reproduction:
     """An experiment that tests claims of a paper about `systems`; `name` is how it is called on the command line.
 
     `measure` makes the runs of one seed and returns the figures of all claims; `tune` is called once before, with the seed for tuning, and
-    what it returns is `trial.tuned` in all seeds. `setting` says what is run here and where it differs from the paper; `rival` is the
+    what it returns is `trial.tuned` in all seeds. `setting` says what is run here and where it differs from the paper; `baseline` is the
     arm with which the others are compared, empty where nothing is compared. `stop` says when training stops, as fixed beforehand, and
     `machines` why arms run on different ones, where they do.
     """
@@ -90,7 +90,7 @@ class Reproduction:
     claims: Sequence[Claim]
     measure: Callable[[Trial], Figures]
     tune: Callable[[Trial], Figures] | None = None
-    rival: str = ""
+    baseline: str = ""
     stop: str = "after a number of samples that was fixed beforehand"
     scaling: Scaling = Scaling.NONE
     machines: str = ""

@@ -131,13 +131,13 @@ def _blurred_scaling(findings: Findings) -> Iterator[str]:
         yield f"scaling is said to be strong, and global batches differ ({_listed(kind['global'])})."
 
 
-def _weak_rival(findings: Findings) -> Iterator[str]:
+def _weak_baseline(findings: Findings) -> Iterator[str]:
     names = {arm.name for arm in findings.arms}
-    if len(names) > 1 and findings.rival not in names:
-        yield f"the rival is {findings.rival or 'not named'}, and is none of the arms: {', '.join(sorted(names))}."
+    if len(names) > 1 and findings.baseline not in names:
+        yield f"the baseline is {findings.baseline or 'not named'}, and is none of the arms: {', '.join(sorted(names))}."
     for arm in findings.arms:
-        if arm.name == findings.rival and arm.diverged:
-            yield f"the rival, {arm.name}, diverged with seed {arm.seed}: whatever is compared with it wins."
+        if arm.name == findings.baseline and arm.diverged:
+            yield f"the baseline, {arm.name}, diverged with seed {arm.seed}: whatever is compared with it wins."
 
 
 def _unfounded_verdict(findings: Findings) -> Iterator[str]:
@@ -190,7 +190,7 @@ RULES = (
     HonestyRule(1, "speed without quality", _speed_without_quality),
     HonestyRule(2, "training quality instead of test quality", _training_quality),
     HonestyRule(3, "hidden tuning runs", _hidden_tuning),
-    HonestyRule(4, "other hardware for the rival", _other_hardware),
+    HonestyRule(4, "other hardware for the baseline", _other_hardware),
     HonestyRule(5, "kernels instead of trainings", _kernels_only),
     HonestyRule(6, "input left out", _no_input),
     HonestyRule(7, "units without meaning", _unclear_units),
@@ -198,7 +198,7 @@ RULES = (
     HonestyRule(9, "inputs that are too large", _large_inputs),
     HonestyRule(10, "stopping at the best moment", _flattering_end),
     HonestyRule(11, "weak and strong scaling mixed up", _blurred_scaling),
-    HonestyRule(12, "a weak rival", _weak_rival),
+    HonestyRule(12, "a weak baseline", _weak_baseline),
     HonestyRule(13, "too few seeds", _few_seeds),
     HonestyRule(14, "more threads than cores", _overloaded),
     HonestyRule(15, "a verdict that the figures do not give", _unfounded_verdict),

@@ -50,7 +50,7 @@ REPRODUCTION = Reproduction(
         "replica). Every gradient counts in full, as in the paper: the presets of central actors are composed with Sum(). tau is in "
         "units of weights."
     ),
-    rival="sync",
+    baseline="sync",
     measure=measure,
     claims=(
         Claim(

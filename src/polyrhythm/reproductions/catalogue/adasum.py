@@ -52,10 +52,10 @@ def _job(trial: Trial, rate: float) -> Teacher:
     return Teacher(SgdRecipe(rate, 0.9), epochs=epochs, batch_size=32, samples=8192, milestones=(epochs // 2, 3 * epochs // 4))
 
 
-def _share(one: Result, rival: Result) -> float:
-    """The steps after which `one` has the loss that `rival` ends with, over the steps of `rival` to it; infinite where it never has."""
-    target = Target("loss", rival.final)
-    return one.steps_to(target) / rival.steps_to(target)
+def _share(one: Result, baseline: Result) -> float:
+    """Steps of `one` to the loss that `baseline` ends with, over those of `baseline`; infinite where it never has it."""
+    target = Target("loss", baseline.final)
+    return one.steps_to(target) / baseline.steps_to(target)
 
 
 def _difference(given: list[Tensor], expected: Tensor) -> float:
@@ -76,7 +76,7 @@ REPRODUCTION = Reproduction(
         "worker of a grid of five; averaging takes over that rate too, and in a run of its own has the best for it of the same grid. In "
         "all arms the rate is divided by 10 after a half and after three quarters of the epochs."
     ),
-    rival=_AVERAGING,
+    baseline=_AVERAGING,
     tune=tune,
     measure=measure,
     notes=(

@@ -74,7 +74,7 @@ REPRODUCTION = Reproduction(
     "class, so that each worker has a few classes alone (gradient descent at 0.3 on a worker's whole share, 60 rounds). Messages "
     "and bytes are those of perceptrons, "
     "of rounds alone.",
-    rival="parallel SGD",
+    baseline="parallel SGD",
     measure=measure,
     claims=(
         Claim(

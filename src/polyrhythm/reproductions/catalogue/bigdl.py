@@ -106,7 +106,7 @@ REPRODUCTION = Reproduction(
         "Losses on held-out points are of a perceptron that learns the classes of a random network."
     ),
     notes="Time is that of steps without arithmetic: only the exchange is run, and no quality belongs to these seconds.",
-    rival="allreduce",
+    baseline="allreduce",
     measure=measure,
     claims=(
         Claim(

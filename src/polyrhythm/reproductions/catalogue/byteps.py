@@ -101,7 +101,7 @@ REPRODUCTION = Reproduction(
         "million parameters bytes are those of the paper, and the time was 1.65 M / B in the third and fourth step. That was a flaw of "
         "ours, since mended: pieces of the next step overtook those that others still waited for."
     ),
-    rival="parameter server",
+    baseline="parameter server",
     measure=measure,
     claims=(
         Claim(

@@ -103,7 +103,7 @@ REPRODUCTION = Reproduction(
         "they sent to other groups to leave, so that half of the exchange was hidden. The steps, the rates and the broadcast were changed, "
         "and no bound."
     ),
-    rival=_PRESENT,
+    baseline=_PRESENT,
     tune=tune,
     measure=measure,
     claims=(

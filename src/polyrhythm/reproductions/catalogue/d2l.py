@@ -51,7 +51,7 @@ REPRODUCTION = Reproduction(
         "32 steps of plain SGD on batches of 64 (teacher, 20,500 parameters), whole at one worker and in 4 parts. Sums of 100,000 numbers "
         "among 2 to 32 workers are counted on their own."
     ),
-    rival="single",
+    baseline="single",
     scaling=Scaling.STRONG,
     measure=measure,
     claims=(

@@ -47,7 +47,7 @@ REPRODUCTION = Reproduction(
     setting="teacher with 256 units (74,000 parameters), 2 workers in batches of 32, 8 coefficients of each block of at most 64 "
     "x 64, learning "
     "rates tuned over three values each; the paper trains language models of 300 M and 1 B parameters.",
-    rival="AdamW",
+    baseline="AdamW",
     tune=tune,
     measure=measure,
     notes="Where it lost, a decay of 0.95 was worse, and 32 coefficients gained 1 % of the loss, a tenth of what was missing "

@@ -45,7 +45,7 @@ REPRODUCTION = Reproduction(
     "in four stages "
     "(an eighth of the steps); the paper has image, speech and language models. Bytes are of a step after the warm-up, of the same "
     "network with 512 units (277,000 parameters), because the headers of messages are as long as a thousandth of the small one.",
-    rival="allreduce",
+    baseline="allreduce",
     measure=measure,
     notes="Bytes are those of one packet: packets are gathered by all, so that the traffic of P workers falls by 2 / P of this only, 57 "
     "times with 16 workers.",

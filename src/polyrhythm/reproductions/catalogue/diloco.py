@@ -49,7 +49,7 @@ REPRODUCTION = Reproduction(
     setting="A GPT of one layer of width 48 on characters of Python's reference, from its first step on, AdamW at a rate "
     "tuned for each arm on one grid, "
     "4 workers in batches of 8, tau = 20 (the paper: 500 after a long pretraining), on `lan` in virtual time.",
-    rival="synchronous",
+    baseline="synchronous",
     notes="Tried: with 6 rounds from random weights the outer momentum has no time to act, and AdamW at 0.004 on the "
     "perceptron of other experiments "
     "was 11 % behind in loss after 30. The paper begins with weights that are trained for long and makes more rounds.",

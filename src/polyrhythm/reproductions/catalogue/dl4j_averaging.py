@@ -49,7 +49,7 @@ REPRODUCTION = Reproduction(
     setting="A perceptron (6,154 parameters) on points whose classes a random network gives, SGD at 0.05 with momentum 0.9, 4 "
     "workers in batches "
     "of 16, on `lan` in virtual time. Held-out loss at equal samples.",
-    rival="period 1",
+    baseline="period 1",
     scaling=Scaling.STRONG,
     measure=measure,
     claims=(

@@ -72,7 +72,7 @@ REPRODUCTION = Reproduction(
     "in batches of 16, in virtual time on one host (a step takes 1 ms). Adagrad at the driver of the asynchronous mode; the "
     "synchronous one averages "
     "after each epoch. Lost writes are those of 2 real processes in batches of 1, which train a wide layer.",
-    rival=_SYNCHRONOUS,
+    baseline=_SYNCHRONOUS,
     notes="Writes are counted in runs of real processes, which are compared neither in quality nor in seconds and are not "
     "among the arms. Writes take microseconds of milliseconds, so that few fall together: on a busy machine none may be "
     "lost.",

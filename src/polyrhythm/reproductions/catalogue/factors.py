@@ -112,7 +112,7 @@ REPRODUCTION = Reproduction(
         "beside it; between machines only. Losses are of a perceptron that learns "
         "the classes of a random network, on 4 workers."
     ),
-    rival="allreduce",
+    baseline="allreduce",
     measure=measure,
     claims=(
         Claim(

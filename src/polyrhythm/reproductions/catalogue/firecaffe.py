@@ -82,7 +82,7 @@ REPRODUCTION = Reproduction(
         "128 samples each, at equal samples. Models: two of 1.8 MFLOP an image, 14,000 and 0.9 million parameters, on 32 `cpu-core` "
         "workers (8 where quick) on `lan`."
     ),
-    rival="batch 32",
+    baseline="batch 32",
     machines="Steps are timed on the networks that are named; the two trainings, whose accuracies are compared, run on `lan`.",
     tune=tune,
     measure=measure,

@@ -84,7 +84,7 @@ REPRODUCTION = Reproduction(
         "16 in a quick run) in virtual time, tau beginning at 0.001. The threshold: updates of one perceptron of 279,000 parameters "
         "in training, tau beginning 100 times too large and too small beside the one that sends one in a thousand."
     ),
-    rival="allreduce",
+    baseline="allreduce",
     measure=measure,
     claims=(
         Claim(

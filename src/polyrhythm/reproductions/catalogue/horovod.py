@@ -82,7 +82,7 @@ REPRODUCTION = Reproduction(
         "step. Autotuning: 24 tensors of 16 KB on 2 workers, 200 Mbit/s, 1 ms, 30 ms. Readiness: 160 tensors on 8 workers. Numerics: "
         "teacher, SGD with momentum, 2 workers in batches of 16 on `lan`."
     ),
-    rival="unfused",
+    baseline="unfused",
     machines="Steps of several sizes are timed on networks that are named; the two trainings, whose weights are compared, on `lan`.",
     measure=measure,
     notes=(

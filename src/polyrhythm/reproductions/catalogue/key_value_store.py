@@ -93,7 +93,7 @@ REPRODUCTION = Reproduction(
         "batches of 16 on `cpu-core` machines with lines of 100 Mbit/s; where computing does, batches of 176 on `raspberry-pi-4` "
         "machines with lines of 10 Gbit/s."
     ),
-    rival="mxnet",
+    baseline="mxnet",
     measure=measure,
     tune=tune,
     notes=(

@@ -82,7 +82,7 @@ REPRODUCTION = Reproduction(
         "not. Batches and layers were made smaller and steps more, and no bound was changed. In neither setting has a warm-up made much of "
         "a difference: at the rate that is best for one worker, four hidden layers learn from the first step on at 8 times that rate."
     ),
-    rival=_SMALL,
+    baseline=_SMALL,
     scaling=Scaling.WEAK,
     tune=tune,
     measure=measure,

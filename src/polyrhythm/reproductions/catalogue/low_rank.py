@@ -41,7 +41,7 @@ REPRODUCTION = Reproduction(
     setting="teacher (20,490 parameters in matrices of 128 x 20, 128 x 128 and 10 x 128, SGD with momentum), 4 workers in "
     "batches of 16, rank 2; "
     "the paper has ResNet-18 and an LSTM, whose matrices are larger.",
-    rival="allreduce",
+    baseline="allreduce",
     measure=measure,
     notes="Factors are summed by a ring, so that the ratio changes with the number of workers only by headers: 14.4 with 4, 12.3 with 16.",
     claims=(

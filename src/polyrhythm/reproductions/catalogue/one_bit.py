@@ -105,7 +105,7 @@ REPRODUCTION = Reproduction(
         "`cpu-core` machines and lines of 300 Mbit/s, where an eighth of a batch is computed in a sixth of the time that a dense "
         "all-reduce takes. The paper: 46 M parameters, frames of speech, 8 K20X."
     ),
-    rival="dense",
+    baseline="dense",
     measure=measure,
     tune=tune,
     notes=(

@@ -41,7 +41,7 @@ REPRODUCTION = Reproduction(
     setting="teacher (20,490 parameters), 4 workers in batches of 16, Adam with the same learning rate in all arms, and a "
     "warm-up of 15 % of the "
     "steps; the paper has BERT, SQuAD and ImageNet. Bytes of a step are counted with 277,000 parameters, as stripes have a header each.",
-    rival="Adam",
+    baseline="Adam",
     measure=measure,
     notes="An exchange after the warm-up goes to owners of stripes and back, so that the ratio changes with the number of workers only by "
     "headers: 31.8 with 4, 31.2 with 16.",

@@ -74,7 +74,7 @@ REPRODUCTION = Reproduction(
     setting="Quality: teacher (20,490 parameters, SGD without momentum, as in the paper's equation), 4 workers in batches of "
     "16. Seconds: timing-only runs with 277,000 parameters, 4 workers on 1 Gbit/s with 50 µs, on devices whose steps take 1/4, "
     "1/2, 1 and 2 times the seconds of a dense exchange.",
-    rival="allreduce",
+    baseline="allreduce",
     measure=measure,
     notes="Seconds a step come from runs without arithmetic, of the exchange and a device of fixed speed, in the middle of a run; no time "
     "for encoding is counted. With a momentum of 0.9 at a learning rate of 0.03 K = 2 did lose: 1.13 times the loss after 256 steps, 1.2 "

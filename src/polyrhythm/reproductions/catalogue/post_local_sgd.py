@@ -41,7 +41,7 @@ REPRODUCTION = Reproduction(
     "0.9, 8 workers in batches "
     "of 32 (256 in all), tau = 8, on `lan` in virtual time. The rate is divided by 10 after a half and three quarters of the epochs, and "
     "local steps begin after the half. One learning rate for all, as in the paper.",
-    rival="mini-batch SGD",
+    baseline="mini-batch SGD",
     notes="Tried: one worker in batches of 32, at an eighth of the rate, was 0.2 points above batches of 256, so that there "
     "is hardly a gap to close; with "
     "batches of 1,024 post-local SGD was 0.05 points above mini-batch SGD. After the rate is divided, workers stay close "

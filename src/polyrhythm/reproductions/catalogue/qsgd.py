@@ -60,7 +60,7 @@ REPRODUCTION = Reproduction(
     "(NeurIPS 2017)",
     setting="teacher (20,490 parameters, SGD with momentum), 4 workers in batches of 16, 7 levels in buckets of 512; the paper has image "
     "networks and an LSTM. Errors are of 400 roundings of one normal vector of 512 elements.",
-    rival="allreduce",
+    baseline="allreduce",
     measure=measure,
     notes="Two reasons were looked for where 4 bits lose: few samples, and the variance that 7 levels of the norm of 512 elements have. In "
     "buckets of 64 elements, which cost 0.4 bits more an element, and with 127 levels, the loss stayed within about 1 % of the dense "

@@ -32,7 +32,7 @@ REPRODUCTION = Reproduction(
     setting="teacher (20,490 parameters, SGD with momentum), 4 workers in batches of 16, rank 2, a decomposition every 50 "
     "steps; the paper has "
     "language models.",
-    rival="allreduce",
+    baseline="allreduce",
     measure=measure,
     notes="With rank 1 the renewed projection helped more (0.95 times the loss of PowerSGD after 256 steps), and lost more "
     "against the dense "

@@ -57,7 +57,7 @@ REPRODUCTION = Reproduction(
     setting="teacher (20,490 parameters), 5 workers in batches of 16, learning rates tuned over three values each (SGD without "
     "momentum). With adversaries, two of the five workers invert their gradients, and SGD and Signum take over the rates that were "
     "chosen for them without. The paper has ResNet-50 and up to 255 machines.",
-    rival="Adam",
+    baseline="Adam",
     tune=tune,
     measure=measure,
     notes="Steps of one size do not become smaller near a minimum: with the constant rates of this experiment signs come closer "

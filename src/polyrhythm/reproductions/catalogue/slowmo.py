@@ -49,10 +49,10 @@ REPRODUCTION = Reproduction(
     "tuned for each arm on one "
     "grid, 8 workers in batches of 8, tau = 12, alpha = 1, beta = 0.7, on `lan` in virtual time. Momentum of local SGD stays "
     "with its worker.",
-    rival="local SGD",
+    baseline="local SGD",
     notes="Tried: at 0.01 SlowMo's loss after 36 rounds was 0.92 of local SGD's; at 0.03, which is better for both, it was "
     "1.01 of it. Slow momentum "
-    "lengthens steps by 1 / (1 - beta), which a tuned learning rate of a problem this easy does for the rival as well.",
+    "lengthens steps by 1 / (1 - beta), which a tuned learning rate of a problem this easy does for the baseline as well.",
     measure=measure,
     tune=tune,
     claims=(

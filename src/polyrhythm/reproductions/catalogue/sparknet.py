@@ -67,7 +67,7 @@ REPRODUCTION = Reproduction(
     setting="A perceptron (6,154 parameters) on points whose classes a random network gives, SGD at 0.2 in batches of 8 for "
     "all, to a held-out "
     "loss of 0.9; 5 workers (2 and 10 too in whole runs). A step takes C = 10 ms; an exchange S = 20 C, or nothing.",
-    rival="alone",
+    baseline="alone",
     scaling=Scaling.WEAK,
     machines="The model is of the time of an exchange: the same trainings are run where it takes 20 steps and where it takes nothing.",
     measure=measure,

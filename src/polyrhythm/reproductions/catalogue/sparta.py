@@ -42,7 +42,7 @@ REPRODUCTION = Reproduction(
     "workers. Results are the "
     "mean of all workers. Bytes are counted with 277,000 parameters, because the headers of messages are as long as 0.1 % of "
     "the small one.",
-    rival="every weight",
+    baseline="every weight",
     measure=measure,
     notes="Both averages go around a ring, so that the ratio changes with the number of workers only by headers: 194 with 4, 179 with 16.",
     claims=(

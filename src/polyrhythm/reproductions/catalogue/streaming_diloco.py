@@ -59,7 +59,7 @@ REPRODUCTION = Reproduction(
     "4 workers in batches of 16, "
     "tau = 20, three fragments, applied one step late. A step takes 50 ms; an all-reduce of the whole model about 100 ms (12 "
     "Mbit/s, 1 ms).",
-    rival="DiLoCo",
+    baseline="DiLoCo",
     measure=measure,
     claims=(
         Claim(

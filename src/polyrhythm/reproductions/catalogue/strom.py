@@ -37,7 +37,7 @@ REPRODUCTION = Reproduction(
         "virtual time on `lan`. tau is in units of weights. The paper: 14.6 M parameters, frames of speech, up to 80 GPUs; its layers "
         "are larger, and its training is longer: the bound on bytes is lower here."
     ),
-    rival="allreduce",
+    baseline="allreduce",
     measure=measure,
     claims=(
         Claim(

@@ -33,7 +33,7 @@ REPRODUCTION = Reproduction(
     paper="Wen, Xu, Yan, Wu, Wang, Chen, Li: TernGrad: Ternary Gradients to Reduce Communication in Distributed Deep Learning "
     "(NeurIPS 2017)",
     setting="teacher (20,490 parameters, SGD with momentum), 4 workers in batches of 16; the paper has image networks up to GoogLeNet.",
-    rival="allreduce",
+    baseline="allreduce",
     measure=measure,
     notes="Bytes are those of one packet: packets are gathered by all, so that the traffic of P workers falls by 2 / P of this only, 7.9 "
     "times with 4 workers and 2.0 times with 16.",

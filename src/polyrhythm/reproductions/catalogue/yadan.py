@@ -32,7 +32,7 @@ REPRODUCTION = Reproduction(
         "One step of plain SGD on one batch of 64 (teacher, 20,500 parameters): whole, in 2 parts and in 4, exchanged directly and over "
         "a tree. Of the paper's dimensions, data and model, only data is here."
     ),
-    rival="single",
+    baseline="single",
     scaling=Scaling.STRONG,
     measure=measure,
     notes=(
