@@ -31,7 +31,7 @@ def picture(findings: Findings, bounds: Sequence[Claim]) -> str:
         parts += [_curves(arms, "step", f"steps of a worker{left_out}"), _curves(arms, "seconds", f"{_seconds_title(arms)}{left_out}")]
     drawn = (
         alt.VConcatChart(vconcat=parts, spacing=14)
-        .resolve_scale(x="independent", y="independent")
+        .resolve_scale(x="independent", y="independent", color="independent")
         .configure(background="#ffffff", font="sans-serif", padding=8)
         .configure_title(anchor="start", frame="bounds", fontSize=12, color=_INK, fontWeight="normal")
         .configure_view(stroke=None)
@@ -63,13 +63,14 @@ def _curves(arms: Sequence[Arm], over: str, title: str) -> alt.Chart:
         if math.isfinite(point.value) and point.step > 0
     ]
     order = list(dict.fromkeys(arm.name for arm in arms))
+    legend = alt.Legend() if over == "step" else None  # once for both charts of a metric
     lines: alt.Chart = (
         alt.Chart(alt.InlineData(values=rows))
         .mark_line(strokeWidth=1.5, opacity=0.8)
         .encode(
             x=alt.X(f"{over}:Q").title(title),
             y=alt.Y("value:Q").scale(zero=False).title(arms[0].metric),
-            color=alt.Color("arm:N").sort(order).scale(domain=order, scheme="tableau10").title(None),
+            color=alt.Color("arm:N").sort(order).scale(domain=order, scheme="tableau10").title(None).legend(legend),
             detail="run:N",
         )
         .properties(width=_WIDTH, height=_CURVES)
