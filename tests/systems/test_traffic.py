@@ -327,7 +327,8 @@ def test_sparta_sends_a_ring_of_what_was_drawn_and_no_index_and_the_mean_at_the_
 @each_size
 def test_signsgd_sends_a_bit_an_element_both_ways(workers: int) -> None:
     parts = [
-        (torch.zeros(-(-part.numel // 8), dtype=torch.uint8), flat(0)) for part in Layout.of(network().named_parameters()).split(workers)
+        (torch.zeros(-(-(part.numel + len(part.names)) // 8), dtype=torch.uint8), flat(0))
+        for part in Layout.of(network().named_parameters()).split(workers)
     ]
     rounds: Traffic = Counter()
     for turn in range(steps(workers)):

@@ -21,16 +21,16 @@ class Sign:
     """1 for every element of zero or more, -1 for every other, in one bit each (signSGD; Bernstein et al., 2018).
 
     Striped(Sign()) is the majority vote (Bernstein et al., 2019): the owner of a stripe adds the signs of all and sends the
-    sign of that sum. A tie, and a gradient of zero, count as plus; a tensor without a gradient has no sign. A packet: the bits, eight
-    a byte, and the numbers of the tensors without a gradient, in the values' type. Its merge takes steps of one size, as
-    OuterOptimizer(SignDescent()) does; what is lost is the size of everything.
+    sign of that sum. A tie, and a gradient of zero, count as plus; a tensor without a gradient has no sign. A packet: the bits, and behind
+    them one for each tensor, whether it has a gradient, eight a byte; and an empty tensor of the values' type. Its merge takes steps of
+    one size, as OuterOptimizer(SignDescent()) does; what is lost is the size of everything.
     """
 
     traits: ClassVar = CodecTraits(DIFFERENCES, EVERY_PATTERN, lossy=True)
 
     @property
     def width(self) -> int:
-        """The bits, and the numbers."""
+        """The bits, and an empty tensor."""
         return 2
 
     def initial(self, layout: Layout) -> State:
@@ -40,16 +40,18 @@ class Sign:
     def encode(self, value: Tensor, layout: Layout, state: State, context: ExchangeContext) -> Encoded:
         """One bit an element."""
         absent = without_gradient([view.reshape(-1) for view in layout.views(value)])
-        packet = (pack((value >= 0).to(torch.uint8), 1), value.new_tensor([k for k, each in enumerate(absent) if each]))
+        bits = torch.cat([value >= 0, torch.tensor(absent, dtype=torch.bool).logical_not()]).to(torch.uint8)
+        packet = (pack(bits, 1), value.new_empty(0))
         return Encoded(packet, self.decode(packet, layout), state)
 
     def decode(self, packet: Packet, layout: Layout) -> Tensor:
         """Ones and minus ones, and NO_GRADIENT."""
-        packed, absent = packet
-        signs = unpack(packed, 1, layout.numel).to(absent.dtype) * 2 - 1
-        views = layout.views(signs)
-        for k in absent.tolist():
-            views[int(k)].fill_(NO_GRADIENT)
+        packed, like = packet
+        bits = unpack(packed, 1, layout.numel + len(layout.names))
+        signs = bits[: layout.numel].to(like.dtype) * 2 - 1
+        for view, present in zip(layout.views(signs), bits[layout.numel :].tolist(), strict=True):
+            if not present:
+                view.fill_(NO_GRADIENT)
         return signs
 
     def aggregate(self, value: Tensor, layout: Layout, state: State, context: ExchangeContext) -> Aggregation:
