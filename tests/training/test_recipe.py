@@ -131,6 +131,22 @@ def test_what_was_saved_can_be_loaded_and_what_is_in_memory_is_no_file(tmp_path:
     assert not list(tmp_path.iterdir())
 
 
+def test_what_was_saved_can_be_renamed(tmp_path: Any) -> None:
+    (tmp_path / "a").write_text("mine")
+
+    def train(worker: Any) -> None:
+        if worker.rank == 0:
+            torch.save({"best": 1}, tmp_path / "best.tmp")
+            (tmp_path / "best.tmp").replace(tmp_path / "best.pt")
+            assert torch.load(tmp_path / "best.pt") == {"best": 1}
+            if (tmp_path / "a").exists():
+                os.rename(tmp_path / "a", tmp_path / "b")
+        trains(worker, tmp_path)
+
+    assert check_recipe(train, SCALED) == []
+    assert [file.name for file in tmp_path.iterdir()] == ["b"]
+
+
 def test_workers_are_counted_as_the_strategy_uses_them(tmp_path: Any) -> None:
     """`single` takes one of them; a spare machine is of use to several workers, not to one."""
     assert found(tmp_path, strategy="single") == []

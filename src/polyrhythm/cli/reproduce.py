@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator, Sequence
 from pathlib import Path
+from tempfile import TemporaryFile
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -55,12 +56,33 @@ def reproduce(
     chosen = list(dict.fromkeys(find(name).name for name in names or REPRODUCTIONS))
     directory = out or Path("runs/reproductions" if quick else "docs/reproductions")
     plan = _plan(quick, seeds, jobs)
+    _check_place(directory, chosen, plan)
     errors: list[Exception] = []
     found = list(_conducted(chosen, plan, directory, errors, silent=as_json))
     if as_json:
         print_json(found)
     if errors:
         raise typer.Exit(1)
+
+
+def _check_place(directory: Path, names: Sequence[str], plan: ReproductionPlan) -> None:
+    """Before hours of measuring: whether pages can be written, and none of them takes the place of one with more seeds."""
+    from polyrhythm.errors import CompositionError
+    from polyrhythm.reproductions.kept import read
+
+    try:
+        directory.mkdir(parents=True, exist_ok=True)
+        with TemporaryFile(dir=directory):
+            pass
+    except OSError as problem:
+        raise CompositionError(f"Pages cannot be written to {directory}: {problem.strerror}. Give another directory with --out.") from None
+    for name in names:
+        file = directory / f"{name}.json"
+        if file.exists() and not (there := read(file)).quick and (plan.quick or len(there.seeds) > plan.seeds):
+            raise CompositionError(
+                f"{directory} has a report on {name} with {len(there.seeds)} seeds, which this run would replace by a lesser one: give "
+                "another directory with --out."
+            )
 
 
 def _plan(quick: bool, seeds: int | None, jobs: int | None) -> ReproductionPlan:
@@ -106,7 +128,8 @@ def _show(findings: Findings, file: Path) -> None:
         here, value = (claim.why_not, "") if untestable else (f"{claim.ours} ({claim.unit})", measured(claim))
         table.add_row(claim.paper, here, claim.bounds, value, claim.verdict)
     out = console()
-    out.print(f"\n{findings.name}: {findings.verdict}, {counted(findings)}", style="bold")
+    few = "a quick run, which is no verdict: " if findings.quick else ""
+    out.print(f"\n{findings.name}: {few}{findings.verdict}, {counted(findings)} ({len(findings.seeds)} seeds)", style="bold")
     out.print(f"{findings.paper}\n{findings.setting}")
     out.print(table)
     out.print(f"{file}")

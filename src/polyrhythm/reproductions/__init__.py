@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from polyrhythm.errors import unknown
+from polyrhythm.errors import CompositionError, unknown
 from polyrhythm.reproductions.catalogue import (
     actors,
     adasum,
@@ -44,6 +44,7 @@ from polyrhythm.reproductions.catalogue import (
     yadan,
 )
 from polyrhythm.reproductions.protocol import Reproduction
+from polyrhythm.systems import SYSTEMS
 
 REPRODUCTIONS: dict[str, Reproduction] = {
     each.name: each
@@ -91,10 +92,15 @@ REPRODUCTIONS: dict[str, Reproduction] = {
 
 
 def find(name: str) -> Reproduction:
-    """The reproduction `name`, or that of the system `name`. Raises UnknownNameError with the nearest name."""
+    """The reproduction `name`, or that of the system `name`. Raises UnknownNameError with the nearest name.
+
+    Raises CompositionError for a system that has none.
+    """
     if name in REPRODUCTIONS:
         return REPRODUCTIONS[name]
     for each in REPRODUCTIONS.values():
         if name in each.systems:
             return each
-    raise unknown("reproduction", name, [*REPRODUCTIONS, *(system for each in REPRODUCTIONS.values() for system in each.systems)])
+    if name in SYSTEMS:
+        raise CompositionError(f"{name} has no experiment of its own: `polyrhythm reproduce` lists those there are, with their systems.")
+    raise unknown("reproduction", name, sorted({*REPRODUCTIONS, *(system for each in REPRODUCTIONS.values() for system in each.systems)}))

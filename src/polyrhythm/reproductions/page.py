@@ -52,12 +52,14 @@ def _lines(findings: Findings) -> Iterator[str]:
 
 
 def counted(findings: Findings) -> str:
-    """How many of the claims that can be tested were reproduced."""
+    """How many of the claims that can be tested were reproduced: "2 of 4 claims reproduced; 1 cannot be tested here"."""
     testable = [claim for claim in findings.claims if claim.verdict != UNTESTABLE]
     if not testable:
         return "none of its claims can be tested here"
     reproduced = sum(claim.verdict == "reproduced" for claim in testable)
-    return f"{reproduced} of {len(testable)} claims that can be tested here"
+    untestable = len(findings.claims) - len(testable)
+    rest = f"; {untestable} cannot be tested here" if untestable else ""
+    return f"{reproduced} of {len(testable)} claims reproduced{rest}"
 
 
 def measured(claim: Finding) -> str:

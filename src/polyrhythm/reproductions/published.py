@@ -54,8 +54,9 @@ def verdict_on(system: str) -> str:
 
 
 def shown(verdict: PublishedVerdict) -> str:
-    """A verdict with its counts: "reproduced (3 of 3 claims)", "reproduced (1 of 1 claims; 2 cannot be tested here)"."""
+    """A verdict with its counts: "reproduced (3 of 3 claims)", "not reproduced (1 of 2 claims reproduced; 2 cannot be tested here)"."""
     if not verdict.testable:
         return verdict.verdict
     rest = f"; {verdict.untestable} cannot be tested here" if verdict.untestable else ""
-    return f"{verdict.verdict} ({verdict.reproduced} of {verdict.testable} claims{rest})"
+    each = "claims" if verdict.reproduced == verdict.testable else "claims reproduced"
+    return f"{verdict.verdict} ({verdict.reproduced} of {verdict.testable} {each}{rest})"

@@ -5,7 +5,10 @@ from __future__ import annotations
 import difflib
 import inspect
 from collections.abc import Callable
-from typing import Any
+from numbers import Integral, Real
+from typing import Any, get_args, get_type_hints
+
+import msgspec
 
 from polyrhythm.errors import CompositionError, unknown
 from polyrhythm.strategy.strategy import Strategy
@@ -52,11 +55,30 @@ def find(name: str, **options: Any) -> Strategy:
             near = difflib.get_close_matches(option, accepted, n=1)
             hint = f"Did you mean {near[0]!r}?" if near else "Leave it out."
             raise CompositionError(f"{name} has no option {option!r}; its options are: {', '.join(accepted) or 'none'}. {hint}")
+    kinds = get_type_hints(SYSTEMS[name])
+    options = {option: _checked(name, option, value, kinds[option]) for option, value in options.items()}
     try:
         return SYSTEMS[name](**options)
     except TypeError as error:
         given = ", ".join(f"{option}={value!r}" for option, value in options.items())
         raise CompositionError(f"{name}({given}) cannot be: an option has a value of the wrong type ({error}).") from None
+
+
+_PLAIN = {int: "a whole number", float: "a number", bool: "True or False", str: "a text", type(None): "None"}
+
+
+def _checked(name: str, option: str, value: Any, kind: Any) -> Any:
+    """`value`, if it is of the `kind` that is annotated; of others than plain ones the pieces judge."""
+    kinds = get_args(kind) or (kind,)
+    if not set(kinds) <= _PLAIN.keys():
+        return value
+    if not isinstance(value, bool):  # numbers of numpy are numbers
+        value = int(value) if isinstance(value, Integral) else float(value) if isinstance(value, Real) else value
+    try:
+        return msgspec.convert(value, kind)
+    except msgspec.ValidationError:
+        wanted = " or ".join(_PLAIN[each] for each in kinds)
+        raise CompositionError(f"{name}({option}={value!r}) cannot be: {option} is {wanted}.") from None
 
 
 def resolve(strategy: str | Strategy) -> Strategy:

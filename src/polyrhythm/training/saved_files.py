@@ -16,9 +16,10 @@ import torch
 def redirected(note: Callable[[str], None]) -> Iterator[None]:
     """Have torch.save write to a temporary directory what is to go to a path, and torch.load read it from there; `note` is told of each.
 
-    What goes to an open file is written to it, and noted where the file has a name: one in memory has none.
+    What was saved so may be renamed. What goes to an open file is written to it, and noted where the file has a name: one in memory has
+    none.
     """
-    save, load = torch.save, torch.load
+    save, load, replace, rename = torch.save, torch.load, os.replace, os.rename
     places: dict[str, Path] = {}
 
     with tempfile.TemporaryDirectory(prefix="polyrhythm-") as directory:
@@ -34,11 +35,17 @@ def redirected(note: Callable[[str], None]) -> Iterator[None]:
         def loading(f: Any, *given: Any, **options: Any) -> Any:
             return load(places.get(_key(f), f) if _is_path(f) else f, *given, **options)
 
-        torch.save, torch.load = saving, loading
+        def renaming(src: Any, dst: Any, **options: Any) -> None:
+            if _is_path(src) and _key(src) in places:
+                places[_key(dst)] = places.pop(_key(src))
+            else:
+                replace(src, dst, **options)
+
+        torch.save, torch.load, os.replace, os.rename = saving, loading, renaming, renaming
         try:
             yield
         finally:
-            torch.save, torch.load = save, load
+            torch.save, torch.load, os.replace, os.rename = save, load, replace, rename
 
 
 def _is_path(file: object) -> bool:
