@@ -44,13 +44,13 @@ def model_findings(model: nn.Module, optimizer: torch.optim.Optimizer) -> list[s
     findings = []
     if decayed := _decayed_vectors(model, optimizer):
         findings.append(
-            f"Weight decay is applied to {_some(decayed)}: biases, and gamma and beta of norms, do without (section 5.1), so put all "
-            'parameters of one dimension in a group of the optimizer with "weight_decay": 0.'
+            f"Weight decay is applied to {_some(decayed)}: biases, and gamma and beta of norms, do without (Goyal et al., 2017), so put "
+            'all parameters of one dimension in a group of the optimizer with "weight_decay": 0.'
         )
     if last := [name for name, norm in _last_norms(model) if norm.weight is not None and norm.weight.detach().count_nonzero()]:
         findings.append(
             f"The last batch norm of residual blocks begins with a gamma that is not zero in {_some(last)}: with zeros every block begins "
-            "as the identity, which makes the first steps easier (section 5.1), so call torch.nn.init.zeros_ on its weight."
+            "as the identity, which makes the first steps easier (Goyal et al., 2017), so call torch.nn.init.zeros_ on its weight."
         )
     return findings
 
@@ -67,8 +67,8 @@ def rate_findings(strategy: Strategy, workers: int, ratio: float, *, warms_up: b
     if ratio * later < _CLOSE:
         return [
             f"{workers} workers average their gradients, and the learning rate is that of one: a step on {workers} times the batch may be "
-            f"{workers} times as long (section 2.1), so take large-minibatch, or merge=LinearScaling(warmup), unless the rate was chosen "
-            "for the batch of all."
+            f"{workers} times as long (Goyal et al., 2017), so take large-minibatch, or merge=LinearScaling(warmup), unless the rate was "
+            "chosen for the batch of all."
         ]
     if first * ratio >= _CLOSE and not warms_up:
         return [
