@@ -37,7 +37,7 @@ def _print_all(every: list[Published]) -> None:
 
     table = Table(box=None, pad_edge=False, header_style="bold")
     for heading in ("system", "consistency", "topology", "codec", "merge", "options", "paper", "reproduction"):
-        table.add_column(heading, overflow="fold")
+        table.add_column(heading, overflow="fold", no_wrap=heading == "system")
     for each in every:
         options = "\n".join(f"{key}={option.default}" for key, option in each.options.items())
         table.add_row(each.name, each.consistency, each.topology, each.codec, each.merge, options, each.paper or "", each.reproduction)
