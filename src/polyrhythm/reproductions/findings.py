@@ -108,6 +108,13 @@ def verdict_of(findings: Sequence[Finding]) -> Verdict:
     return REPRODUCED if all(each == REPRODUCED for each in verdicts) else NOT_REPRODUCED
 
 
+def verdict_on(values: Sequence[float], least: float | None, most: float | None) -> Verdict:
+    """Reproduced if the median of the `values` is within the bounds; what is not a number is not. None does not bound."""
+    middle = math.nan if any(map(math.isnan, values)) else spread(values).median
+    within = (-math.inf if least is None else least) <= middle <= (math.inf if most is None else most)
+    return REPRODUCED if within else NOT_REPRODUCED
+
+
 def interval(values: Sequence[float]) -> tuple[float, float]:
     """The 95 % bootstrap interval of the median; of fewer than five values, the least and the greatest. The draw has a fixed seed."""
     if len(values) < LEAST_SEEDS or not all(map(math.isfinite, values)):
@@ -131,7 +138,8 @@ def _finding(claim: Claim, values: list[float]) -> Finding:
         values=values,
         why_not=claim.untestable,
     )
-    if values and not any(math.isnan(value) for value in values):
-        found.median, (found.low, found.high) = spread(values).median, interval(values)
-        found.verdict = REPRODUCED if claim.met_by(found.median) else NOT_REPRODUCED
+    if values:
+        found.verdict = verdict_on(values, found.least, found.most)
+        if not any(map(math.isnan, values)):
+            found.median, (found.low, found.high) = spread(values).median, interval(values)
     return found

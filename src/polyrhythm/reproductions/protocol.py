@@ -59,10 +59,6 @@ class Claim:
         if math.isinf(self.least) and math.isinf(self.most):
             raise CompositionError(f"Any value of {self.figure!r} would reproduce the claim {self.paper!r}: give least= or most=.")
 
-    def met_by(self, value: float) -> bool:
-        """Whether `value` is within the bounds; what is not a number is not."""
-        return self.least <= value <= self.most
-
     @property
     def bounds(self) -> str:
         """The bounds in words."""

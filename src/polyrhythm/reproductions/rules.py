@@ -10,9 +10,8 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
 from polyrhythm.errors import PolyrhythmError
-from polyrhythm.report.repeats import spread
 from polyrhythm.reproductions.arm import Arm
-from polyrhythm.reproductions.findings import LEAST_SEEDS, NOT_REPRODUCED, REPRODUCED, Finding, Findings, Verdict, verdict_of
+from polyrhythm.reproductions.findings import LEAST_SEEDS, Findings, verdict_of, verdict_on
 from polyrhythm.reproductions.protocol import Efficiency, Scaling
 
 
@@ -148,17 +147,10 @@ def _unfounded_verdict(findings: Findings) -> Iterator[str]:
             yield f"{claim.figure} has {len(claim.values)} values and {len(findings.seeds)} seeds."
         elif claim.least is None and claim.most is None:
             yield f"any value of {claim.figure} would do: its claim has no bound."
-        elif claim.verdict != _judged(claim):
-            yield f"{claim.figure} is called {claim.verdict}, and its values say {_judged(claim)}."
+        elif claim.verdict != (measured := verdict_on(claim.values, claim.least, claim.most)):
+            yield f"{claim.figure} is called {claim.verdict}, and its values say {measured}."
     if findings.verdict != verdict_of(findings.claims):
         yield f"all in all it is called {findings.verdict}, and its claims say {verdict_of(findings.claims)}."
-
-
-def _judged(claim: Finding) -> Verdict:
-    """The verdict on what was measured."""
-    middle = math.nan if any(map(math.isnan, claim.values)) else spread(claim.values).median
-    least, most = -math.inf if claim.least is None else claim.least, math.inf if claim.most is None else claim.most
-    return REPRODUCED if least <= middle <= most else NOT_REPRODUCED
 
 
 def too_few_seeds(seeds: int, quick: bool, efficiencies: Sequence[str]) -> str:
