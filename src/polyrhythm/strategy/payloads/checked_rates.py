@@ -1,4 +1,4 @@
-"""Learning rates for an optimizer that takes one for all parameters."""
+"""Learning rates for a merge whose optimizer may take one for all parameters."""
 
 from __future__ import annotations
 
@@ -6,9 +6,9 @@ from polyrhythm.errors import CompositionError
 from polyrhythm.pieces.merge import Merge
 
 
-def one_rate(merge: Merge, rates: tuple[float, ...], instead: str) -> tuple[float, ...]:
-    """`rates`, which are all the same. Raises CompositionError where they are not: `instead` is what could be used."""
-    if len(set(rates)) > 1:
+def checked_rates(merge: Merge, rates: tuple[float, ...], instead: str, takes_one: bool) -> tuple[float, ...]:
+    """`rates`. Raises CompositionError where the merge `takes_one` and there are several: `instead` is what could be used."""
+    if takes_one and len(set(rates)) > 1:
         raise CompositionError(
             f"{merge!r} steps with one learning rate, and the optimizer's groups have {', '.join(map(str, rates))}: "
             f"give all groups the same, or use {instead}."

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from polyrhythm.errors import CompositionError
 from polyrhythm.model.state import Optimize
-from polyrhythm.strategy.payloads.one_rate import one_rate
+from polyrhythm.strategy.payloads.checked_rates import checked_rates
 from polyrhythm.strategy.payloads.protocol import ExchangingPart, PendingExchange
 
 _INSTEAD = "a system that runs your own optimizer (softsync, ssp, allreduce, …)"
@@ -37,8 +37,7 @@ class GradientPayload:
 
     def rates(self) -> tuple[float, ...]:
         """The learning rates that go with a gradient. Raises CompositionError where there are several and one is taken."""
-        rates = self.part.optimizer.rates()
-        return one_rate(self.part.agreement.merge, rates, _INSTEAD) if self.one_rate else rates
+        return checked_rates(self.part.agreement.merge, self.part.optimizer.rates(), _INSTEAD, self.one_rate)
 
     def step(self) -> PendingExchange | None:
         """Exchange the gradient."""

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from polyrhythm.model.state import Optimize
+from polyrhythm.strategy.payloads.checked_rates import checked_rates
 from polyrhythm.strategy.payloads.local_step import exchanges_now, step_locally
-from polyrhythm.strategy.payloads.one_rate import one_rate
 from polyrhythm.strategy.payloads.protocol import ExchangingPart, PendingExchange
 
 _INSTEAD = "a system that adds updates up as they are, or whose outer optimizer has a rate of its own (sparknet, diloco, …)"
@@ -48,4 +48,4 @@ class UpdatePayload:
         return part.exchange(part.state.moved()) if part.clock and not exchanges_now(part) and not part.awaits_response else None
 
     def _refused(self, rates: tuple[float, ...]) -> tuple[float, ...]:
-        return one_rate(self.part.agreement.merge, rates, _INSTEAD) if self.one_rate else rates
+        return checked_rates(self.part.agreement.merge, rates, _INSTEAD, self.one_rate)
