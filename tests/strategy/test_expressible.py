@@ -23,6 +23,7 @@ from polyrhythm.pieces.context import ExchangeContext
 from polyrhythm.pieces.merge import AnyContribution, Contribution, Direction
 from polyrhythm.pieces.requests import Packet
 from polyrhythm.pieces.responses import AdoptWeights, ApplyContributions, MixWeights, Response
+from polyrhythm.pieces.result import FirstWorker
 from polyrhythm.pieces.shuffle import Batch, Feed, Order, Perform, Source, Stream
 from polyrhythm.pieces.topology import Agreement, Channel, InitialState, WorkerEndpoint
 from polyrhythm.pieces.traits import (
@@ -180,6 +181,7 @@ class ToEach:
 
     traits: ClassVar = TopologyTraits(frozenset({Payload.UPDATE}), Pattern.PEERS, replicas_differ=True)
     service: ClassVar[None] = None
+    result: ClassVar = FirstWorker()
 
     log: list[tuple[str, str, float, int]] = field(default_factory=list, compare=False)
 
@@ -190,14 +192,6 @@ class ToEach:
     def channel(self, agreement: Agreement, endpoint: WorkerEndpoint) -> Channel:
         """A worker's side."""
         return _ToEach(self, agreement, endpoint)
-
-    def result_actors(self, members: tuple[str, ...], servers: tuple[str, ...]) -> list[str]:
-        """Worker 0."""
-        return [members[0]]
-
-    def result(self, weights: Sequence[Tensor]) -> Tensor:
-        """As they are."""
-        return weights[0]
 
 
 class _ToEach:
@@ -278,6 +272,7 @@ class SendAndMix:
 
     traits: ClassVar = TopologyTraits(frozenset({Payload.WEIGHTS}), Pattern.PEERS, replicas_differ=True)
     service: ClassVar[None] = None
+    result: ClassVar = FirstWorker()
 
     def workers(self, available: int) -> int:
         """All."""
@@ -286,14 +281,6 @@ class SendAndMix:
     def channel(self, agreement: Agreement, endpoint: WorkerEndpoint) -> Channel:
         """A worker's side."""
         return _Mailbox(endpoint)
-
-    def result_actors(self, members: tuple[str, ...], servers: tuple[str, ...]) -> list[str]:
-        """Worker 0."""
-        return [members[0]]
-
-    def result(self, weights: Sequence[Tensor]) -> Tensor:
-        """As they are."""
-        return weights[0]
 
 
 class _Mailbox:

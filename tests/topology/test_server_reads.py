@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import types
-from collections.abc import Coroutine, Generator, Sequence
+from collections.abc import Coroutine, Generator
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -39,6 +39,7 @@ class Watched:
     weights: list[torch.Tensor] = field(default_factory=list, compare=False)
     sent: list[tuple[str, int, bool]] = field(default_factory=list, compare=False)
     traits = Server.traits
+    result = Server.result
 
     def workers(self, available: int) -> int:
         return available
@@ -58,12 +59,6 @@ class Watched:
         recording = replace(endpoint, record=lambda event: (record(event), self.weights.append(shard.model_state.weights.clone()))[0])
         shard = ServerShard(agreement, recording, AllWeights())
         return self._watch(shard.live())  # type: ignore[return-value]
-
-    def result_actors(self, members: tuple[str, ...], servers: tuple[str, ...]) -> list[str]:
-        return Server(1).result_actors(members, servers)
-
-    def result(self, weights: Sequence[torch.Tensor]) -> torch.Tensor:
-        return Server(1).result(weights)
 
     @types.coroutine
     def _watch(self, body: Coroutine[Effect[Any], Any, None]) -> Generator[Any, Any, None]:

@@ -18,6 +18,7 @@ from polyrhythm.pieces.local import LocalRule, PlainSteps
 from polyrhythm.pieces.merge import Merge, Rule, rule_of
 from polyrhythm.pieces.requests import CollectiveOperations
 from polyrhythm.pieces.responses import Response
+from polyrhythm.pieces.result import Result
 from polyrhythm.pieces.snapshots import Snapshots
 from polyrhythm.pieces.state import ServerCheckpoints
 from polyrhythm.pieces.traits import Payload, TopologyTraits
@@ -251,6 +252,10 @@ class Topology(Protocol):
     def traits(self) -> TopologyTraits:
         """What it declares of itself."""
 
+    @property
+    def result(self) -> Result:
+        """Whose weights are the result of a run."""
+
     def workers(self, available: int) -> int:
         """How many of the available workers it uses."""
 
@@ -260,12 +265,6 @@ class Topology(Protocol):
 
     def channel(self, agreement: Agreement, endpoint: WorkerEndpoint) -> Channel:
         """A worker's side."""
-
-    def result_actors(self, members: tuple[str, ...], servers: tuple[str, ...]) -> list[str]:
-        """The actors of both whose weights make up the result at any moment: of workers, those they agreed on last."""
-
-    def result(self, weights: Sequence[Tensor]) -> Tensor:
-        """The result (numel,) from the weights of the result_actors, in their order; what servers hold, end to end."""
 
 
 def server_count(topology: Topology, workers: int) -> int:

@@ -65,7 +65,7 @@ class FlatPlan:
 
     def result_actors(self) -> list[str]:
         """That of the topology."""
-        return self.topology.result_actors(self.crew.members, self.server_names)
+        return self.topology.result.actors(self.crew.members, self.server_names)
 
     def held_by(self, layout: Layout) -> list[Layout]:
         """Servers hold a part each, workers the whole."""
@@ -77,4 +77,4 @@ class FlatPlan:
 
     def result(self, weights: Sequence[Tensor]) -> Tensor:
         """As the topology makes it."""
-        return self.topology.result(weights)
+        return self.topology.result.of(weights)

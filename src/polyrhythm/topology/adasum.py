@@ -2,21 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
-from torch import Tensor
-
-from polyrhythm.pieces.merge import Contribution
-from polyrhythm.pieces.responses import AdoptWeights, ApplyContributions, Response
+from polyrhythm.pieces.responses import Response
+from polyrhythm.pieces.result import FirstWorker
 from polyrhythm.pieces.topology import Agreement, Channel, InitialState, WorkerEndpoint
 from polyrhythm.pieces.traits import DIFFERENCES, Pattern, TopologyTraits
-from polyrhythm.tensors import State
+from polyrhythm.tensors import Layout
 from polyrhythm.topology.algorithms.adaptive_sum import AdaptiveSum
-from polyrhythm.topology.algorithms.broadcast import broadcast
-from polyrhythm.topology.collective_client import CollectiveClient
-from polyrhythm.trees import StateTree
+from polyrhythm.topology.vector_channel import VectorChannel
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,6 +24,7 @@ class Adasum:
 
     traits: ClassVar = TopologyTraits(DIFFERENCES, Pattern.COMBINED)
     service: ClassVar[None] = None
+    result: ClassVar = FirstWorker()
 
     def workers(self, available: int) -> int:
         """All."""
@@ -38,48 +34,13 @@ class Adasum:
         """A worker's side."""
         return _ByPairs(agreement, endpoint)
 
-    def result_actors(self, members: tuple[str, ...], servers: tuple[str, ...]) -> list[str]:
-        """Worker 0, whose weights are those of all."""
-        return [members[0]]
 
-    def result(self, weights: Sequence[Tensor]) -> Tensor:
-        """As they are."""
-        return weights[0]
-
-
-class _ByPairs:
-    buckets = None
-    in_place = None
-    tensors = None
-    writes = None
-    late = None
-    collective = None
+class _ByPairs(VectorChannel):
+    collective = None  # what a codec asks for beside sums has no place in a recursion by pairs
 
     def __init__(self, agreement: Agreement, endpoint: WorkerEndpoint) -> None:
-        self.agreement = agreement
-        self.endpoint = endpoint
-        self.client: CollectiveClient
+        super().__init__(agreement, endpoint, AdaptiveSum(Layout((), ())))
 
     async def establish(self, initial: InitialState) -> Response:
-        state, end = initial.model_state, self.endpoint
-        self.client = CollectiveClient(AdaptiveSum(state.layout), self.agreement.codec, end)
-        self.client.open(state.layout, lambda: state.weights, state)
-        return AdoptWeights(await broadcast(end.port, end.group, initial.weights(), "init"))
-
-    async def exchange(self, value: Tensor, clock: int, rates: tuple[float, ...]) -> Response:
-        return ApplyContributions([Contribution(await self.client.sum(value, clock), self.endpoint.group.size, rates=rates)])
-
-    async def finish(self) -> Response:
-        return ApplyContributions([])
-
-    async def drain(self, step: int) -> str:
-        return ""  # every exchange has brought what was sent for it
-
-    def export(self) -> StateTree:
-        return self.client.export()
-
-    def restore(self, state: StateTree) -> None:
-        self.client.restore(state)
-
-    def states(self) -> list[tuple[State, Tensor]]:
-        return self.client.states()
+        self.client.reduction = AdaptiveSum(initial.model_state.layout)
+        return await super().establish(initial)

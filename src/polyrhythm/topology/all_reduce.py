@@ -9,18 +9,14 @@ from typing import ClassVar
 import torch
 from torch import Tensor
 
-from polyrhythm.pieces.merge import Contribution
-from polyrhythm.pieces.requests import CollectiveOperations
-from polyrhythm.pieces.responses import AdoptWeights, ApplyContributions, ApplyInPlace, Response
-from polyrhythm.pieces.topology import Agreement, Channel, InitialState, InPlace, WorkerEndpoint
+from polyrhythm.pieces.responses import ApplyInPlace, Response
+from polyrhythm.pieces.result import FirstWorker
+from polyrhythm.pieces.topology import Agreement, Channel, InPlace, WorkerEndpoint
 from polyrhythm.pieces.traits import DIFFERENCES, Pattern, TopologyTraits
-from polyrhythm.tensors import State
 from polyrhythm.topology.algorithms.algorithm import Algorithm
-from polyrhythm.topology.algorithms.broadcast import broadcast
 from polyrhythm.topology.algorithms.native_first import NativeFirst
 from polyrhythm.topology.algorithms.ring import Ring
-from polyrhythm.topology.collective_client import CollectiveClient
-from polyrhythm.trees import StateTree
+from polyrhythm.topology.vector_channel import VectorChannel
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,6 +25,7 @@ class AllReduce:
 
     traits: ClassVar = TopologyTraits(DIFFERENCES, Pattern.COLLECTIVE)  # the mean of weights is the mean of what was done to equal weights
     service: ClassVar[None] = None
+    result: ClassVar = FirstWorker()
 
     algorithm: Algorithm = field(default_factory=Ring)
 
@@ -40,45 +37,19 @@ class AllReduce:
         """A worker's side."""
         return _Equal(self.algorithm, agreement, endpoint)
 
-    def result_actors(self, members: tuple[str, ...], servers: tuple[str, ...]) -> list[str]:
-        """Worker 0, whose weights are those of all."""
-        return [members[0]]
 
-    def result(self, weights: Sequence[Tensor]) -> Tensor:
-        """As they are."""
-        return weights[0]
-
-
-class _Equal:
+class _Equal(VectorChannel):
     """One worker in one group with all others."""
 
-    buckets = None
-    tensors = None
-    writes = None
-    late = None
-
     def __init__(self, algorithm: Algorithm, agreement: Agreement, endpoint: WorkerEndpoint) -> None:
+        super().__init__(agreement, endpoint, NativeFirst(algorithm))
         self.algorithm = algorithm
-        self.client = CollectiveClient(NativeFirst(algorithm), agreement.codec, endpoint)
-        self.group = endpoint.group
-        self.port = endpoint.port
         # one worker alone has none: what gets no gradient from anyone keeps none, and its optimizer passes over it
         self.averages = agreement.merge.traits.averages and agreement.codec.traits.verbatim and self.group.size > 1
 
     @property
     def in_place(self) -> InPlace | None:
         return self if self.averages else None
-
-    @property
-    def collective(self) -> CollectiveOperations | None:
-        return self.client if self.group.size > 1 else None
-
-    async def establish(self, initial: InitialState) -> Response:
-        self.client.open(initial.model_state.layout, lambda: initial.model_state.weights, initial.model_state)
-        return AdoptWeights(await broadcast(self.port, self.group, initial.weights(), "init"))
-
-    async def exchange(self, value: Tensor, clock: int, rates: tuple[float, ...]) -> Response:
-        return ApplyContributions([Contribution(await self.client.sum(value, clock), self.group.size, rates=rates)])
 
     async def exchange_parts(self, parts: Sequence[Tensor]) -> Response:
         since = self.port.now()
@@ -88,18 +59,3 @@ class _Equal:
                 torch.div(summed.to(part.device), self.group.size, out=part)
         self.port.progressed(self.client.subject, "exchange", since)
         return ApplyInPlace()
-
-    async def finish(self) -> Response:
-        return ApplyContributions([])
-
-    async def drain(self, step: int) -> str:
-        return ""  # every exchange has brought what was sent for it
-
-    def export(self) -> StateTree:
-        return self.client.export()
-
-    def restore(self, state: StateTree) -> None:
-        self.client.restore(state)
-
-    def states(self) -> list[tuple[State, Tensor]]:
-        return self.client.states()

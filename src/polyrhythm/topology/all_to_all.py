@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import ClassVar, NamedTuple
 
@@ -16,6 +15,7 @@ from polyrhythm.pieces.context import ExchangeContext
 from polyrhythm.pieces.merge import EncodedContribution
 from polyrhythm.pieces.requests import Packet
 from polyrhythm.pieces.responses import AdoptWeights, ApplyContributions, ApplyOnTop, Response
+from polyrhythm.pieces.result import FirstWorker
 from polyrhythm.pieces.topology import Agreement, Channel, InitialState, PeerChannel, WorkerEndpoint
 from polyrhythm.pieces.traits import DIFFERENCES, Pattern, Payload, TopologyTraits
 from polyrhythm.pieces.weights import WeightsView
@@ -56,6 +56,7 @@ class AllToAll:
 
     traits: ClassVar = TopologyTraits(DIFFERENCES, Pattern.PEERS)
     service: ClassVar[None] = None
+    result: ClassVar = FirstWorker()
 
     def workers(self, available: int) -> int:
         """All."""
@@ -64,14 +65,6 @@ class AllToAll:
     def channel(self, agreement: Agreement, endpoint: WorkerEndpoint) -> Channel:
         """A worker's side."""
         return _Peer(agreement, endpoint, ApplyContributions)
-
-    def result_actors(self, members: tuple[str, ...], servers: tuple[str, ...]) -> list[str]:
-        """Worker 0, which has merged nearly what all have."""
-        return [members[0]]
-
-    def result(self, weights: Sequence[Tensor]) -> Tensor:
-        """As they are."""
-        return weights[0]
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,6 +77,7 @@ class Mirrors:
 
     traits: ClassVar = TopologyTraits(frozenset({Payload.UPDATE}), Pattern.PEERS, replicas_differ=True)
     service: ClassVar[None] = None
+    result: ClassVar = FirstWorker()
 
     def workers(self, available: int) -> int:
         """All."""
@@ -92,14 +86,6 @@ class Mirrors:
     def channel(self, agreement: Agreement, endpoint: WorkerEndpoint) -> PeerChannel:
         """An actor's side."""
         return _Peer(agreement, endpoint, ApplyOnTop)
-
-    def result_actors(self, members: tuple[str, ...], servers: tuple[str, ...]) -> list[str]:
-        """The first, whose weights are nearly those of all."""
-        return [members[0]]
-
-    def result(self, weights: Sequence[Tensor]) -> Tensor:
-        """As they are."""
-        return weights[0]
 
 
 class _Peer:

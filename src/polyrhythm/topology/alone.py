@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -10,6 +9,7 @@ from torch import Tensor
 
 from polyrhythm.pieces.merge import Contribution
 from polyrhythm.pieces.responses import ApplyContributions, Response
+from polyrhythm.pieces.result import FirstWorker
 from polyrhythm.pieces.topology import Agreement, Channel, InitialState, WorkerEndpoint
 from polyrhythm.pieces.traits import DIFFERENCES, Pattern, TopologyTraits
 from polyrhythm.tensors import State
@@ -22,6 +22,7 @@ class Alone:
 
     traits: ClassVar = TopologyTraits(DIFFERENCES, Pattern.COLLECTIVE)
     service: ClassVar[None] = None
+    result: ClassVar = FirstWorker()
 
     def workers(self, available: int) -> int:
         """One."""
@@ -30,14 +31,6 @@ class Alone:
     def channel(self, agreement: Agreement, endpoint: WorkerEndpoint) -> Channel:
         """The worker's side."""
         return _Lone()
-
-    def result_actors(self, members: tuple[str, ...], servers: tuple[str, ...]) -> list[str]:
-        """Worker 0, whose weights are those of all."""
-        return [members[0]]
-
-    def result(self, weights: Sequence[Tensor]) -> Tensor:
-        """As they are."""
-        return weights[0]
 
 
 class _Lone:

@@ -2,26 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import ClassVar
 
-import torch
 from torch import Tensor
 
 from polyrhythm.pieces.merge import Contribution
-from polyrhythm.pieces.requests import CollectiveOperations
 from polyrhythm.pieces.responses import AdoptWeights, ReplaceSent, Response
+from polyrhythm.pieces.result import AllWorkers
 from polyrhythm.pieces.topology import Agreement, Channel, InitialState, WorkerEndpoint
 from polyrhythm.pieces.traits import Pattern, Payload, TopologyTraits
-from polyrhythm.tensors import State
 from polyrhythm.topology.algorithms.algorithm import Algorithm
-from polyrhythm.topology.algorithms.broadcast import broadcast
 from polyrhythm.topology.algorithms.native_first import NativeFirst
 from polyrhythm.topology.algorithms.ring import Ring
 from polyrhythm.topology.algorithms.tree import Tree
-from polyrhythm.topology.collective_client import CollectiveClient
-from polyrhythm.trees import StateTree
+from polyrhythm.topology.vector_channel import VectorChannel
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,6 +30,7 @@ class AverageWeights:
 
     traits: ClassVar = TopologyTraits(frozenset({Payload.WEIGHTS}), Pattern.COLLECTIVE)
     service: ClassVar[None] = None
+    result: ClassVar = AllWorkers()
 
     algorithm: Algorithm = field(default_factory=Ring)
 
@@ -44,40 +40,17 @@ class AverageWeights:
 
     def channel(self, agreement: Agreement, endpoint: WorkerEndpoint) -> Channel:
         """A worker's side."""
-        return _Averaging(CollectiveClient(NativeFirst(self.algorithm), agreement.codec, endpoint), endpoint)
-
-    def result_actors(self, members: tuple[str, ...], servers: tuple[str, ...]) -> list[str]:
-        """All workers."""
-        return list(members)
-
-    def result(self, weights: Sequence[Tensor]) -> Tensor:
-        """Their mean."""
-        return torch.stack(list(weights)).mean(dim=0)
+        return _Averaging(agreement, endpoint, NativeFirst(self.algorithm))
 
 
-class _Averaging:
-    """One worker in one group with all others."""
+class _Averaging(VectorChannel):
+    """What is exchanged are weights; in the end all take over the mean of what they have."""
 
-    buckets = None
-    in_place = None
-    tensors = None
-    writes = None
-    late = None
-
-    def __init__(self, client: CollectiveClient, endpoint: WorkerEndpoint) -> None:
-        self.client = client
-        self.group = endpoint.group
-        self.port = endpoint.port
-        self.initial: InitialState
-
-    @property
-    def collective(self) -> CollectiveOperations | None:
-        return self.client if self.group.size > 1 else None
+    initial: InitialState
 
     async def establish(self, initial: InitialState) -> Response:
         self.initial = initial
-        self.client.open(initial.model_state.layout, lambda: initial.model_state.weights, initial.model_state)
-        return AdoptWeights(await broadcast(self.port, self.group, initial.weights(), "init"))
+        return await super().establish(initial)
 
     async def exchange(self, value: Tensor, clock: int, rates: tuple[float, ...]) -> Response:
         aggregated = await self.client.aggregate(value.clone(), clock)  # `value` are the weights, which will be written to
@@ -86,15 +59,3 @@ class _Averaging:
     async def finish(self) -> Response:
         total = await Tree().reduce(self.port, self.group, self.initial.weights(), "mean")
         return AdoptWeights(total / self.group.size)
-
-    async def drain(self, step: int) -> str:
-        return ""  # every exchange has brought what was sent for it
-
-    def export(self) -> StateTree:
-        return self.client.export()
-
-    def restore(self, state: StateTree) -> None:
-        self.client.restore(state)
-
-    def states(self) -> list[tuple[State, Tensor]]:
-        return self.client.states()

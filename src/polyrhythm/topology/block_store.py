@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Coroutine, Sequence
+from collections.abc import Coroutine
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
-from torch import Tensor
-
 from polyrhythm.errors import CompositionError
 from polyrhythm.kernel.effects import Effect
+from polyrhythm.pieces.result import FirstWorker
 from polyrhythm.pieces.topology import Agreement, Channel, ServerEndpoint, ServerSide, WorkerEndpoint
 from polyrhythm.pieces.traits import Pattern, Payload, TopologyTraits
 from polyrhythm.tensors import Layout
@@ -30,6 +29,7 @@ class BlockStore:
     """
 
     traits: ClassVar = TopologyTraits(frozenset({Payload.GRADIENT}), Pattern.STORED, tolerates_loss=True)
+    result: ClassVar = FirstWorker()
 
     slices: int | None = None
     late: float = 30.0
@@ -52,14 +52,6 @@ class BlockStore:
     def channel(self, agreement: Agreement, endpoint: WorkerEndpoint) -> Channel:
         """A worker's side."""
         return BlockClient(agreement, endpoint)
-
-    def result_actors(self, members: tuple[str, ...], servers: tuple[str, ...]) -> list[str]:
-        """Worker 0, whose weights are those of all."""
-        return [members[0]]
-
-    def result(self, weights: Sequence[Tensor]) -> Tensor:
-        """As they are."""
-        return weights[0]
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from math import prod
@@ -14,6 +13,7 @@ from torch import Tensor
 from polyrhythm.errors import CompositionError
 from polyrhythm.pieces.merge import Contribution
 from polyrhythm.pieces.responses import AdoptWeights, ApplyContributions, Response
+from polyrhythm.pieces.result import FirstWorker
 from polyrhythm.pieces.topology import Agreement, Buckets, Channel, InitialState, WorkerEndpoint
 from polyrhythm.pieces.traits import Pattern, Payload, TopologyTraits
 from polyrhythm.pieces.weights import WeightsView
@@ -37,6 +37,7 @@ class Bucketed:
 
     traits: ClassVar = TopologyTraits(frozenset({Payload.GRADIENT}), Pattern.COLLECTIVE)
     service: ClassVar[None] = None
+    result: ClassVar = FirstWorker()
 
     topology: AllReduce = field(default_factory=AllReduce)
     nbytes: int = 4 * 2**20
@@ -57,14 +58,6 @@ class Bucketed:
     def channel(self, agreement: Agreement, endpoint: WorkerEndpoint) -> Channel:
         """A worker's side."""
         return _Parts(self, agreement, endpoint)
-
-    def result_actors(self, members: tuple[str, ...], servers: tuple[str, ...]) -> list[str]:
-        """Worker 0, whose weights are those of all."""
-        return [members[0]]
-
-    def result(self, weights: Sequence[Tensor]) -> Tensor:
-        """As they are."""
-        return weights[0]
 
 
 class _Parts:

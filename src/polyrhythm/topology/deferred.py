@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass, field
-
-from torch import Tensor
+from typing import ClassVar
 
 from polyrhythm.errors import CompositionError
+from polyrhythm.pieces.result import FirstWorker
 from polyrhythm.pieces.topology import Agreement, Channel, ServerSide, WorkerEndpoint
 from polyrhythm.pieces.traits import Payload, TopologyTraits
 from polyrhythm.topology.each_tensor import EachTensor
@@ -24,6 +23,8 @@ class Deferred:
     two; weights are read inside the forward pass of a module, in `state_dict()`, or after the run. Raises CompositionError where something
     else than a summation service is wrapped.
     """
+
+    result: ClassVar = FirstWorker()
 
     topology: Summation | ServedSums = field(default_factory=Summation)
 
@@ -53,11 +54,3 @@ class Deferred:
     def channel(self, agreement: Agreement, endpoint: WorkerEndpoint) -> Channel:
         """A worker's side."""
         return EachTensor(agreement, endpoint, self.topology.source(agreement, endpoint), defers=True)
-
-    def result_actors(self, members: tuple[str, ...], servers: tuple[str, ...]) -> list[str]:
-        """Worker 0, whose weights are those of all."""
-        return [members[0]]
-
-    def result(self, weights: Sequence[Tensor]) -> Tensor:
-        """As they are."""
-        return weights[0]

@@ -13,14 +13,13 @@ from polyrhythm.errors import CompositionError
 from polyrhythm.kernel.effects import Wait
 from polyrhythm.kernel.latch import Latch
 from polyrhythm.pieces.merge import AnyContribution, Contribution
-from polyrhythm.pieces.responses import AdoptWeights, ApplyContributions, ApplyOneByOne, Response
-from polyrhythm.pieces.topology import Agreement, Channel, InitialState, WorkerEndpoint
+from polyrhythm.pieces.responses import ApplyContributions, ApplyOneByOne, Response
+from polyrhythm.pieces.result import FirstWorker
+from polyrhythm.pieces.topology import Agreement, Channel, WorkerEndpoint
 from polyrhythm.pieces.traits import Pattern, Payload, TopologyTraits
-from polyrhythm.tensors import State
-from polyrhythm.topology.algorithms.broadcast import broadcast
 from polyrhythm.topology.all_reduce import AllReduce
-from polyrhythm.topology.collective_client import CollectiveClient
 from polyrhythm.topology.late_updates import LateUpdates
+from polyrhythm.topology.vector_channel import VectorChannel
 from polyrhythm.trees import StateTree
 
 
@@ -37,6 +36,7 @@ class Delayed:
     """
 
     service: ClassVar[None] = None
+    result: ClassVar = FirstWorker()
 
     topology: AllReduce = field(default_factory=AllReduce)
     steps: int = 1
@@ -61,18 +61,9 @@ class Delayed:
 
     def channel(self, agreement: Agreement, endpoint: WorkerEndpoint) -> Channel:
         """A worker's side."""
-        client = CollectiveClient(self.topology.algorithm, agreement.codec, endpoint)
-        return (
-            _Pipeline(self, client, endpoint) if agreement.payload.is_gradient else LateUpdates(self.steps, self.warmup, client, endpoint)
-        )
-
-    def result_actors(self, members: tuple[str, ...], servers: tuple[str, ...]) -> list[str]:
-        """Worker 0, whose weights are those of all."""
-        return [members[0]]
-
-    def result(self, weights: Sequence[Tensor]) -> Tensor:
-        """As they are."""
-        return weights[0]
+        if agreement.payload.is_gradient:
+            return _Pipeline(agreement, endpoint, self)
+        return LateUpdates(agreement, endpoint, self.topology.algorithm, self.steps, self.warmup)
 
 
 @dataclass(slots=True)
@@ -83,30 +74,19 @@ class _UnderWay:
     contributions: Sequence[AnyContribution] = ()
 
 
-class _Pipeline:
+class _Pipeline(VectorChannel):
     """`under_way` are the exchanges whose result was not used yet, the oldest first.
 
     Sums are made by messages: a runtime's own have no names, and must come in one order at all workers, which exchanges that are under
     way beside others do not have.
     """
 
-    buckets = None
-    in_place = None
-    tensors = None
-    writes = None
-    late = None
     collective = None
 
-    def __init__(self, settings: Delayed, client: CollectiveClient, endpoint: WorkerEndpoint) -> None:
+    def __init__(self, agreement: Agreement, endpoint: WorkerEndpoint, settings: Delayed) -> None:
+        super().__init__(agreement, endpoint, settings.topology.algorithm)
         self.settings = settings
-        self.client = client
-        self.group = endpoint.group
-        self.port = endpoint.port
         self.under_way: deque[_UnderWay] = deque()
-
-    async def establish(self, initial: InitialState) -> Response:
-        self.client.open(initial.model_state.layout, lambda: initial.model_state.weights, initial.model_state)
-        return AdoptWeights(await broadcast(self.port, self.group, initial.weights(), "init"))
 
     async def exchange(self, value: Tensor, clock: int, rates: tuple[float, ...]) -> Response:
         last = self.under_way[-1] if self.under_way else None
@@ -146,6 +126,3 @@ class _Pipeline:
         for sums in state["sums"]:
             self.under_way.append(held := _UnderWay(contributions=[Contribution(value, count, 0, rates) for value, count, rates in sums]))
             held.ended.open()
-
-    def states(self) -> list[tuple[State, Tensor]]:
-        return self.client.states()

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import ClassVar
 
-from torch import Tensor
-
 from polyrhythm.errors import CompositionError
 from polyrhythm.kernel.effects import Rounding
+from polyrhythm.pieces.result import FirstWorker
 from polyrhythm.pieces.topology import Agreement, Channel, WorkerEndpoint
 from polyrhythm.pieces.traits import Pattern, Payload, TopologyTraits
 from polyrhythm.topology.all_reduce import AllReduce
@@ -34,6 +32,7 @@ class Fused:
 
     traits: ClassVar = TopologyTraits(frozenset({Payload.GRADIENT}), Pattern.COLLECTIVE)
     service: ClassVar[None] = None
+    result: ClassVar = FirstWorker()
 
     topology: AllReduce = field(default_factory=AllReduce)
     nbytes: int = 64 * 2**20
@@ -66,11 +65,3 @@ class Fused:
         tuner = self.tuning.tuner(Knobs(self.nbytes, self.cycle_seconds), endpoint.port, endpoint.group)
         cycles = Cycles(endpoint, self.topology.algorithm, negotiator, self.groups, tuner)
         return TensorChannel(agreement, endpoint, self.topology.algorithm, cycles)
-
-    def result_actors(self, members: tuple[str, ...], servers: tuple[str, ...]) -> list[str]:
-        """Worker 0, whose weights are those of all."""
-        return [members[0]]
-
-    def result(self, weights: Sequence[Tensor]) -> Tensor:
-        """As they are."""
-        return weights[0]

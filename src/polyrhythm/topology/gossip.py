@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import ClassVar
 
-import torch
 from torch import Tensor
 
 from polyrhythm.kernel.message import Message
 from polyrhythm.pieces.codec import packets
 from polyrhythm.pieces.context import ExchangeContext
 from polyrhythm.pieces.responses import AdoptWeights, MixWeights, Response
+from polyrhythm.pieces.result import AllWorkers
 from polyrhythm.pieces.topology import Agreement, Channel, InitialState, WorkerEndpoint
 from polyrhythm.pieces.traits import Pattern, Payload, TopologyTraits
 from polyrhythm.tensors import Layout, State
@@ -31,6 +30,7 @@ class Gossip:
 
     traits: ClassVar = TopologyTraits(frozenset({Payload.WEIGHTS}), Pattern.NEIGHBOURS)
     service: ClassVar[None] = None
+    result: ClassVar = AllWorkers()
 
     graph: Graph = field(default_factory=Dissemination)
 
@@ -42,14 +42,6 @@ class Gossip:
     def channel(self, agreement: Agreement, endpoint: WorkerEndpoint) -> Channel:
         """A worker's side."""
         return _Neighbour(self.graph, agreement, endpoint)
-
-    def result_actors(self, members: tuple[str, ...], servers: tuple[str, ...]) -> list[str]:
-        """All workers."""
-        return list(members)
-
-    def result(self, weights: Sequence[Tensor]) -> Tensor:
-        """Their mean."""
-        return torch.stack(list(weights)).mean(dim=0)
 
 
 class _Neighbour:

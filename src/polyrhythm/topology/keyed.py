@@ -6,10 +6,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import ClassVar
 
-from torch import Tensor
-
 from polyrhythm.errors import CompositionError
 from polyrhythm.kernel.port import Port
+from polyrhythm.pieces.result import FirstWorker
 from polyrhythm.pieces.topology import Agreement, Channel, WorkerEndpoint
 from polyrhythm.pieces.traits import Pattern, Payload, TopologyTraits
 from polyrhythm.topology.all_reduce import AllReduce
@@ -30,6 +29,7 @@ class Keyed:
 
     traits: ClassVar = TopologyTraits(frozenset({Payload.GRADIENT}), Pattern.COLLECTIVE)
     service: ClassVar[None] = None
+    result: ClassVar = FirstWorker()
 
     topology: AllReduce = field(default_factory=AllReduce)
 
@@ -44,14 +44,6 @@ class Keyed:
     def channel(self, agreement: Agreement, endpoint: WorkerEndpoint) -> Channel:
         """A worker's side."""
         return TensorChannel(agreement, endpoint, self.topology.algorithm, _AtOnce(endpoint.port))
-
-    def result_actors(self, members: tuple[str, ...], servers: tuple[str, ...]) -> list[str]:
-        """Worker 0, whose weights are those of all."""
-        return [members[0]]
-
-    def result(self, weights: Sequence[Tensor]) -> Tensor:
-        """As they are."""
-        return weights[0]
 
 
 class _AtOnce:

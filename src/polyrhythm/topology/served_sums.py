@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Coroutine, Sequence
+from collections.abc import Coroutine
 from dataclasses import dataclass, field
 from typing import Any, ClassVar
-
-from torch import Tensor
 
 from polyrhythm.errors import CompositionError
 from polyrhythm.kernel.effects import Effect
 from polyrhythm.pieces.division import Division
+from polyrhythm.pieces.result import FirstWorker
 from polyrhythm.pieces.topology import Agreement, Channel, ServerEndpoint, ServerSide, WorkerEndpoint
 from polyrhythm.pieces.traits import Pattern, Payload, TopologyTraits
 from polyrhythm.tensors import Layout
@@ -31,6 +30,7 @@ class ServedSums:
     """
 
     traits: ClassVar = TopologyTraits(frozenset({Payload.GRADIENT}), Pattern.SUMMED)
+    result: ClassVar = FirstWorker()
 
     servers: int = 1
     division: Division = field(default_factory=ByKey)
@@ -55,14 +55,6 @@ class ServedSums:
     def channel(self, agreement: Agreement, endpoint: WorkerEndpoint) -> Channel:
         """A worker's side."""
         return EachTensor(agreement, endpoint, self.source(agreement, endpoint), defers=False)
-
-    def result_actors(self, members: tuple[str, ...], servers: tuple[str, ...]) -> list[str]:
-        """Worker 0, whose weights are those of all."""
-        return [members[0]]
-
-    def result(self, weights: Sequence[Tensor]) -> Tensor:
-        """As they are."""
-        return weights[0]
 
 
 @dataclass(frozen=True, slots=True)

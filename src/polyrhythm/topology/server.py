@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Coroutine, Sequence
+from collections.abc import Coroutine
 from dataclasses import dataclass, field
 from typing import Any, ClassVar
-
-import torch
-from torch import Tensor
 
 from polyrhythm.errors import CompositionError
 from polyrhythm.kernel.effects import Effect
 from polyrhythm.pieces.division import Division
+from polyrhythm.pieces.result import Shards
 from polyrhythm.pieces.served_weights import ServedWeights
 from polyrhythm.pieces.topology import Agreement, Channel, ServerEndpoint, ServerSide, WorkerEndpoint
 from polyrhythm.pieces.traits import EVERY_PAYLOAD, Pattern, TopologyTraits
@@ -33,6 +31,7 @@ class Server:
     """
 
     traits: ClassVar = TopologyTraits(EVERY_PAYLOAD, Pattern.SERVED)
+    result: ClassVar = Shards()
 
     shards: int = 1
     responses: ServedWeights = field(default_factory=AllWeights, repr=False)
@@ -60,14 +59,6 @@ class Server:
         """A worker's side."""
         client = ServerClient if agreement.consistency.traits.waits else BackgroundClient
         return client(agreement, ServerRequests(agreement, endpoint, self.responses, self.division))
-
-    def result_actors(self, members: tuple[str, ...], servers: tuple[str, ...]) -> list[str]:
-        """The servers."""
-        return list(servers)
-
-    def result(self, weights: Sequence[Tensor]) -> Tensor:
-        """Their shards, end to end."""
-        return torch.cat(list(weights))
 
 
 @dataclass(frozen=True, slots=True)

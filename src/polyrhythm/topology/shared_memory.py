@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -13,6 +12,7 @@ from polyrhythm.errors import CompositionError
 from polyrhythm.kernel.effects import MemoryBlock
 from polyrhythm.kernel.message import Message
 from polyrhythm.pieces.responses import ApplyContributions, PlaceWeights, Response
+from polyrhythm.pieces.result import FirstWorker
 from polyrhythm.pieces.topology import Agreement, Channel, InitialState, RowWrites, WorkerEndpoint
 from polyrhythm.pieces.traits import Pattern, Payload, TopologyTraits
 from polyrhythm.tensors import State
@@ -36,6 +36,7 @@ class SharedMemory:
 
     traits: ClassVar = TopologyTraits(frozenset({Payload.NOTHING}), Pattern.SHARED)
     service: ClassVar[None] = None
+    result: ClassVar = FirstWorker()
 
     def workers(self, available: int) -> int:
         """All."""
@@ -44,14 +45,6 @@ class SharedMemory:
     def channel(self, agreement: Agreement, endpoint: WorkerEndpoint) -> Channel:
         """A worker's side."""
         return _SharedChannel(endpoint)
-
-    def result_actors(self, members: tuple[str, ...], servers: tuple[str, ...]) -> list[str]:
-        """The first, whose weights are those of all."""
-        return [members[0]]
-
-    def result(self, weights: Sequence[Tensor]) -> Tensor:
-        """As they are."""
-        return weights[0]
 
 
 class _SharedChannel:

@@ -2,28 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Coroutine, Sequence
+from collections.abc import Coroutine
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
-from torch import Tensor
-
 from polyrhythm.errors import CompositionError
 from polyrhythm.kernel.effects import Effect
-from polyrhythm.pieces.merge import Contribution
-from polyrhythm.pieces.requests import CollectiveOperations
-from polyrhythm.pieces.responses import AdoptWeights, ApplyContributions, Response
-from polyrhythm.pieces.topology import Agreement, Channel, InitialState, ServerEndpoint, ServerSide, WorkerEndpoint
+from polyrhythm.pieces.responses import Response
+from polyrhythm.pieces.result import FirstWorker
+from polyrhythm.pieces.topology import Agreement, Channel, ServerEndpoint, ServerSide, WorkerEndpoint
 from polyrhythm.pieces.traits import DIFFERENCES, Pattern, TopologyTraits
-from polyrhythm.tensors import Layout, State
-from polyrhythm.topology.algorithms.broadcast import broadcast
-from polyrhythm.topology.collective_client import CollectiveClient
+from polyrhythm.tensors import Layout
 from polyrhythm.topology.shares import weights
 from polyrhythm.topology.sum_server import SumServer
 from polyrhythm.topology.summation_client import SummationClient
 from polyrhythm.topology.summation_records import StretchSums
 from polyrhythm.topology.summation_source import SummationSource
-from polyrhythm.trees import StateTree
+from polyrhythm.topology.vector_channel import VectorChannel
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,6 +32,7 @@ class Summation:
     """
 
     traits: ClassVar = TopologyTraits(DIFFERENCES, Pattern.COLLECTIVE)
+    result: ClassVar = FirstWorker()
 
     spares: int = 0
     nbytes: int = 4 * 2**20
@@ -64,14 +60,6 @@ class Summation:
         """A worker's side."""
         return _Whole(agreement, endpoint, SummationClient(endpoint, self.nbytes))
 
-    def result_actors(self, members: tuple[str, ...], servers: tuple[str, ...]) -> list[str]:
-        """Worker 0, whose weights are those of all."""
-        return [members[0]]
-
-    def result(self, weights: Sequence[Tensor]) -> Tensor:
-        """As they are."""
-        return weights[0]
-
 
 @dataclass(frozen=True, slots=True)
 class _Spares:
@@ -88,44 +76,14 @@ class _Spares:
         return SumServer(endpoint, StretchSums(endpoint)).live()
 
 
-class _Whole:
-    """The whole vector at once, in `optimizer.step()`."""
-
-    buckets = None
-    in_place = None
-    tensors = None
-    writes = None
-    late = None
-
+class _Whole(VectorChannel):
     def __init__(self, agreement: Agreement, endpoint: WorkerEndpoint, sums: SummationClient) -> None:
-        self.group = endpoint.group
-        self.port = endpoint.port
+        super().__init__(agreement, endpoint, sums)
         self.sums = sums
-        self.client = CollectiveClient(sums, agreement.codec, endpoint)
-
-    @property
-    def collective(self) -> CollectiveOperations | None:
-        return self.client if self.group.size > 1 else None
-
-    async def establish(self, initial: InitialState) -> Response:
-        self.client.open(initial.model_state.layout, lambda: initial.model_state.weights, initial.model_state)
-        return AdoptWeights(await broadcast(self.port, self.group, initial.weights(), "init"))
-
-    async def exchange(self, value: Tensor, clock: int, rates: tuple[float, ...]) -> Response:
-        return ApplyContributions([Contribution(await self.client.sum(value, clock), self.group.size, rates=rates)])
 
     async def finish(self) -> Response:
         await self.sums.finish()
-        return ApplyContributions([])
+        return await super().finish()
 
     async def drain(self, step: int) -> str:
         return await self.sums.drain(step)
-
-    def export(self) -> StateTree:
-        return self.client.export()
-
-    def restore(self, state: StateTree) -> None:
-        self.client.restore(state)
-
-    def states(self) -> list[tuple[State, Tensor]]:
-        return self.client.states()
