@@ -18,7 +18,7 @@ from polyrhythm.pieces.local import LocalRule, PlainSteps
 from polyrhythm.pieces.merge import Merge, Rule, rule_of
 from polyrhythm.pieces.requests import CollectiveOperations
 from polyrhythm.pieces.responses import Response
-from polyrhythm.pieces.result import Result
+from polyrhythm.pieces.result_source import ResultSource
 from polyrhythm.pieces.snapshots import Snapshots
 from polyrhythm.pieces.state import ServerCheckpoints
 from polyrhythm.pieces.traits import Payload, TopologyTraits
@@ -253,7 +253,7 @@ class Topology(Protocol):
         """What it declares of itself."""
 
     @property
-    def result(self) -> Result:
+    def result(self) -> ResultSource:
         """Whose weights are the result of a run."""
 
     def workers(self, available: int) -> int:

@@ -5,13 +5,16 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar
 
-from polyrhythm.pieces.responses import Response
-from polyrhythm.pieces.result import FirstWorker
-from polyrhythm.pieces.topology import Agreement, Channel, InitialState, WorkerEndpoint
+from torch import Tensor
+
+from polyrhythm.kernel.group import Group
+from polyrhythm.kernel.port import Port
+from polyrhythm.pieces.result_source import FirstWorker
+from polyrhythm.pieces.topology import Agreement, Channel, WorkerEndpoint
 from polyrhythm.pieces.traits import DIFFERENCES, Pattern, TopologyTraits
-from polyrhythm.tensors import Layout
 from polyrhythm.topology.algorithms.adaptive_sum import AdaptiveSum
-from polyrhythm.topology.vector_channel import VectorChannel
+from polyrhythm.topology.collective_client import CollectiveClient
+from polyrhythm.topology.vector_channel import NoService, VectorChannel
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,15 +35,15 @@ class Adasum:
 
     def channel(self, agreement: Agreement, endpoint: WorkerEndpoint) -> Channel:
         """A worker's side."""
-        return _ByPairs(agreement, endpoint)
+        sums = _ByPairs()
+        sums.client = CollectiveClient(sums, agreement.codec, endpoint)
+        return VectorChannel(sums.client, endpoint, NoService())
 
 
-class _ByPairs(VectorChannel):
-    collective = None  # what a codec asks for beside sums has no place in a recursion by pairs
+class _ByPairs:
+    """The adaptive sum of whatever vector the `client` sums, whose layout is known when the run begins."""
 
-    def __init__(self, agreement: Agreement, endpoint: WorkerEndpoint) -> None:
-        super().__init__(agreement, endpoint, AdaptiveSum(Layout((), ())))
+    client: CollectiveClient
 
-    async def establish(self, initial: InitialState) -> Response:
-        self.client.reduction = AdaptiveSum(initial.model_state.layout)
-        return await super().establish(initial)
+    async def reduce(self, port: Port, group: Group, value: Tensor, topic: str) -> Tensor:
+        return await AdaptiveSum(self.client.layout).reduce(port, group, value, topic)

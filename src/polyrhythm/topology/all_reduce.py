@@ -10,13 +10,14 @@ import torch
 from torch import Tensor
 
 from polyrhythm.pieces.responses import ApplyInPlace, Response
-from polyrhythm.pieces.result import FirstWorker
-from polyrhythm.pieces.topology import Agreement, Channel, InPlace, WorkerEndpoint
+from polyrhythm.pieces.result_source import FirstWorker
+from polyrhythm.pieces.topology import Agreement, Channel, WorkerEndpoint
 from polyrhythm.pieces.traits import DIFFERENCES, Pattern, TopologyTraits
 from polyrhythm.topology.algorithms.algorithm import Algorithm
 from polyrhythm.topology.algorithms.native_first import NativeFirst
 from polyrhythm.topology.algorithms.ring import Ring
-from polyrhythm.topology.vector_channel import VectorChannel
+from polyrhythm.topology.collective_client import CollectiveClient
+from polyrhythm.topology.vector_channel import NoService, VectorChannel
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,27 +36,27 @@ class AllReduce:
 
     def channel(self, agreement: Agreement, endpoint: WorkerEndpoint) -> Channel:
         """A worker's side."""
-        return _Equal(self.algorithm, agreement, endpoint)
-
-
-class _Equal(VectorChannel):
-    """One worker in one group with all others."""
-
-    def __init__(self, algorithm: Algorithm, agreement: Agreement, endpoint: WorkerEndpoint) -> None:
-        super().__init__(agreement, endpoint, NativeFirst(algorithm))
-        self.algorithm = algorithm
+        client = CollectiveClient(NativeFirst(self.algorithm), agreement.codec, endpoint)
         # one worker alone has none: what gets no gradient from anyone keeps none, and its optimizer passes over it
-        self.averages = agreement.merge.traits.averages and agreement.codec.traits.verbatim and self.group.size > 1
+        averages = agreement.merge.traits.averages and agreement.codec.traits.verbatim and endpoint.group.size > 1
+        in_place = _MeanInPlace(client, endpoint, self.algorithm) if averages else None
+        return VectorChannel(client, endpoint, NoService(), collective=client, in_place=in_place)
 
-    @property
-    def in_place(self) -> InPlace | None:
-        return self if self.averages else None
+
+@dataclass(frozen=True, slots=True)
+class _MeanInPlace:
+    """Means of gradients by `client` that stay where they are, where the runtime can."""
+
+    client: CollectiveClient
+    endpoint: WorkerEndpoint
+    algorithm: Algorithm
 
     async def exchange_parts(self, parts: Sequence[Tensor]) -> Response:
-        since = self.port.now()
-        if not await self.client.reduce_in_place(parts, self.group.size, self.algorithm):
+        port, workers = self.endpoint.port, self.endpoint.group.size
+        since = port.now()
+        if not await self.client.reduce_in_place(parts, workers, self.algorithm):
             total = await self.client.all_reduce(torch.cat(list(parts)).cpu())  # all that a verbatim codec does
             for part, summed in zip(parts, torch.split(total, [part.numel() for part in parts]), strict=True):
-                torch.div(summed.to(part.device), self.group.size, out=part)
-        self.port.progressed(self.client.subject, "exchange", since)
+                torch.div(summed.to(part.device), workers, out=part)
+        port.progressed(self.client.subject, "exchange", since)
         return ApplyInPlace()

@@ -15,7 +15,7 @@ from polyrhythm.pieces.context import ExchangeContext
 from polyrhythm.pieces.merge import EncodedContribution
 from polyrhythm.pieces.requests import Packet
 from polyrhythm.pieces.responses import AdoptWeights, ApplyContributions, ApplyOnTop, Response
-from polyrhythm.pieces.result import FirstWorker
+from polyrhythm.pieces.result_source import FirstWorker
 from polyrhythm.pieces.topology import Agreement, Channel, InitialState, PeerChannel, WorkerEndpoint
 from polyrhythm.pieces.traits import DIFFERENCES, Pattern, Payload, TopologyTraits
 from polyrhythm.pieces.weights import WeightsView

@@ -9,7 +9,7 @@ from torch import Tensor
 
 from polyrhythm.pieces.merge import Contribution
 from polyrhythm.pieces.responses import ApplyContributions, Response
-from polyrhythm.pieces.result import FirstWorker
+from polyrhythm.pieces.result_source import FirstWorker
 from polyrhythm.pieces.topology import Agreement, Channel, InitialState, WorkerEndpoint
 from polyrhythm.pieces.traits import DIFFERENCES, Pattern, TopologyTraits
 from polyrhythm.tensors import State

@@ -8,15 +8,19 @@ from typing import ClassVar
 from torch import Tensor
 
 from polyrhythm.pieces.merge import Contribution
+from polyrhythm.pieces.requests import CollectiveOperations
 from polyrhythm.pieces.responses import AdoptWeights, ReplaceSent, Response
-from polyrhythm.pieces.result import AllWorkers
+from polyrhythm.pieces.result_source import AllWorkers
 from polyrhythm.pieces.topology import Agreement, Channel, InitialState, WorkerEndpoint
 from polyrhythm.pieces.traits import Pattern, Payload, TopologyTraits
+from polyrhythm.tensors import State
 from polyrhythm.topology.algorithms.algorithm import Algorithm
+from polyrhythm.topology.algorithms.broadcast import broadcast
 from polyrhythm.topology.algorithms.native_first import NativeFirst
 from polyrhythm.topology.algorithms.ring import Ring
 from polyrhythm.topology.algorithms.tree import Tree
-from polyrhythm.topology.vector_channel import VectorChannel
+from polyrhythm.topology.collective_client import CollectiveClient
+from polyrhythm.trees import StateTree
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,17 +44,32 @@ class AverageWeights:
 
     def channel(self, agreement: Agreement, endpoint: WorkerEndpoint) -> Channel:
         """A worker's side."""
-        return _Averaging(agreement, endpoint, NativeFirst(self.algorithm))
+        return _Averaging(CollectiveClient(NativeFirst(self.algorithm), agreement.codec, endpoint), endpoint)
 
 
-class _Averaging(VectorChannel):
-    """What is exchanged are weights; in the end all take over the mean of what they have."""
+class _Averaging:
+    """One worker in one group with all others."""
 
-    initial: InitialState
+    buckets = None
+    in_place = None
+    tensors = None
+    writes = None
+    late = None
+
+    def __init__(self, client: CollectiveClient, endpoint: WorkerEndpoint) -> None:
+        self.client = client
+        self.group = endpoint.group
+        self.port = endpoint.port
+        self.initial: InitialState
+
+    @property
+    def collective(self) -> CollectiveOperations | None:
+        return self.client if self.group.size > 1 else None
 
     async def establish(self, initial: InitialState) -> Response:
         self.initial = initial
-        return await super().establish(initial)
+        self.client.open(initial.model_state.layout, lambda: initial.model_state.weights, initial.model_state)
+        return AdoptWeights(await broadcast(self.port, self.group, initial.weights(), "init"))
 
     async def exchange(self, value: Tensor, clock: int, rates: tuple[float, ...]) -> Response:
         aggregated = await self.client.aggregate(value.clone(), clock)  # `value` are the weights, which will be written to
@@ -59,3 +78,15 @@ class _Averaging(VectorChannel):
     async def finish(self) -> Response:
         total = await Tree().reduce(self.port, self.group, self.initial.weights(), "mean")
         return AdoptWeights(total / self.group.size)
+
+    async def drain(self, step: int) -> str:
+        return ""  # every exchange has brought what was sent for it
+
+    def export(self) -> StateTree:
+        return self.client.export()
+
+    def restore(self, state: StateTree) -> None:
+        self.client.restore(state)
+
+    def states(self) -> list[tuple[State, Tensor]]:
+        return self.client.states()

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from typing import ClassVar
 
 from polyrhythm.errors import CompositionError
-from polyrhythm.pieces.result import FirstWorker
+from polyrhythm.pieces.result_source import FirstWorker
 from polyrhythm.pieces.topology import Agreement, Channel, ServerSide, WorkerEndpoint
 from polyrhythm.pieces.traits import Payload, TopologyTraits
 from polyrhythm.topology.each_tensor import EachTensor

@@ -13,13 +13,15 @@ from polyrhythm.errors import CompositionError
 from polyrhythm.kernel.effects import Wait
 from polyrhythm.kernel.latch import Latch
 from polyrhythm.pieces.merge import AnyContribution, Contribution
-from polyrhythm.pieces.responses import ApplyContributions, ApplyOneByOne, Response
-from polyrhythm.pieces.result import FirstWorker
-from polyrhythm.pieces.topology import Agreement, Channel, WorkerEndpoint
+from polyrhythm.pieces.responses import AdoptWeights, ApplyContributions, ApplyOneByOne, Response
+from polyrhythm.pieces.result_source import FirstWorker
+from polyrhythm.pieces.topology import Agreement, Channel, InitialState, WorkerEndpoint
 from polyrhythm.pieces.traits import Pattern, Payload, TopologyTraits
+from polyrhythm.tensors import State
+from polyrhythm.topology.algorithms.broadcast import broadcast
 from polyrhythm.topology.all_reduce import AllReduce
+from polyrhythm.topology.collective_client import CollectiveClient
 from polyrhythm.topology.late_updates import LateUpdates
-from polyrhythm.topology.vector_channel import VectorChannel
 from polyrhythm.trees import StateTree
 
 
@@ -61,9 +63,10 @@ class Delayed:
 
     def channel(self, agreement: Agreement, endpoint: WorkerEndpoint) -> Channel:
         """A worker's side."""
-        if agreement.payload.is_gradient:
-            return _Pipeline(agreement, endpoint, self)
-        return LateUpdates(agreement, endpoint, self.topology.algorithm, self.steps, self.warmup)
+        client = CollectiveClient(self.topology.algorithm, agreement.codec, endpoint)
+        return (
+            _Pipeline(self, client, endpoint) if agreement.payload.is_gradient else LateUpdates(self.steps, self.warmup, client, endpoint)
+        )
 
 
 @dataclass(slots=True)
@@ -74,19 +77,30 @@ class _UnderWay:
     contributions: Sequence[AnyContribution] = ()
 
 
-class _Pipeline(VectorChannel):
+class _Pipeline:
     """`under_way` are the exchanges whose result was not used yet, the oldest first.
 
     Sums are made by messages: a runtime's own have no names, and must come in one order at all workers, which exchanges that are under
     way beside others do not have.
     """
 
+    buckets = None
+    in_place = None
+    tensors = None
+    writes = None
+    late = None
     collective = None
 
-    def __init__(self, agreement: Agreement, endpoint: WorkerEndpoint, settings: Delayed) -> None:
-        super().__init__(agreement, endpoint, settings.topology.algorithm)
+    def __init__(self, settings: Delayed, client: CollectiveClient, endpoint: WorkerEndpoint) -> None:
         self.settings = settings
+        self.client = client
+        self.group = endpoint.group
+        self.port = endpoint.port
         self.under_way: deque[_UnderWay] = deque()
+
+    async def establish(self, initial: InitialState) -> Response:
+        self.client.open(initial.model_state.layout, lambda: initial.model_state.weights, initial.model_state)
+        return AdoptWeights(await broadcast(self.port, self.group, initial.weights(), "init"))
 
     async def exchange(self, value: Tensor, clock: int, rates: tuple[float, ...]) -> Response:
         last = self.under_way[-1] if self.under_way else None
@@ -126,3 +140,6 @@ class _Pipeline(VectorChannel):
         for sums in state["sums"]:
             self.under_way.append(held := _UnderWay(contributions=[Contribution(value, count, 0, rates) for value, count, rates in sums]))
             held.ended.open()
+
+    def states(self) -> list[tuple[State, Tensor]]:
+        return self.client.states()

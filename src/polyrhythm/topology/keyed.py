@@ -8,7 +8,7 @@ from typing import ClassVar
 
 from polyrhythm.errors import CompositionError
 from polyrhythm.kernel.port import Port
-from polyrhythm.pieces.result import FirstWorker
+from polyrhythm.pieces.result_source import FirstWorker
 from polyrhythm.pieces.topology import Agreement, Channel, WorkerEndpoint
 from polyrhythm.pieces.traits import Pattern, Payload, TopologyTraits
 from polyrhythm.topology.all_reduce import AllReduce

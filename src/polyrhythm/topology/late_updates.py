@@ -9,10 +9,12 @@ from torch import Tensor
 from polyrhythm.kernel.effects import Wait
 from polyrhythm.kernel.latch import Latch
 from polyrhythm.pieces.merge import Contribution
-from polyrhythm.pieces.responses import ApplyContributions, Response
-from polyrhythm.pieces.topology import Agreement, Late, WorkerEndpoint
-from polyrhythm.topology.algorithms.algorithm import Algorithm
-from polyrhythm.topology.vector_channel import VectorChannel
+from polyrhythm.pieces.requests import CollectiveOperations
+from polyrhythm.pieces.responses import AdoptWeights, ApplyContributions, Response
+from polyrhythm.pieces.topology import InitialState, Late, WorkerEndpoint
+from polyrhythm.tensors import State
+from polyrhythm.topology.algorithms.broadcast import broadcast
+from polyrhythm.topology.collective_client import CollectiveClient
 from polyrhythm.trees import StateTree
 
 
@@ -25,18 +27,24 @@ class _Sum:
     contribution: Contribution | None = None
 
 
-class LateUpdates(VectorChannel):
+class LateUpdates:
     """An update of step t is summed while the worker steps on, and its response taken over after step t + `steps`.
 
-    There is one at a time: `sending` is it, until its response is collected; what `collective` asks for comes between two sums.
-    Up to step `warmup` an exchange waits for its own response.
+    There is one at a time: `sending` is it, until its response is collected. Up to step `warmup` an exchange waits for its own response.
     Sums are made by messages, as in `topology.delayed`.
     """
 
-    def __init__(self, agreement: Agreement, endpoint: WorkerEndpoint, algorithm: Algorithm, steps: int, warmup: int) -> None:
-        super().__init__(agreement, endpoint, algorithm)
+    buckets = None
+    in_place = None
+    tensors = None
+    writes = None
+
+    def __init__(self, steps: int, warmup: int, client: CollectiveClient, endpoint: WorkerEndpoint) -> None:
         self.steps = steps
         self.warmup = warmup
+        self.client = client
+        self.group = endpoint.group
+        self.port = endpoint.port
         self.sending: _Sum | None = None
 
     @property
@@ -44,11 +52,20 @@ class LateUpdates(VectorChannel):
         return self if self.steps else None
 
     @property
+    def collective(self) -> CollectiveOperations | None:
+        """Asked when a response has been collected, and so between two sums."""
+        return self.client if self.group.size > 1 else None
+
+    @property
     def under_way(self) -> bool:
         return self.sending is not None
 
     def due(self, clock: int) -> bool:
         return self.sending is not None and clock >= self.sending.begun + self.steps
+
+    async def establish(self, initial: InitialState) -> Response:
+        self.client.open(initial.model_state.layout, lambda: initial.model_state.weights, initial.model_state)
+        return AdoptWeights(await broadcast(self.port, self.group, initial.weights(), "init"))
 
     async def exchange(self, value: Tensor, clock: int, rates: tuple[float, ...]) -> Response:
         assert self.sending is None, "an exchange checks that its schedule leaves the time"
@@ -70,6 +87,9 @@ class LateUpdates(VectorChannel):
         assert contribution is not None, "the latch opens when it is there"
         return ApplyContributions([contribution])
 
+    async def finish(self) -> Response:
+        return ApplyContributions([])  # all has been collected
+
     async def drain(self, step: int) -> str:
         if self.sending is not None:
             await Wait(self.sending.ended)
@@ -87,3 +107,6 @@ class LateUpdates(VectorChannel):
             begun, value, count, rates = state["sum"]
             self.sending = _Sum(begun, contribution=Contribution(value, count, 0, rates))
             self.sending.ended.open()
+
+    def states(self) -> list[tuple[State, Tensor]]:
+        return self.client.states()

@@ -9,7 +9,7 @@ from typing import Any, ClassVar
 from polyrhythm.errors import CompositionError
 from polyrhythm.kernel.effects import Effect
 from polyrhythm.pieces.division import Division
-from polyrhythm.pieces.result import Shards
+from polyrhythm.pieces.result_source import Shards
 from polyrhythm.pieces.served_weights import ServedWeights
 from polyrhythm.pieces.topology import Agreement, Channel, ServerEndpoint, ServerSide, WorkerEndpoint
 from polyrhythm.pieces.traits import EVERY_PAYLOAD, Pattern, TopologyTraits

@@ -12,7 +12,7 @@ from polyrhythm.errors import CompositionError
 from polyrhythm.kernel.effects import MemoryBlock
 from polyrhythm.kernel.message import Message
 from polyrhythm.pieces.responses import ApplyContributions, PlaceWeights, Response
-from polyrhythm.pieces.result import FirstWorker
+from polyrhythm.pieces.result_source import FirstWorker
 from polyrhythm.pieces.topology import Agreement, Channel, InitialState, RowWrites, WorkerEndpoint
 from polyrhythm.pieces.traits import Pattern, Payload, TopologyTraits
 from polyrhythm.tensors import State

@@ -8,11 +8,11 @@ from typing import Any, ClassVar
 
 from polyrhythm.errors import CompositionError
 from polyrhythm.kernel.effects import Effect
-from polyrhythm.pieces.responses import Response
-from polyrhythm.pieces.result import FirstWorker
+from polyrhythm.pieces.result_source import FirstWorker
 from polyrhythm.pieces.topology import Agreement, Channel, ServerEndpoint, ServerSide, WorkerEndpoint
 from polyrhythm.pieces.traits import DIFFERENCES, Pattern, TopologyTraits
 from polyrhythm.tensors import Layout
+from polyrhythm.topology.collective_client import CollectiveClient
 from polyrhythm.topology.shares import weights
 from polyrhythm.topology.sum_server import SumServer
 from polyrhythm.topology.summation_client import SummationClient
@@ -58,7 +58,9 @@ class Summation:
 
     def channel(self, agreement: Agreement, endpoint: WorkerEndpoint) -> Channel:
         """A worker's side."""
-        return _Whole(agreement, endpoint, SummationClient(endpoint, self.nbytes))
+        sums = SummationClient(endpoint, self.nbytes)
+        client = CollectiveClient(sums, agreement.codec, endpoint)
+        return VectorChannel(client, endpoint, sums, collective=client)
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,16 +76,3 @@ class _Spares:
 
     def serve(self, agreement: Agreement, endpoint: ServerEndpoint) -> Coroutine[Effect[Any], Any, None]:
         return SumServer(endpoint, StretchSums(endpoint)).live()
-
-
-class _Whole(VectorChannel):
-    def __init__(self, agreement: Agreement, endpoint: WorkerEndpoint, sums: SummationClient) -> None:
-        super().__init__(agreement, endpoint, sums)
-        self.sums = sums
-
-    async def finish(self) -> Response:
-        await self.sums.finish()
-        return await super().finish()
-
-    async def drain(self, step: int) -> str:
-        return await self.sums.drain(step)

@@ -2,42 +2,66 @@
 
 from __future__ import annotations
 
+from typing import Protocol
+
 from torch import Tensor
 
 from polyrhythm.pieces.merge import Contribution
 from polyrhythm.pieces.requests import CollectiveOperations
 from polyrhythm.pieces.responses import AdoptWeights, ApplyContributions, Response
-from polyrhythm.pieces.topology import Agreement, InitialState, InPlace, Late, WorkerEndpoint
+from polyrhythm.pieces.topology import InitialState, InPlace, WorkerEndpoint
 from polyrhythm.tensors import State
-from polyrhythm.topology.algorithms.algorithm import AnyReduction
 from polyrhythm.topology.algorithms.broadcast import broadcast
 from polyrhythm.topology.collective_client import CollectiveClient
 from polyrhythm.trees import StateTree
 
 
+class SumService(Protocol):
+    """Others that make sums, beside the workers."""
+
+    async def finish(self) -> None:
+        """No more sums will be asked for."""
+
+    async def drain(self, step: int) -> str:
+        """As `pieces.topology.Channel.drain`."""
+
+
+class NoService:
+    """The workers make all sums: every exchange has brought what was sent for it."""
+
+    async def finish(self) -> None:
+        """Nothing is left."""
+
+    async def drain(self, step: int) -> str:
+        """Nothing is on its way."""
+        return ""
+
+
 class VectorChannel:
-    """Every exchange is one sum by `reduction`, which is there when it returns."""
+    """Every exchange is one sum by `client`, which is there when it returns.
+
+    `collective` is what codecs may ask for beside it, `in_place` another way to exchange, and `service` who else takes part.
+    """
 
     buckets = None
     tensors = None
     writes = None
+    late = None
 
-    def __init__(self, agreement: Agreement, endpoint: WorkerEndpoint, reduction: AnyReduction) -> None:
-        self.client = CollectiveClient(reduction, agreement.codec, endpoint)
+    def __init__(
+        self,
+        client: CollectiveClient,
+        endpoint: WorkerEndpoint,
+        service: SumService,
+        collective: CollectiveOperations | None = None,
+        in_place: InPlace | None = None,
+    ) -> None:
+        self.client = client
         self.group = endpoint.group
         self.port = endpoint.port
-
-    @property
-    def in_place(self) -> InPlace | None:
-        return None
-
-    @property
-    def late(self) -> Late | None:
-        return None
-
-    @property
-    def collective(self) -> CollectiveOperations | None:
-        return self.client if self.group.size > 1 else None
+        self.service = service
+        self.in_place = in_place
+        self.collective = collective if self.group.size > 1 else None
 
     async def establish(self, initial: InitialState) -> Response:
         self.client.open(initial.model_state.layout, lambda: initial.model_state.weights, initial.model_state)
@@ -47,10 +71,11 @@ class VectorChannel:
         return ApplyContributions([Contribution(await self.client.sum(value, clock), self.group.size, rates=rates)])
 
     async def finish(self) -> Response:
+        await self.service.finish()
         return ApplyContributions([])
 
     async def drain(self, step: int) -> str:
-        return ""  # every exchange has brought what was sent for it
+        return await self.service.drain(step)
 
     def export(self) -> StateTree:
         return self.client.export()

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 
-class Result(Protocol):
+class ResultSource(Protocol):
     """Where the result of a topology is to be found at any moment."""
 
     def actors(self, members: tuple[str, ...], servers: tuple[str, ...]) -> list[str]:
