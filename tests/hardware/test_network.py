@@ -10,11 +10,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from polyrhythm.errors import CompositionError, UnknownNameError
+from polyrhythm.errors import CompositionError, PolyrhythmError, UnknownNameError
 from polyrhythm.hardware.description import Description
 from polyrhythm.hardware.network import Access, Network, Site, load, to_json
 from polyrhythm.hardware.placement import Blocks, Local, OwnHosts, RoundRobin, WithWorkers
 from polyrhythm.hardware.presets import PRESETS
+from polyrhythm.hardware.timetable import LinkKey, timetable
 from polyrhythm.hardware.wan import REGIONS, ROUND_TRIPS
 
 MBIT = 1e6 / 8
@@ -166,3 +167,32 @@ def test_a_small_b_is_not_taken_for_bits_nor_for_bytes() -> None:
         Network.uniform("n", "1 GiB/s", 0.0)
     with pytest.raises(CompositionError, match="not a duration"):
         Network.uniform("n", 1.0, "5 b/s")
+
+
+def test_changes_are_read_and_written_and_wrong_ones_refused(tmp_path: Path) -> None:
+    path = tmp_path / "falling.json"
+    text = '{"name": "falling", "sites": [{"name": "lab", "egress": "50 Mbit/s"}], "changes": [CHANGE]}'
+    path.write_text(text.replace("CHANGE", '{"at": "10 s", "host": 1, "egress": "5 Mbit/s"}'))
+    found = timetable(load(path), 2)
+    assert [(change.at, change.link, change.bandwidth, change.what) for change in found] == [
+        (10.0, LinkKey("egress", 1, 1), 5 * MBIT, "sends at 5 Mbit/s")
+    ]
+    path.write_text(to_json(load(path)))
+    assert timetable(load(path), 2) == found
+    for change, reason in (
+        ('{"at": 1, "host": 1, "uplink": 5}', "a change of host gives egress or ingress"),
+        ('{"at": 1, "host": 1, "site": "lab", "egress": 5}', "one of host, site, or from and to"),
+        ('{"at": 1, "from": "lab", "bandwidth": 5}', "one of host, site, or from and to"),
+        ('{"at": 1, "host": 1, "speed": 5}', "unknown field"),
+    ):
+        path.write_text(text.replace("CHANGE", change))
+        with pytest.raises(CompositionError, match=reason):
+            load(path)
+    for change, reason in (
+        ('{"at": 1, "host": 7, "egress": 5}', "changes host 7, and there are 2 hosts"),
+        ('{"at": 1, "site": "lab", "uplink": 5}', "unlimited before"),
+        ('{"at": 1, "site": "barn", "uplink": 5}', "barn"),
+    ):
+        path.write_text(text.replace("CHANGE", change))
+        with pytest.raises(PolyrhythmError, match=reason):
+            timetable(load(path), 2)

@@ -5,24 +5,27 @@ from __future__ import annotations
 import itertools
 import json
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from polyrhythm.hardware import network
+from polyrhythm.hardware.changes import ChangeEntry
 from polyrhythm.hardware.network import Network
+from polyrhythm.hardware.timetable import timetable
 from polyrhythm.lab.fabric import Fabric
 from polyrhythm.lab.fair_link import FairLink
 from polyrhythm.lab.impairments import Amount, Impairments
 from polyrhythm.lab.segments import Distance
-from polyrhythm.lab.ways import LEAST_QUEUE, ROUND_TRIPS, least_latency, ways
+from polyrhythm.lab.ways import LEAST_QUEUE, ROUND_TRIPS, fair_links, least_latency, ways
 
 PLAIN = Network.uniform("plain", 1000.0, 2.0)  # bytes per second, seconds
 Sent = tuple[float, int, int, int]  # when, from, to, bytes
 
 
 def fabric(joined: Network, hosts: int, impairments: Impairments | None = None) -> Fabric:
-    return Fabric(ways(joined, hosts, impairments or Impairments()))
+    return Fabric(ways(joined, hosts, impairments or Impairments(), fair_links(joined, hosts)))
 
 
 def arrivals(under_test: Fabric, sent: Sequence[Sent], flows: Sequence[str] = ()) -> list[tuple[float, int, bytes]]:
@@ -54,6 +57,15 @@ def test_the_slower_of_two_links_sets_the_pace() -> None:
     home = Network.uniform("asymmetric", 100.0, 0.0, ingress=1000.0)
     got = arrivals(fabric(home, 2), [(0.0, 0, 1, 100)] * 5)
     assert [when for when, _, _ in got] == pytest.approx([1, 2, 3, 4, 5])
+
+
+def test_a_bandwidth_changes_at_its_time() -> None:
+    slower = replace(PLAIN, changes=(ChangeEntry(at=1.0, host=0, egress=100.0),))
+    links = fair_links(slower, 2)
+    under_test = Fabric(ways(slower, 2, Impairments(), links))
+    under_test.plan(10.0, [(change.at, links[change.link], change.bandwidth) for change in timetable(slower, 2)])
+    got = arrivals(under_test, [(10.0, 0, 1, 500), (10.0, 0, 1, 1000), (10.0, 0, 1, 100)])
+    assert [when for when, _, _ in got] == pytest.approx([12.5, 13.5, 14.5])  # the second left at 10.5, at the old rate
 
 
 def test_two_flows_that_leave_one_host_share_its_egress() -> None:
@@ -103,14 +115,16 @@ def test_sites_share_what_lies_between_them_one_way_each() -> None:
     got = arrivals(fabric(far, 3), [(0.0, 0, 2, 1_000_000)])
     slowest = far.capacity[0][2]
     assert got[0][0] == pytest.approx(far.latency[0][2] + 1_000_000 / slowest)
-    paths = ways(far, 6, Impairments())
+    paths = ways(far, 6, Impairments(), fair_links(far, 6))
     assert paths[0][4][1:3] != paths[4][0][1:3]
     assert [segment for segment in paths[0][4] if segment in paths[1][5]]  # two pairs of hosts, the same two sites
     assert not [segment for segment in paths[0][1] if segment in paths[1][5][1:]]  # inside a site only egress and ingress
 
 
 def test_a_queue_holds_a_round_trip_and_never_less_than_the_least() -> None:
-    (egress, *_), (least, *_) = ways(network.load("wan-11"), 11, Impairments())[0][1], ways(PLAIN, 2, Impairments())[0][1]
+    (egress, *_), (least, *_) = (
+        ways(each, hosts, Impairments(), fair_links(each, hosts))[0][1] for each, hosts in ((network.load("wan-11"), 11), (PLAIN, 2))
+    )
     assert isinstance(egress, FairLink)
     assert isinstance(least, FairLink)
     assert egress.limit == pytest.approx(ROUND_TRIPS * 125e6 * 0.230)  # Virginia's longest round trip

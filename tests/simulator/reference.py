@@ -7,6 +7,7 @@ from fractions import Fraction
 from typing import NamedTuple
 
 from polyrhythm.hardware.network import Network
+from polyrhythm.hardware.timetable import timetable
 
 
 class Begin(NamedTuple):
@@ -18,8 +19,8 @@ class Begin(NamedTuple):
     nbytes: int
 
 
-def links_of(network: Network, workers: int, sender: str, receiver: str) -> dict[str, float]:
-    """The links from `sender` to `receiver` by name, with their capacities."""
+def links_of(network: Network, workers: int, sender: str, receiver: str, now: Fraction = Fraction(0)) -> dict[str, float]:
+    """The links from `sender` to `receiver` by name, with their capacities at `now`."""
     here, there = network.host_of(sender, workers), network.host_of(receiver, workers)
     if here == there:
         return {}
@@ -27,7 +28,14 @@ def links_of(network: Network, workers: int, sender: str, receiver: str) -> dict
     a, b = network.site_of(here, workers), network.site_of(there, workers)
     if a != b:
         links |= {f"up {a}": network.sites[a].uplink, f"down {b}": network.sites[b].downlink, f"pair {a} {b}": network.capacity[a][b]}
+    links |= {name: rate for name, rate in _changed(network, workers, now).items() if name in links}
     return {name: capacity for name, capacity in links.items() if capacity < math.inf}
+
+
+def _changed(network: Network, workers: int, now: Fraction) -> dict[str, float]:
+    names = {"egress": "egress {}", "ingress": "ingress {}", "uplink": "up {}", "downlink": "down {}", "pair": "pair {} {}"}
+    due = [change for change in timetable(network, workers) if change.at <= now]
+    return {names[change.link.kind].format(change.link.source, change.link.target): change.bandwidth for change in due}
 
 
 def fair_rates(paths: dict[tuple[str, str], dict[str, float]]) -> dict[tuple[str, str], Fraction]:
@@ -54,11 +62,12 @@ def deliveries(network: Network, workers: int, begins: list[Begin]) -> list[Frac
     coming = sorted(range(len(begins)), key=lambda index: begins[index].time)
     now = Fraction(0)
     while coming or any(queues.values()):
-        paths = {pair: links_of(network, workers, *pair) for pair, queue in queues.items() if queue}
+        paths = {pair: links_of(network, workers, *pair, now) for pair, queue in queues.items() if queue}
         rates = fair_rates({pair: path for pair, path in paths.items() if path})
         rates |= {pair: Fraction(network.local.bandwidth) for pair, path in paths.items() if not path}
         due = [now + remaining[queues[pair][0]] / rate for pair, rate in rates.items()]
         due += [Fraction(begins[coming[0]].time)] if coming else []
+        due += [Fraction(change.at) for change in timetable(network, workers) if change.at > now]
         then = min(due)
         for pair, rate in rates.items():
             first = queues[pair][0]

@@ -5,13 +5,16 @@ from __future__ import annotations
 import math
 import random
 from collections import defaultdict
+from dataclasses import replace
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from polyrhythm.hardware.changes import ChangeEntry
 from polyrhythm.hardware.network import Access, Network, Site, load
 from polyrhythm.hardware.placement import Local, RoundRobin, WithWorkers
+from polyrhythm.hardware.timetable import timetable
 from polyrhythm.simulator import sharing
 from polyrhythm.simulator.connection import Connection
 from polyrhythm.simulator.flows import Flows
@@ -26,8 +29,15 @@ def run(network: Network, begins: list[Begin], workers: int = 8) -> dict[int, fl
     flows = Flows(network, workers)
     times: dict[int, float] = {}
     coming = sorted(range(len(begins)), key=lambda index: begins[index].time)
+    changes = timetable(network, workers)
     while True:
         now = min(flows.next_time(), begins[coming[0]].time if coming else math.inf)
+        if changes and changes[0].at <= now < math.inf:
+            at, link, bandwidth, _ = changes.pop(0)
+            for token in flows.advance(at):
+                times[int(str(token))] = at
+            flows.change(at, link, bandwidth)
+            continue
         if now == math.inf:
             return times
         for token in flows.advance(now):
@@ -176,6 +186,13 @@ def test_a_crashed_actor_loses_what_has_not_left_and_frees_its_links() -> None:
     assert flows.advance(10.0) == ["left", "other"]
 
 
+def test_what_is_under_way_goes_on_at_the_new_bandwidth() -> None:
+    slower = replace(PLAIN, changes=(ChangeEntry(at=4.0, host=1, ingress=10.0),))
+    assert run(slower, [begin(0, 1, 1000)]) == {0: 64.0}
+    assert run(slower, [begin(0, 2, 1000)]) == {0: 10.0}
+    assert run(slower, [begin(0, 1, 100, time=5.0)]) == {0: 15.0}
+
+
 def test_time_cannot_go_back() -> None:
     flows = Flows(PLAIN, 2)
     flows.advance(2.0)
@@ -189,12 +206,27 @@ def networks() -> st.SearchStrategy[Network]:
     shared = st.sampled_from([15.0, 40.0, 123.4, math.inf])
     site = st.builds(Site, st.just("?"), rate, rate, st.sampled_from([0.0, 0.5]), shared, shared)
 
-    def join(sites: list[Site], capacity: list[float]) -> Network:
+    def change(host: int, at: float, egress: float | None, ingress: float) -> ChangeEntry:
+        return ChangeEntry(at=at, host=host, egress=egress, ingress=ingress)
+
+    def join(sites: list[Site], capacity: list[float], changes: list[ChangeEntry]) -> Network:
         named = [Site(f"s{place}", s.egress, s.ingress, s.latency, s.uplink, s.downlink) for place, s in enumerate(sites)]
         pairs = [(a.name, b.name) for a in named for b in named if a is not b]
-        return Network.joined("drawn", named, dict.fromkeys(pairs, 0.25), dict(zip(pairs, capacity, strict=False)))
+        joined = Network.joined("drawn", named, dict.fromkeys(pairs, 0.25), dict(zip(pairs, capacity, strict=False)))
+        return replace(joined, changes=(*changes, *_of_sites(joined)))
 
-    return st.builds(join, st.lists(site, min_size=1, max_size=3), st.lists(shared, min_size=6, max_size=6))
+    changed = st.builds(change, st.integers(0, 4), st.sampled_from([1.0, 2.5, 9.0]), st.none() | rate, rate)
+    return st.builds(join, st.lists(site, min_size=1, max_size=3), st.lists(shared, min_size=6, max_size=6), st.lists(changed, max_size=3))
+
+
+def _of_sites(network: Network) -> list[ChangeEntry]:
+    """Half of each shared bandwidth from 3 s on."""
+    found = [ChangeEntry(at=3.0, site=site.name, uplink=site.uplink / 2) for site in network.sites if site.uplink < math.inf]
+    for a, row in enumerate(network.capacity):
+        for b, capacity in enumerate(row):
+            if a < b and capacity < math.inf and network.capacity[b][a] < math.inf:
+                found.append(ChangeEntry(at=3.0, source=network.sites[a].name, target=network.sites[b].name, bandwidth=capacity / 2))
+    return found
 
 
 ACTORS = [*(f"worker/{rank}" for rank in range(5)), "server/0"]

@@ -6,7 +6,7 @@
      "links": [{"from": "lab", "to": "attic", "latency": "15 ms", "bandwidth": "80 Mbit/s"}]}
 
 Rates are text ("50 Mbit/s") or bytes per second, durations text ("20 ms") or seconds, one way. What is left out is
-unlimited, or zero for a latency; `ingress` is `egress` where left out.
+unlimited, or zero for a latency; `ingress` is `egress` where left out. `changes` are in `changes.py`.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ from pathlib import Path
 import msgspec
 
 from polyrhythm.errors import CompositionError
+from polyrhythm.hardware.changes import ChangeEntry
 from polyrhythm.hardware.congestion import Congestion, Fair
 from polyrhythm.hardware.placement import Blocks, Deal, Local, OwnHosts, Placement
 
@@ -61,6 +62,7 @@ class Description(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_
     placement: Placement = OwnHosts()
     local: Local = Local()
     congestion: Congestion = Fair()
+    changes: list[ChangeEntry] = []
 
 
 def read(path: Path) -> Description:
@@ -74,5 +76,5 @@ def read(path: Path) -> Description:
     except msgspec.MsgspecError as problem:
         raise CompositionError(
             f"The network file {str(path)!r} cannot be used: {problem}. A network has name and sites (each with name and egress), "
-            "and may have links, hosts, deal, placement, local and congestion."
+            "and may have links, hosts, deal, placement, local, congestion and changes."
         ) from problem

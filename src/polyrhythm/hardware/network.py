@@ -15,6 +15,7 @@ import msgspec
 
 from polyrhythm import units
 from polyrhythm.errors import CompositionError, unknown
+from polyrhythm.hardware.changes import ChangeEntry
 from polyrhythm.hardware.congestion import Congestion, Fair
 from polyrhythm.hardware.description import Description, HostEntry, LinkEntry, Quantity, SiteEntry, read
 from polyrhythm.hardware.files import located
@@ -54,8 +55,8 @@ class Network:
 
     Both matrices are indexed `[from][to]`; their diagonals are not used. `accesses` lists hosts that differ from their site. `deal` assigns
     hosts to sites, `placement` servers to hosts; `congestion` is the congestion control of connections. Server shard k runs at the site of
-    the worker `beside[k]`, where that is given. Raises `CompositionError` for matrices of wrong sizes, bandwidths that are not above zero
-    and latencies below zero.
+    the worker `beside[k]`, where that is given. `changes` are bandwidths that change at some time. Raises `CompositionError` for matrices
+    of wrong sizes, bandwidths that are not above zero and latencies below zero.
     """
 
     name: str
@@ -68,6 +69,7 @@ class Network:
     local: Local = Local()  # noqa: RUF009 (a frozen value)
     congestion: Congestion = Fair()  # noqa: RUF009 (a frozen value)
     beside: tuple[int | None, ...] = ()
+    changes: tuple[ChangeEntry, ...] = ()
 
     def __post_init__(self) -> None:
         if not self.sites:
@@ -151,7 +153,13 @@ class Network:
         accesses = tuple((each.host, Access(units.bandwidth(each.egress), _rate(each.ingress, each.egress))) for each in written.hosts)
         network = cls.joined(written.name, sites, latency, capacity)
         return replace(
-            network, accesses=accesses, deal=written.deal, placement=written.placement, local=written.local, congestion=written.congestion
+            network,
+            accesses=accesses,
+            deal=written.deal,
+            placement=written.placement,
+            local=written.local,
+            congestion=written.congestion,
+            changes=tuple(written.changes),
         )
 
     def host_of(self, actor: str, workers: int) -> int:
@@ -226,7 +234,9 @@ def to_json(network: Network) -> str:
     ]
     links = [LinkEntry(names[a], names[b], network.latency[a][b], _finite(network.capacity[a][b])) for a, b in pairs]
     hosts = [HostEntry(host, access.egress, access.ingress) for host, access in network.accesses]
-    written = Description(network.name, sites, links, hosts, network.deal, network.placement, network.local, network.congestion)
+    written = Description(
+        network.name, sites, links, hosts, network.deal, network.placement, network.local, network.congestion, list(network.changes)
+    )
     return msgspec.json.format(msgspec.json.encode(written), indent=2).decode() + "\n"
 
 

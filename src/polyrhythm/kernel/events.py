@@ -145,7 +145,7 @@ class Overwritten(Event, frozen=True):
 
 
 class Faulted(Event, frozen=True):
-    """A fault of the simulator happened, or a process was lost."""
+    """A fault of the simulator happened, a bandwidth of its network changed, or a process was lost."""
 
     what: str
 

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
+from functools import partial
 from heapq import heappop, heappush
 
 import msgspec
 
+from polyrhythm.lab.fair_link import FairLink
 from polyrhythm.lab.segments import Packet, PacketScheduler, PathSegment
 
 Deed = Callable[[float, PacketScheduler], None]
@@ -46,6 +48,11 @@ class Fabric:
         self.traffic.nbytes[source][target] += nbytes
         self.onward(Packet(flow, target, nbytes, frame, self._ways[source][target], now, now))
 
+    def plan(self, began: float, changes: Sequence[tuple[float, FairLink, float]]) -> None:
+        """Give links other rates, each so many seconds after `began`; a packet that is on the link then keeps its time."""
+        for after, link, rate in changes:
+            self.call(began + after, partial(_change, link, rate))
+
     def next_time(self) -> float:
         """When something happens next; math.inf if nothing is under way."""
         return self._due[0][0] if self._due else math.inf
@@ -76,3 +83,7 @@ class Fabric:
         """Do `deed` at `when`, after what is scheduled for that time already."""
         self._count += 1
         heappush(self._due, (when, self._count, deed))
+
+
+def _change(link: FairLink, rate: float, now: float, agenda: PacketScheduler) -> None:
+    link.rate = rate

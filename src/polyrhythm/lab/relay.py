@@ -18,10 +18,11 @@ import msgspec
 
 from polyrhythm.hardware.description import Description
 from polyrhythm.hardware.network import Network
+from polyrhythm.hardware.timetable import timetable
 from polyrhythm.lab import frames
 from polyrhythm.lab.fabric import Fabric, Traffic
 from polyrhythm.lab.orders import RelayOrders, read_line
-from polyrhythm.lab.ways import least_latency, ways
+from polyrhythm.lab.ways import fair_links, least_latency, ways
 
 READY = b"r"
 _AT_ONCE = 32
@@ -35,7 +36,8 @@ def main() -> None:
     """Receive the hosts' devices, notify the hosts that all are there, and carry what they send."""
     orders = msgspec.json.decode(read_line(), type=RelayOrders)
     network = Network.described(msgspec.json.decode(orders.network, type=Description))
-    fabric = Fabric(ways(network, len(orders.hosts), orders.impairments))
+    links = fair_links(network, len(orders.hosts))
+    fabric = Fabric(ways(network, len(orders.hosts), orders.impairments, links))
     sockets = [socket.socket(fileno=descriptor) for descriptor in orders.hosts]
     devices = [device for connection in sockets for device in _take_device(connection)]
     if len(devices) < len(sockets):
@@ -45,6 +47,7 @@ def main() -> None:
     for connection in sockets:
         with contextlib.suppress(OSError):  # that host has failed meanwhile; the lab reports it
             connection.send(READY)
+    fabric.plan(time.monotonic(), [(change.at, links[change.link], change.bandwidth) for change in timetable(network, len(orders.hosts))])
     gc.disable()  # nothing here makes cycles, and a pause would delay every packet
     with contextlib.suppress(PermissionError):  # without the right to it, the relay is late where all cores are busy
         os.sched_setscheduler(0, os.SCHED_RR, os.sched_param(1))

@@ -11,6 +11,7 @@ from __future__ import annotations
 import math
 
 from polyrhythm.hardware.network import Network
+from polyrhythm.hardware.timetable import LinkKey
 from polyrhythm.lab.fair_link import FairLink
 from polyrhythm.lab.impairments import Impairments
 from polyrhythm.lab.segments import Distance, PathSegment
@@ -25,20 +26,24 @@ ROUND_TRIPS = 3
 looking. With one a ring of 4.5 MB over `wan-3` lost some 40 packets a round and took 1.28 to 1.33 s; with three it takes the
 1.133 s of the simulator's."""
 
-Key = tuple[str, int, int]
+Links = dict[LinkKey, FairLink]
 
 
-def ways(network: Network, hosts: int, impairments: Impairments) -> list[list[tuple[PathSegment, ...]]]:
-    """The segments by `[from][to]` among `hosts` hosts, each the host of one worker; empty from a host to itself."""
+def fair_links(network: Network, hosts: int) -> Links:
+    """All links among `hosts` hosts that have a bandwidth."""
     pairs = [(a, b) for a in range(hosts) for b in range(hosts) if a != b]
-    rates: dict[Key, float] = {}
-    longest: dict[Key, float] = {}
+    rates: dict[LinkKey, float] = {}
+    longest: dict[LinkKey, float] = {}
     for a, b in pairs:
         round_trip = network.delay(a, b, hosts) + network.delay(b, a, hosts)
         for key, rate in [*_leaving(network, a, b, hosts), *_arriving(network, a, b, hosts)]:
             rates[key] = rate
             longest[key] = max(longest.get(key, 0.0), round_trip)
-    links = {key: FairLink(rate, max(LEAST_QUEUE, ROUND_TRIPS * rate * longest[key])) for key, rate in rates.items() if rate < math.inf}
+    return {key: FairLink(rate, max(LEAST_QUEUE, ROUND_TRIPS * rate * longest[key])) for key, rate in rates.items() if rate < math.inf}
+
+
+def ways(network: Network, hosts: int, impairments: Impairments, links: Links) -> list[list[tuple[PathSegment, ...]]]:
+    """The segments by `[from][to]` among `hosts` hosts, each the host of one worker; empty from a host to itself."""
 
     def segments(a: int, b: int) -> tuple[PathSegment, ...]:
         if a == b:
@@ -57,15 +62,19 @@ def least_latency(network: Network, hosts: int) -> float:
     return min((network.delay(a, b, hosts) for a in range(hosts) for b in range(hosts) if a != b), default=0.0)
 
 
-def _leaving(network: Network, a: int, b: int, hosts: int) -> list[tuple[Key, float]]:
+def _leaving(network: Network, a: int, b: int, hosts: int) -> list[tuple[LinkKey, float]]:
     here, there = network.site_of(a, hosts), network.site_of(b, hosts)
-    own: list[tuple[Key, float]] = [(("egress", a, a), network.access(a, hosts).egress)]
+    own: list[tuple[LinkKey, float]] = [(LinkKey("egress", a, a), network.access(a, hosts).egress)]
     if here == there:
         return own
-    return [*own, (("uplink", here, here), network.sites[here].uplink), (("pair", here, there), network.capacity[here][there])]
+    return [
+        *own,
+        (LinkKey("uplink", here, here), network.sites[here].uplink),
+        (LinkKey("pair", here, there), network.capacity[here][there]),
+    ]
 
 
-def _arriving(network: Network, a: int, b: int, hosts: int) -> list[tuple[Key, float]]:
+def _arriving(network: Network, a: int, b: int, hosts: int) -> list[tuple[LinkKey, float]]:
     here, there = network.site_of(a, hosts), network.site_of(b, hosts)
-    own: list[tuple[Key, float]] = [(("ingress", b, b), network.access(b, hosts).ingress)]
-    return own if here == there else [(("downlink", there, there), network.sites[there].downlink), *own]
+    own: list[tuple[LinkKey, float]] = [(LinkKey("ingress", b, b), network.access(b, hosts).ingress)]
+    return own if here == there else [(LinkKey("downlink", there, there), network.sites[there].downlink), *own]

@@ -18,6 +18,7 @@ from collections.abc import Callable
 from heapq import heappop, heappush
 
 from polyrhythm.hardware.network import Network
+from polyrhythm.hardware.timetable import LinkKey
 from polyrhythm.simulator.connection import REMEMBERED, Connection
 from polyrhythm.simulator.filling import TOLERANCE
 from polyrhythm.simulator.pauses import Pauses
@@ -115,6 +116,16 @@ class Flows:
             self._hold(connection, 1 if blocked else -1, now)
             if self._pausing and connection.busy and not connection.cuts:
                 self._pauses.begin(connection, now)
+
+    def change(self, now: float, key: LinkKey, capacity: float) -> None:
+        """From `now` a link has `capacity` bytes per second; what is on it goes on at the new rate."""
+        self._run(now)
+        link = self._routes.change(key, capacity)
+        if link is None:
+            return
+        for connection in self._each(lambda connection: link in connection.links):
+            connection.alone = min([each.capacity for each in connection.links])
+        self._sharing.resize(link)
 
     def forget(self, now: float, actor: str) -> list[object]:
         """At `now`, drop all that `actor` has not wholly sent and all that is being sent to it; the tokens of what is lost."""

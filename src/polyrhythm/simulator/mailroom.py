@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 from polyrhythm.errors import CompositionError
+from polyrhythm.hardware.timetable import LinkKey
 from polyrhythm.kernel.effects import Send
 from polyrhythm.kernel.events import Delivered, Recorder, Sent
 from polyrhythm.kernel.message import ASIDE, Delivery, Message, wire_bytes
@@ -40,6 +41,9 @@ class Carrier(Protocol):
 
     def block(self, now: float, a: str, b: str, blocked: bool) -> None:
         """Let nothing flow between `a` and `b`, or let it flow again."""
+
+    def change(self, now: float, key: LinkKey, capacity: float) -> None:
+        """Give a link another bandwidth."""
 
     def forget(self, now: float, actor: str) -> list[object]:
         """The tokens of what will never arrive because `actor` is gone."""
@@ -174,6 +178,11 @@ class Mailroom:
         """Block all connections between `a` and `b`, or unblock them."""
         assert self._carrier is not None, "a network that takes no time cannot be cut"
         self._carrier.block(self._queue.now, a, b, blocked)
+
+    def change(self, key: LinkKey, capacity: float) -> None:
+        """Give a link another bandwidth from now on, in bytes per second."""
+        assert self._carrier is not None, "a network that takes no time has no links"
+        self._carrier.change(self._queue.now, key, capacity)
 
     def _open(self, actor: VirtualActor, to: str) -> FifoChannel:
         receiver = self._actors.get(to)

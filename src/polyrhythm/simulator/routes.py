@@ -8,6 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from polyrhythm.hardware.network import Network
+from polyrhythm.hardware.timetable import LinkKey
 from polyrhythm.simulator.connection import Connection, Endpoint, SharedLink
 
 
@@ -21,8 +22,8 @@ class Routes:
         self._network = network
         self._workers = workers
         self._endpoints: dict[str, Endpoint] = {}
-        self._host_links: dict[int, tuple[SharedLink, SharedLink]] = {}
-        self._shared_links: dict[tuple[str, int, int], SharedLink] = {}
+        self._links: dict[LinkKey, SharedLink] = {}
+        self._changed: dict[LinkKey, float] = {}
         self._ways: dict[tuple[int, int], tuple[tuple[SharedLink, ...], float]] = {}
         self._capacity: list[float] = [math.inf]  # by link index; link 0 pads short routes
         self._capacities: NDArray[np.float64] = np.array(self._capacity)
@@ -52,11 +53,9 @@ class Routes:
         if found is None:
             network, workers = self._network, self._workers
             host = network.host_of(actor, workers)
-            if host not in self._host_links:
-                access = network.access(host, workers)
-                self._host_links[host] = (self._link(access.egress), self._link(access.ingress))
-            site = network.site_of(host, workers)
-            found = Endpoint(actor, host, site, network.sites[site].name, self._host_links[host])
+            access, site = network.access(host, workers), network.site_of(host, workers)
+            links = (self._link(LinkKey("egress", host, host), access.egress), self._link(LinkKey("ingress", host, host), access.ingress))
+            found = Endpoint(actor, host, site, network.sites[site].name, links)
             self._endpoints[actor] = found
         return found
 
@@ -67,18 +66,27 @@ class Routes:
             way: tuple[tuple[SharedLink, ...], float] = ((), network.site_delay(here, there))
         else:
             shared = (
-                (("uplink", here, here), network.sites[here].uplink),
-                (("pair", here, there), network.capacity[here][there]),
-                (("downlink", there, there), network.sites[there].downlink),
+                (LinkKey("uplink", here, here), network.sites[here].uplink),
+                (LinkKey("pair", here, there), network.capacity[here][there]),
+                (LinkKey("downlink", there, there), network.sites[there].downlink),
             )
-            for name, capacity in shared:
-                if capacity < math.inf and name not in self._shared_links:
-                    self._shared_links[name] = self._link(capacity)
-            links = tuple(self._shared_links[name] for name, _ in shared if name in self._shared_links)
+            links = tuple(self._link(key, capacity) for key, capacity in shared if capacity < math.inf)
             way = (links, network.site_delay(here, there))
         self._ways[here, there] = way
         return way
 
-    def _link(self, capacity: float) -> SharedLink:
-        self._capacity.append(capacity)
-        return SharedLink(len(self._capacity) - 1, capacity)
+    def change(self, key: LinkKey, capacity: float) -> SharedLink | None:
+        """Give a link another `capacity`; None if nothing has come to it yet."""
+        self._changed[key] = capacity
+        link = self._links.get(key)
+        if link is not None:
+            link.capacity = self._capacity[link.index] = capacity
+            self._capacities = np.array(self._capacity)
+        return link
+
+    def _link(self, key: LinkKey, capacity: float) -> SharedLink:
+        """The link, made when it is first used, with the last capacity that it was given."""
+        if key not in self._links:
+            self._capacity.append(self._changed.get(key, capacity))
+            self._links[key] = SharedLink(len(self._capacity) - 1, self._capacity[-1])
+        return self._links[key]

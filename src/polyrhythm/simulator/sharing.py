@@ -91,6 +91,13 @@ class Sharing:
             elif link.group is None:
                 self._touched.append(link)
 
+    def resize(self, link: SharedLink) -> None:
+        """The capacity of `link` has changed, and with it what its flows could have alone."""
+        if link.group is not None:
+            self._disturb(link.group)
+        else:
+            self._touched.append(link)
+
     def solve(self, now: float) -> None:
         """Give rates to all flows that changed since the last call; no time has passed since."""
         seeds = self._attach(now) if self._begun else []

@@ -18,6 +18,7 @@ from polyrhythm.hardware import network as networks
 from polyrhythm.hardware.devices import Machine
 from polyrhythm.hardware.fleet import Fleet, fleet
 from polyrhythm.hardware.network import Network
+from polyrhythm.hardware.timetable import timetable
 from polyrhythm.kernel.events import Recorder, Started
 from polyrhythm.kernel.job import Ending, Job, Location, Work, unplaced
 from polyrhythm.kernel.names import server, worker
@@ -29,6 +30,7 @@ from polyrhythm.simulator.event_queue import EventQueue
 from polyrhythm.simulator.failure import fail
 from polyrhythm.simulator.fault_injection import FaultInjection
 from polyrhythm.simulator.flows import Flows
+from polyrhythm.simulator.network_changes import plan_changes
 from polyrhythm.simulator.program import Program, SharedState
 from polyrhythm.simulator.randomness import Randomness
 from polyrhythm.simulator.scheduler import Scheduler
@@ -132,6 +134,10 @@ class Simulator:
             network = dataclasses.replace(network, beside=job.beside)
         names = [server(shard) for shard in range(job.servers)] + [worker(rank) for rank in range(job.workers)]
         faults = hazards.remaining(hazards.schedule(self.faults, self.seed, names), job.began)
+        if network is not None and network.changes and isinstance(self.collectives, ClosedForm):
+            raise CompositionError(
+                f"The network {network.name!r} changes in time, and no closed form sees that: leave out collectives=."
+            )
         link = (0.0, math.inf) if network is None else network.slowest()
         scheduler = Scheduler(
             queue,
@@ -147,6 +153,8 @@ class Simulator:
             scheduler.actors[name] = VirtualActor(name, port, machines.timer(name, self.seed))
         shared = self._staff(scheduler, job, machines)
         FaultInjection(scheduler, network, job.workers, job.essential, self.seed).plan(faults)
+        if network is not None:
+            plan_changes(scheduler, timetable(network, job.workers))
         return scheduler, shared
 
     def _staff(self, scheduler: Scheduler, job: Job, machines: Fleet) -> SharedState:

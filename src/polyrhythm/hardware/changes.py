@@ -1,0 +1,43 @@
+"""Bandwidths that change while a run is under way, as a network file lists them.
+
+    "changes": [{"at": "30 s", "host": 1, "egress": "5 Mbit/s", "ingress": "5 Mbit/s"},
+                {"at": "60 s", "from": "lab", "to": "attic", "bandwidth": "8 Mbit/s"},
+                {"at": "90 s", "site": "lab", "uplink": "100 Mbit/s"}]
+
+Times count from the beginning of a run; in the lab from when its hosts are connected, so that a program's start counts too.
+"""
+
+from __future__ import annotations
+
+import msgspec
+
+Quantity = str | float
+
+
+class ChangeEntry(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True, rename={"source": "from", "target": "to"}):
+    """As written: of one host, of one site's shared links, or of the connection from one site to another (and back)."""
+
+    at: Quantity
+    host: int | None = None
+    site: str | None = None
+    source: str | None = None
+    target: str | None = None
+    egress: Quantity | None = None
+    ingress: Quantity | None = None
+    uplink: Quantity | None = None
+    downlink: Quantity | None = None
+    bandwidth: Quantity | None = None
+
+    def __post_init__(self) -> None:
+        allowed = {
+            "host": (self.host is not None, ("egress", "ingress")),
+            "site": (self.site is not None, ("uplink", "downlink")),
+            "from and to": (self.source is not None and self.target is not None, ("bandwidth",)),
+        }
+        named = [name for name, (given, _) in allowed.items() if given]
+        if len(named) != 1 or (self.source is None) != (self.target is None):
+            raise ValueError("a change is of one host, of one site, or from one site to another: give one of host, site, or from and to")
+        rates = [name for name in ("egress", "ingress", "uplink", "downlink", "bandwidth") if getattr(self, name) is not None]
+        wanted = allowed[named[0]][1]
+        if not rates or not set(rates) <= set(wanted):
+            raise ValueError(f"a change of {named[0]} gives {' or '.join(wanted)}, and this one {' and '.join(rates) or 'no bandwidth'}")
