@@ -66,7 +66,7 @@ def measure(trial: Trial) -> Figures:
     """Losses and accuracies at equal samples, bytes of columns, and seconds of steps."""
     ends = {name: trial.train(name, make(trial, trial.tuned[name]), each, _WORKERS) for name, (make, each) in ARMS.items()}
     loss = {name: end.final for name, end in ends.items()}
-    accuracy = {name: 100 * end.metric("accuracy") for name, end in ends.items()}
+    accuracy = {name: 100 * end.metric("accuracy") for name, end in ends.items() if not name.endswith("text")}
     return {
         "points lost": accuracy["dense"] - accuracy["onebit"],
         "loss gained": 100 * (loss["onebit"] / loss["dense"] - 1),
