@@ -158,6 +158,9 @@ SENT: dict[str, Sent] = {
     ),
     "sparta": Sent("2 (P − 1) M · ratio in 2 P (P − 1) messages; at the end 2 (P − 1) M"),
     "pipe-sgd": Sent("2 (P − 1) M · bits / 32 in 2 P (P − 1) messages", lambda P, M, B, D: (P - 1) * M),
+    "ako": Sent("(P − 1) M / p in P (P − 1) messages, p being each worker's partitions"),
+    "hong-chandra": Sent("at most (P − 1) M / p in P (P − 1) messages, p being the partitions for each link"),
+    "dlion": Sent("8 bytes for each element within N % of its tensor's largest, N being that of the link, in at most P (P − 1) messages"),
 }
 
 HEAD = """# Systems

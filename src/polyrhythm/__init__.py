@@ -27,9 +27,11 @@ if TYPE_CHECKING:
     from polyrhythm.codec import Identity as Identity
     from polyrhythm.codec import LocalMomentum as LocalMomentum
     from polyrhythm.codec import LowRank as LowRank
+    from polyrhythm.codec import MaxN as MaxN
     from polyrhythm.codec import MomentumCorrection as MomentumCorrection
     from polyrhythm.codec import OneBit as OneBit
     from polyrhythm.codec import OneBitTensorwise as OneBitTensorwise
+    from polyrhythm.codec import Partitions as Partitions
     from polyrhythm.codec import PerTensor as PerTensor
     from polyrhythm.codec import RandomK as RandomK
     from polyrhythm.codec import RefreshedLowRank as RefreshedLowRank
@@ -57,6 +59,12 @@ if TYPE_CHECKING:
     from polyrhythm.consistency import LocalSteps as LocalSteps
     from polyrhythm.consistency import SoftSync as SoftSync
     from polyrhythm.consistency import Switched as Switched
+    from polyrhythm.controllers import BatchShares as BatchShares
+    from polyrhythm.controllers import Fixed as Fixed
+    from polyrhythm.controllers import LinkPartitions as LinkPartitions
+    from polyrhythm.controllers import Several as Several
+    from polyrhythm.controllers import SharedPartitions as SharedPartitions
+    from polyrhythm.controllers import StepBytes as StepBytes
     from polyrhythm.engines.kubernetes import Kubernetes as Kubernetes
     from polyrhythm.engines.mpi import Mpi as Mpi
     from polyrhythm.engines.ray import Ray as Ray
@@ -118,6 +126,7 @@ if TYPE_CHECKING:
     from polyrhythm.selection import Optionally as Optionally
     from polyrhythm.selection import Where as Where
     from polyrhythm.shuffle import GlobalShuffle as GlobalShuffle
+    from polyrhythm.shuffle import OwnPace as OwnPace
     from polyrhythm.shuffle import RingShuffle as RingShuffle
     from polyrhythm.simulator import ClosedForm as ClosedForm
     from polyrhythm.simulator import Instant as Instant
@@ -166,8 +175,10 @@ if TYPE_CHECKING:
     from polyrhythm.topology import Fused as Fused
     from polyrhythm.topology import Gossip as Gossip
     from polyrhythm.topology import Keyed as Keyed
+    from polyrhythm.topology import LinkExchange as LinkExchange
     from polyrhythm.topology import Mirrors as Mirrors
     from polyrhythm.topology import Neighbours as Neighbours
+    from polyrhythm.topology import PartialExchange as PartialExchange
     from polyrhythm.topology import RandomPairs as RandomPairs
     from polyrhythm.topology import ResponseCache as ResponseCache
     from polyrhythm.topology import Ring as Ring
@@ -195,11 +206,12 @@ _PLACES = {
     "buffers": "MeanBuffers OwnBuffers RecalibratedBuffers",
     "codec": (
         "AdaptiveThreshold AveragedMomentum Cast Clipped ClippedFeedback CosineTopK DecayingFeedback E3M0 ErrorFeedback "
-        "GapCoded Identity LocalMomentum LowRank MomentumCorrection OneBit OneBitTensorwise PerTensor RandomK RefreshedLowRank "
-        "Relative Rows ScaledSign SharedK Sign Significant StochasticLevels Striped SufficientFactors Ternary Threshold TopK "
-        "TopKWarmup TwoBit UnitSigns Warmup"
+        "GapCoded Identity LocalMomentum LowRank MaxN MomentumCorrection OneBit OneBitTensorwise Partitions PerTensor RandomK "
+        "RefreshedLowRank Relative Rows ScaledSign SharedK Sign Significant StochasticLevels Striped SufficientFactors Ternary "
+        "Threshold TopK TopKWarmup TwoBit UnitSigns Warmup"
     ),
     "consistency": "Bounded Asynchronous Every Intervals LocalSteps BulkSynchronous SoftSync Switched",
+    "controllers": "BatchShares Fixed LinkPartitions Several SharedPartitions StepBytes",
     "engines.kubernetes": "Kubernetes",
     "engines.mpi": "Mpi",
     "engines.ray": "Ray",
@@ -217,7 +229,7 @@ _PLACES = {
         "Adagrad Elastic FrozenAdam LARC LARS LinearScaling Mean Nesterov OuterOptimizer SignDescent SlowMomentum StalenessScaled Sum"
     ),
     "processes": "Processes",
-    "shuffle": "GlobalShuffle RingShuffle",
+    "shuffle": "GlobalShuffle OwnPace RingShuffle",
     "simulator": "ClosedForm Instant Messages Simulator",
     "selection": "CheaperAsFactors Dimensions FewerAsFactors Fragment Modules Named Optionally Where",
     "sources": "HuggingFaceStream LocalShard ParquetFiles RayShards TarShards spark_frame",
@@ -225,8 +237,8 @@ _PLACES = {
     "topology": (
         "Adasum AggregationTree AllReduce AllToAll AllWeights Alone Autotune AverageWeights BitVector BlockStore Bucketed "
         "Butterfly ByKey ByPattern ChangedRows CompressedRing Deferred Delayed Direct Dissemination EightBits EvenRows Fastest "
-        "FixedGraph Fused Gossip Keyed Mirrors Neighbours RandomPairs ResponseCache Ring RingGraph RootCoordinator Separately "
-        "ServedSums Server SharedMemory Star Summation Tree Truncated"
+        "FixedGraph Fused Gossip Keyed LinkExchange Mirrors Neighbours PartialExchange RandomPairs ResponseCache Ring "
+        "RingGraph RootCoordinator Separately ServedSums Server SharedMemory Star Summation Tree Truncated"
     ),
     "training.batch_size": "largest_batch",
     "training.join": "join",

@@ -14,6 +14,7 @@ from toy import Toy, trained
 
 from polyrhythm.errors import DataError
 from polyrhythm.kernel.message import Message, wire_bytes
+from polyrhythm.pieces.controller import AS_COMPOSED
 from polyrhythm.shuffle import RingShuffle
 from polyrhythm.training.source import source_of
 
@@ -26,7 +27,7 @@ def passes(samples: int, workers: int, batch_size: int, count: int, stop: int | 
     seen: Passes = [[] for _ in range(workers)]
 
     def question(context: Any, group: Any) -> Any:
-        feed, source = RingShuffle().feed(group, context.port, context.perform), source_of((torch.arange(float(samples)),))
+        feed, source = RingShuffle().feed(group, context.port, context.perform, AS_COMPOSED), source_of((torch.arange(float(samples)),))
         for number in range(count):
             seen[group.rank].append([])
             for taken, (length, (batch,)) in enumerate(feed.epoch(source, number, batch_size), 1):
@@ -99,7 +100,7 @@ def test_uneven_tails_never_hang_a_training(workers: int, batch_size: int) -> No
 
 def test_another_batch_size_in_a_later_epoch_is_refused() -> None:
     def question(context: Any, group: Any) -> Any:
-        feed, source = RingShuffle().feed(group, context.port, context.perform), source_of((torch.zeros(20),))
+        feed, source = RingShuffle().feed(group, context.port, context.perform, AS_COMPOSED), source_of((torch.zeros(20),))
         list(feed.epoch(source, 0, 4))
         with pytest.raises(DataError, match=r"batch_size=5 after 4.*keep the size, or use GlobalShuffle"):
             next(iter(feed.epoch(source, 1, 5)))
@@ -110,7 +111,7 @@ def test_another_batch_size_in_a_later_epoch_is_refused() -> None:
 
 def test_samples_that_are_no_tensors_are_refused() -> None:
     def question(context: Any, group: Any) -> Any:
-        feed = RingShuffle().feed(group, context.port, context.perform)
+        feed = RingShuffle().feed(group, context.port, context.perform, AS_COMPOSED)
         with pytest.raises(DataError, match="tuple of tensors; use GlobalShuffle"):
             next(iter(feed.epoch(source_of([{"x": 1.0}] * 4), 0, 2)))
         return nothing()

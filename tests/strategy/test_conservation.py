@@ -11,7 +11,7 @@ from endpoints import context_of, server_end, worker_end
 from schedules import Schedule
 from torch import Tensor
 
-from polyrhythm.codec import ErrorFeedback, Identity, Relative, Striped, Threshold, TopK
+from polyrhythm.codec import ErrorFeedback, Identity, MaxN, Partitions, Relative, Striped, Threshold, TopK
 from polyrhythm.consistency import Asynchronous, Bounded, BulkSynchronous, Intervals, LocalSteps
 from polyrhythm.kernel.message import Message
 from polyrhythm.kernel.names import server, worker
@@ -23,9 +23,9 @@ from polyrhythm.pieces.topology import Channel, InitialState, Topology, server_c
 from polyrhythm.pieces.traits import Pattern, Payload
 from polyrhythm.strategy import Strategy
 from polyrhythm.tensors import Layout
-from polyrhythm.topology import GRAPHS, MEMBERS, AllReduce, AllToAll, Delayed, Gossip, Server
-from polyrhythm.topology.all_to_all import UPDATES
+from polyrhythm.topology import GRAPHS, MEMBERS, AllReduce, AllToAll, Delayed, Gossip, LinkExchange, PartialExchange, Server
 from polyrhythm.topology.graph import Graph
+from polyrhythm.topology.peer_inbox import UPDATES
 from polyrhythm.topology.server_records import REQUESTS, Push, from_numbers
 from polyrhythm.topology.server_shard import ServerShard
 
@@ -38,7 +38,9 @@ FITTING = [
     for topology in MEMBERS
     for codec in AGGREGATED
     if Payload.GRADIENT in topology.traits.payloads and topology.traits.pattern in codec.traits.patterns - {Pattern.COMBINED}
+    if not topology.traits.replicas_differ
 ]
+PARTIAL = (*CODECS, Partitions(3), Partitions(20), ErrorFeedback(MaxN(20)))
 SERVED = (*RULES, Intervals(), Intervals(push=2, fetch=3), Intervals(push=4))
 
 
@@ -118,6 +120,32 @@ def test_at_the_end_every_channel_has_applied_or_kept_all_that_was_produced(topo
         for state in crew.states:
             assert torch.equal(crew.residual() - state.weights, crew.produced)
         crew.schedule.close()
+
+
+@pytest.mark.parametrize("codec", PARTIAL, ids=repr)
+@pytest.mark.parametrize("topology", [PartialExchange(), LinkExchange()], ids=repr)
+@pytest.mark.parametrize("rule", [BulkSynchronous(), Asynchronous()], ids=repr)
+def test_a_worker_has_its_own_whole_and_of_others_all_but_what_they_keep_for_it(
+    topology: Topology, codec: Codec, rule: Consistency
+) -> None:
+    for seed in range(10):
+        draw, workers, steps = drawn(seed)
+        crew = Crew(Strategy(consistency=rule, topology=topology, codec=codec, merge=Sum()), workers, seed)
+        given = values(draw, workers, steps)
+        crew.start(given, ends=True)
+        assert crew.schedule.run()
+        made = [torch.stack(each).sum(0) for each in given]
+        for rank, state in enumerate(crew.states):
+            others = [other for other in range(workers) if other != rank]
+            kept = sum((kept_for(crew.channels[other], worker(rank)) for other in others), torch.zeros(LAYOUT.numel))
+            assert torch.equal(-state.weights + kept, sum(made, torch.zeros(LAYOUT.numel)))
+        crew.schedule.close()
+
+
+def kept_for(channel: Channel, receiver: str) -> Tensor:
+    """What a worker was given and has not sent to `receiver`."""
+    states = dict(zip(channel.inbox.peers, channel.states(), strict=False))  # type: ignore[attr-defined]
+    return (states[receiver] if len(channel.states()) > 1 else channel.states()[0])[1]
 
 
 async def late(channel: Channel, state: ModelState, values: Sequence[Tensor]) -> None:
@@ -209,6 +237,6 @@ def test_peers_conserve_at_any_pause_of_a_thousand_schedules(codec: Codec, rule:
         for rank, (state, channel) in enumerate(zip(crew.states, crew.channels, strict=True)):
             messages = crew.messages(worker(rank), UPDATES)
             coming = sum((packets(codec).decode(message.tensors, LAYOUT) for message in messages), torch.zeros(LAYOUT.numel))
-            pending = sum((item[2].value for item in channel.pending), torch.zeros(LAYOUT.numel))  # type: ignore[attr-defined]
+            pending = sum((item[2].value for item in channel.inbox.pending), torch.zeros(LAYOUT.numel))  # type: ignore[attr-defined]
             assert torch.equal(-state.weights * workers + crew.residual() + coming + pending, crew.produced)
         crew.schedule.close()

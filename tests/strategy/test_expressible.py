@@ -1,6 +1,5 @@
 """What published systems need of the protocols, each shown by pieces that are not part of the package."""
 
-import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any, ClassVar
@@ -18,17 +17,15 @@ from polyrhythm.kernel.message import Message
 from polyrhythm.kernel.port import Port
 from polyrhythm.local import Proximal, ResetMoments
 from polyrhythm.merge import Mean
-from polyrhythm.pieces.codec import Encoded, gather_and_sum
 from polyrhythm.pieces.context import ExchangeContext
-from polyrhythm.pieces.merge import AnyContribution, Contribution, Direction
-from polyrhythm.pieces.requests import Packet
+from polyrhythm.pieces.controller import Controls, Setting
+from polyrhythm.pieces.merge import AnyContribution, Direction
 from polyrhythm.pieces.responses import AdoptWeights, ApplyContributions, MixWeights, Response
 from polyrhythm.pieces.result_source import FirstWorker
 from polyrhythm.pieces.shuffle import Batch, Feed, Order, Perform, Source, Stream
 from polyrhythm.pieces.topology import Agreement, Channel, InitialState, WorkerEndpoint
 from polyrhythm.pieces.traits import (
     DIFFERENCES,
-    CodecTraits,
     MergeTraits,
     Pattern,
     Payload,
@@ -37,7 +34,7 @@ from polyrhythm.pieces.traits import (
 from polyrhythm.processes import Processes
 from polyrhythm.simulator.simulator import Simulator
 from polyrhythm.strategy import Exchange, Hierarchical, Strategy
-from polyrhythm.tensors import Layout, State
+from polyrhythm.tensors import State
 from polyrhythm.topology import Server
 from polyrhythm.topology.algorithms.broadcast import broadcast
 from polyrhythm.topology.graph import Dissemination
@@ -112,8 +109,9 @@ class Everything:
     """Every worker sees all samples in each batch."""
 
     sends: ClassVar = False
+    takes: ClassVar = frozenset[Setting]()
 
-    def feed(self, group: Group, port: Port, perform: Perform) -> Feed:
+    def feed(self, group: Group, port: Port, perform: Perform, controls: Controls) -> Feed:
         """The same for all."""
         return _Whole()
 
@@ -135,132 +133,6 @@ class _Whole:
 
     def skip(self, source: Source, number: int, batch_size: int, batches: int) -> None:
         return None
-
-
-# Encoding for each receiver, with the rate of its link: Ako, DLion, Hong & Chandra
-
-
-@dataclass(frozen=True)
-class AsMuchAsTheLinkTakes:
-    """Sends each receiver the largest elements that its link carries in `seconds`; what it is not sent stays with its own residual."""
-
-    traits: ClassVar = CodecTraits(frozenset({Payload.UPDATE}), frozenset({Pattern.PEERS}))
-
-    seconds: float
-    width: ClassVar[int] = 2
-
-    def initial(self, layout: Layout) -> State:
-        """Nothing left."""
-        return {"residual": torch.zeros(layout.numel)}
-
-    def residual(self, state: State, layout: Layout) -> Tensor:
-        """What one receiver was not sent."""
-        return state["residual"]
-
-    def encode(self, value: Tensor, layout: Layout, state: State, context: ExchangeContext) -> Encoded:
-        """At least one element."""
-        accrued = state["residual"] + value
-        count = layout.numel if math.isinf(context.rate) else min(layout.numel, max(1, int(self.seconds * context.rate / 12)))
-        places = accrued.abs().topk(count).indices.sort().values
-        sent = torch.zeros_like(accrued)
-        sent[places] = accrued[places]
-        return Encoded((places, accrued[places]), sent, {"residual": accrued - sent})
-
-    def decode(self, packet: Packet, layout: Layout) -> Tensor:
-        """Zero elsewhere."""
-        value = torch.zeros(layout.numel)
-        value[packet[0]] = packet[1]
-        return value
-
-    aggregate = gather_and_sum
-
-
-@dataclass(frozen=True)
-class ToEach:
-    """As AllToAll, but each receiver gets a packet of its own, one after the other, so that the rate of its link is measured."""
-
-    traits: ClassVar = TopologyTraits(frozenset({Payload.UPDATE}), Pattern.PEERS, replicas_differ=True)
-    service: ClassVar[None] = None
-    result: ClassVar = FirstWorker()
-
-    log: list[tuple[str, str, float, int]] = field(default_factory=list, compare=False)
-
-    def workers(self, available: int) -> int:
-        """All."""
-        return available
-
-    def channel(self, agreement: Agreement, endpoint: WorkerEndpoint) -> Channel:
-        """A worker's side."""
-        return _ToEach(self, agreement, endpoint)
-
-
-class _ToEach:
-    buckets = None
-    in_place = None
-    tensors = None
-    writes = None
-    late = None
-    collective = None
-
-    def __init__(self, settings: ToEach, agreement: Agreement, endpoint: WorkerEndpoint) -> None:
-        self.settings, self.codec, self.group, self.port = settings, agreement.codec, endpoint.group, endpoint.port
-        self.peers = [name for name in self.group.members if name != self.port.name]
-        self.coded: dict[str, State] = {}
-        self.rates = dict.fromkeys(self.peers, math.inf)
-        self.context = ExchangeContext(self.group, self.port.rng("codec"))
-        self.rounds = 0
-
-    async def establish(self, initial: InitialState) -> Response:
-        self.state, self.layout = initial.model_state, initial.model_state.layout
-        self.coded = {name: self.codec.initial(self.layout) for name in self.peers}
-        return AdoptWeights(await broadcast(self.port, self.group, initial.weights(), "init"))
-
-    async def exchange(self, value: Tensor, clock: int, rates: tuple[float, ...]) -> Response:
-        self.rounds += 1
-        for name in self.peers:
-            context = self.context.at(clock, lambda: self.state.weights).to(name, self.rates[name])
-            encoded = self.codec.encode(value, self.layout, self.coded[name], context)  # type: ignore[attr-defined]
-            self.coded[name] = encoded.state
-            began = self.port.now()
-            await self.port.send(name, Message(str(self.rounds), tensors=encoded.packet))
-            await self.port.flush()
-            nbytes = sum(tensor.nbytes for tensor in encoded.packet)
-            self.rates[name] = nbytes / max(1e-9, self.port.now() - began)
-            self.settings.log.append((self.port.name, name, self.rates[name], len(encoded.packet[0])))
-        received = []
-        for name in self.peers:
-            delivery = await self.port.receive(str(self.rounds), name)
-            assert delivery is not None
-            received.append(Contribution(self.codec.decode(delivery.message.tensors, self.layout), rates=rates))  # type: ignore[attr-defined]
-        return ApplyContributions([Contribution(value, rates=rates), *received])
-
-    async def finish(self) -> Response:
-        return ApplyContributions([])
-
-    async def drain(self, step: int) -> str:
-        return ""
-
-    def export(self) -> StateTree:
-        return {"coded": self.coded, "rates": self.rates, "rounds": self.rounds}
-
-    def restore(self, state: StateTree) -> None:
-        self.coded, self.rates, self.rounds = state["coded"], state["rates"], state["rounds"]
-
-    def states(self) -> list[tuple[State, Tensor]]:
-        return [(state, self.codec.residual(state, self.layout)) for state in self.coded.values()]
-
-
-def test_a_codec_sends_each_receiver_what_its_link_carries() -> None:
-    """One's own update counts in full at home, and a part of it at each of the others."""
-    topology = ToEach()
-    partial = Strategy(consistency=LocalSteps(1), topology=topology, codec=AsMuchAsTheLinkTakes(1e-4), merge=Mean())
-    trained(SGD, 3, partial, on=Simulator(network=SLOW))
-    numel = sum(parameter.numel() for parameter in network().parameters())
-    first, later = topology.log[:2], [count for _, _, _, count in topology.log[12:]]
-    assert first[0][3] == numel
-    assert all(0 < count < numel for count in later)
-    everything = Strategy(consistency=LocalSteps(1), topology=ToEach(), codec=AsMuchAsTheLinkTakes(1e9), merge=Mean())
-    torch.testing.assert_close(weights(SGD, 3, everything), weights(SGD, 3, "allreduce"), rtol=0, atol=1e-6)
 
 
 # Neighbours without waiting: AD-PSGD; a mix that sees one's own step and may refuse: Keuper
@@ -440,8 +312,9 @@ class InProportion:
 
     shares: tuple[int, ...]
     sends: ClassVar = False
+    takes: ClassVar = frozenset[Setting]()
 
-    def feed(self, group: Group, port: Port, perform: Perform) -> Feed:
+    def feed(self, group: Group, port: Port, perform: Perform, controls: Controls) -> Feed:
         """One worker's."""
         return _Shares(self.shares, group)
 

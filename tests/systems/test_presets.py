@@ -32,12 +32,14 @@ PUBLISHED = (
     *("post-local-sgd", "slowmo", "dl4j-averaging", "admm-sgd"),
     *("elephas", "elephas-asynchronous", "elephas-hogwild", "streaming-diloco"),
     *("qsgd", "terngrad", "signsgd", "dgc", "onebit-adam", "powersgd-plus", "demo", "sparta", "pipe-sgd"),
+    *("ako", "hong-chandra", "dlion"),
 )
 ORDER_MATTERS = (
     *("downpour", "ssp", "softsync", "easgd", "strom", "hybrid-groups", "gaia", "hogwild"),
     *("byteps-async", "project-adam"),
     *("mxnet-async", "dl4j-sharing", "actors", "actors-softsync", "actors-decentralised"),
     *("elephas-asynchronous", "elephas-hogwild"),
+    *("ako", "hong-chandra", "dlion"),
 )
 each = pytest.mark.parametrize("system", PUBLISHED)
 of_each_kind = pytest.mark.parametrize("system", sampled(PUBLISHED))

@@ -112,8 +112,8 @@ def test_a_codec_sees_the_sender_its_steps_and_its_weights(topology: Topology) -
         assert [sight.clock for sight in mine] == [clock for clock in range(1, STEPS + 1) for _ in range(parts)]
         assert {sight.members for sight in mine} == {workers(WORKERS)}
         if Payload.GRADIENT in topology.traits.payloads:  # else local steps came before
-            seen = torch.cat([sight.weights for sight in mine[:parts]])  # buckets come in another order
-            assert torch.equal(seen.sort().values, start().sort().values)
+            seen = torch.cat([sight.weights for sight in mine[:parts]])  # buckets come in another order, or each receiver has all
+            assert torch.equal(seen.unique(), start().unique())
 
 
 @pytest.mark.parametrize("topology", SENDING, ids=repr)

@@ -8,7 +8,7 @@ import pytest
 
 from polyrhythm.kernel.message import Message
 from polyrhythm.processes.transport.wire import encode
-from polyrhythm.topology.all_to_all import PeerUpdate
+from polyrhythm.topology.peer_inbox import PeerUpdate
 from polyrhythm.topology.server_records import Done, Fetch, Join, Push, ServerRequest, ShardStatus, Wake, Wanted, from_numbers, to_numbers
 
 NUMBERS: list[tuple[ServerRequest, tuple[float, ...]]] = [

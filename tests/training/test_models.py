@@ -153,7 +153,7 @@ def test_a_parameter_without_a_gradient_at_some_workers_counts_as_zero_there(sys
 ALTERNATIVES = (LOCKSTEP_SERVER, Strategy(codec=Cast(torch.float16)), Strategy(topology=Bucketed(nbytes=64)), Strategy(topology=AllToAll()))
 
 
-ZEROS = ("onebit", "powersgd", "qsgd", "terngrad", "dgc", "powersgd-plus")
+ZEROS = ("onebit", "powersgd", "qsgd", "terngrad", "dgc", "powersgd-plus", "dlion")
 """Systems whose codecs do not keep the sign of a zero, which makes no gradient one of zeros."""
 
 

@@ -10,6 +10,7 @@ from kinds import sampled
 from torch import Tensor, nn
 from toy import SLOW, data, network
 
+from polyrhythm import systems
 from polyrhythm.errors import CompositionError, WorkloadError
 from polyrhythm.hardware.faults import Crash
 from polyrhythm.processes import Processes
@@ -51,6 +52,10 @@ class Adversaries:
         worker.report(fake=d(g(torch.ones(1, 4))).item())
 
 
+PARTIAL = ("actors-decentralised", "ako", "hong-chandra", "dlion")
+"""Systems whose replicas differ by what was not sent."""
+
+
 @pytest.mark.parametrize("system", sampled([system for system in EVERY_SYSTEM if system not in ONE_BACKWARD]))
 def test_every_system_trains_two_networks_to_the_same_weights_everywhere(system: str) -> None:
     ended: dict[int, list[Tensor]] = {}
@@ -66,9 +71,9 @@ def test_every_system_trains_two_networks_to_the_same_weights_everywhere(system:
     assert {name.split(".")[0] for name in outcome.weights} == {"generator", "discriminator"}
     for rank in ended:
         for mine, first in zip(ended[rank], ended[0], strict=True):
-            if system != "actors-decentralised":  # what is small has not been sent
+            if system not in PARTIAL:
                 torch.testing.assert_close(mine, first, rtol=1e-5, atol=1e-6)
-    assert outcome.summary.samples == 192
+    assert outcome.summary.samples == 192 or systems.find(system).shuffle.takes
 
 
 @pytest.mark.parametrize("strategy", ["allreduce", "sparknet", "gossipgrad", LOCKSTEP_SERVER, Strategy(topology=AllToAll())], ids=str)

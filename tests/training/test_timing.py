@@ -11,6 +11,7 @@ from torch.nn import functional as F
 from toy import SLOW, Toy, data, network
 
 import polyrhythm as pr
+from polyrhythm import systems
 from polyrhythm.errors import CompositionError
 from polyrhythm.kernel.events import Reported, Stepped
 
@@ -27,13 +28,14 @@ HARDWARE = {
     "paces": pr.Simulator(network=pr.Instant(), devices=pr.Fleet((pr.Device("slow core", 1e7, 1e-3),), PACES), seed=3),
     "measured": pr.Simulator(network=SLOW, devices=pr.Profile("measured", (0.1, 0.3, 0.2), seconds_per_contribution=0.004)),
 }
-VALUES_DECIDE = ("strom", "gaia", "dl4j-sharing", "actors-decentralised")
+VALUES_DECIDE = ("strom", "gaia", "dl4j-sharing", "actors-decentralised", "dlion")
 """Their packets hold what exceeds a threshold, so zeros are less; nobody waits for them, and steps end when they would."""
 
 
 ROUNDING = 1e-9
-TOLERANCES = dict.fromkeys(ONE_BACKWARD, 0.05)
-"""Their gradients leave inside of a step (and byteps waits for them inside of the next): replayed as in a measured step, by elements."""
+TOLERANCES = dict.fromkeys((*ONE_BACKWARD, "dlion"), 0.05)
+"""Gradients leave inside of a step (and byteps waits for them inside of the next): replayed as in a measured step, by elements. What dlion
+sends depends on their values."""
 
 
 def stepped(run: pr.Run) -> list[float]:
@@ -49,7 +51,8 @@ def test_time_and_bytes_are_those_of_the_full_run(system: str, hardware: str) ->
     timed = pr.time(TOY, workers=3, strategy=system, steps=steps, on=HARDWARE[hardware])
     tolerance, cycles = TOLERANCES.get(system, ROUNDING), 2e-3 if system in IN_CYCLES else 0.0
     assert stepped(timed) == pytest.approx(stepped(full), rel=tolerance, abs=cycles)
-    assert (timed.summary.steps, timed.summary.samples) == (full.summary.steps, full.summary.samples)
+    assert timed.summary.steps == full.summary.steps
+    assert timed.summary.samples == full.summary.samples or systems.find(system).shuffle.takes
     if system not in (*VALUES_DECIDE, *IN_CYCLES):
         assert timed.summary.virtual_seconds == pytest.approx(full.summary.virtual_seconds, rel=tolerance, abs=cycles)
         assert (timed.summary.bytes_sent, timed.summary.messages_sent) == (full.summary.bytes_sent, full.summary.messages_sent)

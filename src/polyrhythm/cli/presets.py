@@ -12,6 +12,7 @@ import msgspec
 
 from polyrhythm.cli.pairs import convert
 from polyrhythm.errors import CompositionError, unknown
+from polyrhythm.pieces.controller import Fixed
 from polyrhythm.pieces.local import PlainSteps
 from polyrhythm.reproductions.published import verdict_on
 from polyrhythm.strategy import Exchange
@@ -132,7 +133,7 @@ def short(piece: Any) -> str:
     for field in fields(piece):
         value = getattr(piece, field.name)
         plain = value == _default(field) and not (is_dataclass(value) and field.repr)
-        if not field.init or value == PlainSteps() or plain:
+        if not field.init or value in (PlainSteps(), Fixed()) or plain:
             skipped = True
             continue
         parts.append(f"{field.name}={short(value)}" if skipped or field.kw_only else short(value))

@@ -15,9 +15,11 @@ from polyrhythm.codec.gap_coded import GapCoded
 from polyrhythm.codec.identity import Identity
 from polyrhythm.codec.local_momentum import LocalMomentum
 from polyrhythm.codec.low_rank import LowRank
+from polyrhythm.codec.max_n import MaxN
 from polyrhythm.codec.momentum_correction import MomentumCorrection
 from polyrhythm.codec.one_bit import OneBit
 from polyrhythm.codec.one_bit_tensorwise import OneBitTensorwise
+from polyrhythm.codec.partitions import Partitions
 from polyrhythm.codec.per_tensor import PerTensor
 from polyrhythm.codec.random_k import RandomK
 from polyrhythm.codec.refreshed_low_rank import RefreshedLowRank
@@ -52,6 +54,9 @@ MEMBERS: tuple[Codec, ...] = (
     Relative(0.5, floor=0.1),
     Relative(0),
     Threshold(0.5),
+    Partitions(3),
+    MaxN(50),
+    ErrorFeedback(MaxN(20)),
     OneBit(),
     LowRank(1),
     ErrorFeedback(Cast(torch.bfloat16)),
@@ -130,9 +135,11 @@ __all__ = [
     "Identity",
     "LocalMomentum",
     "LowRank",
+    "MaxN",
     "MomentumCorrection",
     "OneBit",
     "OneBitTensorwise",
+    "Partitions",
     "PerTensor",
     "RandomK",
     "RefreshedLowRank",

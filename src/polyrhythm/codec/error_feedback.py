@@ -33,7 +33,7 @@ class ErrorFeedback:
     def traits(self) -> CodecTraits:
         """As the inner codec's, but nothing is lost; and no weights: a residual of them has no meaning."""
         inner = self.inner.traits
-        return CodecTraits(inner.payloads - {Payload.WEIGHTS, Payload.NOTHING}, inner.patterns, keeps=True)
+        return CodecTraits(inner.payloads - {Payload.WEIGHTS, Payload.NOTHING}, inner.patterns, keeps=True, takes=inner.takes)
 
     @property
     def width(self) -> int:

@@ -128,6 +128,15 @@ class Agreed(Event, frozen=True):
     figures: dict[str, float]
 
 
+class Adjusted(Event, frozen=True):
+    """A controller has set something at the worker after its step `clock`: for one `receiver`, or for all where that is empty."""
+
+    clock: int
+    setting: str
+    receiver: str
+    value: float
+
+
 class Saved(Event, frozen=True):
     """A checkpoint after step `clock` of every worker is whole."""
 
@@ -179,6 +188,7 @@ AnyEvent = (
     | Evaluated
     | Merged
     | Agreed
+    | Adjusted
     | Overwritten
     | Saved
     | Faulted

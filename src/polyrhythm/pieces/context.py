@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property, partial
@@ -13,6 +12,7 @@ import torch
 from torch import Tensor
 
 from polyrhythm.kernel.group import Group
+from polyrhythm.pieces.controller import AS_COMPOSED, Controls
 from polyrhythm.pieces.factors import Factors
 from polyrhythm.tensors import Layout, State
 
@@ -31,7 +31,7 @@ class ExchangeContext:
     those of the sender's gradient, by the name of the linear layer; of a part of the vector too they are those of whole layers.
 
     A merge has more: the `layout` of the vector, the `state` that it returned with its last direction (empty at first), and `moved`. Where
-    a topology encodes for each receiver apart, a codec has the `receiver`, and the `rate` (bytes per second) that was measured to it.
+    a topology encodes for each receiver apart, a codec has the `receiver`. `controls` is what was decided while the run was under way.
     """
 
     group: Group
@@ -43,7 +43,7 @@ class ExchangeContext:
     state: State = field(default_factory=dict)
     update: Callable[[], Tensor] = _no_weights
     receiver: str = ""
-    rate: float = math.inf
+    controls: Controls = AS_COMPOSED
 
     @cached_property
     def weights(self) -> Tensor:
@@ -61,9 +61,9 @@ class ExchangeContext:
         """
         return self.update().detach().cpu()
 
-    def to(self, receiver: str, rate: float = math.inf) -> ExchangeContext:
+    def to(self, receiver: str) -> ExchangeContext:
         """The same exchange, with one of several receivers."""
-        return self._with(receiver=receiver, rate=rate)
+        return self._with(receiver=receiver)
 
     def at(self, clock: int, source: Callable[[], Tensor], factors: Mapping[str, Factors] | None = None) -> ExchangeContext:
         """The same group and stream at `clock`, with the weights that `source` gives, and `factors` if there are any."""

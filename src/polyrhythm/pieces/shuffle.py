@@ -7,6 +7,7 @@ from typing import Any, Protocol
 
 from polyrhythm.kernel.group import Group
 from polyrhythm.kernel.port import Port
+from polyrhythm.pieces.controller import Controls, Setting
 from polyrhythm.pieces.sharded import BackgroundSums, ShardedSource
 
 Perform = Callable[[Any], Any]
@@ -89,8 +90,12 @@ class Shuffle(Protocol):
     def sends(self) -> bool:
         """Whether samples travel between workers."""
 
-    def feed(self, group: Group, port: Port, perform: Perform) -> Feed:
-        """One worker's feed of one data set."""
+    @property
+    def takes(self) -> frozenset[Setting]:
+        """What a controller may set."""
+
+    def feed(self, group: Group, port: Port, perform: Perform, controls: Controls) -> Feed:
+        """One worker's feed of one data set; `controls` is what is decided at this worker while the run is under way."""
 
     def stream(self, stream: Stream, group: Group, number: int, batch_size: int) -> Iterator[Batch]:
         """One worker's batches of one pass over a stream: equally many at every worker. Raises DataError where samples cannot stream."""

@@ -14,6 +14,7 @@ from polyrhythm.kernel.group import Group
 from polyrhythm.kernel.port import Port
 from polyrhythm.pieces.codec import Codec
 from polyrhythm.pieces.consistency import Consistency
+from polyrhythm.pieces.controller import AS_COMPOSED, Controller, Controls, Fixed
 from polyrhythm.pieces.local import LocalRule, PlainSteps
 from polyrhythm.pieces.merge import Merge, Rule, rule_of
 from polyrhythm.pieces.requests import CollectiveOperations
@@ -36,6 +37,7 @@ class Agreement:
     codec: Codec
     merge: Merge
     local: LocalRule = PlainSteps()  # noqa: RUF009 (a frozen value)
+    controller: Controller = Fixed()  # noqa: RUF009 (a frozen value)
 
     @property
     def rule(self) -> Rule | None:
@@ -92,10 +94,14 @@ class ServerEndpoint:
 
 @dataclass(frozen=True, slots=True)
 class InitialState:
-    """What worker 0 begins with: its weights and how its optimizer can be built elsewhere (settings as text)."""
+    """What worker 0 begins with: its weights and how its optimizer can be built elsewhere (settings as text).
+
+    `controls` is what is decided at this worker while the run is under way.
+    """
 
     model_state: WeightsView
     optimizer: str
+    controls: Controls = AS_COMPOSED
 
     def weights(self) -> Tensor:
         """The weights as they are now (numel,), on the CPU and in memory of their own: safe to be sent."""

@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from enum import Enum
 
+from polyrhythm.pieces.controller import Setting
+
 
 class Payload(Enum):
     """What a worker sends in an exchange."""
@@ -79,6 +81,7 @@ class CodecTraits:
     aggregation is one reduction of the value itself, whose response is the total, without a state; values then need no copy. `unbiased`:
     whether what is lost is zero on average. `transforms`: whether it is not the values that are sent, but something made of them and of
     earlier ones, such as a momentum; what is sent and kept then adds up to that. `keeps`: whether what is not sent is kept and sent later.
+    `takes`: what a controller may set.
     """
 
     payloads: frozenset[Payload]
@@ -88,6 +91,7 @@ class CodecTraits:
     unbiased: bool = False
     transforms: bool = False
     keeps: bool = False
+    takes: frozenset[Setting] = frozenset()
 
     @property
     def makes_packets(self) -> bool:

@@ -16,6 +16,7 @@ import msgspec
 
 from polyrhythm.atomic import beside
 from polyrhythm.kernel.events import (
+    Adjusted,
     Agreed,
     AnyEvent,
     Computed,
@@ -95,7 +96,7 @@ def _run(outcome: Outcome, process: int, threads: Iterator[int], tracks: Tracks)
 
 
 def _instant(
-    event: Stepped | Reported | Evaluated | Merged | Agreed | Overwritten | Saved | Faulted | Restarted | Stalled | Sent | Ended,
+    event: Stepped | Reported | Evaluated | Merged | Agreed | Adjusted | Overwritten | Saved | Faulted | Restarted | Stalled | Sent | Ended,
 ) -> tuple[str, Record]:
     match event:
         case Stepped():
@@ -108,6 +109,8 @@ def _instant(
             return "merge", {"version": event.version, "staleness": event.staleness, "seconds": event.seconds}
         case Agreed():
             return "agreement", {"step": event.clock, **event.figures}
+        case Adjusted():
+            return "setting", {"step": event.clock, "setting": event.setting, "receiver": event.receiver, "value": event.value}
         case Saved():
             return "checkpoint", {"step": event.clock}
         case Overwritten():

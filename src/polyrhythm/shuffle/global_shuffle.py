@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import islice
-from typing import Any
+from typing import Any, ClassVar
 
 from polyrhythm import rng
 from polyrhythm.errors import DataError
 from polyrhythm.kernel.group import Group
 from polyrhythm.kernel.port import Port
+from polyrhythm.pieces.controller import Controls, Setting
 from polyrhythm.pieces.sharded import BackgroundSums, ShardedSource
 from polyrhythm.pieces.shuffle import Batch, Feed, Order, Perform, Source, Stream
 from polyrhythm.shuffle.dealing import check_size, count, loading, parts, reading
@@ -26,12 +27,14 @@ class GlobalShuffle:
     keep that order.
     """
 
+    takes: ClassVar[frozenset[Setting]] = frozenset()
+
     @property
     def sends(self) -> bool:
         """No."""
         return False
 
-    def feed(self, group: Group, port: Port, perform: Perform) -> Feed:
+    def feed(self, group: Group, port: Port, perform: Perform, controls: Controls) -> Feed:
         """One worker's feed of one data set."""
         return _Dealt(group)
 

@@ -6,7 +6,7 @@ from collections import deque
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import islice
-from typing import Any, NoReturn
+from typing import Any, ClassVar, NoReturn
 
 from torch import Tensor
 
@@ -14,6 +14,7 @@ from polyrhythm.errors import DataError
 from polyrhythm.kernel.group import Group
 from polyrhythm.kernel.message import Message
 from polyrhythm.kernel.port import Port
+from polyrhythm.pieces.controller import Controls, Setting
 from polyrhythm.pieces.sharded import BackgroundSums, ShardedSource
 from polyrhythm.pieces.shuffle import Batch, Feed, Order, Perform, Source, Stream
 from polyrhythm.shuffle.dealing import count, loading, parts
@@ -29,12 +30,14 @@ class RingShuffle:
     used. Batches must be tuples of tensors.
     """
 
+    takes: ClassVar[frozenset[Setting]] = frozenset()
+
     @property
     def sends(self) -> bool:
         """Yes, after each batch."""
         return True
 
-    def feed(self, group: Group, port: Port, perform: Perform) -> Feed:
+    def feed(self, group: Group, port: Port, perform: Perform, controls: Controls) -> Feed:
         """One worker's feed of one data set."""
         return _Travelling(group, port, perform)
 

@@ -135,9 +135,7 @@ class Simulator:
         names = [server(shard) for shard in range(job.servers)] + [worker(rank) for rank in range(job.workers)]
         faults = hazards.remaining(hazards.schedule(self.faults, self.seed, names), job.began)
         if network is not None and network.changes and isinstance(self.collectives, ClosedForm):
-            raise CompositionError(
-                f"The network {network.name!r} changes in time, and no closed form sees that: leave out collectives=."
-            )
+            raise CompositionError(f"The network {network.name!r} changes in time, and no closed form sees that: leave out collectives=.")
         link = (0.0, math.inf) if network is None else network.slowest()
         scheduler = Scheduler(
             queue,

@@ -12,6 +12,7 @@ _ESSENTIAL: Mapping[str, str] = {
     "codec": "aggregate",
     "merge": "traits",
     "local": "correct",
+    "controller": "decide",
     "shuffle": "feed",
     "buffers": "keeper",
     "exchange": "among",

@@ -16,6 +16,7 @@ from polyrhythm.merge import Mean
 from polyrhythm.pieces.codec import Codec
 from polyrhythm.pieces.consistency import Consistency
 from polyrhythm.pieces.context import ExchangeContext
+from polyrhythm.pieces.controller import Controller, Fixed
 from polyrhythm.pieces.local import LocalRule, PlainSteps
 from polyrhythm.pieces.merge import Merge
 from polyrhythm.pieces.topology import Agreement, Topology
@@ -74,7 +75,7 @@ class AnyExchange(Protocol):
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
 class Exchange:
-    """A compatible consistency, topology, codec, merge and rule for local steps, for all of a model or for some of its parameters.
+    """A compatible consistency, topology, codec, merge, rule for local steps and controller, for all of a model or for some parameters.
 
     Raises CompositionError where the pieces have no payload or no communication pattern in common.
 
@@ -88,10 +89,11 @@ class Exchange:
     codec: Codec = field(default_factory=Identity)
     merge: Merge = field(default_factory=Mean)
     local: LocalRule = field(default_factory=PlainSteps)
+    controller: Controller = field(default_factory=Fixed)
 
     def __repr__(self) -> str:
-        """Plain steps are not worth a word in every table."""
-        shown = (f"{axis}={piece!r}" for axis, piece in self.pieces.items() if piece != PlainSteps())
+        """Plain steps and fixed settings are not worth a word in every table."""
+        shown = (f"{axis}={piece!r}" for axis, piece in self.pieces.items() if piece not in (PlainSteps(), Fixed()))
         return f"Exchange({', '.join(shown)})"
 
     def __post_init__(self) -> None:
@@ -110,6 +112,7 @@ class Exchange:
             "codec": self.codec,
             "merge": self.merge,
             "local": self.local,
+            "controller": self.controller,
         }
 
     @property
@@ -122,7 +125,7 @@ class Exchange:
         """What the pieces have agreed on."""
         agreed = payload(self.pieces)
         assert agreed is not None, "what has nothing in common was refused"
-        return Agreement(agreed, self.consistency, self.codec, self.merge, self.local)
+        return Agreement(agreed, self.consistency, self.codec, self.merge, self.local, self.controller)
 
     @property
     def order_matters(self) -> bool:

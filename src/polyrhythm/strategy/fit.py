@@ -7,9 +7,10 @@ from collections.abc import Iterator, Mapping, Sequence
 from itertools import combinations, product
 from typing import Any
 
-from polyrhythm import codec, consistency, local, merge, rng, topology
+from polyrhythm import codec, consistency, controllers, local, merge, rng, topology
 from polyrhythm.kernel.group import Group
 from polyrhythm.pieces.context import ExchangeContext
+from polyrhythm.pieces.controller import Setting
 from polyrhythm.pieces.merge import keeps_rates
 from polyrhythm.pieces.traits import DIFFERENCES, GRADIENTS, Pattern, Payload
 
@@ -22,6 +23,7 @@ CHOICES: Mapping[str, Sequence[Any]] = {
     "codec": codec.MEMBERS,
     "merge": merge.MEMBERS,
     "local": local.MEMBERS,
+    "controller": controllers.MEMBERS,
 }
 """What is proposed instead: not to train alone."""
 _SHOWN = 4
@@ -55,11 +57,22 @@ def conflict(pieces: Pieces) -> str | None:
         )
     if payload(pieces) is None:
         return _nothing_in_common(pieces)
+    if found := _untaken(pieces):
+        return found
     if pieces["local"].traits.needs_mean and (found := _no_mean(pieces)):
         return found
     if payload(pieces) is Payload.WEIGHTS and pattern is Pattern.COLLECTIVE:
         return _sum_of_weights(pieces)
     return _half_an_exchange(pieces) if payload(pieces) is Payload.WEIGHTS and pattern is Pattern.SERVED else None
+
+
+def _untaken(pieces: Pieces) -> str | None:
+    """A setting of which a controller decides and that no piece takes; batches are the shuffle's."""
+    untaken = pieces["controller"].traits.sets - pieces["codec"].traits.takes - {Setting.BATCH}
+    if not untaken:
+        return None
+    sets = f"{_name(pieces['controller'])} sets {' and '.join(sorted(setting.value for setting in untaken))}"
+    return f"{_both(pieces, 'controller', 'codec')} do not fit: {sets}, which {_name(pieces['codec'])} does not have"
 
 
 def _nothing_in_common(pieces: Pieces) -> str:

@@ -20,6 +20,7 @@ from polyrhythm.pieces.context import ExchangeContext
 from polyrhythm.pieces.responses import Response
 from polyrhythm.pieces.topology import InitialState
 from polyrhythm.pieces.traits import Pattern
+from polyrhythm.strategy.control_loop import ControlLoop
 from polyrhythm.strategy.deferral import Deferral, refuse_coupled
 from polyrhythm.strategy.drift import end_alike
 from polyrhythm.strategy.gradients import Parameters
@@ -64,7 +65,8 @@ class Part:
         self.channel = self.level.connect(seat.port)
         self.inner = [Inner(level, parameters, seat.context, seat.port, self.check) for level in inner]
         self.payload = PAYLOADS[self.agreement.payload](self)
-        context = ExchangeContext(self.level.group, self.port.rng("exchange"))
+        self.control = ControlLoop(self.agreement.controller, self.level.group, seat.port.scoped("control/"), seat.context)
+        context = ExchangeContext(self.level.group, self.port.rng("exchange"), controls=self.control)
         self.state = ModelState(
             parameters.flat, parameters.layout, self.agreement.merge, context, self.payload.optimize, optimizer.step_scaled
         )
@@ -99,7 +101,8 @@ class Part:
         self.payload.begin()
         for inner in self.inner:
             self.context.perform(inner.channel.establish(InitialState(inner.state, ""))).apply(inner.state)
-        self.context.perform(self.channel.establish(InitialState(self.state, recipe))).apply(self.state)
+        self.control.nbytes = self.state.weights.numel() * self.state.weights.element_size()
+        self.context.perform(self.channel.establish(InitialState(self.state, recipe, self.control))).apply(self.state)
         self._follow_weights()
         self._rebase()
 
@@ -225,6 +228,7 @@ class Part:
             "channel": self.channel.export(),
             "inner": inner,
             "local": self.rule.export(),
+            "control": self.control.export(),
         }
 
     def restore(self, state: StateTree) -> None:
@@ -238,6 +242,7 @@ class Part:
             )
         self.clock, self.taken_rates = state["clock"], tuple(state["rates"])
         self.rule.restore(state["local"])
+        self.control.restore(state["control"])
         self.state.restore(state["model"])
         self.channel.restore(state["channel"])
         for inner, exported in zip(self.inner, state["inner"], strict=True):

@@ -52,6 +52,8 @@ class Replica:
         shares = divided(model, optimizer, plan)
         self.trained = {id(parameter) for share in shares for _, parameter in share.named}
         self.others = [t.detach() for t in (*model.parameters(), *model.buffers()) if id(t) not in self.trained and t.numel()]
+        self._port = context.port
+        self._resumed = self._port.now()
         self.parts = []
         for share in shares:
             parameters, scope = Parameters(share.named, share.modules), share.planned.scope(number, share.kind)
@@ -82,6 +84,7 @@ class Replica:
         for part in self.parts:
             part.begin_overlap(self.model)
         self._take_over(stepping)
+        self._resumed = self._port.now()
 
     def _copy_others(self) -> None:
         send = flat_broadcast if self.plan.strategy.tolerates_loss else broadcast
@@ -113,8 +116,9 @@ class Replica:
         """Clip the gradient of the next step to `norm`, in place of the norm that was given when it was attached."""
         self._clip_next = norm
 
-    def step(self) -> None:
-        """One step of this worker: computed already, now exchanged and merged as the strategy has it."""
+    def step(self, samples: int) -> None:
+        """One step of this worker: computed already on `samples`, now exchanged and merged as the strategy has it."""
+        computed = self._port.now() - self._resumed
         self._check()
         norm, self._clip_next = (self.clip_norm if self._clip_next is None else self._clip_next), None
         for part in self.parts:
@@ -122,6 +126,9 @@ class Replica:
         for part in self.parts:
             part.refuse_changes()
         self._exchange([(part, pending) for part in self.parts if (pending := part.step()) is not None])
+        for part in self.parts:
+            part.control.stepped(part.clock, computed, samples)
+        self._resumed = self._port.now()
 
     def _exchange(self, pending: list[tuple[Part, PendingExchange]]) -> None:
         """Make the exchanges of all parts at the same time; what they bring is applied in the order of parts."""

@@ -13,6 +13,7 @@ from polyrhythm.kernel.names import worker
 from polyrhythm.pieces.buffers import Buffers
 from polyrhythm.pieces.codec import Codec
 from polyrhythm.pieces.consistency import Consistency
+from polyrhythm.pieces.controller import Controller, Fixed, Setting
 from polyrhythm.pieces.local import LocalRule, PlainSteps
 from polyrhythm.pieces.merge import Merge
 from polyrhythm.pieces.selection import Selection
@@ -25,7 +26,7 @@ from polyrhythm.strategy.check import require_piece
 from polyrhythm.strategy.exchange import AnyExchange, Exchange
 
 Selected = Sequence[tuple[Selection, AnyExchange]]
-_AXES = ("exchange", "selected", "consistency", "topology", "codec", "merge", "local", "shuffle", "buffers", "name")
+_AXES = ("exchange", "selected", "consistency", "topology", "codec", "merge", "local", "controller", "shuffle", "buffers", "name")
 
 
 @dataclass(frozen=True, slots=True, init=False, repr=False)
@@ -33,8 +34,8 @@ class Strategy:
     """A distributed training method, composed of pieces.
 
     `exchange` defines how workers exchange what they compute. `selected` has other exchanges for some of the model's parameters, as pairs
-    (selection, exchange); no parameter may be in two of them. The pieces of a single-level exchange may be given instead of
-    `exchange`: `consistency`, `topology`, `codec`, `merge`, `local`. `shuffle` is which samples a worker sees, and `buffers` with which
+    (selection, exchange); no parameter may be in two of them. The pieces of a single-level exchange may be given instead of `exchange`:
+    `consistency`, `topology`, `codec`, `merge`, `local`, `controller`. `shuffle` is which samples a worker sees, and `buffers` with which
     batch-norm statistics the final weights are saved. `name` is its name in tables.
 
     Raises CompositionError for pieces that do not fit together, and for an unknown axis.
@@ -58,7 +59,7 @@ class Strategy:
         shuffle: Shuffle | None = None,
         buffers: Buffers | None = None,
         name: str = "custom",
-        **pieces: Consistency | Topology | Codec | Merge | LocalRule,
+        **pieces: Consistency | Topology | Codec | Merge | LocalRule | Controller,
     ) -> None:
         for axis in pieces:
             if axis not in _AXES:
@@ -75,9 +76,14 @@ class Strategy:
         object.__setattr__(self, "name", name)
         require_piece("shuffle", self.shuffle, GlobalShuffle())
         require_piece("buffers", self.buffers, MeanBuffers())
+        sets = frozenset(setting for _, each in self.exchanges for setting in each.agreement.controller.traits.sets)
+        if Setting.BATCH in sets - self.shuffle.takes:
+            raise CompositionError(
+                f"A controller of {self.name} sets batches, and {self.shuffle!r} gives all workers as many samples: add shuffle=OwnPace()."
+            )
 
     def __repr__(self) -> str:
-        shown = (f"{axis}={piece!r}" for axis, piece in self.pieces.items() if piece != PlainSteps())
+        shown = (f"{axis}={piece!r}" for axis, piece in self.pieces.items() if piece not in (PlainSteps(), Fixed()))
         return f"Strategy({', '.join(shown)}, name={self.name!r})"
 
     @property
@@ -120,6 +126,11 @@ class Strategy:
     def local(self) -> LocalRule:
         """That of `exchange`."""
         return self.agreement.local
+
+    @property
+    def controller(self) -> Controller:
+        """That of `exchange`."""
+        return self.agreement.controller
 
     @property
     def order_matters(self) -> bool:

@@ -12,6 +12,7 @@ import msgspec
 
 from polyrhythm.errors import CompositionError, unknown
 from polyrhythm.strategy.strategy import Strategy
+from polyrhythm.systems.adaptive import ako, dlion, hong_chandra
 from polyrhythm.systems.asynchronous import downpour, easgd, hogwild, softsync, ssp, strom
 from polyrhythm.systems.averaging import admm_sgd, dl4j_averaging, post_local_sgd, slowmo
 from polyrhythm.systems.collective import adasum, collective_allreduce, d2l, firecaffe, parallel_sgd, yadan
@@ -41,6 +42,7 @@ SYSTEMS: dict[str, Callable[..., Strategy]] = {
         *(d2l, parallel_sgd, firecaffe, yadan, collective_allreduce, adasum, horovod, bitvector),
         *(post_local_sgd, slowmo, dl4j_averaging, admm_sgd, elephas, elephas_asynchronous, elephas_hogwild, streaming_diloco),
         *(qsgd, terngrad, signsgd, dgc, onebit_adam, powersgd_plus, demo, sparta, pipe_sgd),
+        *(ako, hong_chandra, dlion),
     )
 }
 

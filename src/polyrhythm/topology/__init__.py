@@ -11,7 +11,7 @@ from polyrhythm.topology.algorithms.ring import Ring
 from polyrhythm.topology.algorithms.star import Star
 from polyrhythm.topology.algorithms.tree import Tree
 from polyrhythm.topology.all_reduce import AllReduce
-from polyrhythm.topology.all_to_all import AllToAll, Mirrors
+from polyrhythm.topology.all_to_all import AllToAll, Mirrors, PartialExchange
 from polyrhythm.topology.alone import Alone
 from polyrhythm.topology.autotune import Autotune
 from polyrhythm.topology.average_weights import AverageWeights
@@ -24,6 +24,7 @@ from polyrhythm.topology.fused import Fused
 from polyrhythm.topology.gossip import Gossip
 from polyrhythm.topology.graph import Dissemination, FixedGraph, RandomPairs, RingGraph
 from polyrhythm.topology.keyed import Keyed
+from polyrhythm.topology.link_exchange import LinkExchange
 from polyrhythm.topology.readiness.cached import BitVector, ResponseCache
 from polyrhythm.topology.readiness.coordinator import RootCoordinator
 from polyrhythm.topology.readiness.grouping import ByPattern, Neighbours, Separately
@@ -59,6 +60,8 @@ MEMBERS = (
     AverageWeights(),
     AllToAll(),
     Mirrors(),
+    PartialExchange(),
+    LinkExchange(),
     SharedMemory(),
     Alone(),
 )
@@ -96,8 +99,10 @@ __all__ = [
     "Fused",
     "Gossip",
     "Keyed",
+    "LinkExchange",
     "Mirrors",
     "Neighbours",
+    "PartialExchange",
     "RandomPairs",
     "ResponseCache",
     "Ring",

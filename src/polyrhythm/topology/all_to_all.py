@@ -3,47 +3,24 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
-from typing import ClassVar, NamedTuple
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import ClassVar
 
 from torch import Tensor
 
-from polyrhythm.kernel.message import Delivery, Message
-from polyrhythm.kernel.names import rank_of
-from polyrhythm.pieces.codec import packets
+from polyrhythm.kernel.message import Message, wire_bytes
 from polyrhythm.pieces.context import ExchangeContext
-from polyrhythm.pieces.merge import EncodedContribution
+from polyrhythm.pieces.merge import Contribution
 from polyrhythm.pieces.requests import Packet
 from polyrhythm.pieces.responses import AdoptWeights, ApplyContributions, ApplyOnTop, Response
 from polyrhythm.pieces.result_source import FirstWorker
 from polyrhythm.pieces.topology import Agreement, Channel, InitialState, PeerChannel, WorkerEndpoint
 from polyrhythm.pieces.traits import DIFFERENCES, Pattern, Payload, TopologyTraits
 from polyrhythm.pieces.weights import WeightsView
-from polyrhythm.tensors import Layout, State
-from polyrhythm.topology.algorithms.broadcast import heirs, pass_on
-from polyrhythm.topology.losses import GONE
+from polyrhythm.tensors import State
+from polyrhythm.topology.peer_inbox import UPDATES, PeerInbox, PeerUpdate
 from polyrhythm.trees import StateTree
-
-_FIRST, UPDATES = "init", "u"
-_DRAINED = "drained"
-"""The text of an update that has nothing but this: its sender sends nothing more before a checkpoint."""
-
-
-class PeerUpdate(NamedTuple):
-    """What a worker sends all others, beside its packet: its step (infinite after the last), and the learning rates of its optimizer."""
-
-    clock: float
-    rates: tuple[float, ...] = ()
-
-    def to_numbers(self) -> tuple[float, ...]:
-        """The fields in order."""
-        return (self.clock, *self.rates)
-
-    @staticmethod
-    def from_numbers(numbers: tuple[float, ...]) -> PeerUpdate:
-        """The update whose `to_numbers` these are."""
-        clock, *rates = numbers
-        return PeerUpdate(clock, tuple(rates))
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,7 +41,7 @@ class AllToAll:
 
     def channel(self, agreement: Agreement, endpoint: WorkerEndpoint) -> Channel:
         """A worker's side."""
-        return _Peer(agreement, endpoint, ApplyContributions)
+        return _Peer(agreement, endpoint, ApplyContributions, _as_sent)
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,14 +62,48 @@ class Mirrors:
 
     def channel(self, agreement: Agreement, endpoint: WorkerEndpoint) -> PeerChannel:
         """An actor's side."""
-        return _Peer(agreement, endpoint, ApplyOnTop)
+        return _Peer(agreement, endpoint, ApplyOnTop, _applied)
+
+
+@dataclass(frozen=True, slots=True)
+class PartialExchange:
+    """As AllToAll, but a worker merges its own contribution whole, as one among those that have come, whatever of it others are sent.
+
+    With Partitions it is the partial gradient exchange of Ako (Watcharapichat et al., SoCC 2016).
+    """
+
+    traits: ClassVar = TopologyTraits(DIFFERENCES, Pattern.PEERS, replicas_differ=True)
+    service: ClassVar[None] = None
+    result: ClassVar = FirstWorker()
+
+    def workers(self, available: int) -> int:
+        """All."""
+        return available
+
+    def channel(self, agreement: Agreement, endpoint: WorkerEndpoint) -> Channel:
+        """A worker's side."""
+        return _Peer(agreement, endpoint, ApplyContributions, _whole)
+
+
+Respond = type[ApplyContributions] | type[ApplyOnTop]
+Keep = Callable[[PeerInbox, Contribution, Packet], None]
+"""What becomes of one's own contribution, of which others were sent a packet."""
+
+
+def _as_sent(inbox: PeerInbox, own: Contribution, packet: Packet) -> None:
+    inbox.keep_packet(float(own.clock), own.sender, packet, own.rates)
+
+
+def _whole(inbox: PeerInbox, own: Contribution, packet: Packet) -> None:
+    inbox.keep(own)
+
+
+def _applied(inbox: PeerInbox, own: Contribution, packet: Packet) -> None:
+    """The worker's optimizer has applied it."""
 
 
 class _Peer:
-    """`clocks` are the latest steps received, by peer; `pending` what has come and may not be merged yet.
-
-    `drained` are the peers that send nothing until the next checkpoint is written.
-    """
+    """Every packet goes to all; `respond` is what is done with those that have come, and `keep` what with one's own."""
 
     buckets = None
     writes = None
@@ -101,133 +112,68 @@ class _Peer:
     in_place = None
     tensors = None
 
-    def __init__(self, agreement: Agreement, endpoint: WorkerEndpoint, respond: type[ApplyContributions] | type[ApplyOnTop]) -> None:
+    def __init__(self, agreement: Agreement, endpoint: WorkerEndpoint, respond: Respond, keep: Keep) -> None:
         self.respond = respond
-        self.codec = packets(agreement.codec)
-        self.consistency = agreement.consistency
-        self.group = endpoint.group
+        self.keep = keep
+        self.inbox = PeerInbox(agreement, endpoint)
+        self.codec = self.inbox.codec
         self.port = endpoint.port
-        self.context = ExchangeContext(self.group, self.port.rng("codec"))
+        self.context = ExchangeContext(endpoint.group, self.port.rng("codec"))
         self.model_state: WeightsView
-        self.layout = Layout((), ())
         self.state: State = {}
-        self.clocks = {name: 0.0 for name in self.group.members if name != self.port.name}
-        self.pending: list[tuple[float, int, EncodedContribution]] = []
-        self.drained: set[str] = set()
 
     async def establish(self, initial: InitialState) -> Response:
         self.model_state = initial.model_state
-        self.layout = initial.model_state.layout
-        self.state = self.codec.initial(self.layout)
-        weights = initial.weights()
-        await self.port.spawn("lost", self._watch(weights if self.group.rank == 0 else None))
-        if self.group.rank:
-            delivery = await self.port.receive(_FIRST)  # from the parent in the tree, or from worker 0 in its stead
-            assert delivery is not None
-            weights = delivery.message.tensors[0]
-        await pass_on(self.port, self.group, Message(_FIRST, tensors=(weights,)))
-        return AdoptWeights(weights)
-
-    async def _watch(self, first: Tensor | None) -> None:
-        while True:
-            delivery = await self.port.receive(GONE)
-            assert delivery is not None
-            name = delivery.message.text
-            if self.clocks.pop(name, None) is None:
-                continue
-            await self.port.send(self.port.name, Message(UPDATES))
-            if first is not None:
-                for heir in (self.group.members[rank] for rank in heirs(self.group.members.index(name), self.group.size)):
-                    if self.clocks.get(heir) == 0:  # nothing received yet: it may be waiting for what the lost one had for it
-                        await self.port.send(heir, Message(_FIRST, tensors=(first,)))
+        self.state = self.codec.initial(initial.model_state.layout)
+        self.context = replace(self.context, controls=initial.controls)
+        return AdoptWeights(await self.inbox.establish(initial))
 
     async def exchange(self, value: Tensor, clock: int, rates: tuple[float, ...]) -> Response:
+        inbox = self.inbox
         context = self.context.at(clock, lambda: self.model_state.weights, self.model_state.factors)
-        encoded = self.codec.encode(value, self.layout, self.state, context)
+        encoded = self.codec.encode(value, inbox.layout, self.state, context)
         self.state = encoded.state
         await self.port.flush()  # on a line that is too slow packets would pile up without end, and arrive ever later
-        await self._send_all(Message(UPDATES, PeerUpdate(float(clock), rates).to_numbers(), tensors=encoded.packet))
-        if self.respond is ApplyContributions:
-            self._keep(float(clock), self.port.name, encoded.packet, rates)
-        while not self.consistency.may_proceed(clock, min(self.clocks.values(), default=math.inf)):
-            delivery = await self.port.receive(UPDATES)
-            assert delivery is not None
-            self._take(delivery)
-        return await self._ready(clock)
+        message = Message(UPDATES, PeerUpdate(float(clock), rates).to_numbers(), tensors=encoded.packet)
+        await inbox.send_all(message)
+        if self.context.controls.measures:
+            await self.port.spawn("measures", self._measure(len(inbox.peers) * wire_bytes(message), self.port.now()))
+        self.keep(inbox, Contribution(value, 1, 0, rates, self.port.name, clock), encoded.packet)
+        await inbox.await_turn(clock)
+        return self.respond(await inbox.ready(clock))
 
-    async def _send_all(self, message: Message) -> None:
-        for step in range(1, self.group.size):
-            name = self.group.members[(self.group.rank + step) % self.group.size]
-            if name in self.clocks:
-                await self.port.send(name, message)
-
-    async def _ready(self, clock: float) -> Response:
-        """All that has come and may be merged at `clock`, in the order of steps and ranks."""
-        while (delivery := await self.port.receive(UPDATES, timeout=0.0)) is not None:
-            self._take(delivery)
-        may_merge = self.consistency.may_merge
-        ready = sorted((item for item in self.pending if may_merge(item[0], clock)), key=lambda item: item[:2])
-        self.pending = [item for item in self.pending if not may_merge(item[0], clock)]
-        return self.respond([contribution for _, _, contribution in ready])
-
-    def _take(self, delivery: Delivery) -> None:
-        if delivery.sender == self.port.name:
-            return
-        if delivery.message.text == _DRAINED:
-            self.drained.add(delivery.sender)
-            return
-        clock, rates = PeerUpdate.from_numbers(delivery.message.numbers)
-        if delivery.sender in self.clocks:
-            self.clocks[delivery.sender] = clock
-        if delivery.message.tensors:
-            self._keep(clock, delivery.sender, delivery.message.tensors, rates)
-
-    def _keep(self, clock: float, sender: str, packet: Packet, rates: tuple[float, ...]) -> None:
-        self.pending.append((clock, rank_of(sender), EncodedContribution(packet, self.codec, self.layout, rates, sender, int(clock))))
+    async def _measure(self, nbytes: int, since: float) -> None:
+        await self.port.flush()
+        self.context.controls.sent("", nbytes, self.port.now() - since)
 
     @property
     def slowest(self) -> float:
         """As `pieces.topology.PeerChannel`."""
-        return min(self.clocks.values(), default=math.inf)
+        return self.inbox.slowest
 
     async def wake(self) -> None:
         """As `pieces.topology.PeerChannel`."""
-        await self.port.send(self.port.name, Message(UPDATES))
+        await self.inbox.wake()
 
     async def listen(self) -> Response:
         """As `pieces.topology.PeerChannel`."""
-        delivery = await self.port.receive(UPDATES)
-        assert delivery is not None
-        self._take(delivery)
-        return await self._ready(math.inf)
+        await self.inbox.receive()
+        return self.respond(await self.inbox.ready(math.inf))
 
     async def finish(self) -> Response:
-        """Send all that this was the last, and merge everything until all others have sent the same."""
-        await self._send_all(Message(UPDATES, PeerUpdate(math.inf).to_numbers()))
-        while min(self.clocks.values(), default=math.inf) < math.inf:
-            delivery = await self.port.receive(UPDATES)
-            assert delivery is not None
-            self._take(delivery)
-        return await self._ready(math.inf)
+        return self.respond(await self.inbox.finish())
 
     async def drain(self, step: int) -> str:
-        await self._send_all(Message(UPDATES, text=_DRAINED))
-        while self.clocks.keys() - self.drained:
-            delivery = await self.port.receive(UPDATES)
-            assert delivery is not None
-            self._take(delivery)
-        self.drained.clear()
+        await self.inbox.drain()
         return ""
 
     def export(self) -> StateTree:
-        pending = [(clock, each.sender, each.packet, each.rates) for clock, _, each in self.pending]
-        return {"codec": self.state, "clocks": self.clocks, "pending": pending}
+        return {"codec": self.state, "inbox": self.inbox.export()}
 
     def restore(self, state: StateTree) -> None:
-        self.state, self.clocks = state["codec"], state["clocks"]
-        self.pending = []
-        for clock, sender, packet, rates in state["pending"]:
-            self._keep(clock, sender, packet, rates)
+        self.state = state["codec"]
+        self.inbox.restore(state["inbox"])
 
     def states(self) -> list[tuple[State, Tensor]]:
-        return [(self.state, self.codec.residual(self.state, self.layout))] if self.layout.names else []
+        layout = self.inbox.layout
+        return [(self.state, self.codec.residual(self.state, layout))] if layout.names else []

@@ -13,6 +13,7 @@ from torch.utils.data import DataLoader, IterableDataset, Sampler
 from polyrhythm.errors import DataError, UnshardedWarning
 from polyrhythm.kernel.group import Group
 from polyrhythm.kernel.port import Port
+from polyrhythm.pieces.controller import Controls
 from polyrhythm.pieces.sharded import BackgroundSums, ShardedSource
 from polyrhythm.pieces.shuffle import Batch, Feed, Order, Perform, ShardFeed, Shuffle
 from polyrhythm.training.loader import LoaderSource
@@ -51,13 +52,20 @@ class Data:
     """One worker's access to samples. `count` is called with the samples of the next step; `used` is whether any access was used."""
 
     def __init__(
-        self, shuffle: Shuffle, group: Group, totals: BackgroundSums, count: Callable[[int], None], position: DataPosition
+        self,
+        shuffle: Shuffle,
+        group: Group,
+        totals: BackgroundSums,
+        count: Callable[[int], None],
+        position: DataPosition,
+        controls: Controls,
     ) -> None:
         self.used = False
         self.position = position
         self._shuffle = shuffle
         self._group = group
         self._count = count
+        self._controls = controls
         self._feeds: list[tuple[tuple[Any, ...], Feed]] = []
         self._totals = totals
         self._loaded: WeakKeyDictionary[DataLoader[Any], LoadedShards] = WeakKeyDictionary()
@@ -148,7 +156,7 @@ class Data:
             if len(held) == len(parts) and all(a is b for a, b in zip(held, parts, strict=True)):
                 self._feeds.append(self._feeds.pop(group))  # the last to be used is the last to be forgotten
                 return feed
-        feed = self._shuffle.feed(self._group, port, perform)
+        feed = self._shuffle.feed(self._group, port, perform, self._controls)
         self._feeds = [*self._feeds[-_FEEDS + 1 :], (parts, feed)]
         return feed
 

@@ -11,6 +11,7 @@ from torch import Tensor, nn
 from polyrhythm.errors import CompositionError, WorkloadError
 from polyrhythm.kernel.job import WorkerContext
 from polyrhythm.pieces.buffers import Keeper
+from polyrhythm.pieces.controller import Setting
 from polyrhythm.strategy.averaging import TOPIC, average
 from polyrhythm.strategy.losses import Losses
 from polyrhythm.strategy.replica import Replica
@@ -83,6 +84,22 @@ class Models:
             self.follow_losses(SNAPSHOTS)
         for scope in scopes:
             self.follow_losses(scope + GONE)
+
+    @property
+    def measures(self) -> bool:
+        """As `pieces.controller.Controls`."""
+        return False
+
+    def value(self, setting: Setting, composed: float, receiver: str = "") -> float:
+        """As `pieces.controller.Controls`: what the first exchange that has decided about it has in force."""
+        for replica in self.replicas:
+            for part in replica.parts:
+                if (found := part.control.value(setting, composed, receiver)) != composed:
+                    return found
+        return composed
+
+    def sent(self, receiver: str, nbytes: int, seconds: float) -> None:
+        """Samples are not measured."""
 
     def follow_losses(self, topic: str) -> None:
         """Have notices of lost workers sent under `topic` too, where the run can go on without one."""

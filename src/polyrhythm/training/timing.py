@@ -19,6 +19,7 @@ from polyrhythm.hardware.fleet import fleet
 from polyrhythm.kernel.events import AnyEvent, Computed, Stepped
 from polyrhythm.kernel.group import Group
 from polyrhythm.kernel.port import Port
+from polyrhythm.pieces.controller import Controls, Setting
 from polyrhythm.pieces.sharded import BackgroundSums, ShardedSource
 from polyrhythm.pieces.shuffle import Batch, Feed, Order, Perform, ShardFeed, Source, Stream
 from polyrhythm.shuffle import GlobalShuffle
@@ -63,10 +64,11 @@ class _Noting:
 
     batches: list[Any]
     sends: bool = False
+    takes: frozenset[Setting] = frozenset()
 
-    def feed(self, group: Group, port: Port, perform: Perform) -> Feed:
+    def feed(self, group: Group, port: Port, perform: Perform, controls: Controls) -> Feed:
         """One worker's feed of one data set."""
-        return _Noted(GlobalShuffle().feed(group, port, perform), self.batches)
+        return _Noted(GlobalShuffle().feed(group, port, perform, controls), self.batches)
 
     def stream(self, stream: Stream, group: Group, number: int, batch_size: int) -> Iterator[Batch]:
         """One worker's batches of one pass over a stream."""

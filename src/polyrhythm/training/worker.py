@@ -61,7 +61,7 @@ class Worker:
         self._together = Together(collective, group, context.perform)
         self._plan = plan
         self._state = WorkerState(context, self._models.replicas, chosen.resumed, self._between)
-        self._data = Data(strategy.shuffle, group, self._together, self.count, self._state.position)
+        self._data = Data(strategy.shuffle, group, self._together, self.count, self._state.position, self._models)
         self._batch = 0
         self._finished = False
         rng.seed_everything(group.seed, "worker", group.rank)
@@ -133,11 +133,11 @@ class Worker:
             raise WorkloadError("optimizer.step() was called after worker.finish(): the run is over; take all steps before it.")
         self._models.check()
         self._data.warn_if_unused()
-        self._context.charge(self._batch)
+        samples, self._batch = self._batch, 0
+        self._context.charge(samples)
         self._models.evaluation.look()
-        replica.step()
-        self._state.samples += self._batch
-        self._batch = 0
+        replica.step(samples)
+        self._state.samples += samples
         self._context.record(
             Stepped(self._context.port.now(), self._context.port.name, self.clock, self._state.samples, self._context.bytes_sent)
         )

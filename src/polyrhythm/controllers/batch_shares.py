@@ -1,0 +1,49 @@
+"""Batches in proportion to the speed of workers, so that all take as long for a step."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import torch
+
+from polyrhythm.controllers.check import check_every
+from polyrhythm.errors import CompositionError
+from polyrhythm.pieces.controller import ControllerTraits, Decision, Measured, Setting
+from polyrhythm.tensors import State
+
+
+@dataclass(frozen=True, slots=True)
+class BatchShares:
+    """Of P · b samples a step a worker takes its share of the samples that all compute in a second (DLion; HPDC 2021).
+
+    b are the samples of a step as composed, which is what a worker took before its first decision. With `growth` above 1 the sum grows
+    by this factor at every decision until it is `most` times as large.
+    """
+
+    every: int = 10
+    growth: float = 1.0
+    most: float = 1.0
+
+    def __post_init__(self) -> None:
+        check_every(self, self.every)
+        if not (1 <= self.growth < math.inf and 1 <= self.most < math.inf):
+            raise CompositionError(f"{self!r} cannot be: give a growth and a largest multiple of 1 or more.")
+
+    @property
+    def traits(self) -> ControllerTraits:
+        """Batches, by the speed of all."""
+        return ControllerTraits(frozenset({Setting.BATCH}), self.every, sees_others=True)
+
+    def decide(self, measured: Measured, state: State) -> tuple[Sequence[Decision], State]:
+        """Once all workers have said how fast they are."""
+        batch = state.get("batch", torch.tensor(measured.mine.samples))
+        state = {"batch": batch}
+        if len(measured.workers) < measured.group_size:
+            return (), state
+        speeds = {name: each.samples / max(each.seconds, 1e-9) for name, each in measured.workers.items()}
+        total = sum(speeds[name] for name in sorted(speeds))
+        grown = min(self.most, self.growth ** (measured.clock // self.every - 1))
+        share = measured.group_size * batch.item() * grown * speeds[measured.name] / total
+        return (Decision(Setting.BATCH, max(1, round(share))),), state

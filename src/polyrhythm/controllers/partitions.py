@@ -1,0 +1,71 @@
+"""As many partitions as the bandwidth asks for, so that what is sent leaves while the next step is computed."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from polyrhythm.controllers.check import check_every
+from polyrhythm.errors import CompositionError
+from polyrhythm.pieces.controller import ControllerTraits, Decision, Measured, Setting
+from polyrhythm.tensors import State
+
+
+@dataclass(frozen=True, slots=True)
+class SharedPartitions:
+    """One number for all receivers, p = ⌈bytes to all / (bandwidth · seconds of a step)⌉ (Ako; Watcharapichat et al., SoCC 2016).
+
+    Each worker has its own, as in TF.AKO: from its own bandwidth and its own speed.
+    """
+
+    every: int = 5
+    most: int = 64
+
+    def __post_init__(self) -> None:
+        _check(self, self.every, self.most)
+
+    @property
+    def traits(self) -> ControllerTraits:
+        """Partitions."""
+        return ControllerTraits(frozenset({Setting.PARTITIONS}), self.every)
+
+    def decide(self, measured: Measured, state: State) -> tuple[Sequence[Decision], State]:
+        """Once enough was sent to tell."""
+        bandwidth = measured.bandwidths.get("")
+        if bandwidth is None:
+            return (), state
+        wanted = (measured.group_size - 1) * measured.nbytes / (bandwidth * max(measured.mine.seconds, 1e-9))
+        return (Decision(Setting.PARTITIONS, min(self.most, max(1, math.ceil(wanted)))),), state
+
+
+@dataclass(frozen=True, slots=True)
+class LinkPartitions:
+    """A number for each receiver, from the bandwidth of the link to it and the worker's own speed (Hong and Chandra, 2018).
+
+    Over `LinkExchange`, where even `most` are too few, exchanges become rarer: what is computed while a link is busy goes with the next
+    packet.
+    """
+
+    every: int = 5
+    most: int = 64
+
+    def __post_init__(self) -> None:
+        _check(self, self.every, self.most)
+
+    @property
+    def traits(self) -> ControllerTraits:
+        """Partitions."""
+        return ControllerTraits(frozenset({Setting.PARTITIONS}), self.every)
+
+    def decide(self, measured: Measured, state: State) -> tuple[Sequence[Decision], State]:
+        """For each receiver to which enough was sent to tell."""
+        step = max(measured.mine.seconds, 1e-9)
+        wanted = {name: measured.nbytes / (rate * step) for name, rate in measured.bandwidths.items() if name}
+        return [Decision(Setting.PARTITIONS, min(self.most, max(1, math.ceil(parts))), name) for name, parts in wanted.items()], state
+
+
+def _check(piece: object, every: int, most: int) -> None:
+    check_every(piece, every)
+    if most < 1:
+        raise CompositionError(f"{piece!r} allows fewer than one partition: give most=1, which is the whole vector, or more.")

@@ -1,0 +1,48 @@
+"""Several controllers at once."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import reduce
+
+from polyrhythm.errors import CompositionError
+from polyrhythm.pieces.controller import Controller, ControllerTraits, Decision, Measured
+from polyrhythm.tensors import State
+
+
+@dataclass(frozen=True, slots=True)
+class Several:
+    """Each of `controllers` decides about its own settings, all from the same measures."""
+
+    controllers: tuple[Controller, ...]
+
+    def __post_init__(self) -> None:
+        sets = [setting for each in self.controllers for setting in each.traits.sets]
+        twice = sorted({setting.value for setting in sets if sets.count(setting) > 1})
+        if twice:
+            raise CompositionError(f"{self!r} has two controllers of {', '.join(twice)}: give each setting one.")
+
+    @property
+    def traits(self) -> ControllerTraits:
+        """All that is set; it is looked at as often as one of them decides."""
+        traits = [each.traits for each in self.controllers]
+        return ControllerTraits(
+            frozenset(setting for each in traits for setting in each.sets),
+            reduce(math.gcd, (each.every for each in traits)) if traits else 1,
+            any(each.sees_others for each in traits),
+        )
+
+    def decide(self, measured: Measured, state: State) -> tuple[Sequence[Decision], State]:
+        """What those whose turn it is decide, one after the other."""
+        found: list[Decision] = []
+        after = dict(state)
+        for number, each in enumerate(self.controllers):
+            if measured.clock % each.traits.every == 0:
+                prefix = f"{number}."
+                own = {name.removeprefix(prefix): value for name, value in state.items() if name.startswith(prefix)}
+                decisions, new = each.decide(measured, own)
+                found += decisions
+                after |= {prefix + name: value for name, value in new.items()}
+        return found, after

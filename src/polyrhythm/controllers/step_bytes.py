@@ -1,0 +1,34 @@
+"""As many bytes to each receiver as the link to it carries while a step is computed."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from polyrhythm.controllers.check import check_every
+from polyrhythm.errors import CompositionError
+from polyrhythm.pieces.controller import ControllerTraits, Decision, Measured, Setting
+from polyrhythm.tensors import State
+
+
+@dataclass(frozen=True, slots=True)
+class StepBytes:
+    """A packet may have `share` times the bytes that its link carries in a step (per-link prioritized exchange of DLion; HPDC 2021)."""
+
+    every: int = 5
+    share: float = 1.0
+
+    def __post_init__(self) -> None:
+        check_every(self, self.every)
+        if not self.share > 0:
+            raise CompositionError(f"{self!r} would send nothing: give a share above 0 of what a link carries.")
+
+    @property
+    def traits(self) -> ControllerTraits:
+        """The bytes of packets."""
+        return ControllerTraits(frozenset({Setting.NBYTES}), self.every)
+
+    def decide(self, measured: Measured, state: State) -> tuple[Sequence[Decision], State]:
+        """For each receiver to which enough was sent to tell."""
+        step = self.share * measured.mine.seconds
+        return [Decision(Setting.NBYTES, float(int(rate * step)), name) for name, rate in measured.bandwidths.items() if name], state

@@ -1,0 +1,81 @@
+"""Batches of as many samples as a worker is told to take, which may be others at every worker and every step."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from itertools import islice
+from typing import ClassVar
+
+from polyrhythm import rng
+from polyrhythm.kernel.group import Group
+from polyrhythm.kernel.port import Port
+from polyrhythm.pieces.controller import Controls, Setting
+from polyrhythm.pieces.sharded import BackgroundSums, ShardedSource
+from polyrhythm.pieces.shuffle import Batch, Feed, Order, Perform, Source, Stream
+from polyrhythm.shuffle.dealing import count, loading
+from polyrhythm.shuffle.global_shuffle import GlobalShuffle
+from polyrhythm.shuffle.sharded import ShardBatches
+
+
+@dataclass(frozen=True, slots=True)
+class OwnPace:
+    """Each worker goes through all samples in an order of its own, in batches of the size that a controller has set (DLion; HPDC 2021).
+
+    An epoch has as many steps as with the composed batch size: P workers whose batches add up to P times that see as many samples in it
+    as there are, some of them twice and others not. Streams, and sources that divide themselves, are shared out as by GlobalShuffle, in
+    batches of the composed size. After a resumed run has begun, its order goes on as if all batches had had the composed size.
+    """
+
+    takes: ClassVar = frozenset({Setting.BATCH})
+
+    @property
+    def sends(self) -> bool:
+        """No."""
+        return False
+
+    def feed(self, group: Group, port: Port, perform: Perform, controls: Controls) -> Feed:
+        """One worker's feed of one data set."""
+        return _Drawn(group, controls)
+
+    def stream(self, stream: Stream, group: Group, number: int, batch_size: int) -> Iterator[Batch]:
+        """As GlobalShuffle."""
+        return GlobalShuffle().stream(stream, group, number, batch_size)
+
+    def sharded(self, source: ShardedSource, group: Group, totals: BackgroundSums, batch_size: int) -> ShardBatches:
+        """As GlobalShuffle."""
+        return GlobalShuffle().sharded(source, group, totals, batch_size)
+
+    def share(self, order: Order, group: Group, number: int) -> Sequence[int]:
+        """As GlobalShuffle."""
+        return GlobalShuffle().share(order, group, number)
+
+
+class _Drawn:
+    """`taken` samples of the order have been used, of pass after pass."""
+
+    def __init__(self, group: Group, controls: Controls) -> None:
+        self.group = group
+        self.controls = controls
+        self.taken = 0
+
+    def count(self, source: Source, batch_size: int) -> int:
+        return count(source, self.group, batch_size)
+
+    def epoch(self, source: Source, number: int, batch_size: int) -> Iterator[Batch]:
+        samples = self._samples(source)
+        for step in range(self.count(source, batch_size)):
+            size = max(1, round(self.controls.value(Setting.BATCH, batch_size)))
+            part = list(islice(samples, size))
+            self.taken += size
+            yield from source.load([part], rng.derive(loading(self.group, number), "step", step))
+
+    def skip(self, source: Source, number: int, batch_size: int, batches: int) -> None:
+        self.taken = (number * self.count(source, batch_size) + batches) * batch_size
+
+    def _samples(self, source: Source) -> Iterator[int]:
+        """The order from where it is, pass after pass."""
+        number, begun = divmod(self.taken, len(source.order))
+        while True:
+            yield from source.order.indices(rng.derive(self.group.seed, "own pace", self.group.rank), number)[begun:]
+            number, begun = number + 1, 0

@@ -1,0 +1,65 @@
+"""Partial exchange among peers, as much of it as the links carry."""
+
+from __future__ import annotations
+
+from polyrhythm.codec import ErrorFeedback, MaxN, Partitions
+from polyrhythm.consistency import Asynchronous, Bounded
+from polyrhythm.controllers import BatchShares, LinkPartitions, Several, SharedPartitions, StepBytes
+from polyrhythm.merge import Mean
+from polyrhythm.pieces.controller import Controller, Fixed
+from polyrhythm.shuffle import OwnPace
+from polyrhythm.strategy.strategy import Strategy
+from polyrhythm.topology import LinkExchange, PartialExchange
+
+
+def ako(partitions: int | None = None, slack: int | None = None) -> Strategy:
+    """Partial gradient exchange without servers (Ako; Watcharapichat et al., SoCC 2016; TF.AKO).
+
+    A worker steps on its own gradient whole, and sends all others one of p ranges of what has accrued, in turn; what has come from them is
+    merged at its next step. Each worker chooses p from its bandwidth and its speed, as in TF.AKO, unless `partitions` are given. It waits
+    for nobody, or with `slack` until the slowest is at most so many steps behind. Gradients count 1 / P each.
+    """
+    return Strategy(
+        name="ako",
+        consistency=Asynchronous() if slack is None else Bounded(slack),
+        topology=PartialExchange(),
+        codec=Partitions(4 if partitions is None else partitions),
+        merge=Mean(),
+        controller=SharedPartitions() if partitions is None else Fixed(),
+    )
+
+
+def hong_chandra(partitions: int | None = None) -> Strategy:
+    """Partial gradients over wide-area links, of a size for each (Hong and Chandra, 2018).
+
+    As `ako`, but each receiver has packets of its own: their size follows the bandwidth of its link and the worker's speed, and where a
+    link is busy, what is computed meanwhile goes with the next packet. `partitions` are the same for all links where they are given. The
+    paper also scales contributions by the speed of their workers, which is the number of their gradients here.
+    """
+    return Strategy(
+        name="hong-chandra",
+        consistency=Asynchronous(),
+        topology=LinkExchange(),
+        codec=Partitions(4 if partitions is None else partitions),
+        merge=Mean(),
+        controller=LinkPartitions() if partitions is None else Fixed(),
+    )
+
+
+def dlion(percent: float | None = None, slack: int = 5, even: bool = False) -> Strategy:
+    """Batches by speed and, for each link, the largest elements that it carries (DLion; Hong and Chandra, HPDC 2021).
+
+    Of each tensor the elements within N % of its largest are sent, with N from the bandwidth of the link, unless `percent` gives it. A
+    worker's batch is its share of P times the script's, by its speed, or with `even` the script's; the fastest waits where it is more
+    than `slack` steps ahead. What is not sent is kept for later, of which the paper says nothing. Gradients count 1 / P each.
+    """
+    chosen: list[Controller] = [*([StepBytes()] if percent is None else []), *([] if even else [BatchShares()])]
+    return Strategy(
+        name="dlion",
+        consistency=Bounded(slack),
+        topology=LinkExchange(),
+        codec=ErrorFeedback(MaxN(10.0 if percent is None else percent)),
+        merge=Mean(),
+        controller=Several(tuple(chosen)),
+        shuffle=OwnPace(),
+    )

@@ -1,0 +1,72 @@
+"""What one worker sends one other: one packet at a time, and what comes meanwhile goes with the next."""
+
+from __future__ import annotations
+
+from torch import Tensor
+
+from polyrhythm.kernel.group import Group
+from polyrhythm.kernel.latch import Latch
+from polyrhythm.kernel.message import Message, wire_bytes
+from polyrhythm.pieces.context import ExchangeContext
+from polyrhythm.pieces.topology import InitialState
+from polyrhythm.tensors import State
+from polyrhythm.topology.peer_inbox import UPDATES, PeerInbox, PeerUpdate
+from polyrhythm.trees import StateTree
+
+
+class Lane:
+    """`owed` is what has not been encoded yet; while it is `busy`, a packet is on its way out."""
+
+    def __init__(self, to: str, inbox: PeerInbox, initial: InitialState, group: Group) -> None:
+        self.to = to
+        self.inbox = inbox
+        self.port = inbox.port
+        self.model_state = initial.model_state
+        self.context = ExchangeContext(group, self.port.rng(f"codec {to}"), controls=initial.controls).to(to)
+        self.state: State = inbox.codec.initial(inbox.layout)
+        self.owed: Tensor | None = None
+        self.clock = 0
+        self.rates: tuple[float, ...] = ()
+        self.busy = False
+        self.empty = Latch()
+
+    async def put(self, value: Tensor, clock: int, rates: tuple[float, ...]) -> None:
+        """Send `value` (numel,), at once or with what is owed already."""
+        self.owed = value if self.owed is None else self.owed + value
+        self.clock, self.rates = clock, rates
+        if not self.busy:
+            self.busy = True
+            self.empty = Latch()
+            await self.port.spawn(f"to {self.to}", self._send())
+
+    async def _send(self) -> None:
+        while (value := self.owed) is not None and self.to in self.inbox.clocks:
+            self.owed = None
+            context = self.context.at(self.clock, lambda: self.model_state.weights, self.model_state.factors)
+            encoded = self.inbox.codec.encode(value, self.inbox.layout, self.state, context)
+            self.state = encoded.state
+            message = Message(UPDATES, PeerUpdate(float(self.clock), self.rates).to_numbers(), tensors=encoded.packet)
+            began = self.port.now()
+            await self.port.send(self.to, message)
+            await self.port.flush(self.to)
+            self.context.controls.sent(self.to, wire_bytes(message), self.port.now() - began)
+        self.busy = False
+        self.empty.open()
+
+    async def drain(self) -> None:
+        """Wait until nothing is owed or on its way out."""
+        if self.busy:
+            await self.port.wait(self.empty)
+
+    def residual(self) -> Tensor:
+        """What was given and not sent (numel,)."""
+        kept = self.inbox.codec.residual(self.state, self.inbox.layout)
+        return kept if self.owed is None else kept + self.owed
+
+    def export(self) -> StateTree:
+        """As `pieces.state.Stateful`, after `drain`."""
+        return {"codec": self.state, "clock": self.clock, "rates": list(self.rates)}
+
+    def restore(self, state: StateTree) -> None:
+        """As `pieces.state.Stateful`."""
+        self.state, self.clock, self.rates = state["codec"], state["clock"], tuple(state["rates"])

@@ -1,0 +1,129 @@
+"""What controllers decide, from what they are told, and what a run makes of it."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+
+import pytest
+import torch
+from toy import Toy, weights
+
+from polyrhythm import systems
+from polyrhythm.codec import ErrorFeedback, MaxN, Partitions, TopK
+from polyrhythm.consistency import Asynchronous, BulkSynchronous
+from polyrhythm.controllers import MEMBERS, BatchShares, LinkPartitions, Several, SharedPartitions, StepBytes
+from polyrhythm.errors import CompositionError
+from polyrhythm.hardware.changes import ChangeEntry
+from polyrhythm.hardware.devices import Device, Profile
+from polyrhythm.hardware.fleet import Fleet, Mixed
+from polyrhythm.hardware.network import Network
+from polyrhythm.kernel.events import Adjusted, Stepped
+from polyrhythm.pieces.controller import Controller, Decision, Measured, Setting, WorkerMeasure
+from polyrhythm.simulator import Simulator
+from polyrhythm.strategy import Strategy
+from polyrhythm.topology import AllToAll, LinkExchange, PartialExchange
+from polyrhythm.training.run import run
+
+TWO = {"worker/0": WorkerMeasure(0.1, 8.0), "worker/1": WorkerMeasure(0.3, 8.0)}
+MEASURED = Measured(10, "worker/0", TWO, {"": 1e5, "worker/1": 2e4}, 40_000, 2)
+
+
+def decided(controller: Controller, measured: Measured = MEASURED) -> list[tuple[Setting, str, float]]:
+    return [(each.setting, each.receiver, each.value) for each in controller.decide(measured, {})[0]]
+
+
+def test_partitions_are_as_many_as_it_takes_for_one_to_leave_in_a_step() -> None:
+    assert decided(SharedPartitions()) == [(Setting.PARTITIONS, "", 4)]  # 40,000 bytes at 10,000 a step
+    assert decided(LinkPartitions()) == [(Setting.PARTITIONS, "worker/1", 20)]  # and at 2,000 a step
+    assert decided(LinkPartitions(most=8)) == [(Setting.PARTITIONS, "worker/1", 8)]
+    assert decided(SharedPartitions(), replace(MEASURED, group_size=5)) == [(Setting.PARTITIONS, "", 16)]
+
+
+def test_a_packet_has_the_bytes_of_a_step_and_a_batch_its_share_by_speed() -> None:
+    assert decided(StepBytes(share=0.5)) == [(Setting.NBYTES, "worker/1", 1000)]
+    assert decided(BatchShares()) == [(Setting.BATCH, "", 12)]  # 80 samples a second of 106.7, of 16
+    assert decided(BatchShares(), replace(MEASURED, name="worker/1")) == [(Setting.BATCH, "", 4)]
+    assert decided(BatchShares(growth=2.0, most=3.0), replace(MEASURED, clock=50)) == [(Setting.BATCH, "", 36)]
+
+
+@pytest.mark.parametrize("controller", MEMBERS, ids=repr)
+def test_nothing_is_decided_that_was_not_declared_and_nothing_from_nothing(controller: Controller) -> None:
+    assert {setting for setting, _, _ in decided(controller)} <= controller.traits.sets
+    alone = Measured(controller.traits.every, "worker/0", {"worker/0": TWO["worker/0"]}, {}, 40_000, 2)
+    assert decided(controller, alone) == []
+
+
+def test_several_keep_their_states_apart_and_have_their_own_turns() -> None:
+    both = Several((StepBytes(every=4), BatchShares(every=6)))
+    assert both.traits.every == 2
+    assert both.traits.sees_others
+    first, state = both.decide(replace(MEASURED, clock=4), {})
+    assert [each.setting for each in first] == [Setting.NBYTES]
+    second, state = both.decide(replace(MEASURED, clock=6), state)
+    assert second == [Decision(Setting.BATCH, 12)]
+    assert state == {"1.batch": torch.tensor(8.0)}
+
+
+def test_what_cannot_be_is_refused() -> None:
+    for piece, wrong, reason in (
+        (SharedPartitions, {"every": 0}, "never decide"),
+        (LinkPartitions, {"most": 0}, "fewer than one partition"),
+        (StepBytes, {"share": 0.0}, "send nothing"),
+        (BatchShares, {"growth": 0.5}, "growth"),
+        (Several, {"controllers": (StepBytes(), StepBytes())}, "two controllers of bytes"),
+    ):
+        with pytest.raises(CompositionError, match=reason):
+            piece(**wrong)
+    with pytest.raises(CompositionError, match="sets partitions, which TopK does not have"):
+        Strategy(consistency=Asynchronous(), topology=AllToAll(), codec=TopK(0.1), controller=SharedPartitions())
+    with pytest.raises(CompositionError, match="add shuffle=OwnPace"):
+        Strategy(consistency=Asynchronous(), topology=AllToAll(), controller=BatchShares())
+
+
+FAST = Network.uniform("falling", "40 Mbit/s", "1 ms")
+STEADY = Fleet((Profile("measured", (0.002,)),))
+LONG = Toy(lambda parameters: torch.optim.SGD(parameters, lr=0.02), epochs=40, batch_size=4)
+
+
+def settings(strategy: Strategy, network: Network, workers: int = 3, devices: Fleet = STEADY) -> list[Adjusted | Stepped]:
+    found = run(LONG, workers=workers, strategy=strategy, on=Simulator(network=network, devices=devices))
+    return [event for event in found.outcome.events if isinstance(event, (Adjusted, Stepped))]
+
+
+@pytest.mark.parametrize("system", ["ako", "hong-chandra", "dlion"])
+def test_a_line_that_becomes_slow_is_answered_within_twenty_steps(system: str) -> None:
+    falls = 0.3
+    network = replace(FAST, changes=tuple(ChangeEntry(at=falls, host=host, egress="1 Mbit/s") for host in range(3)))
+    events = settings(systems.find(system), network)
+    setting = "bytes" if system == "dlion" else "partitions"
+    mine = [event for event in events if event.actor == "worker/0"]
+    before = [event.value for event in mine if isinstance(event, Adjusted) and event.setting == setting and event.time < falls]
+    fell = max(event.clock for event in mine if isinstance(event, Stepped) and event.time < falls)
+    after = [event for event in mine if isinstance(event, Adjusted) and event.setting == setting and event.time > falls]
+    less = [event for event in after if (event.value < before[-1] / 2 if setting == "bytes" else event.value > 2 * before[-1])]
+    assert less[0].clock <= fell + 20
+    assert events != settings(systems.find(system), FAST)
+
+
+def test_batches_follow_the_speed_of_workers() -> None:
+    uneven = Fleet((Device("small", 2e6, 0.0005),), (Mixed((1.0, 0.5, 0.25)),))
+    events = settings(systems.find("dlion"), FAST, devices=uneven)
+    last = {event.actor: event.value for event in events if isinstance(event, Adjusted) and event.setting == "samples a batch"}
+    assert last["worker/0"] > last["worker/1"] > last["worker/2"]
+
+
+@pytest.mark.parametrize("topology", [PartialExchange(), LinkExchange()], ids=repr)
+@pytest.mark.parametrize("codec", [Partitions(1), MaxN(100), ErrorFeedback(MaxN(100))], ids=repr)
+def test_one_partition_and_everything_are_all_to_all(topology: PartialExchange, codec: Partitions | MaxN) -> None:
+    toy = Toy(lambda parameters: torch.optim.SGD(parameters, lr=0.05, momentum=0.9), epochs=2)
+    whole = weights(toy, 3, Strategy(consistency=BulkSynchronous(), topology=AllToAll()))
+    assert torch.equal(weights(toy, 3, Strategy(consistency=BulkSynchronous(), topology=topology, codec=codec)), whole)
+
+
+def test_what_is_computed_while_a_link_is_busy_is_sent_with_the_next_packet() -> None:
+    slow = Simulator(network=Network.uniform("thin", "0.2 Mbit/s", "1 ms"), devices=STEADY)
+    found = run(LONG, workers=2, strategy=Strategy(consistency=Asynchronous(), topology=LinkExchange()), on=slow)
+    steps = found.summary.steps
+    assert found.summary.messages_sent < steps / 2
+    assert math.isfinite(found.final["loss"])
