@@ -20,7 +20,7 @@ class SharedPartitions:
     """
 
     every: int = 5
-    most: int = 64
+    most: int = 1024
 
     def __post_init__(self) -> None:
         _check(self, self.every, self.most)
@@ -48,7 +48,7 @@ class LinkPartitions:
     """
 
     every: int = 5
-    most: int = 64
+    most: int = 1024
 
     def __post_init__(self) -> None:
         _check(self, self.every, self.most)

@@ -14,6 +14,7 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 
 from polyrhythm import atomic
 from polyrhythm.report import panels
+from polyrhythm.report.adjustments import decided
 from polyrhythm.report.chart import over_bytes, over_time
 from polyrhythm.report.grid import Grid
 from polyrhythm.report.metrics import Target, metrics_of
@@ -26,6 +27,7 @@ from polyrhythm.report.shares import shares_of
 
 _CHARTED_METRICS = 2
 _POINTS = 8_000
+_DECIDED_LINES = 24
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,7 +127,8 @@ def _section(group: list[Series], target: Target | None, most: int) -> Section:
         sentence(outcomes, target),
         len(group) > 1 and len({one.outcome.summary.system for one in group}) == len(group),
         list({one.name: one for one in drawn}.values()),
-        [panels.curves(chart) for chart in charts if chart.lines],
+        [panels.curves(chart) for chart in charts if chart.lines]
+        + [panels.adjusted(setting, lines) for setting, lines in decided(group, _DECIDED_LINES).items()],
         sheet(group, target),
         panels.shared_out(shares) if shares else None,
         [(one.label, _facts(one)) for one in group],

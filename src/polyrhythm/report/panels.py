@@ -11,6 +11,7 @@ import altair as alt
 import vl_convert
 
 from polyrhythm.report import layers
+from polyrhythm.report.adjustments import Decided
 from polyrhythm.report.chart import Chart
 from polyrhythm.report.shares import Shares
 from polyrhythm.report.style import ON_A_PAGE
@@ -22,6 +23,7 @@ _STILL_POINTS = 60
 _STILL_MARKERS = 100
 _LIVE_MARKERS = 300
 _SHARES = "Parts of all workers' time over the whole run: computing, and paler waiting for others"
+_DECIDED = "A line for each worker, or for each of its links: what its controller set, from when to when"
 _HIDDEN = alt.param(name="hidden", value=[])
 _SHOWN = "indexof(hidden, datum.name) < 0"
 
@@ -55,6 +57,29 @@ def shared_out(shares: Sequence[Shares]) -> Panel:
     height = 30 + _BAR * len(shares)
     live = alt.LayerChart(layer=[bars.transform_filter(_SHOWN)]).add_params(_HIDDEN)
     return Panel("Who computed, who waited", _SHARES, [], _picture(alt.LayerChart(layer=[bars]), height), _specification(live), height)
+
+
+def adjusted(setting: str, lines: Sequence[Decided]) -> Panel:
+    """What was decided about a setting, a step at a time: a line for each worker, or for each of its links."""
+    rows = [
+        {"name": line.series.name, "label": line.label, "x": time, "y": value}
+        for line in lines
+        for time, value in zip(line.times, line.values, strict=True)
+    ]
+    steps: alt.Chart = (
+        alt.Chart(alt.InlineData(values=rows))
+        .mark_line(interpolate="step-after", strokeWidth=1.5, opacity=0.7)
+        .encode(
+            x=alt.X("x:Q").scale(zero=True).axis(labelExpr=layers.IN_SECONDS, tickCount=6).title("seconds"),
+            y=alt.Y("y:Q").scale(zero=True).axis(tickCount=6, format="~s").title(None),
+            color=layers.hues([line.series for line in lines], ON_A_PAGE),
+            detail="label:N",
+            tooltip=[alt.Tooltip("label:N", title="who"), alt.Tooltip("y:Q", title=setting)],
+        )
+    )
+    live = alt.LayerChart(layer=[steps.transform_filter(_SHOWN)]).add_params(_HIDDEN)
+    title = f"Decided while running: {setting}"
+    return Panel(title, _DECIDED, [], _picture(alt.LayerChart(layer=[steps]), HEIGHT), _specification(live), HEIGHT)
 
 
 @cache
