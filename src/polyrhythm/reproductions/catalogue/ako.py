@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from itertools import pairwise
 from statistics import median
 
 import torch
@@ -88,11 +89,11 @@ def _deliveries() -> float:
 
 
 def _bytes_of_step(workers: int) -> float:
-    """Bytes that a worker sends a step over 40 Mbit/s, once it knows its line: the median of the later steps of a run that is timed only."""
+    """Bytes that a worker sends a step over 40 Mbit/s, once it knows its line: a median over runs that are timed only."""
     job = Teacher(batch_size=_BATCH)
     on = Simulator(network=_SLOW, devices=Profile("a step of 5 ms", (_STEP,)))
     sent = [time(job, workers=workers, strategy="ako", steps=steps, on=on).outcome.summary.bytes_sent for steps in (60, 70, 80, 90)]
-    return median(later - earlier for earlier, later in zip(sent, sent[1:], strict=False)) / 10 / workers
+    return median(later - earlier for earlier, later in pairwise(sent)) / 10 / workers
 
 
 REPRODUCTION = Reproduction(

@@ -110,7 +110,8 @@ REPRODUCTION = Reproduction(
     tune=tune,
     notes=(
         "Seconds are of 20 steps after the first that exchange zeros and are timed only; those of encoding are not in them. One pair "
-        "of values a layer was tried on `teacher` first, whose columns are even, and was no worse there."
+        "of values a layer was tried on `teacher` first, whose columns are even, and was no worse there. What the residual and the "
+        "columns bring goes the paper's way and falls short of what was asked for: 2.4 points, and 0.9 %."
     ),
     claims=(
         Claim(
