@@ -76,8 +76,8 @@ REPRODUCTION = Reproduction(
     name="dlion",
     systems=("dlion",),
     paper="Hong, Chandra: DLion: Decentralized Distributed Deep Learning in Micro-Clouds (HPDC 2021)",
-    setting="`teacher` (20,500 parameters; classes that a random network gives), 6 workers with 24, 24, 12, 12, 4 and 4 cores, in batches of "
-    "16 on average, SGD at a rate tuned for each arm on one grid, lines of 40 Mbit/s, seconds to a held-out loss of 0.75.",
+    setting="`teacher` (20,500 parameters; classes that a random network gives), 6 workers with 24, 24, 12, 12, 4 and 4 cores, in batches "
+    "of 16 on average, SGD at a rate tuned for each arm on one grid, lines of 40 Mbit/s, seconds to a held-out loss of 0.75.",
     baseline=_EVEN,
     stop="after a number of epochs that was fixed beforehand; seconds are those until the target was first reached",
     notes="Machines are as fast as they have cores. Direct knowledge transfer, the paper's third part, is not built yet. What is not sent "
