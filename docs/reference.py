@@ -47,6 +47,11 @@ PAGES = {
     "local": ("Local steps", "What a worker does of its own accord between two exchanges.", "local"),
     "sources": ("Sources of data", "Data that divide themselves among workers.", "sources"),
     "loggers": ("Loggers", "Where the metrics of a run go, besides its record.", "loggers"),
+    "tables": (
+        "Tables and scheduling",
+        "Numbers that workers share by rows, and which of them are updated at the same time.",
+        "tables scheduling",
+    ),
     "workloads": ("Workloads", "Bundled training functions.", "workloads.load"),
     "results": ("Results and errors", "What a run returns, and what it raises or warns of.", "training.result errors"),
 }

@@ -117,6 +117,9 @@ if TYPE_CHECKING:
     from polyrhythm.merge import StalenessScaled as StalenessScaled
     from polyrhythm.merge import Sum as Sum
     from polyrhythm.processes import Processes as Processes
+    from polyrhythm.scheduling import RandomBlocks as RandomBlocks
+    from polyrhythm.scheduling import Strads as Strads
+    from polyrhythm.scheduling import balanced as balanced
     from polyrhythm.selection import CheaperAsFactors as CheaperAsFactors
     from polyrhythm.selection import Dimensions as Dimensions
     from polyrhythm.selection import FewerAsFactors as FewerAsFactors
@@ -148,6 +151,9 @@ if TYPE_CHECKING:
     from polyrhythm.strategy import OfSize as OfSize
     from polyrhythm.strategy import Strategy as Strategy
     from polyrhythm.strategy import Stripes as Stripes
+    from polyrhythm.tables import DenseRows as DenseRows
+    from polyrhythm.tables import SparseRows as SparseRows
+    from polyrhythm.tables import Table as Table
     from polyrhythm.topology import Adasum as Adasum
     from polyrhythm.topology import AggregationTree as AggregationTree
     from polyrhythm.topology import AllReduce as AllReduce
@@ -240,6 +246,8 @@ _PLACES = {
         "FixedGraph Fused Gossip Keyed LinkExchange Mirrors Neighbours PartialExchange RandomPairs ResponseCache Ring "
         "RingGraph RootCoordinator Separately ServedSums Server SharedMemory Star Summation Tree Truncated"
     ),
+    "scheduling": "RandomBlocks Strads balanced",
+    "tables": "DenseRows SparseRows Table",
     "training.batch_size": "largest_batch",
     "training.join": "join",
     "training.recipe": "lint_recipe",

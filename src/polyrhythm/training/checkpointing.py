@@ -15,6 +15,7 @@ from polyrhythm.kernel.group import Group
 from polyrhythm.kernel.job import WorkerContext
 from polyrhythm.kernel.message import ASIDE, Message
 from polyrhythm.kernel.port import Port
+from polyrhythm.training.position import DataPosition
 from polyrhythm.trees import StateTree
 
 _VOTES, _VERDICTS = ASIDE + "checkpoint", ASIDE + "verdict"
@@ -126,6 +127,18 @@ class Checkpointing:
         """Whether a checkpoint is to be written after step `clock`, or should have been after one since the last."""
         every = self.plan.every
         return not self.over and every is not None and clock // every > self.last // every
+
+    def request(self, step: int, position: DataPosition) -> bool:
+        """As `Worker.save`."""
+        if self.plan.store is None:
+            raise WorkloadError(
+                "worker.save() was called in a run without a checkpoint directory: give one, with pr.run(checkpoint=...), "
+                "pr.join(checkpoint=...) or --checkpoint."
+            )
+        if position.returning:  # the broken-off run has written this one; a new one would have a position before its weights
+            position.saved()
+            return True
+        return self.save(step)
 
     def save(self, step: int) -> bool:
         """Write the checkpoint after `step`, together with all other workers; whether it is kept. It takes no virtual time."""

@@ -15,7 +15,7 @@ from polyrhythm.pieces.controller import Setting
 from polyrhythm.strategy.averaging import TOPIC, average
 from polyrhythm.strategy.losses import Losses
 from polyrhythm.strategy.replica import Replica
-from polyrhythm.strategy.service import announce, dismiss
+from polyrhythm.strategy.service import announce, dismiss, dismiss_all
 from polyrhythm.strategy.snapshots import TOPIC as SNAPSHOTS
 from polyrhythm.strategy.strategy_plan import StrategyPlan
 from polyrhythm.topology.losses import GONE
@@ -138,7 +138,10 @@ class Models:
 
     def _dismiss_unused(self) -> None:
         """Servers expect the first model from the beginning, and selections may have left nothing of it to them."""
-        used = {part.scope for part in self.replicas[0].parts}
+        if not self.replicas and len(self.plan.exchanges) == 1:
+            self.context.perform(dismiss_all(self.context.port, self.plan.servers))
+            return
+        used = {part.scope for replica in self.replicas[:1] for part in replica.parts}
         for planned in self.plan.exchanges:
             if planned.servers and planned.scope(0, 0) not in used:
                 self.context.perform(dismiss(self.context.port, planned.servers))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterable, Sized
 from typing import Any, TypeVar
 
@@ -12,20 +11,22 @@ from torch import Tensor, nn
 from polyrhythm import rng
 from polyrhythm.checkpoints.checkpoint import Manifest
 from polyrhythm.checkpoints.plan import CheckpointPlan
-from polyrhythm.errors import WorkloadError, diverged
-from polyrhythm.kernel.events import Reported, Stepped
+from polyrhythm.errors import WorkloadError
 from polyrhythm.kernel.job import WorkerContext
 from polyrhythm.strategy.replica import Replica
 from polyrhythm.strategy.strategy_plan import StrategyPlan
+from polyrhythm.tables import DenseRows, RowKind, Table
+from polyrhythm.tables.shape import TableShape
 from polyrhythm.training.checkpoint_plan import manifest_of
 from polyrhythm.training.checkpointing import Checkpointing
 from polyrhythm.training.data import Batches, Data, StreamBatches
 from polyrhythm.training.evaluation import Evaluate
 from polyrhythm.training.models import Models
-from polyrhythm.training.numbers import number
 from polyrhythm.training.result import Leave, Run, no_leaving
 from polyrhythm.training.sampling import ShareSampler
+from polyrhythm.training.steps import Steps
 from polyrhythm.training.stream import StreamShard
+from polyrhythm.training.tables import Tables
 from polyrhythm.training.together import Together
 from polyrhythm.training.user_collectives import SurvivorCollectives, TreeCollectives
 from polyrhythm.training.worker_state import WorkerState
@@ -60,10 +61,10 @@ class Worker:
         collective = SurvivorCollectives(context.port, group, self._models.losses) if survives else TreeCollectives(context.port, group)
         self._together = Together(collective, group, context.perform)
         self._plan = plan
-        self._state = WorkerState(context, self._models.replicas, chosen.resumed, self._between)
-        self._data = Data(strategy.shuffle, group, self._together, self.count, self._state.position, self._models)
-        self._batch = 0
-        self._finished = False
+        self._tables = Tables(plan, context, self._models)
+        self._state = WorkerState(context, self._models.replicas, self._tables.states, chosen.resumed, self._between)
+        self._steps = Steps(context, self._models, self._tables.states, self._state, self._between)
+        self._data = self._steps.data = Data(strategy.shuffle, group, self._together, self.count, self._state.position, self._models)
         rng.seed_everything(group.seed, "worker", group.rank)
         self._checkpointing = Checkpointing(chosen, context, group, self._state, self._manifest)
         self._checkpointing.begin(self._models.follow_losses)
@@ -84,13 +85,36 @@ class Worker:
         trainable parameter of the models must be in one of the optimizers. Raises CompositionError for a model or an optimizer that the
         strategy does not support, WorkloadError when training has begun.
         """
-        if self._finished:
-            raise WorkloadError("worker.attach was called after worker.finish(): the run is over; attach every model at the beginning.")
-        self._models.attach(model, optimizer, clip_norm, name, self._step)
+        self._steps.refuse_if_finished("worker.attach", "attach every model at the beginning")
+        self._models.attach(model, optimizer, clip_norm, name, self._steps.train)
         if self._state.resume_replica() and self._strategy.shares_memory:
             self.barrier()  # others would read the shared weights before worker 0 has restored them
         self._checkpointing.last = self.clock
         return model, optimizer
+
+    def table(
+        self,
+        name: str,
+        *,
+        rows: int,
+        columns: int = 1,
+        row: RowKind | None = None,
+        initial: Tensor | None = None,
+        cache: int | None = None,
+    ) -> Table:
+        """Open a table of numbers that all workers share, beside a model or instead of one: `get` rows, `inc` them, and end a `clock`.
+
+        The strategy's servers keep it, and its consistency says how old what a worker reads may be: with `ssp` as old as its slack. Every
+        worker opens the same tables in the same order, before the first step. `row` is what rows are made of, DenseRows(dtype) or
+        SparseRows(dtype). It begins with worker 0's `initial` (rows, columns), else with zeros. A worker keeps at most `cache` of the rows
+        that it has read; all by default. Its content is in the run's weights by `name`. Raises CompositionError for a strategy without
+        servers, WorkloadError when training has begun or for what cannot be a table.
+        """
+        self._steps.refuse_if_finished("worker.table", "open every table at the beginning")
+        table = self._tables.open(name, TableShape(rows, columns, row or DenseRows()), initial, cache, self._steps.take)
+        self._state.resume_table(name)
+        self._checkpointing.last = self.clock
+        return table
 
     def keep(self, **objects: Any) -> None:
         """Include objects of your own in checkpoints, by name: `worker.keep(scheduler=scheduler, average=average)`.
@@ -109,15 +133,7 @@ class Worker:
         A resumed run writes none before its data have reached the position of the checkpoint. If it cannot be written, the run continues
         with a RecordWarning. No checkpoints are written after a worker has finished or was lost. Raises WorkloadError without a directory.
         """
-        if self._checkpointing.plan.store is None:
-            raise WorkloadError(
-                "worker.save() was called in a run without a checkpoint directory: give one, with pr.run(checkpoint=...), "
-                "pr.join(checkpoint=...) or --checkpoint."
-            )
-        if self._state.position.returning:  # the broken-off run has written this one; a new one would have a position before its weights
-            self._state.position.saved()
-            return True
-        return self._checkpointing.save(self.clock)
+        return self._checkpointing.request(self.clock, self._state.position)
 
     def _between(self) -> None:
         """A batch is requested, and those before it have been used."""
@@ -126,24 +142,6 @@ class Worker:
 
     def _manifest(self, step: int) -> Manifest:
         return manifest_of(self._plan, step, self._context.port.now())
-
-    def _step(self, replica: Replica) -> None:
-        """What stands behind `optimizer.step()`."""
-        if self._finished:
-            raise WorkloadError("optimizer.step() was called after worker.finish(): the run is over; take all steps before it.")
-        self._models.check()
-        self._data.warn_if_unused()
-        samples, self._batch = self._batch, 0
-        self._context.charge(samples)
-        self._models.evaluation.look()
-        replica.step(samples)
-        self._state.samples += samples
-        self._context.record(
-            Stepped(self._context.port.now(), self._context.port.name, self.clock, self._state.samples, self._context.bytes_sent)
-        )
-        self._models.evaluation.stepped(self.clock)
-        if not self._state.position.under_way:
-            self._between()
 
     def batches(self, dataset: Any, batch_size: int | None = None) -> Batches | StreamBatches:
         """This worker's batches: each iteration over them is an epoch; shards are disjoint, and all workers get equally many batches.
@@ -175,14 +173,7 @@ class Worker:
 
         The last ones are the run's final metrics. Raises DivergedError for one that is not finite, WorkloadError for one that is no number.
         """
-        values = {name: number(f"worker.report got {name} =", value) for name, value in metrics.items()}
-        for name, value in values.items():
-            if not math.isfinite(value):
-                raise diverged(f"{self._context.port.name} reports {name} = {value} after step {self.clock}")
-        if self._state.position.returning:  # the broken-off run has reported this
-            return
-        self._state.metrics |= values
-        self._context.record(Reported(self._context.port.now(), self._context.port.name, self.clock, values, self._context.bytes_sent))
+        self._state.report(metrics, self.clock)
 
     def evaluate(self, function: Evaluate) -> None:
         """Evaluate the run's result with `function(model)`, at a grid of times that is the same for every run.
@@ -200,9 +191,7 @@ class Worker:
 
         Every worker must call it. Raises WorkloadError when training has begun, CompositionError at the first step if only some called it.
         """
-        if self._models.checked:
-            raise WorkloadError("worker.evaluate was called after the first step: call it before training begins.")
-        self._models.evaluation.request(function)
+        self._models.evaluation.request(function, self._models.checked)
 
     @property
     def seconds_aside(self) -> float:
@@ -211,11 +200,12 @@ class Worker:
 
     def finish(self) -> None:
         """Complete outstanding exchanges: afterwards the model has the run's final weights. Called for you when `train` returns."""
-        if not self._models.replicas:
+        if not self._steps.held:
             raise WorkloadError("The training function never called worker.attach(model, optimizer): call it before the training loop.")
-        if not self._finished:
-            self._finished = True
+        if not self._steps.finished:
+            self._steps.finished = True
             self._checkpointing.end(self.clock)
+            self._tables.finish()
             self._state.metrics |= self._models.finish()
 
     def leave(self) -> Run:
@@ -237,12 +227,12 @@ class Worker:
     @property
     def finished(self) -> bool:
         """Whether `finish` was called."""
-        return self._finished
+        return self._steps.finished
 
     @property
     def clock(self) -> int:
-        """Steps that this worker has taken; with several models, the largest number of any of them."""
-        return max((replica.clock for replica in self._models.replicas), default=0)
+        """Steps that this worker has taken; with several models or tables, the largest number of any of them."""
+        return self._steps.clock
 
     def barrier(self) -> None:
         """Wait until every worker has called it. If a run continues without a lost worker, so do this and the following methods."""
@@ -271,8 +261,7 @@ class Worker:
 
     def count(self, samples: int) -> None:
         """Count `samples` samples as used by the next step, for training functions that do not use `batches` or `sampler`."""
-        self._batch += samples
-        self._data.used = True
+        self._steps.count(samples)
 
     @property
     def overlaps(self) -> bool:
@@ -295,6 +284,6 @@ class Worker:
         return dict(self._state.metrics)
 
     def weights(self) -> dict[str, Tensor]:
-        """The final parameters and buffers by name, on the CPU, each in memory of its own; calls `finish`."""
+        """The final parameters and buffers by name, on the CPU, and at worker 0 the tables; calls `finish`."""
         self.finish()
-        return self._models.weights()
+        return self._models.weights() | self._tables.weights()

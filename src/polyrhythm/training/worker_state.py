@@ -2,30 +2,42 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import math
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
+
+from torch import Tensor
 
 from polyrhythm import rng
 from polyrhythm.checkpoints.checkpoint import Checkpoint
-from polyrhythm.errors import CheckpointError, WorkloadError
+from polyrhythm.errors import CheckpointError, WorkloadError, diverged
+from polyrhythm.kernel.events import Reported
 from polyrhythm.kernel.job import WorkerContext
+from polyrhythm.pieces.common_state import CommonState
 from polyrhythm.strategy.replica import Replica
+from polyrhythm.training.numbers import number
 from polyrhythm.training.position import DataPosition
 from polyrhythm.trees import StateTree
 
 
 class WorkerState:
-    """The replicas, random streams, counts and the position in the data of one worker, and objects of the user's.
+    """The replicas and tables, random streams, counts and the position in the data of one worker, and objects of the user's.
 
     A training function is called anew when a run is resumed. On its way to where the broken-off one was it may draw random numbers, and its
     learning-rate schedulers change the optimizer: that is put right when it has come there.
     """
 
     def __init__(
-        self, context: WorkerContext, replicas: Sequence[Replica], resumed: Checkpoint | None, between: Callable[[], None]
+        self,
+        context: WorkerContext,
+        replicas: Sequence[Replica],
+        tables: Mapping[str, CommonState],
+        resumed: Checkpoint | None,
+        between: Callable[[], None],
     ) -> None:
         self.context = context
         self.replicas = replicas
+        self.tables = tables
         self.position = DataPosition(between, self._arrive)
         self.samples = 0
         self.metrics: dict[str, float] = {}
@@ -34,15 +46,27 @@ class WorkerState:
         if self.before is not None:
             self.position.restore(self.before["epochs"])
 
+    def report(self, metrics: Mapping[str, float | Tensor], clock: int) -> None:
+        """Record `metrics`, unless the broken-off run has."""
+        values = {name: number(f"worker.report got {name} =", value) for name, value in metrics.items()}
+        port = self.context.port
+        for name, value in values.items():
+            if not math.isfinite(value):
+                raise diverged(f"{port.name} reports {name} = {value} after step {clock}")
+        if not self.position.returning:
+            self.metrics |= values
+            self.context.record(Reported(port.now(), port.name, clock, values, self.context.bytes_sent))
+
     def drain(self, step: int) -> str:
-        """As `pieces.topology.Channel.drain`, of all replicas."""
-        problems = [replica.drain(step) for replica in self.replicas]
+        """As `pieces.topology.Channel.drain`, of all replicas and tables."""
+        problems = [each.drain(step) for each in (*self.replicas, *self.tables.values())]
         return next(filter(None, problems), "")
 
     def export(self) -> StateTree:
         """As `pieces.state.Stateful`, after `drain`."""
         return {
             "replicas": [replica.export() for replica in self.replicas],
+            **({"tables": {name: table.export() for name, table in self.tables.items()}} if self.tables else {}),
             "epochs": self.position.export(),
             "kept": {name: kept.state_dict() for name, kept in self.kept.items()},
             "random": rng.export(),
@@ -61,11 +85,26 @@ class WorkerState:
                 f"worker.attach was called {attached} times, but {known} times in the run that wrote the checkpoint: resume it with the "
                 "training function that wrote it."
             )
-        self.replicas[-1].restore(self.before["replicas"][attached - 1])
+        self._resume(self.replicas[-1], self.before["replicas"][attached - 1])
+        return True
+
+    def resume_table(self, name: str) -> None:
+        """Have the table of this name, which was just opened, go on as the broken-off run's did."""
+        if self.before is None:
+            return
+        known = self.before.get("tables", {})
+        if name not in known:
+            raise CheckpointError(
+                f"worker.table was given {name!r}, which is not in the checkpoint: it has {', '.join(known) or 'no table'}. Resume it with "
+                "the training function that wrote it."
+            )
+        self._resume(self.tables[name], known[name])
+
+    def _resume(self, each: CommonState, state: StateTree) -> None:
+        each.restore(state)
         self.samples, self.metrics = self.before["samples"], dict(self.before["metrics"])
         if not self.position.returning:
             self._arrive()
-        return True
 
     def keep(self, name: str, kept: Any) -> None:
         """Export and restore an object of the user's too."""

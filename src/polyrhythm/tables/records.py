@@ -1,0 +1,64 @@
+"""What workers and the servers of a table send each other, as records; on the wire they are a message's numbers."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+REQUESTS = "ask"
+"""All requests of a table have this topic, so that a server gets those of each worker in the order in which they were sent."""
+
+
+class TableUpdate(NamedTuple):
+    """What the sender did up to `clock`, knowing `version`: local rows (n,) and their packet."""
+
+    clock: int
+    version: int
+
+
+class TableRead(NamedTuple):
+    """A request for rows by a worker that has ended `clock`.
+
+    The tensors are the rows that it knows as of the version `since` or newer, of which those that have changed are sent, and the rows that
+    it does not know. `every` says that it knows all rows of this server: then the first tensor is empty.
+    """
+
+    clock: int
+    since: int
+    every: bool
+
+
+class TableDone(NamedTuple):
+    """A worker has sent all that it will."""
+
+
+class TableDrain(NamedTuple):
+    """A worker has sent all before a checkpoint after `step`, and sends nothing until it is written."""
+
+    step: int
+
+
+TableRequest = TableUpdate | TableRead | TableDone | TableDrain
+_KINDS: tuple[type[TableRequest], ...] = (TableUpdate, TableRead, TableDone, TableDrain)
+"""A kind's place is the first number of its requests."""
+
+
+class ReadStatus(NamedTuple):
+    """A response, beside the rows that were sent: the server's version, the slowest visible clock, and the reader's own visible one."""
+
+    version: int
+    slowest: float
+    own: int
+
+
+def to_numbers(request: TableRequest) -> tuple[float, ...]:
+    """The kind, then the fields in order."""
+    return (float(_KINDS.index(type(request))), *map(float, request))
+
+
+def from_numbers(numbers: tuple[float, ...]) -> TableRequest:
+    """The request whose `to_numbers` these are."""
+    kind, fields = _KINDS[int(numbers[0])], [int(number) for number in numbers[1:]]
+    if kind is TableRead:
+        clock, since, every = fields
+        return TableRead(clock, since, bool(every))
+    return kind(*fields)  # type: ignore[arg-type]

@@ -1,0 +1,71 @@
+"""The steps of one worker: what stands behind `optimizer.step()`, and behind the `clock()` of a table."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+
+from polyrhythm.errors import WorkloadError
+from polyrhythm.kernel.events import Stepped
+from polyrhythm.kernel.job import WorkerContext
+from polyrhythm.pieces.common_state import CommonState
+from polyrhythm.training.data import Data
+from polyrhythm.training.models import Models
+from polyrhythm.training.worker_state import WorkerState
+
+
+class Steps:
+    """`batch` are the samples that the next one will have used; `between` is called after one that is outside a pass over data."""
+
+    def __init__(
+        self, context: WorkerContext, models: Models, tables: Mapping[str, CommonState], state: WorkerState, between: Callable[[], None]
+    ) -> None:
+        self.context = context
+        self.models = models
+        self.tables = tables
+        self.state = state
+        self.between = between
+        self.data: Data
+        self.batch = 0
+        self.finished = False
+
+    @property
+    def held(self) -> Sequence[CommonState]:
+        """What the worker holds in common with others: models, tables."""
+        return [*self.models.replicas, *self.tables.values()]
+
+    @property
+    def clock(self) -> int:
+        """As `Worker.clock`."""
+        return max((each.clock for each in self.held), default=0)
+
+    def train(self, each: CommonState) -> None:
+        """One step of a model, which should have been computed on samples of this worker's."""
+        self.refuse_if_finished()
+        self.models.check()
+        self.data.warn_if_unused()
+        self.take(each)
+
+    def take(self, each: CommonState) -> None:
+        """One step of whatever is shared."""
+        self.refuse_if_finished()
+        self.models.check()
+        samples, self.batch = self.batch, 0
+        self.context.charge(samples)
+        self.models.evaluation.look()
+        each.step(samples)
+        self.state.samples += samples
+        port = self.context.port
+        self.context.record(Stepped(port.now(), port.name, self.clock, self.state.samples, self.context.bytes_sent))
+        self.models.evaluation.stepped(self.clock)
+        if not self.state.position.under_way:
+            self.between()
+
+    def count(self, samples: int) -> None:
+        """As `Worker.count`."""
+        self.batch += samples
+        self.data.used = True
+
+    def refuse_if_finished(self, call: str = "optimizer.step() or a table's clock()", remedy: str = "take all steps before it") -> None:
+        """Raise WorkloadError after `Worker.finish`."""
+        if self.finished:
+            raise WorkloadError(f"{call} was called after worker.finish(): the run is over; {remedy}.")
