@@ -22,7 +22,16 @@ from polyrhythm.strategy.fit import CHOICES
 
 ROOT = Path(__file__).resolve().parents[2]
 HOW_TOS = sorted(str(path.relative_to(ROOT)) for path in ROOT.glob("docs/how-to/*.md"))
-PAGES = ("README.md", "docs/guide.md", "docs/networks.md", "docs/commands.md", "docs/joining.md", "docs/engines.md", *HOW_TOS)
+PAGES = (
+    "README.md",
+    "docs/guide.md",
+    "docs/tables.md",
+    "docs/networks.md",
+    "docs/commands.md",
+    "docs/joining.md",
+    "docs/engines.md",
+    *HOW_TOS,
+)
 FENCE = re.compile(r"^```(?P<kind>\w+)(?: file=(?P<file>\S+))?(?P<alone> alone)?\n(?P<body>.*?)^```$", re.MULTILINE | re.DOTALL)
 
 

@@ -14,6 +14,20 @@ from torch.utils.data import Dataset, default_collate
 from polyrhythm.rng import generator, seed_everything
 
 
+class LoneTable:
+    """A table that nobody shares."""
+
+    def __init__(self, content: Tensor, clocked: Callable[[], None]) -> None:
+        self.content = content
+        self.clock = clocked
+
+    def get(self, rows: Tensor | None = None) -> Tensor:
+        return self.content.clone() if rows is None else self.content[rows]
+
+    def inc(self, rows: Tensor, values: Tensor) -> None:
+        self.content.index_add_(0, rows, values)
+
+
 class LoneWorker:
     """Keeps what the training function did with it."""
 
@@ -21,6 +35,7 @@ class LoneWorker:
         self.rank, self.workers, self.device, self.seed = rank, workers, "cpu", seed
         self.steps_at_most = steps_at_most
         self.model: nn.Module | None = None
+        self.tables: list[LoneTable] = []
         self.initial: list[Tensor] = []
         self.steps = 0
         self.function: Callable[[Any], dict[str, float]] | None = None
@@ -31,6 +46,26 @@ class LoneWorker:
         self.model = model
         self.initial = [parameter.detach().clone() for parameter in model.parameters()]
         return model, optimizer
+
+    def table(self, name: str, *, rows: int, columns: int = 1, initial: Tensor | None = None) -> LoneTable:
+        self.tables.append(LoneTable(torch.zeros(rows, columns) if initial is None else initial.clone(), self._clocked))
+        self.initial.append(self.tables[-1].content.clone())
+        return self.tables[-1]
+
+    def _clocked(self) -> None:
+        self.steps += 1
+
+    def broadcast(self, value: Any) -> Any:
+        return value
+
+    def count(self, samples: int) -> None:
+        pass
+
+    @property
+    def weights(self) -> list[Tensor]:
+        """The parameters of the model, and the content of the tables."""
+        parameters = [] if self.model is None else list(self.model.parameters())
+        return parameters + [table.content for table in self.tables]
 
     def batches(self, dataset: Dataset[Any], batch_size: int = 32) -> Iterator[tuple[Tensor, ...]]:
         order = torch.randperm(len(dataset), generator=self._shuffle)  # type: ignore[arg-type]
@@ -45,7 +80,7 @@ class LoneWorker:
     def final(self) -> dict[str, float]:
         """What the run would end with."""
         assert self.function is not None
-        return self.function(self.model)
+        return self.function(*([] if self.model is None else [self.model]), *(table.content for table in self.tables))
 
 
 @pytest.fixture

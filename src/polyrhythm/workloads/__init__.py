@@ -2,10 +2,26 @@
 
 from polyrhythm.workloads.chars import CharsGpt, CharsGpt5m
 from polyrhythm.workloads.digits import DigitsCnn, DigitsMlp
+from polyrhythm.workloads.lasso import Lasso
 from polyrhythm.workloads.load import load
+from polyrhythm.workloads.matrix_factorization import MatrixFactorization
 from polyrhythm.workloads.registry import WORKLOADS, find
 from polyrhythm.workloads.worker import WorkloadWorker
 from polyrhythm.workloads.workload import Metric, Workload
 from polyrhythm.workloads.xor import Xor
 
-__all__ = ["WORKLOADS", "CharsGpt", "CharsGpt5m", "DigitsCnn", "DigitsMlp", "Metric", "Workload", "WorkloadWorker", "Xor", "find", "load"]
+__all__ = [
+    "WORKLOADS",
+    "CharsGpt",
+    "CharsGpt5m",
+    "DigitsCnn",
+    "DigitsMlp",
+    "Lasso",
+    "MatrixFactorization",
+    "Metric",
+    "Workload",
+    "WorkloadWorker",
+    "Xor",
+    "find",
+    "load",
+]

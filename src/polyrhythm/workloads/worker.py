@@ -9,6 +9,8 @@ from torch import Tensor, nn
 from torch.optim import Optimizer
 from torch.utils.data import Dataset
 
+from polyrhythm.tables import Table
+
 
 class WorkloadWorker(Protocol):
     """One of `workers` copies of a training function, seen from inside it."""
@@ -32,11 +34,20 @@ class WorkloadWorker(Protocol):
     def attach(self, model: nn.Module, optimizer: Optimizer) -> tuple[nn.Module, Optimizer]:
         """Put the strategy behind `optimizer.step()`."""
 
+    def table(self, name: str, *, rows: int, columns: int = 1, initial: Tensor | None = None) -> Table:
+        """Open a table of numbers that all workers share."""
+
     def batches(self, dataset: Dataset[Any], batch_size: int = 32) -> Iterable[tuple[Tensor, ...]]:
         """This worker's batches of one epoch: shuffled together with the other workers', shared with none of them."""
 
     def evaluate(self, function: Callable[..., Mapping[str, Any]]) -> None:
         """Evaluate the result with `function(model)` at the moments of a grid, at no charge."""
+
+    def broadcast(self, value: Any) -> Any:
+        """Worker 0's value at every worker."""
+
+    def count(self, samples: int) -> None:
+        """Count samples as used by the next step."""
 
     def report(self, **metrics: float) -> None:
         """Record metrics as they are now."""
