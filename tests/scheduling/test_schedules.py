@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from polyrhythm.errors import CompositionError
-from polyrhythm.scheduling import MEMBERS, RandomBlocks, Schedule, Strads, balanced
+from polyrhythm.scheduling import MEMBERS, BlockSchedule, RandomBlocks, Strads, balanced
 
 COUNT = 40
 NONE = torch.empty(0, dtype=torch.int64)
@@ -22,12 +22,12 @@ def in_pairs(blocks: Tensor) -> Tensor:
     return torch.where(together, 0.9, 0.01)
 
 
-def chosen(schedule: Schedule, changes: Tensor, seed: int, flying: Tensor = NONE) -> list[int]:
+def chosen(schedule: BlockSchedule, changes: Tensor, seed: int, flying: Tensor = NONE) -> list[int]:
     return schedule.blocks(changes, flying, in_pairs, np.random.default_rng(seed)).tolist()
 
 
 @pytest.mark.parametrize("schedule", MEMBERS, ids=repr)
-def test_blocks_are_known_ones_none_twice_and_the_same_for_the_same_seed(schedule: Schedule) -> None:
+def test_blocks_are_known_ones_none_twice_and_the_same_for_the_same_seed(schedule: BlockSchedule) -> None:
     for seed in range(20):
         changes = torch.rand(COUNT, generator=torch.Generator().manual_seed(seed))
         blocks = chosen(schedule, changes, seed)

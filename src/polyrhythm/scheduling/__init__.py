@@ -1,11 +1,11 @@
 """Which parts of a model are updated at the same time, and by whom."""
 
 from polyrhythm.scheduling.balanced import balanced
+from polyrhythm.scheduling.block_schedule import BlockSchedule, Similarity
 from polyrhythm.scheduling.random_blocks import RandomBlocks
-from polyrhythm.scheduling.schedule import Schedule, Similarity
 from polyrhythm.scheduling.strads import Strads
 
-MEMBERS: tuple[Schedule, ...] = (RandomBlocks(4), Strads(4))
+MEMBERS: tuple[BlockSchedule, ...] = (RandomBlocks(4), Strads(4))
 """One of each schedule, for the laws that every schedule obeys."""
 
-__all__ = ["MEMBERS", "RandomBlocks", "Schedule", "Similarity", "Strads", "balanced"]
+__all__ = ["MEMBERS", "BlockSchedule", "RandomBlocks", "Similarity", "Strads", "balanced"]

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from polyrhythm.errors import CompositionError
-from polyrhythm.scheduling.schedule import Similarity
+from polyrhythm.scheduling.block_schedule import Similarity
 
 
 @dataclass(frozen=True, slots=True)

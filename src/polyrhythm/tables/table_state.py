@@ -27,7 +27,7 @@ class OwnUpdate(NamedTuple):
     packet: Packet
 
 
-class Crew(NamedTuple):
+class TableCrew(NamedTuple):
     """Who shares a table, and by which rule: the rank and number of the workers, and the servers that keep it."""
 
     rank: int
@@ -44,7 +44,7 @@ class TableState:
     updates are merged together. So each counts once.
     """
 
-    def __init__(self, name: str, shape: TableShape, crew: Crew, context: WorkerContext, port: Port, bound: int | None) -> None:
+    def __init__(self, name: str, shape: TableShape, crew: TableCrew, context: WorkerContext, port: Port, bound: int | None) -> None:
         self.name = name
         self.shape = shape
         self.crew = crew

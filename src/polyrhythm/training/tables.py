@@ -14,7 +14,7 @@ from polyrhythm.strategy.strategy_plan import PlannedExchange, StrategyPlan
 from polyrhythm.tables.opening import TableOpening
 from polyrhythm.tables.shape import TableShape
 from polyrhythm.tables.table import Table
-from polyrhythm.tables.table_state import Crew, TableState
+from polyrhythm.tables.table_state import TableCrew, TableState
 from polyrhythm.training.models import Models
 
 
@@ -31,7 +31,7 @@ class Tables:
         """Have the servers keep a table; `step` is what stands behind its `clock`."""
         planned = self._check(name, cache)
         port = self.context.port
-        crew = Crew(self.models.group.rank, self.models.group.size, planned.servers, planned.exchange.agreement.consistency)
+        crew = TableCrew(self.models.group.rank, self.models.group.size, planned.servers, planned.exchange.agreement.consistency)
         scope = f"t{len(self.states)}/"
         opening = TableOpening.of(scope, shape)
         self.context.agree({f"table {name!r}": str(shape)}, "open the same tables in the same order at every worker.")

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from statistics import median
 from types import MethodType
-from typing import Any
+from typing import Any, NoReturn
 
 import torch
 from torch import Tensor, nn
@@ -116,6 +116,7 @@ def shape_of(train: Train, seed: int = 0) -> StepShape:
 
     def watched(worker: Worker) -> None:
         held.append(worker)
+        worker.table = _no_tables  # type: ignore[method-assign]
         train(worker)
 
     def watch(event: AnyEvent) -> None:
@@ -143,6 +144,10 @@ def shape_of(train: Train, seed: int = 0) -> StepShape:
     count, batch = samples[-1] // len(samples), batches[0] if batches else ()
     classes = {path: tuple(kind.__name__ for kind in type(module).__mro__) for path, module in model.named_modules()}
     return StepShape(layout, median(flops), count, batch, frozen, dict(model.named_buffers()), flat.dtype, classes)
+
+
+def _no_tables(name: str, **settings: object) -> NoReturn:
+    raise CompositionError(f"The training function opens the table {name!r}, which a timing-only run cannot replay: time a full run.")
 
 
 def _only(attached: tuple[Replica, ...]) -> Replica:

@@ -12,7 +12,7 @@ from torch import Tensor
 
 from polyrhythm import rng
 from polyrhythm.errors import WorkloadError
-from polyrhythm.scheduling import Schedule, Strads, balanced
+from polyrhythm.scheduling import BlockSchedule, Strads, balanced
 from polyrhythm.tables import Table
 from polyrhythm.workloads.worker import WorkloadWorker
 from polyrhythm.workloads.workload import Metric, Sizes, require_positive
@@ -81,7 +81,7 @@ class Lasso:
         descend(worker, self, Strads(self.parallel, self.theta, self.epsilon))
 
 
-def descend(worker: WorkloadWorker, settings: Lasso, schedule: Schedule) -> None:
+def descend(worker: WorkloadWorker, settings: Lasso, schedule: BlockSchedule) -> None:
     """Rounds of coordinate descent, the coefficients of each chosen by `schedule`."""
     problem = generated(settings, worker.seed)
     beta = worker.table("beta", rows=settings.features)
@@ -99,7 +99,7 @@ def descend(worker: WorkloadWorker, settings: Lasso, schedule: Schedule) -> None
 class Descent:
     """One worker's view: the coefficients as it last read them, what is left of y, and by how much each coefficient last changed."""
 
-    def __init__(self, problem: Problem, beta: Table, settings: Lasso, schedule: Schedule, draw: np.random.Generator) -> None:
+    def __init__(self, problem: Problem, beta: Table, settings: Lasso, schedule: BlockSchedule, draw: np.random.Generator) -> None:
         self.x, self.table, self.penalty, self.rule, self.draw = problem.x, beta, settings.penalty, schedule, draw
         self.flying: deque[Tensor] = deque(maxlen=settings.flight)
         self.nothing = torch.empty(0, dtype=torch.int64)

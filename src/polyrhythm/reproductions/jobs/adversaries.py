@@ -11,6 +11,7 @@ from torch.optim import Optimizer
 from torch.utils.data import Dataset
 
 from polyrhythm.reproductions.jobs.teacher import Teacher
+from polyrhythm.tables import Table
 from polyrhythm.workloads.worker import WorkloadWorker
 from polyrhythm.workloads.workload import Metric, Sizes
 
@@ -65,6 +66,15 @@ class _Inverting:
 
     def batches(self, dataset: Dataset[Any], batch_size: int = 32) -> Iterable[tuple[Tensor, ...]]:
         return self.worker.batches(dataset, batch_size)
+
+    def table(self, name: str, *, rows: int, columns: int = 1, initial: Tensor | None = None) -> Table:
+        return self.worker.table(name, rows=rows, columns=columns, initial=initial)
+
+    def broadcast(self, value: Any) -> Any:
+        return self.worker.broadcast(value)
+
+    def count(self, samples: int) -> None:
+        self.worker.count(samples)
 
     def evaluate(self, function: Callable[..., Mapping[str, Any]]) -> None:
         self.worker.evaluate(function)

@@ -12,7 +12,7 @@ Similarity = Callable[[Tensor], Tensor]
 """How much the update of each of some blocks (n,) depends on each other (n, n), without sign: for lasso |x_jᵀ x_k| of unit columns."""
 
 
-class Schedule(Protocol):
+class BlockSchedule(Protocol):
     """Frozen settings.
 
     Law: the blocks are of those that there are, none twice; the same arguments give the same blocks.
