@@ -13,7 +13,6 @@ from torch import Tensor
 import polyrhythm as pr
 from polyrhythm import systems
 from polyrhythm.errors import CheckpointError, CompositionError, DivergedError, PolyrhythmError, WorkloadError
-from polyrhythm.hardware.devices import DEVICES
 from polyrhythm.kernel.events import Evaluated
 from polyrhythm.kernel.group import workers as names
 from polyrhythm.pieces.consistency import Consistency
@@ -21,8 +20,8 @@ from polyrhythm.simulator import Instant
 
 from .scenes import go, loop, sgd
 
-CLOCKS, ROWS = 6, 7
-UNEVEN = pr.Fleet((DEVICES["cpu-core"],), (pr.Mixed((1.0, 0.6, 0.2)), pr.Jitter(0.5)))
+CLOCKS, ROWS = 5, 7
+UNEVEN = pr.Fleet((pr.Profile("measured", (1e-3,)),), (pr.Mixed((1.0, 0.6, 0.2)), pr.Jitter(0.5)))
 BOUNDED_0 = pr.Strategy(consistency=pr.Bounded(0), topology=pr.Server(2))
 SERVED = [
     name
@@ -61,7 +60,7 @@ def counting(slack: int) -> Callable[[Any], None]:
 @pytest.mark.parametrize("shards", [1, 3])
 @pytest.mark.parametrize("slack", [0, 1, 3])
 def test_a_read_has_all_that_the_bound_promises_and_ones_own_writes_and_each_counts_once(slack: int, shards: int) -> None:
-    for seed in range(3):
+    for seed in range(2):
         run = pr.run(counting(slack), workers=3, strategy=over(pr.Bounded(slack), shards), on=uneven(seed))
         assert run.weights["counts"][:, 0].tolist() == [CLOCKS] * 3 + [0] * (ROWS - 4) + [6 * CLOCKS]
         assert run.summary.steps == CLOCKS
@@ -235,6 +234,7 @@ def used(use: Callable[[Any, pr.Table], object]) -> Callable[[Any], None]:
         (used(lambda worker, table: table.get(4)), "ssp", WorkloadError, "Row 4 was asked of a table of 4 rows: give 0 to 3"),
         (used(lambda worker, table: table.get([0.5])), "ssp", WorkloadError, "give a whole number, or a sequence or tensor"),
         (used(lambda worker, table: table.inc(0, torch.ones(3))), "ssp", WorkloadError, "3 values were given for rows of 2 columns"),
+        (used(lambda worker, table: table.inc(0, "one")), "ssp", WorkloadError, "'one' was given to add to rows of a table"),
         (used(lambda worker, table: table.inc([0, 1], torch.ones(3, 2))), "ssp", WorkloadError, "3 rows of values were given for 2 rows"),
         (used(lambda worker, table: (table.clock(), worker.table("u", rows=1))), "ssp", WorkloadError, "after the first step: open every"),
         (used(lambda worker, table: (worker.finish(), table.get())), "ssp", WorkloadError, "after worker.finish"),

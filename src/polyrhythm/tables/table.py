@@ -62,7 +62,7 @@ class Table:
         values that do not fit.
         """
         numbers = self._state.shape.every if rows is None else self._state.shape.numbers(rows)
-        given = values if isinstance(values, Tensor) else torch.as_tensor(values)
+        given = _as_tensor(values)
         if given.dim() < 2:
             if given.dim() == 1 and len(given) != self.columns:
                 raise WorkloadError(
@@ -74,6 +74,13 @@ class Table:
     def clock(self) -> None:
         """End a period: send what was done in it, with which others go on. It does not wait."""
         self._stepping()
+
+
+def _as_tensor(values: object) -> Tensor:
+    try:
+        return values if isinstance(values, Tensor) else torch.as_tensor(values)
+    except (TypeError, ValueError, RuntimeError):
+        raise WorkloadError(f"{values!r} was given to add to rows of a table: give a tensor, numbers, or one number.") from None
 
 
 def _is_single(rows: object) -> bool:
