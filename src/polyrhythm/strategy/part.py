@@ -10,7 +10,7 @@ from functools import partial
 import torch
 from torch import Tensor, nn
 
-from polyrhythm.errors import CheckpointError, diverged
+from polyrhythm.errors import diverged
 from polyrhythm.kernel.events import Merged, Overwritten
 from polyrhythm.kernel.group import Group
 from polyrhythm.kernel.job import WorkerContext
@@ -27,6 +27,7 @@ from polyrhythm.strategy.gradients import Parameters
 from polyrhythm.strategy.inner import Inner
 from polyrhythm.strategy.local_optimizer import LocalOptimizer
 from polyrhythm.strategy.local_rule import LocalRuleOfPart
+from polyrhythm.strategy.other_model import refuse_other_model
 from polyrhythm.strategy.overlap import Overlap
 from polyrhythm.strategy.payloads import PAYLOADS, PendingExchange
 from polyrhythm.strategy.rates import refuse_unscaled
@@ -233,13 +234,7 @@ class Part:
 
     def restore(self, state: StateTree) -> None:
         """As `pieces.state.Stateful`."""
-        shapes = self._shapes
-        if list(state["layout"].items()) != list(shapes.items()):
-            names = [name for name in (*shapes, *state["layout"]) if shapes.get(name) != state["layout"].get(name)]
-            raise CheckpointError(
-                f"The checkpoint is of another model: {names[0] if names else 'the order of parameters'} differs. Resume with the training "
-                "function that wrote it."
-            )
+        refuse_other_model(state["layout"], self._shapes)
         self.clock, self.taken_rates = state["clock"], tuple(state["rates"])
         self.rule.restore(state["local"])
         self.control.restore(state["control"])
