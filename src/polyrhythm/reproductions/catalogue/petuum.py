@@ -102,12 +102,13 @@ REPRODUCTION = Reproduction(
         f"workers without slack; target: {_NEAR:g} times the least objective. Unbounded is the same table under `Asynchronous()`."
     ),
     notes=(
-        "The clock table is run through 10,000 random schedules of each seed: workers of different lengths, messages that arrive in "
-        "any order that keeps each worker's. Updates of coefficients are counted at the moments of the evaluation's grid, 9 % apart; a "
-        "schedule that does not reach the target counts with all updates that it was allowed. STRADS may choose fewer than 32 where "
-        "groups run out, and is charged for 32. Updates one at a time are counted after each, without workers, in 64 bits; runs of the "
-        "lasso are compared in updates alone, and are not among the arms. In a first try with seed 0 the targets were out of reach: 1.05 times the least objective takes about 7,000 updates one at a time, where "
-        "2,000 were made; an error of 0.6 takes more than the 8 epochs of a quick run."
+        "The clock table is run through 10,000 random schedules of each seed: workers of different lengths, messages that arrive "
+        "in any order that keeps each worker's. Updates of coefficients are counted at the moments of the evaluation's grid, 9 % "
+        "apart; a schedule that does not reach the target counts with all updates that it was allowed. STRADS may choose fewer "
+        "than 32 where groups run out, and is charged for 32. Updates one at a time are counted after each, without workers, in "
+        "64 bits; runs of the lasso are compared in updates alone, and are not among the arms. In a first try with seed 0 the "
+        "targets were out of reach: 1.05 times the least objective takes about 7,000 updates one at a time, where 2,000 were "
+        "made; an error of 0.6 takes more than the 8 epochs of a quick run."
     ),
     baseline=_LOCKSTEP,
     measure=measure,
