@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 import torch
+from kinds import sampled
 from torch import Tensor
 
 import polyrhythm as pr
@@ -66,7 +67,7 @@ def test_a_read_has_all_that_the_bound_promises_and_ones_own_writes_and_each_cou
         assert run.summary.steps == CLOCKS
 
 
-@pytest.mark.parametrize("name", SERVED)
+@pytest.mark.parametrize("name", sampled(SERVED))
 def test_every_system_with_servers_keeps_tables(name: str) -> None:
     """Its slack is its own; where updates of several workers are merged together, each worker sees its own before."""
     run = pr.run(counting(CLOCKS), workers=4, strategy=name, on=pr.Simulator(network=Instant()))
@@ -155,6 +156,29 @@ def test_two_real_processes_have_the_bits_of_virtual_ones_and_of_a_resumed_run(t
     assert again.summary.steps == CLOCKS
     with pytest.raises(CheckpointError, match="given 'other', which is not in the checkpoint: it has t"):
         go(lambda worker: worker.table("other", rows=ROWS), BOUNDED_0, resume=tmp_path / "step-00000004")
+
+
+@pytest.mark.parametrize("rule", [pr.Bounded(2), pr.SoftSync(2)], ids=repr)
+@pytest.mark.parametrize("row", [pr.DenseRows(torch.int64), pr.SparseRows(torch.int64)], ids=repr)
+def test_a_checkpoint_loses_and_doubles_nothing_whatever_is_under_way(rule: Consistency, row: Any, tmp_path: Path) -> None:
+    def train(worker: Any) -> None:
+        table = worker.table("t", rows=5, row=row)
+        while worker.clock < 8:
+            own = table.get([worker.rank])
+            assert (own.to_dense() if own.is_sparse else own).item() == worker.clock, "read-my-writes"
+            table.inc([worker.rank, 4], torch.ones(2, 1, dtype=torch.int64))
+            worker.count(1)
+            table.clock()
+
+    def content(**options: Any) -> Tensor:
+        run = pr.run(train, workers=4, strategy=over(rule, 2), on=uneven(3), seed=2, **options)
+        shown = run.weights.get("t")
+        return run.weights["t.values"] if shown is None else shown.view(-1)
+
+    expected = torch.tensor([8, 8, 8, 8, 32])
+    assert torch.equal(content(checkpoint=tmp_path, every=3, keep=9), expected)
+    for step in (3, 6):
+        assert torch.equal(content(resume=tmp_path / f"step-{step:08d}"), expected)
 
 
 def test_a_table_lies_beside_a_model_and_changes_nothing_of_it() -> None:
