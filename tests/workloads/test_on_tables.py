@@ -27,7 +27,7 @@ def test_features_are_correlated_in_groups_and_have_unit_length() -> None:
     assert torch.equal(x, problem(SMALL, 3).x)
 
 
-@pytest.mark.parametrize(("slack", "workers"), [(0, 1), (0, 3), (1, 2)])
+@pytest.mark.parametrize(("slack", "workers"), [(0, 1), (1, 2)])
 def test_parallel_descent_comes_to_the_minimum(slack: int, workers: int) -> None:
     job = replace(SMALL, flight=slack)
     strategy = pr.Strategy(consistency=pr.Bounded(slack), topology=pr.Server(2))
@@ -38,7 +38,7 @@ def test_parallel_descent_comes_to_the_minimum(slack: int, workers: int) -> None
 
 
 def test_ratings_are_held_out_and_factors_predict_them() -> None:
-    job = MatrixFactorization(users=40, items=20, ratings=800, rank=2, epochs=20)
+    job = MatrixFactorization(users=40, items=20, ratings=800, rank=2, epochs=20, batch_size=40)
     training, test = ratings(job, 0)
     assert (len(training), len(test)) == (720, 80)
     assert int(training.tensors[0].min()) >= 0
