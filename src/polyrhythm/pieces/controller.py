@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
-from typing import Protocol
+from typing import ClassVar, Protocol
 
 from polyrhythm.tensors import State
 
@@ -114,7 +114,7 @@ AS_COMPOSED = AsComposed()
 class Fixed:
     """All pieces keep the settings with which they were composed."""
 
-    traits: ControllerTraits = ControllerTraits()
+    traits: ClassVar = ControllerTraits()
 
     def decide(self, measured: Measured, state: State) -> tuple[Sequence[Decision], State]:
         """Nothing."""
