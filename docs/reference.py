@@ -42,6 +42,7 @@ PAGES = {
     ),
     "codecs": ("Codecs", "In which form a payload is sent.", "codec"),
     "topologies": ("Topologies", "Who exchanges with whom.", "topology"),
+    "controllers": ("Controllers", "What a run adapts while it is under way.", "controllers"),
     "consistencies": ("Consistencies", "When a worker exchanges, and whether it waits.", "consistency"),
     "merges": ("Merges", "What the aggregated payload does to the model.", "merge"),
     "local": ("Local steps", "What a worker does of its own accord between two exchanges.", "local"),

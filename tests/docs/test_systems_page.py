@@ -88,6 +88,7 @@ VALUES_DECIDE = (
     *("dl4j-sharing", "actors-decentralised"),
     *("slowmo", "streaming-diloco"),  # these in tests/systems/test_traffic.py
     *("dgc", "powersgd-plus", "sparta"),  # the step decides, or headers count
+    *("ako", "hong-chandra", "dlion"),  # what is measured decides
 )
 
 

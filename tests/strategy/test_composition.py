@@ -12,13 +12,15 @@ import torch
 from torch.nn import functional as F
 from toy import data, network
 
-from polyrhythm import codec, consistency, local, merge, shuffle, systems, topology
+from polyrhythm import codec, consistency, controllers, local, merge, shuffle, systems, topology
 from polyrhythm.codec import ErrorFeedback, Identity, LowRank, OneBit, Striped, TopK
 from polyrhythm.consistency import Asynchronous, Bounded, BulkSynchronous, LocalSteps, SoftSync
 from polyrhythm.errors import CompositionError, UnknownNameError
 from polyrhythm.local import Consensus, PlainSteps
 from polyrhythm.merge import Elastic, Mean, Nesterov, OuterOptimizer, StalenessScaled, Sum
+from polyrhythm.pieces.controller import Fixed, Setting
 from polyrhythm.selection import Named
+from polyrhythm.shuffle import OwnPace
 from polyrhythm.simulator.simulator import Instant, Simulator
 from polyrhythm.strategy import Exchange, Strategy
 from polyrhythm.strategy.fit import CHOICES, conflict
@@ -32,14 +34,14 @@ REFUSED: list[tuple[dict[str, Any], str, str]] = [
     (
         {"consistency": Asynchronous()},
         "communicate collectively, and Asynchronous can be used only with a server or with all peers",
-        "use Server or AllToAll",
+        "use Server, AllToAll, PartialExchange or LinkExchange",
     ),
     ({"consistency": Bounded(3)}, "Bounded can be used only with a server", "Instead of Bounded use BulkSynchronous or LocalSteps"),
     ({"consistency": SoftSync(2)}, "SoftSync can be used only with a server", "instead of AllReduce use Server."),
     (
         {"consistency": LocalSteps(2, Asynchronous())},
         "LocalSteps can be used only with a server",
-        "instead of AllReduce use Server, AllToAll or Mirrors",
+        "instead of AllReduce use Server, AllToAll, Mirrors, PartialExchange or another",
     ),
     ({**SERVER, "codec": LowRank(2)}, "LowRank can be used only collectively", "Instead of Server use AllReduce"),
     ({**PEERS, "codec": Striped(Identity())}, "communicate with all peers, and Striped", "Instead of AllToAll use AllReduce"),
@@ -91,7 +93,7 @@ def test_what_does_not_fit_is_refused_with_what_why_and_what_instead(pieces: dic
     assert instead in text
     assert text.endswith(".")
     assert "\n" not in text
-    assert len(text) < 400
+    assert len(text) < 450
 
 
 def test_duals_may_be_merged_over_servers_and_peers_and_with_error_feedback() -> None:
@@ -117,10 +119,17 @@ def test_every_remedy_that_names_one_change_is_true() -> None:
 
 
 def _defaults() -> dict[str, Any]:
-    return {"consistency": BulkSynchronous(), "topology": AllReduce(), "codec": Identity(), "merge": Mean(), "local": PlainSteps()}
+    return {
+        "consistency": BulkSynchronous(),
+        "topology": AllReduce(),
+        "codec": Identity(),
+        "merge": Mean(),
+        "local": PlainSteps(),
+        "controller": Fixed(),
+    }
 
 
-LISTS = {"consistency": consistency, "topology": topology, "codec": codec, "merge": merge, "local": local}
+LISTS = {"consistency": consistency, "topology": topology, "codec": codec, "merge": merge, "local": local, "controller": controllers}
 """The packages whose MEMBERS are composed."""
 
 
@@ -128,7 +137,13 @@ def every_composition() -> list[Strategy]:
     """All compositions of the members of all lists that are not refused."""
     lists = {axis: module.MEMBERS for axis, module in LISTS.items()}
     pieces = (dict(zip(lists, choice, strict=True)) for choice in product(*lists.values()))
-    return [Strategy(**each) for each in pieces if conflict(each) is None]
+    return [composed(each) for each in pieces if conflict(each) is None]
+
+
+def composed(pieces: dict[str, Any]) -> Strategy:
+    """With a shuffle that gives workers batches of their own where a controller sets them."""
+    batches = Setting.BATCH in pieces["controller"].traits.sets
+    return Strategy(**pieces, shuffle=OwnPace()) if batches else Strategy(**pieces)
 
 
 def drawn(draw: random.Random, **fixed: Any) -> dict[str, Any]:
@@ -138,7 +153,7 @@ def drawn(draw: random.Random, **fixed: Any) -> dict[str, Any]:
 
 def fitting(draw: random.Random, **fixed: Any) -> Strategy:
     """A composition with `fixed` that is not refused: their number grows with the product of all lists, and so they are not enumerated."""
-    return next(Strategy(**each) for each in (drawn(draw, **fixed) for _ in range(10**6)) if conflict(each) is None)
+    return next(composed(each) for each in (drawn(draw, **fixed) for _ in range(10**6)) if conflict(each) is None)
 
 
 def test_pieces_that_do_not_fit_are_refused_with_what_does() -> None:
@@ -161,7 +176,7 @@ def two_steps(worker: Any) -> None:
 
 def runs(strategy: Strategy) -> None:
     outcome = run(two_steps, workers=3, strategy=strategy, on=Simulator(network=Instant()), seed=2)
-    assert outcome.summary.samples == 24
+    assert outcome.summary.samples == 24 or strategy.shuffle.takes
     assert all(torch.isfinite(tensor).all() for tensor in outcome.weights.values())
 
 
@@ -184,13 +199,16 @@ def _sample(count: int) -> list[Strategy]:
 
 
 def _pairs(strategy: Strategy) -> set[tuple[str, str]]:
-    names = [repr(piece) for piece in (strategy.consistency, strategy.topology, strategy.codec, strategy.merge, strategy.local)]
+    names = [
+        repr(piece)
+        for piece in (strategy.consistency, strategy.topology, strategy.codec, strategy.merge, strategy.local, strategy.controller)
+    ]
     return {(a, b) for k, a in enumerate(names) for b in names[k + 1 :]}
 
 
 def test_every_piece_runs_with_many_others() -> None:
     for number, strategy in enumerate(_sample(100)):
-        kind = shuffle.MEMBERS[number % len(shuffle.MEMBERS)]
+        kind = strategy.shuffle if strategy.shuffle.takes else shuffle.MEMBERS[number % len(shuffle.MEMBERS)]
         runs(Strategy(**{axis: getattr(strategy, axis) for axis in CHOICES}, shuffle=kind))
 
 

@@ -16,7 +16,7 @@ from polyrhythm.hardware.devices import Profile
 from polyrhythm.pieces.snapshots import index_at
 from polyrhythm.simulator import Simulator
 from polyrhythm.strategy import Strategy
-from polyrhythm.training import evaluation
+from polyrhythm.training import evaluation, followed
 from polyrhythm.training.run import run
 
 from .evaluations import evaluations, fickle, trains
@@ -65,8 +65,8 @@ def test_of_buffers_that_each_keeps_those_of_worker_0_are_the_results() -> None:
 
 def test_buffers_are_copied_when_a_moment_has_passed_and_not_at_every_step(monkeypatch: pytest.MonkeyPatch) -> None:
     copies: list[int] = []
-    flatten = evaluation._flat
-    monkeypatch.setattr(evaluation, "_flat", lambda buffers: (copies.append(0), flatten(buffers))[1])
+    flatten = followed._flat
+    monkeypatch.setattr(followed, "_flat", lambda buffers: (copies.append(0), flatten(buffers))[1])
     monkeypatch.setattr(evaluation.Evaluation, "finish", lambda self: {})
     on = Simulator(network=SLOW, devices=Profile("quick", (1e-4,)))
     outcome = run(trains(epochs=10, build=fickle), workers=1, strategy="single", on=on)

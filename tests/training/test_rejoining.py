@@ -82,6 +82,7 @@ def part(number: int) -> tuple[int, range, int | None]:
     return rank, range(first, last), REPLACED + last - 1 if last < ROUNDS else None
 
 
+@pytest.mark.long
 def test_twenty_times_all_leave_and_join_again_with_one_replaced_each_time() -> None:
     def program(context: WorkerContext, number: int) -> Message:
         rank, rounds, successor = part(number)
