@@ -48,6 +48,7 @@ def test_json_has_the_job_the_target_and_the_runs_in_order(polyrhythm: Any, tiny
     assert [run["system"] for run in compared["runs"]] == ["ssp", "allreduce"]
 
 
+@pytest.mark.long
 def test_the_same_arguments_give_the_same_bytes_in_another_process(program: Any, polyrhythm: Any, tiny: Path) -> None:
     some = "allreduce,ssp,gossipgrad,onebit,diloco,gaia,streaming-diloco"
     arguments = ("compare", tiny, "--systems", some, "--on", "simulator", "--workers", 4, "--network", "wan-3", "--seed", 7, "--json")

@@ -88,7 +88,11 @@ def directory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]
             sys.modules.pop(path.stem, None)
 
 
-@pytest.mark.parametrize("page", PAGES)
+LONG = ("docs/commands.md", "docs/engines.md")
+"""Pages whose commands start many processes."""
+
+
+@pytest.mark.parametrize("page", [pytest.param(page, marks=pytest.mark.long) if page in LONG else page for page in PAGES])
 def test_the_examples_of_a_page_run_from_top_to_bottom(page: str, directory: Path) -> None:
     names: dict[str, Any] = {"__name__": "page"}
     seen = 0

@@ -82,7 +82,7 @@ def test_too_few_seeds_are_refused_before_anything_is_run() -> None:
         next(conduct(["parallel-sgd"], ReproductionPlan(seeds=2, jobs=1, quick=False)))
 
 
-@pytest.mark.parametrize("jobs", [1, 2])
+@pytest.mark.parametrize("jobs", [1, pytest.param(2, marks=pytest.mark.long)])
 def test_one_that_breaks_a_rule_is_told_of_and_the_others_go_on(monkeypatch: pytest.MonkeyPatch, jobs: int) -> None:
     def judge(findings: Findings) -> None:
         if findings.name == "d2l":

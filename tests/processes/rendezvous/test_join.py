@@ -318,7 +318,7 @@ def test_who_dies_between_its_announced_and_its_real_end_has_failed(port: int) -
     assert (ending.lost, list(ending.results.values())) == (["worker/1"], [Message("end")] * 2)
 
 
-@pytest.mark.parametrize("servers", [0, 3])
+@pytest.mark.parametrize("servers", [0, pytest.param(3, marks=pytest.mark.long)])
 def test_every_worker_learns_the_totals_of_the_whole_run(servers: int) -> None:
     async def push(port: Port, rank: int) -> None:
         for shard in range(servers):
