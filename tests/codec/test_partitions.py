@@ -10,7 +10,7 @@ from polyrhythm import rng
 from polyrhythm.codec import ErrorFeedback, MaxN, Partitions
 from polyrhythm.kernel.group import Group
 from polyrhythm.pieces.context import ExchangeContext
-from polyrhythm.pieces.controller import Setting
+from polyrhythm.pieces.controller import ControlledSetting
 from polyrhythm.tensors import Layout, State
 
 
@@ -22,7 +22,7 @@ class Told:
     def __init__(self, value: float) -> None:
         self.told = value
 
-    def value(self, setting: Setting, composed: float, receiver: str = "") -> float:
+    def value(self, setting: ControlledSetting, composed: float, receiver: str = "") -> float:
         return self.told
 
     def sent(self, receiver: str, nbytes: int, seconds: float) -> None:

@@ -19,38 +19,38 @@ from polyrhythm.hardware.devices import Device, Profile
 from polyrhythm.hardware.fleet import Fleet, Mixed
 from polyrhythm.hardware.network import Network
 from polyrhythm.kernel.events import Adjusted, Stepped
-from polyrhythm.pieces.controller import Controller, Decision, Measured, Setting, WorkerMeasure
+from polyrhythm.pieces.controller import ControlledSetting, Controller, Decision, Measurements, WorkerMeasure
 from polyrhythm.simulator import Simulator
 from polyrhythm.strategy import Strategy
 from polyrhythm.topology import AllToAll, LinkExchange, PartialExchange
 from polyrhythm.training.run import run
 
 TWO = {"worker/0": WorkerMeasure(0.1, 8.0), "worker/1": WorkerMeasure(0.3, 8.0)}
-MEASURED = Measured(10, "worker/0", TWO, {"": 1e5, "worker/1": 2e4}, 40_000, 2)
+MEASURED = Measurements(10, "worker/0", TWO, {"": 1e5, "worker/1": 2e4}, 40_000, 2)
 
 
-def decided(controller: Controller, measured: Measured = MEASURED) -> list[tuple[Setting, str, float]]:
+def decided(controller: Controller, measured: Measurements = MEASURED) -> list[tuple[ControlledSetting, str, float]]:
     return [(each.setting, each.receiver, each.value) for each in controller.decide(measured, {})[0]]
 
 
 def test_partitions_are_as_many_as_it_takes_for_one_to_leave_in_a_step() -> None:
-    assert decided(SharedPartitions()) == [(Setting.PARTITIONS, "", 4)]  # 40,000 bytes at 10,000 a step
-    assert decided(LinkPartitions()) == [(Setting.PARTITIONS, "worker/1", 20)]  # and at 2,000 a step
-    assert decided(LinkPartitions(most=8)) == [(Setting.PARTITIONS, "worker/1", 8)]
-    assert decided(SharedPartitions(), replace(MEASURED, group_size=5)) == [(Setting.PARTITIONS, "", 16)]
+    assert decided(SharedPartitions()) == [(ControlledSetting.PARTITIONS, "", 4)]  # 40,000 bytes at 10,000 a step
+    assert decided(LinkPartitions()) == [(ControlledSetting.PARTITIONS, "worker/1", 20)]  # and at 2,000 a step
+    assert decided(LinkPartitions(most=8)) == [(ControlledSetting.PARTITIONS, "worker/1", 8)]
+    assert decided(SharedPartitions(), replace(MEASURED, group_size=5)) == [(ControlledSetting.PARTITIONS, "", 16)]
 
 
 def test_a_packet_has_the_bytes_of_a_step_and_a_batch_its_share_by_speed() -> None:
-    assert decided(StepBytes(share=0.5)) == [(Setting.NBYTES, "worker/1", 1000)]
-    assert decided(BatchShares()) == [(Setting.BATCH, "", 12)]  # 80 samples a second of 106.7, of 16
-    assert decided(BatchShares(), replace(MEASURED, name="worker/1")) == [(Setting.BATCH, "", 4)]
-    assert decided(BatchShares(growth=2.0, most=3.0), replace(MEASURED, clock=50)) == [(Setting.BATCH, "", 36)]
+    assert decided(StepBytes(share=0.5)) == [(ControlledSetting.NBYTES, "worker/1", 1000)]
+    assert decided(BatchShares()) == [(ControlledSetting.BATCH, "", 12)]  # 80 samples a second of 106.7, of 16
+    assert decided(BatchShares(), replace(MEASURED, name="worker/1")) == [(ControlledSetting.BATCH, "", 4)]
+    assert decided(BatchShares(growth=2.0, most=3.0), replace(MEASURED, clock=50)) == [(ControlledSetting.BATCH, "", 36)]
 
 
 @pytest.mark.parametrize("controller", MEMBERS, ids=repr)
 def test_nothing_is_decided_that_was_not_declared_and_nothing_from_nothing(controller: Controller) -> None:
     assert {setting for setting, _, _ in decided(controller)} <= controller.traits.sets
-    alone = Measured(controller.traits.every, "worker/0", {"worker/0": TWO["worker/0"]}, {}, 40_000, 2)
+    alone = Measurements(controller.traits.every, "worker/0", {"worker/0": TWO["worker/0"]}, {}, 40_000, 2)
     assert decided(controller, alone) == []
 
 
@@ -59,10 +59,10 @@ def test_several_keep_their_states_apart_and_have_their_own_turns() -> None:
     assert both.traits.every == 2
     assert both.traits.sees_others
     first, state = both.decide(replace(MEASURED, clock=4), {})
-    assert [each.setting for each in first] == [Setting.NBYTES]
+    assert [each.setting for each in first] == [ControlledSetting.NBYTES]
     second, state = both.decide(replace(MEASURED, clock=6), state)
-    assert second == [Decision(Setting.BATCH, 12)]
-    assert state == {"1.batch": torch.tensor(8.0)}
+    assert second == [Decision(ControlledSetting.BATCH, 12)]
+    assert state == {"1/batch": torch.tensor(8.0)}
 
 
 def test_what_cannot_be_is_refused() -> None:

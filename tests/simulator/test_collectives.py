@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 import torch
 from torch import Tensor
 
 from polyrhythm.errors import CompositionError, DeadlockError
+from polyrhythm.hardware.changes import ChangeEntry
 from polyrhythm.kernel.group import Group
 from polyrhythm.kernel.job import WorkerContext
 from polyrhythm.kernel.names import rank_of
@@ -67,3 +70,9 @@ def test_a_reduction_to_which_not_all_come_is_a_deadlock() -> None:
 def test_a_worker_outside_of_the_reduction_is_refused() -> None:
     with pytest.raises(CompositionError, match="worker/1 joined the reduction 'sum' of 1 members with rank 1"):
         play(job(*[reduces([], 1)] * 2), Simulator(network=PLAIN, collectives=ClosedForm()))
+
+
+def test_a_network_that_changes_in_time_is_refused() -> None:
+    changing = replace(PLAIN, changes=(ChangeEntry(at=1.0, host=0, egress=10.0),))
+    with pytest.raises(CompositionError, match="changes in time, and no closed form sees that"):
+        Simulator(network=changing, collectives=ClosedForm())

@@ -18,7 +18,7 @@ from polyrhythm.consistency import Asynchronous, Bounded, BulkSynchronous, Local
 from polyrhythm.errors import CompositionError, UnknownNameError
 from polyrhythm.local import Consensus, PlainSteps
 from polyrhythm.merge import Elastic, Mean, Nesterov, OuterOptimizer, StalenessScaled, Sum
-from polyrhythm.pieces.controller import Fixed, Setting
+from polyrhythm.pieces.controller import ControlledSetting, Fixed
 from polyrhythm.selection import Named
 from polyrhythm.shuffle import OwnPace
 from polyrhythm.simulator.simulator import Instant, Simulator
@@ -142,7 +142,7 @@ def every_composition() -> list[Strategy]:
 
 def composed(pieces: dict[str, Any]) -> Strategy:
     """With a shuffle that gives workers batches of their own where a controller sets them."""
-    batches = Setting.BATCH in pieces["controller"].traits.sets
+    batches = ControlledSetting.BATCH in pieces["controller"].traits.sets
     return Strategy(**pieces, shuffle=OwnPace()) if batches else Strategy(**pieces)
 
 

@@ -18,7 +18,7 @@ from polyrhythm.kernel.port import Port
 from polyrhythm.local import Proximal, ResetMoments
 from polyrhythm.merge import Mean
 from polyrhythm.pieces.context import ExchangeContext
-from polyrhythm.pieces.controller import Controls, Setting
+from polyrhythm.pieces.controller import ControlledSetting, Controls
 from polyrhythm.pieces.merge import AnyContribution, Direction
 from polyrhythm.pieces.responses import AdoptWeights, ApplyContributions, MixWeights, Response
 from polyrhythm.pieces.result_source import FirstWorker
@@ -109,7 +109,7 @@ class Everything:
     """Every worker sees all samples in each batch."""
 
     sends: ClassVar = False
-    takes: ClassVar = frozenset[Setting]()
+    takes: ClassVar = frozenset[ControlledSetting]()
 
     def feed(self, group: Group, port: Port, perform: Perform, controls: Controls) -> Feed:
         """The same for all."""
@@ -312,7 +312,7 @@ class InProportion:
 
     shares: tuple[int, ...]
     sends: ClassVar = False
-    takes: ClassVar = frozenset[Setting]()
+    takes: ClassVar = frozenset[ControlledSetting]()
 
     def feed(self, group: Group, port: Port, perform: Perform, controls: Controls) -> Feed:
         """One worker's."""

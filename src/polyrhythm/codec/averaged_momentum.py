@@ -8,10 +8,10 @@ import torch
 from torch import Tensor
 
 from polyrhythm.codec.identity import Identity
-from polyrhythm.codec.nested import divide, under
 from polyrhythm.errors import CompositionError
 from polyrhythm.pieces.codec import Aggregated, Aggregation, Codec
 from polyrhythm.pieces.context import ExchangeContext
+from polyrhythm.pieces.nested import divide, under
 from polyrhythm.pieces.traits import CodecTraits, Pattern
 from polyrhythm.tensors import Layout, State
 

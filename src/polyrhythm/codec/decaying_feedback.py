@@ -8,10 +8,10 @@ import torch
 from torch import Tensor
 
 from polyrhythm.codec.feedback import check_feedback
-from polyrhythm.codec.nested import divide, under
 from polyrhythm.errors import CompositionError
 from polyrhythm.pieces.codec import Aggregated, Aggregation, Codec, Encoded, packets
 from polyrhythm.pieces.context import ExchangeContext
+from polyrhythm.pieces.nested import divide, under
 from polyrhythm.pieces.requests import Packet
 from polyrhythm.pieces.traits import CodecTraits
 from polyrhythm.tensors import Layout, State

@@ -8,11 +8,12 @@ from typing import ClassVar
 import torch
 from torch import Tensor
 
+from polyrhythm.codec.kernels import bound_of_largest, not_below
 from polyrhythm.codec.sparse import Entries, as_sent, check_size, gather_and_add, in_full, spread
 from polyrhythm.errors import CompositionError
 from polyrhythm.pieces.codec import Aggregation, Encoded
 from polyrhythm.pieces.context import ExchangeContext
-from polyrhythm.pieces.controller import Setting
+from polyrhythm.pieces.controller import ControlledSetting
 from polyrhythm.pieces.requests import Packet
 from polyrhythm.pieces.traits import DIFFERENCES, EVERY_PATTERN, CodecTraits
 from polyrhythm.tensors import Layout, State
@@ -29,7 +30,7 @@ class MaxN:
     but at least `least`. What is not sent is lost: wrap it, ErrorFeedback(MaxN(10)).
     """
 
-    traits: ClassVar = CodecTraits(DIFFERENCES, EVERY_PATTERN, lossy=True, takes=frozenset({Setting.NBYTES}))
+    traits: ClassVar = CodecTraits(DIFFERENCES, EVERY_PATTERN, lossy=True, takes=frozenset({ControlledSetting.NBYTES}))
 
     percent: float = 10.0
     least: float = 0.1
@@ -54,9 +55,9 @@ class MaxN:
     def encode(self, value: Tensor, layout: Layout, state: State, context: ExchangeContext) -> Encoded:
         """Indices in increasing order."""
         relative = _relative(value, layout)
-        nbytes = context.controls.value(Setting.NBYTES, 0.0, context.receiver)
+        nbytes = context.controls.value(ControlledSetting.NBYTES, 0.0, context.receiver)
         bound = 1 - self.percent / 100 if nbytes <= 0 else self._bound(relative, int(nbytes / _ENTRY))
-        packet = in_full(value, torch.nonzero(relative >= bound).flatten())
+        packet = in_full(value, not_below(relative, bound))
         return Encoded(packet, self.decode(packet, layout), state)
 
     def _bound(self, relative: Tensor, entries: int) -> float:
@@ -64,7 +65,7 @@ class MaxN:
         least = 1 - self.least / 100
         if entries >= relative.numel():
             return 0.0
-        above = relative.topk(entries + 1).values[-1].item() if relative.numel() else 0.0
+        above = bound_of_largest(relative, entries + 1)
         return min(least, torch.nextafter(torch.tensor(above), torch.tensor(2.0)).item())
 
     def entries(self, packet: Packet) -> Entries:

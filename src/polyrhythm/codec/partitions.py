@@ -11,7 +11,7 @@ from torch import Tensor
 from polyrhythm.errors import CompositionError
 from polyrhythm.pieces.codec import Aggregation, Encoded, gather_and_sum
 from polyrhythm.pieces.context import ExchangeContext
-from polyrhythm.pieces.controller import Setting
+from polyrhythm.pieces.controller import ControlledSetting
 from polyrhythm.pieces.requests import Packet
 from polyrhythm.pieces.traits import DIFFERENCES, EVERY_PATTERN, CodecTraits
 from polyrhythm.tensors import NO_GRADIENT, Layout, State
@@ -25,7 +25,7 @@ class Partitions:
     a pass is then divided anew, in proportion, so that this stays true. What has no gradient keeps none.
     """
 
-    traits: ClassVar = CodecTraits(DIFFERENCES, EVERY_PATTERN, keeps=True, takes=frozenset({Setting.PARTITIONS}))
+    traits: ClassVar = CodecTraits(DIFFERENCES, EVERY_PATTERN, keeps=True, takes=frozenset({ControlledSetting.PARTITIONS}))
 
     count: int = 4
 
@@ -46,7 +46,7 @@ class Partitions:
         """The next range."""
         accrued = state["residual"] + value
         begin, left, count = state["place"].tolist()
-        wanted = max(1, round(context.controls.value(Setting.PARTITIONS, self.count, context.receiver)))
+        wanted = max(1, round(context.controls.value(ControlledSetting.PARTITIONS, self.count, context.receiver)))
         if left == 0:
             begin, left = 0, wanted
         elif wanted != count:

@@ -10,10 +10,10 @@ from torch import Tensor
 
 from polyrhythm.codec.identity import Identity
 from polyrhythm.codec.in_step import in_step
-from polyrhythm.codec.nested import divide, under
 from polyrhythm.errors import CompositionError
 from polyrhythm.pieces.codec import Aggregated, Aggregation, Codec, Encoded, PacketCodec, packets
 from polyrhythm.pieces.context import ExchangeContext
+from polyrhythm.pieces.nested import divide, under
 from polyrhythm.pieces.requests import Packet
 from polyrhythm.pieces.traits import CodecTraits, Pattern
 from polyrhythm.tensors import Layout, State

@@ -10,10 +10,10 @@ from itertools import chain
 import torch
 from torch import Tensor
 
-from polyrhythm.codec.nested import divide, under
 from polyrhythm.errors import CompositionError
 from polyrhythm.pieces.codec import Aggregated, Aggregation, Codec, packets
 from polyrhythm.pieces.context import ExchangeContext
+from polyrhythm.pieces.nested import divide, under
 from polyrhythm.pieces.requests import AllGatherRequest, AllToAllRequest, Packet
 from polyrhythm.pieces.traits import CodecTraits, Pattern
 from polyrhythm.tensors import Layout, State

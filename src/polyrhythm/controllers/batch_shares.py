@@ -10,7 +10,7 @@ import torch
 
 from polyrhythm.controllers.check import check_every
 from polyrhythm.errors import CompositionError
-from polyrhythm.pieces.controller import ControllerTraits, Decision, Measured, Setting
+from polyrhythm.pieces.controller import ControlledSetting, ControllerTraits, Decision, Measurements
 from polyrhythm.tensors import State
 
 
@@ -34,9 +34,9 @@ class BatchShares:
     @property
     def traits(self) -> ControllerTraits:
         """Batches, by the speed of all."""
-        return ControllerTraits(frozenset({Setting.BATCH}), self.every, sees_others=True)
+        return ControllerTraits(frozenset({ControlledSetting.BATCH}), self.every, sees_others=True)
 
-    def decide(self, measured: Measured, state: State) -> tuple[Sequence[Decision], State]:
+    def decide(self, measured: Measurements, state: State) -> tuple[Sequence[Decision], State]:
         """Once all workers have said how fast they are."""
         batch = state.get("batch", torch.tensor(measured.mine.samples))
         state = {"batch": batch}
@@ -46,4 +46,4 @@ class BatchShares:
         total = sum(speeds[name] for name in sorted(speeds))
         grown = min(self.most, self.growth ** (measured.clock // self.every - 1))
         share = measured.group_size * batch.item() * grown * speeds[measured.name] / total
-        return (Decision(Setting.BATCH, max(1, round(share))),), state
+        return (Decision(ControlledSetting.BATCH, max(1, round(share))),), state

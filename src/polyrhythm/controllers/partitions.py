@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from polyrhythm.controllers.check import check_every
 from polyrhythm.errors import CompositionError
-from polyrhythm.pieces.controller import ControllerTraits, Decision, Measured, Setting
+from polyrhythm.pieces.controller import ControlledSetting, ControllerTraits, Decision, Measurements
 from polyrhythm.tensors import State
 
 
@@ -28,15 +28,15 @@ class SharedPartitions:
     @property
     def traits(self) -> ControllerTraits:
         """Partitions."""
-        return ControllerTraits(frozenset({Setting.PARTITIONS}), self.every)
+        return ControllerTraits(frozenset({ControlledSetting.PARTITIONS}), self.every)
 
-    def decide(self, measured: Measured, state: State) -> tuple[Sequence[Decision], State]:
+    def decide(self, measured: Measurements, state: State) -> tuple[Sequence[Decision], State]:
         """Once enough was sent to tell."""
         bandwidth = measured.bandwidths.get("")
         if bandwidth is None:
             return (), state
         wanted = (measured.group_size - 1) * measured.nbytes / (bandwidth * max(measured.mine.seconds, 1e-9))
-        return (Decision(Setting.PARTITIONS, min(self.most, max(1, math.ceil(wanted)))),), state
+        return (_decided(wanted, self.most),), state
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,13 +56,18 @@ class LinkPartitions:
     @property
     def traits(self) -> ControllerTraits:
         """Partitions."""
-        return ControllerTraits(frozenset({Setting.PARTITIONS}), self.every)
+        return ControllerTraits(frozenset({ControlledSetting.PARTITIONS}), self.every)
 
-    def decide(self, measured: Measured, state: State) -> tuple[Sequence[Decision], State]:
+    def decide(self, measured: Measurements, state: State) -> tuple[Sequence[Decision], State]:
         """For each receiver to which enough was sent to tell."""
         step = max(measured.mine.seconds, 1e-9)
         wanted = {name: measured.nbytes / (rate * step) for name, rate in measured.bandwidths.items() if name}
-        return [Decision(Setting.PARTITIONS, min(self.most, max(1, math.ceil(parts))), name) for name, parts in wanted.items()], state
+        return [_decided(parts, self.most, name) for name, parts in wanted.items()], state
+
+
+def _decided(wanted: float, most: int, receiver: str = "") -> Decision:
+    """The next whole number, from 1 to `most`."""
+    return Decision(ControlledSetting.PARTITIONS, min(most, max(1, math.ceil(wanted))), receiver)
 
 
 def _check(piece: object, every: int, most: int) -> None:

@@ -8,7 +8,8 @@ from dataclasses import dataclass
 from functools import reduce
 
 from polyrhythm.errors import CompositionError
-from polyrhythm.pieces.controller import Controller, ControllerTraits, Decision, Measured
+from polyrhythm.pieces.controller import Controller, ControllerTraits, Decision, Measurements
+from polyrhythm.pieces.nested import divide, under
 from polyrhythm.tensors import State
 
 
@@ -34,15 +35,14 @@ class Several:
             any(each.sees_others for each in traits),
         )
 
-    def decide(self, measured: Measured, state: State) -> tuple[Sequence[Decision], State]:
+    def decide(self, measured: Measurements, state: State) -> tuple[Sequence[Decision], State]:
         """What those whose turn it is decide, one after the other."""
         found: list[Decision] = []
         after = dict(state)
+        own = divide(state, map(str, range(len(self.controllers))))
         for number, each in enumerate(self.controllers):
             if measured.clock % each.traits.every == 0:
-                prefix = f"{number}."
-                own = {name.removeprefix(prefix): value for name, value in state.items() if name.startswith(prefix)}
-                decisions, new = each.decide(measured, own)
+                decisions, new = each.decide(measured, own[str(number)])
                 found += decisions
-                after |= {prefix + name: value for name, value in new.items()}
+                after |= under(str(number), new)
         return found, after

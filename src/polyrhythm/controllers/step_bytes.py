@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from polyrhythm.controllers.check import check_every
 from polyrhythm.errors import CompositionError
-from polyrhythm.pieces.controller import ControllerTraits, Decision, Measured, Setting
+from polyrhythm.pieces.controller import ControlledSetting, ControllerTraits, Decision, Measurements
 from polyrhythm.tensors import State
 
 
@@ -26,9 +26,10 @@ class StepBytes:
     @property
     def traits(self) -> ControllerTraits:
         """The bytes of packets."""
-        return ControllerTraits(frozenset({Setting.NBYTES}), self.every)
+        return ControllerTraits(frozenset({ControlledSetting.NBYTES}), self.every)
 
-    def decide(self, measured: Measured, state: State) -> tuple[Sequence[Decision], State]:
+    def decide(self, measured: Measurements, state: State) -> tuple[Sequence[Decision], State]:
         """For each receiver to which enough was sent to tell."""
         step = self.share * measured.mine.seconds
-        return [Decision(Setting.NBYTES, float(int(rate * step)), name) for name, rate in measured.bandwidths.items() if name], state
+        rates = {name: rate for name, rate in measured.bandwidths.items() if name}
+        return [Decision(ControlledSetting.NBYTES, float(int(rate * step)), name) for name, rate in rates.items()], state

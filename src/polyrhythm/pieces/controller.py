@@ -10,7 +10,7 @@ from typing import ClassVar, Protocol
 from polyrhythm.tensors import State
 
 
-class Setting(Enum):
+class ControlledSetting(Enum):
     """What can be set while a run is under way."""
 
     PARTITIONS = "partitions"
@@ -30,7 +30,7 @@ class WorkerMeasure:
 
 
 @dataclass(frozen=True, slots=True)
-class Measured:
+class Measurements:
     """What a worker knows when it decides, after its step `clock`.
 
     `name` is its own; `workers` are the latest measures of all from which one has come, its own among them. `bandwidths` are the bytes per
@@ -55,7 +55,7 @@ class Measured:
 class Decision:
     """`setting` is `value` from now on; for one `receiver`, or for all where that is empty."""
 
-    setting: Setting
+    setting: ControlledSetting
     value: float
     receiver: str = ""
 
@@ -64,7 +64,7 @@ class Decision:
 class ControllerTraits:
     """What a controller sets, `every` how many steps it decides, and whether it looks at the measures of other workers."""
 
-    sets: frozenset[Setting] = field(default_factory=frozenset)
+    sets: frozenset[ControlledSetting] = field(default_factory=frozenset)
     every: int = 1
     sees_others: bool = False
 
@@ -76,7 +76,7 @@ class Controller(Protocol):
     def traits(self) -> ControllerTraits:
         """What it declares of itself."""
 
-    def decide(self, measured: Measured, state: State) -> tuple[Sequence[Decision], State]:
+    def decide(self, measured: Measurements, state: State) -> tuple[Sequence[Decision], State]:
         """What is to change at this worker, and the next state (empty at first)."""
 
 
@@ -87,7 +87,7 @@ class Controls(Protocol):
     def measures(self) -> bool:
         """Whether anybody wants to know what is `sent`."""
 
-    def value(self, setting: Setting, composed: float, receiver: str = "") -> float:
+    def value(self, setting: ControlledSetting, composed: float, receiver: str = "") -> float:
         """The value that is in force, for a `receiver` if one is given; `composed` where nothing was decided."""
 
     def sent(self, receiver: str, nbytes: int, seconds: float) -> None:
@@ -99,7 +99,7 @@ class AsComposed:
 
     measures = False
 
-    def value(self, setting: Setting, composed: float, receiver: str = "") -> float:
+    def value(self, setting: ControlledSetting, composed: float, receiver: str = "") -> float:
         """As composed."""
         return composed
 
@@ -116,6 +116,6 @@ class Fixed:
 
     traits: ClassVar = ControllerTraits()
 
-    def decide(self, measured: Measured, state: State) -> tuple[Sequence[Decision], State]:
+    def decide(self, measured: Measurements, state: State) -> tuple[Sequence[Decision], State]:
         """Nothing."""
         return (), state

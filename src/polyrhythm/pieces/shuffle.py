@@ -7,7 +7,7 @@ from typing import Any, Protocol
 
 from polyrhythm.kernel.group import Group
 from polyrhythm.kernel.port import Port
-from polyrhythm.pieces.controller import Controls, Setting
+from polyrhythm.pieces.controller import ControlledSetting, Controls
 from polyrhythm.pieces.sharded import BackgroundSums, ShardedSource
 
 Perform = Callable[[Any], Any]
@@ -91,7 +91,7 @@ class Shuffle(Protocol):
         """Whether samples travel between workers."""
 
     @property
-    def takes(self) -> frozenset[Setting]:
+    def takes(self) -> frozenset[ControlledSetting]:
         """What a controller may set."""
 
     def feed(self, group: Group, port: Port, perform: Perform, controls: Controls) -> Feed:

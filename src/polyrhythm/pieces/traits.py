@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from enum import Enum
 
-from polyrhythm.pieces.controller import Setting
+from polyrhythm.pieces.controller import ControlledSetting
 
 
 class Payload(Enum):
@@ -91,7 +91,7 @@ class CodecTraits:
     unbiased: bool = False
     transforms: bool = False
     keeps: bool = False
-    takes: frozenset[Setting] = frozenset()
+    takes: frozenset[ControlledSetting] = frozenset()
 
     @property
     def makes_packets(self) -> bool:

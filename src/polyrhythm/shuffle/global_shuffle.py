@@ -11,7 +11,7 @@ from polyrhythm import rng
 from polyrhythm.errors import DataError
 from polyrhythm.kernel.group import Group
 from polyrhythm.kernel.port import Port
-from polyrhythm.pieces.controller import Controls, Setting
+from polyrhythm.pieces.controller import ControlledSetting, Controls
 from polyrhythm.pieces.sharded import BackgroundSums, ShardedSource
 from polyrhythm.pieces.shuffle import Batch, Feed, Order, Perform, Source, Stream
 from polyrhythm.shuffle.dealing import check_size, count, loading, parts, reading
@@ -27,7 +27,7 @@ class GlobalShuffle:
     keep that order.
     """
 
-    takes: ClassVar[frozenset[Setting]] = frozenset()
+    takes: ClassVar[frozenset[ControlledSetting]] = frozenset()
 
     @property
     def sends(self) -> bool:

@@ -10,7 +10,7 @@ from typing import ClassVar
 from polyrhythm import rng
 from polyrhythm.kernel.group import Group
 from polyrhythm.kernel.port import Port
-from polyrhythm.pieces.controller import Controls, Setting
+from polyrhythm.pieces.controller import ControlledSetting, Controls
 from polyrhythm.pieces.sharded import BackgroundSums, ShardedSource
 from polyrhythm.pieces.shuffle import Batch, Feed, Order, Perform, Source, Stream
 from polyrhythm.shuffle.dealing import count, loading
@@ -27,7 +27,7 @@ class OwnPace:
     batches of the composed size. After a resumed run has begun, its order goes on as if all batches had had the composed size.
     """
 
-    takes: ClassVar = frozenset({Setting.BATCH})
+    takes: ClassVar = frozenset({ControlledSetting.BATCH})
 
     @property
     def sends(self) -> bool:
@@ -65,7 +65,7 @@ class _Drawn:
     def epoch(self, source: Source, number: int, batch_size: int) -> Iterator[Batch]:
         samples = self._samples(source)
         for step in range(self.count(source, batch_size)):
-            size = max(1, round(self.controls.value(Setting.BATCH, batch_size)))
+            size = max(1, round(self.controls.value(ControlledSetting.BATCH, batch_size)))
             part = list(islice(samples, size))
             self.taken += size
             yield from source.load([part], rng.derive(loading(self.group, number), "step", step))

@@ -14,7 +14,7 @@ from polyrhythm.errors import DataError
 from polyrhythm.kernel.group import Group
 from polyrhythm.kernel.message import Message
 from polyrhythm.kernel.port import Port
-from polyrhythm.pieces.controller import Controls, Setting
+from polyrhythm.pieces.controller import ControlledSetting, Controls
 from polyrhythm.pieces.sharded import BackgroundSums, ShardedSource
 from polyrhythm.pieces.shuffle import Batch, Feed, Order, Perform, Source, Stream
 from polyrhythm.shuffle.dealing import count, loading, parts
@@ -30,7 +30,7 @@ class RingShuffle:
     used. Batches must be tuples of tensors.
     """
 
-    takes: ClassVar[frozenset[Setting]] = frozenset()
+    takes: ClassVar[frozenset[ControlledSetting]] = frozenset()
 
     @property
     def sends(self) -> bool:

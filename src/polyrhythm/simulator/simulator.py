@@ -72,8 +72,11 @@ class Simulator:
     record_sends: bool = False
 
     def __post_init__(self) -> None:
-        if self._network() is None and any(isinstance(fault, hazards.Cut | hazards.RandomCuts) for fault in self.faults):
+        network = self._network()
+        if network is None and any(isinstance(fault, hazards.Cut | hazards.RandomCuts) for fault in self.faults):
             raise CompositionError("The network Instant() has no links that could be cut. Give another network, or no cuts.")
+        if network is not None and network.changes and isinstance(self.collectives, ClosedForm):
+            raise CompositionError(f"The network {network.name!r} changes in time, and no closed form sees that: leave out collectives=.")
         fleet(self.devices)
 
     @property
@@ -134,8 +137,6 @@ class Simulator:
             network = dataclasses.replace(network, beside=job.beside)
         names = [server(shard) for shard in range(job.servers)] + [worker(rank) for rank in range(job.workers)]
         faults = hazards.remaining(hazards.schedule(self.faults, self.seed, names), job.began)
-        if network is not None and network.changes and isinstance(self.collectives, ClosedForm):
-            raise CompositionError(f"The network {network.name!r} changes in time, and no closed form sees that: leave out collectives=.")
         link = (0.0, math.inf) if network is None else network.slowest()
         scheduler = Scheduler(
             queue,

@@ -2,16 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Coroutine
-from typing import Any
-
-from polyrhythm.kernel.effects import Effect
 from polyrhythm.kernel.events import Adjusted
 from polyrhythm.kernel.group import Group
 from polyrhythm.kernel.job import WorkerContext
 from polyrhythm.kernel.message import Message
 from polyrhythm.kernel.port import Port
-from polyrhythm.pieces.controller import Controller, Measured, Setting, WorkerMeasure
+from polyrhythm.pieces.controller import ControlledSetting, Controller, Measurements, WorkerMeasure
 from polyrhythm.tensors import State
 from polyrhythm.trees import StateTree
 
@@ -31,7 +27,7 @@ class ControlLoop:
         self.group = group
         self.port = port
         self.context = context
-        self.values: dict[tuple[Setting, str], float] = {}
+        self.values: dict[tuple[ControlledSetting, str], float] = {}
         self.bytes_and_seconds: dict[str, tuple[int, float]] = {}
         self.bandwidths: dict[str, float] = {}
         self.workers: dict[str, WorkerMeasure] = {}
@@ -44,7 +40,7 @@ class ControlLoop:
         """As `pieces.controller.Controls`."""
         return bool(self.controller.traits.sets)
 
-    def value(self, setting: Setting, composed: float, receiver: str = "") -> float:
+    def value(self, setting: ControlledSetting, composed: float, receiver: str = "") -> float:
         """As `pieces.controller.Controls`."""
         found = self.values.get((setting, receiver))
         return self.values.get((setting, ""), composed) if found is None else found
@@ -66,7 +62,7 @@ class ControlLoop:
         self._take_bandwidths(self.workers[self.port.name].seconds)
         if self.controller.traits.sees_others:
             self.context.perform(self._share(clock))
-        measured = Measured(clock, self.port.name, self.workers, self.bandwidths, self.nbytes, self.group.size)
+        measured = Measurements(clock, self.port.name, self.workers, self.bandwidths, self.nbytes, self.group.size)
         decisions, self.state = self.controller.decide(measured, self.state)
         for decision in decisions:
             key = (decision.setting, decision.receiver)
@@ -82,19 +78,15 @@ class ControlLoop:
                 self.bandwidths[name] = now if before is None else min(now, _MEMORY * before + (1 - _MEMORY) * now)
                 del self.bytes_and_seconds[name]
 
-    def _share(self, clock: int) -> Coroutine[Effect[Any], Any, None]:
+    async def _share(self, clock: int) -> None:
         """Send one's own measure to all, and take in those that have come."""
-
-        async def share() -> None:
-            mine = self.workers[self.port.name]
-            for name in self.group.members:
-                if name != self.port.name:
-                    await self.port.send(name, Message(_TOPIC, (float(clock), mine.seconds, mine.samples)))
-            while (delivery := await self.port.receive(_TOPIC, timeout=0.0)) is not None:
-                _, seconds, samples = delivery.message.numbers
-                self.workers[delivery.sender] = WorkerMeasure(seconds, samples)
-
-        return share()
+        mine = self.workers[self.port.name]
+        for name in self.group.members:
+            if name != self.port.name:
+                await self.port.send(name, Message(_TOPIC, (float(clock), mine.seconds, mine.samples)))
+        while (delivery := await self.port.receive(_TOPIC, timeout=0.0)) is not None:
+            _, seconds, samples = delivery.message.numbers
+            self.workers[delivery.sender] = WorkerMeasure(seconds, samples)
 
     def export(self) -> StateTree:
         """As `pieces.state.Stateful`: what is in force, and what it was decided on."""
@@ -107,6 +99,6 @@ class ControlLoop:
 
     def restore(self, state: StateTree) -> None:
         """As `pieces.state.Stateful`."""
-        self.values = {(Setting(setting), receiver): value for setting, receiver, value in state["values"]}
+        self.values = {(ControlledSetting(setting), receiver): value for setting, receiver, value in state["values"]}
         self.bandwidths, self.state = state["bandwidths"], state["state"]
         self.workers = {name: WorkerMeasure(*each) for name, each in state["workers"].items()}

@@ -10,7 +10,7 @@ from typing import Any
 from polyrhythm import codec, consistency, controllers, local, merge, rng, topology
 from polyrhythm.kernel.group import Group
 from polyrhythm.pieces.context import ExchangeContext
-from polyrhythm.pieces.controller import Setting
+from polyrhythm.pieces.controller import ControlledSetting
 from polyrhythm.pieces.merge import keeps_rates
 from polyrhythm.pieces.traits import DIFFERENCES, GRADIENTS, Pattern, Payload
 
@@ -68,7 +68,7 @@ def conflict(pieces: Pieces) -> str | None:
 
 def _untaken(pieces: Pieces) -> str | None:
     """A setting of which a controller decides and that no piece takes; batches are the shuffle's."""
-    untaken = pieces["controller"].traits.sets - pieces["codec"].traits.takes - {Setting.BATCH}
+    untaken = pieces["controller"].traits.sets - pieces["codec"].traits.takes - {ControlledSetting.BATCH}
     if not untaken:
         return None
     sets = f"{_name(pieces['controller'])} sets {' and '.join(sorted(setting.value for setting in untaken))}"

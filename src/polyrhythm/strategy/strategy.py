@@ -13,7 +13,7 @@ from polyrhythm.kernel.names import worker
 from polyrhythm.pieces.buffers import Buffers
 from polyrhythm.pieces.codec import Codec
 from polyrhythm.pieces.consistency import Consistency
-from polyrhythm.pieces.controller import Controller, Fixed, Setting
+from polyrhythm.pieces.controller import ControlledSetting, Controller, Fixed
 from polyrhythm.pieces.local import LocalRule, PlainSteps
 from polyrhythm.pieces.merge import Merge
 from polyrhythm.pieces.selection import Selection
@@ -77,7 +77,7 @@ class Strategy:
         require_piece("shuffle", self.shuffle, GlobalShuffle())
         require_piece("buffers", self.buffers, MeanBuffers())
         sets = frozenset(setting for _, each in self.exchanges for setting in each.agreement.controller.traits.sets)
-        if Setting.BATCH in sets - self.shuffle.takes:
+        if ControlledSetting.BATCH in sets - self.shuffle.takes:
             raise CompositionError(
                 f"A controller of {self.name} sets batches, and {self.shuffle!r} gives all workers as many samples: add shuffle=OwnPace()."
             )

@@ -14,7 +14,7 @@ from polyrhythm.pieces.topology import Agreement, Channel, WorkerEndpoint
 from polyrhythm.pieces.traits import DIFFERENCES, Pattern, TopologyTraits
 from polyrhythm.topology.algorithms.adaptive_sum import AdaptiveSum
 from polyrhythm.topology.collective_client import CollectiveClient
-from polyrhythm.topology.vector_channel import NoService, VectorChannel
+from polyrhythm.topology.vector_channel import NoServers, VectorChannel
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,7 +37,7 @@ class Adasum:
         """A worker's side."""
         sums = _ByPairs()
         sums.client = CollectiveClient(sums, agreement.codec, endpoint)
-        return VectorChannel(sums.client, endpoint, NoService())
+        return VectorChannel(sums.client, endpoint, NoServers())
 
 
 class _ByPairs:

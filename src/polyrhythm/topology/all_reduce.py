@@ -17,7 +17,7 @@ from polyrhythm.topology.algorithms.algorithm import Algorithm
 from polyrhythm.topology.algorithms.native_first import NativeFirst
 from polyrhythm.topology.algorithms.ring import Ring
 from polyrhythm.topology.collective_client import CollectiveClient
-from polyrhythm.topology.vector_channel import NoService, VectorChannel
+from polyrhythm.topology.vector_channel import NoServers, VectorChannel
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,7 +40,7 @@ class AllReduce:
         # one worker alone has none: what gets no gradient from anyone keeps none, and its optimizer passes over it
         averages = agreement.merge.traits.averages and agreement.codec.traits.verbatim and endpoint.group.size > 1
         in_place = _MeanInPlace(client, endpoint, self.algorithm) if averages else None
-        return VectorChannel(client, endpoint, NoService(), collective=client, in_place=in_place)
+        return VectorChannel(client, endpoint, NoServers(), collective=client, in_place=in_place)
 
 
 @dataclass(frozen=True, slots=True)

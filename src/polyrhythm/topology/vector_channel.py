@@ -16,7 +16,7 @@ from polyrhythm.topology.collective_client import CollectiveClient
 from polyrhythm.trees import StateTree
 
 
-class SumService(Protocol):
+class SummingServers(Protocol):
     """Others that make sums, beside the workers."""
 
     async def finish(self) -> None:
@@ -26,7 +26,7 @@ class SumService(Protocol):
         """As `pieces.topology.Channel.drain`."""
 
 
-class NoService:
+class NoServers:
     """The workers make all sums: every exchange has brought what was sent for it."""
 
     async def finish(self) -> None:
@@ -40,7 +40,7 @@ class NoService:
 class VectorChannel:
     """Every exchange is one sum by `client`, which is there when it returns.
 
-    `collective` is what codecs may ask for beside it, `in_place` another way to exchange, and `service` who else takes part.
+    `collective` is what codecs may ask for beside it, `in_place` another way to exchange, and `servers` who else takes part.
     """
 
     buckets = None
@@ -52,14 +52,14 @@ class VectorChannel:
         self,
         client: CollectiveClient,
         endpoint: WorkerEndpoint,
-        service: SumService,
+        servers: SummingServers,
         collective: CollectiveOperations | None = None,
         in_place: InPlace | None = None,
     ) -> None:
         self.client = client
         self.group = endpoint.group
         self.port = endpoint.port
-        self.service = service
+        self.servers = servers
         self.in_place = in_place
         self.collective = collective if self.group.size > 1 else None
 
@@ -71,11 +71,11 @@ class VectorChannel:
         return ApplyContributions([Contribution(await self.client.sum(value, clock), self.group.size, rates=rates)])
 
     async def finish(self) -> Response:
-        await self.service.finish()
+        await self.servers.finish()
         return ApplyContributions([])
 
     async def drain(self, step: int) -> str:
-        return await self.service.drain(step)
+        return await self.servers.drain(step)
 
     def export(self) -> StateTree:
         return self.client.export()

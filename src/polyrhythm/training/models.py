@@ -11,7 +11,7 @@ from torch import Tensor, nn
 from polyrhythm.errors import CompositionError, WorkloadError
 from polyrhythm.kernel.job import WorkerContext
 from polyrhythm.pieces.buffers import Keeper
-from polyrhythm.pieces.controller import Setting
+from polyrhythm.pieces.controller import ControlledSetting
 from polyrhythm.strategy.averaging import TOPIC, average
 from polyrhythm.strategy.losses import Losses
 from polyrhythm.strategy.replica import Replica
@@ -90,7 +90,7 @@ class Models:
         """As `pieces.controller.Controls`."""
         return False
 
-    def value(self, setting: Setting, composed: float, receiver: str = "") -> float:
+    def value(self, setting: ControlledSetting, composed: float, receiver: str = "") -> float:
         """As `pieces.controller.Controls`: what the first exchange that has decided about it has in force."""
         for replica in self.replicas:
             for part in replica.parts:

@@ -19,7 +19,7 @@ from polyrhythm.hardware.fleet import fleet
 from polyrhythm.kernel.events import AnyEvent, Computed, Stepped
 from polyrhythm.kernel.group import Group
 from polyrhythm.kernel.port import Port
-from polyrhythm.pieces.controller import Controls, Setting
+from polyrhythm.pieces.controller import ControlledSetting, Controls
 from polyrhythm.pieces.sharded import BackgroundSums, ShardedSource
 from polyrhythm.pieces.shuffle import Batch, Feed, Order, Perform, ShardFeed, Source, Stream
 from polyrhythm.shuffle import GlobalShuffle
@@ -64,7 +64,7 @@ class _Noting:
 
     batches: list[Any]
     sends: bool = False
-    takes: frozenset[Setting] = frozenset()
+    takes: frozenset[ControlledSetting] = frozenset()
 
     def feed(self, group: Group, port: Port, perform: Perform, controls: Controls) -> Feed:
         """One worker's feed of one data set."""
