@@ -180,6 +180,7 @@ if TYPE_CHECKING:
     from polyrhythm.topology import FixedGraph as FixedGraph
     from polyrhythm.topology import Fused as Fused
     from polyrhythm.topology import Gossip as Gossip
+    from polyrhythm.topology import HashRing as HashRing
     from polyrhythm.topology import Keyed as Keyed
     from polyrhythm.topology import LinkExchange as LinkExchange
     from polyrhythm.topology import Mirrors as Mirrors
@@ -243,7 +244,7 @@ _PLACES = {
     "topology": (
         "Adasum AggregationTree AllReduce AllToAll AllWeights Alone Autotune AverageWeights BitVector BlockStore Bucketed "
         "Butterfly ByKey ByPattern ChangedRows CompressedRing Deferred Delayed Direct Dissemination EightBits EvenRows Fastest "
-        "FixedGraph Fused Gossip Keyed LinkExchange Mirrors Neighbours PartialExchange RandomPairs ResponseCache Ring "
+        "FixedGraph Fused Gossip HashRing Keyed LinkExchange Mirrors Neighbours PartialExchange RandomPairs ResponseCache Ring "
         "RingGraph RootCoordinator Separately ServedSums Server SharedMemory Star Summation Tree Truncated"
     ),
     "scheduling": "RandomBlocks Strads balanced",

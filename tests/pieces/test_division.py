@@ -10,12 +10,12 @@ from hypothesis import strategies as st
 from polyrhythm.errors import CompositionError
 from polyrhythm.pieces.division import Divided, Division
 from polyrhythm.tensors import Layout
-from polyrhythm.topology import ByKey, EvenRows
+from polyrhythm.topology import ByKey, EvenRows, HashRing
 
 shapes = st.lists(st.one_of(st.tuples(), st.tuples(st.integers(0, 9)), st.tuples(st.integers(0, 5), st.integers(0, 7))), max_size=6)
 
 
-@pytest.mark.parametrize("division", [EvenRows(), ByKey(), ByKey(1), ByKey(6)], ids=repr)
+@pytest.mark.parametrize("division", [EvenRows(), ByKey(), ByKey(1), ByKey(6), HashRing(), HashRing(1)], ids=repr)
 @settings(max_examples=40, deadline=None)
 @given(shapes=shapes, servers=st.integers(1, 5))
 def test_parts_make_up_the_vector(division: Division, shapes: list[tuple[int, ...]], servers: int) -> None:

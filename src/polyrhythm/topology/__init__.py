@@ -23,6 +23,7 @@ from polyrhythm.topology.division import ByKey, EvenRows
 from polyrhythm.topology.fused import Fused
 from polyrhythm.topology.gossip import Gossip
 from polyrhythm.topology.graph import Dissemination, FixedGraph, RandomPairs, RingGraph
+from polyrhythm.topology.hash_ring import HashRing
 from polyrhythm.topology.keyed import Keyed
 from polyrhythm.topology.link_exchange import LinkExchange
 from polyrhythm.topology.readiness.cached import BitVector, ResponseCache
@@ -98,6 +99,7 @@ __all__ = [
     "FixedGraph",
     "Fused",
     "Gossip",
+    "HashRing",
     "Keyed",
     "LinkExchange",
     "Mirrors",
