@@ -108,6 +108,7 @@ if TYPE_CHECKING:
     from polyrhythm.merge import Adagrad as Adagrad
     from polyrhythm.merge import Elastic as Elastic
     from polyrhythm.merge import FrozenAdam as FrozenAdam
+    from polyrhythm.merge import HeavyBall as HeavyBall
     from polyrhythm.merge import LinearScaling as LinearScaling
     from polyrhythm.merge import Mean as Mean
     from polyrhythm.merge import Nesterov as Nesterov
@@ -167,6 +168,7 @@ if TYPE_CHECKING:
     from polyrhythm.topology import Bucketed as Bucketed
     from polyrhythm.topology import Butterfly as Butterfly
     from polyrhythm.topology import ByKey as ByKey
+    from polyrhythm.topology import ByLayer as ByLayer
     from polyrhythm.topology import ByPattern as ByPattern
     from polyrhythm.topology import ChangedRows as ChangedRows
     from polyrhythm.topology import CompressedRing as CompressedRing
@@ -233,7 +235,8 @@ _PLACES = {
     "local": "AverageMoments Consensus KeepLateSteps KeepOwn PlainSteps Proximal ResetMoments",
     "loggers": "CSV MLflow TensorBoard WandB",
     "merge": (
-        "Adagrad Elastic FrozenAdam LARC LARS LinearScaling Mean Nesterov OuterOptimizer SignDescent SlowMomentum StalenessScaled Sum"
+        "Adagrad Elastic FrozenAdam HeavyBall LARC LARS LinearScaling Mean Nesterov OuterOptimizer SignDescent SlowMomentum "
+        "StalenessScaled Sum"
     ),
     "processes": "Processes",
     "shuffle": "GlobalShuffle OwnPace RingShuffle",
@@ -243,7 +246,7 @@ _PLACES = {
     "strategy": "ByHost BySite Exchange Given Hierarchical InGroups Leaders OfSize Strategy Stripes",
     "topology": (
         "Adasum AggregationTree AllReduce AllToAll AllWeights Alone Autotune AverageWeights BitVector BlockStore Bucketed "
-        "Butterfly ByKey ByPattern ChangedRows CompressedRing Deferred Delayed Direct Dissemination EightBits EvenRows Fastest "
+        "Butterfly ByKey ByLayer ByPattern ChangedRows CompressedRing Deferred Delayed Direct Dissemination EightBits EvenRows Fastest "
         "FixedGraph Fused Gossip HashRing Keyed LinkExchange Mirrors Neighbours PartialExchange RandomPairs ResponseCache Ring "
         "RingGraph RootCoordinator Separately ServedSums Server SharedMemory Star Summation Tree Truncated"
     ),

@@ -10,12 +10,12 @@ from hypothesis import strategies as st
 from polyrhythm.errors import CompositionError
 from polyrhythm.pieces.division import Divided, Division
 from polyrhythm.tensors import Layout
-from polyrhythm.topology import ByKey, EvenRows, HashRing
+from polyrhythm.topology import ByKey, ByLayer, EvenRows, HashRing
 
 shapes = st.lists(st.one_of(st.tuples(), st.tuples(st.integers(0, 9)), st.tuples(st.integers(0, 5), st.integers(0, 7))), max_size=6)
 
 
-@pytest.mark.parametrize("division", [EvenRows(), ByKey(), ByKey(1), ByKey(6), HashRing(), HashRing(1)], ids=repr)
+@pytest.mark.parametrize("division", [EvenRows(), ByKey(), ByKey(1), ByKey(6), HashRing(), HashRing(1), ByLayer()], ids=repr)
 @settings(max_examples=40, deadline=None)
 @given(shapes=shapes, servers=st.integers(1, 5))
 def test_parts_make_up_the_vector(division: Division, shapes: list[tuple[int, ...]], servers: int) -> None:
@@ -52,3 +52,13 @@ def parts_of(layout: Layout, parts: list[Layout]) -> list[torch.Tensor]:
 def test_a_size_that_is_none_is_refused() -> None:
     with pytest.raises(CompositionError, match="cut all tensors"):
         ByKey(0)
+
+
+def test_layers_go_whole_to_the_server_that_has_least() -> None:
+    names = ("stem.weight", "stem.bias", "body.weight", "body.bias", "head.weight", "temperature")
+    layout = Layout(names, ((5, 2), (5,), (6, 3), (6,), (4, 3), ()))
+    parts = ByLayer().parts(layout, 3)
+    assert [part.names for part in parts] == [names[2:4], names[:2], names[4:]]
+    assert [part.numel for part in ByLayer().parts(layout, 2)] == [25, 27]
+    alone = ByLayer().parts(layout, 5)
+    assert sorted(part.numel for part in alone) == [0, 1, 12, 15, 24], "a server for each layer, and one that has nothing to do"

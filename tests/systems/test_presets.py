@@ -33,6 +33,7 @@ PUBLISHED = (
     *("elephas", "elephas-asynchronous", "elephas-hogwild", "streaming-diloco"),
     *("qsgd", "terngrad", "signsgd", "dgc", "onebit-adam", "powersgd-plus", "demo", "sparta", "pipe-sgd"),
     *("ako", "hong-chandra", "dlion"),
+    *("fifteen-pf",),
 )
 ORDER_MATTERS = (
     *("downpour", "ssp", "softsync", "easgd", "strom", "hybrid-groups", "gaia", "hogwild"),
@@ -40,6 +41,7 @@ ORDER_MATTERS = (
     *("mxnet-async", "dl4j-sharing", "actors", "actors-softsync", "actors-decentralised"),
     *("elephas-asynchronous", "elephas-hogwild"),
     *("ako", "hong-chandra", "dlion"),
+    *("fifteen-pf",),
 )
 each = pytest.mark.parametrize("system", PUBLISHED)
 of_each_kind = pytest.mark.parametrize("system", sampled(PUBLISHED))

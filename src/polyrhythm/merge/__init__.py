@@ -2,6 +2,7 @@
 
 from polyrhythm.merge.elastic import Elastic
 from polyrhythm.merge.frozen_adam import FrozenAdam
+from polyrhythm.merge.heavy_ball import HeavyBall
 from polyrhythm.merge.larc import LARC
 from polyrhythm.merge.lars import LARS
 from polyrhythm.merge.linear_scaling import LinearScaling
@@ -16,6 +17,7 @@ from polyrhythm.merge.sum import Sum
 MEMBERS = (
     *(Mean(), Sum(), StalenessScaled(), Elastic(), OuterOptimizer(Nesterov()), OuterOptimizer(Adagrad(0.1), Sum())),
     OuterOptimizer(SlowMomentum()),
+    OuterOptimizer(HeavyBall()),
     *(LinearScaling(), LinearScaling(warmup=8), LARS(), LARC()),
     *(OuterOptimizer(SignDescent()), OuterOptimizer(FrozenAdam(2))),
 )
@@ -28,6 +30,7 @@ __all__ = [
     "Adagrad",
     "Elastic",
     "FrozenAdam",
+    "HeavyBall",
     "LinearScaling",
     "Mean",
     "Nesterov",

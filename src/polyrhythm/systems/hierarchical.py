@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from polyrhythm.codec import ErrorFeedback, Relative
 from polyrhythm.consistency import Asynchronous, Bounded, LocalSteps
-from polyrhythm.merge import Mean, Sum
+from polyrhythm.merge import HeavyBall, Mean, OuterOptimizer, Sum
 from polyrhythm.strategy import Exchange, Hierarchical, InGroups, Leaders, Strategy, Stripes
-from polyrhythm.topology import AllReduce, Direct, Mirrors, Ring, Server
+from polyrhythm.topology import AllReduce, ByLayer, Direct, Mirrors, Ring, Server
 
 
 def hierarchical(groups: str | int = "site", stripes: bool = False) -> Strategy:
@@ -27,11 +27,11 @@ def hierarchical(groups: str | int = "site", stripes: bool = False) -> Strategy:
 
 
 def hybrid_groups(groups: int = 4, servers: int = 4) -> Strategy:
-    """Lockstep in groups, asynchronous servers among them (Kurth et al., Deep Learning at 15PF, SC 2017, section III-E).
+    """Lockstep in groups, asynchronous servers among them (after Kurth et al., Deep Learning at 15PF, SC 2017, section III-E).
 
-    A group averages its gradients by an all-reduce; its root sends the mean to the servers, which run the workers' optimizer on each
-    group's gradient as it comes, and broadcasts the weights that they answer with. The paper has one server for each layer; here `servers`
-    shards of nearly equal bytes take their place. Asynchrony acts as momentum: the paper lowers the momentum as groups are added.
+    A group averages its gradients by an all-reduce; its root sends the mean to the servers, which run the workers' optimizer, of whatever
+    kind, on each group's gradient as it comes, at 1 / G of its rate, and broadcasts the weights that they answer with. The `servers` have
+    shards of nearly equal bytes. `fifteen-pf` is the paper's system.
     """
     levels = Hierarchical(
         inner=Exchange(topology=AllReduce(Ring())),
@@ -39,6 +39,27 @@ def hybrid_groups(groups: int = 4, servers: int = 4) -> Strategy:
         groups=InGroups(groups),
     )
     return Strategy(name="hybrid-groups", exchange=levels)
+
+
+def fifteen_pf(groups: int = 4, servers: int = 4, momentum: float = 0.9) -> Strategy:
+    """Lockstep in groups, and a server for each layer among them (Kurth et al., Deep Learning at 15PF, SC 2017, section III-E).
+
+    A group averages its gradients by an all-reduce; its root sends the mean of each layer to that layer's server, which steps on each
+    group's gradient as it comes, in full, and broadcasts the weights that the servers respond with. Give as many `servers` as there are
+    layers; fewer get whole layers, so that they hold nearly equal bytes. `momentum` is what suits one group: asynchrony acts as a momentum
+    of 1 - 1 / G, so the servers use momentum - (1 - 1 / G), or none. They take the learning rate from the workers' optimizers, and nothing
+    else. The paper tuned the momentum on a grid; this formula takes the place of that.
+    """
+    levels = Hierarchical(
+        inner=Exchange(topology=AllReduce(Ring())),
+        outer=Exchange(
+            consistency=Asynchronous(),
+            topology=Server(servers, division=ByLayer()),
+            merge=OuterOptimizer(HeavyBall.beside(groups, momentum), Sum()),
+        ),
+        groups=InGroups(groups),
+    )
+    return Strategy(name="fifteen-pf", exchange=levels)
 
 
 def gaia(threshold: float = 0.01, floor: float = 1e-3, lead: int = 20, slack: int = 0, groups: str | int = "site") -> Strategy:

@@ -19,7 +19,7 @@ from polyrhythm.topology.block_store import BlockStore
 from polyrhythm.topology.bucketed import Bucketed
 from polyrhythm.topology.deferred import Deferred
 from polyrhythm.topology.delayed import Delayed
-from polyrhythm.topology.division import ByKey, EvenRows
+from polyrhythm.topology.division import ByKey, ByLayer, EvenRows
 from polyrhythm.topology.fused import Fused
 from polyrhythm.topology.gossip import Gossip
 from polyrhythm.topology.graph import Dissemination, FixedGraph, RandomPairs, RingGraph
@@ -55,6 +55,7 @@ MEMBERS = (
     Server(3),
     Server(2, responses=ChangedRows()),
     Server(2, division=ByKey(largest=10)),
+    Server(2, division=ByLayer()),
     BlockStore(),
     BlockStore(2),
     *(Gossip(graph) for graph in GRAPHS),
@@ -86,6 +87,7 @@ __all__ = [
     "Bucketed",
     "Butterfly",
     "ByKey",
+    "ByLayer",
     "ByPattern",
     "ChangedRows",
     "CompressedRing",

@@ -1,4 +1,4 @@
-"""Over which servers a vector is divided: evenly, or tensor by tensor."""
+"""Over which servers a vector is divided: evenly, tensor by tensor, or layer by layer."""
 
 from __future__ import annotations
 
@@ -51,3 +51,33 @@ class ByKey:
                 parts[server][0].extend(piece.names)
                 parts[server][1].extend(piece.shapes)
         return [Layout(tuple(names), tuple(shapes)) for names, shapes in parts]
+
+
+@dataclass(frozen=True, slots=True)
+class ByLayer:
+    """The tensors of a layer together, the largest layer first, to the server that has least so far (Kurth et al., SC 2017, section III-E).
+
+    A layer is a module: "conv1.weight" and "conv1.bias" are one. With as many servers as layers each has one, as in the paper; of fewer
+    servers none holds more than 4/3 of what the fullest must under the best division (Graham, 1969). A server for which no layer is left
+    holds nothing.
+    """
+
+    def parts(self, layout: Layout, servers: int) -> list[Layout]:
+        """Whole layers, in the order of the vector."""
+        sizes: dict[str, int] = {}
+        for name, shape in zip(layout.names, layout.shapes, strict=True):
+            sizes[_layer_of(name)] = sizes.get(_layer_of(name), 0) + prod(shape)
+        loads, owner = [0] * servers, dict[str, int]()
+        for layer in sorted(sizes, key=lambda layer: -sizes[layer]):  # a stable order: of equal layers the first comes first
+            owner[layer] = loads.index(min(loads))
+            loads[owner[layer]] += sizes[layer]
+        held = [
+            [(name, shape) for name, shape in zip(layout.names, layout.shapes, strict=True) if owner[_layer_of(name)] == server]
+            for server in range(servers)
+        ]
+        return [Layout(tuple(name for name, _ in part), tuple(shape for _, shape in part)) for part in held]
+
+
+def _layer_of(name: str) -> str:
+    """The module that a parameter belongs to; "" for parameters of the model itself."""
+    return name.rpartition(".")[0]
