@@ -162,6 +162,10 @@ SENT: dict[str, Sent] = {
     "ako": Sent("(P − 1) M / p in P (P − 1) messages, p being each worker's partitions"),
     "hong-chandra": Sent("at most (P − 1) M / p in P (P − 1) messages, p being the partitions for each link"),
     "dlion": Sent("8 bytes for each element within N % of its tensor's largest, N being that of the link, in at most P (P − 1) messages"),
+    "adpsgd": Sent(
+        "at most P M / τ, in P messages every τ steps: a question and an answer for each worker of even rank; at the end 2 (P − 1) M",
+        lambda P, M, B, D: P * M,
+    ),
 }
 
 HEAD = """# Systems

@@ -163,6 +163,7 @@ if TYPE_CHECKING:
     from polyrhythm.topology import Alone as Alone
     from polyrhythm.topology import Autotune as Autotune
     from polyrhythm.topology import AverageWeights as AverageWeights
+    from polyrhythm.topology import BipartiteGraph as BipartiteGraph
     from polyrhythm.topology import BitVector as BitVector
     from polyrhythm.topology import BlockStore as BlockStore
     from polyrhythm.topology import Bucketed as Bucketed
@@ -187,6 +188,7 @@ if TYPE_CHECKING:
     from polyrhythm.topology import LinkExchange as LinkExchange
     from polyrhythm.topology import Mirrors as Mirrors
     from polyrhythm.topology import Neighbours as Neighbours
+    from polyrhythm.topology import PairAverages as PairAverages
     from polyrhythm.topology import PartialExchange as PartialExchange
     from polyrhythm.topology import RandomPairs as RandomPairs
     from polyrhythm.topology import ResponseCache as ResponseCache
@@ -245,9 +247,10 @@ _PLACES = {
     "sources": "HuggingFaceStream LocalShard ParquetFiles RayShards TarShards spark_frame",
     "strategy": "ByHost BySite Exchange Given Hierarchical InGroups Leaders OfSize Strategy Stripes",
     "topology": (
-        "Adasum AggregationTree AllReduce AllToAll AllWeights Alone Autotune AverageWeights BitVector BlockStore Bucketed "
-        "Butterfly ByKey ByLayer ByPattern ChangedRows CompressedRing Deferred Delayed Direct Dissemination EightBits EvenRows Fastest "
-        "FixedGraph Fused Gossip HashRing Keyed LinkExchange Mirrors Neighbours PartialExchange RandomPairs ResponseCache Ring "
+        "Adasum AggregationTree AllReduce AllToAll AllWeights Alone Autotune AverageWeights BipartiteGraph BitVector "
+        "BlockStore Bucketed Butterfly ByKey ByLayer ByPattern ChangedRows CompressedRing Deferred Delayed Direct "
+        "Dissemination EightBits EvenRows Fastest FixedGraph Fused Gossip HashRing Keyed LinkExchange Mirrors "
+        "Neighbours PairAverages PartialExchange RandomPairs ResponseCache Ring "
         "RingGraph RootCoordinator Separately ServedSums Server SharedMemory Star Summation Tree Truncated"
     ),
     "scheduling": "RandomBlocks Strads balanced",

@@ -34,6 +34,7 @@ PUBLISHED = (
     *("qsgd", "terngrad", "signsgd", "dgc", "onebit-adam", "powersgd-plus", "demo", "sparta", "pipe-sgd"),
     *("ako", "hong-chandra", "dlion"),
     *("fifteen-pf",),
+    *("adpsgd",),
 )
 ORDER_MATTERS = (
     *("downpour", "ssp", "softsync", "easgd", "strom", "hybrid-groups", "gaia", "hogwild"),
@@ -42,6 +43,7 @@ ORDER_MATTERS = (
     *("elephas-asynchronous", "elephas-hogwild"),
     *("ako", "hong-chandra", "dlion"),
     *("fifteen-pf",),
+    *("adpsgd",),
 )
 each = pytest.mark.parametrize("system", PUBLISHED)
 of_each_kind = pytest.mark.parametrize("system", sampled(PUBLISHED))

@@ -11,13 +11,13 @@ from polyrhythm.pieces.traits import GRADIENTS, ONE_SIDED, ConsistencyTraits, Pa
 
 @dataclass(frozen=True, slots=True)
 class Asynchronous:
-    """Asynchronous SGD: every worker exchanges at every step and waits for no other worker, only for a server's response.
+    """Asynchronous SGD: every worker exchanges at every step and waits for no other worker, only for the response of a server or of one that it asks.
 
     `Intervals` does not wait for that either.
     """
 
     traits: ClassVar = ConsistencyTraits(
-        GRADIENTS | {Payload.NOTHING}, ONE_SIDED | {Pattern.SHARED}, order_matters=True, tolerates_loss=True
+        GRADIENTS | {Payload.NOTHING}, ONE_SIDED | {Pattern.SHARED, Pattern.SOME_PEERS}, order_matters=True, tolerates_loss=True
     )
 
     def exchanges(self, context: ExchangeContext) -> bool:

@@ -6,14 +6,14 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from polyrhythm.pieces.context import ExchangeContext
-from polyrhythm.pieces.traits import EVERY_PATTERN, GRADIENTS, ConsistencyTraits, Pattern
+from polyrhythm.pieces.traits import WAITED, GRADIENTS, ConsistencyTraits, Pattern
 
 
 @dataclass(frozen=True, slots=True)
 class BulkSynchronous:
     """Every worker exchanges at every step and continues when all contributions have been merged (Valiant, 1990)."""
 
-    traits: ClassVar = ConsistencyTraits(GRADIENTS, EVERY_PATTERN | {Pattern.COMBINED}, order_matters=False, tolerates_loss=False)
+    traits: ClassVar = ConsistencyTraits(GRADIENTS, WAITED | {Pattern.COMBINED}, order_matters=False, tolerates_loss=False)
 
     def exchanges(self, context: ExchangeContext) -> bool:
         """Always."""

@@ -50,6 +50,8 @@ class Pattern(Enum):
     """One-sided: to every other worker, which merges it when it next looks."""
     NEIGHBOURS = "with neighbours"
     """With the few workers that a graph names for this step."""
+    SOME_PEERS = "with some peers"
+    """One-sided: with another worker, or a few, which need not be waiting."""
     STORED = "through a block store"
     """Through blocks that others keep: whoever is there makes new ones of them."""
     SHARED = "in shared memory"
@@ -66,6 +68,8 @@ EVERY_PAYLOAD = frozenset(Payload) - {Payload.NOTHING}
 """All that can be sent."""
 EVERY_PATTERN = frozenset(Pattern) - {Pattern.COMBINED}
 """All in which values that are encoded apart are decoded and added up."""
+WAITED = EVERY_PATTERN - {Pattern.SOME_PEERS}
+"""All in which workers can wait for each other."""
 GRADIENTS = frozenset({Payload.GRADIENT, Payload.FACTORS, Payload.ROWS})
 """All kinds of gradient: a piece that accepts the vector accepts any of them."""
 DIFFERENCES = GRADIENTS | {Payload.UPDATE}

@@ -20,6 +20,8 @@ from polyrhythm.systems.compressed import demo, dgc, onebit_adam, powersgd_plus,
 from polyrhythm.systems.elephas import elephas, elephas_asynchronous, elephas_hogwild
 from polyrhythm.systems.gossip import gossipgrad
 from polyrhythm.systems.hierarchical import fifteen_pf, gaia, hierarchical, hybrid_groups
+from polyrhythm.systems.gossip import adpsgd, gossipgrad
+from polyrhythm.systems.hierarchical import gaia, hierarchical, hybrid_groups
 from polyrhythm.systems.hybrid import parallax, poseidon
 from polyrhythm.systems.key_value_stores import mxnet, mxnet_async, mxnet_worker_update
 from polyrhythm.systems.large_batches import climate, large_minibatch
@@ -44,6 +46,7 @@ SYSTEMS: dict[str, Callable[..., Strategy]] = {
         *(qsgd, terngrad, signsgd, dgc, onebit_adam, powersgd_plus, demo, sparta, pipe_sgd),
         *(ako, hong_chandra, dlion),
         *(fifteen_pf,),
+        *(adpsgd,),
     )
 }
 

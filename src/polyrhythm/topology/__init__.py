@@ -15,6 +15,7 @@ from polyrhythm.topology.all_to_all import AllToAll, Mirrors, PartialExchange
 from polyrhythm.topology.alone import Alone
 from polyrhythm.topology.autotune import Autotune
 from polyrhythm.topology.average_weights import AverageWeights
+from polyrhythm.topology.bipartite import BipartiteGraph
 from polyrhythm.topology.block_store import BlockStore
 from polyrhythm.topology.bucketed import Bucketed
 from polyrhythm.topology.deferred import Deferred
@@ -26,6 +27,7 @@ from polyrhythm.topology.graph import Dissemination, FixedGraph, RandomPairs, Ri
 from polyrhythm.topology.hash_ring import HashRing
 from polyrhythm.topology.keyed import Keyed
 from polyrhythm.topology.link_exchange import LinkExchange
+from polyrhythm.topology.pair_averages import PairAverages
 from polyrhythm.topology.readiness.cached import BitVector, ResponseCache
 from polyrhythm.topology.readiness.coordinator import RootCoordinator
 from polyrhythm.topology.readiness.grouping import ByPattern, Neighbours, Separately
@@ -59,6 +61,7 @@ MEMBERS = (
     BlockStore(),
     BlockStore(2),
     *(Gossip(graph) for graph in GRAPHS),
+    PairAverages(),
     AverageWeights(),
     AllToAll(),
     Mirrors(),
@@ -82,6 +85,7 @@ __all__ = [
     "Alone",
     "Autotune",
     "AverageWeights",
+    "BipartiteGraph",
     "BitVector",
     "BlockStore",
     "Bucketed",
@@ -106,6 +110,7 @@ __all__ = [
     "LinkExchange",
     "Mirrors",
     "Neighbours",
+    "PairAverages",
     "PartialExchange",
     "RandomPairs",
     "ResponseCache",
