@@ -11,7 +11,7 @@ from polyrhythm.pieces.traits import GRADIENTS, ONE_SIDED, ConsistencyTraits, Pa
 
 @dataclass(frozen=True, slots=True)
 class Asynchronous:
-    """Asynchronous SGD: every worker exchanges at every step and waits for no other worker, only for the response of a server or of one that it asks.
+    """Asynchronous SGD: every worker exchanges at every step and waits for none, only for the response of a server or of one that it asks.
 
     `Intervals` does not wait for that either.
     """

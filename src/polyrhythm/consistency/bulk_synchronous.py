@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from polyrhythm.pieces.context import ExchangeContext
-from polyrhythm.pieces.traits import WAITED, GRADIENTS, ConsistencyTraits, Pattern
+from polyrhythm.pieces.traits import GRADIENTS, WAITED, ConsistencyTraits, Pattern
 
 
 @dataclass(frozen=True, slots=True)
