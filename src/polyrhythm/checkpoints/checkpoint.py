@@ -71,7 +71,9 @@ class Checkpoint:
         """What `actor` had exported. Raises CheckpointError where it cannot be read."""
         tensor_path, text_path = self._files(actor)
         try:
-            return unite(text_path.read_text(), load_file(tensor_path))
+            # copies begin where torch has new tensors begin; in the file they begin anywhere, and what a product is rounded to shows it
+            tensors = {name: tensor.clone() for name, tensor in load_file(tensor_path).items()}
+            return unite(text_path.read_text(), tensors)
         except (OSError, ValueError, SafetensorError) as problem:
             raise CheckpointError(f"{self.path} is damaged: the state of {actor} cannot be read ({problem}). {_REMEDY}") from None
 

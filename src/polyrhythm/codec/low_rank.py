@@ -67,7 +67,8 @@ class LowRank:
         for name, vector in zip(plain, summed[len(shapes) :], strict=True):
             mine[name].copy_(values[name])
             ours[name].copy_(vector)
-        return Aggregated(total, sent, {f"q/{name}": Q_sum for name, Q_sum in zip(shapes, sums, strict=True)})
+        # in memory of their own: what a product is rounded to may depend on where its factors begin, and a resumed run has them so
+        return Aggregated(total, sent, {f"q/{name}": Q_sum.clone() for name, Q_sum in zip(shapes, sums, strict=True)})
 
     def residual(self, state: State, layout: Layout) -> Tensor:
         """Nothing is kept."""

@@ -50,7 +50,11 @@ class RefreshedLowRank:
         sums = layout.named(total)
         for name, shape in self._inner().matrices(layout):
             if sums[name].isfinite().all():  # others have no decomposition, and are seen when they are stepped on
-                inner[f"q/{name}"] = torch.linalg.svd(sums[name].reshape(shape), full_matrices=False).Vh[: self.rank].clone()
+                inner[f"q/{name}"] = (
+                    torch.linalg.svd(sums[name].reshape(shape), full_matrices=False)
+                    .Vh[: self.rank]
+                    .clone(memory_format=torch.contiguous_format)
+                )
         return Aggregated(total, value, {"rounds": rounds + 1, **inner})
 
     def residual(self, state: State, layout: Layout) -> Tensor:
