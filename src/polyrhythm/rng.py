@@ -31,7 +31,10 @@ def stream(seed: int, *path: str | int) -> np.random.Generator:
 def seed_everything(seed: int, *path: str | int) -> None:
     """Seed the global generators of torch, numpy and `random` with the stream `path`, as a worker does before the user's code."""
     value = derive(seed, *path)
-    torch.manual_seed(value)
+    if torch.accelerator.is_available():
+        torch.manual_seed(value)
+    else:  # as that, which would note a stack of calls for each kind of device that may come to be used
+        torch.default_generator.manual_seed(value)
     np.random.seed(value % 2**32)
     random.seed(value)
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Coroutine, Sequence
-from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -63,7 +62,7 @@ class Port:
     def send(self, to: str, message: Message) -> Send:
         """Send `message` to the actor `to`; the sender goes on at once and must not write to its tensors."""
         if self._scope:
-            message = replace(message, topic=self._scope + message.topic)
+            message = Message(self._scope + message.topic, message.numbers, message.text, message.tensors)
         if self.details and message.topic[:1] != ASIDE:
             self.record(Sent(self._clock(), self.name, to, message.topic, wire_bytes(message)))
         return Send(to, message)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
 
 from torch import Tensor
 
@@ -74,7 +73,7 @@ class ModelState:
     @property
     def context(self) -> ExchangeContext:
         """The exchange at this clock, with the weights as they are."""
-        return replace(self._start, clock=self.clock, source=lambda: self.weights, layout=self.layout, state=self.memory, update=self.moved)
+        return self._start.changed(clock=self.clock, source=lambda: self.weights, layout=self.layout, state=self.memory, update=self.moved)
 
     def export(self) -> StateTree:
         """As `pieces.state.Stateful`."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import gc
 import math
 import threading
 from collections.abc import Iterator
@@ -34,6 +35,9 @@ from polyrhythm.simulator.network_changes import plan_changes
 from polyrhythm.simulator.program import Program, SharedState
 from polyrhythm.simulator.randomness import Randomness
 from polyrhythm.simulator.scheduler import Scheduler
+
+_COLLECTED_AFTER = 50_000
+"""New objects after which those that refer to each other in circles are looked for, while a run is under way."""
 
 _turn = threading.RLock()
 """Held by the run of this process that uses the thread count and the global random generators."""
@@ -176,12 +180,15 @@ class Simulator:
 def _alone() -> Iterator[None]:
     """One run at a time, on one torch thread, so that no result depends on the number of cores, and in the usual grad mode."""
     with _turn:
-        threads, grad = torch.get_num_threads(), torch.is_grad_enabled()
+        threads, grad, thresholds = torch.get_num_threads(), torch.is_grad_enabled(), gc.get_threshold()
         torch.set_num_threads(1)
         torch.set_grad_enabled(True)
+        # every worker's objects live as long as the run: to look through them all again and again takes half of its time
+        gc.set_threshold(_COLLECTED_AFTER, *thresholds[1:])
         try:
             yield
         finally:
+            gc.set_threshold(*thresholds)
             torch.set_grad_enabled(grad)
             torch.set_num_threads(threads)
 

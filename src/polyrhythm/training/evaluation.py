@@ -4,15 +4,14 @@ from __future__ import annotations
 
 import math
 from bisect import bisect_right
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 from polyrhythm.errors import WorkloadError, diverged
 from polyrhythm.kernel.events import Evaluated
-from polyrhythm.kernel.group import Group
+from polyrhythm.kernel.group import Group, workers
 from polyrhythm.kernel.job import WorkerContext
-from polyrhythm.kernel.names import worker
 from polyrhythm.pieces.snapshots import Snapshots, before, index_at, moment, together
 from polyrhythm.strategy.replica import Replica
 from polyrhythm.strategy.service import request_snapshots
@@ -118,9 +117,9 @@ class Evaluation:
             each.want(self.function is not None, self.context.port.name, self._holders())
             each.look(self.context.port.now())  # what is there before the first forward pass
 
-    def _holders(self) -> list[str]:
+    def _holders(self) -> Sequence[str]:
         """Those whose buffers count in the end."""
-        return [worker(rank) for rank in range(self.group.size if self.plan.strategy.buffers.averaged else 1)]
+        return workers(self.group.size if self.plan.strategy.buffers.averaged else 1)
 
     def _own(self) -> list[tuple[str, Snapshots]]:
         return [found for each in self._followed for found in each.own()]

@@ -35,13 +35,14 @@ class DataPosition:
         self.epochs: list[EpochPosition] = []
         self.before: list[EpochPosition] = []
         self.returning = False
+        self._open = 0
         self._between = between
         self._arrived = arrived
 
     @property
     def under_way(self) -> bool:
         """Whether an epoch is: its next request is the moment between two iterations."""
-        return any(not each.over for each in self.epochs)
+        return self._open > 0
 
     def follow(self, batches: Callable[[int, int], Iterator[Batch]], skip: Callable[[int, int], None]) -> Iterator[Batch]:
         """The batches of the next epoch: `batches` is given its number and how many were taken, which it yields once more, perhaps empty.
@@ -57,6 +58,7 @@ class DataPosition:
             skip(number, earlier.taken)
             return
         rest = batches(number, earlier.taken)
+        self._open += 1
         try:
             for _ in range(earlier.taken):  # where they are loaded, it is so that what loading processes draw at random goes on
                 if next(rest, None) is None:
@@ -73,6 +75,7 @@ class DataPosition:
                 self._between()
         finally:
             position.over = True
+            self._open -= 1
 
     def _leave_out(self, those: Callable[[EpochPosition], bool]) -> None:
         """Number on after epochs that were begun between batches which are not used again: the training function will not begin them."""

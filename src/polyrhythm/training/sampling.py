@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from array import array
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any, ClassVar
 
+import numpy as np
 import torch
 from torch.utils.data import (
     DistributedSampler,
@@ -31,10 +34,16 @@ class Permuted:
     def __len__(self) -> int:
         return self.length
 
-    def indices(self, seed: int, epoch: int) -> list[int]:
-        """One permutation an epoch."""
-        order: list[int] = rng.stream(seed, "shuffle", epoch).permutation(self.length).tolist()
-        return order
+    def indices(self, seed: int, epoch: int) -> Sequence[int]:
+        """One permutation an epoch, not to be written to."""
+        return _permutation(self.length, seed, epoch)
+
+
+@lru_cache(maxsize=2)
+def _permutation(length: int, seed: int, epoch: int) -> Sequence[int]:
+    """Drawn once for all workers of the process: a thousand of them would else draw the same one each, over all samples."""
+    drawn = rng.stream(seed, "shuffle", epoch).permutation(length)
+    return array("q", drawn.astype(np.int64).tobytes())
 
 
 @dataclass(frozen=True, slots=True)

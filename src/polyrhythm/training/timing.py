@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from statistics import median
 from types import MethodType
@@ -182,20 +182,31 @@ class Replay:
         optimizer.step = MethodType(_stand_still, optimizer)  # type: ignore[method-assign]
         model, optimizer = worker.attach(model, optimizer)
         _refuse_unknown_sizes(worker.attached)
+        batches = self._batches(worker)
         for _ in range(self.steps):
-            for _ in self._batch(worker):
+            for _ in batches:
                 if worker.overlaps:
                     _go_forward(model)
                     _go_backward(model)
                 optimizer.step()
 
-    def _batch(self, worker: Worker) -> Iterator[Any]:
-        """One batch."""
+    def _batches(self, worker: Worker) -> Iterable[Any]:
+        """One batch, each time that it is iterated."""
         if self.batches:
-            yield from worker.batches(self.batches, batch_size=self.shape.samples)
-        else:
-            worker.count(self.shape.samples)
-            yield None
+            return worker.batches(self.batches, batch_size=self.shape.samples)
+        return _Counted(worker, self.shape.samples)
+
+
+@dataclass(frozen=True, slots=True)
+class _Counted:
+    """One batch of so many `samples`, which are counted and not there."""
+
+    worker: Worker
+    samples: int
+
+    def __iter__(self) -> Iterator[None]:
+        self.worker.count(self.samples)
+        yield None
 
 
 def _refuse_unknown_sizes(attached: tuple[Replica, ...]) -> None:
