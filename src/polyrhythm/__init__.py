@@ -181,12 +181,14 @@ if TYPE_CHECKING:
     from polyrhythm.topology import EvenRows as EvenRows
     from polyrhythm.topology import Fastest as Fastest
     from polyrhythm.topology import FixedGraph as FixedGraph
+    from polyrhythm.topology import FixedPointMemory as FixedPointMemory
     from polyrhythm.topology import Fused as Fused
     from polyrhythm.topology import Gossip as Gossip
     from polyrhythm.topology import HashRing as HashRing
     from polyrhythm.topology import Keyed as Keyed
     from polyrhythm.topology import LinkExchange as LinkExchange
     from polyrhythm.topology import Mirrors as Mirrors
+    from polyrhythm.topology import NearestRounding as NearestRounding
     from polyrhythm.topology import Neighbours as Neighbours
     from polyrhythm.topology import PairAverages as PairAverages
     from polyrhythm.topology import PartialExchange as PartialExchange
@@ -200,6 +202,7 @@ if TYPE_CHECKING:
     from polyrhythm.topology import Server as Server
     from polyrhythm.topology import SharedMemory as SharedMemory
     from polyrhythm.topology import Star as Star
+    from polyrhythm.topology import StochasticRounding as StochasticRounding
     from polyrhythm.topology import Summation as Summation
     from polyrhythm.topology import Tree as Tree
     from polyrhythm.topology import Truncated as Truncated
@@ -249,9 +252,9 @@ _PLACES = {
     "topology": (
         "Adasum AggregationTree AllReduce AllToAll AllWeights Alone Autotune AverageWeights BipartiteGraph BitVector "
         "BlockStore Bucketed Butterfly ByKey ByLayer ByPattern ChangedRows CompressedRing Deferred Delayed Direct "
-        "Dissemination EightBits EvenRows Fastest FixedGraph Fused Gossip HashRing Keyed LinkExchange Mirrors "
-        "Neighbours PairAverages PartialExchange RandomPairs ResponseCache Ring "
-        "RingGraph RootCoordinator Separately ServedSums Server SharedMemory Star Summation Tree Truncated"
+        "Dissemination EightBits EvenRows Fastest FixedGraph FixedPointMemory Fused Gossip HashRing Keyed LinkExchange Mirrors "
+        "NearestRounding Neighbours PairAverages PartialExchange RandomPairs ResponseCache Ring "
+        "RingGraph RootCoordinator Separately ServedSums Server SharedMemory Star StochasticRounding Summation Tree Truncated"
     ),
     "scheduling": "RandomBlocks Strads balanced",
     "tables": "DenseRows SparseRows Table",

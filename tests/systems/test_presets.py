@@ -35,6 +35,7 @@ PUBLISHED = (
     *("ako", "hong-chandra", "dlion"),
     *("fifteen-pf",),
     *("adpsgd",),
+    "buckwild",
 )
 ORDER_MATTERS = (
     *("downpour", "ssp", "softsync", "easgd", "strom", "hybrid-groups", "gaia", "hogwild"),
@@ -44,6 +45,7 @@ ORDER_MATTERS = (
     *("ako", "hong-chandra", "dlion"),
     *("fifteen-pf",),
     *("adpsgd",),
+    "buckwild",
 )
 each = pytest.mark.parametrize("system", PUBLISHED)
 of_each_kind = pytest.mark.parametrize("system", sampled(PUBLISHED))

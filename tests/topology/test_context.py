@@ -21,7 +21,7 @@ from polyrhythm.pieces.context import ExchangeContext
 from polyrhythm.pieces.merge import AnyContribution, Direction
 from polyrhythm.pieces.requests import Packet
 from polyrhythm.pieces.topology import Topology
-from polyrhythm.pieces.traits import EVERY_PATTERN, EVERY_PAYLOAD, CodecTraits, MergeTraits, Pattern, Payload
+from polyrhythm.pieces.traits import EVERY_PATTERN, EVERY_PAYLOAD, UNENCODED, CodecTraits, MergeTraits, Pattern, Payload
 from polyrhythm.strategy import Strategy
 from polyrhythm.tensors import Layout, State
 from polyrhythm.topology import MEMBERS, Alone, Server
@@ -90,7 +90,7 @@ class WatchingMean:
 
 ASKING = [member for member in MEMBERS if member.traits.pattern is Pattern.SOME_PEERS]
 """There a worker sends when it is asked, too, and not while an answer is under way."""
-SENDING = [member for member in MEMBERS if Payload.NOTHING not in member.traits.payloads]
+SENDING = [member for member in MEMBERS if member.traits.pattern not in UNENCODED]
 
 
 def start() -> Tensor:

@@ -11,7 +11,7 @@ from torch import Tensor
 from polyrhythm.pieces.codec import Aggregated, Aggregation, Encoded
 from polyrhythm.pieces.context import ExchangeContext
 from polyrhythm.pieces.requests import AllReduceRequest, Packet
-from polyrhythm.pieces.traits import EVERY_PATTERN, EVERY_PAYLOAD, CodecTraits, Pattern, Payload
+from polyrhythm.pieces.traits import EVERY_PATTERN, EVERY_PAYLOAD, UNENCODED, CodecTraits, Pattern, Payload
 from polyrhythm.tensors import Layout, State
 
 
@@ -19,7 +19,7 @@ from polyrhythm.tensors import Layout, State
 class Identity:
     """Every element in the model's own precision."""
 
-    traits: ClassVar = CodecTraits(EVERY_PAYLOAD | {Payload.NOTHING}, EVERY_PATTERN | {Pattern.COMBINED}, verbatim=True)
+    traits: ClassVar = CodecTraits(EVERY_PAYLOAD | {Payload.NOTHING}, EVERY_PATTERN | {Pattern.COMBINED} | UNENCODED, verbatim=True)
 
     @property
     def width(self) -> int:

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from polyrhythm.pieces.context import ExchangeContext
-from polyrhythm.pieces.traits import GRADIENTS, ONE_SIDED, ConsistencyTraits, Pattern, Payload
+from polyrhythm.pieces.traits import GRADIENTS, ONE_SIDED, UNENCODED, ConsistencyTraits, Pattern, Payload
 
 
 @dataclass(frozen=True, slots=True)
@@ -17,7 +17,7 @@ class Asynchronous:
     """
 
     traits: ClassVar = ConsistencyTraits(
-        GRADIENTS | {Payload.NOTHING}, ONE_SIDED | {Pattern.SHARED, Pattern.SOME_PEERS}, order_matters=True, tolerates_loss=True
+        GRADIENTS | {Payload.NOTHING}, ONE_SIDED | UNENCODED | {Pattern.SOME_PEERS}, order_matters=True, tolerates_loss=True
     )
 
     def exchanges(self, context: ExchangeContext) -> bool:

@@ -9,7 +9,7 @@ from typing import ClassVar
 from polyrhythm.merge.total import count, total
 from polyrhythm.pieces.context import ExchangeContext
 from polyrhythm.pieces.merge import AnyContribution, Direction
-from polyrhythm.pieces.traits import DIFFERENCES, MergeTraits, Payload
+from polyrhythm.pieces.traits import DIFFERENCES, EVERY_PATTERN, UNENCODED, MergeTraits, Pattern, Payload
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,7 +20,7 @@ class Sum:
     Steps on weights in shared memory add up in the same way.
     """
 
-    traits: ClassVar = MergeTraits(DIFFERENCES | {Payload.NOTHING}, averages=True)
+    traits: ClassVar = MergeTraits(DIFFERENCES | {Payload.NOTHING}, averages=True, patterns=EVERY_PATTERN | {Pattern.COMBINED} | UNENCODED)
     rule: ClassVar[None] = None
 
     def combine(self, contributions: Sequence[AnyContribution], context: ExchangeContext) -> Direction:

@@ -24,6 +24,7 @@ from polyrhythm.systems.hybrid import parallax, poseidon
 from polyrhythm.systems.key_value_stores import mxnet, mxnet_async, mxnet_worker_update
 from polyrhythm.systems.large_batches import climate, large_minibatch
 from polyrhythm.systems.local import diloco, sparknet
+from polyrhythm.systems.lock_free import buckwild
 from polyrhythm.systems.negotiated import bitvector, horovod
 from polyrhythm.systems.partial import sparta
 from polyrhythm.systems.pipelined import pipe_sgd
@@ -45,6 +46,7 @@ SYSTEMS: dict[str, Callable[..., Strategy]] = {
         *(ako, hong_chandra, dlion),
         *(fifteen_pf,),
         *(adpsgd,),
+        buckwild,
     )
 }
 

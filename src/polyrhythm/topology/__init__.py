@@ -21,6 +21,7 @@ from polyrhythm.topology.bucketed import Bucketed
 from polyrhythm.topology.deferred import Deferred
 from polyrhythm.topology.delayed import Delayed
 from polyrhythm.topology.division import ByKey, ByLayer, EvenRows
+from polyrhythm.topology.fixed_point_memory import FixedPointMemory
 from polyrhythm.topology.fused import Fused
 from polyrhythm.topology.gossip import Gossip
 from polyrhythm.topology.graph import Dissemination, FixedGraph, RandomPairs, RingGraph
@@ -36,6 +37,7 @@ from polyrhythm.topology.served_weights import AllWeights, ChangedRows
 from polyrhythm.topology.server import Server
 from polyrhythm.topology.shared_memory import SharedMemory
 from polyrhythm.topology.summation import Summation
+from polyrhythm.topology.weight_rounding import NearestRounding, StochasticRounding
 
 ROUNDING = (CompressedRing(Truncated()), CompressedRing(EightBits()))
 ALGORITHMS = (Ring(), Tree(), Butterfly(), Direct(), Star(), Fastest(latency=0.001, bandwidth=1e8), AggregationTree(2))
@@ -68,6 +70,8 @@ MEMBERS = (
     PartialExchange(),
     LinkExchange(),
     SharedMemory(),
+    FixedPointMemory(),
+    FixedPointMemory(16, NearestRounding()),
     Alone(),
 )
 """One of each kind and of each interesting setting: the laws are tested over these lists. Sums of those in ROUNDING are not exact."""
@@ -103,12 +107,14 @@ __all__ = [
     "EvenRows",
     "Fastest",
     "FixedGraph",
+    "FixedPointMemory",
     "Fused",
     "Gossip",
     "HashRing",
     "Keyed",
     "LinkExchange",
     "Mirrors",
+    "NearestRounding",
     "Neighbours",
     "PairAverages",
     "PartialExchange",
@@ -122,6 +128,7 @@ __all__ = [
     "Server",
     "SharedMemory",
     "Star",
+    "StochasticRounding",
     "Summation",
     "Tree",
     "Truncated",
