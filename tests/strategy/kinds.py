@@ -11,33 +11,36 @@ from polyrhythm import systems
 from polyrhythm.strategy.strategy import Strategy
 
 
-def kind(strategy: Strategy) -> tuple[object, ...]:
-    """With which patterns and payloads it exchanges, who waits, and what servers do."""
-    return tuple(
-        (
-            exchange.agreement.payload,
-            exchange.topology.traits,
-            type(exchange.topology).__name__,
-            exchange.order_matters,
-            exchange.tolerates_loss,
-            exchange.agreement.rule is not None,
-            exchange.agreement.local.traits,
-        )
-        for _, exchange in strategy.exchanges
-    )
+def traits(strategy: Strategy) -> set[tuple[object, ...]]:
+    """What distinguishes its exchanges: topologies, rules for local steps, and with each payload who waits and what servers do."""
+    found = set[tuple[object, ...]]()
+    for _, exchange in strategy.exchanges:
+        agreement, topology = exchange.agreement, exchange.topology
+        found |= {
+            ("topology", type(topology).__name__),
+            ("local", type(agreement.local).__name__),
+            ("pattern", topology.traits, agreement.payload),
+            ("order", agreement.payload, exchange.order_matters),
+            ("loss", agreement.payload, exchange.tolerates_loss),
+            ("rule", agreement.payload, agreement.rule is not None),
+        }
+    return found
 
 
-def _first_of_each() -> set[str]:
-    first: dict[tuple[object, ...], str] = {}
-    for name in systems.SYSTEMS:
-        first.setdefault(kind(systems.find(name)), name)
-    return set(first.values())
+def _covering() -> list[str]:
+    """Systems of which each has the most traits that those before it have not, until all are there."""
+    of_each = {name: traits(systems.find(name)) for name in systems.SYSTEMS}
+    missing, chosen = set[tuple[object, ...]]().union(*of_each.values()), list[str]()
+    while missing:
+        chosen.append(max(of_each, key=lambda name: len(of_each[name] & missing)))
+        missing -= of_each[chosen[-1]]
+    return chosen
 
 
-REPRESENTATIVE = _first_of_each()
-"""One system of each kind."""
+REPRESENTATIVE = _covering()
+"""Few systems that together have every trait that one has."""
 
 
 def sampled(names: Iterable[str]) -> list[Any]:
-    """`names` as parameters of a test; those that are not the first of their kind are left to the long tests."""
+    """`names` as parameters of a test; those that are not representative are left to the long tests."""
     return [name if name in REPRESENTATIVE else pytest.param(name, marks=pytest.mark.long) for name in names]

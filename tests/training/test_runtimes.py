@@ -38,8 +38,12 @@ ORDERLY = [name for name in systems.SYSTEMS if not systems.find(name).order_matt
 OTHERS = [name for name in systems.SYSTEMS if systems.find(name).order_matters]
 
 
-@pytest.mark.parametrize("toy", TOYS)
-@pytest.mark.parametrize("workers", [1, 2, 3])
+FEW = [(2, "momentum")]
+"""Workers and toys with which every system is tried; the others are left to the long tests."""
+CASES = [*FEW, *(pytest.param(n, toy, marks=pytest.mark.long) for n in (1, 2, 3, 4) for toy in TOYS if (n, toy) not in FEW)]
+
+
+@pytest.mark.parametrize(("workers", "toy"), CASES)
 @pytest.mark.parametrize("codec", BUCKETED)
 def test_buckets_give_the_same_bits_and_bytes_in_both_runtimes(codec: str, workers: int, toy: str) -> None:
     virtual = trained(TOYS[toy], workers, BUCKETED[codec], Simulator(network=SLOW)).summary
@@ -49,13 +53,8 @@ def test_buckets_give_the_same_bits_and_bytes_in_both_runtimes(codec: str, worke
     assert (real.steps, real.samples, real.final) == (virtual.steps, virtual.samples, virtual.final)
 
 
-FEW = [(2, "momentum")]
-"""Workers and toys with which every system is tried; the others are left to the long tests."""
-CASES = [*FEW, *(pytest.param(n, toy, marks=pytest.mark.long) for n in (1, 2, 3, 4) for toy in TOYS if (n, toy) not in FEW)]
-
-
 @pytest.mark.parametrize(("workers", "toy"), CASES)
-@pytest.mark.parametrize("system", ORDERLY)
+@pytest.mark.parametrize("system", sampled(ORDERLY))
 def test_both_runtimes_give_the_same_bits_and_bytes(system: str, workers: int, toy: str) -> None:
     virtual = trained(TOYS[toy], workers, system, Simulator(network=SLOW)).summary
     real = trained(TOYS[toy], workers, system, Processes()).summary
@@ -118,7 +117,7 @@ def test_the_merged_gradient_lies_where_the_workers_own_was_in_both_runtimes(str
     assert real.weights_sha256 == virtual.weights_sha256
 
 
-@pytest.mark.parametrize("system", [name for name in OTHERS if systems.find(name).consistency.traits.waits])
+@pytest.mark.parametrize("system", sampled(name for name in OTHERS if systems.find(name).consistency.traits.waits))
 def test_one_worker_gives_the_same_bits_even_where_order_matters(system: str) -> None:
     virtual = trained(TOYS["momentum"], 1, system, Simulator(network=SLOW)).summary
     assert trained(TOYS["momentum"], 1, system, Processes()).summary.weights_sha256 == virtual.weights_sha256

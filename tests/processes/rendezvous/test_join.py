@@ -209,6 +209,7 @@ def test_the_loss_of_a_peer_reaches_the_others(hosts: str, computing: bool) -> N
     assert result.text == "worker/1"
 
 
+@pytest.mark.long
 def test_who_loses_the_parent_of_its_servers_gets_an_error_and_can_leave() -> None:
     async def service(port: Port, record: Recorder) -> None:
         await port.send("worker/0", Message("parent", (os.getppid(),)))
