@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from polyrhythm.buffers import OwnBuffers as OwnBuffers
     from polyrhythm.buffers import RecalibratedBuffers as RecalibratedBuffers
     from polyrhythm.codec import E3M0 as E3M0
+    from polyrhythm.codec import KKT as KKT
     from polyrhythm.codec import AdaptiveThreshold as AdaptiveThreshold
     from polyrhythm.codec import AveragedMomentum as AveragedMomentum
     from polyrhythm.codec import Cast as Cast
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
     from polyrhythm.codec import ErrorFeedback as ErrorFeedback
     from polyrhythm.codec import GapCoded as GapCoded
     from polyrhythm.codec import Identity as Identity
+    from polyrhythm.codec import KeyList as KeyList
     from polyrhythm.codec import LocalMomentum as LocalMomentum
     from polyrhythm.codec import LowRank as LowRank
     from polyrhythm.codec import MaxN as MaxN
@@ -34,6 +36,7 @@ if TYPE_CHECKING:
     from polyrhythm.codec import Partitions as Partitions
     from polyrhythm.codec import PerTensor as PerTensor
     from polyrhythm.codec import RandomK as RandomK
+    from polyrhythm.codec import RandomSkip as RandomSkip
     from polyrhythm.codec import RefreshedLowRank as RefreshedLowRank
     from polyrhythm.codec import Relative as Relative
     from polyrhythm.codec import Rows as Rows
@@ -53,6 +56,7 @@ if TYPE_CHECKING:
     from polyrhythm.codec import Warmup as Warmup
     from polyrhythm.consistency import Asynchronous as Asynchronous
     from polyrhythm.consistency import Bounded as Bounded
+    from polyrhythm.consistency import BoundedDelay as BoundedDelay
     from polyrhythm.consistency import BulkSynchronous as BulkSynchronous
     from polyrhythm.consistency import Every as Every
     from polyrhythm.consistency import Intervals as Intervals
@@ -113,6 +117,7 @@ if TYPE_CHECKING:
     from polyrhythm.merge import Mean as Mean
     from polyrhythm.merge import Nesterov as Nesterov
     from polyrhythm.merge import OuterOptimizer as OuterOptimizer
+    from polyrhythm.merge import ProximalSGD as ProximalSGD
     from polyrhythm.merge import SignDescent as SignDescent
     from polyrhythm.merge import SlowMomentum as SlowMomentum
     from polyrhythm.merge import StalenessScaled as StalenessScaled
@@ -220,11 +225,11 @@ _PLACES = {
     "buffers": "MeanBuffers OwnBuffers RecalibratedBuffers",
     "codec": (
         "AdaptiveThreshold AveragedMomentum Cast Clipped ClippedFeedback CosineTopK DecayingFeedback E3M0 ErrorFeedback "
-        "GapCoded Identity LocalMomentum LowRank MaxN MomentumCorrection OneBit OneBitTensorwise Partitions PerTensor RandomK "
-        "RefreshedLowRank Relative Rows ScaledSign SharedK Sign Significant StochasticLevels Striped SufficientFactors Ternary "
+        "GapCoded Identity KKT KeyList LocalMomentum LowRank MaxN MomentumCorrection OneBit OneBitTensorwise Partitions PerTensor RandomK "
+        "RandomSkip RefreshedLowRank Relative Rows ScaledSign SharedK Sign Significant StochasticLevels Striped SufficientFactors Ternary "
         "Threshold TopK TopKWarmup TwoBit UnitSigns Warmup"
     ),
-    "consistency": "Bounded Asynchronous Every Intervals LocalSteps BulkSynchronous SoftSync Switched",
+    "consistency": "Bounded BoundedDelay Asynchronous Every Intervals LocalSteps BulkSynchronous SoftSync Switched",
     "controllers": "BatchShares Fixed LinkPartitions Several SharedPartitions StepBytes",
     "engines.kubernetes": "Kubernetes",
     "engines.mpi": "Mpi",
@@ -240,7 +245,7 @@ _PLACES = {
     "local": "AverageMoments Consensus KeepLateSteps KeepOwn PlainSteps Proximal ResetMoments",
     "loggers": "CSV MLflow TensorBoard WandB",
     "merge": (
-        "Adagrad Elastic FrozenAdam HeavyBall LARC LARS LinearScaling Mean Nesterov OuterOptimizer SignDescent SlowMomentum "
+        "Adagrad Elastic FrozenAdam HeavyBall LARC LARS LinearScaling Mean Nesterov OuterOptimizer ProximalSGD SignDescent SlowMomentum "
         "StalenessScaled Sum"
     ),
     "processes": "Processes",

@@ -13,6 +13,8 @@ from polyrhythm.codec.e3m0 import E3M0
 from polyrhythm.codec.error_feedback import ErrorFeedback
 from polyrhythm.codec.gap_coded import GapCoded
 from polyrhythm.codec.identity import Identity
+from polyrhythm.codec.key_list import KeyList
+from polyrhythm.codec.kkt import KKT
 from polyrhythm.codec.local_momentum import LocalMomentum
 from polyrhythm.codec.low_rank import LowRank
 from polyrhythm.codec.max_n import MaxN
@@ -22,6 +24,7 @@ from polyrhythm.codec.one_bit_tensorwise import OneBitTensorwise
 from polyrhythm.codec.partitions import Partitions
 from polyrhythm.codec.per_tensor import PerTensor
 from polyrhythm.codec.random_k import RandomK
+from polyrhythm.codec.random_skip import RandomSkip
 from polyrhythm.codec.refreshed_low_rank import RefreshedLowRank
 from polyrhythm.codec.relative import Relative
 from polyrhythm.codec.rows import Rows
@@ -117,11 +120,16 @@ MEMBERS: tuple[Codec, ...] = (
     ErrorFeedback(SharedK(0.2)),
     E3M0(),
     Striped(ErrorFeedback(E3M0())),
+    KeyList(),
+    KKT(KeyList(), 0.5, retest=3),
+    RandomSkip(KeyList(), 0.5),
+    ErrorFeedback(RandomSkip(KeyList(), 0.5)),
 )
 """One of each kind and of each interesting setting: the laws are tested over this list."""
 
 __all__ = [
     "E3M0",
+    "KKT",
     "MEMBERS",
     "AdaptiveThreshold",
     "AveragedMomentum",
@@ -133,6 +141,7 @@ __all__ = [
     "ErrorFeedback",
     "GapCoded",
     "Identity",
+    "KeyList",
     "LocalMomentum",
     "LowRank",
     "MaxN",
@@ -142,6 +151,7 @@ __all__ = [
     "Partitions",
     "PerTensor",
     "RandomK",
+    "RandomSkip",
     "RefreshedLowRank",
     "Relative",
     "Rows",

@@ -2,6 +2,7 @@
 
 from polyrhythm.consistency.asynchronous import Asynchronous
 from polyrhythm.consistency.bounded import Bounded
+from polyrhythm.consistency.bounded_delay import BoundedDelay
 from polyrhythm.consistency.bulk_synchronous import BulkSynchronous
 from polyrhythm.consistency.intervals import Intervals
 from polyrhythm.consistency.local_steps import LocalSteps
@@ -22,8 +23,20 @@ MEMBERS = (
         LocalSteps(Every(4, offset=1)),
         LocalSteps(Switched(3, 4)),
     ),
+    *(BoundedDelay(), BoundedDelay(2), BoundedDelay(None)),
     *(Intervals(), Intervals(push=2, fetch=3), LocalSteps(2, Intervals())),
 )
 """One of each kind and of each interesting setting: the laws are tested over this list."""
 
-__all__ = ["MEMBERS", "Asynchronous", "Bounded", "BulkSynchronous", "Every", "Intervals", "LocalSteps", "SoftSync", "Switched"]
+__all__ = [
+    "MEMBERS",
+    "Asynchronous",
+    "Bounded",
+    "BoundedDelay",
+    "BulkSynchronous",
+    "Every",
+    "Intervals",
+    "LocalSteps",
+    "SoftSync",
+    "Switched",
+]

@@ -8,6 +8,7 @@ from polyrhythm.merge.lars import LARS
 from polyrhythm.merge.linear_scaling import LinearScaling
 from polyrhythm.merge.mean import Mean
 from polyrhythm.merge.outer_optimizer import OuterOptimizer
+from polyrhythm.merge.proximal_sgd import ProximalSGD
 from polyrhythm.merge.rules import Adagrad, Nesterov
 from polyrhythm.merge.sign_descent import SignDescent
 from polyrhythm.merge.slow_momentum import SlowMomentum
@@ -20,6 +21,7 @@ MEMBERS = (
     OuterOptimizer(HeavyBall()),
     *(LinearScaling(), LinearScaling(warmup=8), LARS(), LARC()),
     *(OuterOptimizer(SignDescent()), OuterOptimizer(FrozenAdam(2))),
+    ProximalSGD(0.01, per_delay=0.1),
 )
 """One of each kind and of each interesting setting: the laws are tested over this list."""
 
@@ -35,6 +37,7 @@ __all__ = [
     "Mean",
     "Nesterov",
     "OuterOptimizer",
+    "ProximalSGD",
     "SignDescent",
     "SlowMomentum",
     "StalenessScaled",

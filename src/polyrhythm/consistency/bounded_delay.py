@@ -1,0 +1,54 @@
+"""Bounded delay: a task starts when all but the last few before it have finished."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from polyrhythm.errors import CompositionError
+from polyrhythm.pieces.context import ExchangeContext
+from polyrhythm.pieces.traits import GRADIENTS, ConsistencyTraits, Pattern
+
+
+@dataclass(frozen=True, slots=True)
+class BoundedDelay:
+    """Step t starts when all steps up to t - `delay` - 1 have finished at all workers (Li et al., OSDI 2014, section 3.4).
+
+    A step has finished when what all workers pushed in it has been merged: it is merged at once, as one aggregate. With a delay of 0
+    steps are sequential, as under `BulkSynchronous`; with None they are eventual, and nobody waits. Between the two, workers compute
+    while others, and messages, are under way. `ServerRing` gathers by steps; `Server` as many contributions, from whichever steps.
+    """
+
+    delay: int | None = 0
+
+    def __post_init__(self) -> None:
+        if self.delay is not None and not self.delay >= 0:
+            raise CompositionError(f"BoundedDelay(delay={self.delay}) lets no step start: give 0 (sequential) or more, or None (eventual).")
+
+    @property
+    def traits(self) -> ConsistencyTraits:
+        """Servers gather the contributions of a step; which weights a step is computed on depends on when they came."""
+        return ConsistencyTraits(GRADIENTS, frozenset({Pattern.SERVED}), order_matters=self.delay != 0, tolerates_loss=False)
+
+    def exchanges(self, context: ExchangeContext) -> bool:
+        """Always."""
+        return True
+
+    def pushes(self, clock: int) -> bool:
+        """Always."""
+        return True
+
+    def quorum(self, workers: int) -> int:
+        """All."""
+        return workers
+
+    def may_proceed(self, mine: int, slowest: float) -> bool:
+        """Where step `mine` + 1 may start: while no more than `delay` steps are unfinished."""
+        return self.delay is None or mine - slowest <= self.delay
+
+    def must_read(self, mine: int, known: float) -> bool:
+        """When the next step could not start on what is known; without a delay, and without a bound, always."""
+        return not self.delay or not self.may_proceed(mine, known)
+
+    def may_merge(self, clock: float, mine: float) -> bool:
+        """Whatever has come; without a delay, nothing from a step that I have not reached."""
+        return self.delay != 0 or clock <= mine

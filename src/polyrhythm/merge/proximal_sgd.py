@@ -1,0 +1,69 @@
+"""Proximal gradient descent where the weights are held, for an l1 penalty."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import ClassVar
+
+import torch
+from torch import Tensor
+
+from polyrhythm.errors import CompositionError
+from polyrhythm.merge.mean import Mean
+from polyrhythm.pieces.context import ExchangeContext
+from polyrhythm.pieces.merge import AnyContribution, DifferenceMerge, Direction, rates_of
+from polyrhythm.pieces.traits import GRADIENTS, MergeTraits
+from polyrhythm.tensors import Layout, State
+
+
+@dataclass(frozen=True, slots=True)
+class AsCombined:
+    """The step is the direction: the merge has made a step of it already."""
+
+    takes_rate: ClassVar = False
+    takes_norm: ClassVar = True
+
+    def initial(self, layout: Layout) -> State:
+        """Nothing to remember."""
+        return {}
+
+    def step(self, direction: Tensor, state: State, rate: float) -> tuple[Tensor, State]:
+        """As it is."""
+        return direction, state
+
+
+@dataclass(frozen=True, slots=True)
+class ProximalSGD:
+    """w ← prox(w - η g), the soft threshold at η λ, on the aggregate g of a group (Li et al., OSDI 2014, algorithm 3; NIPS 2014).
+
+    λ is `penalty`, that of the mean loss; g is what `inner` makes of the contributions, and η the first learning rate of the workers'
+    optimizer, of which nothing else is used. Gradients that are s merges old on average are given η / (1 + `per_delay` s), as the rate
+    that converges under delays up to τ is 1 / (L_var + τ L_cov): `per_delay` is how much features overlap, L_cov / L_var. The threshold
+    is applied once a group and not for each contribution, which would be another problem. Without a penalty it is SGD.
+    """
+
+    traits: ClassVar = MergeTraits(GRADIENTS, one_rate=True)
+    rule: ClassVar = AsCombined()
+
+    penalty: float = 0.0
+    per_delay: float = 0.0
+    inner: DifferenceMerge = field(default_factory=Mean)
+
+    def __post_init__(self) -> None:
+        if not (0 <= self.penalty < math.inf and 0 <= self.per_delay < math.inf):
+            raise CompositionError(f"{self!r} cannot step: penalty and per_delay must be numbers of at least 0.")
+        if not self.inner.traits.payloads & GRADIENTS or self.inner.rule is not None:
+            raise CompositionError(f"{self!r} needs a sum of gradients: give it a merge without an optimizer, such as Mean().")
+
+    def combine(self, contributions: Sequence[AnyContribution], context: ExchangeContext) -> Direction:
+        """What the step takes from the weights."""
+        direction, rates = self.inner.combine(contributions, context), rates_of(contributions)
+        delay = sum(each.count * each.staleness for each in contributions) / sum(each.count for each in contributions)
+        rate = (rates[0] if rates else 0.0) * direction.scale / (1 + self.per_delay * delay)
+        step, weights = rate * direction.average(), context.weights
+        if self.penalty:
+            over = (weights - step).clamp(-rate * self.penalty, rate * self.penalty)
+            step = torch.where(over == weights - step, weights, step + over)  # zeros are exact
+        return Direction(step, 1.0, 1.0, direction.state)
