@@ -33,7 +33,7 @@ PUBLISHED = (
     *("elephas", "elephas-asynchronous", "elephas-hogwild", "streaming-diloco"),
     *("qsgd", "terngrad", "signsgd", "dgc", "onebit-adam", "powersgd-plus", "demo", "sparta", "pipe-sgd"),
     *("ako", "hong-chandra", "dlion"),
-    *("fifteen-pf",),
+    *("fifteen-pf", "yu"),
     *("adpsgd",),
     "buckwild",
 )

@@ -9,11 +9,16 @@ import torch
 from toy import Toy, trained, weights
 
 from polyrhythm import systems
+from polyrhythm.consistency import Asynchronous, Intervals, LocalSteps
 from polyrhythm.errors import CompositionError
+from polyrhythm.hardware.devices import Device
+from polyrhythm.hardware.fleet import Fleet, Straggler
 from polyrhythm.hardware.network import Network
-from polyrhythm.kernel.events import Sent
-from polyrhythm.merge import HeavyBall
+from polyrhythm.kernel.events import Computed, Sent
+from polyrhythm.merge import HeavyBall, Sum
 from polyrhythm.simulator.simulator import Simulator
+from polyrhythm.strategy import Exchange, Hierarchical, Strategy
+from polyrhythm.topology import Server
 
 MOMENTUM = Toy(lambda parameters: torch.optim.SGD(parameters, lr=0.05, momentum=0.9))
 PLAIN = dataclasses.replace(MOMENTUM, make=lambda parameters: torch.optim.SGD(parameters, lr=0.05))
@@ -45,3 +50,58 @@ def test_each_server_of_fifteen_pf_gets_a_layer() -> None:
     largest = {name: max(event.nbytes for event in sent if event.to == name) for name in ("server/0", "server/1")}
     assert largest["server/0"] > 4 * (10 * 12 + 12) > largest["server/1"] > 4 * (12 * 3 + 3)
     assert len([event for event in sent if event.nbytes > 4 * 39]) >= 2 * 2 * steps
+
+
+def models(strategy: Strategy, root: str) -> int:
+    """How many gradients and models go to and from `root`; of headers and recipes there is much in a model of 171 elements."""
+    run = trained(dataclasses.replace(MOMENTUM, epochs=6), 6, strategy, Simulator(network=LAN, record_sends=True))
+    sent = [event for event in run.outcome.events if isinstance(event, Sent) and root in {event.actor, event.to}]
+    return len([event for event in sent if event.nbytes > 4 * 171])
+
+
+@pytest.mark.parametrize("size", [1, 2, 3, 4, 6])
+def test_groups_of_any_size_under_a_root_are_one_server(size: int) -> None:
+    found = weights(MOMENTUM, 6, systems.find("yu", group_size=size))
+    torch.testing.assert_close(found, weights(MOMENTUM, 6, "allreduce"), rtol=1e-5, atol=1e-6)
+
+
+def test_one_group_of_yu_has_the_bits_of_one_server() -> None:
+    assert torch.equal(weights(MOMENTUM, 4, systems.find("yu", group_size=4)), weights(MOMENTUM, 4, Strategy(topology=Server())))
+
+
+@pytest.mark.parametrize("tau", [1, 3])
+def test_updates_of_local_steps_go_up_as_well_to_several_roots(tau: int) -> None:
+    inner = Exchange(consistency=LocalSteps(tau), topology=Server(2))
+    tree = Strategy(exchange=Hierarchical(inner=inner, outer=inner, groups=2))
+    flat = Strategy(exchange=inner)
+    torch.testing.assert_close(weights(PLAIN, 4, tree), weights(PLAIN, 4, flat), rtol=1e-5, atol=1e-6)
+
+
+def test_the_root_of_yu_carries_the_bytes_of_one_server_over_the_size_of_groups() -> None:
+    flat = models(Strategy(topology=Server()), "server/0")
+    for size, root in ((2, "server/3"), (3, "server/2")):
+        assert models(systems.find("yu", group_size=size), root) == pytest.approx(flat / size, rel=0.02)
+
+
+def test_with_slack_a_slow_group_does_not_stop_the_others() -> None:
+    slow = Fleet((Device("slow", 1e6),), (Straggler(worker=5, factor=4.0),))
+    last = []
+    for slack in (0, 8):
+        run = trained(MOMENTUM, 6, systems.find("yu", slack=slack), Simulator(network=LAN, devices=slow))
+        last.append(max(event.time for event in run.outcome.events if isinstance(event, Computed) and event.actor == "worker/0"))
+        assert run.final["loss"] < 1.2
+    assert last[1] < last[0] / 2
+
+
+@pytest.mark.parametrize(
+    ("inner", "outer", "said"),
+    [
+        (Exchange(consistency=Asynchronous(), topology=Server()), Exchange(topology=Server()), "one by one"),
+        (Exchange(topology=Server()), Exchange(consistency=LocalSteps(1), topology=Server()), "add up gradients"),
+        (Exchange(topology=Server()), Exchange(consistency=Intervals(), topology=Server()), "waits for what comes back"),
+        (Exchange(topology=Server(), merge=Sum()), Exchange(topology=Server()), "is no mean"),
+    ],
+)
+def test_levels_that_do_not_fit_are_refused(inner: Exchange, outer: Exchange, said: str) -> None:
+    with pytest.raises(CompositionError, match=said):
+        Hierarchical(inner=inner, outer=outer)

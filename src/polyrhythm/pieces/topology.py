@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Coroutine, Sequence
+from collections.abc import Coroutine, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple, Protocol
 
@@ -23,6 +23,7 @@ from polyrhythm.pieces.result_source import ResultSource
 from polyrhythm.pieces.snapshots import Snapshots
 from polyrhythm.pieces.state import ServerCheckpoints
 from polyrhythm.pieces.traits import Payload, TopologyTraits
+from polyrhythm.pieces.upstream import Upstream
 from polyrhythm.pieces.weights import WeightsView
 from polyrhythm.tensors import Layout, State
 from polyrhythm.trees import StateTree
@@ -60,18 +61,6 @@ class WorkerEndpoint:
     group: Group
     servers: tuple[str, ...]
     port: Port
-
-
-@dataclass(frozen=True, slots=True)
-class Upstream:
-    """How the server of a group exchanges with those of other groups: what has been agreed for that, and its channel over a port.
-
-    `workers` are those of all groups: a contribution counts as that of one of them.
-    """
-
-    agreement: Agreement
-    connect: Callable[[Port], PeerChannel]
-    workers: tuple[str, ...]
 
 
 @dataclass(frozen=True, slots=True)

@@ -20,6 +20,8 @@ from polyrhythm.strategy.groups import BySite, Groups, groups_of
 from polyrhythm.strategy.hierarchical_plan import HierarchicalPlan
 from polyrhythm.strategy.mirrored_plan import MirroredPlan
 from polyrhythm.strategy.plan import Crew, ExchangePlan
+from polyrhythm.strategy.relayed_plan import RelayedPlan
+from polyrhythm.strategy.served_levels import refusal_of_mirrors, refusal_of_relays
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -32,8 +34,9 @@ class Hierarchical:
     group's gradient, update or weights. Groups of unequal sizes are weighted by size,
     unless `outer` exchanges weights: then sizes must be equal.
 
-    If members exchange with servers, each group has its own servers, beside its first member, and these exchange with
-    those of other groups; `outer` then exchanges updates among peers, with Mirrors() for instance.
+    If members exchange with servers, each group has its own servers, beside its first member. `outer` is then among these: they exchange
+    updates as peers, with Mirrors() for instance, each with weights of its own; or they push what a group's members have pushed, added up,
+    to servers above them, which hold the weights: a tree of servers.
 
     Raises CompositionError if `outer` cannot exchange the result of `inner`.
     """
@@ -47,20 +50,18 @@ class Hierarchical:
         object.__setattr__(self, "groups", groups_of(self.groups))
         require_piece("exchange", self.inner, Exchange())
         require_piece("exchange", self.outer, Exchange())
-        among = (self._unequal_members, self._spent_gradients, self._scaled_inside, self._nothing_outside)
-        levels = (self._unlike_mirrors,) if self.mirrored else among
         own = (self._factors(), self._corrected_inside(), self._late(), self._averaged_outside(), self.across.refusal(self.outer))
-        for refusal in (*(refuse() for refuse in levels), *own):
+        for refusal in (*self._levels_apart(), *own):
             if refusal:
                 raise CompositionError(refusal)
 
-    def _unlike_mirrors(self) -> str:
-        if self.outer.topology.traits.pattern is Pattern.PEERS and self.outer.agreement.payload is Payload.UPDATE:
-            return ""
-        return (
-            f"The servers of groups exchange updates as peers, and {self.outer!r} does otherwise: "
-            "take Mirrors() and LocalSteps(1, ...) for the outer exchange."
-        )
+    def _levels_apart(self) -> tuple[str, ...]:
+        """Why the levels do not fit each other."""
+        if self.relayed:
+            return (refusal_of_relays(self.inner, self.outer),)
+        if self.served:
+            return (refusal_of_mirrors(self.outer),)
+        return (self._unequal_members(), self._spent_gradients(), self._scaled_inside(), self._nothing_outside())
 
     def _unequal_members(self) -> str:
         pattern = self.inner.topology.traits.pattern
@@ -135,9 +136,14 @@ class Hierarchical:
         return ""
 
     @property
-    def mirrored(self) -> bool:
+    def served(self) -> bool:
         """Whether groups have servers that exchange for them."""
         return self.inner.topology.traits.pattern is Pattern.SERVED
+
+    @property
+    def relayed(self) -> bool:
+        """Whether these have servers above them."""
+        return self.served and self.outer.topology.traits.pattern is Pattern.SERVED
 
     @property
     def pieces(self) -> Mapping[str, Any]:
@@ -167,7 +173,7 @@ class Hierarchical:
     @property
     def ends_alike(self) -> bool:
         """As the outer exchange; mirrors differ by what was not sent."""
-        return self.outer.ends_alike and not self.mirrored
+        return self.outer.ends_alike and (self.relayed or not self.served)
 
     def with_pieces(self, pieces: Mapping[str, Any]) -> Hierarchical:
         """The same with some pieces of the exchange among groups replaced."""
@@ -192,9 +198,11 @@ class Hierarchical:
             own = Crew(f"{crew.name}g{number}", members, tuple(crew.locations[rank] for rank in ranks), crew.seed, first)
             inner.append((own, self.inner.among(own)))
             first += len(inner[-1][1].servers)
-        if self.mirrored:
-            return MirroredPlan(tuple(inner), tuple(self._mirrors(inner, crew)), crew.members)
-        outer = self.across.plans(self.outer, [own for own, _ in inner], replace(crew, first_server=first))
+        crew = replace(crew, first_server=first)
+        if self.served:
+            among = tuple(self._among_servers(inner, crew))
+            return RelayedPlan(tuple(inner), among) if self.relayed else MirroredPlan(tuple(inner), among, crew.members)
+        outer = self.across.plans(self.outer, [own for own, _ in inner], crew)
         return HierarchicalPlan(tuple(inner), tuple(outer), self.across, len(crew.members))
 
     def _refuse_unequal(self, sizes: Sequence[int]) -> None:
@@ -206,11 +214,13 @@ class Hierarchical:
                 "AllReduce()."
             )
 
-    def _mirrors(self, inner: Sequence[tuple[Crew, ExchangePlan]], crew: Crew) -> list[ExchangePlan]:
+    def _among_servers(self, inner: Sequence[tuple[Crew, ExchangePlan]], crew: Crew) -> list[ExchangePlan]:
         """For each shard the exchange among its servers."""
         names = [plan.server_names for _, plan in inner]
         locations = tuple(own.locations[0] for own, _ in inner)
-        return [
-            self.outer.among(Crew(f"{crew.name}mirrors{shard}", tuple(each[shard] for each in names), locations, crew.seed))
-            for shard in range(len(names[0]))
-        ]
+        plans, first = list[ExchangePlan](), crew.first_server
+        for shard in range(len(names[0])):
+            own = Crew(f"{crew.name}mirrors{shard}", tuple(each[shard] for each in names), locations, crew.seed, first)
+            plans.append(self.outer.among(own))
+            first += len(plans[-1].servers)
+        return plans

@@ -10,9 +10,10 @@ from torch import Tensor
 
 from polyrhythm.kernel.effects import Effect
 from polyrhythm.kernel.port import Port
-from polyrhythm.pieces.topology import PeerChannel, ServerEndpoint, Upstream
+from polyrhythm.pieces.topology import PeerChannel, ServerEndpoint
 from polyrhythm.strategy.plan import Crew, ExchangePlan, Level
 from polyrhythm.tensors import Layout
+from polyrhythm.topology.mirror import Mirroring
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,7 +60,7 @@ class MirroredPlan:
         def connect(port: Port) -> PeerChannel:
             return cast(PeerChannel, level.connect(port.scoped("mirror/")))  # the pattern of the outer topology was checked
 
-        return plan.serve(replace(endpoint, upstream=Upstream(level.agreement, connect, self.members)))
+        return plan.serve(replace(endpoint, upstream=Mirroring(level.agreement, connect, self.members)))
 
     def result_actors(self) -> list[str]:
         """The servers of the first group, whose weights are nearly those of all."""

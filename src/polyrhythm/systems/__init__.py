@@ -19,7 +19,7 @@ from polyrhythm.systems.collective import adasum, collective_allreduce, d2l, fir
 from polyrhythm.systems.compressed import demo, dgc, onebit_adam, powersgd_plus, qsgd, signsgd, terngrad
 from polyrhythm.systems.elephas import elephas, elephas_asynchronous, elephas_hogwild
 from polyrhythm.systems.gossip import adpsgd, gossipgrad
-from polyrhythm.systems.hierarchical import fifteen_pf, gaia, hierarchical, hybrid_groups
+from polyrhythm.systems.hierarchical import fifteen_pf, gaia, hierarchical, hybrid_groups, yu
 from polyrhythm.systems.hybrid import parallax, poseidon
 from polyrhythm.systems.key_value_stores import mxnet, mxnet_async, mxnet_worker_update
 from polyrhythm.systems.large_batches import climate, large_minibatch
@@ -44,7 +44,7 @@ SYSTEMS: dict[str, Callable[..., Strategy]] = {
         *(post_local_sgd, slowmo, dl4j_averaging, admm_sgd, elephas, elephas_asynchronous, elephas_hogwild, streaming_diloco),
         *(qsgd, terngrad, signsgd, dgc, onebit_adam, powersgd_plus, demo, sparta, pipe_sgd),
         *(ako, hong_chandra, dlion),
-        *(fifteen_pf,),
+        *(fifteen_pf, yu),
         *(adpsgd,),
         buckwild,
     )

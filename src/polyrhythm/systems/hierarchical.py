@@ -5,7 +5,7 @@ from __future__ import annotations
 from polyrhythm.codec import ErrorFeedback, Relative
 from polyrhythm.consistency import Asynchronous, Bounded, LocalSteps
 from polyrhythm.merge import HeavyBall, Mean, OuterOptimizer, Sum
-from polyrhythm.strategy import Exchange, Hierarchical, InGroups, Leaders, Strategy, Stripes
+from polyrhythm.strategy import Exchange, Hierarchical, InGroups, Leaders, OfSize, Strategy, Stripes
 from polyrhythm.topology import AllReduce, ByLayer, Direct, Mirrors, Ring, Server
 
 
@@ -60,6 +60,21 @@ def fifteen_pf(groups: int = 4, servers: int = 4, momentum: float = 0.9) -> Stra
         groups=InGroups(groups),
     )
     return Strategy(name="fifteen-pf", exchange=levels)
+
+
+def yu(group_size: int = 2, slack: int = 0) -> Strategy:
+    """Two levels of parameter servers (after Yu, Jiang, Chi, 2016; contents unverified: groups have servers of their own).
+
+    The workers of a group push gradients to its server, which sends their mean to the root; this runs the workers' optimizer, and its
+    weights go back to the workers by the way of the groups' servers. The root gets and sends G models a step, where a single server has P:
+    its traffic is divided by `group_size`. A group is at most `slack` steps ahead of the slowest (0: lockstep, as with one server).
+    """
+    levels = Hierarchical(
+        inner=Exchange(topology=Server()),
+        outer=Exchange(consistency=Bounded(slack), topology=Server()),
+        groups=OfSize(group_size),
+    )
+    return Strategy(name="yu", exchange=levels)
 
 
 def gaia(threshold: float = 0.01, floor: float = 1e-3, lead: int = 20, slack: int = 0, groups: str | int = "site") -> Strategy:

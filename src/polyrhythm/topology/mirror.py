@@ -3,32 +3,36 @@
 from __future__ import annotations
 
 import math
-from typing import Protocol
+from collections.abc import Callable
+from dataclasses import dataclass
 
 from torch import Tensor
 
 from polyrhythm.kernel.message import Message
 from polyrhythm.kernel.port import Port
+from polyrhythm.model.remote_optimizer import RemoteOptimizer
 from polyrhythm.model.state import ModelState
 from polyrhythm.pieces.context import ExchangeContext
 from polyrhythm.pieces.responses import Response
-from polyrhythm.pieces.topology import InitialState, Upstream
+from polyrhythm.pieces.topology import Agreement, InitialState, PeerChannel
+from polyrhythm.pieces.upstream import GroupServer
+from polyrhythm.tensors import Layout
 from polyrhythm.trees import StateTree
 
 _FINISHED, _DRAINED = "mirrored", "drained"
 
 
-class MirroredShard(Protocol):
-    """The server whose weights are mirrored."""
+@dataclass(frozen=True, slots=True)
+class Mirroring:
+    """The servers of other groups are its peers: what they have agreed on, a channel over a port, and the workers of all groups."""
 
-    def changing(self) -> None:
-        """The weights are about to be changed."""
+    agreement: Agreement
+    connect: Callable[[Port], PeerChannel]
+    workers: tuple[str, ...]
 
-    def changed(self) -> None:
-        """They have been changed."""
-
-    async def release(self) -> None:
-        """Respond to all that may go on."""
+    def link(self, port: Port, server: GroupServer) -> Mirror:
+        """A mirror."""
+        return Mirror(self, port, server)
 
 
 class Mirror:
@@ -37,10 +41,10 @@ class Mirror:
     They wait only where the outer consistency says so: when a worker is too far ahead of the slowest group (the mirror clock of Gaia).
     """
 
-    def __init__(self, upstream: Upstream, port: Port, shard: MirroredShard) -> None:
+    def __init__(self, upstream: Mirroring, port: Port, server: GroupServer) -> None:
         self.upstream = upstream
         self.port = port
-        self.shard = shard
+        self.server = server
         self.channel = upstream.connect(port)
         self.state: ModelState
         self.accrued: Tensor | None = None
@@ -49,7 +53,11 @@ class Mirror:
         self.draining = 0
         """The step after which a checkpoint waits for this; 0 where none does."""
 
-    async def establish(self, state: ModelState) -> None:
+    def optimizer(self, recipe: str, weights: Tensor, layout: Layout) -> RemoteOptimizer | None:
+        """The workers' own: each group's weights are whole."""
+        return RemoteOptimizer(recipe, weights, layout) if recipe else None
+
+    async def establish(self, state: ModelState, recipe: str) -> None:
         """Begin with the weights of the first group."""
         merging = ExchangeContext(state.context.group, self.port.rng("mirror"))
         self.state = ModelState(state.weights, state.layout, self.upstream.agreement.merge, merging, None)
@@ -73,11 +81,12 @@ class Mirror:
         await self.channel.wake()
         await self.port.receive(_FINISHED)
 
-    async def drain(self, step: int) -> None:
-        """Have all that was sent to other groups, and by them, arrive."""
+    async def drain(self, step: int) -> str:
+        """Have all that was sent to other groups, and by them, arrive. Their servers write their own states."""
         self.draining = step
         await self.channel.wake()
         await self.port.receive(_DRAINED)
+        return ""
 
     def export(self) -> StateTree:
         """As `pieces.state.Stateful`; the weights are the server's."""
@@ -105,7 +114,7 @@ class Mirror:
         await self.port.send(self.port.name, Message(_FINISHED))
 
     async def _apply(self, response: Response) -> None:
-        self.shard.changing()
+        self.server.changing()
         response.apply(self.state)
-        self.shard.changed()
-        await self.shard.release()
+        self.server.changed()
+        await self.server.release()

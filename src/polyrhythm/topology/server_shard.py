@@ -21,9 +21,9 @@ from polyrhythm.pieces.requests import Packet
 from polyrhythm.pieces.served_weights import ServedWeights, WeightLog
 from polyrhythm.pieces.topology import Agreement, ServerEndpoint
 from polyrhythm.pieces.traits import Payload
+from polyrhythm.pieces.upstream import HostedOptimizer
 from polyrhythm.tensors import Layout
 from polyrhythm.topology.losses import GONE
-from polyrhythm.topology.mirror import Mirror
 from polyrhythm.topology.server_records import (
     REQUESTS,
     Done,
@@ -69,7 +69,7 @@ class ServerShard:
         self.snapshots = endpoint.snapshots
         self.responses = responses
         self.model_state: ModelState
-        self.optimizer: RemoteOptimizer | None = None
+        self.optimizer: HostedOptimizer | None = None
         self.log: WeightLog
         self.clocks = dict.fromkeys(endpoint.workers, 0.0)
         self.joining: list[str] = []
@@ -81,7 +81,7 @@ class ServerShard:
         self.initialized = False
         self.drained: dict[str, int] = {}
         self.checkpoints = endpoint.checkpoints
-        self.mirror = None if endpoint.upstream is None else Mirror(endpoint.upstream, self.port, self)
+        self.upstream = None if endpoint.upstream is None else endpoint.upstream.link(self.port, self)
 
     async def live(self) -> None:
         """Until every worker that remains is done."""
@@ -92,8 +92,8 @@ class ServerShard:
             await self._take(delivery)
         if self.pending:  # nobody is left who could complete it
             await self._merge()
-        if self.mirror is not None:
-            await self.mirror.finish()
+        if self.upstream is not None:
+            await self.upstream.finish()
         for name in self.ending:
             await self._respond(name, self._weights())
 
@@ -134,9 +134,8 @@ class ServerShard:
             return
         step = max(self.drained.values())
         self.drained.clear()
-        if self.mirror is not None:
-            await self.mirror.drain(step)
-        problem = self.checkpoints.write(step, self.export())
+        above = "" if self.upstream is None else await self.upstream.drain(step)
+        problem = self.checkpoints.write(step, self.export()) or above
         for name in self.clocks:
             await self.port.send(name, Message(f"d{self.rank}", text=problem))
 
@@ -149,7 +148,7 @@ class ServerShard:
             "clocks": self.clocks,
             "pending": [(each.sender, to_numbers(each.push), each.packet) for each in self.pending],
             "before": self.before,
-            "mirror": None if self.mirror is None else self.mirror.export(),
+            "upstream": None if self.upstream is None else self.upstream.export(),
             "streams": self.port.export(),
         }
 
@@ -164,8 +163,8 @@ class ServerShard:
             push = from_numbers(numbers)
             assert isinstance(push, Push), "nothing else is exported"
             self.pending.append(PendingPush(sender, push, packet))
-        if self.mirror is not None:
-            self.mirror.restore(state["mirror"])
+        if self.upstream is not None:
+            self.upstream.restore(state["upstream"])
         self.port.restore(state["streams"])
 
     async def _collect(self, pending: PendingPush) -> None:
@@ -178,11 +177,11 @@ class ServerShard:
             recipe = msgspec.json.decode(delivery.message.text, type=ShardRecipe)
             layout = Layout(recipe.names, recipe.shapes)
             weights = delivery.message.tensors[0].clone()
-            self.optimizer = RemoteOptimizer(recipe.optimizer, weights, layout) if recipe.optimizer else None
+            self.optimizer = self._hosted(recipe.optimizer, weights, layout)
             optimize = None if self.optimizer is None else self.optimizer.step_on
             self.model_state = ModelState(weights, layout, self.agreement.merge, self.context, optimize)
-            if self.mirror is not None:
-                await self.mirror.establish(self.model_state)
+            if self.upstream is not None:
+                await self.upstream.establish(self.model_state, recipe.optimizer)
             self.log = self.responses.log(weights, layout)
             if (before := self.checkpoints.resumed) is not None:  # read from the files each time
                 self.restore(before)
@@ -193,6 +192,12 @@ class ServerShard:
                 await self._respond(name, self._weights())
             self.joining.clear()
 
+    def _hosted(self, recipe: str, weights: Tensor, layout: Layout) -> HostedOptimizer | None:
+        """The workers' optimizer, if it runs where weights are held."""
+        if self.upstream is not None:
+            return self.upstream.optimizer(recipe, weights, layout)
+        return RemoteOptimizer(recipe, weights, layout) if recipe else None
+
     async def _merge(self) -> None:
         began = self.port.now()
         group = sorted(self.pending, key=lambda pending: rank_of(pending.sender))
@@ -200,7 +205,7 @@ class ServerShard:
         staleness = [self.model_state.version - pending.push.version for pending in group]
         values = [self.codec.decode(pending.packet, self.model_state.layout) for pending in group]
         self.snapshots.look(began, self.model_state.weights)
-        before = None if self.mirror is None else self.model_state.weights.clone()
+        before = None if self.upstream is None else self.model_state.weights.clone()
         if (slowest := min(self.clocks.values(), default=math.inf)) < math.inf:
             self.model_state.clock = int(slowest)
         if self.agreement.payload is Payload.WEIGHTS:
@@ -221,8 +226,8 @@ class ServerShard:
         now = self.port.now()
         self.record(Merged(now, self.port.name, self.model_state.version, staleness, now - began))
         await self.port.merged(len(group))
-        if self.mirror is not None and before is not None:
-            await self.mirror.offer(before - self.model_state.weights, self.slowest)
+        if self.upstream is not None and before is not None:
+            await self.upstream.offer(before - self.model_state.weights, self.slowest)
 
     @property
     def slowest(self) -> float:
@@ -244,7 +249,7 @@ class ServerShard:
         """Respond to all that may go on, in the order of their requests."""
         slowest = min(self.clocks.values(), default=math.inf)
         for name, (clock, known) in list(self.waiting.items()):
-            allowed = self.mirror is None or self.mirror.may_proceed(clock)
+            allowed = self.upstream is None or self.upstream.may_proceed(clock)
             if allowed and self.agreement.consistency.may_proceed(clock, slowest):
                 del self.waiting[name]
                 before = self.before.pop(name, None)
