@@ -88,7 +88,7 @@ def directory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]
             sys.modules.pop(path.stem, None)
 
 
-LONG = ("docs/commands.md", "docs/engines.md")
+LONG = ("README.md", "docs/commands.md", "docs/engines.md")
 """Pages whose commands start many processes."""
 
 
