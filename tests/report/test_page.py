@@ -79,7 +79,8 @@ def test_it_says_everything_without_scripts(written: str) -> None:
     still = without_scripts(written)
     assert still.count('<div class="still"><svg') == 10
     assert still.count('role="img" aria-label="') == 10
-    assert still.count("<table>") == 2
+    assert still.count("<h4>") == 17
+    assert still.count("<table>") == 2 + 17
     assert still.count("</dl>") == 6 + 13 + 1 + 1
     assert "width=device-width" in still
 

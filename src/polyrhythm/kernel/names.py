@@ -16,3 +16,8 @@ def server(shard: int) -> str:
 def rank_of(name: str) -> int:
     """The rank of a worker, or the shard of a server, by its name."""
     return int(name.rpartition("/")[2])
+
+
+def is_worker(name: str) -> bool:
+    """Whether an actor is a worker."""
+    return name.startswith("worker/")

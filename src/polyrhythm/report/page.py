@@ -16,6 +16,7 @@ from polyrhythm import atomic
 from polyrhythm.report import panels
 from polyrhythm.report.adjustments import decided
 from polyrhythm.report.chart import over_bytes, over_time
+from polyrhythm.report.each_worker import WorkerTable, each_worker
 from polyrhythm.report.grid import Grid
 from polyrhythm.report.metrics import Target, metrics_of
 from polyrhythm.report.outcome import Outcome, versions
@@ -28,6 +29,7 @@ from polyrhythm.report.shares import shares_of
 _CHARTED_METRICS = 2
 _POINTS = 8_000
 _DECIDED_LINES = 24
+_WORKERS = 16
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,6 +45,7 @@ class Section:
     curves: list[Panel]
     cells: Sheet
     shares: Panel | None
+    workers: list[WorkerTable]
     runs: list[tuple[str, dict[str, str]]]
 
 
@@ -131,6 +134,7 @@ def _section(group: list[Series], target: Target | None, most: int) -> Section:
         + [panels.adjusted(setting, lines) for setting, lines in decided(group, _DECIDED_LINES).items()],
         sheet(group, target),
         panels.shared_out(shares) if shares else None,
+        each_worker(group, _WORKERS),
         [(one.label, _facts(one)) for one in group],
     )
 

@@ -9,7 +9,7 @@ from typing import Any
 
 from polyrhythm.buffers import MeanBuffers
 from polyrhythm.errors import CompositionError, unknown
-from polyrhythm.kernel.names import worker
+from polyrhythm.kernel.names import is_worker, worker
 from polyrhythm.pieces.buffers import Buffers
 from polyrhythm.pieces.codec import Codec
 from polyrhythm.pieces.consistency import Consistency
@@ -169,7 +169,7 @@ class Strategy:
 
     def essential(self, actor: str) -> bool:
         """Whether a run cannot go on without `actor`: servers, worker 0 (it holds the result), and every actor that others wait for."""
-        return not self.tolerates_loss or not actor.startswith("worker/") or actor == worker(0)
+        return not self.tolerates_loss or not is_worker(actor) or actor == worker(0)
 
 
 def _require_pair(entry: object) -> None:

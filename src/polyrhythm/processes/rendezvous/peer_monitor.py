@@ -11,7 +11,7 @@ import msgspec
 from polyrhythm.kernel.agreement import Facts
 from polyrhythm.kernel.events import Faulted, Recorder
 from polyrhythm.kernel.message import Message
-from polyrhythm.kernel.names import worker
+from polyrhythm.kernel.names import is_worker, worker
 from polyrhythm.processes.runtime import agreement, failure
 from polyrhythm.processes.runtime.node import Node
 from polyrhythm.processes.runtime.reporter import StatusReporter
@@ -61,7 +61,7 @@ class PeerMonitor:
 
     def is_over(self, name: str) -> bool:
         """Whether nothing more is to come of the actor `name`: an announced end is not enough where a farewell follows."""
-        return name in self._node.peers.lost or (name in self.farewells if name.startswith("worker/") else self._node.has_ended(name))
+        return name in self._node.peers.lost or (name in self.farewells if is_worker(name) else self._node.has_ended(name))
 
     def send_farewell(self, totals: Sequence[float]) -> None:
         """Send all that this worker has ended well, with its totals."""

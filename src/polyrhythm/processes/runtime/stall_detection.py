@@ -10,6 +10,7 @@ from pathlib import Path
 
 from polyrhythm.errors import CompositionError, DeadlockError, WorkerFailed
 from polyrhythm.kernel.agreement import listed
+from polyrhythm.kernel.names import is_worker
 from polyrhythm.kernel.uneven import uneven
 from polyrhythm.processes.runtime.status import EVERY_SECONDS, ActorStatus
 
@@ -105,7 +106,7 @@ class StallDetector:
     def deadlock(self, now: float) -> DeadlockError | None:
         """The error for a run in which every actor waits, or None."""
         statuses = {name: received.status for name, received in self._received.items()}
-        workers = {name: status for name, status in statuses.items() if name.startswith("worker/")}
+        workers = {name: status for name, status in statuses.items() if is_worker(name)}
         stopped = {name: status.clock for name, status in workers.items() if status.stopped}
         going = [name for name in workers if name not in stopped]
         reason = uneven(stopped, going, [name for name, status in workers.items() if status.calls])
@@ -147,11 +148,11 @@ class StallDetector:
         here = {name: received for name, received in self._received.items() if name not in halted}
         leaving = [name for name, received in here.items() if received.status.leaving]
         waited = {name: received.status.quiet + now - received.at for name, received in here.items() if received.status.quiet}
-        workers = [name for name in waited if name.startswith("worker/") and name not in leaving]
+        workers = [name for name in waited if is_worker(name) and name not in leaving]
         silent = {name: received.at for name, received in here.items() if now - received.at > SILENT_SECONDS} if leaving else {}
         if workers:
             moving = [name for name in here if name not in waited and name not in leaving]
-            culprits = list(halted) or [name for name in moving if name.startswith("worker/")] or moving
+            culprits = list(halted) or [name for name in moving if is_worker(name)] or moving
         else:
             culprits = list(halted or silent)
         if not culprits:
@@ -175,7 +176,7 @@ class StallDetector:
             text = f"{listed(workers)} {has} waited {seconds:.0f} s for {listed(culprits)}"
         else:
             text = f"{listed(culprits)} {'has' if len(culprits) == 1 else 'have'} made no progress for {seconds:.0f} s"
-        if first.startswith("worker/") and len(culprits) == 1:
+        if is_worker(first) and len(culprits) == 1:
             clock, last = self._steps.get(first, (received.status.clock, received.at - received.status.ago))
             text += f", which last took step {clock}, {now - last:.0f} s ago" if clock else ", which has not taken a step yet"
         if first in self._halted:

@@ -27,6 +27,7 @@ from polyrhythm.kernel.effects import Effect
 from polyrhythm.kernel.events import AnyEvent, Ended, Recorder, Started
 from polyrhythm.kernel.job import WorkerContext
 from polyrhythm.kernel.message import Message
+from polyrhythm.kernel.names import is_worker
 from polyrhythm.kernel.port import Port
 from polyrhythm.processes.collectives.nccl import Communicators, Nccl
 from polyrhythm.processes.collectives.reducer import GroupReducer
@@ -114,7 +115,7 @@ class Child:
             self._in_loop(lambda: self._send("address", text=msgspec.json.encode(self._address).decode()))
             self._begun.wait()
             self._record(Started(self._node.port.now(), self._name))
-            works = self._name.startswith("worker/")
+            works = is_worker(self._name)
             result = program(NodeContext(self._node)) if works else self._node.complete(service(self._node.port, self._node.record))
             ended = self._node.port.now()
         except BaseException as problem:

@@ -12,7 +12,7 @@ import torch
 from polyrhythm.errors import CompositionError
 from polyrhythm.kernel.events import Recorder
 from polyrhythm.kernel.job import Ending, Job, Location, Work
-from polyrhythm.kernel.names import server, worker
+from polyrhythm.kernel.names import is_worker, server, worker
 from polyrhythm.processes.runtime.stall_detection import Patience
 from polyrhythm.processes.spawn import fork_client, job_spec
 from polyrhythm.processes.spawn.job_spec import JobSpec, SharingGroup
@@ -127,7 +127,7 @@ def _share(name: str, members: tuple[str, ...], stack: ExitStack) -> SharingGrou
 
 def _keep_store(devices: dict[str, str], secret: bytes, stack: ExitStack) -> int:
     """The port of this host's loopback at which a store for NCCL's communicators is kept while `stack` is; 0 where nobody needs it."""
-    workers = [device for name, device in devices.items() if name.startswith("worker/")]
+    workers = [device for name, device in devices.items() if is_worker(name)]
     if "cpu" in workers:
         return 0
     return stack.enter_context(StoreServer("127.0.0.1", len(workers), secret, rounds=1)).address[1]

@@ -12,6 +12,7 @@ from polyrhythm.errors import PolyrhythmError, RunError, WorkerFailed
 from polyrhythm.kernel.events import AnyEvent, Faulted, Recorder, Stepped
 from polyrhythm.kernel.job import Ending, Job
 from polyrhythm.kernel.message import Message
+from polyrhythm.kernel.names import is_worker
 from polyrhythm.processes.runtime.agreement import AgreementCollector
 from polyrhythm.processes.runtime.stall_detection import Patience, StallDetector, report
 from polyrhythm.processes.runtime.status import ActorStatus
@@ -129,7 +130,7 @@ class LaunchedRun:
         return child.ended is not None or child.name in self._lost
 
     def _workers_left(self) -> list[str]:
-        return [name for name in self._supervisor.children if name.startswith("worker/") and name not in self._lost]
+        return [name for name in self._supervisor.children if is_worker(name) and name not in self._lost]
 
     def _check_end(self) -> None:
         if all(map(self._is_over, self._supervisor.children.values())):

@@ -1,0 +1,64 @@
+"""What each worker of a run did: its steps and samples, and the parts of its time for which it computed and waited."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from polyrhythm.kernel.events import Computed, Stepped, Waited
+from polyrhythm.kernel.names import is_worker, rank_of
+from polyrhythm.report.outcome import Outcome
+from polyrhythm.report.series import Series
+
+
+@dataclass(slots=True)
+class WorkerTotals:
+    """Of one worker in a whole run; `samples` are those that its steps have used, 0 where none were counted."""
+
+    steps: int = 0
+    samples: int = 0
+    computed: float = 0.0
+    waited: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class WorkerTable:
+    """The workers of one run as a table: column titles, and cells with the worker's name first. `remark` says who is left out."""
+
+    series: Series
+    columns: list[str]
+    rows: list[list[str]]
+    remark: str
+
+
+def totals(outcome: Outcome) -> dict[str, WorkerTotals]:
+    """The workers that took a step or were waited for, by rank."""
+    found: dict[str, WorkerTotals] = {}
+    for event in outcome.events:
+        if not is_worker(event.actor):
+            continue
+        if isinstance(event, Stepped):
+            one = found.setdefault(event.actor, WorkerTotals())
+            one.steps, one.samples = event.clock, event.samples
+        elif isinstance(event, Computed):
+            found.setdefault(event.actor, WorkerTotals()).computed += event.seconds
+        elif isinstance(event, Waited):
+            found.setdefault(event.actor, WorkerTotals()).waited += event.seconds
+    return dict(sorted(found.items(), key=lambda item: rank_of(item[0])))
+
+
+def each_worker(group: Sequence[Series], most: int) -> list[WorkerTable]:
+    """A table for each system that ran with several workers, of its first run; at most `most` workers, those of the lowest ranks."""
+    tables: dict[str, WorkerTable] = {}
+    for one in group:
+        if one.name not in tables and one.outcome.time and len(found := totals(one.outcome)) > 1:
+            rows = [_cells(name, worker, one.outcome.time) for name, worker in list(found.items())[:most]]
+            remark = "" if len(found) <= most else f"The other {len(found) - most} of {len(found)} workers are not shown."
+            tables[one.name] = WorkerTable(one, ["worker", "steps", "samples", "per second", "computing", "waiting"], rows, remark)
+    return list(tables.values())
+
+
+def _cells(name: str, worker: WorkerTotals, seconds: float) -> list[str]:
+    rate = f"{worker.samples / seconds:,.1f} samples" if worker.samples else f"{worker.steps / seconds:,.1f} steps"
+    samples = f"{worker.samples:,}" if worker.samples else "–"
+    return [name, f"{worker.steps:,}", samples, rate, f"{worker.computed / seconds:.0%}", f"{worker.waited / seconds:.0%}"]
