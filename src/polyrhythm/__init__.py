@@ -98,11 +98,13 @@ if TYPE_CHECKING:
     from polyrhythm.hardware.network import Network as Network
     from polyrhythm.local import AverageMoments as AverageMoments
     from polyrhythm.local import Consensus as Consensus
+    from polyrhythm.local import CorrectedWeights as CorrectedWeights
     from polyrhythm.local import KeepLateSteps as KeepLateSteps
     from polyrhythm.local import KeepOwn as KeepOwn
     from polyrhythm.local import PlainSteps as PlainSteps
     from polyrhythm.local import Proximal as Proximal
     from polyrhythm.local import ResetMoments as ResetMoments
+    from polyrhythm.local import TrackedGradients as TrackedGradients
     from polyrhythm.loggers import CSV as CSV
     from polyrhythm.loggers import MLflow as MLflow
     from polyrhythm.loggers import TensorBoard as TensorBoard
@@ -191,7 +193,9 @@ if TYPE_CHECKING:
     from polyrhythm.topology import Gossip as Gossip
     from polyrhythm.topology import HashRing as HashRing
     from polyrhythm.topology import Keyed as Keyed
+    from polyrhythm.topology import Lazy as Lazy
     from polyrhythm.topology import LinkExchange as LinkExchange
+    from polyrhythm.topology import MetropolisHastings as MetropolisHastings
     from polyrhythm.topology import Mirrors as Mirrors
     from polyrhythm.topology import NearestRounding as NearestRounding
     from polyrhythm.topology import Neighbours as Neighbours
@@ -211,6 +215,8 @@ if TYPE_CHECKING:
     from polyrhythm.topology import Summation as Summation
     from polyrhythm.topology import Tree as Tree
     from polyrhythm.topology import Truncated as Truncated
+    from polyrhythm.topology import UniformWeights as UniformWeights
+    from polyrhythm.topology import WeightedGossip as WeightedGossip
     from polyrhythm.training.batch_size import largest_batch as largest_batch
     from polyrhythm.training.join import join as join
     from polyrhythm.training.recipe import lint_recipe as lint_recipe
@@ -229,7 +235,7 @@ _PLACES = {
         "RandomSkip RefreshedLowRank Relative Rows ScaledSign SharedK Sign Significant StochasticLevels Striped SufficientFactors Ternary "
         "Threshold TopK TopKWarmup TwoBit UnitSigns Warmup"
     ),
-    "consistency": "Bounded BoundedDelay Asynchronous Every Intervals LocalSteps BulkSynchronous SoftSync Switched",
+    "consistency": "Asynchronous Bounded BoundedDelay BulkSynchronous Every Intervals LocalSteps SoftSync Switched",
     "controllers": "BatchShares Fixed LinkPartitions Several SharedPartitions StepBytes",
     "engines.kubernetes": "Kubernetes",
     "engines.mpi": "Mpi",
@@ -242,7 +248,7 @@ _PLACES = {
     "hardware.faults": "Crash Cut Drop RandomCrashes RandomCuts RandomStalls Stall",
     "hardware.fleet": "Fleet Jitter Mixed RandomStragglers Straggler",
     "hardware.network": "Network",
-    "local": "AverageMoments Consensus KeepLateSteps KeepOwn PlainSteps Proximal ResetMoments",
+    "local": ("AverageMoments Consensus CorrectedWeights KeepLateSteps KeepOwn PlainSteps Proximal ResetMoments TrackedGradients"),
     "loggers": "CSV MLflow TensorBoard WandB",
     "merge": (
         "Adagrad Elastic FrozenAdam HeavyBall LARC LARS LinearScaling Mean Nesterov OuterOptimizer ProximalSGD SignDescent SlowMomentum "
@@ -260,6 +266,11 @@ _PLACES = {
         "Dissemination EightBits EvenRows Fastest FixedGraph FixedPointMemory Fused Gossip HashRing Keyed LinkExchange Mirrors "
         "NearestRounding Neighbours PairAverages PartialExchange RandomPairs ResponseCache Ring "
         "RingGraph RootCoordinator Separately ServedSums Server SharedMemory Star StochasticRounding Summation Tree Truncated"
+        "Adasum AggregationTree AllReduce AllToAll AllWeights Alone Autotune AverageWeights BipartiteGraph BitVector BlockStore "
+        "Bucketed Butterfly ByKey ByLayer ByPattern ChangedRows CompressedRing Deferred Delayed Direct Dissemination EightBits "
+        "EvenRows Fastest FixedGraph Fused Gossip HashRing Keyed Lazy LinkExchange MetropolisHastings Mirrors Neighbours "
+        "PairAverages PartialExchange RandomPairs ResponseCache Ring RingGraph RootCoordinator Separately ServedSums Server "
+        "SharedMemory Star Summation Tree Truncated UniformWeights WeightedGossip"
     ),
     "scheduling": "RandomBlocks Strads balanced",
     "tables": "DenseRows SparseRows Table",

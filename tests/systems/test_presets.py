@@ -36,6 +36,7 @@ PUBLISHED = (
     *("fifteen-pf", "yu"),
     *("adpsgd",),
     "buckwild",
+    *("decentralized", "d-squared", "exact-diffusion", "gradient-tracking"),
 )
 ORDER_MATTERS = (
     *("downpour", "ssp", "softsync", "easgd", "strom", "hybrid-groups", "gaia", "hogwild"),

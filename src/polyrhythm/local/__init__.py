@@ -2,13 +2,29 @@
 
 from polyrhythm.local.average_moments import AverageMoments
 from polyrhythm.local.consensus import Consensus
+from polyrhythm.local.corrected_weights import CorrectedWeights
 from polyrhythm.local.keep_late_steps import KeepLateSteps
 from polyrhythm.local.keep_own import KeepOwn
 from polyrhythm.local.proximal import Proximal
 from polyrhythm.local.reset_moments import ResetMoments
+from polyrhythm.local.tracked_gradients import TrackedGradients
 from polyrhythm.pieces.local import PlainSteps
 
-MEMBERS = (PlainSteps(), Proximal(0.1), ResetMoments(), AverageMoments(), KeepOwn(0.5), KeepLateSteps(), Consensus(0.1))
+MEMBERS = (
+    *(PlainSteps(), Proximal(0.1), ResetMoments(), AverageMoments(), KeepOwn(0.5), KeepLateSteps(), Consensus(0.1)),
+    *(CorrectedWeights(), TrackedGradients()),
+)
 """One of each kind: the laws are tested over this list."""
 
-__all__ = ["MEMBERS", "AverageMoments", "Consensus", "KeepLateSteps", "KeepOwn", "PlainSteps", "Proximal", "ResetMoments"]
+__all__ = [
+    "MEMBERS",
+    "AverageMoments",
+    "Consensus",
+    "CorrectedWeights",
+    "KeepLateSteps",
+    "KeepOwn",
+    "PlainSteps",
+    "Proximal",
+    "ResetMoments",
+    "TrackedGradients",
+]

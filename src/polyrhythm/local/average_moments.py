@@ -23,6 +23,7 @@ class AverageMoments:
     """
 
     traits: ClassVar = LocalTraits(LOCAL, corrects=False, settles=False, averages=True)
+    mixing: ClassVar[None] = None
 
     def initial(self, layout: Layout) -> State:
         """None."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import ClassVar
 
 import torch
 from torch import Tensor
@@ -26,6 +27,8 @@ class Consensus:
     result is z. Too small a rho lets the workers of a nonconvex problem drift apart until it diverges, too large a one holds them at z; SGD
     needs a learning rate well below 1 / rho.
     """
+
+    mixing: ClassVar[None] = None
 
     rho: float
 

@@ -23,6 +23,7 @@ class KeepLateSteps:
     """
 
     traits: ClassVar = LocalTraits(frozenset({Payload.UPDATE}), corrects=False, settles=False, goes_on=True)
+    mixing: ClassVar[None] = None
 
     def initial(self, layout: Layout) -> State:
         """None."""

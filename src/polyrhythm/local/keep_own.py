@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import ClassVar
 
 import torch
 from torch import Tensor
@@ -21,6 +22,8 @@ class KeepOwn:
 
     (Streaming DiLoCo; Douillard et al., 2025, section 2.3.) What was agreed on is the result, and the next update counts from there.
     """
+
+    mixing: ClassVar[None] = None
 
     part: float
 

@@ -20,6 +20,7 @@ class Proximal:
     """Adds mu (w - w0) to the gradient, w0 being the weights of the last exchange (FedProx; Li et al., MLSys 2020, eq. 2)."""
 
     traits: ClassVar = LocalTraits(LOCAL, corrects=True, settles=False)
+    mixing: ClassVar[None] = None
 
     mu: float
 

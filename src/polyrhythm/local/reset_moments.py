@@ -19,6 +19,7 @@ class ResetMoments:
     """The worker's optimizer begins anew after each exchange, without momentum (as SlowMo may; Wang et al., ICLR 2020)."""
 
     traits: ClassVar = LocalTraits(LOCAL, corrects=False, settles=True)
+    mixing: ClassVar[None] = None
 
     def initial(self, layout: Layout) -> State:
         """None."""

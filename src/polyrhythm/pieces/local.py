@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import ClassVar, Protocol
+from typing import ClassVar, NamedTuple, Protocol
 
 from torch import Tensor
 
@@ -20,12 +20,45 @@ class Moments(Protocol):
         """Be as before the first step."""
 
 
+class Stepped(NamedTuple):
+    """A worker after its local steps: its `weights` (numel,), those of the last exchange, and the gradient of the last step.
+
+    `gradient` makes a copy of what the optimizer stepped on, what the rule had made of it and clipped.
+    """
+
+    weights: Tensor
+    anchor: Tensor
+    gradient: Callable[[], Tensor]
+
+
+class MixingRule(Protocol):
+    """What a worker sends in the place of its weights and beside them, where neighbours mix these, and what it makes of the mixtures."""
+
+    @property
+    def vectors(self) -> int:
+        """How many it sends: one takes the place of the weights, and each of the others is mixed as that one is."""
+
+    @property
+    def least_eigenvalue(self) -> float | None:
+        """The mixing matrix must be symmetric, the same in every exchange, and have no eigenvalue as small as this; None for any matrix."""
+
+    def send(self, stepped: Stepped, state: State) -> tuple[Tensor, ...]:
+        """The vectors (numel,) that it sends, each a new tensor; `state` is the rule's."""
+
+    def take(self, mixed: Sequence[Tensor], sent: Sequence[Tensor], state: State) -> tuple[Tensor, State]:
+        """The weights (numel,) from which the worker goes on, and the rule's next state."""
+
+
 class LocalRule(Protocol):
     """Frozen settings; what it remembers, such as dual variables, goes in as `state` and comes out."""
 
     @property
     def traits(self) -> LocalTraits:
         """What it declares of itself."""
+
+    @property
+    def mixing(self) -> MixingRule | None:
+        """What it does where neighbours mix weights; None where they mix the weights as they are, and nothing else."""
 
     def initial(self, layout: Layout) -> State:
         """The state before the first step."""
@@ -59,6 +92,7 @@ class PlainSteps:
     """The optimizer steps on the worker's gradient, and keeps its state over exchanges."""
 
     traits: ClassVar = LocalTraits(frozenset(Payload), corrects=False, settles=False)
+    mixing: ClassVar[None] = None
 
     def initial(self, layout: Layout) -> State:
         """None."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from enum import Enum
 
@@ -160,7 +161,10 @@ class TopologyTraits:
     """What can be sent over a topology, and in which pattern.
 
     `replicas_differ` where each applies in full what others are sent in part; `late` by how many steps a response comes later.
-    `tolerates_loss` where the others can go on without a worker even if they wait for each other.
+    `tolerates_loss` where the others can go on without a worker even if they wait for each other. `averages`: whether what it brings is a
+    mean of weights already, which the merge has to agree with. `least_eigenvalue`, for a number of workers, is that of its mixing matrix,
+    where this is symmetric, doubly stochastic and the same in every exchange. `differences`: whether what codecs are given of weights is
+    their difference to what the receivers have.
     """
 
     payloads: frozenset[Payload]
@@ -168,3 +172,6 @@ class TopologyTraits:
     replicas_differ: bool = False
     late: int = 0
     tolerates_loss: bool = False
+    averages: bool = False
+    least_eigenvalue: Callable[[int], float] | None = None
+    differences: bool = False

@@ -29,6 +29,8 @@ from polyrhythm.topology import AllReduce
 
 _HORIZON = 100_000
 """Steps within which a consistency is expected to have filled any quorum."""
+_ROUNDING = 1e-9
+"""Of an eigenvalue."""
 _LATEST = 64
 """Exchanges among which the two that are closest together are sought."""
 
@@ -154,6 +156,7 @@ class Exchange:
     def check(self, workers: int) -> None:
         """Refuse a number of workers with which all would wait for a quorum that is never reached, and responses that come too late."""
         quorum = self.consistency.quorum(workers)
+        self._check_mixing(workers)
         if self.topology.traits.late and self.payload is Payload.UPDATE:
             self._check_late(list(islice(self._clocks(workers), _LATEST)))
         exchanged = list(islice(self._clocks(workers), quorum - 1))
@@ -161,6 +164,18 @@ class Exchange:
             raise CompositionError(
                 f"{self.consistency!r} merges {quorum} contributions at a time and lets no worker continue until its own is merged, but "
                 f"{workers} workers are no multiple of {quorum}: the rest would wait for ever. Use a multiple of {quorum}, or other groups."
+            )
+
+    def _check_mixing(self, workers: int) -> None:
+        limit = self.local.mixing.least_eigenvalue if self.local.mixing is not None else None
+        if limit is None or self.topology.traits.least_eigenvalue is None:
+            return
+        least = self.topology.traits.least_eigenvalue(workers)
+        if least <= limit + _ROUNDING:
+            raise CompositionError(
+                f"{self.local!r} diverges over {self.topology!r}: the least eigenvalue of the mixing matrix of {workers} workers is "
+                f"{least:.3g}, and it must be above {limit:.3g}. Keep more of a worker's own weights, as with "
+                "Lazy(MetropolisHastings(), 0.5)."
             )
 
     def _clocks(self, workers: int) -> Iterator[int]:

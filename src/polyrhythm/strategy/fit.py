@@ -61,6 +61,8 @@ def conflict(pieces: Pieces) -> str | None:
         return found
     if pieces["local"].traits.needs_mean and (found := _no_mean(pieces)):
         return found
+    if found := _not_mixed(pieces):
+        return found
     if payload(pieces) is Payload.WEIGHTS and pattern is Pattern.COLLECTIVE:
         return _sum_of_weights(pieces)
     return _half_an_exchange(pieces) if payload(pieces) is Payload.WEIGHTS and pattern is Pattern.SERVED else None
@@ -101,6 +103,27 @@ def _no_mean(pieces: Pieces) -> str | None:
             needs = f"{_name(pieces['local'])} needs the mean of what all workers did since the last exchange"
             return f"{_both(pieces, axis, 'local')} do not fit: {needs}, and {_name(pieces[axis])} {problem}"
     return None
+
+
+def _not_mixed(pieces: Pieces) -> str | None:
+    """Where means of weights are made on the way, or a rule sends other vectors in their place: why the pieces do not mix these."""
+    topology, rule = pieces["topology"].traits, pieces["local"].mixing
+    averages = payload(pieces) is Payload.WEIGHTS and pieces["merge"].traits.averages
+    if topology.averages and not averages:
+        brings = f"{_name(pieces['topology'])} brings means of weights, and {_name(pieces['merge'])} makes something else of them"
+        return f"{_both(pieces, 'topology', 'merge')} do not fit: {brings}"
+    if rule is None:
+        return None
+    needs, axis = f"{_name(pieces['local'])} needs vectors that neighbours mix", ""
+    if topology.pattern is not Pattern.NEIGHBOURS:
+        axis, problem = "topology", f"over {_name(pieces['topology'])} workers communicate {topology.pattern.value}"
+    elif pieces["consistency"].traits.order_matters:
+        axis, problem = "consistency", f"under {_name(pieces['consistency'])} they come at any time"
+    elif not averages:
+        axis, problem = "merge", f"{_name(pieces['merge'])} makes something else of them"
+    elif rule.least_eigenvalue is not None and topology.least_eigenvalue is None:
+        axis, problem = "topology", f"{_name(pieces['topology'])} does not always do so with one symmetric matrix"
+    return f"{_both(pieces, axis, 'local')} do not fit: {needs}, and {problem}" if axis else None
 
 
 def _sum_of_weights(pieces: Pieces) -> str | None:

@@ -2,17 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
+from functools import partial
 
 from torch import Tensor
 
 from polyrhythm.kernel.events import Agreed
 from polyrhythm.kernel.job import WorkerContext
+from polyrhythm.kernel.port import Port
+from polyrhythm.kernel.together import Start, together
 from polyrhythm.model.state import ModelState
-from polyrhythm.pieces.local import LocalRule
+from polyrhythm.pieces.local import LocalRule, MixingRule, Stepped
 from polyrhythm.pieces.requests import CollectiveOperations
+from polyrhythm.pieces.responses import Response
+from polyrhythm.pieces.topology import InitialState
 from polyrhythm.strategy.averaged_moments import average_moments
+from polyrhythm.strategy.companion import Companion
 from polyrhythm.strategy.gradients import Parameters
 from polyrhythm.strategy.local_optimizer import LocalOptimizer
 from polyrhythm.tensors import State
@@ -20,20 +26,43 @@ from polyrhythm.trees import StateTree
 
 
 class LocalRuleOfPart:
-    """`rule` for the steps that `optimizer` takes on `parameters`; `memory` is its state. The weights are those of `held`."""
+    """`rule` for the steps that `optimizer` takes on `parameters`; `memory` is its state. The weights are those of `held`.
 
-    def __init__(self, rule: LocalRule, parameters: Parameters, optimizer: LocalOptimizer, held: ModelState) -> None:
+    `beside` are the vectors that are mixed beside them, `vectors` all that was sent in the exchange under way, and `responses` what came
+    of those beside.
+    """
+
+    def __init__(
+        self, rule: LocalRule, parameters: Parameters, optimizer: LocalOptimizer, held: ModelState, beside: Sequence[Companion]
+    ) -> None:
         self.rule = rule
         self.parameters = parameters
         self.optimizer = optimizer
         self.held = held
+        self.beside = beside
         self.memory: State = rule.initial(parameters.layout)
         self.sent: Tensor | None = None
+        self.vectors: tuple[Tensor, ...] = ()
+        self.responses: list[Response] = []
+
+    def establish(self, context: WorkerContext) -> None:
+        """Begin to exchange what is mixed beside the weights."""
+        for each in self.beside:
+            context.perform(each.channel.establish(InitialState(each.state, ""))).apply(each.state)
 
     def send(self) -> None:
-        """An update is about to be sent: keep the weights of now, if the rule will want them."""
+        """Something is about to be sent: keep the weights of now, if the rule will want them, or put there what it sends instead."""
         if self.rule.traits.goes_on:
             self.sent = self.held.weights.clone()
+        if self.rule.mixing is not None:
+            held = self.held
+            self.vectors = self.rule.mixing.send(Stepped(held.weights, held.anchor, self.parameters.gradient), self.memory)
+            for state, vector in zip((held, *(each.state for each in self.beside)), self.vectors, strict=True):
+                state.weights.copy_(vector)
+
+    def exchange(self, start: Start[Response], port: Port, rates: tuple[float, ...]) -> Start[Response]:
+        """`start`, and beside it the exchanges of what is mixed beside the weights."""
+        return partial(self._all, start, port, rates) if self.beside else start
 
     def correct_gradients(self) -> None:
         """Put what the rule makes of the gradient in its place, if it makes something else of it."""
@@ -46,6 +75,8 @@ class LocalRuleOfPart:
         traits, held = self.rule.traits, self.held
         before = held.weights.clone() if traits.settles or traits.goes_on else held.weights
         apply()
+        if self.rule.mixing is not None:
+            self._take(self.rule.mixing)
         if traits.settles:
             self._settle(before, context)
         if traits.averages and collective is not None:
@@ -61,11 +92,29 @@ class LocalRuleOfPart:
 
     def export(self) -> StateTree:
         """As `pieces.state.Stateful`."""
-        return {"memory": self.memory, "sent": self.sent}
+        return {"memory": self.memory, "sent": self.sent, "beside": [each.export() for each in self.beside]}
 
     def restore(self, state: StateTree) -> None:
         """As `pieces.state.Stateful`."""
         self.memory, self.sent = state["memory"], state["sent"]
+        for each, exported in zip(self.beside, state["beside"], strict=True):
+            each.restore(exported)
+
+    async def _all(self, start: Start[Response], port: Port, rates: tuple[float, ...]) -> Response:
+        clock = self.held.clock
+        starts: list[Start[Response]] = [start]
+        starts += [partial(each.channel.exchange, each.state.weights.cpu(), clock, rates) for each in self.beside]
+        response, *self.responses = await together(port, starts)
+        return response
+
+    def _take(self, mixing: MixingRule) -> None:
+        """What was sent has been mixed."""
+        for each, response in zip(self.beside, self.responses, strict=True):
+            response.apply(each.state)
+        mixed = [self.held.weights, *(each.state.weights for each in self.beside)]
+        weights, self.memory = mixing.take(mixed, self.vectors, self.memory)
+        self.held.adopt(weights)
+        self.vectors, self.responses = (), []
 
     def _settle(self, before: Tensor, context: WorkerContext) -> None:
         weights = self.held.weights

@@ -20,6 +20,7 @@ from polyrhythm.pieces.context import ExchangeContext
 from polyrhythm.pieces.responses import Response
 from polyrhythm.pieces.topology import InitialState
 from polyrhythm.pieces.traits import Pattern
+from polyrhythm.strategy.companion import companions
 from polyrhythm.strategy.control_loop import ControlLoop
 from polyrhythm.strategy.deferral import Deferral, refuse_coupled
 from polyrhythm.strategy.drift import end_alike
@@ -72,7 +73,8 @@ class Part:
             parameters.flat, parameters.layout, self.agreement.merge, context, self.payload.optimize, optimizer.step_scaled
         )
         self.state.clip = optimizer.clipped
-        self.rule = LocalRuleOfPart(self.agreement.local, parameters, optimizer, self.state)
+        beside = companions(self.level, seat.port, self.state)
+        self.rule = LocalRuleOfPart(self.agreement.local, parameters, optimizer, self.state, beside)
         self.overlap: Overlap | None = None
         self.deferral: Deferral | None = None
         self.snapshots = new_snapshots(len(plan.result_actors()))
@@ -104,6 +106,7 @@ class Part:
             self.context.perform(inner.channel.establish(InitialState(inner.state, ""))).apply(inner.state)
         self.control.nbytes = self.state.weights.numel() * self.state.weights.element_size()
         self.context.perform(self.channel.establish(InitialState(self.state, recipe, self.control))).apply(self.state)
+        self.rule.establish(self.context)
         self._follow_weights()
         self._rebase()
 
@@ -173,10 +176,11 @@ class Part:
 
     def exchange(self, value: Tensor) -> PendingExchange:
         """The exchange of `value` (numel,). Raises DivergedError if it is not finite."""
+        self.rule.send()  # it may put something else where the weights are
         self.check([value])
-        self.rule.send()
-        weighted = value if self.level.weight == 1 else value * self.level.weight
-        return PendingExchange(partial(self.channel.exchange, weighted.cpu(), self.clock, self.payload.rates()), self._conclude)
+        weighted, rates = (value if self.level.weight == 1 else value * self.level.weight), self.payload.rates()
+        start = partial(self.channel.exchange, weighted.cpu(), self.clock, rates)
+        return PendingExchange(self.rule.exchange(start, self.port, rates), self._conclude)
 
     @property
     def awaits_response(self) -> bool:
@@ -215,7 +219,8 @@ class Part:
     def drain(self, step: int) -> str:
         """As `pieces.topology.Channel.drain`, of every exchange of this part, with no step outstanding."""
         self.settle()
-        problems = [self.context.perform(channel.drain(step)) for channel in (*(inner.channel for inner in self.inner), self.channel)]
+        channels = [*(inner.channel for inner in self.inner), *(each.channel for each in self.rule.beside), self.channel]
+        problems = [self.context.perform(channel.drain(step)) for channel in channels]
         return next(filter(None, problems), "")
 
     def export(self) -> StateTree:

@@ -28,6 +28,7 @@ from polyrhythm.topology.graph import Dissemination, FixedGraph, RandomPairs, Ri
 from polyrhythm.topology.hash_ring import HashRing
 from polyrhythm.topology.keyed import Keyed
 from polyrhythm.topology.link_exchange import LinkExchange
+from polyrhythm.topology.mixing_weights import Lazy, MetropolisHastings, UniformWeights
 from polyrhythm.topology.pair_averages import PairAverages
 from polyrhythm.topology.readiness.cached import BitVector, ResponseCache
 from polyrhythm.topology.readiness.coordinator import RootCoordinator
@@ -38,6 +39,7 @@ from polyrhythm.topology.server import Server
 from polyrhythm.topology.shared_memory import SharedMemory
 from polyrhythm.topology.summation import Summation
 from polyrhythm.topology.weight_rounding import NearestRounding, StochasticRounding
+from polyrhythm.topology.weighted_gossip import WeightedGossip
 
 ROUNDING = (CompressedRing(Truncated()), CompressedRing(EightBits()))
 ALGORITHMS = (Ring(), Tree(), Butterfly(), Direct(), Star(), Fastest(latency=0.001, bandwidth=1e8), AggregationTree(2))
@@ -64,6 +66,8 @@ MEMBERS = (
     BlockStore(2),
     *(Gossip(graph) for graph in GRAPHS),
     PairAverages(),
+    WeightedGossip(),
+    WeightedGossip(RingGraph(), Lazy(UniformWeights(), 0.25)),
     AverageWeights(),
     AllToAll(),
     Mirrors(),
@@ -112,7 +116,9 @@ __all__ = [
     "Gossip",
     "HashRing",
     "Keyed",
+    "Lazy",
     "LinkExchange",
+    "MetropolisHastings",
     "Mirrors",
     "NearestRounding",
     "Neighbours",
@@ -132,4 +138,6 @@ __all__ = [
     "Summation",
     "Tree",
     "Truncated",
+    "UniformWeights",
+    "WeightedGossip",
 ]

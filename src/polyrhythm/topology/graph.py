@@ -14,6 +14,9 @@ from polyrhythm.kernel.group import Group
 class Graph(Protocol):
     """For every step, the workers that one sends to and those that one receives from."""
 
+    def __hash__(self) -> int:
+        """Settings are values: what is computed of them is kept."""
+
     def check(self, workers: int) -> None:
         """Refuse a number of workers that the graph cannot hold."""
 

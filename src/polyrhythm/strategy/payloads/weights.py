@@ -27,7 +27,8 @@ class WeightsPayload:
     def begin(self) -> None:
         """Where the merge or the rule for local steps looks at what these did, that counts from the weights as they are."""
         agreement = self.part.agreement
-        if agreement.merge.traits.sees_moved or agreement.local.traits.corrects or agreement.local.traits.settles:
+        local = agreement.local
+        if agreement.merge.traits.sees_moved or local.traits.corrects or local.traits.settles or local.mixing is not None:
             self.part.state.set_anchor()
 
     def rates(self) -> tuple[float, ...]:

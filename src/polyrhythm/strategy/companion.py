@@ -1,0 +1,34 @@
+"""A vector that is mixed beside the weights, and as these are."""
+
+from __future__ import annotations
+
+import torch
+
+from polyrhythm.kernel.port import Port
+from polyrhythm.model.state import ModelState
+from polyrhythm.pieces.context import ExchangeContext
+from polyrhythm.strategy.plan import Level
+from polyrhythm.trees import StateTree
+
+
+class Companion:
+    """One vector (numel,) with a channel of its own on the topology of the weights; `state` holds it."""
+
+    def __init__(self, level: Level, port: Port, held: ModelState) -> None:
+        self.channel = level.connect(port)
+        context = ExchangeContext(level.group, port.rng("exchange"))
+        self.state = ModelState(torch.zeros_like(held.weights), held.layout, level.agreement.merge, context, None)
+
+    def export(self) -> StateTree:
+        """As `pieces.state.Stateful`; the vector is made anew for every exchange."""
+        return self.channel.export()
+
+    def restore(self, state: StateTree) -> None:
+        """As `pieces.state.Stateful`."""
+        self.channel.restore(state)
+
+
+def companions(level: Level, port: Port, held: ModelState) -> list[Companion]:
+    """One for each vector but the first that the rule for local steps sends; the first takes the place of the weights `held`."""
+    mixing = level.agreement.local.mixing
+    return [Companion(level, port.scoped(f"beside {k}/"), held) for k in range(1, mixing.vectors if mixing is not None else 1)]
