@@ -179,6 +179,7 @@ if TYPE_CHECKING:
     from polyrhythm.topology import ByLayer as ByLayer
     from polyrhythm.topology import ByPattern as ByPattern
     from polyrhythm.topology import ChangedRows as ChangedRows
+    from polyrhythm.topology import CompleteGraph as CompleteGraph
     from polyrhythm.topology import CompressedRing as CompressedRing
     from polyrhythm.topology import Deferred as Deferred
     from polyrhythm.topology import Delayed as Delayed
@@ -186,6 +187,7 @@ if TYPE_CHECKING:
     from polyrhythm.topology import Dissemination as Dissemination
     from polyrhythm.topology import EightBits as EightBits
     from polyrhythm.topology import EvenRows as EvenRows
+    from polyrhythm.topology import ExponentialGraph as ExponentialGraph
     from polyrhythm.topology import Fastest as Fastest
     from polyrhythm.topology import FixedGraph as FixedGraph
     from polyrhythm.topology import FixedPointMemory as FixedPointMemory
@@ -201,6 +203,7 @@ if TYPE_CHECKING:
     from polyrhythm.topology import Neighbours as Neighbours
     from polyrhythm.topology import PairAverages as PairAverages
     from polyrhythm.topology import PartialExchange as PartialExchange
+    from polyrhythm.topology import PushSum as PushSum
     from polyrhythm.topology import RandomPairs as RandomPairs
     from polyrhythm.topology import ResponseCache as ResponseCache
     from polyrhythm.topology import Ring as Ring
@@ -213,6 +216,7 @@ if TYPE_CHECKING:
     from polyrhythm.topology import Star as Star
     from polyrhythm.topology import StochasticRounding as StochasticRounding
     from polyrhythm.topology import Summation as Summation
+    from polyrhythm.topology import Torus as Torus
     from polyrhythm.topology import Tree as Tree
     from polyrhythm.topology import Truncated as Truncated
     from polyrhythm.topology import UniformWeights as UniformWeights
@@ -262,15 +266,16 @@ _PLACES = {
     "strategy": "ByHost BySite Exchange Given Hierarchical InGroups Leaders OfSize Strategy Stripes",
     "topology": (
         "Adasum AggregationTree AllReduce AllToAll AllWeights Alone Autotune AverageWeights BipartiteGraph BitVector "
-        "BlockStore Bucketed Butterfly ByKey ByLayer ByPattern ChangedRows CompressedRing Deferred Delayed Direct "
-        "Dissemination EightBits EvenRows Fastest FixedGraph FixedPointMemory Fused Gossip HashRing Keyed LinkExchange Mirrors "
-        "NearestRounding Neighbours PairAverages PartialExchange RandomPairs ResponseCache Ring "
-        "RingGraph RootCoordinator Separately ServedSums Server SharedMemory Star StochasticRounding Summation Tree Truncated"
+        "BlockStore Bucketed Butterfly ByKey ByLayer ByPattern ChangedRows CompleteGraph CompressedRing Deferred "
+        "Delayed Direct Dissemination EightBits EvenRows ExponentialGraph Fastest FixedGraph FixedPointMemory Fused "
+        "Gossip HashRing Keyed LinkExchange Mirrors NearestRounding Neighbours PairAverages PartialExchange PushSum "
+        "RandomPairs ResponseCache Ring RingGraph RootCoordinator Separately ServedSums Server SharedMemory Star "
+        "StochasticRounding Summation Torus Tree Truncated"
         "Adasum AggregationTree AllReduce AllToAll AllWeights Alone Autotune AverageWeights BipartiteGraph BitVector BlockStore "
         "Bucketed Butterfly ByKey ByLayer ByPattern ChangedRows CompressedRing Deferred Delayed Direct Dissemination EightBits "
         "EvenRows Fastest FixedGraph Fused Gossip HashRing Keyed Lazy LinkExchange MetropolisHastings Mirrors Neighbours "
         "PairAverages PartialExchange RandomPairs ResponseCache Ring RingGraph RootCoordinator Separately ServedSums Server "
-        "SharedMemory Star Summation Tree Truncated UniformWeights WeightedGossip"
+        "SharedMemory Star Summation Tree Truncated UniformWeights WeightedGossip"Truncated "
     ),
     "scheduling": "RandomBlocks Strads balanced",
     "tables": "DenseRows SparseRows Table",

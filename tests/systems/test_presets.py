@@ -36,7 +36,8 @@ PUBLISHED = (
     *("fifteen-pf", "yu"),
     *("adpsgd",),
     "buckwild",
-    *("decentralized", "d-squared", "exact-diffusion", "gradient-tracking"),
+    *("decentralized", "d-squared", "exact-diffusion", "gradient-tracking""fifteen-pf",),
+    *("adpsgd", "sgp"),
 )
 ORDER_MATTERS = (
     *("downpour", "ssp", "softsync", "easgd", "strom", "hybrid-groups", "gaia", "hogwild"),

@@ -10,10 +10,10 @@ from endpoints import context_of
 from polyrhythm.kernel.group import Group
 from polyrhythm.merge import Elastic, Mean
 from polyrhythm.pieces.merge import Merge
-from polyrhythm.topology import GRAPHS, Dissemination, FixedGraph
+from polyrhythm.topology import FAMILIES, BipartiteGraph, Dissemination, FixedGraph, Torus
 from polyrhythm.topology.graph import Graph
 
-EVERY = (*GRAPHS, FixedGraph.of(networkx.star_graph(6)), FixedGraph.of(networkx.cycle_graph(8)))
+EVERY = (*FAMILIES, BipartiteGraph(), FixedGraph.of(networkx.star_graph(6)), FixedGraph.of(networkx.cycle_graph(8)))
 every_graph = pytest.mark.parametrize("graph", EVERY, ids=lambda graph: type(graph).__name__)
 
 
@@ -48,7 +48,7 @@ def test_each_hears_from_exactly_those_who_send_to_it_and_never_from_itself(grap
                 assert sorted(senders) == [other for other in range(workers) if rank in pairs[other][0]]
 
 
-@pytest.mark.parametrize("graph", GRAPHS, ids=repr)
+@pytest.mark.parametrize("graph", FAMILIES, ids=repr)
 def test_mixing_keeps_the_mean(graph: Graph) -> None:
     for workers in (2, 3, 8):
         values = [torch.tensor([float(rank**2)], dtype=torch.float64) for rank in range(workers)]
@@ -77,3 +77,30 @@ def test_rotation_lets_everyone_meet_everyone() -> None:
     for rotate, partners in ((False, 4), (True, 15)):
         met = {graph_to for step in range(200) for graph_to in Dissemination(rotate).neighbours(step, Group.of_workers(16, 5, 3))[0]}
         assert len(met) == partners
+
+
+@pytest.mark.parametrize("workers", [2, 5, 6, 12])
+@pytest.mark.parametrize("graph", FAMILIES, ids=repr)
+def test_over_its_steps_there_is_a_way_from_everyone_to_everyone(graph: Graph, workers: int) -> None:
+    ways = networkx.DiGraph()
+    for step in range(4 * workers):
+        ways.add_edges_from((group.rank, to) for group in places(workers) for to in graph.neighbours(step, group)[0])
+    assert ways.number_of_nodes() == workers
+    assert networkx.is_strongly_connected(ways)
+
+
+@pytest.mark.parametrize("graph", [*FAMILIES, FixedGraph.of(networkx.star_graph(4))], ids=repr)
+def test_shares_of_a_worker_add_up_to_what_it_had(graph: Graph) -> None:
+    for step in range(6):
+        mixing = torch.zeros(5, 5, dtype=torch.float64)
+        for group in places(5):
+            receivers, _ = graph.neighbours(step, group)
+            for to in (group.rank, *receivers):
+                mixing[to, group.rank] += 1 / (1 + len(receivers))
+        torch.testing.assert_close(mixing.sum(0), torch.ones(5, dtype=torch.float64))
+
+
+def test_a_torus_is_a_grid_as_nearly_square_as_there_are_workers_for() -> None:
+    for workers, degree in ((12, 4), (9, 4), (7, 2), (4, 2), (2, 1), (1, 0)):
+        assert {len(Torus().neighbours(0, group)[0]) for group in places(workers)} == {degree}
+    assert Torus().neighbours(0, Group.of_workers(12, 5))[0] == (1, 4, 6, 9)

@@ -11,17 +11,17 @@ from torch import Tensor
 from polyrhythm.merge.total import count, total
 from polyrhythm.pieces.context import ExchangeContext
 from polyrhythm.pieces.merge import AnyContribution, Direction
-from polyrhythm.pieces.traits import EVERY_PAYLOAD, MergeTraits
+from polyrhythm.pieces.traits import EVERY_PAYLOAD, MERGED, MergeTraits, Pattern
 
 
 @dataclass(frozen=True, slots=True)
 class Mean:
     """Every worker's contribution counts 1 / P, so that a round of all of them moves the weights as far as one step on their mean.
 
-    Weights are averaged over a worker and the others in an exchange.
+    Weights are averaged over a worker and the others in an exchange; by push-sum, with the mass that these have.
     """
 
-    traits: ClassVar = MergeTraits(EVERY_PAYLOAD, averages=True)
+    traits: ClassVar = MergeTraits(EVERY_PAYLOAD, averages=True, patterns=MERGED | {Pattern.PUSHED})
     rule: ClassVar[None] = None
 
     def combine(self, contributions: Sequence[AnyContribution], context: ExchangeContext) -> Direction:

@@ -53,6 +53,8 @@ class Pattern(Enum):
     """With the few workers that a graph names for this step."""
     SOME_PEERS = "with some peers"
     """One-sided: with another worker, or a few, which need not be waiting."""
+    PUSHED = "by push-sum"
+    """As NEIGHBOURS, but neighbours are sent shares, which are weighed by the mass that goes with them: nothing else can merge them."""
     STORED = "through a block store"
     """Through blocks that others keep: whoever is there makes new ones of them."""
     SHARED = "in shared memory"
@@ -71,6 +73,10 @@ UNENCODED = frozenset({Pattern.SHARED})
 """Where what a worker has done is added to the weights as it is: no codec and no merge but the sum has a place there."""
 EVERY_PATTERN = frozenset(Pattern) - {Pattern.COMBINED} - UNENCODED
 """All in which values that are encoded apart are decoded and merged."""
+EVERY_PATTERN = frozenset(Pattern) - {Pattern.COMBINED}
+"""All in which values that are encoded apart are decoded and added up."""
+MERGED = EVERY_PATTERN - {Pattern.PUSHED} | {Pattern.COMBINED}
+"""All in which a merge has a say."""
 WAITED = EVERY_PATTERN - {Pattern.SOME_PEERS}
 """All in which workers can wait for each other."""
 GRADIENTS = frozenset({Payload.GRADIENT, Payload.FACTORS, Payload.ROWS})
@@ -136,7 +142,7 @@ class MergeTraits:
     averages: bool = False
     sees_moved: bool = False
     one_rate: bool = False
-    patterns: frozenset[Pattern] = EVERY_PATTERN | {Pattern.COMBINED}
+    patterns: frozenset[Pattern] = MERGED
 
 
 @dataclass(frozen=True, slots=True)

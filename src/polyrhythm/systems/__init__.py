@@ -21,6 +21,8 @@ from polyrhythm.systems.decentralized import d_squared, decentralized, exact_dif
 from polyrhythm.systems.elephas import elephas, elephas_asynchronous, elephas_hogwild
 from polyrhythm.systems.gossip import adpsgd, gossipgrad
 from polyrhythm.systems.hierarchical import fifteen_pf, gaia, hierarchical, hybrid_groups, yu
+from polyrhythm.systems.gossip import adpsgd, gossipgrad, sgp
+from polyrhythm.systems.hierarchical import fifteen_pf, gaia, hierarchical, hybrid_groups
 from polyrhythm.systems.hybrid import parallax, poseidon
 from polyrhythm.systems.key_value_stores import mxnet, mxnet_async, mxnet_worker_update
 from polyrhythm.systems.large_batches import climate, large_minibatch
@@ -48,7 +50,8 @@ SYSTEMS: dict[str, Callable[..., Strategy]] = {
         *(fifteen_pf, yu),
         *(adpsgd,),
         buckwild,
-        *(decentralized, d_squared, exact_diffusion, gradient_tracking),
+        *(decentralized, d_squared, exact_diffusion, gradient_trackingfifteen_pf,),
+        *(adpsgd, sgp),
     )
 }
 

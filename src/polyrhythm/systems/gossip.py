@@ -6,7 +6,7 @@ from polyrhythm.consistency import Asynchronous, LocalSteps
 from polyrhythm.merge import Mean
 from polyrhythm.shuffle import RingShuffle
 from polyrhythm.strategy.strategy import Strategy
-from polyrhythm.topology import Dissemination, Gossip, PairAverages
+from polyrhythm.topology import Dissemination, Gossip, PairAverages, PushSum
 
 
 def gossipgrad(rotate: bool = True) -> Strategy:
@@ -30,3 +30,15 @@ def adpsgd(tau: int = 1) -> Strategy:
     mean.
     """
     return Strategy(name="adpsgd", consistency=LocalSteps(tau, Asynchronous()), topology=PairAverages(), merge=Mean())
+
+
+def sgp(overlap: int = 0, tau: int = 1) -> Strategy:
+    """Stochastic gradient push (SGP; Assran, Loizou, Ballas, Rabbat, ICML 2019, arXiv:1811.10792).
+
+    After every `tau` local steps (1 in the paper) each worker keeps half of its weights and sends the other half to one other, 1, 2, 4, …
+    places further in rank; halves of a mass go with them, and weights divided by mass are what it computes on. With `overlap` = 1 the
+    half that is added is that of the exchange before, which has travelled meanwhile (1-OSGP). Other graphs:
+    `Strategy(topology=PushSum(Torus()), …)`. Optimizer state stays with each worker; the result is the mean of all replicas.
+    """
+    graph = Dissemination(rotate=False)
+    return Strategy(name="sgp", consistency=LocalSteps(tau), topology=PushSum(graph, overlap), merge=Mean())

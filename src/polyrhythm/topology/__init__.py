@@ -18,10 +18,12 @@ from polyrhythm.topology.average_weights import AverageWeights
 from polyrhythm.topology.bipartite import BipartiteGraph
 from polyrhythm.topology.block_store import BlockStore
 from polyrhythm.topology.bucketed import Bucketed
+from polyrhythm.topology.complete_graph import CompleteGraph
 from polyrhythm.topology.deferred import Deferred
 from polyrhythm.topology.delayed import Delayed
 from polyrhythm.topology.division import ByKey, ByLayer, EvenRows
 from polyrhythm.topology.fixed_point_memory import FixedPointMemory
+from polyrhythm.topology.exponential_graph import ExponentialGraph
 from polyrhythm.topology.fused import Fused
 from polyrhythm.topology.gossip import Gossip
 from polyrhythm.topology.graph import Dissemination, FixedGraph, RandomPairs, RingGraph
@@ -30,6 +32,7 @@ from polyrhythm.topology.keyed import Keyed
 from polyrhythm.topology.link_exchange import LinkExchange
 from polyrhythm.topology.mixing_weights import Lazy, MetropolisHastings, UniformWeights
 from polyrhythm.topology.pair_averages import PairAverages
+from polyrhythm.topology.push_sum import PushSum
 from polyrhythm.topology.readiness.cached import BitVector, ResponseCache
 from polyrhythm.topology.readiness.coordinator import RootCoordinator
 from polyrhythm.topology.readiness.grouping import ByPattern, Neighbours, Separately
@@ -39,11 +42,12 @@ from polyrhythm.topology.server import Server
 from polyrhythm.topology.shared_memory import SharedMemory
 from polyrhythm.topology.summation import Summation
 from polyrhythm.topology.weight_rounding import NearestRounding, StochasticRounding
-from polyrhythm.topology.weighted_gossip import WeightedGossip
+from polyrhythm.topology.weighted_gossip import WeightedGossippolyrhythm.topology.torus import Torus
 
 ROUNDING = (CompressedRing(Truncated()), CompressedRing(EightBits()))
 ALGORITHMS = (Ring(), Tree(), Butterfly(), Direct(), Star(), Fastest(latency=0.001, bandwidth=1e8), AggregationTree(2))
 GRAPHS = (RingGraph(), Dissemination(rotate=False), Dissemination(), RandomPairs())
+FAMILIES = (*GRAPHS, ExponentialGraph(), Torus(), CompleteGraph())
 MEMBERS = (
     *(AllReduce(algorithm) for algorithm in ALGORITHMS),
     Bucketed(AllReduce(), nbytes=32),
@@ -65,23 +69,26 @@ MEMBERS = (
     BlockStore(),
     BlockStore(2),
     *(Gossip(graph) for graph in GRAPHS),
-    PairAverages(),
+    PushSum(),
     WeightedGossip(),
-    WeightedGossip(RingGraph(), Lazy(UniformWeights(), 0.25)),
+    WeightedGossip(RingGraph(), Lazy(UniformWeights(), 0.25)PushSum(ExponentialGraph(), overlap=1),
     AverageWeights(),
     AllToAll(),
     Mirrors(),
     PartialExchange(),
     LinkExchange(),
+    PairAverages(),
     SharedMemory(),
     FixedPointMemory(),
     FixedPointMemory(16, NearestRounding()),
     Alone(),
 )
-"""One of each kind and of each interesting setting: the laws are tested over these lists. Sums of those in ROUNDING are not exact."""
+"""One of each kind and of each interesting setting: the laws are tested over these lists. Sums of those in ROUNDING are not exact.
+FAMILIES are all graphs with room for any number of workers."""
 
 __all__ = [
     "ALGORITHMS",
+    "FAMILIES",
     "GRAPHS",
     "MEMBERS",
     "ROUNDING",
@@ -102,6 +109,7 @@ __all__ = [
     "ByLayer",
     "ByPattern",
     "ChangedRows",
+    "CompleteGraph",
     "CompressedRing",
     "Deferred",
     "Delayed",
@@ -109,6 +117,7 @@ __all__ = [
     "Dissemination",
     "EightBits",
     "EvenRows",
+    "ExponentialGraph",
     "Fastest",
     "FixedGraph",
     "FixedPointMemory",
@@ -124,6 +133,7 @@ __all__ = [
     "Neighbours",
     "PairAverages",
     "PartialExchange",
+    "PushSum",
     "RandomPairs",
     "ResponseCache",
     "Ring",
@@ -136,6 +146,7 @@ __all__ = [
     "Star",
     "StochasticRounding",
     "Summation",
+    "Torus",
     "Tree",
     "Truncated",
     "UniformWeights",
