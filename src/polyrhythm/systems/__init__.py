@@ -19,10 +19,8 @@ from polyrhythm.systems.collective import adasum, collective_allreduce, d2l, fir
 from polyrhythm.systems.compressed import demo, dgc, onebit_adam, powersgd_plus, qsgd, signsgd, terngrad
 from polyrhythm.systems.decentralized import d_squared, decentralized, exact_diffusion, gradient_tracking
 from polyrhythm.systems.elephas import elephas, elephas_asynchronous, elephas_hogwild
-from polyrhythm.systems.gossip import adpsgd, gossipgrad
-from polyrhythm.systems.hierarchical import fifteen_pf, gaia, hierarchical, hybrid_groups, yu
 from polyrhythm.systems.gossip import adpsgd, gossipgrad, sgp
-from polyrhythm.systems.hierarchical import fifteen_pf, gaia, hierarchical, hybrid_groups
+from polyrhythm.systems.hierarchical import fifteen_pf, gaia, hierarchical, hybrid_groups, yu
 from polyrhythm.systems.hybrid import parallax, poseidon
 from polyrhythm.systems.key_value_stores import mxnet, mxnet_async, mxnet_worker_update
 from polyrhythm.systems.large_batches import climate, large_minibatch

@@ -22,8 +22,8 @@ from polyrhythm.topology.complete_graph import CompleteGraph
 from polyrhythm.topology.deferred import Deferred
 from polyrhythm.topology.delayed import Delayed
 from polyrhythm.topology.division import ByKey, ByLayer, EvenRows
-from polyrhythm.topology.fixed_point_memory import FixedPointMemory
 from polyrhythm.topology.exponential_graph import ExponentialGraph
+from polyrhythm.topology.fixed_point_memory import FixedPointMemory
 from polyrhythm.topology.fused import Fused
 from polyrhythm.topology.gossip import Gossip
 from polyrhythm.topology.graph import Dissemination, FixedGraph, RandomPairs, RingGraph
@@ -41,8 +41,8 @@ from polyrhythm.topology.served_weights import AllWeights, ChangedRows
 from polyrhythm.topology.server import Server
 from polyrhythm.topology.shared_memory import SharedMemory
 from polyrhythm.topology.summation import Summation
-from polyrhythm.topology.weight_rounding import NearestRounding, StochasticRounding
-from polyrhythm.topology.weighted_gossip import WeightedGossippolyrhythm.topology.torus import Torus
+from polyrhythm.topology.torus import Torus
+from polyrhythm.topology.weighted_gossip import WeightedGossippolyrhythm.topology.toruspolyrhythm.topology.weight_rounding import NearestRounding, StochasticRounding
 
 ROUNDING = (CompressedRing(Truncated()), CompressedRing(EightBits()))
 ALGORITHMS = (Ring(), Tree(), Butterfly(), Direct(), Star(), Fastest(latency=0.001, bandwidth=1e8), AggregationTree(2))
