@@ -34,7 +34,7 @@ PUBLISHED = (
     *("qsgd", "terngrad", "signsgd", "dgc", "onebit-adam", "powersgd-plus", "demo", "sparta", "pipe-sgd"),
     *("ako", "hong-chandra", "dlion"),
     *("fifteen-pf", "yu"),
-    *("adpsgd",),
+    *("adpsgd", "sgp"),
     "buckwild",
     *("decentralized", "d-squared", "exact-diffusion", "gradient-tracking""fifteen-pf",),
     *("adpsgd", "sgp"),

@@ -73,10 +73,8 @@ UNENCODED = frozenset({Pattern.SHARED})
 """Where what a worker has done is added to the weights as it is: no codec and no merge but the sum has a place there."""
 EVERY_PATTERN = frozenset(Pattern) - {Pattern.COMBINED} - UNENCODED
 """All in which values that are encoded apart are decoded and merged."""
-EVERY_PATTERN = frozenset(Pattern) - {Pattern.COMBINED}
-"""All in which values that are encoded apart are decoded and added up."""
 MERGED = EVERY_PATTERN - {Pattern.PUSHED} | {Pattern.COMBINED}
-"""All in which a merge has a say."""
+"""All in which merges have a say."""
 WAITED = EVERY_PATTERN - {Pattern.SOME_PEERS}
 """All in which workers can wait for each other."""
 GRADIENTS = frozenset({Payload.GRADIENT, Payload.FACTORS, Payload.ROWS})

@@ -46,7 +46,7 @@ SYSTEMS: dict[str, Callable[..., Strategy]] = {
         *(qsgd, terngrad, signsgd, dgc, onebit_adam, powersgd_plus, demo, sparta, pipe_sgd),
         *(ako, hong_chandra, dlion),
         *(fifteen_pf, yu),
-        *(adpsgd,),
+        *(adpsgd, sgp),
         buckwild,
         *(decentralized, d_squared, exact_diffusion, gradient_trackingfifteen_pf,),
         *(adpsgd, sgp),
