@@ -164,8 +164,8 @@ SENT: dict[str, Sent] = {
     "ako": Sent("(P − 1) M / p in P (P − 1) messages, p being each worker's partitions"),
     "hong-chandra": Sent("at most (P − 1) M / p in P (P − 1) messages, p being the partitions for each link"),
     "dlion": Sent("8 bytes for each element within N % of its tensor's largest, N being that of the link, in at most P (P − 1) messages"),
-    "decentralized""sgp": Sent(
-        "the degrees of all workers times"P M / τ, in as many in P messages every τ steps: on a ring 2 P M; at the end 2 (P − 1) M",
+    "decentralized": Sent(
+        "the degrees of all workers times M / τ, in as many messages every τ steps: on a ring 2 P M; at the end 2 (P − 1) M",
         lambda P, M, B, D: 2 * P * M,
         lambda P: 2 * P,
     ),
@@ -176,14 +176,15 @@ SENT: dict[str, Sent] = {
     ),
     "exact-diffusion": Sent(
         "as `decentralized`: on a ring 2 P M in 2 P messages; at the end 2 (P − 1) M",
-         lambda P, M, B, D: 2 * P * M,
+        lambda P, M, B, D: 2 * P * M,
         lambda P: 2 * P,
     ),
     "gradient-tracking": Sent(
         "twice what `decentralized` sends: on a ring 4 P M in 4 P messages; at the end 2 (P − 1) M",
         lambda P, M, B, D: 4 * P * M,
         lambda P: 4 * P,
-     lambda P: P),
+    ),
+    "sgp": Sent("P M / τ in P messages every τ steps; at the end 2 (P − 1) M", lambda P, M, B, D: P * M, lambda P: P),
     "adpsgd": Sent(
         "at most P M / τ, in P messages every τ steps: a question and an answer for each worker of even rank; at the end 2 (P − 1) M",
         lambda P, M, B, D: P * M,

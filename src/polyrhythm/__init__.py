@@ -265,17 +265,12 @@ _PLACES = {
     "sources": "HuggingFaceStream LocalShard ParquetFiles RayShards TarShards spark_frame",
     "strategy": "ByHost BySite Exchange Given Hierarchical InGroups Leaders OfSize Strategy Stripes",
     "topology": (
-        "Adasum AggregationTree AllReduce AllToAll AllWeights Alone Autotune AverageWeights BipartiteGraph BitVector "
-        "BlockStore Bucketed Butterfly ByKey ByLayer ByPattern ChangedRows CompleteGraph CompressedRing Deferred "
-        "Delayed Direct Dissemination EightBits EvenRows ExponentialGraph Fastest FixedGraph FixedPointMemory Fused "
-        "Gossip HashRing Keyed LinkExchange Mirrors NearestRounding Neighbours PairAverages PartialExchange PushSum "
-        "RandomPairs ResponseCache Ring RingGraph RootCoordinator Separately ServedSums Server SharedMemory Star "
-        "StochasticRounding Summation Torus Tree Truncated"
         "Adasum AggregationTree AllReduce AllToAll AllWeights Alone Autotune AverageWeights BipartiteGraph BitVector BlockStore "
-        "Bucketed Butterfly ByKey ByLayer ByPattern ChangedRows CompressedRing Deferred Delayed Direct Dissemination EightBits "
-        "EvenRows Fastest FixedGraph Fused Gossip HashRing Keyed Lazy LinkExchange MetropolisHastings Mirrors Neighbours "
-        "PairAverages PartialExchange RandomPairs ResponseCache Ring RingGraph RootCoordinator Separately ServedSums Server "
-        "SharedMemory Star Summation Tree Truncated UniformWeights WeightedGossip"Truncated "
+        "Bucketed Butterfly ByKey ByLayer ByPattern ChangedRows CompleteGraph CompressedRing Deferred Delayed Direct "
+        "Dissemination EightBits EvenRows ExponentialGraph Fastest FixedGraph FixedPointMemory Fused Gossip HashRing Keyed Lazy "
+        "LinkExchange MetropolisHastings Mirrors NearestRounding Neighbours PairAverages PartialExchange PushSum RandomPairs "
+        "ResponseCache Ring RingGraph RootCoordinator Separately ServedSums Server SharedMemory Star StochasticRounding "
+        "Summation Torus Tree Truncated UniformWeights WeightedGossip"
     ),
     "scheduling": "RandomBlocks Strads balanced",
     "tables": "DenseRows SparseRows Table",

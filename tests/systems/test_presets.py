@@ -36,8 +36,7 @@ PUBLISHED = (
     *("fifteen-pf", "yu"),
     *("adpsgd", "sgp"),
     "buckwild",
-    *("decentralized", "d-squared", "exact-diffusion", "gradient-tracking""fifteen-pf",),
-    *("adpsgd", "sgp"),
+    *("decentralized", "d-squared", "exact-diffusion", "gradient-tracking"),
 )
 ORDER_MATTERS = (
     *("downpour", "ssp", "softsync", "easgd", "strom", "hybrid-groups", "gaia", "hogwild"),

@@ -48,8 +48,7 @@ SYSTEMS: dict[str, Callable[..., Strategy]] = {
         *(fifteen_pf, yu),
         *(adpsgd, sgp),
         buckwild,
-        *(decentralized, d_squared, exact_diffusion, gradient_trackingfifteen_pf,),
-        *(adpsgd, sgp),
+        *(decentralized, d_squared, exact_diffusion, gradient_tracking),
     )
 }
 

@@ -42,7 +42,8 @@ from polyrhythm.topology.server import Server
 from polyrhythm.topology.shared_memory import SharedMemory
 from polyrhythm.topology.summation import Summation
 from polyrhythm.topology.torus import Torus
-from polyrhythm.topology.weighted_gossip import WeightedGossippolyrhythm.topology.toruspolyrhythm.topology.weight_rounding import NearestRounding, StochasticRounding
+from polyrhythm.topology.weight_rounding import NearestRounding, StochasticRounding
+from polyrhythm.topology.weighted_gossip import WeightedGossip
 
 ROUNDING = (CompressedRing(Truncated()), CompressedRing(EightBits()))
 ALGORITHMS = (Ring(), Tree(), Butterfly(), Direct(), Star(), Fastest(latency=0.001, bandwidth=1e8), AggregationTree(2))
@@ -70,8 +71,9 @@ MEMBERS = (
     BlockStore(2),
     *(Gossip(graph) for graph in GRAPHS),
     PushSum(),
+    PushSum(ExponentialGraph(), overlap=1),
     WeightedGossip(),
-    WeightedGossip(RingGraph(), Lazy(UniformWeights(), 0.25)PushSum(ExponentialGraph(), overlap=1),
+    WeightedGossip(RingGraph(), Lazy(UniformWeights(), 0.25)),
     AverageWeights(),
     AllToAll(),
     Mirrors(),
