@@ -63,6 +63,7 @@ if TYPE_CHECKING:
     from polyrhythm.consistency import LocalSteps as LocalSteps
     from polyrhythm.consistency import SoftSync as SoftSync
     from polyrhythm.consistency import Switched as Switched
+    from polyrhythm.consistency import WarmStart as WarmStart
     from polyrhythm.controllers import BatchShares as BatchShares
     from polyrhythm.controllers import Fixed as Fixed
     from polyrhythm.controllers import LinkPartitions as LinkPartitions
@@ -239,7 +240,7 @@ _PLACES = {
         "RandomSkip RefreshedLowRank Relative Rows ScaledSign SharedK Sign Significant StochasticLevels Striped SufficientFactors Ternary "
         "Threshold TopK TopKWarmup TwoBit UnitSigns Warmup"
     ),
-    "consistency": "Asynchronous Bounded BoundedDelay BulkSynchronous Every Intervals LocalSteps SoftSync Switched",
+    "consistency": "Asynchronous Bounded BoundedDelay BulkSynchronous Every Intervals LocalSteps SoftSync Switched WarmStart",
     "controllers": "BatchShares Fixed LinkPartitions Several SharedPartitions StepBytes",
     "engines.kubernetes": "Kubernetes",
     "engines.mpi": "Mpi",

@@ -59,6 +59,11 @@ def test_where_sums_are_rounded_it_is_a_parameter_server_to_rounding_and_momentu
     assert not torch.allclose(*(weights(heavy, 3, each, on) for each in ("byteps-async", PARAMETER_SERVER)), rtol=1e-3)
 
 
+def test_zhangs_server_is_one_that_adds_what_plain_sgd_did_to_the_bit() -> None:
+    assert went("zhang-asgd").summary.weights_sha256 == went("byteps-async").summary.weights_sha256
+    assert went("zhang-asgd", exact).summary.weights_sha256 != went("mxnet-async").summary.weights_sha256
+
+
 OUTS, INS, BATCH, WORKERS = 96, 64, 5, 4
 
 

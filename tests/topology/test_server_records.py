@@ -9,7 +9,7 @@ import pytest
 from polyrhythm.kernel.message import Message
 from polyrhythm.processes.transport.wire import encode
 from polyrhythm.topology.peer_inbox import PeerUpdate
-from polyrhythm.topology.server_records import Done, Fetch, Join, Push, ServerRequest, ShardStatus, Wake, Wanted, from_numbers, to_numbers
+from polyrhythm.topology.server_records import Begin, Done, Drain, Fetch, Join, Push, ServerRequest, ShardStatus, Wake, Wanted, from_numbers, to_numbers
 
 NUMBERS: list[tuple[ServerRequest, tuple[float, ...]]] = [
     (Join(), (0.0,)),
@@ -18,6 +18,8 @@ NUMBERS: list[tuple[ServerRequest, tuple[float, ...]]] = [
     (Done(), (2.0,)),
     (Wake(), (3.0,)),
     (Fetch(8, 4, Wanted.WEIGHTS), (4.0, 8.0, 4.0, 2.0)),
+    (Drain(9), (5.0, 9.0)),
+    (Begin(6, 2), (6.0, 6.0, 2.0)),
 ]
 
 

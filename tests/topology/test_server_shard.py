@@ -54,8 +54,8 @@ def test_who_is_done_holds_nobody_up_when_its_last_words_are_merged_afterwards()
     deliver(shard, 1, Done())
     for clock in range(1, 10):
         deliver(shard, 0, Push(clock, 0, Wanted.NEWER, ()), torch.ones(2))
-    assert shard.clocks == {worker(0): 9.0, worker(1): float("inf")}
-    assert shard.waiting == {}
+    assert shard.clocks.merged == {worker(0): 9.0, worker(1): float("inf")}
+    assert shard.clocks.waiting == {}
 
 
 def test_a_last_group_that_stays_short_is_merged_when_all_are_done() -> None:

@@ -8,6 +8,7 @@ from polyrhythm.consistency.intervals import Intervals
 from polyrhythm.consistency.local_steps import LocalSteps
 from polyrhythm.consistency.schedules import Every, Switched
 from polyrhythm.consistency.softsync import SoftSync
+from polyrhythm.consistency.warm_start import WarmStart
 
 MEMBERS = (
     *(
@@ -25,6 +26,7 @@ MEMBERS = (
     ),
     *(BoundedDelay(), BoundedDelay(2), BoundedDelay(None)),
     *(Intervals(), Intervals(push=2, fetch=3), LocalSteps(2, Intervals())),
+    *(WarmStart(3), WarmStart(2, 2, Intervals(push=2))),
 )
 """One of each kind and of each interesting setting: the laws are tested over this list."""
 
@@ -39,4 +41,5 @@ __all__ = [
     "LocalSteps",
     "SoftSync",
     "Switched",
+    "WarmStart",
 ]

@@ -111,12 +111,24 @@ class CodecTraits:
 
 
 @dataclass(frozen=True, slots=True)
+class HeadStart:
+    """The first `workers` train alone, until the others have computed `steps` steps that count for nothing."""
+
+    steps: int = 0
+    workers: int = 0
+
+    def holds(self, rank: int) -> bool:
+        """Whether the first steps of the worker of `rank` count for nothing."""
+        return self.steps > 0 and rank >= self.workers
+
+
+@dataclass(frozen=True, slots=True)
 class ConsistencyTraits:
     """What workers can send under a consistency, and how.
 
     `order_matters`: whether results depend on the order in which messages arrive. `tolerates_loss`: whether the others can go on when a
     worker is gone. `waits`: whether a worker that reads goes on only when the response has come; else it takes the weights over at the
-    first step after that.
+    first step after that. `head_start`: who begins alone.
     """
 
     payloads: frozenset[Payload]
@@ -124,6 +136,7 @@ class ConsistencyTraits:
     order_matters: bool
     tolerates_loss: bool
     waits: bool = True
+    head_start: HeadStart = HeadStart()  # noqa: RUF009 (a frozen value)
 
 
 @dataclass(frozen=True, slots=True)

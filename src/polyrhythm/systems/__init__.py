@@ -27,6 +27,7 @@ from polyrhythm.systems.large_batches import climate, large_minibatch
 from polyrhythm.systems.local import diloco, sparknet
 from polyrhythm.systems.lock_free import buckwild
 from polyrhythm.systems.negotiated import bitvector, horovod
+from polyrhythm.systems.parameter_servers import paine, zhang_asgd
 from polyrhythm.systems.partial import sparta
 from polyrhythm.systems.pipelined import pipe_sgd
 from polyrhythm.systems.servers import bigdl, byteps_async, project_adam
@@ -38,6 +39,7 @@ SYSTEMS: dict[str, Callable[..., Strategy]] = {
     preset.__name__.replace("_", "-"): preset
     for preset in (
         *(single, allreduce, direct, tree, downpour, ssp, softsync, sparknet, easgd, onebit, strom, gossipgrad, diloco),
+        *(zhang_asgd, paine),
         *(hierarchical, hybrid_groups, gaia, powersgd, poseidon, parallax, hogwild, byteps),
         *(large_minibatch, climate, byteps_async, project_adam, bigdl),
         *(mxnet, mxnet_worker_update, mxnet_async, dl4j_sharing, actors, actors_softsync, actors_decentralised),

@@ -16,6 +16,7 @@ from polyrhythm.pieces.traits import EVERY_PAYLOAD, Pattern, TopologyTraits
 from polyrhythm.tensors import Layout
 from polyrhythm.topology.background_client import BackgroundClient
 from polyrhythm.topology.division import EvenRows
+from polyrhythm.topology.held_client import HeldClient
 from polyrhythm.topology.served_weights import AllWeights
 from polyrhythm.topology.server_client import ServerClient
 from polyrhythm.topology.server_requests import ServerRequests
@@ -57,8 +58,10 @@ class Server:
 
     def channel(self, agreement: Agreement, endpoint: WorkerEndpoint) -> Channel:
         """A worker's side."""
-        client = ServerClient if agreement.consistency.traits.waits else BackgroundClient
-        return client(agreement, ServerRequests(agreement, endpoint, self.responses, self.division))
+        traits = agreement.consistency.traits
+        requests = ServerRequests(agreement, endpoint, self.responses, self.division)
+        client = (ServerClient if traits.waits else BackgroundClient)(agreement, requests)
+        return HeldClient(agreement.consistency, client, requests) if traits.head_start.holds(endpoint.group.rank) else client
 
 
 @dataclass(frozen=True, slots=True)

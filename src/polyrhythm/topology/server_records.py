@@ -57,8 +57,15 @@ class Drain(NamedTuple):
     step: int
 
 
-ServerRequest = Join | Push | Done | Wake | Fetch | Drain
-_KINDS = (Join, Push, Done, Wake, Fetch, Drain)
+class Begin(NamedTuple):
+    """A request for the weights when each of the first `workers` has pushed its contribution of step `clock`: they train alone till then."""
+
+    clock: int
+    workers: int
+
+
+ServerRequest = Join | Push | Done | Wake | Fetch | Drain | Begin
+_KINDS = (Join, Push, Done, Wake, Fetch, Drain, Begin)
 """A kind's place is the first number of its requests."""
 _WITHOUT_FIELDS: dict[type[ServerRequest], ServerRequest] = {Join: Join(), Done: Done(), Wake: Wake()}
 
@@ -80,6 +87,8 @@ def from_numbers(numbers: tuple[float, ...]) -> ServerRequest:
         return Fetch(int(clock), int(version), Wanted(int(wanted)))
     if kind is Drain:
         return Drain(int(numbers[1]))
+    if kind is Begin:
+        return Begin(int(numbers[1]), int(numbers[2]))
     return _WITHOUT_FIELDS[kind]
 
 

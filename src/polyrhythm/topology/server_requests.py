@@ -17,6 +17,7 @@ from polyrhythm.pieces.weights import WeightsView
 from polyrhythm.tensors import State
 from polyrhythm.topology.server_records import (
     REQUESTS,
+    Begin,
     Done,
     Drain,
     Fetch,
@@ -92,6 +93,12 @@ class ServerRequests:
         for k, name in enumerate(self.names):
             if wanted[k] is not Wanted.NOTHING:
                 await self._send(name, Fetch(clock, self.versions[k], wanted[k]))
+
+    async def begin(self, clock: int, workers: int) -> Tensor:
+        """The weights (numel,) when each of the first `workers` has pushed its contribution of step `clock`, or is done."""
+        for name in self.names:
+            await self._send(name, Begin(clock, workers))
+        return await self.responses()
 
     async def done(self) -> None:
         """End the contributions, and request the final weights."""

@@ -24,8 +24,10 @@ from polyrhythm.pieces.traits import Payload
 from polyrhythm.pieces.upstream import HostedOptimizer
 from polyrhythm.tensors import Layout
 from polyrhythm.topology.losses import GONE
+from polyrhythm.topology.server_clocks import ServerClocks
 from polyrhythm.topology.server_records import (
     REQUESTS,
+    Begin,
     Done,
     Drain,
     Fetch,
@@ -34,7 +36,6 @@ from polyrhythm.topology.server_records import (
     ShardRecipe,
     ShardStatus,
     Wake,
-    Wanted,
     from_numbers,
     to_numbers,
 )
@@ -50,11 +51,9 @@ class PendingPush(NamedTuple):
 
 
 class ServerShard:
-    """`clocks` are the latest merged steps by worker: infinite for one that is done or gone.
-
-    Contributions wait in `pending` until there are enough of them; then they are merged in rank order, so that a group of all
-    workers gives the same bits whatever the order of arrival. A last group that stays short is merged when all are done.
-    Responses wait in `waiting` until their worker may go on, with its clock and the version that it need not be sent again (-1: none).
+    """Contributions wait in `pending` until there are enough of them; then they are merged in rank order, so that a group of all
+    workers gives the same bits whatever the order of arrival. A group that nobody can complete is merged as it is: when all are done, or
+    wait for each other. Responses wait in `clocks`.
     """
 
     def __init__(self, agreement: Agreement, endpoint: ServerEndpoint, responses: ServedWeights) -> None:
@@ -71,11 +70,9 @@ class ServerShard:
         self.model_state: ModelState
         self.optimizer: HostedOptimizer | None = None
         self.log: WeightLog
-        self.clocks = dict.fromkeys(endpoint.workers, 0.0)
+        self.clocks = ServerClocks(endpoint.workers, agreement.consistency)
         self.joining: list[str] = []
         self.pending: list[PendingPush] = []
-        self.waiting: dict[str, tuple[int, int]] = {}
-        self.ending: list[str] = []
         self.before: dict[str, Tensor] = {}
         self.snapshot: Tensor | None = None
         self.initialized = False
@@ -86,7 +83,7 @@ class ServerShard:
     async def live(self) -> None:
         """Until every worker that remains is done."""
         await self.port.spawn("lost", self._watch())
-        while len(self.ending) < len(self.clocks):
+        while not self.clocks.all_ended:
             delivery = await self.port.receive(REQUESTS)
             assert delivery is not None
             await self._take(delivery)
@@ -94,23 +91,19 @@ class ServerShard:
             await self._merge()
         if self.upstream is not None:
             await self.upstream.finish()
-        for name in self.ending:
+        for name in self.clocks.ended:
             await self._respond(name, self._weights())
 
     async def _watch(self) -> None:
         while True:
             delivery = await self.port.receive(GONE)
             assert delivery is not None
-            name = delivery.message.text
-            self.clocks.pop(name, None)
-            self.waiting.pop(name, None)
-            if name in self.ending:
-                self.ending.remove(name)
+            self.clocks.lose(delivery.message.text)
             await self.port.send(self.port.name, Message(REQUESTS, to_numbers(Wake())))
 
     async def _take(self, delivery: Delivery) -> None:
         request, sender = from_numbers(delivery.message.numbers), delivery.sender
-        if sender not in self.clocks and sender != self.port.name:
+        if sender not in self.clocks.merged and sender != self.port.name:
             return  # the last message of a worker that was lost meanwhile
         match request:
             case Join():
@@ -118,25 +111,26 @@ class ServerShard:
             case Drain():
                 self.drained[sender] = request.step
             case Done():
-                self.clocks[sender] = math.inf
-                self.ending.append(sender)
-            case Push() | Fetch():
-                if request.wanted is not Wanted.NOTHING:
-                    self.waiting[sender] = (request.clock, request.version if request.wanted is Wanted.NEWER else -1)
-                if isinstance(request, Push):
-                    await self._collect(PendingPush(sender, request, delivery.message.tensors))
+                self.clocks.end(sender)
+            case Fetch() | Begin():
+                self.clocks.take(sender, request)
+            case Push():
+                self.clocks.take(sender, request)
+                await self._collect(PendingPush(sender, request, delivery.message.tensors))
+        if self.pending and self.clocks.stuck:
+            await self._merge()
         await self._write_if_drained()
         await self.release()
 
     async def _write_if_drained(self) -> None:
         """Write the state if nothing more can come before the checkpoint."""
-        if not self.drained or self.clocks.keys() - self.drained.keys():
+        if not self.drained or self.clocks.merged.keys() - self.drained.keys():
             return
         step = max(self.drained.values())
         self.drained.clear()
         above = "" if self.upstream is None else await self.upstream.drain(step)
         problem = self.checkpoints.write(step, self.export()) or above
-        for name in self.clocks:
+        for name in self.clocks.merged:
             await self.port.send(name, Message(f"d{self.rank}", text=problem))
 
     def export(self) -> StateTree:
@@ -145,7 +139,7 @@ class ServerShard:
             "model": self.model_state.export(),
             "optimizer": None if self.optimizer is None else self.optimizer.export(),
             "log": self.log.export(),
-            "clocks": self.clocks,
+            "clocks": self.clocks.export(),
             "pending": [(each.sender, to_numbers(each.push), each.packet) for each in self.pending],
             "before": self.before,
             "upstream": None if self.upstream is None else self.upstream.export(),
@@ -158,7 +152,8 @@ class ServerShard:
         if self.optimizer is not None:
             self.optimizer.restore(state["optimizer"])
         self.log.restore(state["log"])
-        self.clocks, self.before, self.snapshot = state["clocks"], state["before"], None
+        self.clocks.restore(state["clocks"])
+        self.before, self.snapshot = state["before"], None
         for sender, numbers, packet in state["pending"]:
             push = from_numbers(numbers)
             assert isinstance(push, Push), "nothing else is exported"
@@ -206,8 +201,8 @@ class ServerShard:
         values = [self.codec.decode(pending.packet, self.model_state.layout) for pending in group]
         self.snapshots.look(began, self.model_state.weights)
         before = None if self.upstream is None else self.model_state.weights.clone()
-        if (slowest := min(self.clocks.values(), default=math.inf)) < math.inf:
-            self.model_state.clock = int(slowest)
+        if self.slowest < math.inf:
+            self.model_state.clock = int(self.slowest)
         if self.agreement.payload is Payload.WEIGHTS:
             for pending in group:
                 self.before[pending.sender] = self._weights()
@@ -220,9 +215,7 @@ class ServerShard:
         self.snapshot = None
         self.log.changed(self.model_state.weights, self.model_state.version)
         for pending in group:
-            if pending.sender in self.clocks:
-                # not back from infinity: a worker may be done before its last group is full
-                self.clocks[pending.sender] = max(self.clocks[pending.sender], float(pending.push.clock))
+            self.clocks.merge(pending.sender, pending.push.clock)
         now = self.port.now()
         self.record(Merged(now, self.port.name, self.model_state.version, staleness, now - began))
         await self.port.merged(len(group))
@@ -232,7 +225,7 @@ class ServerShard:
     @property
     def slowest(self) -> float:
         """The least clock of its workers whose contribution has been merged."""
-        return min(self.clocks.values(), default=math.inf)
+        return self.clocks.slowest
 
     def changing(self) -> None:
         """The weights are about to be changed from elsewhere."""
@@ -247,17 +240,16 @@ class ServerShard:
 
     async def release(self) -> None:
         """Respond to all that may go on, in the order of their requests."""
-        slowest = min(self.clocks.values(), default=math.inf)
-        for name, (clock, known) in list(self.waiting.items()):
-            allowed = self.upstream is None or self.upstream.may_proceed(clock)
-            if allowed and self.agreement.consistency.may_proceed(clock, slowest):
-                del self.waiting[name]
-                before = self.before.pop(name, None)
-                weights = self._weights() if before is None else before
-                await self._respond(name, *(() if known == self.model_state.version else self.log.packet(weights, known)))
+        for name, known in self.clocks.release(self._allows):
+            before = self.before.pop(name, None)
+            weights = self._weights() if before is None else before
+            await self._respond(name, *(() if known == self.model_state.version else self.log.packet(weights, known)))
+
+    def _allows(self, clock: int) -> bool:
+        return self.upstream is None or self.upstream.may_proceed(clock)
 
     async def _respond(self, name: str, *weights: Tensor) -> None:
-        status = ShardStatus(self.model_state.version, min(self.clocks.values(), default=math.inf))
+        status = ShardStatus(self.model_state.version, self.slowest)
         await self.port.send(name, Message(f"w{self.rank}", status.to_numbers(), tensors=weights))
 
     def _weights(self) -> Tensor:

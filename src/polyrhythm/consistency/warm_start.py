@@ -1,0 +1,69 @@
+"""A few workers train alone, then the others take over their weights."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+
+from polyrhythm.consistency.asynchronous import Asynchronous
+from polyrhythm.errors import CompositionError
+from polyrhythm.pieces.consistency import Consistency
+from polyrhythm.pieces.context import ExchangeContext
+from polyrhythm.pieces.traits import ConsistencyTraits, HeadStart, Pattern
+
+_FAR = 2**40
+
+
+@dataclass(frozen=True, slots=True)
+class WarmStart:
+    """The first `workers` replicas train alone for `steps` steps, then the others take over their weights (Dean et al., 2012, section 4.1).
+
+    Paine et al. (2013) begin so too: many replicas that all push gradients computed on random weights disturb each other. A worker that is
+    not among the first computes its first `steps` steps for nothing, on the weights of the beginning, and sends none of them. At its first
+    exchange from the last of them on it waits until the first workers are as far, takes the weights over and goes on as `then` has it.
+    Optimizers of workers that step by themselves remember those steps.
+    """
+
+    steps: int
+    workers: int = 1
+    then: Consistency = field(default_factory=Asynchronous)
+
+    def __post_init__(self) -> None:
+        if not (self.steps >= 0 and self.workers >= 1):
+            raise CompositionError(
+                f"WarmStart(steps={self.steps}, workers={self.workers}) cannot be: give 0 steps (no warm start) or more, and 1 worker or more."
+            )
+        if not self.then.may_proceed(_FAR, 0):
+            raise CompositionError(
+                f"WarmStart(then={self.then!r}) would have the first workers wait for the others, who have not begun: give a rule under which "
+                "nobody waits for other workers, such as Asynchronous() or Intervals()."
+            )
+
+    @property
+    def traits(self) -> ConsistencyTraits:
+        """As the waiting rule's, with a server: that is where the weights are that others take over."""
+        head_start = HeadStart(self.steps, self.workers)
+        return replace(self.then.traits, patterns=frozenset({Pattern.SERVED}), head_start=head_start)
+
+    def exchanges(self, context: ExchangeContext) -> bool:
+        """As the waiting rule."""
+        return self.then.exchanges(context)
+
+    def pushes(self, clock: int) -> bool:
+        """As the waiting rule."""
+        return self.then.pushes(clock)
+
+    def quorum(self, workers: int) -> int:
+        """As the waiting rule."""
+        return self.then.quorum(workers)
+
+    def may_proceed(self, mine: int, slowest: float) -> bool:
+        """As the waiting rule: always."""
+        return self.then.may_proceed(mine, slowest)
+
+    def must_read(self, mine: int, known: float) -> bool:
+        """As the waiting rule."""
+        return self.then.must_read(mine, known)
+
+    def may_merge(self, clock: float, mine: float) -> bool:
+        """As the waiting rule."""
+        return self.then.may_merge(clock, mine)

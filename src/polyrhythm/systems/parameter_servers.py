@@ -1,0 +1,29 @@
+"""Servers that step on each contribution when it comes, or on a few at a time, with nobody waiting for all."""
+
+from __future__ import annotations
+
+from polyrhythm.consistency import Asynchronous, LocalSteps, WarmStart
+from polyrhythm.merge import Sum
+from polyrhythm.strategy.strategy import Strategy
+from polyrhythm.topology import Server
+
+
+def zhang_asgd(servers: int = 1) -> Strategy:
+    """Asynchronous SGD with a server that steps on each gradient when it comes (Zhang, Zhang, You, Zheng, Xu, ICASSP 2013).
+
+    A client, there a GPU, computes the gradient of a minibatch, pushes it and goes on from the weights that come back; the server, there
+    the host, runs the worker's optimizer on each gradient in full, and nobody waits for others: P workers move about P times as far
+    as one.
+    """
+    return Strategy(name="zhang-asgd", consistency=Asynchronous(), topology=Server(servers), merge=Sum())
+
+
+def paine(n_sync: int = 10, warm_start: int = 20, servers: int = 1) -> Strategy:
+    """Clients that exchange with a server every `n_sync` minibatches, after a warm start (Paine, Jin, Yang, Lin, Huang, 2013, arXiv:1312.6186).
+
+    A client's own optimizer, with its momentum, takes `n_sync` steps; what they did is added to the server's weights in full, and the client
+    goes on from these. For the first `warm_start` steps one client trains alone, then the others take over its weights: from random ones,
+    P clients that all go far between two exchanges disturb each other.
+    """
+    consistency = LocalSteps(n_sync, WarmStart(warm_start))
+    return Strategy(name="paine", consistency=consistency, topology=Server(servers), merge=Sum())

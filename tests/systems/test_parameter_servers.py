@@ -1,0 +1,113 @@
+"""Servers that step on each contribution, or on a few: what they become at the end of their settings, and who begins alone."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+import pytest
+import torch
+from test_collapse import UNEVEN
+from torch import Tensor, nn
+from toy import SLOW, Toy, network, trained, weights
+
+from polyrhythm import systems
+from polyrhythm.consistency import Asynchronous, Bounded, Intervals, LocalSteps, SoftSync, WarmStart
+from polyrhythm.errors import CompositionError
+from polyrhythm.kernel.events import Merged
+from polyrhythm.merge import Sum
+from polyrhythm.pieces.consistency import Consistency
+from polyrhythm.simulator import Simulator
+from polyrhythm.strategy import Strategy
+from polyrhythm.topology import Server
+
+RULES = [Asynchronous(), Intervals(), LocalSteps(2, Asynchronous())]
+
+
+@dataclass
+class Watched:
+    """Least squares: what each worker's weights were after each of its steps. Only those of rank `trains` or less have a gradient."""
+
+    steps: int = 12
+    trains: int = 10
+    seen: dict[int, list[Tensor]] = field(default_factory=dict)
+
+    def __call__(self, worker: Any) -> None:
+        torch.manual_seed(0)
+        model, optimizer = worker.attach(model := nn.Linear(3, 1), torch.optim.SGD(model.parameters(), lr=0.05))
+        draw = torch.Generator().manual_seed(worker.rank)
+        self.seen[worker.rank] = [self._now(model)]
+        for _ in range(self.steps):
+            x = torch.randn(4, 3, generator=draw)
+            optimizer.zero_grad()
+            (model(x).squeeze(1) - x.sum(1)).square().mean().mul(worker.rank <= self.trains).backward()
+            worker.count(4)
+            optimizer.step()
+            self.seen[worker.rank].append(self._now(model))
+
+    @staticmethod
+    def _now(model: nn.Module) -> Tensor:
+        return torch.cat([parameter.detach().reshape(-1) for parameter in model.parameters()]).clone()
+
+
+def served(rule: Consistency, shards: int = 1) -> Strategy:
+    return Strategy(consistency=rule, topology=Server(shards), merge=Sum())
+
+
+def started(rule: Consistency, steps: int, workers: int = 1) -> Strategy:
+    """The rule after a warm start."""
+    return served(LocalSteps(2, WarmStart(steps, workers)) if rule == RULES[2] else WarmStart(steps, workers, rule))
+
+
+@pytest.mark.parametrize("rule", RULES, ids=repr)
+def test_no_warm_start_is_none(rule: Consistency) -> None:
+    on = Simulator(network=SLOW, devices=UNEVEN)
+    assert torch.equal(weights(Toy(), 3, started(rule, 0), on), weights(Toy(), 3, served(rule), on))
+
+
+@pytest.mark.parametrize("rule", RULES, ids=repr)
+@pytest.mark.parametrize("first", [1, 2])
+def test_a_warm_start_of_all_steps_is_training_by_the_first_workers_alone(rule: Consistency, first: int) -> None:
+    on, alone = Simulator(network=SLOW), Watched(trains=first - 1)
+    held = weights(Watched(), 3, started(rule, 100, first), on)  # type: ignore[arg-type]
+    torch.testing.assert_close(held, weights(alone, 3, served(rule), on))  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("rule", RULES, ids=repr)
+def test_others_take_over_what_the_first_has_trained(rule: Consistency) -> None:
+    held, steps = Watched(), 6
+    trained(held, 3, started(rule, steps), Simulator(network=SLOW))  # type: ignore[arg-type]
+    took = held.seen[1][steps]
+    if rule != RULES[2]:  # there it has stepped by itself meanwhile
+        assert all(torch.equal(now, held.seen[1][0]) for now in held.seen[1][:steps])
+    assert min((took - now).abs().max() for now in held.seen[0][2:]) < 1e-6
+    assert not torch.equal(took, held.seen[1][0])
+
+
+def test_who_would_wait_for_those_who_have_not_begun_is_refused() -> None:
+    for rule in (Bounded(3), SoftSync(1, Bounded(0))):
+        with pytest.raises(CompositionError, match="give a rule under which"):
+            WarmStart(5, then=rule)
+    for make in (lambda: WarmStart(-1), lambda: WarmStart(1, 0)):
+        with pytest.raises(CompositionError, match="give 0 steps"):
+            make()
+
+
+def test_shards_of_downpour_are_at_different_versions_and_get_every_push_in_the_end() -> None:
+    events = trained(Toy(), 3, systems.find("downpour", shards=3), Simulator(network=SLOW, devices=UNEVEN)).outcome.events
+    versions: dict[str, int] = {}
+    apart = 0
+    for event in events:
+        if isinstance(event, Merged):
+            versions[event.actor] = event.version
+            apart = max(apart, max(versions.values()) - min(versions.values()))
+    assert len(versions) == 3
+    assert len(set(versions.values())) == 1
+    assert apart >= 1
+
+
+def test_paine_with_an_exchange_at_each_step_and_no_warm_start_is_a_server_that_adds_updates() -> None:
+    on = Simulator(network=SLOW, devices=UNEVEN)
+    paine = systems.find("paine", n_sync=1, warm_start=0)
+    assert torch.equal(weights(Toy(), 3, paine, on), weights(Toy(), 3, "byteps-async", on))
+    assert sum(p.numel() for p in network().parameters()) == weights(Toy(), 3, paine, on).numel()
