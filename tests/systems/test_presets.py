@@ -25,9 +25,9 @@ from polyrhythm.strategy import Strategy
 PUBLISHED = (
     *("single", "allreduce", "direct", "tree", "downpour", "ssp", "softsync"),
     *("sparknet", "easgd", "onebit", "strom", "gossipgrad", "diloco"),
-    *("zhang-asgd", "paine"),
     *("hierarchical", "hybrid-groups", "gaia", "powersgd", "poseidon", "parallax", "hogwild", "byteps"),
     *("large-minibatch", "climate", "byteps-async", "project-adam", "bigdl"),
+    *("zhang-asgd", "paine"),
     *("mxnet", "mxnet-worker-update", "mxnet-async", "dl4j-sharing", "actors", "actors-softsync", "actors-decentralised"),
     *("d2l", "parallel-sgd", "firecaffe", "yadan", "collective-allreduce", "adasum", "horovod", "bitvector"),
     *("post-local-sgd", "slowmo", "dl4j-averaging", "admm-sgd"),

@@ -242,7 +242,11 @@ def test_data_that_are_shorter_than_the_position_are_refused(tmp_path: Path) -> 
         run(over(32), "allreduce", resume=tmp_path)
 
 
-@pytest.mark.parametrize("name", sampled(OTHERS))
+FULL = {"zhang-asgd"}
+"""Under the momentum of one server four gradients that each count in full are too much for this training function."""
+
+
+@pytest.mark.parametrize("name", sampled(name for name in OTHERS if name not in FULL))
 def test_where_order_matters_all_steps_are_taken(name: str, tmp_path: Path) -> None:
     whole = run(train, name, checkpoint=tmp_path, every=1, keep=100)
     again = run(train, name, resume=at(tmp_path, 7))

@@ -135,7 +135,7 @@ class Branches(nn.Module):
         return self.layers[self.chosen](x)
 
 
-@pytest.mark.parametrize("system", sampled(EVERY_SYSTEM))
+@pytest.mark.parametrize("system", sampled(system for system in EVERY_SYSTEM if system != "paine"))  # which begins with one worker alone
 def test_a_parameter_without_a_gradient_at_some_workers_counts_as_zero_there(system: str) -> None:
     def train(worker: Any) -> None:
         model = Branches()

@@ -39,9 +39,9 @@ SYSTEMS: dict[str, Callable[..., Strategy]] = {
     preset.__name__.replace("_", "-"): preset
     for preset in (
         *(single, allreduce, direct, tree, downpour, ssp, softsync, sparknet, easgd, onebit, strom, gossipgrad, diloco),
-        *(zhang_asgd, paine),
         *(hierarchical, hybrid_groups, gaia, powersgd, poseidon, parallax, hogwild, byteps),
         *(large_minibatch, climate, byteps_async, project_adam, bigdl),
+        *(zhang_asgd, paine),
         *(mxnet, mxnet_worker_update, mxnet_async, dl4j_sharing, actors, actors_softsync, actors_decentralised),
         *(d2l, parallel_sgd, firecaffe, yadan, collective_allreduce, adasum, horovod, bitvector),
         *(post_local_sgd, slowmo, dl4j_averaging, admm_sgd, elephas, elephas_asynchronous, elephas_hogwild, streaming_diloco),
