@@ -55,7 +55,9 @@ SENT: dict[str, Sent] = {
     "strom": Sent("4 (P − 1) bytes for each element above τ of each worker, in P (P − 1) messages"),
     "gossipgrad": Sent("P M and P D in 2 P messages; at the end 2 (P − 1) M", lambda P, M, B, D: P * (M + D)),
     "zhang-asgd": Sent("P M for the pushes and P M for the weights, in 2 P S messages", lambda P, M, B, D: 2 * P * M, lambda P: 2 * P),
-    "paine": Sent("2 P M / n_sync in 2 P S messages every n_sync steps, after the warm start of one worker", lambda P, M, B, D: 2 * P * M / 10),
+    "paine": Sent(
+        "2 P M / n_sync in 2 P S messages every n_sync steps, after the warm start of one worker", lambda P, M, B, D: 2 * P * M / 10
+    ),
     "diloco": Sent("2 (P − 1) M / τ in 2 P (P − 1) messages every τ steps", lambda P, M, B, D: 2 * (P - 1) * M / 20),
     "hierarchical": Sent("2 (G − 1) M between G groups, and 3 (P − G) M inside them", lambda P, M, B, D: 3 * (P - 1) * M),
     "hybrid-groups": Sent("2 G M between G groups' roots and the servers, and 3 (P − G) M inside the groups", lambda P, M, B, D: 2 * P * M),

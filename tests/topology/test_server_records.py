@@ -9,7 +9,20 @@ import pytest
 from polyrhythm.kernel.message import Message
 from polyrhythm.processes.transport.wire import encode
 from polyrhythm.topology.peer_inbox import PeerUpdate
-from polyrhythm.topology.server_records import Begin, Done, Drain, Fetch, Join, Push, ServerRequest, ShardStatus, Wake, Wanted, from_numbers, to_numbers
+from polyrhythm.topology.server_records import (
+    Begin,
+    Done,
+    Drain,
+    Fetch,
+    Join,
+    Push,
+    ServerRequest,
+    ShardStatus,
+    Wake,
+    Wanted,
+    from_numbers,
+    to_numbers,
+)
 
 NUMBERS: list[tuple[ServerRequest, tuple[float, ...]]] = [
     (Join(), (0.0,)),

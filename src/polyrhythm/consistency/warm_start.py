@@ -30,12 +30,12 @@ class WarmStart:
     def __post_init__(self) -> None:
         if not (self.steps >= 0 and self.workers >= 1):
             raise CompositionError(
-                f"WarmStart(steps={self.steps}, workers={self.workers}) cannot be: give 0 steps (no warm start) or more, and 1 worker or more."
+                f"WarmStart(steps={self.steps}, workers={self.workers}) cannot be: give 0 steps or more, and 1 worker or more."
             )
         if not self.then.may_proceed(_FAR, 0):
             raise CompositionError(
-                f"WarmStart(then={self.then!r}) would have the first workers wait for the others, who have not begun: give a rule under which "
-                "nobody waits for other workers, such as Asynchronous() or Intervals()."
+                f"WarmStart(then={self.then!r}) would have the first workers wait for the others, who have not begun: give a rule under "
+                "which nobody waits for other workers, such as Asynchronous() or Intervals()."
             )
 
     @property

@@ -136,7 +136,7 @@ class ConsistencyTraits:
     order_matters: bool
     tolerates_loss: bool
     waits: bool = True
-    head_start: HeadStart = HeadStart()  # noqa: RUF009 (a frozen value)
+    head_start: HeadStart = HeadStart()
 
 
 @dataclass(frozen=True, slots=True)

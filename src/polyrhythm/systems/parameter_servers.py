@@ -19,11 +19,11 @@ def zhang_asgd(servers: int = 1) -> Strategy:
 
 
 def paine(n_sync: int = 10, warm_start: int = 20, servers: int = 1) -> Strategy:
-    """Clients that exchange with a server every `n_sync` minibatches, after a warm start (Paine, Jin, Yang, Lin, Huang, 2013, arXiv:1312.6186).
+    """Clients that exchange every `n_sync` minibatches, after a warm start (Paine, Jin, Yang, Lin, Huang, arXiv:1312.6186, 2013).
 
-    A client's own optimizer, with its momentum, takes `n_sync` steps; what they did is added to the server's weights in full, and the client
-    goes on from these. For the first `warm_start` steps one client trains alone, then the others take over its weights: from random ones,
-    P clients that all go far between two exchanges disturb each other.
+    A client's own optimizer, with its momentum, takes `n_sync` steps; what they did is added to the server's weights in full, and the
+    client goes on from these. For the first `warm_start` steps one client trains alone, then the others take over its weights: from random
+    ones, P clients that all go far between two exchanges disturb each other.
     """
     consistency = LocalSteps(n_sync, WarmStart(warm_start))
     return Strategy(name="paine", consistency=consistency, topology=Server(servers), merge=Sum())

@@ -58,7 +58,7 @@ class Drain(NamedTuple):
 
 
 class Begin(NamedTuple):
-    """A request for the weights when each of the first `workers` has pushed its contribution of step `clock`: they train alone till then."""
+    """A request for the weights when the first `workers`, who train alone, have each pushed a contribution of step `clock`."""
 
     clock: int
     workers: int
