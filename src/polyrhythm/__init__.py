@@ -61,6 +61,7 @@ if TYPE_CHECKING:
     from polyrhythm.consistency import Every as Every
     from polyrhythm.consistency import Intervals as Intervals
     from polyrhythm.consistency import LocalSteps as LocalSteps
+    from polyrhythm.consistency import SampledClients as SampledClients
     from polyrhythm.consistency import SoftSync as SoftSync
     from polyrhythm.consistency import Switched as Switched
     from polyrhythm.consistency import WarmStart as WarmStart
@@ -113,6 +114,8 @@ if TYPE_CHECKING:
     from polyrhythm.merge import LARC as LARC
     from polyrhythm.merge import LARS as LARS
     from polyrhythm.merge import Adagrad as Adagrad
+    from polyrhythm.merge import Adam as Adam
+    from polyrhythm.merge import BatchWeighted as BatchWeighted
     from polyrhythm.merge import Elastic as Elastic
     from polyrhythm.merge import FrozenAdam as FrozenAdam
     from polyrhythm.merge import HeavyBall as HeavyBall
@@ -121,10 +124,12 @@ if TYPE_CHECKING:
     from polyrhythm.merge import Nesterov as Nesterov
     from polyrhythm.merge import OuterOptimizer as OuterOptimizer
     from polyrhythm.merge import ProximalSGD as ProximalSGD
+    from polyrhythm.merge import SampleMean as SampleMean
     from polyrhythm.merge import SignDescent as SignDescent
     from polyrhythm.merge import SlowMomentum as SlowMomentum
     from polyrhythm.merge import StalenessScaled as StalenessScaled
     from polyrhythm.merge import Sum as Sum
+    from polyrhythm.merge import Yogi as Yogi
     from polyrhythm.processes import Processes as Processes
     from polyrhythm.scheduling import RandomBlocks as RandomBlocks
     from polyrhythm.scheduling import Strads as Strads
@@ -240,7 +245,10 @@ _PLACES = {
         "RandomSkip RefreshedLowRank Relative Rows ScaledSign SharedK Sign Significant StochasticLevels Striped SufficientFactors Ternary "
         "Threshold TopK TopKWarmup TwoBit UnitSigns Warmup"
     ),
-    "consistency": "Asynchronous Bounded BoundedDelay BulkSynchronous Every Intervals LocalSteps SoftSync Switched WarmStart",
+    "consistency": (
+        "Asynchronous Bounded BoundedDelay BulkSynchronous Every Intervals LocalSteps SampledClients SoftSync Switched "
+        "WarmStart"
+    ),
     "controllers": "BatchShares Fixed LinkPartitions Several SharedPartitions StepBytes",
     "engines.kubernetes": "Kubernetes",
     "engines.mpi": "Mpi",
@@ -256,8 +264,8 @@ _PLACES = {
     "local": ("AverageMoments Consensus CorrectedWeights KeepLateSteps KeepOwn PlainSteps Proximal ResetMoments TrackedGradients"),
     "loggers": "CSV MLflow TensorBoard WandB",
     "merge": (
-        "Adagrad Elastic FrozenAdam HeavyBall LARC LARS LinearScaling Mean Nesterov OuterOptimizer ProximalSGD SignDescent SlowMomentum "
-        "StalenessScaled Sum"
+        "Adagrad Adam BatchWeighted Elastic FrozenAdam HeavyBall LARC LARS LinearScaling Mean Nesterov OuterOptimizer ProximalSGD "
+        "SampleMean SignDescent SlowMomentum StalenessScaled Sum Yogi"
     ),
     "processes": "Processes",
     "shuffle": "GlobalShuffle OwnPace RingShuffle",

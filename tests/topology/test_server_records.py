@@ -28,6 +28,7 @@ NUMBERS: list[tuple[ServerRequest, tuple[float, ...]]] = [
     (Join(), (0.0,)),
     (Push(7, 3, Wanted.NOTHING, (0.1, 0.2)), (1.0, 7.0, 3.0, 0.0, 0.1, 0.2)),
     (Push(7, 3, Wanted.NEWER, ()), (1.0, 7.0, 3.0, 1.0)),
+    (Push(7, 3, Wanted.NEWER, (0.1,), 32.0), (7.0, 7.0, 3.0, 1.0, 32.0, 0.1)),
     (Done(), (2.0,)),
     (Wake(), (3.0,)),
     (Fetch(8, 4, Wanted.WEIGHTS), (4.0, 8.0, 4.0, 2.0)),
@@ -48,3 +49,6 @@ def test_a_response_and_an_update_of_a_peer_are_the_numbers_that_they_always_wer
     assert ShardStatus.from_numbers((3.0, 2.0)) == ShardStatus(3, 2.0)
     assert PeerUpdate(4.0, (0.1,)).to_numbers() == (4.0, 0.1)
     assert PeerUpdate.from_numbers((math.inf,)) == PeerUpdate(math.inf)
+    weighed = PeerUpdate(4.0, (0.1,), 32.0)
+    assert PeerUpdate.from_numbers(weighed.to_numbers(), weighs=True) == weighed
+    assert PeerUpdate.from_numbers((math.inf,), weighs=True) == PeerUpdate(math.inf)

@@ -56,7 +56,12 @@ PARTIAL = ("actors-decentralised", "ako", "hong-chandra", "dlion")
 """Systems whose replicas differ by what was not sent."""
 
 
-@pytest.mark.parametrize("system", sampled([system for system in EVERY_SYSTEM if system not in ONE_BACKWARD]))
+def takes_turns(system: str) -> bool:
+    """Whether it lets these networks step by turns: not where workers pass steps over, which those of both are together."""
+    return system not in ONE_BACKWARD and not systems.find(system).chooses
+
+
+@pytest.mark.parametrize("system", sampled([system for system in EVERY_SYSTEM if takes_turns(system)]))
 def test_every_system_trains_two_networks_to_the_same_weights_everywhere(system: str) -> None:
     ended: dict[int, list[Tensor]] = {}
 
@@ -100,6 +105,11 @@ def test_real_processes_end_well_where_order_matters(system: str) -> None:
 def test_the_others_go_on_with_both_when_a_worker_is_lost(system: str, moment: float) -> None:
     on = Simulator(network=SLOW, faults=(Crash("worker/2", at=moment),))
     assert run(Adversaries(), workers=4, strategy=system, on=on).summary.lost in (["worker/2"], [] if moment > 0.05 else None)
+
+
+def test_workers_that_pass_steps_over_refuse_models_that_take_different_numbers() -> None:
+    with pytest.raises(WorkloadError, match=r"have taken \d+ and \d+ steps"):
+        go(Adversaries(), systems.find("fedavg", tau=3), 2)
 
 
 def test_each_counts_its_own_steps_and_samples_count_once() -> None:

@@ -6,6 +6,7 @@ from polyrhythm.consistency.bounded_delay import BoundedDelay
 from polyrhythm.consistency.bulk_synchronous import BulkSynchronous
 from polyrhythm.consistency.intervals import Intervals
 from polyrhythm.consistency.local_steps import LocalSteps
+from polyrhythm.consistency.sampled_clients import SampledClients
 from polyrhythm.consistency.schedules import Every, Switched
 from polyrhythm.consistency.softsync import SoftSync
 from polyrhythm.consistency.warm_start import WarmStart
@@ -27,6 +28,7 @@ MEMBERS = (
     *(BoundedDelay(), BoundedDelay(2), BoundedDelay(None)),
     *(Intervals(), Intervals(push=2, fetch=3), LocalSteps(2, Intervals())),
     *(WarmStart(3), WarmStart(2, 2, Intervals(push=2))),
+    SampledClients(0.5, 2),
 )
 """One of each kind and of each interesting setting: the laws are tested over this list."""
 
@@ -39,6 +41,7 @@ __all__ = [
     "Every",
     "Intervals",
     "LocalSteps",
+    "SampledClients",
     "SoftSync",
     "Switched",
     "WarmStart",

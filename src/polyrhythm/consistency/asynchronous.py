@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar
 
+from polyrhythm.kernel.group import Group
 from polyrhythm.pieces.context import ExchangeContext
 from polyrhythm.pieces.traits import GRADIENTS, ONE_SIDED, UNENCODED, ConsistencyTraits, Pattern, Payload
 
@@ -21,6 +22,10 @@ class Asynchronous:
     )
 
     def exchanges(self, context: ExchangeContext) -> bool:
+        """Always."""
+        return True
+
+    def takes_part(self, clock: int, rank: int, group: Group) -> bool:
         """Always."""
         return True
 

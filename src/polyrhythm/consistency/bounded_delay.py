@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from polyrhythm.errors import CompositionError
+from polyrhythm.kernel.group import Group
 from polyrhythm.pieces.context import ExchangeContext
 from polyrhythm.pieces.traits import GRADIENTS, ConsistencyTraits, Pattern
 
@@ -30,6 +31,10 @@ class BoundedDelay:
         return ConsistencyTraits(GRADIENTS, frozenset({Pattern.SERVED}), order_matters=self.delay != 0, tolerates_loss=False)
 
     def exchanges(self, context: ExchangeContext) -> bool:
+        """Always."""
+        return True
+
+    def takes_part(self, clock: int, rank: int, group: Group) -> bool:
         """Always."""
         return True
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar
 
+from polyrhythm.kernel.group import Group
 from polyrhythm.pieces.context import ExchangeContext
 from polyrhythm.pieces.traits import GRADIENTS, WAITED, ConsistencyTraits, Pattern
 
@@ -16,6 +17,10 @@ class BulkSynchronous:
     traits: ClassVar = ConsistencyTraits(GRADIENTS, WAITED | {Pattern.COMBINED}, order_matters=False, tolerates_loss=False)
 
     def exchanges(self, context: ExchangeContext) -> bool:
+        """Always."""
+        return True
+
+    def takes_part(self, clock: int, rank: int, group: Group) -> bool:
         """Always."""
         return True
 

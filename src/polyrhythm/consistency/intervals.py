@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from polyrhythm.errors import CompositionError
+from polyrhythm.kernel.group import Group
 from polyrhythm.pieces.context import ExchangeContext
 from polyrhythm.pieces.traits import GRADIENTS, ConsistencyTraits, Pattern, Payload
 
@@ -35,6 +36,10 @@ class Intervals:
 
     def exchanges(self, context: ExchangeContext) -> bool:
         """Always: what is not pushed accrues."""
+        return True
+
+    def takes_part(self, clock: int, rank: int, group: Group) -> bool:
+        """Always."""
         return True
 
     def pushes(self, clock: int) -> bool:

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field, replace
 from polyrhythm.consistency.bulk_synchronous import BulkSynchronous
 from polyrhythm.consistency.schedules import Every, ExchangeSchedule
 from polyrhythm.errors import CompositionError
+from polyrhythm.kernel.group import Group
 from polyrhythm.pieces.consistency import Consistency
 from polyrhythm.pieces.context import ExchangeContext
 from polyrhythm.pieces.traits import ConsistencyTraits, Payload
@@ -48,6 +49,10 @@ class LocalSteps:
     def exchanges(self, context: ExchangeContext) -> bool:
         """At every multiple of tau, or as the schedule has it."""
         return self.schedule.due(context.clock)
+
+    def takes_part(self, clock: int, rank: int, group: Group) -> bool:
+        """As the waiting rule."""
+        return self.then.takes_part(clock, rank, group)
 
     def pushes(self, clock: int) -> bool:
         """If the waiting rule does at one of the steps since the last exchange."""

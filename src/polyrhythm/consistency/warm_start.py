@@ -6,6 +6,7 @@ from dataclasses import dataclass, field, replace
 
 from polyrhythm.consistency.asynchronous import Asynchronous
 from polyrhythm.errors import CompositionError
+from polyrhythm.kernel.group import Group
 from polyrhythm.pieces.consistency import Consistency
 from polyrhythm.pieces.context import ExchangeContext
 from polyrhythm.pieces.traits import ConsistencyTraits, HeadStart, Pattern
@@ -47,6 +48,10 @@ class WarmStart:
     def exchanges(self, context: ExchangeContext) -> bool:
         """As the waiting rule."""
         return self.then.exchanges(context)
+
+    def takes_part(self, clock: int, rank: int, group: Group) -> bool:
+        """As the waiting rule."""
+        return self.then.takes_part(clock, rank, group)
 
     def pushes(self, clock: int) -> bool:
         """As the waiting rule."""

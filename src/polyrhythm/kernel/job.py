@@ -40,6 +40,9 @@ class WorkerContext(Protocol):
     def charge(self, samples: int) -> None:
         """A step over `samples` samples was computed: where time is virtual, its duration passes now."""
 
+    def discard(self) -> None:
+        """What was computed since the last step is used by nobody: where time is virtual, none passes for it."""
+
     def reach(self, done: float) -> None:
         """The part of this step's forward pass that has been computed, from 0 to 1, before the program waits inside it.
 

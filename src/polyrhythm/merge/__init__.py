@@ -1,5 +1,7 @@
 """What do contributions do to the model?"""
 
+from polyrhythm.merge.adaptive_rules import Adam, Yogi
+from polyrhythm.merge.batch_weighted import BatchWeighted
 from polyrhythm.merge.elastic import Elastic
 from polyrhythm.merge.frozen_adam import FrozenAdam
 from polyrhythm.merge.heavy_ball import HeavyBall
@@ -10,6 +12,7 @@ from polyrhythm.merge.mean import Mean
 from polyrhythm.merge.outer_optimizer import OuterOptimizer
 from polyrhythm.merge.proximal_sgd import ProximalSGD
 from polyrhythm.merge.rules import Adagrad, Nesterov
+from polyrhythm.merge.sample_mean import SampleMean
 from polyrhythm.merge.sign_descent import SignDescent
 from polyrhythm.merge.slow_momentum import SlowMomentum
 from polyrhythm.merge.staleness_scaled import StalenessScaled
@@ -22,6 +25,7 @@ MEMBERS = (
     *(LinearScaling(), LinearScaling(warmup=8), LARS(), LARC()),
     *(OuterOptimizer(SignDescent()), OuterOptimizer(FrozenAdam(2))),
     ProximalSGD(0.01, per_delay=0.1),
+    *(SampleMean(), BatchWeighted(), OuterOptimizer(Adam(), SampleMean()), OuterOptimizer(Yogi())),
 )
 """One of each kind and of each interesting setting: the laws are tested over this list."""
 
@@ -30,6 +34,8 @@ __all__ = [
     "LARS",
     "MEMBERS",
     "Adagrad",
+    "Adam",
+    "BatchWeighted",
     "Elastic",
     "FrozenAdam",
     "HeavyBall",
@@ -38,8 +44,10 @@ __all__ = [
     "Nesterov",
     "OuterOptimizer",
     "ProximalSGD",
+    "SampleMean",
     "SignDescent",
     "SlowMomentum",
     "StalenessScaled",
     "Sum",
+    "Yogi",
 ]

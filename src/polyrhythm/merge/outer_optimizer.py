@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import ClassVar
 
 from polyrhythm.errors import CompositionError
 from polyrhythm.merge.mean import Mean
@@ -21,8 +20,6 @@ class OuterOptimizer:
     gradients at a server it is the server's own optimizer (DistBelief; Dean et al., 2012).
     """
 
-    traits: ClassVar = MergeTraits(DIFFERENCES)
-
     rule: Rule
     inner: DifferenceMerge = field(default_factory=Mean)
 
@@ -36,6 +33,11 @@ class OuterOptimizer:
             raise CompositionError(
                 f"OuterOptimizer(inner={self.inner}) would leave one of two optimizers out: give it a merge without one, such as Mean()."
             )
+
+    @property
+    def traits(self) -> MergeTraits:
+        """Where the inner merge can be used, and by samples if it weighs by them."""
+        return MergeTraits(DIFFERENCES, patterns=self.inner.traits.patterns, weighs=self.inner.traits.weighs)
 
     def combine(self, contributions: Sequence[AnyContribution], context: ExchangeContext) -> Direction:
         """As the inner merge."""

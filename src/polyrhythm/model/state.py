@@ -23,8 +23,8 @@ class ModelState:
     a worker that takes local steps has moved away from the weights it last agreed on, and those are the anchor. `own_step` runs the
     optimizer on the gradient that the parameters have, with its learning rates multiplied. `context` has the group whose contributions are
     merged, and a random stream. The owner may put something else for `clip`, which the merge's own optimizer sees directions through,
-    and keeps `clock`: a worker's step, at a server the slowest worker's merged one; and `factors` of
-    the gradient that is being exchanged.
+    and keeps `clock`: a worker's step, at a server the slowest worker's merged one; `factors` of
+    the gradient that is being exchanged; and `samples`, which a worker has computed on since they were last taken.
     """
 
     __slots__ = (
@@ -40,6 +40,7 @@ class ModelState:
         "own_step",
         "owned",
         "rule",
+        "samples",
         "state",
         "version",
         "weights",
@@ -69,6 +70,7 @@ class ModelState:
         self.clock = 0
         self.version = 0
         self.factors: Mapping[str, Factors] = {}
+        self.samples = 0.0
 
     @property
     def context(self) -> ExchangeContext:
@@ -85,6 +87,7 @@ class ModelState:
             "merge": self.memory,
             "clock": self.clock,
             "version": self.version,
+            "samples": self.samples,
         }
 
     def restore(self, state: StateTree) -> None:
@@ -94,6 +97,12 @@ class ModelState:
         if state["anchor"] is not None:
             self.anchor = state["anchor"].to(self.weights.device)
         self.state, self.memory, self.clock, self.version = state["rule"], state["merge"], state["clock"], state["version"]
+        self.samples = state["samples"]
+
+    def take_samples(self) -> float:
+        """On how many samples the worker has computed since this was last called."""
+        taken, self.samples = self.samples, 0.0
+        return taken
 
     def set_anchor(self) -> None:
         """Remember the weights as they are now: later local steps count from here."""

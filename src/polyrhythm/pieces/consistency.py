@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Protocol
 
+from polyrhythm.kernel.group import Group
 from polyrhythm.pieces.context import ExchangeContext
 from polyrhythm.pieces.traits import ConsistencyTraits
 
@@ -20,6 +21,12 @@ class Consistency(Protocol):
 
     def exchanges(self, context: ExchangeContext) -> bool:
         """Whether a worker that has just taken the step of the context's clock exchanges."""
+
+    def takes_part(self, clock: int, rank: int, group: Group) -> bool:
+        """Whether the worker of `rank` in `group` takes its step `clock`; else it passes it over: it computes and sends nothing.
+
+        Asked where the traits have `chooses`. Steps between two exchanges are taken by the same workers, as many as the quorum.
+        """
 
     def pushes(self, clock: int) -> bool:
         """Whether the contribution is pushed to the servers at once; else it is added to the next. Only where workers do not wait."""

@@ -22,7 +22,8 @@ class Contribution:
     """What one worker sent, or the sum of what `count` workers sent.
 
     `staleness` is the number of merges since the weights were read that it was computed on; `rates` are the learning rates
-    of the sender's optimizer, one for each of its parameter groups. `sender` is the worker (empty for a sum), `clock` its step.
+    of the sender's optimizer, one for each of its parameter groups. `sender` is the worker (empty for a sum), `clock` its step, and
+    `samples` what it was computed on, where the merge weighs by them and the sender has counted; else 0.
     """
 
     value: Tensor
@@ -31,6 +32,7 @@ class Contribution:
     rates: tuple[float, ...] = ()
     sender: str = ""
     clock: int = 0
+    samples: float = 0.0
 
 
 class AnyContribution(Protocol):
@@ -60,6 +62,10 @@ class AnyContribution(Protocol):
     def clock(self) -> int:
         """The sender's step; 0 for a sum."""
 
+    @property
+    def samples(self) -> float:
+        """How many samples it was computed on; 0 where that is not known."""
+
 
 @dataclass(frozen=True, slots=True)
 class EncodedContribution:
@@ -73,6 +79,7 @@ class EncodedContribution:
     clock: int
     count: int = 1
     staleness: int = 0
+    samples: float = 0.0
 
     @property
     def value(self) -> Tensor:

@@ -128,7 +128,8 @@ class ConsistencyTraits:
 
     `order_matters`: whether results depend on the order in which messages arrive. `tolerates_loss`: whether the others can go on when a
     worker is gone. `waits`: whether a worker that reads goes on only when the response has come; else it takes the weights over at the
-    first step after that. `head_start`: who begins alone.
+    first step after that. `head_start`: who begins alone. `chooses`: whether workers pass steps over that others take
+    (`Consistency.takes_part`). `takes`: what a controller may set.
     """
 
     payloads: frozenset[Payload]
@@ -137,6 +138,8 @@ class ConsistencyTraits:
     tolerates_loss: bool
     waits: bool = True
     head_start: HeadStart = HeadStart()
+    chooses: bool = False
+    takes: frozenset[ControlledSetting] = frozenset()
 
 
 @dataclass(frozen=True, slots=True)
@@ -146,7 +149,8 @@ class MergeTraits:
     `averages`: whether what it combines from all workers' contributions, none of them late, is their mean, and the step that is taken on it
     is the user's optimizer's; only the learning rate may be multiplied, by what may depend on the step. `sees_moved`: whether a merge of
     weights looks at what the worker's own steps did since the last exchange, for which a copy of the weights is kept. `one_rate`: whether
-    it takes one learning rate for all parameters. `patterns`: where it can be used; servers may hold a part of a layer.
+    it takes one learning rate for all parameters. `patterns`: where it can be used; servers may hold a part of a layer. `weighs`: whether
+    contributions must say on how many samples they were computed; what was summed on the way cannot.
     """
 
     payloads: frozenset[Payload]
@@ -154,6 +158,7 @@ class MergeTraits:
     sees_moved: bool = False
     one_rate: bool = False
     patterns: frozenset[Pattern] = MERGED
+    weighs: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -31,6 +31,9 @@ class WeightsView(Protocol):
     def factors(self) -> Mapping[str, Factors]:
         """What multiplies out to the gradient that is being exchanged, by the name of the linear layer; empty where nobody collects it."""
 
+    def take_samples(self) -> float:
+        """On how many samples the worker has computed since this was last called."""
+
 
 class HeldWeights(WeightsView, Protocol):
     """Weights, and what merging does to them."""

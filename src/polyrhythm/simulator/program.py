@@ -136,6 +136,11 @@ class Program:
             self._begun = [(coroutine, (seconds * part - passed) / left) for coroutine, part in self._begun]
             self._settle(left)
 
+    def discard(self) -> None:
+        """Do not charge what was counted since the last charge."""
+        if self._counter is not None:
+            self._counter.take()
+
     def reach(self, done: float) -> None:
         """Let the seconds of a part of the forward pass pass, where steps were measured: counted operations are charged when they are."""
         if self._counter is None:

@@ -160,7 +160,8 @@ class Exchange:
         if self.topology.traits.late and self.payload is Payload.UPDATE:
             self._check_late(list(islice(self._clocks(workers), _LATEST)))
         exchanged = list(islice(self._clocks(workers), quorum - 1))
-        if workers % quorum and exchanged and not self.consistency.may_proceed(exchanged[-1], 0):
+        complete = workers % quorum == 0 or self.consistency.traits.chooses  # who is drawn is a group
+        if not complete and exchanged and not self.consistency.may_proceed(exchanged[-1], 0):
             raise CompositionError(
                 f"{self.consistency!r} merges {quorum} contributions at a time and lets no worker continue until its own is merged, but "
                 f"{workers} workers are no multiple of {quorum}: the rest would wait for ever. Use a multiple of {quorum}, or other groups."

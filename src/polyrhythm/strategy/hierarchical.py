@@ -50,7 +50,14 @@ class Hierarchical:
         object.__setattr__(self, "groups", groups_of(self.groups))
         require_piece("exchange", self.inner, Exchange())
         require_piece("exchange", self.outer, Exchange())
-        own = (self._factors(), self._corrected_inside(), self._late(), self._averaged_outside(), self.across.refusal(self.outer))
+        own = (
+            self._chosen(),
+            self._factors(),
+            self._corrected_inside(),
+            self._late(),
+            self._averaged_outside(),
+            self.across.refusal(self.outer),
+        )
         for refusal in (*self._levels_apart(), *own):
             if refusal:
                 raise CompositionError(refusal)
@@ -108,6 +115,11 @@ class Hierarchical:
                 f"{self.outer.agreement.local!r} averages over workers that exchange with each other, and members of groups do so through "
                 "their group: take PlainSteps() or ResetMoments() for the outer exchange."
             )
+        return ""
+
+    def _chosen(self) -> str:
+        if self.inner.agreement.consistency.traits.chooses or self.outer.agreement.consistency.traits.chooses:
+            return "Workers that pass steps over are not drawn by groups: take SampledClients without a hierarchy, or LocalSteps."
         return ""
 
     def _nothing_outside(self) -> str:

@@ -183,6 +183,18 @@ class Part:
         return PendingExchange(self.rule.exchange(start, self.port, rates), self._conclude)
 
     @property
+    def rests(self) -> bool:
+        """Whether the worker passes its next step over."""
+        rule, group = self.agreement.consistency, self.level.group
+        return rule.traits.chooses and not rule.takes_part(self.clock + 1, group.rank, group)
+
+    def pass_over(self) -> PendingExchange | None:
+        """Be as after a step that was not taken; what is to be collected before the next one that is."""
+        self.clock += 1
+        self.state.clock = self.clock
+        return self.collect()
+
+    @property
     def awaits_response(self) -> bool:
         """Whether an update was sent whose response has not been collected."""
         return self.channel.late is not None and self.channel.late.under_way
@@ -258,7 +270,7 @@ class Part:
         self._apply(response)
 
     def _conclude(self, response: Response) -> None:
-        if self.channel.late is not None and not response.contributions:
+        if self.awaits_response and not response.contributions:
             return  # it was sent; what comes of it will be collected
         self.rule.follow(partial(self._apply, response), self.channel.collective, self.context)
         self._rebase()

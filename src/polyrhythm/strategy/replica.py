@@ -124,10 +124,21 @@ class Replica:
         for part in self.parts:
             part.optimizer.clip_norm = norm
         for part in self.parts:
+            part.state.samples += samples
             part.refuse_changes()
         self._exchange([(part, pending) for part in self.parts if (pending := part.step()) is not None])
         for part in self.parts:
             part.control.stepped(part.clock, computed, samples)
+        self._resumed = self._port.now()
+
+    @property
+    def rests(self) -> bool:
+        """Whether this worker passes its next step over."""
+        return any(part.rests for part in self.parts)
+
+    def pass_over(self) -> None:
+        """Do not take the next step, and have the weights that the one after it needs."""
+        self._exchange([(part, pending) for part in self.parts if (pending := part.pass_over()) is not None])
         self._resumed = self._port.now()
 
     def _exchange(self, pending: list[tuple[Part, PendingExchange]]) -> None:

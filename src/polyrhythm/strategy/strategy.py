@@ -81,6 +81,11 @@ class Strategy:
             raise CompositionError(
                 f"A controller of {self.name} sets batches, and {self.shuffle!r} gives all workers as many samples: add shuffle=OwnPace()."
             )
+        if self.chooses and len(rules := {repr(exchange.agreement.consistency) for _, exchange in self.exchanges}) > 1:
+            raise CompositionError(
+                f"The exchanges of {self.name} have {' and '.join(sorted(rules))}, and a worker takes a step for all of its parameters or "
+                "for none: give all of them the same consistency."
+            )
 
     def __repr__(self) -> str:
         shown = (f"{axis}={piece!r}" for axis, piece in self.pieces.items() if piece not in (PlainSteps(), Fixed()))
@@ -146,6 +151,11 @@ class Strategy:
     def ends_alike(self) -> bool:
         """Whether all replicas end with the same bits."""
         return all(exchange.ends_alike for _, exchange in self.exchanges)
+
+    @property
+    def chooses(self) -> bool:
+        """Whether workers pass steps over that others take."""
+        return any(exchange.agreement.consistency.traits.chooses for _, exchange in self.exchanges)
 
     @property
     def shares_memory(self) -> bool:

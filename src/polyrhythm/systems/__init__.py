@@ -19,6 +19,7 @@ from polyrhythm.systems.collective import adasum, collective_allreduce, d2l, fir
 from polyrhythm.systems.compressed import demo, dgc, onebit_adam, powersgd_plus, qsgd, signsgd, terngrad
 from polyrhythm.systems.decentralized import d_squared, decentralized, exact_diffusion, gradient_tracking
 from polyrhythm.systems.elephas import elephas, elephas_asynchronous, elephas_hogwild
+from polyrhythm.systems.federated import fedadam, fedavg, fedprox
 from polyrhythm.systems.gossip import adpsgd, gossipgrad, sgp
 from polyrhythm.systems.hierarchical import fifteen_pf, gaia, hierarchical, hybrid_groups, yu
 from polyrhythm.systems.hybrid import parallax, poseidon
@@ -51,6 +52,7 @@ SYSTEMS: dict[str, Callable[..., Strategy]] = {
         *(adpsgd, sgp),
         buckwild,
         *(decentralized, d_squared, exact_diffusion, gradient_tracking),
+        *(fedavg, fedprox, fedadam),
     )
 }
 

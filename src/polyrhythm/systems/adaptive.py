@@ -5,7 +5,7 @@ from __future__ import annotations
 from polyrhythm.codec import ErrorFeedback, MaxN, Partitions
 from polyrhythm.consistency import Asynchronous, Bounded
 from polyrhythm.controllers import BatchShares, LinkPartitions, Several, SharedPartitions, StepBytes
-from polyrhythm.merge import Mean
+from polyrhythm.merge import BatchWeighted, Mean
 from polyrhythm.pieces.controller import Controller, Fixed
 from polyrhythm.shuffle import OwnPace
 from polyrhythm.strategy.strategy import Strategy
@@ -51,7 +51,8 @@ def dlion(percent: float | None = None, slack: int = 5, even: bool = False) -> S
 
     Of each tensor the elements within N % of its largest are sent, with N from the bandwidth of the link, unless `percent` gives it. A
     worker's batch is its share of P times the script's, by its speed, or with `even` the script's; the fastest waits where it is more
-    than `slack` steps ahead. What is not sent is kept for later, of which the paper says nothing. Gradients count 1 / P each.
+    than `slack` steps ahead. What is not sent is kept for later, of which the paper says nothing. A gradient counts 1 / P times its batch
+    by the mean batch of all, so that the weights of a round sum to 1; the paper divides by the receiver's batch.
     """
     chosen: list[Controller] = [*([StepBytes()] if percent is None else []), *([] if even else [BatchShares()])]
     return Strategy(
@@ -59,7 +60,7 @@ def dlion(percent: float | None = None, slack: int = 5, even: bool = False) -> S
         consistency=Bounded(slack),
         topology=LinkExchange(),
         codec=ErrorFeedback(MaxN(10.0 if percent is None else percent)),
-        merge=Mean(),
+        merge=BatchWeighted(),
         controller=Several(tuple(chosen)),
         shuffle=OwnPace(),
     )

@@ -91,7 +91,7 @@ Keep = Callable[[PeerInbox, Contribution, Packet], None]
 
 
 def _as_sent(inbox: PeerInbox, own: Contribution, packet: Packet) -> None:
-    inbox.keep_packet(float(own.clock), own.sender, packet, own.rates)
+    inbox.keep_packet(PeerUpdate(float(own.clock), own.rates, own.samples), own.sender, packet)
 
 
 def _whole(inbox: PeerInbox, own: Contribution, packet: Packet) -> None:
@@ -134,11 +134,12 @@ class _Peer:
         encoded = self.codec.encode(value, inbox.layout, self.state, context)
         self.state = encoded.state
         await self.port.flush()  # on a line that is too slow packets would pile up without end, and arrive ever later
-        message = Message(UPDATES, PeerUpdate(float(clock), rates).to_numbers(), tensors=encoded.packet)
+        update = inbox.update(clock, rates, self.model_state)
+        message = Message(UPDATES, update.to_numbers(), tensors=encoded.packet)
         await inbox.send_all(message)
         if self.context.controls.measures:
             await self.port.spawn("measures", self._measure(len(inbox.peers) * wire_bytes(message), self.port.now()))
-        self.keep(inbox, Contribution(value, 1, 0, rates, self.port.name, clock), encoded.packet)
+        self.keep(inbox, Contribution(value, 1, 0, rates, self.port.name, clock, update.samples or 0.0), encoded.packet)
         await inbox.await_turn(clock)
         return self.respond(await inbox.ready(clock))
 

@@ -25,15 +25,14 @@ class Lane:
         self.context = ExchangeContext(group, self.port.rng(f"codec {to}"), controls=initial.controls).to(to)
         self.state: State = inbox.codec.initial(inbox.layout)
         self.owed: Tensor | None = None
-        self.clock = 0
-        self.rates: tuple[float, ...] = ()
+        self.update = PeerUpdate(0.0)
         self.busy = False
         self.empty = Latch()
 
-    async def put(self, value: Tensor, clock: int, rates: tuple[float, ...]) -> None:
-        """Send `value` (numel,), at once or with what is owed already."""
+    async def put(self, value: Tensor, update: PeerUpdate) -> None:
+        """Send `value` (numel,), at once or with what is owed already: then the sum counts as what was put last."""
         self.owed = value if self.owed is None else self.owed + value
-        self.clock, self.rates = clock, rates
+        self.update = update
         if not self.busy:
             self.busy = True
             self.empty = Latch()
@@ -42,10 +41,10 @@ class Lane:
     async def _send(self) -> None:
         while (value := self.owed) is not None and self.to in self.inbox.clocks:
             self.owed = None
-            context = self.context.at(self.clock, lambda: self.model_state.weights, self.model_state.factors)
+            context = self.context.at(int(self.update.clock), lambda: self.model_state.weights, self.model_state.factors)
             encoded = self.inbox.codec.encode(value, self.inbox.layout, self.state, context)
             self.state = encoded.state
-            message = Message(UPDATES, PeerUpdate(float(self.clock), self.rates).to_numbers(), tensors=encoded.packet)
+            message = Message(UPDATES, self.update.to_numbers(), tensors=encoded.packet)
             began = self.port.now()
             await self.port.send(self.to, message)
             await self.port.flush(self.to)
@@ -65,8 +64,10 @@ class Lane:
 
     def export(self) -> StateTree:
         """As `pieces.state.Stateful`, after `drain`."""
-        return {"codec": self.state, "clock": self.clock, "rates": list(self.rates)}
+        return {"codec": self.state, "update": (self.update.clock, list(self.update.rates), self.update.samples)}
 
     def restore(self, state: StateTree) -> None:
         """As `pieces.state.Stateful`."""
-        self.state, self.clock, self.rates = state["codec"], state["clock"], tuple(state["rates"])
+        self.state = state["codec"]
+        clock, rates, samples = state["update"]
+        self.update = PeerUpdate(clock, tuple(rates), samples)

@@ -98,6 +98,9 @@ class _Range:
     def factors(self) -> Mapping[str, Factors]:
         return self.whole.factors
 
+    def take_samples(self) -> float:
+        return 0.0  # they are those of the whole
+
 
 class StripeChannel:
     """Each member of `group` exchanges a stripe, a range of the vector, with the members of its rank in other groups, and all gather."""

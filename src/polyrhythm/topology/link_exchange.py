@@ -12,6 +12,7 @@ from polyrhythm.pieces.responses import AdoptWeights, ApplyContributions, Respon
 from polyrhythm.pieces.result_source import FirstWorker
 from polyrhythm.pieces.topology import Agreement, Channel, InitialState, WorkerEndpoint
 from polyrhythm.pieces.traits import DIFFERENCES, Pattern, TopologyTraits
+from polyrhythm.pieces.weights import WeightsView
 from polyrhythm.tensors import State
 from polyrhythm.topology.lane import Lane
 from polyrhythm.topology.peer_inbox import PeerInbox
@@ -52,16 +53,19 @@ class _Sender:
         self.group = endpoint.group
         self.port = endpoint.port
         self.lanes: dict[str, Lane] = {}
+        self.model_state: WeightsView
 
     async def establish(self, initial: InitialState) -> Response:
+        self.model_state = initial.model_state
         weights = await self.inbox.establish(initial)
         self.lanes = {name: Lane(name, self.inbox, initial, self.group) for name in self.inbox.peers}
         return AdoptWeights(weights)
 
     async def exchange(self, value: Tensor, clock: int, rates: tuple[float, ...]) -> Response:
+        update = self.inbox.update(clock, rates, self.model_state)
         for name in self.inbox.peers:
-            await self.lanes[name].put(value, clock, rates)
-        self.inbox.keep(Contribution(value, 1, 0, rates, self.port.name, clock))
+            await self.lanes[name].put(value, update)
+        self.inbox.keep(Contribution(value, 1, 0, rates, self.port.name, clock, update.samples or 0.0))
         await self.inbox.await_turn(clock)
         return ApplyContributions(await self.inbox.ready(clock))
 

@@ -13,6 +13,7 @@ from polyrhythm.pieces.codec import PacketCodec, packets
 from polyrhythm.pieces.merge import AnyContribution, EncodedContribution
 from polyrhythm.pieces.requests import Packet
 from polyrhythm.pieces.topology import Agreement, InitialState, WorkerEndpoint
+from polyrhythm.pieces.weights import WeightsView
 from polyrhythm.tensors import Layout
 from polyrhythm.topology.algorithms.broadcast import heirs, pass_on
 from polyrhythm.topology.losses import GONE
@@ -24,20 +25,25 @@ _DRAINED = "drained"
 
 
 class PeerUpdate(NamedTuple):
-    """What a worker sends others, beside its packet: its step (infinite after the last), and the learning rates of its optimizer."""
+    """What a worker sends others, beside its packet: its step (infinite after the last), and the learning rates of its optimizer.
+
+    `samples` is what it was computed on, where the merge weighs by them; else None, and not sent.
+    """
 
     clock: float
     rates: tuple[float, ...] = ()
+    samples: float | None = None
 
     def to_numbers(self) -> tuple[float, ...]:
-        """The fields in order."""
-        return (self.clock, *self.rates)
+        """The fields in order, the rates last."""
+        return (self.clock, *(() if self.samples is None else (self.samples,)), *self.rates)
 
     @staticmethod
-    def from_numbers(numbers: tuple[float, ...]) -> PeerUpdate:
-        """The update whose `to_numbers` these are."""
+    def from_numbers(numbers: tuple[float, ...], weighs: bool = False) -> PeerUpdate:
+        """The update whose `to_numbers` these are, of workers whose merge `weighs` by samples or does not."""
         clock, *rates = numbers
-        return PeerUpdate(clock, tuple(rates))
+        samples = rates.pop(0) if weighs and rates else None
+        return PeerUpdate(clock, tuple(rates), samples)
 
 
 class PeerInbox:
@@ -48,6 +54,7 @@ class PeerInbox:
 
     def __init__(self, agreement: Agreement, endpoint: WorkerEndpoint) -> None:
         self.codec: PacketCodec = packets(agreement.codec)
+        self.weighs = agreement.merge.traits.weighs
         self.may_merge = agreement.consistency.may_merge
         self.may_proceed = agreement.consistency.may_proceed
         self.group = endpoint.group
@@ -141,15 +148,20 @@ class PeerInbox:
         if delivery.message.text == _DRAINED:
             self.drained.add(delivery.sender)
             return
-        clock, rates = PeerUpdate.from_numbers(delivery.message.numbers)
+        update = PeerUpdate.from_numbers(delivery.message.numbers, self.weighs)
         if delivery.sender in self.clocks:
-            self.clocks[delivery.sender] = clock
+            self.clocks[delivery.sender] = update.clock
         if delivery.message.tensors:
-            self.keep_packet(clock, delivery.sender, delivery.message.tensors, rates)
+            self.keep_packet(update, delivery.sender, delivery.message.tensors)
 
-    def keep_packet(self, clock: float, sender: str, packet: Packet, rates: tuple[float, ...]) -> None:
+    def keep_packet(self, update: PeerUpdate, sender: str, packet: Packet) -> None:
         """A packet is to be merged when it may be."""
-        self.keep(EncodedContribution(packet, self.codec, self.layout, rates, sender, int(clock)))
+        clock, samples = int(update.clock), update.samples or 0.0
+        self.keep(EncodedContribution(packet, self.codec, self.layout, update.rates, sender, clock, samples=samples))
+
+    def update(self, clock: int, rates: tuple[float, ...], held: WeightsView) -> PeerUpdate:
+        """What is sent beside a packet of step `clock`; its samples are taken from what the worker has `held`."""
+        return PeerUpdate(float(clock), rates, held.take_samples() if self.weighs else None)
 
     def keep(self, contribution: AnyContribution) -> None:
         """As `keep_packet`."""
@@ -158,12 +170,14 @@ class PeerInbox:
     def export(self) -> StateTree:
         """As `pieces.state.Stateful`, after `drain`; what is pending has come as packets."""
         pending = [
-            (clock, each.sender, each.packet, each.rates) for clock, _, each in self.pending if isinstance(each, EncodedContribution)
+            (clock, each.sender, each.packet, each.rates, each.samples)
+            for clock, _, each in self.pending
+            if isinstance(each, EncodedContribution)
         ]
         return {"clocks": self.clocks, "pending": pending}
 
     def restore(self, state: StateTree) -> None:
         """As `pieces.state.Stateful`."""
         self.clocks, self.pending = state["clocks"], []
-        for clock, sender, packet, rates in state["pending"]:
-            self.keep_packet(clock, sender, packet, rates)
+        for clock, sender, packet, rates, samples in state["pending"]:
+            self.keep_packet(PeerUpdate(clock, tuple(rates), samples), sender, packet)

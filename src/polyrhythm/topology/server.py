@@ -17,6 +17,7 @@ from polyrhythm.tensors import Layout
 from polyrhythm.topology.background_client import BackgroundClient
 from polyrhythm.topology.division import EvenRows
 from polyrhythm.topology.held_client import HeldClient
+from polyrhythm.topology.sampled_client import SampledClient
 from polyrhythm.topology.served_weights import AllWeights
 from polyrhythm.topology.server_client import ServerClient
 from polyrhythm.topology.server_requests import ServerRequests
@@ -60,6 +61,8 @@ class Server:
         """A worker's side."""
         traits = agreement.consistency.traits
         requests = ServerRequests(agreement, endpoint, self.responses, self.division)
+        if traits.chooses:
+            return SampledClient(agreement, requests)
         client = (ServerClient if traits.waits else BackgroundClient)(agreement, requests)
         return HeldClient(agreement.consistency, client, requests) if traits.head_start.holds(endpoint.group.rank) else client
 

@@ -6,6 +6,7 @@ import math
 from collections.abc import Callable
 from typing import NamedTuple
 
+from polyrhythm.kernel.group import Group
 from polyrhythm.pieces.consistency import Consistency
 from polyrhythm.topology.server_records import Begin, Fetch, Push, Wanted
 from polyrhythm.trees import StateTree
@@ -80,6 +81,13 @@ class ServerClocks:
         """A worker's contribution of step `clock` has been merged."""
         if name in self.merged:  # not back from infinity: a worker may be done before its last group is full
             self.merged[name] = max(self.merged[name], float(clock))
+
+    def pass_over(self, clock: int, group: Group) -> None:
+        """Contributions have been merged of which the latest is of step `clock`: workers that pass this step over have come there too."""
+        if self.consistency.traits.chooses:
+            for rank, name in enumerate(group.members):
+                if not self.consistency.takes_part(clock, rank, group):
+                    self.merge(name, clock)
 
     def release(self, allowed: Callable[[int], bool]) -> list[Released]:
         """Those that may go on, in the order of their requests: as the consistency has it, where it is `allowed` at their clock."""

@@ -27,12 +27,16 @@ class Join(NamedTuple):
 
 
 class Push(NamedTuple):
-    """A contribution of step `clock`, computed on weights of `version`; `rates` are the learning rates of the sender's parameter groups."""
+    """A contribution of step `clock`, computed on weights of `version`; `rates` are the learning rates of the sender's parameter groups.
+
+    `samples` is what it was computed on, where the merge weighs by them; else 0, and not sent.
+    """
 
     clock: int
     version: int
     wanted: Wanted
     rates: tuple[float, ...]
+    samples: float = 0.0
 
 
 class Done(NamedTuple):
@@ -65,23 +69,27 @@ class Begin(NamedTuple):
 
 
 ServerRequest = Join | Push | Done | Wake | Fetch | Drain | Begin
-_KINDS = (Join, Push, Done, Wake, Fetch, Drain, Begin)
-"""A kind's place is the first number of its requests."""
+_KINDS = (Join, Push, Done, Wake, Fetch, Drain, Begin, Push)
+"""A kind's place is the first number of its requests; that of a push with samples is the last, `_WEIGHED`."""
+_WEIGHED = 7
 _WITHOUT_FIELDS: dict[type[ServerRequest], ServerRequest] = {Join: Join(), Done: Done(), Wake: Wake()}
 
 
 def to_numbers(request: ServerRequest) -> tuple[float, ...]:
-    """The kind, then the fields in order, a push's rates last."""
-    *fields, rates = request if isinstance(request, Push) else (*request, ())
-    return (float(_KINDS.index(type(request))), *map(float, fields), *rates)
+    """The kind, then the fields in order, a push's rates last, and before them its samples if it has any."""
+    if isinstance(request, Push):
+        *fields, rates, samples = request
+        return (float(_WEIGHED), *map(float, fields), samples, *rates) if samples else (1.0, *map(float, fields), *rates)
+    return (float(_KINDS.index(type(request))), *map(float, request))
 
 
 def from_numbers(numbers: tuple[float, ...]) -> ServerRequest:
     """The request whose `to_numbers` these are."""
     kind = _KINDS[int(numbers[0])]
     if kind is Push:
-        _, clock, version, wanted, *rates = numbers
-        return Push(int(clock), int(version), Wanted(int(wanted)), tuple(rates))
+        number, clock, version, wanted, *rates = numbers
+        samples = rates.pop(0) if number == _WEIGHED else 0.0
+        return Push(int(clock), int(version), Wanted(int(wanted)), tuple(rates), samples)
     if kind is Fetch:
         _, clock, version, wanted = numbers
         return Fetch(int(clock), int(version), Wanted(int(wanted)))

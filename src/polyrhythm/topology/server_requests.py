@@ -42,6 +42,7 @@ class ServerRequests:
         self.served = responses
         self.division = division
         self.codec = packets(agreement.codec)
+        self.weighs = agreement.merge.traits.weighs
         self.group = endpoint.group
         self.port = endpoint.port
         self.names = endpoint.servers
@@ -78,6 +79,7 @@ class ServerRequests:
     async def push(self, value: Tensor, clock: int, wanted: Sequence[Wanted], rates: tuple[float, ...]) -> Tensor:
         """Push each shard its part of `value` (numel,), and request what is wanted of it; what was sent to all of them (numel,)."""
         sent = []
+        samples = self.model_state.take_samples() if self.weighs else 0.0
         await self.port.flush()  # where no response is waited for, pushes would pile up on a line that is too slow
         context = self.context.at(clock, lambda: self.model_state.weights, self.model_state.factors)
         contexts = context.divided(self.divided.parts, self.cut)
@@ -85,7 +87,8 @@ class ServerRequests:
             encoded = self.codec.encode(piece, part, self.coded[k], contexts[k])
             self.coded[k] = encoded.state
             sent.append(encoded.sent)
-            await self._send(self.names[k], Push(clock, self.versions[k], wanted[k], rates), tensors=encoded.packet)
+            request = Push(clock, self.versions[k], wanted[k], rates, samples)
+            await self._send(self.names[k], request, tensors=encoded.packet)
         return self.joined(sent)
 
     async def fetch(self, clock: int, wanted: Sequence[Wanted]) -> None:

@@ -209,13 +209,14 @@ class ServerShard:
             self.model_state.mix(values)
         else:
             self.model_state.move([
-                Contribution(value, 1, late, pending.push.rates, pending.sender, pending.push.clock)
+                Contribution(value, 1, late, pending.push.rates, pending.sender, pending.push.clock, pending.push.samples)
                 for value, late, pending in zip(values, staleness, group, strict=True)
             ])  # fmt: skip
         self.snapshot = None
         self.log.changed(self.model_state.weights, self.model_state.version)
         for pending in group:
             self.clocks.merge(pending.sender, pending.push.clock)
+        self.clocks.pass_over(max(pending.push.clock for pending in group), self.context.group)
         now = self.port.now()
         self.record(Merged(now, self.port.name, self.model_state.version, staleness, now - began))
         await self.port.merged(len(group))

@@ -15,12 +15,17 @@ from polyrhythm.trees import StateTree
 class EpochPosition:
     """How many batches of an epoch were taken, whether its loop is over, and whether it was begun inside that of another.
 
-    A loop is over at its end or when it was left before.
+    A loop is over at its end or when it was left before. `used` is whether any of the batches belonged to a step that was taken.
     """
 
     taken: int = 0
     over: bool = False
     inside: bool = False
+    used: bool = False
+
+
+def _never() -> bool:
+    return False
 
 
 class DataPosition:
@@ -28,7 +33,8 @@ class DataPosition:
 
     A run that is resumed calls the training function anew: epochs that were over then have no batches, and the one that was under way has
     the rest of them. `between` is called when a batch is requested, and those taken before have been used; `arrived` once, where the
-    broken-off run had come to.
+    broken-off run had come to. `passed_over` says of a batch whether it belongs to a step that is not taken.
+    Where a pass has such batches only, the last of them is yielded when it is over, `spare`, for loops that look at their last loss.
     """
 
     def __init__(self, between: Callable[[], None], arrived: Callable[[], None]) -> None:
@@ -38,6 +44,8 @@ class DataPosition:
         self._open = 0
         self._between = between
         self._arrived = arrived
+        self.passed_over: Callable[[], bool] = _never
+        self.spare = False
 
     @property
     def under_way(self) -> bool:
@@ -60,8 +68,10 @@ class DataPosition:
         rest = batches(number, earlier.taken)
         self._open += 1
         try:
+            last, position.used = None, earlier.used
             for _ in range(earlier.taken):  # where they are loaded, it is so that what loading processes draw at random goes on
-                if next(rest, None) is None:
+                last = next(rest, None)
+                if last is None:
                     raise CheckpointError(
                         f"The checkpoint was written after {earlier.taken} batches of a pass over the data that now has "
                         f"{position.taken}: resume it with the data and the batch size of the run that wrote it."
@@ -71,9 +81,17 @@ class DataPosition:
             self._arrive()
             for batch in rest:
                 position.taken += 1
-                yield batch
+                if self.passed_over():
+                    last = batch
+                else:
+                    position.used = True
+                    yield batch
                 self._between()
+            if last is not None and not position.used:
+                self.spare = True
+                yield last
         finally:
+            self.spare = False
             position.over = True
             self._open -= 1
 
@@ -94,7 +112,7 @@ class DataPosition:
 
     def export(self) -> StateTree:
         """As `pieces.state.Stateful`."""
-        return [(each.taken, each.over, each.inside) for each in self.epochs]
+        return [(each.taken, each.over, each.inside, each.used) for each in self.epochs]
 
     def restore(self, state: StateTree) -> None:
         """As `pieces.state.Stateful`, before the first epoch."""

@@ -14,7 +14,10 @@ from polyrhythm.training.worker_state import WorkerState
 
 
 class Steps:
-    """`batch` are the samples that the next one will have used; `between` is called after one that is outside a pass over data."""
+    """`batch` are the samples that the next one will have used; `between` is called after one that is outside a pass over data.
+
+    `drawn` are the batches since the last step, which are counted where a strategy has workers pass steps over.
+    """
 
     def __init__(
         self, context: WorkerContext, models: Models, tables: Mapping[str, CommonState], state: WorkerState, between: Callable[[], None]
@@ -26,7 +29,9 @@ class Steps:
         self.between = between
         self.data: Data
         self.batch = 0
+        self.drawn = 0
         self.finished = False
+        state.position.passed_over = self.passed_over
 
     @property
     def held(self) -> Sequence[CommonState]:
@@ -49,16 +54,64 @@ class Steps:
         """One step of whatever is shared."""
         self.refuse_if_finished()
         self.models.check()
+        if self.state.position.spare:
+            self._discard()  # computed for the loop alone
+            return
+        self._refuse_accumulation()
+        if any(replica.rests for replica in self.models.replicas):
+            self._discard()
+            self._pass_over()
+            return
         samples, self.batch = self.batch, 0
         self.context.charge(samples)
         self.models.evaluation.look()
         each.step(samples)
         self.state.samples += samples
+        self._stepped()
+        if not self.state.position.under_way:
+            self.between()
+
+    def passed_over(self) -> bool:
+        """Whether the step of a batch that was drawn is passed over; it is then."""
+        if not self.models.strategy.chooses:
+            return False
+        self.models.check()
+        if any(replica.rests for replica in self.models.replicas):
+            self._pass_over()
+            return True
+        self.drawn += 1
+        return False
+
+    def _discard(self) -> None:
+        self.batch = 0
+        self.context.discard()
+
+    def _pass_over(self) -> None:
+        self._refuse_unequal_steps()
+        for replica in self.models.replicas:
+            replica.pass_over()
+        self._stepped()
+
+    def _stepped(self) -> None:
         port = self.context.port
         self.context.record(Stepped(port.now(), port.name, self.clock, self.state.samples, self.context.bytes_sent))
         self.models.evaluation.stepped(self.clock)
-        if not self.state.position.under_way:
-            self.between()
+
+    def _refuse_unequal_steps(self) -> None:
+        if len(taken := {replica.clock for replica in self.models.replicas}) > 1:
+            raise WorkloadError(
+                f"Models of one training function have taken {' and '.join(map(str, sorted(taken)))} steps, and under "
+                f"{self.models.strategy.name} workers pass steps of all of them over together: let each step after every batch, or take a "
+                "fraction of 1."
+            )
+
+    def _refuse_accumulation(self) -> None:
+        if self.drawn > 1:
+            raise WorkloadError(
+                f"A step was taken on {self.drawn} batches, and under {self.models.strategy.name} workers pass steps over, each with its "
+                "batch: step after every batch (with a larger batch_size), or take a fraction of 1."
+            )
+        self.drawn = 0
 
     def count(self, samples: int) -> None:
         """As `Worker.count`."""

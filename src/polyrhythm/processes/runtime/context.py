@@ -50,6 +50,9 @@ class NodeContext:
     def charge(self, samples: int) -> None:
         """Nothing: real time has passed."""
 
+    def discard(self) -> None:
+        """Nothing: real time has passed."""
+
     def reach(self, done: float) -> None:
         """Nothing: real time has passed."""
 

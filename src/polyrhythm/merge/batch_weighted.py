@@ -1,0 +1,42 @@
+"""Gradients of batches of unequal size, merged as they come."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from operator import mul
+from typing import ClassVar
+
+import torch
+
+from polyrhythm.merge.sample_mean import shares
+from polyrhythm.merge.total import total
+from polyrhythm.pieces.context import ExchangeContext
+from polyrhythm.pieces.merge import AnyContribution, Direction
+from polyrhythm.pieces.traits import DIFFERENCES, ONE_SIDED, MergeTraits
+
+
+@dataclass(frozen=True, slots=True)
+class BatchWeighted:
+    """Worker j's contribution counts b_j / b of 1 / P: its batch by the mean batch of all (weighted model update of DLion; HPDC 2021).
+
+    The paper has b_j / b_k, the batch of the sender by that of the receiver, whose weights sum to P only where batches are equal; with the
+    mean of all they do whatever they are, so that a round of all workers is the gradient of one batch of all samples. Batches are those
+    of the latest contributions; of a worker that has sent none, the mean of the others.
+    """
+
+    traits: ClassVar = MergeTraits(DIFFERENCES, patterns=ONE_SIDED, weighs=True)
+    rule: ClassVar[None] = None
+
+    def combine(self, contributions: Sequence[AnyContribution], context: ExchangeContext) -> Direction:
+        """Σ b_j / b value_j / P, which with an optimizer is the mean by samples and the learning rate times Σ b_j / (b P)."""
+        members = context.group.members
+        batches = context.state["batches"].clone() if context.state else torch.zeros(len(members), dtype=torch.float64)
+        for each in contributions:
+            if each.samples:
+                batches[members.index(each.sender)] = each.samples
+        every = shares(batches.tolist())
+        weights = [every[members.index(each.sender)] if each.samples else 1.0 for each in contributions]
+        values = (each.value if weight == 1 else each.value * weight for each, weight in zip(contributions, weights, strict=True))
+        weight = sum(map(mul, weights, (each.count for each in contributions)))
+        return Direction(total(values), weight, len(members), {"batches": batches})

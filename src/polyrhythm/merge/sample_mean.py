@@ -1,0 +1,41 @@
+"""The mean over samples: who has computed on more of them counts more."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from operator import mul
+from typing import ClassVar
+
+from polyrhythm.merge.total import count, total
+from polyrhythm.pieces.context import ExchangeContext
+from polyrhythm.pieces.merge import AnyContribution, Direction
+from polyrhythm.pieces.traits import DIFFERENCES, ONE_SIDED, MergeTraits
+
+
+@dataclass(frozen=True, slots=True)
+class SampleMean:
+    """The mean of a group of contributions, each weighted by n_k / n, its samples by those of the group (McMahan et al., 2017, alg. 1).
+
+    It is over the group, not over all workers: those that were not chosen for a round are not in it. With equal samples, and where nobody
+    has counted any, it is the plain mean of the group.
+    """
+
+    traits: ClassVar = MergeTraits(DIFFERENCES, patterns=ONE_SIDED, weighs=True)
+    rule: ClassVar[None] = None
+
+    def combine(self, contributions: Sequence[AnyContribution], context: ExchangeContext) -> Direction:
+        """Σ n_k value_k / n, with the learning rate as it is."""
+        weights = shares([each.samples for each in contributions])
+        values = (each.value if weight == 1 else each.value * weight for each, weight in zip(contributions, weights, strict=True))
+        weight = sum(map(mul, weights, (each.count for each in contributions)))
+        return Direction(total(values), weight, count(contributions))
+
+
+def shares(samples: Sequence[float]) -> list[float]:
+    """Weights in proportion to `samples` that sum to their number; who has counted none counts as the mean of those who have."""
+    known = [each for each in samples if each > 0]
+    if not known:
+        return [1.0] * len(samples)
+    mean = sum(known) / len(known)
+    return [each / mean if each > 0 else 1.0 for each in samples]

@@ -1,0 +1,38 @@
+"""Rounds of local steps by some of the workers, as clients of a server."""
+
+from __future__ import annotations
+
+from polyrhythm.consistency import SampledClients
+from polyrhythm.local import Proximal
+from polyrhythm.merge import Adam, OuterOptimizer, SampleMean
+from polyrhythm.strategy.strategy import Strategy
+from polyrhythm.topology import Server
+
+
+def fedavg(fraction: float = 0.5, tau: int = 10) -> Strategy:
+    """Federated averaging (McMahan, Moore, Ramage, Hampson, Agüera y Arcas, AISTATS 2017, arXiv:1602.05629, algorithm 1).
+
+    For each round `fraction` of the workers are drawn; these take `tau` steps each, and the server averages what they have done, each
+    weighted by its samples. The others compute and send nothing. The paper takes a tenth of 100 or more clients, and one to 20 passes of a
+    client over its own data: give tau = passes x samples / batch. Its clients have data of their own: give a ShardedSource.
+    """
+    return Strategy(name="fedavg", consistency=SampledClients(fraction, tau), topology=Server(), merge=SampleMean())
+
+
+def fedprox(fraction: float = 0.5, tau: int = 10, mu: float = 0.1) -> Strategy:
+    """Federated averaging whose local steps are pulled back (FedProx; Li, Sahu, Zaheer, Sanjabi, Talwalkar, Smith, MLSys 2020).
+
+    As `fedavg`, with mu (w - w0) added to a worker's gradient, w0 being the weights with which the round began, so that workers whose data
+    differ do not drift far apart. The paper takes mu from 0.001 to 1, and lets slow workers do fewer steps, which all do alike here.
+    """
+    return Strategy(name="fedprox", consistency=SampledClients(fraction, tau), topology=Server(), merge=SampleMean(), local=Proximal(mu))
+
+
+def fedadam(fraction: float = 0.5, tau: int = 10, learning_rate: float = 0.03, adaptivity: float = 1e-3) -> Strategy:
+    """Federated averaging with Adam at the server (FedAdam; Reddi, Charles, Zaheer et al., ICLR 2021, arXiv:2003.00295, algorithm 2).
+
+    The mean of what the workers of a round did is taken for a gradient. For FedYogi compose with OuterOptimizer(Yogi(), SampleMean()), for
+    FedAdagrad with Adagrad. The paper tunes both learning rates, from 0.001 to 10, and the adaptivity from 1e-5 to 0.1.
+    """
+    outer = OuterOptimizer(Adam(learning_rate, adaptivity=adaptivity), SampleMean())
+    return Strategy(name="fedadam", consistency=SampledClients(fraction, tau), topology=Server(), merge=outer)
