@@ -246,8 +246,7 @@ _PLACES = {
         "Threshold TopK TopKWarmup TwoBit UnitSigns Warmup"
     ),
     "consistency": (
-        "Asynchronous Bounded BoundedDelay BulkSynchronous Every Intervals LocalSteps SampledClients SoftSync Switched "
-        "WarmStart"
+        "Asynchronous Bounded BoundedDelay BulkSynchronous Every Intervals LocalSteps SampledClients SoftSync Switched WarmStart"
     ),
     "controllers": "BatchShares Fixed LinkPartitions Several SharedPartitions StepBytes",
     "engines.kubernetes": "Kubernetes",
