@@ -66,7 +66,10 @@ SENT: dict[str, Sent] = {
     "hybrid-groups": Sent("2 G M between G groups' roots and the servers, and 3 (P − G) M inside the groups", lambda P, M, B, D: 2 * P * M),
     "fifteen-pf": Sent("as `hybrid-groups`", lambda P, M, B, D: 2 * P * M),
     "yu": Sent("2 P M between workers and the servers of G groups, and 2 G M between these and the root", lambda P, M, B, D: 3 * P * M),
-    "gaia": Sent("at each site 2 P M among its workers and server; between sites 8 bytes for each significant element and other site"),
+    "gaia": Sent(
+        "at each site 2 P M among its workers and server; between sites 8 bytes for each significant element and other site; with"
+        " hubs for each element that is significant at one of a hub's sites, and other hub and site of its group"
+    ),
     "powersgd": Sent("2 (P − 1) B in 4 P (P − 1) messages a bucket; as `allreduce` while warming up"),
     "poseidon": Sent(
         "4 P (P − 1) K (m + n) bytes for each linear layer of m outputs, n inputs and K samples that goes as factors; 2 P times the "

@@ -174,6 +174,7 @@ if TYPE_CHECKING:
     from polyrhythm.topology import AllToAll as AllToAll
     from polyrhythm.topology import AllWeights as AllWeights
     from polyrhythm.topology import Alone as Alone
+    from polyrhythm.topology import AsAgreed as AsAgreed
     from polyrhythm.topology import Autotune as Autotune
     from polyrhythm.topology import AverageWeights as AverageWeights
     from polyrhythm.topology import BipartiteGraph as BipartiteGraph
@@ -207,6 +208,7 @@ if TYPE_CHECKING:
     from polyrhythm.topology import Mirrors as Mirrors
     from polyrhythm.topology import NearestRounding as NearestRounding
     from polyrhythm.topology import Neighbours as Neighbours
+    from polyrhythm.topology import Overlay as Overlay
     from polyrhythm.topology import PairAverages as PairAverages
     from polyrhythm.topology import PartialExchange as PartialExchange
     from polyrhythm.topology import PushSum as PushSum
@@ -215,6 +217,8 @@ if TYPE_CHECKING:
     from polyrhythm.topology import Ring as Ring
     from polyrhythm.topology import RingGraph as RingGraph
     from polyrhythm.topology import RootCoordinator as RootCoordinator
+    from polyrhythm.topology import RoundTrips as RoundTrips
+    from polyrhythm.topology import SelectiveBarrier as SelectiveBarrier
     from polyrhythm.topology import Separately as Separately
     from polyrhythm.topology import ServedSums as ServedSums
     from polyrhythm.topology import Server as Server
@@ -273,11 +277,15 @@ _PLACES = {
     "sources": "HuggingFaceStream LocalShard ParquetFiles RayShards TarShards spark_frame",
     "strategy": "ByHost BySite Exchange Given Hierarchical InGroups Leaders OfSize Strategy Stripes",
     "topology": (
-        "Adasum AggregationTree AllReduce AllToAll AllWeights Alone Autotune AverageWeights BipartiteGraph BitVector BlockStore "
-        "Bucketed Butterfly ByKey ByLayer ByPattern ChangedRows CompleteGraph CompressedRing Deferred Delayed Direct "
-        "Dissemination EightBits EvenRows ExponentialGraph Fastest FixedGraph FixedPointMemory Fused Gossip HashRing Keyed Lazy "
-        "LinkExchange MetropolisHastings Mirrors NearestRounding Neighbours PairAverages PartialExchange PushSum RandomPairs "
-        "ResponseCache Ring RingGraph RootCoordinator Separately ServedSums Server SharedMemory Star StochasticRounding "
+        "Adasum AggregationTree AllReduce AllToAll AllWeights Alone AsAgreed Autotune AverageWeights BipartiteGraph BitVector "
+        "BlockStore "
+        "Bucketed Butterfly ByKey ByLayer ByPattern ChangedRows CompleteGraph CompressedRing Deferred Delayed Direct Dissemination "
+        "EightBits EvenRows ExponentialGraph "
+        "Fastest FixedGraph FixedPointMemory Fused Gossip HashRing Keyed Lazy "
+        "LinkExchange MetropolisHastings Mirrors NearestRounding Neighbours Overlay "
+        "PairAverages PartialExchange PushSum RandomPairs "
+        "ResponseCache Ring RingGraph RootCoordinator RoundTrips SelectiveBarrier Separately "
+        "ServedSums Server SharedMemory Star StochasticRounding "
         "Summation Torus Tree Truncated UniformWeights WeightedGossip"
     ),
     "scheduling": "RandomBlocks Strads balanced",

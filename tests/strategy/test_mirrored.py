@@ -10,10 +10,13 @@ from polyrhythm.consistency import Asynchronous, Bounded, LocalSteps
 from polyrhythm.errors import CompositionError
 from polyrhythm.hardware.network import Network, Site
 from polyrhythm.kernel.events import Sent
+from polyrhythm.merge import Sum
+from polyrhythm.pieces.topology import Topology
 from polyrhythm.processes import Processes
 from polyrhythm.simulator.simulator import Simulator
 from polyrhythm.strategy import Exchange, Hierarchical, InGroups, OfSize, Strategy
-from polyrhythm.topology import AllReduce, Mirrors, Server
+from polyrhythm.strategy.groups import Groups
+from polyrhythm.topology import AllReduce, Mirrors, Overlay, Server
 
 PAIRS = [("a", "b"), ("b", "a")]
 SITES = Network.joined("two sites", [Site("a", 1e8, 1e8), Site("b", 1e8, 1e8)], dict.fromkeys(PAIRS, 0.05), dict.fromkeys(PAIRS, 1e6))
@@ -32,12 +35,10 @@ def crossing(strategy: Strategy, workers: int = 4) -> tuple[float, float]:
 
 @pytest.mark.parametrize("shards", [1, 2])
 @pytest.mark.parametrize("groups", [InGroups(1), InGroups(2), OfSize(1)], ids=repr)
-def test_without_threshold_and_lead_mirrors_are_one_server(groups, shards: int) -> None:  # type: ignore[no-untyped-def]
+@pytest.mark.parametrize("mirrors", [Mirrors(), Overlay(), systems.find("gaia", lead=0).topology], ids=repr)
+def test_without_threshold_and_lead_mirrors_are_one_server(mirrors: Topology, groups: Groups, shards: int) -> None:
     inner = Exchange(consistency=LocalSteps(1, Bounded(0)), topology=Server(shards))
-    outer = Exchange(consistency=LocalSteps(1, Bounded(0)), topology=Mirrors(), codec=ErrorFeedback(Relative(0)))
-    strategy = systems.find("gaia", threshold=0, lead=0).exchange.with_pieces({})
-    assert strategy.topology == Mirrors()
-    sums = Exchange(consistency=outer.consistency, topology=Mirrors(), codec=outer.codec, merge=strategy.agreement.merge)
+    sums = Exchange(consistency=LocalSteps(1, Bounded(0)), topology=mirrors, codec=ErrorFeedback(Relative(0)), merge=Sum())
     found = weights(TOY, 4, Strategy(exchange=Hierarchical(inner=inner, outer=sums, groups=groups)), Simulator(network=SITES))
     torch.testing.assert_close(found, weights(TOY, 4, Strategy()), rtol=1e-4, atol=1e-5)
 

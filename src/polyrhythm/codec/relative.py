@@ -24,20 +24,26 @@ class Relative:
     """Every element of magnitude v / √t · max(|w|, `floor`) or more, as an int32 index and its whole value (Gaia; Hsieh et al., 2017).
 
     The significance filter of section 3.2: v is `threshold` (the paper begins with 0.01), t the clock, w the sender's weight. `floor` is in
-    units of weights: near zero a weight would make every change significant. Relative(0) sends everything. It is meant for updates, and
-    what is not sent is lost: wrap it, ErrorFeedback(Relative(0.01)), so that it is sent when enough has accumulated.
+    units of weights: near zero a weight would make every change significant. Instead of √t it may be t^`decay`; with a `decay` of 0 the
+    threshold stays as it is. Relative(0) sends everything. It is meant for updates, and what is not sent is lost: wrap it,
+    ErrorFeedback(Relative(0.01)), so that it is sent when enough has accumulated.
     """
 
     traits: ClassVar = CodecTraits(DIFFERENCES, EVERY_PATTERN, lossy=True)
 
     threshold: float = 0.01
     floor: float = 1e-3
+    decay: float = 0.5
 
     def __post_init__(self) -> None:
         if not (0 <= self.threshold < math.inf and 0 < self.floor < math.inf):
             raise CompositionError(
                 f"Relative(threshold={self.threshold}, floor={self.floor}) cannot tell large from small: threshold is a part of a weight, "
                 "a number of at least 0, and floor a magnitude above 0, such as 0.001."
+            )
+        if not 0 <= self.decay < math.inf:
+            raise CompositionError(
+                f"Relative(decay={self.decay}) is no power of steps by which a threshold falls: give 0.5, or 0 for one that stays."
             )
 
     @property
@@ -53,7 +59,7 @@ class Relative:
     def encode(self, value: Tensor, layout: Layout, state: State, context: ExchangeContext) -> Encoded:
         """Indices in increasing order. What is not a number is sent too, so that it is seen where it arrives."""
         significant = np.maximum(np.abs(context.weights.numpy()), self.floor)
-        significant *= self.threshold / math.sqrt(max(1, context.clock))
+        significant *= self.threshold / max(1, context.clock) ** self.decay
         packet = in_full(value, where_not_below(value, significant))
         return Encoded(packet, self.decode(packet, layout), state)
 

@@ -233,6 +233,9 @@ class PeerChannel(Channel, Protocol):
     def slowest(self) -> float:
         """The least clock that a peer has sent; infinite where all have finished."""
 
+    def may_proceed(self, clock: int) -> bool:
+        """Whether one that has done step `clock` need not wait for peers."""
+
     async def wake(self) -> None:
         """Have `listen` return."""
 

@@ -183,7 +183,8 @@ class TopologyTraits:
     """What can be sent over a topology, and in which pattern.
 
     `replicas_differ` where each applies in full what others are sent in part; `late` by how many steps a response comes later.
-    `tolerates_loss` where the others can go on without a worker even if they wait for each other. `averages`: whether what it brings is a
+    `tolerates_loss` where the others can go on without a worker even if they wait for each other; `forwards` where they cannot, even if
+    they do not wait, because each sends on what others have sent it. `averages`: whether what it brings is a
     mean of weights already, which the merge has to agree with. `least_eigenvalue`, for a number of workers, is that of its mixing matrix,
     where this is symmetric, doubly stochastic and the same in every exchange. `differences`: whether what codecs are given of weights is
     their difference to what the receivers have.
@@ -197,3 +198,4 @@ class TopologyTraits:
     averages: bool = False
     least_eigenvalue: Callable[[int], float] | None = None
     differences: bool = False
+    forwards: bool = False

@@ -137,7 +137,8 @@ class Exchange:
     @property
     def tolerates_loss(self) -> bool:
         """Whether the others can go on when a worker is gone."""
-        return self.consistency.traits.tolerates_loss or self.topology.traits.tolerates_loss
+        traits = self.topology.traits
+        return not traits.forwards and (self.consistency.traits.tolerates_loss or traits.tolerates_loss)
 
     @property
     def ends_alike(self) -> bool:

@@ -6,7 +6,7 @@ from polyrhythm.codec import ErrorFeedback, Relative
 from polyrhythm.consistency import Asynchronous, Bounded, LocalSteps
 from polyrhythm.merge import HeavyBall, Mean, OuterOptimizer, Sum
 from polyrhythm.strategy import Exchange, Hierarchical, InGroups, Leaders, OfSize, Strategy, Stripes
-from polyrhythm.topology import AllReduce, ByLayer, Direct, Mirrors, Ring, Server
+from polyrhythm.topology import AllReduce, AsAgreed, ByLayer, Direct, Overlay, Ring, RoundTrips, SelectiveBarrier, Server
 
 
 def hierarchical(groups: str | int = "site", stripes: bool = False) -> Strategy:
@@ -77,22 +77,32 @@ def yu(group_size: int = 2, slack: int = 0) -> Strategy:
     return Strategy(name="yu", exchange=levels)
 
 
-def gaia(threshold: float = 0.01, floor: float = 1e-3, lead: int = 20, slack: int = 0, groups: str | int = "site") -> Strategy:
+def gaia(
+    threshold: float = 0.01,
+    floor: float = 1e-3,
+    decay: float = 0.5,
+    hubs: int = 1,
+    lead: int | None = None,
+    slack: int = 0,
+    groups: str | int = "site",
+) -> Strategy:
     """Servers at every site that send each other only significant updates (Gaia; Hsieh et al., NSDI 2017).
 
     Workers of a site exchange with its own server (`slack` as of SSP; 0 is lockstep), which adds up their updates, each counting 1 / P
-    of all workers. A server sends the other sites what has accrued of a weight where that exceeds `threshold` / √t
-    of the weight (of `floor`, where the weight is smaller) at step t; until then it counts at its own site alone. No worker is more than
-    `lead` steps ahead of the slowest site (the mirror clock). The paper's overlay of hubs is not here, nor its selective barrier, which
-    holds back reads of elements whose updates are announced and have not come: workers here read all elements at once, so that it would
-    be a bound on their lead. Where updates pile up, choose a smaller `lead` or a larger `threshold`.
+    of all workers. A server sends the other sites what has accrued of a weight where that exceeds `threshold` / t^`decay` of the weight
+    (of `floor`, where the weight is smaller) at step t; until then it counts at its own site alone. A `decay` of 0 freezes the threshold.
+    Where a line would carry a packet for longer than a step, the indices of its elements go first, and the other server responds to no
+    read of its weights until their values have come (the selective barrier; workers read all elements at once). No worker is ahead of the
+    slowest site by more than what is done in a round trip to the farthest one, or by more than `lead` steps if given (the mirror clock).
+    With `hubs` above 1, so many neighbouring sites each send to one of them, in turns, which adds up what they have and forwards it.
     """
+    agreed, clock = (Asynchronous(), RoundTrips()) if lead is None else (Bounded(lead), AsAgreed())
     sites = Hierarchical(
         inner=Exchange(consistency=LocalSteps(1, Bounded(slack)), topology=Server(1), merge=Mean()),
         outer=Exchange(
-            consistency=LocalSteps(1, Bounded(lead)),
-            topology=Mirrors(),
-            codec=ErrorFeedback(Relative(threshold, floor)),
+            consistency=LocalSteps(1, agreed),
+            topology=Overlay(hubs, barrier=SelectiveBarrier(), clock=clock),
+            codec=ErrorFeedback(Relative(threshold, floor, decay)),
             merge=Sum(),
         ),
         groups=groups,

@@ -15,6 +15,7 @@ from polyrhythm.topology.all_to_all import AllToAll, Mirrors, PartialExchange
 from polyrhythm.topology.alone import Alone
 from polyrhythm.topology.autotune import Autotune
 from polyrhythm.topology.average_weights import AverageWeights
+from polyrhythm.topology.barriers import SelectiveBarrier
 from polyrhythm.topology.bipartite import BipartiteGraph
 from polyrhythm.topology.block_store import BlockStore
 from polyrhythm.topology.bucketed import Bucketed
@@ -30,7 +31,9 @@ from polyrhythm.topology.graph import Dissemination, FixedGraph, RandomPairs, Ri
 from polyrhythm.topology.hash_ring import HashRing
 from polyrhythm.topology.keyed import Keyed
 from polyrhythm.topology.link_exchange import LinkExchange
+from polyrhythm.topology.mirror_clock import AsAgreed, RoundTrips
 from polyrhythm.topology.mixing_weights import Lazy, MetropolisHastings, UniformWeights
+from polyrhythm.topology.overlay import Overlay
 from polyrhythm.topology.pair_averages import PairAverages
 from polyrhythm.topology.push_sum import PushSum
 from polyrhythm.topology.readiness.cached import BitVector, ResponseCache
@@ -80,6 +83,8 @@ MEMBERS = (
     PartialExchange(),
     LinkExchange(),
     PairAverages(),
+    Overlay(),
+    Overlay(2, barrier=SelectiveBarrier(), clock=RoundTrips()),
     SharedMemory(),
     FixedPointMemory(),
     FixedPointMemory(16, NearestRounding()),
@@ -100,6 +105,7 @@ __all__ = [
     "AllToAll",
     "AllWeights",
     "Alone",
+    "AsAgreed",
     "Autotune",
     "AverageWeights",
     "BipartiteGraph",
@@ -133,6 +139,7 @@ __all__ = [
     "Mirrors",
     "NearestRounding",
     "Neighbours",
+    "Overlay",
     "PairAverages",
     "PartialExchange",
     "PushSum",
@@ -141,6 +148,8 @@ __all__ = [
     "Ring",
     "RingGraph",
     "RootCoordinator",
+    "RoundTrips",
+    "SelectiveBarrier",
     "Separately",
     "ServedSums",
     "Server",

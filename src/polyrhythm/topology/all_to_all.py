@@ -152,6 +152,10 @@ class _Peer:
         """As `pieces.topology.PeerChannel`."""
         return self.inbox.slowest
 
+    def may_proceed(self, clock: int) -> bool:
+        """As `pieces.topology.PeerChannel`."""
+        return self.inbox.may_proceed(clock, self.inbox.slowest)
+
     async def wake(self) -> None:
         """As `pieces.topology.PeerChannel`."""
         await self.inbox.wake()

@@ -66,7 +66,7 @@ class Mirror:
 
     def may_proceed(self, clock: int) -> bool:
         """Whether a worker that has done step `clock` need not wait for other groups."""
-        return self.upstream.agreement.consistency.may_proceed(clock, self.channel.slowest)
+        return self.channel.may_proceed(clock)
 
     async def offer(self, update: Tensor, clock: float) -> None:
         """`update` (numel,) is what was just done to the weights, with the sign of a gradient; the slowest worker is at `clock`."""
