@@ -57,10 +57,12 @@ if TYPE_CHECKING:
     from polyrhythm.consistency import Asynchronous as Asynchronous
     from polyrhythm.consistency import Bounded as Bounded
     from polyrhythm.consistency import BoundedDelay as BoundedDelay
+    from polyrhythm.consistency import Buffered as Buffered
     from polyrhythm.consistency import BulkSynchronous as BulkSynchronous
     from polyrhythm.consistency import Every as Every
     from polyrhythm.consistency import Intervals as Intervals
     from polyrhythm.consistency import LocalSteps as LocalSteps
+    from polyrhythm.consistency import PacedLocalSteps as PacedLocalSteps
     from polyrhythm.consistency import SampledClients as SampledClients
     from polyrhythm.consistency import SoftSync as SoftSync
     from polyrhythm.consistency import Switched as Switched
@@ -68,6 +70,7 @@ if TYPE_CHECKING:
     from polyrhythm.controllers import BatchShares as BatchShares
     from polyrhythm.controllers import Fixed as Fixed
     from polyrhythm.controllers import LinkPartitions as LinkPartitions
+    from polyrhythm.controllers import LocalStepShares as LocalStepShares
     from polyrhythm.controllers import Several as Several
     from polyrhythm.controllers import SharedPartitions as SharedPartitions
     from polyrhythm.controllers import StepBytes as StepBytes
@@ -116,6 +119,7 @@ if TYPE_CHECKING:
     from polyrhythm.merge import Adagrad as Adagrad
     from polyrhythm.merge import Adam as Adam
     from polyrhythm.merge import BatchWeighted as BatchWeighted
+    from polyrhythm.merge import DelayedNesterov as DelayedNesterov
     from polyrhythm.merge import Elastic as Elastic
     from polyrhythm.merge import FrozenAdam as FrozenAdam
     from polyrhythm.merge import HeavyBall as HeavyBall
@@ -123,6 +127,7 @@ if TYPE_CHECKING:
     from polyrhythm.merge import Mean as Mean
     from polyrhythm.merge import Nesterov as Nesterov
     from polyrhythm.merge import OuterOptimizer as OuterOptimizer
+    from polyrhythm.merge import PolynomialStaleness as PolynomialStaleness
     from polyrhythm.merge import ProximalSGD as ProximalSGD
     from polyrhythm.merge import SampleMean as SampleMean
     from polyrhythm.merge import SignDescent as SignDescent
@@ -250,9 +255,10 @@ _PLACES = {
         "Threshold TopK TopKWarmup TwoBit UnitSigns Warmup"
     ),
     "consistency": (
-        "Asynchronous Bounded BoundedDelay BulkSynchronous Every Intervals LocalSteps SampledClients SoftSync Switched WarmStart"
+        "Asynchronous Bounded BoundedDelay Buffered BulkSynchronous Every Intervals LocalSteps PacedLocalSteps "
+        "SampledClients SoftSync Switched WarmStart"
     ),
-    "controllers": "BatchShares Fixed LinkPartitions Several SharedPartitions StepBytes",
+    "controllers": "BatchShares Fixed LinkPartitions LocalStepShares Several SharedPartitions StepBytes",
     "engines.kubernetes": "Kubernetes",
     "engines.mpi": "Mpi",
     "engines.ray": "Ray",
@@ -267,8 +273,8 @@ _PLACES = {
     "local": ("AverageMoments Consensus CorrectedWeights KeepLateSteps KeepOwn PlainSteps Proximal ResetMoments TrackedGradients"),
     "loggers": "CSV MLflow TensorBoard WandB",
     "merge": (
-        "Adagrad Adam BatchWeighted Elastic FrozenAdam HeavyBall LARC LARS LinearScaling Mean Nesterov OuterOptimizer ProximalSGD "
-        "SampleMean SignDescent SlowMomentum StalenessScaled Sum Yogi"
+        "Adagrad Adam BatchWeighted DelayedNesterov Elastic FrozenAdam HeavyBall LARC LARS LinearScaling Mean Nesterov OuterOptimizer "
+        "PolynomialStaleness ProximalSGD SampleMean SignDescent SlowMomentum StalenessScaled Sum Yogi"
     ),
     "processes": "Processes",
     "shuffle": "GlobalShuffle OwnPace RingShuffle",

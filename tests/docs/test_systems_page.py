@@ -89,6 +89,7 @@ VALUES_DECIDE = (
     *("slowmo", "streaming-diloco"),  # these in tests/systems/test_traffic.py
     *("dgc", "powersgd-plus", "sparta"),  # the step decides, or headers count
     *("ako", "hong-chandra", "dlion"),  # what is measured decides
+    "async-local-sgd",  # speeds decide
     *("fedavg", "fedprox", "fedadam"),  # who is drawn: in tests/systems/test_federated.py
 )
 

@@ -39,6 +39,7 @@ PUBLISHED = (
     "buckwild",
     *("decentralized", "d-squared", "exact-diffusion", "gradient-tracking"),
     *("fedavg", "fedprox", "fedadam"),
+    *("fedbuff", "async-local-sgd"),
 )
 ORDER_MATTERS = (
     *("zhang-asgd", "paine"),
@@ -50,6 +51,7 @@ ORDER_MATTERS = (
     *("fifteen-pf",),
     *("adpsgd",),
     "buckwild",
+    *("fedbuff", "async-local-sgd"),
 )
 each = pytest.mark.parametrize("system", PUBLISHED)
 of_each_kind = pytest.mark.parametrize("system", sampled(PUBLISHED))

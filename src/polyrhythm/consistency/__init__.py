@@ -3,9 +3,11 @@
 from polyrhythm.consistency.asynchronous import Asynchronous
 from polyrhythm.consistency.bounded import Bounded
 from polyrhythm.consistency.bounded_delay import BoundedDelay
+from polyrhythm.consistency.buffered import Buffered
 from polyrhythm.consistency.bulk_synchronous import BulkSynchronous
 from polyrhythm.consistency.intervals import Intervals
 from polyrhythm.consistency.local_steps import LocalSteps
+from polyrhythm.consistency.paced_local_steps import PacedLocalSteps
 from polyrhythm.consistency.sampled_clients import SampledClients
 from polyrhythm.consistency.schedules import Every, Switched
 from polyrhythm.consistency.softsync import SoftSync
@@ -28,7 +30,7 @@ MEMBERS = (
     *(BoundedDelay(), BoundedDelay(2), BoundedDelay(None)),
     *(Intervals(), Intervals(push=2, fetch=3), LocalSteps(2, Intervals())),
     *(WarmStart(3), WarmStart(2, 2, Intervals(push=2))),
-    SampledClients(0.5, 2),
+    *(SampledClients(0.5, 2), Buffered(2), PacedLocalSteps(3)),
 )
 """One of each kind and of each interesting setting: the laws are tested over this list."""
 
@@ -37,10 +39,12 @@ __all__ = [
     "Asynchronous",
     "Bounded",
     "BoundedDelay",
+    "Buffered",
     "BulkSynchronous",
     "Every",
     "Intervals",
     "LocalSteps",
+    "PacedLocalSteps",
     "SampledClients",
     "SoftSync",
     "Switched",

@@ -1,12 +1,21 @@
 """What does a run adapt while it is under way, and by what?"""
 
 from polyrhythm.controllers.batch_shares import BatchShares
+from polyrhythm.controllers.local_step_shares import LocalStepShares
 from polyrhythm.controllers.partitions import LinkPartitions, SharedPartitions
 from polyrhythm.controllers.several import Several
 from polyrhythm.controllers.step_bytes import StepBytes
 from polyrhythm.pieces.controller import Fixed
 
-MEMBERS = (Fixed(), SharedPartitions(), LinkPartitions(), StepBytes(), BatchShares(), Several((StepBytes(), BatchShares())))
+MEMBERS = (
+    Fixed(),
+    LocalStepShares(),
+    SharedPartitions(),
+    LinkPartitions(),
+    StepBytes(),
+    BatchShares(),
+    Several((StepBytes(), BatchShares())),
+)
 """One of each kind and of each interesting setting: the laws are tested over this list."""
 
-__all__ = ["MEMBERS", "BatchShares", "Fixed", "LinkPartitions", "Several", "SharedPartitions", "StepBytes"]
+__all__ = ["MEMBERS", "BatchShares", "Fixed", "LinkPartitions", "LocalStepShares", "Several", "SharedPartitions", "StepBytes"]

@@ -2,6 +2,7 @@
 
 from polyrhythm.merge.adaptive_rules import Adam, Yogi
 from polyrhythm.merge.batch_weighted import BatchWeighted
+from polyrhythm.merge.delayed_nesterov import DelayedNesterov
 from polyrhythm.merge.elastic import Elastic
 from polyrhythm.merge.frozen_adam import FrozenAdam
 from polyrhythm.merge.heavy_ball import HeavyBall
@@ -10,6 +11,7 @@ from polyrhythm.merge.lars import LARS
 from polyrhythm.merge.linear_scaling import LinearScaling
 from polyrhythm.merge.mean import Mean
 from polyrhythm.merge.outer_optimizer import OuterOptimizer
+from polyrhythm.merge.polynomial_staleness import PolynomialStaleness
 from polyrhythm.merge.proximal_sgd import ProximalSGD
 from polyrhythm.merge.rules import Adagrad, Nesterov
 from polyrhythm.merge.sample_mean import SampleMean
@@ -26,6 +28,7 @@ MEMBERS = (
     *(OuterOptimizer(SignDescent()), OuterOptimizer(FrozenAdam(2))),
     ProximalSGD(0.01, per_delay=0.1),
     *(SampleMean(), BatchWeighted(), OuterOptimizer(Adam(), SampleMean()), OuterOptimizer(Yogi())),
+    *(PolynomialStaleness(), OuterOptimizer(DelayedNesterov(every=3))),
 )
 """One of each kind and of each interesting setting: the laws are tested over this list."""
 
@@ -36,6 +39,7 @@ __all__ = [
     "Adagrad",
     "Adam",
     "BatchWeighted",
+    "DelayedNesterov",
     "Elastic",
     "FrozenAdam",
     "HeavyBall",
@@ -43,6 +47,7 @@ __all__ = [
     "Mean",
     "Nesterov",
     "OuterOptimizer",
+    "PolynomialStaleness",
     "ProximalSGD",
     "SampleMean",
     "SignDescent",

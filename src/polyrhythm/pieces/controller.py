@@ -19,6 +19,8 @@ class ControlledSetting(Enum):
     """How many bytes a packet to a receiver may have."""
     BATCH = "samples a batch"
     """How many samples a worker takes a step."""
+    LOCAL_STEPS = "local steps"
+    """How many steps a worker takes between two exchanges."""
 
 
 @dataclass(frozen=True, slots=True)

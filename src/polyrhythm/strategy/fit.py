@@ -70,11 +70,13 @@ def conflict(pieces: Pieces) -> str | None:
 
 def _untaken(pieces: Pieces) -> str | None:
     """A setting of which a controller decides and that no piece takes; batches are the shuffle's."""
-    untaken = pieces["controller"].traits.sets - pieces["codec"].traits.takes - {ControlledSetting.BATCH}
+    taken = pieces["codec"].traits.takes | pieces["consistency"].traits.takes | {ControlledSetting.BATCH}
+    untaken = pieces["controller"].traits.sets - taken
     if not untaken:
         return None
+    axis = "consistency" if ControlledSetting.LOCAL_STEPS in untaken else "codec"
     sets = f"{_name(pieces['controller'])} sets {' and '.join(sorted(setting.value for setting in untaken))}"
-    return f"{_both(pieces, 'controller', 'codec')} do not fit: {sets}, which {_name(pieces['codec'])} does not have"
+    return f"{_both(pieces, 'controller', axis)} do not fit: {sets}, which {_name(pieces[axis])} does not have"
 
 
 def _nothing_in_common(pieces: Pieces) -> str:

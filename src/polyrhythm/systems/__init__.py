@@ -19,13 +19,13 @@ from polyrhythm.systems.collective import adasum, collective_allreduce, d2l, fir
 from polyrhythm.systems.compressed import demo, dgc, onebit_adam, powersgd_plus, qsgd, signsgd, terngrad
 from polyrhythm.systems.decentralized import d_squared, decentralized, exact_diffusion, gradient_tracking
 from polyrhythm.systems.elephas import elephas, elephas_asynchronous, elephas_hogwild
-from polyrhythm.systems.federated import fedadam, fedavg, fedprox
+from polyrhythm.systems.federated import fedadam, fedavg, fedbuff, fedprox
 from polyrhythm.systems.gossip import adpsgd, gossipgrad, sgp
 from polyrhythm.systems.hierarchical import fifteen_pf, gaia, hierarchical, hybrid_groups, yu
 from polyrhythm.systems.hybrid import parallax, poseidon
 from polyrhythm.systems.key_value_stores import mxnet, mxnet_async, mxnet_worker_update
 from polyrhythm.systems.large_batches import climate, large_minibatch
-from polyrhythm.systems.local import diloco, sparknet
+from polyrhythm.systems.local import async_local_sgd, diloco, sparknet
 from polyrhythm.systems.lock_free import buckwild
 from polyrhythm.systems.negotiated import bitvector, horovod
 from polyrhythm.systems.parameter_servers import paine, zhang_asgd
@@ -53,6 +53,7 @@ SYSTEMS: dict[str, Callable[..., Strategy]] = {
         buckwild,
         *(decentralized, d_squared, exact_diffusion, gradient_tracking),
         *(fedavg, fedprox, fedadam),
+        *(fedbuff, async_local_sgd),
     )
 }
 

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from polyrhythm.consistency import LocalSteps
-from polyrhythm.merge import Mean, Nesterov, OuterOptimizer
+from polyrhythm.consistency import LocalSteps, PacedLocalSteps
+from polyrhythm.controllers import LocalStepShares
+from polyrhythm.merge import DelayedNesterov, Mean, Nesterov, OuterOptimizer
 from polyrhythm.strategy.strategy import Strategy
 from polyrhythm.topology import AllReduce, Ring, Server
 
@@ -26,3 +27,19 @@ def diloco(tau: int = 20, outer_learning_rate: float = 0.7, outer_momentum: floa
     """
     outer = OuterOptimizer(Nesterov(outer_learning_rate, outer_momentum))
     return Strategy(name="diloco", consistency=LocalSteps(tau), topology=AllReduce(Ring()), merge=outer)
+
+
+def async_local_sgd(tau: int = 10, learning_rate: float = 0.7, momentum: float = 0.9, every: int = 4) -> Strategy:
+    """Asynchronous local SGD with delayed momentum and local steps by speed (Liu, Chhaparia, Douillard et al., 2024, arXiv:2401.09135).
+
+    As `diloco`, but nobody waits: the server steps on each worker's update as it comes, and its momentum moves once in `every` updates, for
+    which the paper takes the number of workers; momentum at each would act P times a round, on updates of different age. The fastest
+    worker takes `tau` steps, a slower one as many as it can meanwhile. Each update counts 1 / P.
+    """
+    return Strategy(
+        name="async-local-sgd",
+        consistency=PacedLocalSteps(tau),
+        topology=Server(),
+        merge=OuterOptimizer(DelayedNesterov(learning_rate, momentum, every)),
+        controller=LocalStepShares(tau),
+    )

@@ -17,6 +17,8 @@ class UpdatePayload:
         self.part = part
         rule = part.agreement.rule
         self.one_rate = rule is not None and rule.takes_rate
+        self.exchanged: int | None = None
+        """The step of the last exchange; None before the first, and in a resumed run."""
 
     @property
     def optimize(self) -> Optimize | None:
@@ -40,12 +42,17 @@ class UpdatePayload:
         """Step, and exchange the update if it is time, or take over what came of one that was sent before."""
         part = self.part
         step_locally(part)
-        return part.exchange(part.state.moved()) if exchanges_now(part) else part.collect()
+        if not exchanges_now(part):
+            return part.collect()
+        self.exchanged = part.clock
+        return part.exchange(part.state.moved())
 
     def finish(self) -> PendingExchange | None:
         """Exchange what was done since the last exchange; while the response to that is awaited, it would not count alike at all."""
         part = self.part
-        return part.exchange(part.state.moved()) if part.clock and not exchanges_now(part) and not part.awaits_response else None
+        # a controller may have decided since, after which the consistency would not say of the last step what it said then
+        done = exchanges_now(part) if self.exchanged is None else self.exchanged == part.clock
+        return part.exchange(part.state.moved()) if part.clock and not done and not part.awaits_response else None
 
     def _refused(self, rates: tuple[float, ...]) -> tuple[float, ...]:
         return checked_rates(self.part.agreement.merge, rates, _INSTEAD, self.one_rate)

@@ -1,0 +1,40 @@
+"""As many local steps as a worker takes while the fastest takes its own, so that all exchange as often."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from polyrhythm.controllers.check import check_every
+from polyrhythm.errors import CompositionError
+from polyrhythm.pieces.controller import ControlledSetting, ControllerTraits, Decision, Measurements
+from polyrhythm.tensors import State
+
+
+@dataclass(frozen=True, slots=True)
+class LocalStepShares:
+    """⌊v / v_max · most⌋ local steps for a worker of v steps a second, the fastest of v_max (dynamic local updates; Liu et al., 2024).
+
+    A slow worker then exchanges as often as a fast one, and its updates are no staler.
+    """
+
+    most: int = 10
+    every: int = 10
+
+    def __post_init__(self) -> None:
+        check_every(self, self.every)
+        if not self.most >= 1:
+            raise CompositionError(f"{self!r} allows no step: give most=1 or more for the fastest worker.")
+
+    @property
+    def traits(self) -> ControllerTraits:
+        """Local steps, by the speed of all."""
+        return ControllerTraits(frozenset({ControlledSetting.LOCAL_STEPS}), self.every, sees_others=True)
+
+    def decide(self, measured: Measurements, state: State) -> tuple[Sequence[Decision], State]:
+        """Once all workers have said how fast they are."""
+        if len(measured.workers) < measured.group_size:
+            return (), state
+        fastest = min(each.seconds for each in measured.workers.values())
+        steps = int(self.most * max(fastest, 1e-9) / max(measured.mine.seconds, 1e-9) + 1e-6)  # a share of 1 / 2 is not below it
+        return (Decision(ControlledSetting.LOCAL_STEPS, max(1, min(self.most, steps))),), state
