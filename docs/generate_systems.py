@@ -191,6 +191,12 @@ SENT: dict[str, Sent] = {
         lambda P, M, B, D: 2 * P * M,
         lambda P: 2 * P,
     ),
+    "choco-sgd": Sent(
+        "the degrees of all workers times B / τ, in as many messages every τ steps: on a ring 2 P B; at the end 2 (P − 1) M",
+        lambda P, M, B, D: 2 * P * B,
+        lambda P: 2 * P,
+    ),
+    "noloco": Sent("2 P M / τ in 2 P messages every τ steps, for an even number of workers", lambda P, M, B, D: 2 * P * M / 20),
     "gradient-tracking": Sent(
         "twice what `decentralized` sends: on a ring 4 P M in 4 P messages; at the end 2 (P − 1) M",
         lambda P, M, B, D: 4 * P * M,

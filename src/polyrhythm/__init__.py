@@ -104,6 +104,7 @@ if TYPE_CHECKING:
     from polyrhythm.local import AverageMoments as AverageMoments
     from polyrhythm.local import Consensus as Consensus
     from polyrhythm.local import CorrectedWeights as CorrectedWeights
+    from polyrhythm.local import GossipNesterov as GossipNesterov
     from polyrhythm.local import KeepLateSteps as KeepLateSteps
     from polyrhythm.local import KeepOwn as KeepOwn
     from polyrhythm.local import PlainSteps as PlainSteps
@@ -192,6 +193,7 @@ if TYPE_CHECKING:
     from polyrhythm.topology import ByPattern as ByPattern
     from polyrhythm.topology import ChangedRows as ChangedRows
     from polyrhythm.topology import CompleteGraph as CompleteGraph
+    from polyrhythm.topology import CompressedGossip as CompressedGossip
     from polyrhythm.topology import CompressedRing as CompressedRing
     from polyrhythm.topology import Deferred as Deferred
     from polyrhythm.topology import Delayed as Delayed
@@ -270,7 +272,9 @@ _PLACES = {
     "hardware.faults": "Crash Cut Drop RandomCrashes RandomCuts RandomStalls Stall",
     "hardware.fleet": "Fleet Jitter Mixed RandomStragglers Straggler",
     "hardware.network": "Network",
-    "local": ("AverageMoments Consensus CorrectedWeights KeepLateSteps KeepOwn PlainSteps Proximal ResetMoments TrackedGradients"),
+    "local": (
+        "AverageMoments Consensus CorrectedWeights GossipNesterov KeepLateSteps KeepOwn PlainSteps Proximal ResetMoments TrackedGradients"
+    ),
     "loggers": "CSV MLflow TensorBoard WandB",
     "merge": (
         "Adagrad Adam BatchWeighted DelayedNesterov Elastic FrozenAdam HeavyBall LARC LARS LinearScaling Mean Nesterov OuterOptimizer "
@@ -292,6 +296,16 @@ _PLACES = {
         "PairAverages PartialExchange PushSum RandomPairs "
         "ResponseCache Ring RingGraph RootCoordinator RoundTrips SelectiveBarrier Separately "
         "ServedSums Server SharedMemory Star StochasticRounding "
+        "Adasum AggregationTree AllReduce AllToAll AllWeights Alone Autotune AverageWeights BipartiteGraph BitVector "
+        "BlockStore Bucketed Butterfly ByKey ByLayer ByPattern ChangedRows CompressedGossip CompressedRing Deferred Delayed Direct "
+        "Dissemination EightBits EvenRows Fastest FixedGraph FixedPointMemory Fused Gossip HashRing Keyed LinkExchange Mirrors "
+        "NearestRounding Neighbours PairAverages PartialExchange RandomPairs ResponseCache Ring "
+        "RingGraph RootCoordinator Separately ServedSums Server SharedMemory Star StochasticRounding Summation Tree Truncated"
+        "Adasum AggregationTree AllReduce AllToAll AllWeights Alone Autotune AverageWeights BipartiteGraph BitVector BlockStore "
+        "Bucketed Butterfly ByKey ByLayer ByPattern ChangedRows CompleteGraph CompressedRing Deferred Delayed Direct "
+        "Dissemination EightBits EvenRows ExponentialGraph Fastest FixedGraph FixedPointMemory Fused Gossip HashRing Keyed Lazy "
+        "LinkExchange MetropolisHastings Mirrors NearestRounding Neighbours PairAverages PartialExchange PushSum RandomPairs "
+        "ResponseCache Ring RingGraph RootCoordinator Separately ServedSums Server SharedMemory Star StochasticRounding "
         "Summation Torus Tree Truncated UniformWeights WeightedGossip"
     ),
     "scheduling": "RandomBlocks Strads balanced",

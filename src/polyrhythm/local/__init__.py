@@ -3,6 +3,7 @@
 from polyrhythm.local.average_moments import AverageMoments
 from polyrhythm.local.consensus import Consensus
 from polyrhythm.local.corrected_weights import CorrectedWeights
+from polyrhythm.local.gossip_nesterov import GossipNesterov
 from polyrhythm.local.keep_late_steps import KeepLateSteps
 from polyrhythm.local.keep_own import KeepOwn
 from polyrhythm.local.proximal import Proximal
@@ -12,7 +13,7 @@ from polyrhythm.pieces.local import PlainSteps
 
 MEMBERS = (
     *(PlainSteps(), Proximal(0.1), ResetMoments(), AverageMoments(), KeepOwn(0.5), KeepLateSteps(), Consensus(0.1)),
-    *(CorrectedWeights(), TrackedGradients()),
+    *(CorrectedWeights(), TrackedGradients(), GossipNesterov()),
 )
 """One of each kind: the laws are tested over this list."""
 
@@ -21,6 +22,7 @@ __all__ = [
     "AverageMoments",
     "Consensus",
     "CorrectedWeights",
+    "GossipNesterov",
     "KeepLateSteps",
     "KeepOwn",
     "PlainSteps",

@@ -32,7 +32,10 @@ _MANY = 2**20
 
 def payloads(pieces: Pieces) -> dict[str, frozenset[Payload]]:
     """What each piece can send or merge."""
-    return {axis: pieces[axis].traits.payloads for axis in ("consistency", "topology", "merge", "codec", "local")}
+    sent = {axis: pieces[axis].traits.payloads for axis in ("consistency", "topology", "merge", "codec", "local")}
+    if pieces["topology"].traits.differences and Payload.UPDATE in sent["codec"]:
+        sent["codec"] |= {Payload.WEIGHTS}  # it is given differences of them
+    return sent
 
 
 def payload(pieces: Pieces) -> Payload | None:
@@ -61,7 +64,7 @@ def conflict(pieces: Pieces) -> str | None:
         return found
     if pieces["local"].traits.needs_mean and (found := _no_mean(pieces)):
         return found
-    if found := _not_mixed(pieces):
+    if found := _not_mixed(pieces) or _kept_twice(pieces):
         return found
     if payload(pieces) is Payload.WEIGHTS and pattern is Pattern.COLLECTIVE:
         return _sum_of_weights(pieces)
@@ -126,6 +129,15 @@ def _not_mixed(pieces: Pieces) -> str | None:
     elif rule.least_eigenvalue is not None and topology.least_eigenvalue is None:
         axis, problem = "topology", f"{_name(pieces['topology'])} does not always do so with one symmetric matrix"
     return f"{_both(pieces, axis, 'local')} do not fit: {needs}, and {problem}" if axis else None
+
+
+def _kept_twice(pieces: Pieces) -> str | None:
+    """Where codecs are given what receivers lack, what is not sent is in the next difference: a codec must not keep it too."""
+    codec = pieces["codec"].traits
+    if not pieces["topology"].traits.differences or not (codec.keeps or codec.transforms):
+        return None
+    given = f"{_name(pieces['topology'])} sends what receivers lack, in which all is that was not sent before"
+    return f"{_both(pieces, 'topology', 'codec')} do not fit: {given}, and {_name(pieces['codec'])} would add it once more"
 
 
 def _sum_of_weights(pieces: Pieces) -> str | None:

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from polyrhythm.codec import TopK
 from polyrhythm.consistency import LocalSteps
-from polyrhythm.local import CorrectedWeights, TrackedGradients
+from polyrhythm.local import CorrectedWeights, GossipNesterov, TrackedGradients
 from polyrhythm.merge import Mean
 from polyrhythm.strategy.strategy import Strategy
-from polyrhythm.topology import Lazy, MetropolisHastings, RingGraph, WeightedGossip
+from polyrhythm.topology import CompressedGossip, Gossip, Lazy, MetropolisHastings, RandomPairs, RingGraph, WeightedGossip
 from polyrhythm.topology.graph import Graph
 
 
@@ -50,3 +51,25 @@ def gradient_tracking(graph: Graph | None = None) -> Strategy:
     """
     topology = WeightedGossip(RingGraph() if graph is None else graph)
     return Strategy(name="gradient-tracking", consistency=LocalSteps(1), topology=topology, merge=Mean(), local=TrackedGradients())
+
+
+def choco_sgd(ratio: float = 0.1, gamma: float = 0.3, tau: int = 1, graph: Graph | None = None) -> Strategy:
+    """Decentralised SGD with compressed messages (CHOCO-SGD; Koloskova, Stich, Jaggi, ICML 2019, arXiv:1902.00340).
+
+    After `tau` local steps a worker sends the ⌈ratio · n⌉ largest elements of the difference between its weights and what its neighbours
+    remember of them, and moves by `gamma` of the way to the mean of what is remembered. Any codec will do that keeps nothing back; the
+    paper tunes gamma for each.
+    """
+    topology = CompressedGossip(RingGraph() if graph is None else graph, MetropolisHastings(), gamma)
+    return Strategy(name="choco-sgd", consistency=LocalSteps(tau), topology=topology, codec=TopK(ratio), merge=Mean())
+
+
+def noloco(tau: int = 20, alpha: float = 0.5, beta: float = 0.7, gamma: float = 0.7) -> Strategy:
+    """Local steps, then a step with momentum over random pairs instead of all (NoLoCo; Kolehmainen et al., 2025, arXiv:2506.10911).
+
+    Every `tau` steps (the paper: 50; its inner optimizer is Adam) the workers are paired at random; a pair exchanges its slow weights and
+    what it did since, and steps on the means of both. Nobody waits for more than one other. An odd worker steps alone. The paper's random
+    routes through pipeline stages are left out, for want of pipelines.
+    """
+    rule = GossipNesterov(alpha, beta, gamma)
+    return Strategy(name="noloco", consistency=LocalSteps(tau), topology=Gossip(RandomPairs()), merge=Mean(), local=rule)

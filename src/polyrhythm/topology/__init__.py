@@ -20,6 +20,7 @@ from polyrhythm.topology.bipartite import BipartiteGraph
 from polyrhythm.topology.block_store import BlockStore
 from polyrhythm.topology.bucketed import Bucketed
 from polyrhythm.topology.complete_graph import CompleteGraph
+from polyrhythm.topology.compressed_gossip import CompressedGossip
 from polyrhythm.topology.deferred import Deferred
 from polyrhythm.topology.delayed import Delayed
 from polyrhythm.topology.division import ByKey, ByLayer, EvenRows
@@ -77,6 +78,7 @@ MEMBERS = (
     PushSum(ExponentialGraph(), overlap=1),
     WeightedGossip(),
     WeightedGossip(RingGraph(), Lazy(UniformWeights(), 0.25)),
+    CompressedGossip(),
     AverageWeights(),
     AllToAll(),
     Mirrors(),
@@ -118,6 +120,7 @@ __all__ = [
     "ByPattern",
     "ChangedRows",
     "CompleteGraph",
+    "CompressedGossip",
     "CompressedRing",
     "Deferred",
     "Delayed",
