@@ -60,6 +60,8 @@ SENT: dict[str, Sent] = {
     "strom": Sent("4 (P − 1) bytes for each element above τ of each worker, in P (P − 1) messages"),
     "gossipgrad": Sent("P M and P D in 2 P messages; at the end 2 (P − 1) M", lambda P, M, B, D: P * (M + D)),
     "zhang-asgd": Sent("P M for the pushes and P M for the weights, in 2 P S messages", lambda P, M, B, D: 2 * P * M, lambda P: 2 * P),
+    "consgd": Sent("P M / τ for the pushes, and M for each read: between P M and 2 P M every τ steps"),
+    "dynsgd": Sent("as `consgd`"),
     "paine": Sent(
         "2 P M / n_sync in 2 P S messages every n_sync steps, after the warm start of one worker", lambda P, M, B, D: 2 * P * M / 10
     ),

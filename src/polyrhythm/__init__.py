@@ -136,6 +136,7 @@ if TYPE_CHECKING:
     from polyrhythm.merge import StalenessScaled as StalenessScaled
     from polyrhythm.merge import Sum as Sum
     from polyrhythm.merge import Yogi as Yogi
+    from polyrhythm.merge import VersionedMean as VersionedMean
     from polyrhythm.processes import Processes as Processes
     from polyrhythm.scheduling import RandomBlocks as RandomBlocks
     from polyrhythm.scheduling import Strads as Strads
@@ -278,7 +279,7 @@ _PLACES = {
     "loggers": "CSV MLflow TensorBoard WandB",
     "merge": (
         "Adagrad Adam BatchWeighted DelayedNesterov Elastic FrozenAdam HeavyBall LARC LARS LinearScaling Mean Nesterov OuterOptimizer "
-        "PolynomialStaleness ProximalSGD SampleMean SignDescent SlowMomentum StalenessScaled Sum Yogi"
+        "PolynomialStaleness ProximalSGD SampleMean SignDescent SlowMomentum StalenessScaled Sum VersionedMean Yogi"
     ),
     "processes": "Processes",
     "shuffle": "GlobalShuffle OwnPace RingShuffle",

@@ -16,7 +16,7 @@ from polyrhythm.kernel.events import Merged
 from polyrhythm.kernel.message import Delivery, Message
 from polyrhythm.kernel.names import server, worker
 from polyrhythm.kernel.port import Port
-from polyrhythm.merge import MEMBERS, Adagrad, Elastic, Mean, Nesterov, OuterOptimizer, SlowMomentum, StalenessScaled, Sum
+from polyrhythm.merge import MEMBERS, Adagrad, Elastic, Mean, Nesterov, OuterOptimizer, SlowMomentum, StalenessScaled, Sum, VersionedMean
 from polyrhythm.model.state import ModelState
 from polyrhythm.pieces.context import ExchangeContext
 from polyrhythm.pieces.merge import Contribution, Merge, Rule, combining, mixing, rule_of, scale_of_all
@@ -76,6 +76,34 @@ def test_each_contribution_counts_less_the_staler_it_is_and_the_group_is_one_ste
     expected = [(1 + 3 + 2) / 3, (2 - 2 + 1.5) / 3, (3 + 1 - 1) / 3, 4.5 / 3]
     assert StalenessScaled().combine(group, context_of(30)).move().tolist() == pytest.approx(expected)
     assert StalenessScaled().combine([Contribution(C, staleness=2)], context_of(30)).move().tolist() == [4, 3, -2, 1]
+
+
+def test_every_clock_comes_to_the_mean_of_its_updates_in_whatever_order_they_come() -> None:
+    """Three workers, of which one is three clocks behind: after each delivery the weights have moved by the means of what has come."""
+    updates = {
+        (clock, rank): torch.randn(4, generator=torch.Generator().manual_seed(10 * clock + rank))
+        for clock in (1, 2, 3)
+        for rank in range(3)
+    }
+    order = [(1, 0), (1, 1), (2, 1), (2, 0), (3, 0), (1, 2), (3, 1), (2, 2), (3, 2)]
+    merged, state = dict.fromkeys(range(3), 0), ModelState(torch.zeros(4), LAYOUT, VersionedMean(), context_of(3), None)
+    for number, (clock, rank) in enumerate(order, 1):
+        state.clock = min(merged.values())
+        state.move([Contribution(updates[clock, rank], sender=worker(rank), clock=clock)])
+        merged[rank] = clock
+        came = [[updates[each] for each in order[:number] if each[0] == c] for c in (1, 2, 3)]
+        means = [torch.stack(each).mean(0) for each in came if each]
+        torch.testing.assert_close(-state.weights, torch.stack(means).sum(0), rtol=1e-5, atol=1e-6)
+    assert {key.partition("/")[0] for key in state.memory} == {"3"}, "the others were passed by all before the last merge"
+
+
+def test_a_clock_that_is_restored_goes_on_from_its_mean() -> None:
+    state = ModelState(torch.zeros(4), LAYOUT, VersionedMean(), context_of(3), None)
+    state.move([Contribution(A, clock=1)])
+    other = ModelState(torch.zeros(4), LAYOUT, VersionedMean(), context_of(3), None)
+    other.restore(state.export())
+    other.move([Contribution(C, clock=1)])
+    assert torch.equal(-other.weights, (A + C) / 2)
 
 
 @pytest.mark.parametrize("merge", [merge for merge in MEMBERS if merge.traits.averages], ids=str)

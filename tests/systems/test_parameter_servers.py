@@ -15,7 +15,7 @@ from polyrhythm import systems
 from polyrhythm.consistency import Asynchronous, Bounded, Intervals, LocalSteps, SoftSync, WarmStart
 from polyrhythm.errors import CompositionError
 from polyrhythm.kernel.events import Merged
-from polyrhythm.merge import Sum
+from polyrhythm.merge import Mean, Sum
 from polyrhythm.pieces.consistency import Consistency
 from polyrhythm.simulator import Simulator
 from polyrhythm.strategy import Strategy
@@ -111,3 +111,20 @@ def test_paine_with_an_exchange_at_each_step_and_no_warm_start_is_a_server_that_
     paine = systems.find("paine", n_sync=1, warm_start=0)
     assert torch.equal(weights(Toy(), 3, paine, on), weights(Toy(), 3, "byteps-async", on))
     assert sum(p.numel() for p in network().parameters()) == weights(Toy(), 3, paine, on).numel()
+
+
+EQUAL = Simulator(network=SLOW)
+
+
+@pytest.mark.parametrize("system", ["consgd", "dynsgd"])
+def test_without_slack_local_updates_are_averaged_to_the_bit(system: str) -> None:
+    averaged = Strategy(consistency=LocalSteps(4), topology=Server(), merge=Mean())
+    found = systems.find(system, tau=4, slack=0)
+    for on in (EQUAL, Simulator(network=SLOW, devices=UNEVEN)):
+        assert torch.equal(weights(Toy(epochs=4), 3, found, on), weights(Toy(epochs=4), 3, averaged, on))
+
+
+def test_consgd_with_one_step_a_clock_is_ssp() -> None:
+    on = Simulator(network=SLOW, devices=UNEVEN)
+    found = systems.find("consgd", tau=1, slack=3)
+    assert torch.equal(weights(Toy(epochs=4), 3, found, on), weights(Toy(epochs=4), 3, "ssp", on))

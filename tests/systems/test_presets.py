@@ -27,7 +27,7 @@ PUBLISHED = (
     *("sparknet", "easgd", "onebit", "strom", "gossipgrad", "diloco"),
     *("hierarchical", "hybrid-groups", "gaia", "powersgd", "poseidon", "parallax", "hogwild", "byteps"),
     *("large-minibatch", "climate", "byteps-async", "project-adam", "bigdl"),
-    *("zhang-asgd", "paine"),
+    *("zhang-asgd", "paine", "consgd", "dynsgd"),
     *("mxnet", "mxnet-worker-update", "mxnet-async", "dl4j-sharing", "actors", "actors-softsync", "actors-decentralised"),
     *("d2l", "parallel-sgd", "firecaffe", "yadan", "collective-allreduce", "adasum", "horovod", "bitvector"),
     *("post-local-sgd", "slowmo", "dl4j-averaging", "admm-sgd"),
@@ -43,7 +43,7 @@ PUBLISHED = (
     *("choco-sgd", "noloco"),
 )
 ORDER_MATTERS = (
-    *("zhang-asgd", "paine"),
+    *("zhang-asgd", "paine", "consgd", "dynsgd"),
     *("downpour", "ssp", "softsync", "easgd", "strom", "hybrid-groups", "gaia", "hogwild"),
     *("byteps-async", "project-adam"),
     *("mxnet-async", "dl4j-sharing", "actors", "actors-softsync", "actors-decentralised"),

@@ -123,7 +123,7 @@ def test_a_codec_sees_the_sender_its_steps_and_its_weights(topology: Topology) -
 
 
 @pytest.mark.parametrize(
-    "topology", [member for member in SENDING if not member.traits.averagesmember.traits.pattern is not Pattern.PUSHED], ids=repr
+    "topology", [member for member in SENDING if not member.traits.averages and member.traits.pattern is not Pattern.PUSHED], ids=repr
 )
 def test_a_merge_sees_the_group_the_clock_and_the_weights_that_it_changes(topology: Topology) -> None:
     merge = WatchingMean()

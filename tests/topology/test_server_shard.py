@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import numpy as np
+import pytest
 import torch
 from endpoints import context_of, server_end
+from test_conservation import LAYOUT as CREWS
+from test_conservation import Crew
 from torch import Tensor
 from toy import Toy, trained
 
@@ -72,3 +76,16 @@ def test_staleness_is_divided_by_and_counted_in_merges_since_the_weights_were_re
         deliver(shard, rank % 4, Push(1, read, Wanted.NEWER, (0.1,)), torch.ones(2))
     # (1 + 1) / 2 + (1/1 + 1) / 2 + (1/2 + 1) / 2
     torch.testing.assert_close(shard.model_state.weights, torch.full((2,), -2.75))
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_a_group_that_nobody_can_complete_is_merged_as_it_is(seed: int) -> None:
+    """Workers take unequally many steps: the others wait for the slowest, whose contributions are too few for a group."""
+    draw = np.random.default_rng(seed)
+    workers, slack, shards = int(draw.integers(3, 6)), int(draw.integers(1, 3)), int(draw.integers(1, 3))
+    crew = Crew(Strategy(consistency=SoftSync(1, Bounded(slack)), topology=Server(shards), merge=Sum()), workers, seed)
+    crew.start([[torch.ones(CREWS.numel)] * int(draw.integers(1, 9)) for _ in range(workers)], ends=True)
+    crew.schedule.run()
+    assert all(task.done for task in crew.schedule.tasks if task.actor.startswith("worker/"))
+    assert torch.equal(-torch.cat([shard.model_state.weights for shard in crew.shards]), crew.produced)
+    crew.schedule.close()

@@ -19,6 +19,7 @@ from polyrhythm.merge.sign_descent import SignDescent
 from polyrhythm.merge.slow_momentum import SlowMomentum
 from polyrhythm.merge.staleness_scaled import StalenessScaled
 from polyrhythm.merge.sum import Sum
+from polyrhythm.merge.versioned_mean import VersionedMean
 
 MEMBERS = (
     *(Mean(), Sum(), StalenessScaled(), Elastic(), OuterOptimizer(Nesterov()), OuterOptimizer(Adagrad(0.1), Sum())),
@@ -29,6 +30,7 @@ MEMBERS = (
     ProximalSGD(0.01, per_delay=0.1),
     *(SampleMean(), BatchWeighted(), OuterOptimizer(Adam(), SampleMean()), OuterOptimizer(Yogi())),
     *(PolynomialStaleness(), OuterOptimizer(DelayedNesterov(every=3))),
+    VersionedMean(),
 )
 """One of each kind and of each interesting setting: the laws are tested over this list."""
 
@@ -55,4 +57,5 @@ __all__ = [
     "StalenessScaled",
     "Sum",
     "Yogi",
+    "VersionedMean",
 ]

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from polyrhythm.consistency import Asynchronous, LocalSteps, WarmStart
-from polyrhythm.merge import Sum
+from polyrhythm.consistency import Asynchronous, Bounded, LocalSteps, WarmStart
+from polyrhythm.merge import Mean, Sum, VersionedMean
 from polyrhythm.strategy.strategy import Strategy
 from polyrhythm.topology import Server
 
@@ -27,3 +27,22 @@ def paine(n_sync: int = 10, warm_start: int = 20, servers: int = 1) -> Strategy:
     """
     consistency = LocalSteps(n_sync, WarmStart(warm_start))
     return Strategy(name="paine", consistency=consistency, topology=Server(servers), merge=Sum())
+
+
+def consgd(tau: int = 10, slack: int = 3, shards: int = 1) -> Strategy:
+    """Local updates with a constant global learning rate (ConSGD; Jiang, Cui, Zhang, Yu, SIGMOD 2017).
+
+    A clock of a worker is `tau` steps of its own optimizer; what they did counts 1 / P when it comes, so that P updates of one clock make
+    their mean. A worker may be `slack` clocks ahead of the slowest, and reads the servers only when what it has could be older (SSP, on
+    which the paper builds). A straggler's update counts as much as any, however late.
+    """
+    return Strategy(name="consgd", consistency=LocalSteps(tau, Bounded(slack * tau)), topology=Server(shards), merge=Mean())
+
+
+def dynsgd(tau: int = 10, slack: int = 3, shards: int = 1) -> Strategy:
+    """Local updates with a dynamic learning rate: the mean of each clock, revised (DynSGD; Jiang, Cui, Zhang, Yu, SIGMOD 2017).
+
+    As `consgd`, but the d-th update of a clock counts 1 / d and revises what came of that clock before: fast workers are not held
+    back by the share of those who have not come yet, and a straggler's late update moves the weights little.
+    """
+    return Strategy(name="dynsgd", consistency=LocalSteps(tau, Bounded(slack * tau)), topology=Server(shards), merge=VersionedMean())
