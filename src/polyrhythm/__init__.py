@@ -135,8 +135,8 @@ if TYPE_CHECKING:
     from polyrhythm.merge import SlowMomentum as SlowMomentum
     from polyrhythm.merge import StalenessScaled as StalenessScaled
     from polyrhythm.merge import Sum as Sum
-    from polyrhythm.merge import Yogi as Yogi
     from polyrhythm.merge import VersionedMean as VersionedMean
+    from polyrhythm.merge import Yogi as Yogi
     from polyrhythm.processes import Processes as Processes
     from polyrhythm.scheduling import RandomBlocks as RandomBlocks
     from polyrhythm.scheduling import Strads as Strads

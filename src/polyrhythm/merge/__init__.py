@@ -56,6 +56,6 @@ __all__ = [
     "SlowMomentum",
     "StalenessScaled",
     "Sum",
-    "Yogi",
     "VersionedMean",
+    "Yogi",
 ]
