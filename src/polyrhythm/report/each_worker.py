@@ -13,10 +13,11 @@ from polyrhythm.report.series import Series
 
 @dataclass(slots=True)
 class WorkerTotals:
-    """Of one worker in a whole run; `samples` are those that its steps have used, 0 where none were counted."""
+    """Of one worker; `samples` are those that its steps have used, 0 where none were counted, and `last` is when the last of them ended."""
 
     steps: int = 0
     samples: int = 0
+    last: float = 0.0
     computed: float = 0.0
     waited: float = 0.0
 
@@ -39,7 +40,7 @@ def totals(outcome: Outcome) -> dict[str, WorkerTotals]:
             continue
         if isinstance(event, Stepped):
             one = found.setdefault(event.actor, WorkerTotals())
-            one.steps, one.samples = event.clock, event.samples
+            one.steps, one.samples, one.last = event.clock, event.samples, event.time
         elif isinstance(event, Computed):
             found.setdefault(event.actor, WorkerTotals()).computed += event.seconds
         elif isinstance(event, Waited):
@@ -59,6 +60,8 @@ def each_worker(group: Sequence[Series], most: int) -> list[WorkerTable]:
 
 
 def _cells(name: str, worker: WorkerTotals, seconds: float) -> list[str]:
-    rate = f"{worker.samples / seconds:,.1f} samples" if worker.samples else f"{worker.steps / seconds:,.1f} steps"
+    rate = "–"  # of one that took no step
+    if worker.last > 0:
+        rate = f"{worker.samples / worker.last:,.1f} samples" if worker.samples else f"{worker.steps / worker.last:,.1f} steps"
     samples = f"{worker.samples:,}" if worker.samples else "–"
     return [name, f"{worker.steps:,}", samples, rate, f"{worker.computed / seconds:.0%}", f"{worker.waited / seconds:.0%}"]
