@@ -51,7 +51,7 @@ from polyrhythm.processes.rendezvous.rank_environment import find_rank_environme
 from polyrhythm.strategy.strategy_plan import StrategyPlan
 from polyrhythm.training.calibrate import device_profile
 from polyrhythm.training.links import congestion_here, local_between, network_between, survey_job
-from polyrhythm.training.run import make_job
+from polyrhythm.training.work import make_job
 from polyrhythm.training.worker import Worker
 from polyrhythm.workloads.digits import digits, wide_mlp
 

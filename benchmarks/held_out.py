@@ -45,8 +45,8 @@ from polyrhythm.processes.rendezvous.rank_environment import find_rank_environme
 from polyrhythm.strategy.strategy_plan import StrategyPlan
 from polyrhythm.training.calibrate import device_profile
 from polyrhythm.training.links import congestion_here, local_between, network_between, survey_job
-from polyrhythm.training.run import make_job
 from polyrhythm.training.timing import shape_of
+from polyrhythm.training.work import make_job
 from polyrhythm.training.worker import Worker
 from polyrhythm.workloads.chars import corpus, windows
 from polyrhythm.workloads.gpt import Gpt, GptSize

@@ -144,8 +144,8 @@ class _Peer:
         return self.respond(await inbox.ready(clock))
 
     async def _measure(self, nbytes: int, since: float) -> None:
-        await self.port.flush()
-        self.context.controls.sent("", nbytes, self.port.now() - since)
+        rate = await self.port.flush()
+        self.context.controls.sent("", nbytes, nbytes / rate if rate else self.port.now() - since)
 
     @property
     def slowest(self) -> float:

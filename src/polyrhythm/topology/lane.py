@@ -47,8 +47,9 @@ class Lane:
             message = Message(UPDATES, self.update.to_numbers(), tensors=encoded.packet)
             began = self.port.now()
             await self.port.send(self.to, message)
-            await self.port.flush(self.to)
-            self.context.controls.sent(self.to, wire_bytes(message), self.port.now() - began)
+            rate = await self.port.flush(self.to)
+            nbytes = wire_bytes(message)
+            self.context.controls.sent(self.to, nbytes, nbytes / rate if rate else self.port.now() - began)
         self.busy = False
         self.empty.open()
 

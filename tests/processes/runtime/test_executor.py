@@ -21,6 +21,9 @@ class Outbox:
     def send(self, to: str, message: Message) -> None:
         self.sent.append((to, message.topic))
 
+    def rate(self, to: str = "") -> None:
+        return None
+
     def when_drained(self, call: Callable[[], None], to: str = "") -> None:
         self.draining.append(call)
 

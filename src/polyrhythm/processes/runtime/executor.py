@@ -41,6 +41,9 @@ class Outbox(Protocol):
     def when_drained(self, call: Callable[[], None], to: str = "") -> None:
         """Make `call` when all that was sent so far, `to` one actor if given, has left."""
 
+    def rate(self, to: str = "") -> float | None:
+        """Bytes per second that were delivered lately, `to` one actor if given; None where that is not known."""
+
 
 class CoroutineTask:
     """A coroutine, an effect that it has awaited before it came here, and what it waits for.
@@ -194,7 +197,7 @@ class ActorExecutor:
             case Compute():
                 pass
             case Flush():
-                self._outbox.when_drained(lambda: self._loop.call(lambda: self._resume(task)), effect.to)
+                self._outbox.when_drained(lambda: self._loop.call(lambda: self._resume(task, self._outbox.rate(effect.to))), effect.to)
                 return True, None
             case Sleep():
                 task.timer = self._loop.after(effect.seconds, lambda: self._resume(task))

@@ -46,6 +46,13 @@ class Outbound:
         """How many lanes are open."""
         return len(self._lanes.links)
 
+    @property
+    def rate(self) -> float | None:
+        """Bytes per second that its connections have delivered lately; None where the system does not say."""
+        links = self._lanes.links or ([] if self._link is None else [self._link])
+        paths = [path for link in links if (path := link.path()) is not None]
+        return sum(path.rate for path in paths) if paths else None
+
     def dial(self) -> None:
         """Begin to open it."""
         connector = self._connector(0)

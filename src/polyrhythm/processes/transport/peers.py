@@ -127,6 +127,15 @@ class Peers:
         else:
             call()
 
+    def rate(self, to: str = "") -> float | None:
+        """Bytes per second that connections have delivered lately, the one `to` an actor if given; None where the system does not say.
+
+        Of all of them, what they deliver while each is sent the same: the slowest is what is waited for.
+        """
+        chosen = [self._outbound[to]] if to in self._outbound else [] if to else list(self._outbound.values())
+        known = [rate for outbound in chosen if (rate := outbound.rate) is not None]
+        return len(known) * min(known) if known else None
+
     def announce_end(self, done: Callback) -> None:
         """Announce to everyone this actor has sent to that nothing more will come; `done` when they have received everything."""
         self._after_all(Outbound.close, done)
