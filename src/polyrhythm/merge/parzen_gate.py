@@ -1,0 +1,47 @@
+"""A gate for the weights of others: only those that lie where one's own step goes are let in."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import ClassVar
+
+from torch import Tensor
+
+from polyrhythm.errors import CompositionError
+from polyrhythm.pieces.context import ExchangeContext
+from polyrhythm.pieces.traits import MergeTraits, Pattern, Payload
+
+BESIDE_STEPS = frozenset({Pattern.PEERS, Pattern.NEIGHBOURS, Pattern.SOME_PEERS})
+"""Where whoever merges takes steps itself."""
+
+
+@dataclass(frozen=True, slots=True)
+class ParzenGate:
+    """Mix in the weights of those to whom one's own step comes nearer, and of no others (Keuper, Pfreundt, 2015, arXiv:1505.04956).
+
+    With w before the step and w - Δ after it, w_j is accepted if ‖w - Δ - w_j‖ < ‖w - w_j‖; then w ← w - Δ - rate · (w - m), where m is
+    the mean of w and all that were accepted. The paper takes its step size for `rate`; 1 goes to the mean at once. Where a part was sent,
+    all of this is about that part.
+    """
+
+    traits: ClassVar = MergeTraits(frozenset({Payload.WEIGHTS}), sees_moved=True, patterns=BESIDE_STEPS)
+
+    rate: float = 1.0
+
+    def __post_init__(self) -> None:
+        if not 0 < self.rate <= 1:
+            raise CompositionError(
+                f"ParzenGate(rate={self.rate}) does not pull, or goes beyond the mean: give a number above 0, at most 1."
+            )
+
+    def mix(self, mine: Tensor, theirs: Sequence[Tensor], context: ExchangeContext) -> Tensor:
+        """The weights after the step, and nearer to the mean with those that were accepted."""
+        before = mine + context.moved.to(mine.device)
+        accepted = [other for other in theirs if (mine - other).norm() < (before - other).norm()]
+        if not accepted:
+            return mine.clone()
+        mean = before.clone()
+        for other in accepted:
+            mean += other
+        return mine - self.rate * (before - mean.div_(1 + len(accepted)))
