@@ -205,6 +205,10 @@ SENT: dict[str, Sent] = {
         lambda P: 4 * P,
     ),
     "sgp": Sent("P M / τ in P messages every τ steps; at the end 2 (P − 1) M", lambda P, M, B, D: P * M, lambda P: P),
+    "gossiping-sgd": Sent(
+        "P M / τ in P messages every τ steps, and with pull as many short ones; at the end 2 (P − 1) M", lambda P, M, B, D: P * M / 10
+    ),
+    "keuper-asgd": Sent("P M / (n τ) for n parts, in P messages every τ steps", lambda P, M, B, D: P * M / 8, lambda P: P),
     "adpsgd": Sent(
         "at most P M / τ, in P messages every τ steps: a question and an answer for each worker of even rank; at the end 2 (P − 1) M",
         lambda P, M, B, D: P * M,

@@ -129,6 +129,7 @@ if TYPE_CHECKING:
     from polyrhythm.merge import Nesterov as Nesterov
     from polyrhythm.merge import OuterOptimizer as OuterOptimizer
     from polyrhythm.merge import PolynomialStaleness as PolynomialStaleness
+    from polyrhythm.merge import ParzenGate as ParzenGate
     from polyrhythm.merge import ProximalSGD as ProximalSGD
     from polyrhythm.merge import SampleMean as SampleMean
     from polyrhythm.merge import SignDescent as SignDescent
@@ -219,7 +220,10 @@ if TYPE_CHECKING:
     from polyrhythm.topology import Overlay as Overlay
     from polyrhythm.topology import PairAverages as PairAverages
     from polyrhythm.topology import PartialExchange as PartialExchange
+    from polyrhythm.topology import PullWeights as PullWeights
+    from polyrhythm.topology import PushParts as PushParts
     from polyrhythm.topology import PushSum as PushSum
+    from polyrhythm.topology import PushWeights as PushWeights
     from polyrhythm.topology import RandomPairs as RandomPairs
     from polyrhythm.topology import ResponseCache as ResponseCache
     from polyrhythm.topology import Ring as Ring
@@ -279,7 +283,7 @@ _PLACES = {
     "loggers": "CSV MLflow TensorBoard WandB",
     "merge": (
         "Adagrad Adam BatchWeighted DelayedNesterov Elastic FrozenAdam HeavyBall LARC LARS LinearScaling Mean Nesterov OuterOptimizer "
-        "PolynomialStaleness ProximalSGD SampleMean SignDescent SlowMomentum StalenessScaled Sum VersionedMean Yogi"
+        "PolynomialStaleness"ParzenGate ProximalSGD SampleMean SignDescent SlowMomentum StalenessScaled Sum VersionedMean Yogi"
     ),
     "processes": "Processes",
     "shuffle": "GlobalShuffle OwnPace RingShuffle",
@@ -305,9 +309,9 @@ _PLACES = {
         "Adasum AggregationTree AllReduce AllToAll AllWeights Alone Autotune AverageWeights BipartiteGraph BitVector BlockStore "
         "Bucketed Butterfly ByKey ByLayer ByPattern ChangedRows CompleteGraph CompressedRing Deferred Delayed Direct "
         "Dissemination EightBits EvenRows ExponentialGraph Fastest FixedGraph FixedPointMemory Fused Gossip HashRing Keyed Lazy "
-        "LinkExchange MetropolisHastings Mirrors NearestRounding Neighbours PairAverages PartialExchange PushSum RandomPairs "
-        "ResponseCache Ring RingGraph RootCoordinator Separately ServedSums Server SharedMemory Star StochasticRounding "
-        "Summation Torus Tree Truncated UniformWeights WeightedGossip"
+        "LinkExchange MetropolisHastings Mirrors NearestRounding Neighbours PairAverages PartialExchange PullWeights PushParts "
+        "PushSum PushWeights RandomPairs ResponseCache Ring RingGraph RootCoordinator Separately ServedSums Server SharedMemory "
+        "Star StochasticRounding Summation Torus Tree Truncated UniformWeights WeightedGossip"
     ),
     "scheduling": "RandomBlocks Strads balanced",
     "tables": "DenseRows SparseRows Table",

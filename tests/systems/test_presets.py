@@ -35,7 +35,7 @@ PUBLISHED = (
     *("qsgd", "terngrad", "signsgd", "dgc", "onebit-adam", "powersgd-plus", "demo", "sparta", "pipe-sgd"),
     *("ako", "hong-chandra", "dlion"),
     *("fifteen-pf", "yu"),
-    *("adpsgd", "sgp"),
+    *("adpsgd", "sgp", "gossiping-sgd", "keuper-asgd"),
     "buckwild",
     *("decentralized", "d-squared", "exact-diffusion", "gradient-tracking"),
     *("fedavg", "fedprox", "fedadam"),
@@ -50,7 +50,7 @@ ORDER_MATTERS = (
     *("elephas-asynchronous", "elephas-hogwild"),
     *("ako", "hong-chandra", "dlion"),
     *("fifteen-pf",),
-    *("adpsgd",),
+    *("adpsgd", "gossiping-sgd", "keuper-asgd"),
     "buckwild",
     *("fedbuff", "async-local-sgd"),
 )

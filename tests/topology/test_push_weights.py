@@ -41,6 +41,8 @@ def exchanged(topology: Topology, seed: int, steps: int = 1, begins: float = 8.0
         (await channel.establish(InitialState(state, ""))).apply(state)
         state.adopt(torch.full((LAYOUT.numel,), rank * begins))
         for clock in range(1, steps + 1):
+            for _ in range(3):
+                await ports[rank].sleep(1.0)
             (await channel.exchange(state.weights, clock, (0.1,))).apply(state)
 
     for rank in range(2):

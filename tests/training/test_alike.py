@@ -125,7 +125,7 @@ def test_on_another_kind_of_processor_any_distance_is_only_told(capfd: pytest.Ca
     assert "away from worker/0 (worker/1 has a CPU with OTHER instructions, worker/0 has a CPU with " in capfd.readouterr().err
 
 
-APART = ("strom", "gaia", "dl4j-sharing", "actors-decentralised", "ako", "hong-chandra", "dlion")
+APART = ("keuper-asgd", "strom", "gaia", "dl4j-sharing", "actors-decentralised", "ako", "hong-chandra", "dlion")
 """Systems whose replicas take in what others did in orders of their own, or not all of it."""
 
 
@@ -133,9 +133,7 @@ APART = ("strom", "gaia", "dl4j-sharing", "actors-decentralised", "ako", "hong-c
 @pytest.mark.parametrize("workers", [2, pytest.param(1, marks=pytest.mark.long), 3, pytest.param(5, marks=pytest.mark.long)])
 def test_every_system_ends_alike_or_says_that_it_does_not(system: str, workers: int) -> None:
     trained(Toy(epochs=2), workers, system)
-    assert systems.find(system).ends_alike == (
-        system not in ("strom", "gaia", "dl4j-sharing", "actors-decentralised", "ako", "hong-chandra", "dlion")
-    )
+    assert systems.find(system).ends_alike == (system not in APART)
 
 
 def test_only_where_each_takes_in_others_in_its_own_order_do_replicas_end_apart() -> None:

@@ -137,8 +137,8 @@ class Branches(nn.Module):
 
 
 def begins_with_all(system: str) -> bool:
-    """Whether every worker's first steps count: not where one begins alone, or some are drawn."""
-    return system != "paine" and not systems.find(system).chooses
+    """Whether every worker's first steps count: not where one begins alone, some are drawn, or a gate lets in what own steps go towards."""
+    return system not in ("paine", "keuper-asgd") and not systems.find(system).chooses
 
 
 @pytest.mark.parametrize("system", sampled(filter(begins_with_all, EVERY_SYSTEM)))

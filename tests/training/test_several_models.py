@@ -52,7 +52,7 @@ class Adversaries:
         worker.report(fake=d(g(torch.ones(1, 4))).item())
 
 
-PARTIAL = ("actors-decentralised", "ako", "hong-chandra", "dlion")
+PARTIAL = ("keuper-asgd", "actors-decentralised", "ako", "hong-chandra", "dlion")
 """Systems whose replicas differ by what was not sent."""
 
 

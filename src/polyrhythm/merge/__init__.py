@@ -12,6 +12,7 @@ from polyrhythm.merge.linear_scaling import LinearScaling
 from polyrhythm.merge.mean import Mean
 from polyrhythm.merge.outer_optimizer import OuterOptimizer
 from polyrhythm.merge.polynomial_staleness import PolynomialStaleness
+from polyrhythm.merge.parzen_gate import ParzenGate
 from polyrhythm.merge.proximal_sgd import ProximalSGD
 from polyrhythm.merge.rules import Adagrad, Nesterov
 from polyrhythm.merge.sample_mean import SampleMean
@@ -26,6 +27,7 @@ MEMBERS = (
     OuterOptimizer(SlowMomentum()),
     OuterOptimizer(HeavyBall()),
     *(LinearScaling(), LinearScaling(warmup=8), LARS(), LARC()),
+    ParzenGate(),
     *(OuterOptimizer(SignDescent()), OuterOptimizer(FrozenAdam(2))),
     ProximalSGD(0.01, per_delay=0.1),
     *(SampleMean(), BatchWeighted(), OuterOptimizer(Adam(), SampleMean()), OuterOptimizer(Yogi())),
@@ -50,6 +52,7 @@ __all__ = [
     "Nesterov",
     "OuterOptimizer",
     "PolynomialStaleness",
+    "ParzenGate",
     "ProximalSGD",
     "SampleMean",
     "SignDescent",

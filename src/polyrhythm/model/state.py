@@ -154,6 +154,13 @@ class ModelState:
         self.adopt(mixing(self.merge).mix(own, [weights.to(own.device) for weights in theirs], self.context))
         self.version += 1
 
+    def mix_part(self, start: int, layout: Layout, theirs: Sequence[Tensor]) -> None:
+        """Merge the weights of others into a range of mine; the anchor stays."""
+        own = self.weights.narrow(0, start, layout.numel)
+        context = self.context.range(start, layout)
+        own.copy_(mixing(self.merge).mix(own, [weights.to(own.device) for weights in theirs], context))
+        self.version += 1
+
     def replace(self, sent: Tensor, summed: AnyContribution) -> None:
         """Merge the sum of what all sent of their weights, in the place of what was `sent` (numel,) of mine.
 

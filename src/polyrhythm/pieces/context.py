@@ -77,6 +77,11 @@ class ExchangeContext:
             start += layout.numel
         return contexts
 
+    def range(self, start: int, layout: Layout) -> ExchangeContext:
+        """The same exchange, of the part of the vector that begins at `start`."""
+        source, update = partial(self._range, start, layout.numel), partial(self._moved, start, layout.numel)
+        return self.changed(source=source, update=update, layout=layout)
+
     def divided(self, layouts: Sequence[Layout], cut: Callable[[Tensor], Sequence[Tensor]]) -> list[ExchangeContext]:
         """The same exchange, of each of the parts into which `cut` divides the vector."""
         return [self.changed(source=partial(self._piece, cut, k), layout=layout) for k, layout in enumerate(layouts)]
@@ -91,6 +96,9 @@ class ExchangeContext:
 
     def _piece(self, cut: Callable[[Tensor], Sequence[Tensor]], k: int) -> Tensor:
         return cut(self.weights)[k]
+
+    def _moved(self, start: int, numel: int) -> Tensor:
+        return self.moved.narrow(0, start, numel)
 
     def _range(self, start: int, numel: int) -> Tensor:
         return self.weights.narrow(0, start, numel)

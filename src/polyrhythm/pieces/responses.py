@@ -10,6 +10,7 @@ from torch import Tensor
 
 from polyrhythm.pieces.merge import AnyContribution
 from polyrhythm.pieces.weights import HeldWeights
+from polyrhythm.tensors import Layout
 
 
 class Response(Protocol):
@@ -160,6 +161,24 @@ class MixWeights:
         """Mix them in, if there are any."""
         if self.theirs:
             model_state.mix(self.theirs)
+
+
+@dataclass(frozen=True, slots=True)
+class MixParts:
+    """The weights of others, each of a part of the vector: where it starts, its layout, and what has come of it."""
+
+    theirs: Sequence[tuple[int, Layout, Sequence[Tensor]]]
+
+    @property
+    def contributions(self) -> Sequence[AnyContribution]:
+        """None: these are weights."""
+        return ()
+
+    def apply(self, model_state: HeldWeights) -> None:
+        """Mix them in; a worker's next steps count from there, and from where it is if nothing has come."""
+        for start, layout, theirs in self.theirs:
+            model_state.mix_part(start, layout, theirs)
+        model_state.set_anchor_to_weights()
 
 
 @dataclass(frozen=True, slots=True)

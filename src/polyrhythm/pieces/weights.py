@@ -56,6 +56,9 @@ class HeldWeights(WeightsView, Protocol):
     def mix(self, theirs: Sequence[Tensor]) -> None:
         """Merge the weights of others."""
 
+    def mix_part(self, start: int, layout: Layout, theirs: Sequence[Tensor]) -> None:
+        """Merge the weights of others into the range of `layout` that begins at `start`; what own steps did there still counts as such."""
+
     def replace(self, sent: Tensor, summed: AnyContribution) -> None:
         """Merge the sum of what all sent of their weights, in the place of what was `sent` (numel,) of these."""
 

@@ -20,7 +20,7 @@ from polyrhythm.systems.compressed import demo, dgc, onebit_adam, powersgd_plus,
 from polyrhythm.systems.decentralized import choco_sgd, d_squared, decentralized, exact_diffusion, gradient_tracking, noloco
 from polyrhythm.systems.elephas import elephas, elephas_asynchronous, elephas_hogwild
 from polyrhythm.systems.federated import fedadam, fedavg, fedbuff, fedprox
-from polyrhythm.systems.gossip import adpsgd, gossipgrad, sgp
+from polyrhythm.systems.gossip import adpsgd, gossipgrad, gossiping_sgd, keuper_asgd, sgp
 from polyrhythm.systems.hierarchical import fifteen_pf, gaia, hierarchical, hybrid_groups, yu
 from polyrhythm.systems.hybrid import parallax, poseidon
 from polyrhythm.systems.key_value_stores import mxnet, mxnet_async, mxnet_worker_update
@@ -49,7 +49,7 @@ SYSTEMS: dict[str, Callable[..., Strategy]] = {
         *(qsgd, terngrad, signsgd, dgc, onebit_adam, powersgd_plus, demo, sparta, pipe_sgd),
         *(ako, hong_chandra, dlion),
         *(fifteen_pf, yu),
-        *(adpsgd, sgp),
+        *(adpsgd, sgp, gossiping_sgd, keuper_asgd),
         buckwild,
         *(decentralized, d_squared, exact_diffusion, gradient_tracking),
         *(fedavg, fedprox, fedadam),

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from polyrhythm.consistency import Asynchronous, LocalSteps
-from polyrhythm.merge import Mean
+from polyrhythm.merge import Mean, ParzenGate
 from polyrhythm.shuffle import RingShuffle
 from polyrhythm.strategy.strategy import Strategy
-from polyrhythm.topology import Dissemination, Gossip, PairAverages, PushSum
+from polyrhythm.topology import Dissemination, Gossip, PairAverages, PullWeights, PushParts, PushSum, PushWeights
 
 
 def gossipgrad(rotate: bool = True) -> Strategy:
@@ -42,3 +42,29 @@ def sgp(overlap: int = 0, tau: int = 1) -> Strategy:
     """
     graph = Dissemination(rotate=False)
     return Strategy(name="sgp", consistency=LocalSteps(tau), topology=PushSum(graph, overlap), merge=Mean())
+
+
+def gossiping_sgd(tau: int = 10, pull: bool = False) -> Strategy:
+    """Gossiping SGD, by push or pull (Jin, Yuan, Iandola, Keutzer, 2016, arXiv:1611.04581).
+
+    Every `tau` local steps a worker sends its weights to another one, drawn at random, and takes the mean of its own and of those that have
+    come to it meanwhile; with `pull` it asks that one for its weights instead, and waits for the answer alone. Replicas of slow workers
+    count as much as others, and neither way keeps the mean of all. Optimizer state stays with each worker; the result is the mean.
+    """
+    topology = PullWeights() if pull else PushWeights()
+    return Strategy(name="gossiping-sgd", consistency=LocalSteps(tau, Asynchronous()), topology=topology, merge=Mean())
+
+
+def keuper_asgd(tau: int = 1, parts: int = 8, rate: float = 1.0) -> Strategy:
+    """Asynchronous SGD with one-sided sends and a Parzen gate (ASGD; Keuper, Pfreundt, MLHPC 2015, arXiv:1505.04956).
+
+    After every `tau` mini-batches a worker sends one of so many `parts` of its weights to another worker, drawn at random, which may
+    overwrite there what it has sent before. The receiver mixes in what its own step comes nearer to, and refuses the rest; `rate`
+    is how far it goes to the mean (the paper: its step size). Nobody waits. The result is the weights of worker 0, not a mean.
+    """
+    return Strategy(
+        name="keuper-asgd",
+        consistency=LocalSteps(tau, Asynchronous()),
+        topology=PushParts(parts=parts),
+        merge=ParzenGate(rate),
+    )

@@ -36,7 +36,10 @@ from polyrhythm.topology.mirror_clock import AsAgreed, RoundTrips
 from polyrhythm.topology.mixing_weights import Lazy, MetropolisHastings, UniformWeights
 from polyrhythm.topology.overlay import Overlay
 from polyrhythm.topology.pair_averages import PairAverages
+from polyrhythm.topology.pull_weights import PullWeights
 from polyrhythm.topology.push_sum import PushSum
+from polyrhythm.topology.push_weights import PushParts
+from polyrhythm.topology.push_weights import PushWeights
 from polyrhythm.topology.readiness.cached import BitVector, ResponseCache
 from polyrhythm.topology.readiness.coordinator import RootCoordinator
 from polyrhythm.topology.readiness.grouping import ByPattern, Neighbours, Separately
@@ -87,6 +90,9 @@ MEMBERS = (
     PairAverages(),
     Overlay(),
     Overlay(2, barrier=SelectiveBarrier(), clock=RoundTrips()),
+    PullWeights(),
+    PushWeights(),
+    PushParts(parts=3),
     SharedMemory(),
     FixedPointMemory(),
     FixedPointMemory(16, NearestRounding()),
@@ -145,7 +151,10 @@ __all__ = [
     "Overlay",
     "PairAverages",
     "PartialExchange",
+    "PullWeights",
+    "PushParts",
     "PushSum",
+    "PushWeights",
     "RandomPairs",
     "ResponseCache",
     "Ring",

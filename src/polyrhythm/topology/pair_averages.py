@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import ClassVar
 
 from torch import Tensor
@@ -121,7 +121,7 @@ class _Averager:
 
     def _mix(self, mine: Tensor, theirs: Tensor) -> None:
         """Apply what mixing `theirs` does to `mine` to the weights as they are now."""
-        mixed = self.merge.mix(mine, [theirs], replace(self._at(), layout=self.layout))
+        mixed = self.merge.mix(mine, [theirs], self._at().changed(layout=self.layout))
         self.held = mixed if self.held is mine else mixed + (self.held - mine)
 
     def _at(self) -> ExchangeContext:
