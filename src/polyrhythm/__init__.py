@@ -128,8 +128,8 @@ if TYPE_CHECKING:
     from polyrhythm.merge import Mean as Mean
     from polyrhythm.merge import Nesterov as Nesterov
     from polyrhythm.merge import OuterOptimizer as OuterOptimizer
-    from polyrhythm.merge import PolynomialStaleness as PolynomialStaleness
     from polyrhythm.merge import ParzenGate as ParzenGate
+    from polyrhythm.merge import PolynomialStaleness as PolynomialStaleness
     from polyrhythm.merge import ProximalSGD as ProximalSGD
     from polyrhythm.merge import SampleMean as SampleMean
     from polyrhythm.merge import SignDescent as SignDescent
@@ -282,8 +282,9 @@ _PLACES = {
     ),
     "loggers": "CSV MLflow TensorBoard WandB",
     "merge": (
-        "Adagrad Adam BatchWeighted DelayedNesterov Elastic FrozenAdam HeavyBall LARC LARS LinearScaling Mean Nesterov OuterOptimizer "
-        "PolynomialStaleness"ParzenGate ProximalSGD SampleMean SignDescent SlowMomentum StalenessScaled Sum VersionedMean Yogi"
+        "Adagrad Adam BatchWeighted DelayedNesterov Elastic FrozenAdam HeavyBall LARC LARS LinearScaling Mean Nesterov "
+        "OuterOptimizer ParzenGate PolynomialStaleness ProximalSGD SampleMean SignDescent SlowMomentum StalenessScaled Sum "
+        "VersionedMean Yogi"
     ),
     "processes": "Processes",
     "shuffle": "GlobalShuffle OwnPace RingShuffle",
@@ -293,25 +294,12 @@ _PLACES = {
     "strategy": "ByHost BySite Exchange Given Hierarchical InGroups Leaders OfSize Strategy Stripes",
     "topology": (
         "Adasum AggregationTree AllReduce AllToAll AllWeights Alone AsAgreed Autotune AverageWeights BipartiteGraph BitVector "
-        "BlockStore "
-        "Bucketed Butterfly ByKey ByLayer ByPattern ChangedRows CompleteGraph CompressedRing Deferred Delayed Direct Dissemination "
-        "EightBits EvenRows ExponentialGraph "
-        "Fastest FixedGraph FixedPointMemory Fused Gossip HashRing Keyed Lazy "
-        "LinkExchange MetropolisHastings Mirrors NearestRounding Neighbours Overlay "
-        "PairAverages PartialExchange PushSum RandomPairs "
-        "ResponseCache Ring RingGraph RootCoordinator RoundTrips SelectiveBarrier Separately "
-        "ServedSums Server SharedMemory Star StochasticRounding "
-        "Adasum AggregationTree AllReduce AllToAll AllWeights Alone Autotune AverageWeights BipartiteGraph BitVector "
-        "BlockStore Bucketed Butterfly ByKey ByLayer ByPattern ChangedRows CompressedGossip CompressedRing Deferred Delayed Direct "
-        "Dissemination EightBits EvenRows Fastest FixedGraph FixedPointMemory Fused Gossip HashRing Keyed LinkExchange Mirrors "
-        "NearestRounding Neighbours PairAverages PartialExchange RandomPairs ResponseCache Ring "
-        "RingGraph RootCoordinator Separately ServedSums Server SharedMemory Star StochasticRounding Summation Tree Truncated"
-        "Adasum AggregationTree AllReduce AllToAll AllWeights Alone Autotune AverageWeights BipartiteGraph BitVector BlockStore "
-        "Bucketed Butterfly ByKey ByLayer ByPattern ChangedRows CompleteGraph CompressedRing Deferred Delayed Direct "
-        "Dissemination EightBits EvenRows ExponentialGraph Fastest FixedGraph FixedPointMemory Fused Gossip HashRing Keyed Lazy "
-        "LinkExchange MetropolisHastings Mirrors NearestRounding Neighbours PairAverages PartialExchange PullWeights PushParts "
-        "PushSum PushWeights RandomPairs ResponseCache Ring RingGraph RootCoordinator Separately ServedSums Server SharedMemory "
-        "Star StochasticRounding Summation Torus Tree Truncated UniformWeights WeightedGossip"
+        "BlockStore Bucketed Butterfly ByKey ByLayer ByPattern ChangedRows CompleteGraph CompressedGossip CompressedRing "
+        "Deferred Delayed Direct Dissemination EightBits EvenRows ExponentialGraph Fastest FixedGraph FixedPointMemory Fused "
+        "Gossip HashRing Keyed Lazy LinkExchange MetropolisHastings Mirrors NearestRounding Neighbours Overlay PairAverages "
+        "PartialExchange PullWeights PushParts PushSum PushWeights RandomPairs ResponseCache Ring RingGraph RootCoordinator "
+        "RoundTrips SelectiveBarrier Separately ServedSums Server SharedMemory Star StochasticRounding Summation Torus Tree "
+        "Truncated UniformWeights WeightedGossip"
     ),
     "scheduling": "RandomBlocks Strads balanced",
     "tables": "DenseRows SparseRows Table",

@@ -11,8 +11,8 @@ from polyrhythm.merge.lars import LARS
 from polyrhythm.merge.linear_scaling import LinearScaling
 from polyrhythm.merge.mean import Mean
 from polyrhythm.merge.outer_optimizer import OuterOptimizer
-from polyrhythm.merge.polynomial_staleness import PolynomialStaleness
 from polyrhythm.merge.parzen_gate import ParzenGate
+from polyrhythm.merge.polynomial_staleness import PolynomialStaleness
 from polyrhythm.merge.proximal_sgd import ProximalSGD
 from polyrhythm.merge.rules import Adagrad, Nesterov
 from polyrhythm.merge.sample_mean import SampleMean
@@ -51,8 +51,8 @@ __all__ = [
     "Mean",
     "Nesterov",
     "OuterOptimizer",
-    "PolynomialStaleness",
     "ParzenGate",
+    "PolynomialStaleness",
     "ProximalSGD",
     "SampleMean",
     "SignDescent",

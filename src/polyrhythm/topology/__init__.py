@@ -38,8 +38,7 @@ from polyrhythm.topology.overlay import Overlay
 from polyrhythm.topology.pair_averages import PairAverages
 from polyrhythm.topology.pull_weights import PullWeights
 from polyrhythm.topology.push_sum import PushSum
-from polyrhythm.topology.push_weights import PushParts
-from polyrhythm.topology.push_weights import PushWeights
+from polyrhythm.topology.push_weights import PushParts, PushWeights
 from polyrhythm.topology.readiness.cached import BitVector, ResponseCache
 from polyrhythm.topology.readiness.coordinator import RootCoordinator
 from polyrhythm.topology.readiness.grouping import ByPattern, Neighbours, Separately
@@ -88,11 +87,11 @@ MEMBERS = (
     PartialExchange(),
     LinkExchange(),
     PairAverages(),
-    Overlay(),
-    Overlay(2, barrier=SelectiveBarrier(), clock=RoundTrips()),
     PullWeights(),
     PushWeights(),
     PushParts(parts=3),
+    Overlay(),
+    Overlay(2, barrier=SelectiveBarrier(), clock=RoundTrips()),
     SharedMemory(),
     FixedPointMemory(),
     FixedPointMemory(16, NearestRounding()),
