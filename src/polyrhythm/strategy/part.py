@@ -64,6 +64,7 @@ class Part:
         self.taken_rates: tuple[float, ...] = ()
         *inner, self.level = plan.levels(seat.port.name)
         self.agreement = self.level.agreement
+        self._chooses = self.agreement.consistency.traits.chooses
         self.channel = self.level.connect(seat.port)
         self.inner = [Inner(level, parameters, seat.context, seat.port, self.check) for level in inner]
         self.payload = PAYLOADS[self.agreement.payload](self)
@@ -185,8 +186,7 @@ class Part:
     @property
     def rests(self) -> bool:
         """Whether the worker passes its next step over."""
-        rule, group = self.agreement.consistency, self.level.group
-        return rule.traits.chooses and not rule.takes_part(self.clock + 1, group.rank, group)
+        return self._chooses and not self.agreement.consistency.takes_part(self.clock + 1, self.level.group.rank, self.level.group)
 
     def pass_over(self) -> PendingExchange | None:
         """Be as after a step that was not taken; what is to be collected before the next one that is."""
@@ -298,5 +298,5 @@ class Part:
         self._refuse_infinite([value], self.clock + 1)
 
     def _refuse_infinite(self, parts: Sequence[Tensor], step: int) -> None:
-        if parts and not math.isfinite(torch.stack([part.sum() for part in parts]).sum().item()):
+        if parts and not math.isfinite((parts[0] if len(parts) == 1 else torch.stack([part.sum() for part in parts])).sum().item()):
             raise diverged(f"The {self.agreement.payload.value} of {self.port.name} are not finite at step {step}")

@@ -145,6 +145,10 @@ class Replica:
         """Make the exchanges of all parts at the same time; what they bring is applied in the order of parts."""
         if not pending:
             return
+        if len(pending) == 1:
+            (_, alone), *_ = pending
+            alone.conclude(self.context.perform(alone.start()))
+            return
         # native sums wait for the exchanges before them, and those with servers and peers make none
         order = sorted(range(len(pending)), key=lambda k: pending[k][0].pattern is not Pattern.COLLECTIVE)
         responses = self.context.perform(together(self.context.port, [pending[k][1].start for k in order]))

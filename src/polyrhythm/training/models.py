@@ -30,6 +30,7 @@ class Models:
     def __init__(self, plan: StrategyPlan, context: WorkerContext, began: float = 0.0) -> None:
         self.plan = plan
         self.strategy = plan.strategy
+        self.chooses = plan.strategy.chooses
         self.group = plan.group(context.port.name)
         self.context = context
         self.replicas: list[Replica] = []

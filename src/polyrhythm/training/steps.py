@@ -58,7 +58,7 @@ class Steps:
             self._discard()  # computed for the loop alone
             return
         self._refuse_accumulation()
-        if any(replica.rests for replica in self.models.replicas):
+        if self.models.chooses and any(replica.rests for replica in self.models.replicas):
             self._discard()
             self._pass_over()
             return
@@ -73,7 +73,7 @@ class Steps:
 
     def passed_over(self) -> bool:
         """Whether the step of a batch that was drawn is passed over; it is then."""
-        if not self.models.strategy.chooses:
+        if not self.models.chooses:
             return False
         self.models.check()
         if any(replica.rests for replica in self.models.replicas):
@@ -93,9 +93,9 @@ class Steps:
         self._stepped()
 
     def _stepped(self) -> None:
-        port = self.context.port
-        self.context.record(Stepped(port.now(), port.name, self.clock, self.state.samples, self.context.bytes_sent))
-        self.models.evaluation.stepped(self.clock)
+        port, clock = self.context.port, self.clock
+        self.context.record(Stepped(port.now(), port.name, clock, self.state.samples, self.context.bytes_sent))
+        self.models.evaluation.stepped(clock)
 
     def _refuse_unequal_steps(self) -> None:
         if len(taken := {replica.clock for replica in self.models.replicas}) > 1:
