@@ -199,6 +199,11 @@ SENT: dict[str, Sent] = {
         lambda P: 2 * P,
     ),
     "noloco": Sent("2 P M / τ in 2 P messages every τ steps, for an even number of workers", lambda P, M, B, D: 2 * P * M / 20),
+    "moshpit": Sent(
+        "2 P (n − 1) / n M in 2 P (n − 1) messages every τ steps and round, with n workers on a line of the grid; at the end 2 (P − 1) M",
+        lambda P, M, B, D: P * M,  # 2 by 2
+        lambda P: 2 * P,
+    ),
     "gradient-tracking": Sent(
         "twice what `decentralized` sends: on a ring 4 P M in 4 P messages; at the end 2 (P − 1) M",
         lambda P, M, B, D: 4 * P * M,

@@ -215,6 +215,7 @@ if TYPE_CHECKING:
     from polyrhythm.topology import LinkExchange as LinkExchange
     from polyrhythm.topology import MetropolisHastings as MetropolisHastings
     from polyrhythm.topology import Mirrors as Mirrors
+    from polyrhythm.topology import Moshpit as Moshpit
     from polyrhythm.topology import NearestRounding as NearestRounding
     from polyrhythm.topology import Neighbours as Neighbours
     from polyrhythm.topology import Overlay as Overlay
@@ -300,6 +301,25 @@ _PLACES = {
         "PartialExchange PullWeights PushParts PushSum PushWeights RandomPairs ResponseCache Ring RingGraph RootCoordinator "
         "RoundTrips SelectiveBarrier Separately ServedSums Server SharedMemory Star StochasticRounding Summation Torus Tree "
         "Truncated UniformWeights WeightedGossip"
+        "BlockStore "
+        "Bucketed Butterfly ByKey ByLayer ByPattern ChangedRows CompleteGraph CompressedRing Deferred Delayed Direct Dissemination "
+        "EightBits EvenRows ExponentialGraph "
+        "Fastest FixedGraph FixedPointMemory Fused Gossip HashRing Keyed Lazy "
+        "LinkExchange MetropolisHastings Mirrors NearestRounding Neighbours Overlay "
+        "PairAverages PartialExchange PushSum RandomPairs "
+        "ResponseCache Ring RingGraph RootCoordinator RoundTrips SelectiveBarrier Separately "
+        "ServedSums Server SharedMemory Star StochasticRounding "
+        "Adasum AggregationTree AllReduce AllToAll AllWeights Alone Autotune AverageWeights BipartiteGraph BitVector "
+        "BlockStore Bucketed Butterfly ByKey ByLayer ByPattern ChangedRows CompressedGossip CompressedRing Deferred Delayed Direct "
+        "Dissemination EightBits EvenRows Fastest FixedGraph FixedPointMemory Fused Gossip HashRing Keyed LinkExchange Mirrors Moshpit "
+        "NearestRounding Neighbours PairAverages PartialExchange RandomPairs ResponseCache Ring "
+        "RingGraph RootCoordinator Separately ServedSums Server SharedMemory Star StochasticRounding Summation Tree Truncated"
+        "Adasum AggregationTree AllReduce AllToAll AllWeights Alone Autotune AverageWeights BipartiteGraph BitVector BlockStore "
+        "Bucketed Butterfly ByKey ByLayer ByPattern ChangedRows CompleteGraph CompressedRing Deferred Delayed Direct "
+        "Dissemination EightBits EvenRows ExponentialGraph Fastest FixedGraph FixedPointMemory Fused Gossip HashRing Keyed Lazy "
+        "LinkExchange MetropolisHastings Mirrors NearestRounding Neighbours PairAverages PartialExchange PushSum RandomPairs "
+        "ResponseCache Ring RingGraph RootCoordinator Separately ServedSums Server SharedMemory Star StochasticRounding "
+        "Summation Torus Tree Truncated UniformWeights WeightedGossip"
     ),
     "scheduling": "RandomBlocks Strads balanced",
     "tables": "DenseRows SparseRows Table",

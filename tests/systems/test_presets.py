@@ -41,6 +41,7 @@ PUBLISHED = (
     *("fedavg", "fedprox", "fedadam"),
     *("fedbuff", "async-local-sgd"),
     *("choco-sgd", "noloco"),
+    "moshpit",
 )
 ORDER_MATTERS = (
     *("zhang-asgd", "paine", "consgd", "dynsgd"),

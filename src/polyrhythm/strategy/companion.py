@@ -7,6 +7,7 @@ import torch
 from polyrhythm.kernel.port import Port
 from polyrhythm.model.state import ModelState
 from polyrhythm.pieces.context import ExchangeContext
+from polyrhythm.pieces.topology import Agreement
 from polyrhythm.strategy.plan import Level
 from polyrhythm.trees import StateTree
 
@@ -28,7 +29,12 @@ class Companion:
         self.channel.restore(state)
 
 
+def companion_scopes(agreement: Agreement) -> list[str]:
+    """What the topics begin with of each vector but the first that the rule for local steps sends; the first is where the weights are."""
+    mixing = agreement.local.mixing
+    return [f"beside {k}/" for k in range(1, mixing.vectors if mixing is not None else 1)]
+
+
 def companions(level: Level, port: Port, held: ModelState) -> list[Companion]:
-    """One for each vector but the first that the rule for local steps sends; the first takes the place of the weights `held`."""
-    mixing = level.agreement.local.mixing
-    return [Companion(level, port.scoped(f"beside {k}/"), held) for k in range(1, mixing.vectors if mixing is not None else 1)]
+    """All that there are, beside the weights `held`."""
+    return [Companion(level, port.scoped(scope), held) for scope in companion_scopes(level.agreement)]

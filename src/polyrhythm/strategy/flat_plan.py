@@ -13,6 +13,7 @@ from polyrhythm.kernel.group import Group
 from polyrhythm.kernel.names import server
 from polyrhythm.kernel.port import Port
 from polyrhythm.pieces.topology import Agreement, Channel, ServerEndpoint, Topology, WorkerEndpoint, server_count
+from polyrhythm.strategy.companion import companion_scopes
 from polyrhythm.strategy.plan import Crew, Level
 from polyrhythm.tensors import Layout
 
@@ -43,8 +44,8 @@ class FlatPlan:
 
     @property
     def scopes(self) -> Sequence[str]:
-        """None."""
-        return [""]
+        """Its own, and those of what is mixed beside the weights."""
+        return ["", *companion_scopes(self.agreement)]
 
     def levels(self, member: str) -> Sequence[Level]:
         """One."""

@@ -17,7 +17,7 @@ from polyrhythm.systems.asynchronous import downpour, easgd, hogwild, softsync, 
 from polyrhythm.systems.averaging import admm_sgd, dl4j_averaging, post_local_sgd, slowmo
 from polyrhythm.systems.collective import adasum, collective_allreduce, d2l, firecaffe, parallel_sgd, yadan
 from polyrhythm.systems.compressed import demo, dgc, onebit_adam, powersgd_plus, qsgd, signsgd, terngrad
-from polyrhythm.systems.decentralized import choco_sgd, d_squared, decentralized, exact_diffusion, gradient_tracking, noloco
+from polyrhythm.systems.decentralized import choco_sgd, d_squared, decentralized, exact_diffusion, gradient_tracking, moshpit, noloco
 from polyrhythm.systems.elephas import elephas, elephas_asynchronous, elephas_hogwild
 from polyrhythm.systems.federated import fedadam, fedavg, fedbuff, fedprox
 from polyrhythm.systems.gossip import adpsgd, gossipgrad, gossiping_sgd, keuper_asgd, sgp
@@ -55,6 +55,7 @@ SYSTEMS: dict[str, Callable[..., Strategy]] = {
         *(fedavg, fedprox, fedadam),
         *(fedbuff, async_local_sgd),
         *(choco_sgd, noloco),
+        moshpit,
     )
 }
 

@@ -7,7 +7,7 @@ from polyrhythm.consistency import LocalSteps
 from polyrhythm.local import CorrectedWeights, GossipNesterov, TrackedGradients
 from polyrhythm.merge import Mean
 from polyrhythm.strategy.strategy import Strategy
-from polyrhythm.topology import CompressedGossip, Gossip, Lazy, MetropolisHastings, RandomPairs, RingGraph, WeightedGossip
+from polyrhythm.topology import CompressedGossip, Gossip, Lazy, MetropolisHastings, Moshpit, RandomPairs, RingGraph, WeightedGossip
 from polyrhythm.topology.graph import Graph
 
 
@@ -73,3 +73,12 @@ def noloco(tau: int = 20, alpha: float = 0.5, beta: float = 0.7, gamma: float = 
     """
     rule = GossipNesterov(alpha, beta, gamma)
     return Strategy(name="noloco", consistency=LocalSteps(tau), topology=Gossip(RandomPairs()), merge=Mean(), local=rule)
+
+
+def moshpit(tau: int = 1, dimensions: int = 2, rounds: int = 1) -> Strategy:
+    """Averages over groups on a virtual grid (Moshpit SGD; Ryabinin, Gorbunov, Plokhotnyuk, Pekhimenko, NeurIPS 2021, arXiv:2103.03239).
+
+    Every `tau` steps each worker averages its weights with those on its line of a grid, `rounds` times, each time along the next axis: with
+    n workers a line and n^`dimensions` in all, that many rounds are the exact mean. A lost worker costs its group what it would have added.
+    """
+    return Strategy(name="moshpit", consistency=LocalSteps(tau), topology=Moshpit(dimensions, rounds), merge=Mean())

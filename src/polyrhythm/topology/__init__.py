@@ -34,6 +34,7 @@ from polyrhythm.topology.keyed import Keyed
 from polyrhythm.topology.link_exchange import LinkExchange
 from polyrhythm.topology.mirror_clock import AsAgreed, RoundTrips
 from polyrhythm.topology.mixing_weights import Lazy, MetropolisHastings, UniformWeights
+from polyrhythm.topology.moshpit import Moshpit
 from polyrhythm.topology.overlay import Overlay
 from polyrhythm.topology.pair_averages import PairAverages
 from polyrhythm.topology.pull_weights import PullWeights
@@ -81,6 +82,8 @@ MEMBERS = (
     WeightedGossip(),
     WeightedGossip(RingGraph(), Lazy(UniformWeights(), 0.25)),
     CompressedGossip(),
+    Moshpit(),
+    Moshpit(dimensions=3, rounds=3),
     AverageWeights(),
     AllToAll(),
     Mirrors(),
@@ -145,6 +148,7 @@ __all__ = [
     "LinkExchange",
     "MetropolisHastings",
     "Mirrors",
+    "Moshpit",
     "NearestRounding",
     "Neighbours",
     "Overlay",

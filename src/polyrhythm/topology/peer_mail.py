@@ -62,10 +62,10 @@ class PeerMail:
             assert delivery is not None
             if delivery.message.text == _FINISHED:
                 self.finished.add(delivery.sender)
-                self._change()
+                self.wake()
             elif delivery.message.text == _DRAINED:
                 self.drained.add(delivery.sender)
-                self._change()
+                self.wake()
             else:
                 await self.take(delivery.sender, delivery.message)
 
@@ -77,7 +77,7 @@ class PeerMail:
             if self.present.pop(name, None) is None:
                 continue
             self.lost(name)
-            self._change()
+            self.wake()
             if self.group.rank == 0:
                 await self._stand_in(name, first)
 
@@ -88,7 +88,8 @@ class PeerMail:
                 await self.port.send(heir, Message(_FIRST, tensors=(first,)))
         await self.port.send(self.port.name, Message(_MEAN, text=name))
 
-    def _change(self) -> None:
+    def wake(self) -> None:
+        """Have whoever waits for `changed` look again."""
         self.changed.open()
         self.changed = Latch()
 
