@@ -155,6 +155,42 @@ def workers_join_across_hosts() -> None:
     assert outcome.traffic.nbytes[0][1] > 0
 
 
+RATES = """
+import torch
+from polyrhythm.kernel.job import Job
+from polyrhythm.kernel.message import Message
+from polyrhythm.processes.rendezvous.join import enter
+from polyrhythm.processes.rendezvous.rank_environment import find_rank_environment
+
+async def send(port):
+    large, small = torch.zeros(250_000), torch.zeros(2_000)
+    await port.send("worker/1", Message("large", tensors=(large,)))
+    rates = [await port.flush("worker/1")]
+    for _ in range(20):
+        await port.send("worker/1", Message("small", tensors=(small,)))
+        rates.append(await port.flush("worker/1"))
+        await port.sleep(0.03)
+    print(min(rates), max(rates))
+
+async def receive(port):
+    for topic in ("large", *["small"] * 20):
+        await port.receive(topic, "worker/0")
+
+place = find_rank_environment()
+with enter(Job(2, 0, lambda context: None, None, lambda name: True), lambda event: None, place) as joined:
+    joined.context.perform((send, receive)[place.rank](joined.context.port))
+    joined.leave()
+"""
+
+
+def a_flush_brings_the_rate_of_the_line_though_small_messages_leave_at_once() -> None:
+    outcome, lines = shown(Lab(Network.uniform("narrow", "20 Mbit/s", "2 ms"), 2), [sys.executable, "-c", RATES])
+    assert outcome.codes == (0, 0), lines
+    (said,) = [line for _, name, line in lines if name == "stdout"]
+    least, most = map(float, said.split())
+    assert 0.2 * 2.5e6 < least <= most < 2 * 2.5e6  # by the time alone a hundred times as much
+
+
 def the_refusal_is_one_sentence() -> None:
     with pytest.raises(CompositionError, match="lab"):
         run(Lab(QUICK, 2), ["true"], lambda *line: None)
@@ -173,6 +209,7 @@ def checks() -> Iterator[object]:
         the_first_host_to_fail_ends_the_others_and_gives_the_exit_code,
         a_json_object_is_all_that_stdout_has,
         workers_join_across_hosts,
+        a_flush_brings_the_rate_of_the_line_though_small_messages_leave_at_once,
     ):
         yield pytest.param(check, (), id=check.__name__)
     for number, code in ((signal.SIGINT, 130), (signal.SIGTERM, 143), (signal.SIGHUP, 129), (signal.SIGKILL, -9)):
