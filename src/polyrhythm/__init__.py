@@ -68,6 +68,7 @@ if TYPE_CHECKING:
     from polyrhythm.consistency import Switched as Switched
     from polyrhythm.consistency import WarmStart as WarmStart
     from polyrhythm.controllers import BatchShares as BatchShares
+    from polyrhythm.controllers import BestWorker as BestWorker
     from polyrhythm.controllers import Fixed as Fixed
     from polyrhythm.controllers import LinkPartitions as LinkPartitions
     from polyrhythm.controllers import LocalStepShares as LocalStepShares
@@ -211,6 +212,7 @@ if TYPE_CHECKING:
     from polyrhythm.topology import Gossip as Gossip
     from polyrhythm.topology import HashRing as HashRing
     from polyrhythm.topology import Keyed as Keyed
+    from polyrhythm.topology import KnowledgeTransfer as KnowledgeTransfer
     from polyrhythm.topology import Lazy as Lazy
     from polyrhythm.topology import LinkExchange as LinkExchange
     from polyrhythm.topology import MetropolisHastings as MetropolisHastings
@@ -257,16 +259,16 @@ if TYPE_CHECKING:
 _PLACES = {
     "buffers": "MeanBuffers OwnBuffers RecalibratedBuffers",
     "codec": (
-        "AdaptiveThreshold AveragedMomentum Cast Clipped ClippedFeedback CosineTopK DecayingFeedback E3M0 ErrorFeedback "
-        "GapCoded Identity KKT KeyList LocalMomentum LowRank MaxN MomentumCorrection OneBit OneBitTensorwise Partitions PerTensor RandomK "
-        "RandomSkip RefreshedLowRank Relative Rows ScaledSign SharedK Sign Significant StochasticLevels Striped SufficientFactors Ternary "
-        "Threshold TopK TopKWarmup TwoBit UnitSigns Warmup"
+        "AdaptiveThreshold AveragedMomentum Cast Clipped ClippedFeedback CosineTopK DecayingFeedback E3M0 ErrorFeedback GapCoded Identity "
+        "KKT KeyList LocalMomentum LowRank MaxN MomentumCorrection OneBit OneBitTensorwise Partitions PerTensor RandomK RandomSkip "
+        "RefreshedLowRank Relative Rows ScaledSign SharedK Sign Significant StochasticLevels Striped SufficientFactors Ternary Threshold "
+        "TopK TopKWarmup TwoBit UnitSigns Warmup"
     ),
     "consistency": (
-        "Asynchronous Bounded BoundedDelay Buffered BulkSynchronous Every Intervals LocalSteps PacedLocalSteps "
-        "SampledClients SoftSync Switched WarmStart"
+        "Asynchronous Bounded BoundedDelay Buffered BulkSynchronous Every Intervals LocalSteps PacedLocalSteps SampledClients SoftSync "
+        "Switched WarmStart"
     ),
-    "controllers": "BatchShares Fixed LinkPartitions LocalStepShares Several SharedPartitions StepBytes",
+    "controllers": "BatchShares BestWorker Fixed LinkPartitions LocalStepShares Several SharedPartitions StepBytes",
     "engines.kubernetes": "Kubernetes",
     "engines.mpi": "Mpi",
     "engines.ray": "Ray",
@@ -283,9 +285,8 @@ _PLACES = {
     ),
     "loggers": "CSV MLflow TensorBoard WandB",
     "merge": (
-        "Adagrad Adam BatchWeighted DelayedNesterov Elastic FrozenAdam HeavyBall LARC LARS LinearScaling Mean Nesterov "
-        "OuterOptimizer ParzenGate PolynomialStaleness ProximalSGD SampleMean SignDescent SlowMomentum StalenessScaled Sum "
-        "VersionedMean Yogi"
+        "Adagrad Adam BatchWeighted DelayedNesterov Elastic FrozenAdam HeavyBall LARC LARS LinearScaling Mean Nesterov OuterOptimizer "
+        "ParzenGate PolynomialStaleness ProximalSGD SampleMean SignDescent SlowMomentum StalenessScaled Sum VersionedMean Yogi"
     ),
     "processes": "Processes",
     "shuffle": "GlobalShuffle OwnPace RingShuffle",
@@ -294,13 +295,13 @@ _PLACES = {
     "sources": "HuggingFaceStream LocalShard ParquetFiles RayShards TarShards spark_frame",
     "strategy": "ByHost BySite Exchange Given Hierarchical InGroups Leaders OfSize Strategy Stripes",
     "topology": (
-        "Adasum AggregationTree AllReduce AllToAll AllWeights Alone AsAgreed Autotune AverageWeights BipartiteGraph BitVector "
-        "BlockStore Bucketed Butterfly ByKey ByLayer ByPattern ChangedRows CompleteGraph CompressedGossip CompressedRing "
-        "Deferred Delayed Direct Dissemination EightBits EvenRows ExponentialGraph Fastest FixedGraph FixedPointMemory Fused "
-        "Gossip HashRing Keyed Lazy LinkExchange MetropolisHastings Mirrors Moshpit NearestRounding Neighbours Overlay "
-        "PairAverages PartialExchange PullWeights PushParts PushSum PushWeights RandomPairs ResponseCache Ring RingGraph "
-        "RootCoordinator RoundTrips SelectiveBarrier Separately ServedSums Server SharedMemory Star StochasticRounding "
-        "Summation Torus Tree Truncated UniformWeights WeightedGossip"
+        "Adasum AggregationTree AllReduce AllToAll AllWeights Alone AsAgreed Autotune AverageWeights BipartiteGraph BitVector BlockStore "
+        "Bucketed Butterfly ByKey ByLayer ByPattern ChangedRows CompleteGraph CompressedGossip CompressedRing Deferred Delayed Direct "
+        "Dissemination EightBits EvenRows ExponentialGraph Fastest FixedGraph FixedPointMemory Fused Gossip HashRing Keyed "
+        "KnowledgeTransfer Lazy LinkExchange MetropolisHastings Mirrors Moshpit NearestRounding Neighbours Overlay PairAverages "
+        "PartialExchange PullWeights PushParts PushSum PushWeights RandomPairs ResponseCache Ring RingGraph RootCoordinator RoundTrips "
+        "SelectiveBarrier Separately ServedSums Server SharedMemory Star StochasticRounding Summation Torus Tree Truncated UniformWeights "
+        "WeightedGossip"
     ),
     "scheduling": "RandomBlocks Strads balanced",
     "tables": "DenseRows SparseRows Table",

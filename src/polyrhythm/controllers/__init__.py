@@ -1,6 +1,7 @@
 """What does a run adapt while it is under way, and by what?"""
 
 from polyrhythm.controllers.batch_shares import BatchShares
+from polyrhythm.controllers.best_worker import BestWorker
 from polyrhythm.controllers.local_step_shares import LocalStepShares
 from polyrhythm.controllers.partitions import LinkPartitions, SharedPartitions
 from polyrhythm.controllers.several import Several
@@ -9,6 +10,7 @@ from polyrhythm.pieces.controller import Fixed
 
 MEMBERS = (
     Fixed(),
+    BestWorker(),
     LocalStepShares(),
     SharedPartitions(),
     LinkPartitions(),
@@ -18,4 +20,4 @@ MEMBERS = (
 )
 """One of each kind and of each interesting setting: the laws are tested over this list."""
 
-__all__ = ["MEMBERS", "BatchShares", "Fixed", "LinkPartitions", "LocalStepShares", "Several", "SharedPartitions", "StepBytes"]
+__all__ = ["MEMBERS", "BatchShares", "BestWorker", "Fixed", "LinkPartitions", "LocalStepShares", "Several", "SharedPartitions", "StepBytes"]

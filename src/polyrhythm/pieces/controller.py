@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
@@ -21,14 +22,20 @@ class ControlledSetting(Enum):
     """How many samples a worker takes a step."""
     LOCAL_STEPS = "local steps"
     """How many steps a worker takes between two exchanges."""
+    TEACHER = "worker to learn from"
+    """The rank of the worker whose weights a worker takes over in part; itself for none."""
 
 
 @dataclass(frozen=True, slots=True)
 class WorkerMeasure:
-    """One worker over its last steps: the `seconds` that it computed for one, and the `samples` of one."""
+    """One worker over its last steps: the `seconds` that it computed for one, and the `samples` of one.
+
+    `loss` is the mean of what it has reported under this name; what it was before where it has not, and infinite before it has.
+    """
 
     seconds: float
     samples: float
+    loss: float = math.inf
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
+import torch
 from torch import Tensor
 
 from polyrhythm.pieces.merge import AnyContribution
@@ -179,6 +180,25 @@ class MixParts:
         for start, layout, theirs in self.theirs:
             model_state.mix_part(start, layout, theirs)
         model_state.set_anchor_to_weights()
+
+
+@dataclass(frozen=True, slots=True)
+class ApplyAndLearn:
+    """What `first` does, and then the weights of another worker in part: w ← (1 - share) w + share theirs."""
+
+    first: Response
+    theirs: Tensor
+    share: float
+
+    @property
+    def contributions(self) -> Sequence[AnyContribution]:
+        """Those of the first."""
+        return self.first.contributions
+
+    def apply(self, model_state: HeldWeights) -> None:
+        """One after the other."""
+        self.first.apply(model_state)
+        model_state.adopt(torch.lerp(model_state.weights, self.theirs.to(model_state.weights.device), self.share))
 
 
 @dataclass(frozen=True, slots=True)

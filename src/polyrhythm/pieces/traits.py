@@ -187,7 +187,7 @@ class TopologyTraits:
     they do not wait, because each sends on what others have sent it. `averages`: whether what it brings is a
     mean of weights already, which the merge has to agree with. `least_eigenvalue`, for a number of workers, is that of its mixing matrix,
     where this is symmetric, doubly stochastic and the same in every exchange. `differences`: whether what codecs are given of weights is
-    their difference to what the receivers have.
+    their difference to what the receivers have. `takes`: what a controller may set.
     """
 
     payloads: frozenset[Payload]
@@ -198,4 +198,5 @@ class TopologyTraits:
     averages: bool = False
     least_eigenvalue: Callable[[int], float] | None = None
     differences: bool = False
+    takes: frozenset[ControlledSetting] = frozenset()
     forwards: bool = False

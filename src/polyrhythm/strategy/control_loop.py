@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from polyrhythm.kernel.events import Adjusted
 from polyrhythm.kernel.group import Group
 from polyrhythm.kernel.job import WorkerContext
@@ -32,6 +34,7 @@ class ControlLoop:
         self.bandwidths: dict[str, float] = {}
         self.workers: dict[str, WorkerMeasure] = {}
         self.steps, self.seconds, self.samples = 0, 0.0, 0
+        self.losses: list[float] = []
         self.state: State = {}
         self.nbytes = 0
 
@@ -50,6 +53,11 @@ class ControlLoop:
         before = self.bytes_and_seconds.get(receiver, (0, 0.0))
         self.bytes_and_seconds[receiver] = (before[0] + nbytes, before[1] + seconds)
 
+    def reported(self, metrics: Mapping[str, float]) -> None:
+        """The worker has reported `metrics`."""
+        if self.measures and "loss" in metrics:
+            self.losses.append(metrics["loss"])
+
     def stepped(self, clock: int, seconds: float, samples: int) -> None:
         """The step `clock` has ended, for which the worker computed `seconds` on `samples`."""
         if not self.measures:
@@ -57,8 +65,11 @@ class ControlLoop:
         self.steps, self.seconds, self.samples = self.steps + 1, self.seconds + seconds, self.samples + samples
         if clock % self.controller.traits.every:
             return
-        self.workers[self.port.name] = WorkerMeasure(self.seconds / self.steps, self.samples / self.steps)
+        before = self.workers.get(self.port.name, WorkerMeasure(0.0, 0.0))
+        loss = sum(self.losses) / len(self.losses) if self.losses else before.loss
+        self.workers[self.port.name] = WorkerMeasure(self.seconds / self.steps, self.samples / self.steps, loss)
         self.steps, self.seconds, self.samples = 0, 0.0, 0
+        self.losses.clear()
         self._take_bandwidths(self.workers[self.port.name].seconds)
         if self.controller.traits.sees_others:
             self.context.perform(self._share(clock))
@@ -83,17 +94,17 @@ class ControlLoop:
         mine = self.workers[self.port.name]
         for name in self.group.members:
             if name != self.port.name:
-                await self.port.send(name, Message(_TOPIC, (float(clock), mine.seconds, mine.samples)))
+                await self.port.send(name, Message(_TOPIC, (float(clock), mine.seconds, mine.samples, mine.loss)))
         while (delivery := await self.port.receive(_TOPIC, timeout=0.0)) is not None:
-            _, seconds, samples = delivery.message.numbers
-            self.workers[delivery.sender] = WorkerMeasure(seconds, samples)
+            _, seconds, samples, loss = delivery.message.numbers
+            self.workers[delivery.sender] = WorkerMeasure(seconds, samples, loss)
 
     def export(self) -> StateTree:
         """As `pieces.state.Stateful`: what is in force, and what it was decided on."""
         return {
             "values": [(setting.value, receiver, value) for (setting, receiver), value in self.values.items()],
             "bandwidths": self.bandwidths,
-            "workers": {name: (each.seconds, each.samples) for name, each in self.workers.items()},
+            "workers": {name: (each.seconds, each.samples, each.loss) for name, each in self.workers.items()},
             "state": self.state,
         }
 

@@ -26,6 +26,8 @@ CHOICES: Mapping[str, Sequence[Any]] = {
     "controller": controllers.MEMBERS,
 }
 """What is proposed instead: not to train alone."""
+_TAKERS = {ControlledSetting.LOCAL_STEPS: "consistency", ControlledSetting.TEACHER: "topology"}
+"""Which piece has a setting, if it is not the codec."""
 _SHOWN = 4
 _MANY = 2**20
 
@@ -73,11 +75,11 @@ def conflict(pieces: Pieces) -> str | None:
 
 def _untaken(pieces: Pieces) -> str | None:
     """A setting of which a controller decides and that no piece takes; batches are the shuffle's."""
-    taken = pieces["codec"].traits.takes | pieces["consistency"].traits.takes | {ControlledSetting.BATCH}
-    untaken = pieces["controller"].traits.sets - taken
+    taken = pieces["codec"].traits.takes | pieces["consistency"].traits.takes | pieces["topology"].traits.takes
+    untaken = pieces["controller"].traits.sets - taken - {ControlledSetting.BATCH}
     if not untaken:
         return None
-    axis = "consistency" if ControlledSetting.LOCAL_STEPS in untaken else "codec"
+    axis = _TAKERS.get(min(untaken, key=lambda setting: setting.value), "codec")
     sets = f"{_name(pieces['controller'])} sets {' and '.join(sorted(setting.value for setting in untaken))}"
     return f"{_both(pieces, 'controller', axis)} do not fit: {sets}, which {_name(pieces[axis])} does not have"
 

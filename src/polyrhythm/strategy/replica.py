@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from operator import itemgetter
 from types import MethodType
 from typing import Any
@@ -140,6 +140,11 @@ class Replica:
         """Do not take the next step, and have the weights that the one after it needs."""
         self._exchange([(part, pending) for part in self.parts if (pending := part.pass_over()) is not None])
         self._resumed = self._port.now()
+
+    def reported(self, metrics: Mapping[str, float]) -> None:
+        """The worker has reported `metrics`, by which a controller may go."""
+        for part in self.parts:
+            part.control.reported(metrics)
 
     def _exchange(self, pending: list[tuple[Part, PendingExchange]]) -> None:
         """Make the exchanges of all parts at the same time; what they bring is applied in the order of parts."""

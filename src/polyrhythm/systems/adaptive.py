@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from polyrhythm.codec import ErrorFeedback, MaxN, Partitions
 from polyrhythm.consistency import Asynchronous, Bounded
-from polyrhythm.controllers import BatchShares, LinkPartitions, Several, SharedPartitions, StepBytes
+from polyrhythm.controllers import BatchShares, BestWorker, LinkPartitions, Several, SharedPartitions, StepBytes
 from polyrhythm.merge import BatchWeighted, Mean
 from polyrhythm.pieces.controller import Controller, Fixed
 from polyrhythm.shuffle import OwnPace
 from polyrhythm.strategy.strategy import Strategy
-from polyrhythm.topology import LinkExchange, PartialExchange
+from polyrhythm.topology import KnowledgeTransfer, LinkExchange, PartialExchange
 
 
 def ako(partitions: int | None = None, slack: int | None = None) -> Strategy:
@@ -46,19 +46,21 @@ def hong_chandra(partitions: int | None = None) -> Strategy:
     )
 
 
-def dlion(percent: float | None = None, slack: int = 5, even: bool = False) -> Strategy:
+def dlion(percent: float | None = None, slack: int = 5, even: bool = False, transfer: int | None = 100) -> Strategy:
     """Batches by speed and, for each link, the largest elements that it carries (DLion; Hong and Chandra, HPDC 2021).
 
     Of each tensor the elements within N % of its largest are sent, with N from the bandwidth of the link, unless `percent` gives it. A
     worker's batch is its share of P times the script's, by its speed, or with `even` the script's; the fastest waits where it is more
     than `slack` steps ahead. What is not sent is kept for later, of which the paper says nothing. A gradient counts 1 / P times its batch
-    by the mean batch of all, so that the weights of a round sum to 1; the paper divides by the receiver's batch.
+    by the mean batch of all, so that the weights of a round sum to 1; the paper divides by the receiver's batch. Every `transfer` steps
+    those take over three quarters of the best worker's weights whose `worker.report(loss=...)` is above its.
     """
     chosen: list[Controller] = [*([StepBytes()] if percent is None else []), *([] if even else [BatchShares()])]
+    chosen += [] if transfer is None else [BestWorker(transfer)]
     return Strategy(
         name="dlion",
         consistency=Bounded(slack),
-        topology=LinkExchange(),
+        topology=LinkExchange() if transfer is None else KnowledgeTransfer(every=transfer),
         codec=ErrorFeedback(MaxN(10.0 if percent is None else percent)),
         merge=BatchWeighted(),
         controller=Several(tuple(chosen)),

@@ -31,6 +31,7 @@ from polyrhythm.topology.gossip import Gossip
 from polyrhythm.topology.graph import Dissemination, FixedGraph, RandomPairs, RingGraph
 from polyrhythm.topology.hash_ring import HashRing
 from polyrhythm.topology.keyed import Keyed
+from polyrhythm.topology.knowledge_transfer import KnowledgeTransfer
 from polyrhythm.topology.link_exchange import LinkExchange
 from polyrhythm.topology.mirror_clock import AsAgreed, RoundTrips
 from polyrhythm.topology.mixing_weights import Lazy, MetropolisHastings, UniformWeights
@@ -89,6 +90,7 @@ MEMBERS = (
     Mirrors(),
     PartialExchange(),
     LinkExchange(),
+    KnowledgeTransfer(),
     PairAverages(),
     PullWeights(),
     PushWeights(),
@@ -144,6 +146,7 @@ __all__ = [
     "Gossip",
     "HashRing",
     "Keyed",
+    "KnowledgeTransfer",
     "Lazy",
     "LinkExchange",
     "MetropolisHastings",

@@ -55,6 +55,8 @@ class WorkerState:
                 raise diverged(f"{port.name} reports {name} = {value} after step {clock}")
         if not self.position.returning:
             self.metrics |= values
+            for replica in self.replicas:
+                replica.reported(values)
             self.context.record(Reported(port.now(), port.name, clock, values, self.context.bytes_sent))
 
     def drain(self, step: int) -> str:

@@ -1,0 +1,38 @@
+"""The worker with the least loss, from which the others learn."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from polyrhythm.controllers.check import check_every
+from polyrhythm.kernel.names import rank_of
+from polyrhythm.pieces.controller import ControlledSetting, ControllerTraits, Decision, Measurements
+from polyrhythm.tensors import State
+
+
+@dataclass(frozen=True, slots=True)
+class BestWorker:
+    """Every `every` steps a worker learns who has the least loss of all that have reported one (DLion; Hong and Chandra, HPDC 2021).
+
+    It is the mean of what was reported under the name "loss" since the last decision: a training loss, which is least for the easiest
+    data, or one on samples that are the same at all workers.
+    """
+
+    every: int = 100
+
+    def __post_init__(self) -> None:
+        check_every(self, self.every)
+
+    @property
+    def traits(self) -> ControllerTraits:
+        """From whom to learn, by the losses of all."""
+        return ControllerTraits(frozenset({ControlledSetting.TEACHER}), self.every, sees_others=True)
+
+    def decide(self, measured: Measurements, state: State) -> tuple[Sequence[Decision], State]:
+        """The best; of equals the first, and oneself where one is as good. Nothing before one has reported a loss."""
+        best = min(measured.workers, key=lambda name: (measured.workers[name].loss, name != measured.name, rank_of(name)))
+        if measured.workers[best].loss == math.inf:
+            return (), state
+        return (Decision(ControlledSetting.TEACHER, float(rank_of(best))),), state
