@@ -237,6 +237,7 @@ if TYPE_CHECKING:
     from polyrhythm.topology import Separately as Separately
     from polyrhythm.topology import ServedSums as ServedSums
     from polyrhythm.topology import Server as Server
+    from polyrhythm.topology import ServerRing as ServerRing
     from polyrhythm.topology import SharedMemory as SharedMemory
     from polyrhythm.topology import Star as Star
     from polyrhythm.topology import StochasticRounding as StochasticRounding
@@ -295,13 +296,13 @@ _PLACES = {
     "sources": "HuggingFaceStream LocalShard ParquetFiles RayShards TarShards spark_frame",
     "strategy": "ByHost BySite Exchange Given Hierarchical InGroups Leaders OfSize Strategy Stripes",
     "topology": (
-        "Adasum AggregationTree AllReduce AllToAll AllWeights Alone AsAgreed Autotune AverageWeights BipartiteGraph BitVector BlockStore "
-        "Bucketed Butterfly ByKey ByLayer ByPattern ChangedRows CompleteGraph CompressedGossip CompressedRing Deferred Delayed Direct "
-        "Dissemination EightBits EvenRows ExponentialGraph Fastest FixedGraph FixedPointMemory Fused Gossip HashRing Keyed "
-        "KnowledgeTransfer Lazy LinkExchange MetropolisHastings Mirrors Moshpit NearestRounding Neighbours Overlay PairAverages "
-        "PartialExchange PullWeights PushParts PushSum PushWeights RandomPairs ResponseCache Ring RingGraph RootCoordinator RoundTrips "
-        "SelectiveBarrier Separately ServedSums Server SharedMemory Star StochasticRounding Summation Torus Tree Truncated UniformWeights "
-        "WeightedGossip"
+        "Adasum AggregationTree AllReduce AllToAll AllWeights Alone AsAgreed Autotune AverageWeights BipartiteGraph BitVector "
+        "BlockStore Bucketed Butterfly ByKey ByLayer ByPattern ChangedRows CompleteGraph CompressedGossip CompressedRing "
+        "Deferred Delayed Direct Dissemination EightBits EvenRows ExponentialGraph Fastest FixedGraph FixedPointMemory Fused "
+        "Gossip HashRing Keyed KnowledgeTransfer Lazy LinkExchange MetropolisHastings Mirrors Moshpit NearestRounding "
+        "Neighbours Overlay PairAverages PartialExchange PullWeights PushParts PushSum PushWeights RandomPairs ResponseCache "
+        "Ring RingGraph RootCoordinator RoundTrips SelectiveBarrier Separately ServedSums Server ServerRing SharedMemory Star "
+        "StochasticRounding Summation Torus Tree Truncated UniformWeights WeightedGossip"
     ),
     "scheduling": "RandomBlocks Strads balanced",
     "tables": "DenseRows SparseRows Table",

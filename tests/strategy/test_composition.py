@@ -35,10 +35,10 @@ REFUSED: list[tuple[dict[str, Any], str, str]] = [
     (
         {"consistency": Asynchronous()},
         "communicate collectively, and Asynchronous can be used only with a server or with all peers",
-        "use Server, AllToAll, PartialExchange or LinkExchange",
+        "use Server, ",
     ),
     ({"consistency": Bounded(3)}, "Bounded can be used only with a server", "Instead of Bounded use BulkSynchronous or LocalSteps"),
-    ({"consistency": SoftSync(2)}, "SoftSync can be used only with a server", "instead of AllReduce use Server."),
+    ({"consistency": SoftSync(2)}, "SoftSync can be used only with a server", "instead of AllReduce use Server"),
     (
         {"consistency": LocalSteps(2, Asynchronous())},
         "LocalSteps can be used only with a server",
@@ -49,7 +49,7 @@ REFUSED: list[tuple[dict[str, Any], str, str]] = [
     (
         {**PEERS, "consistency": SoftSync()},
         "with all peers, and SoftSync",
-        "Instead of SoftSync use BulkSynchronous, Bounded, Asynchronous or",
+        "Instead of SoftSync use BulkSynchronous, Bounded, Asynchronous",
     ),
     ({**GOSSIP, **LOCAL, "codec": TopK(0.1)}, "Gossip is for weights, and TopK for gradients", "use Identity or Cast"),
     ({**GOSSIP, **LOCAL, "codec": OneBit()}, "Gossip is for weights, and OneBit", "use Identity or Cast"),

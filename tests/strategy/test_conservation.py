@@ -57,7 +57,7 @@ class Crew:
         self.produced = torch.zeros(LAYOUT.numel)
         count = server_count(strategy.topology, workers)
         ends = [server_end(self.schedule.port(server(k)), workers, count) for k in range(count)]
-        served = strategy.topology.traits.pattern is Pattern.SERVED
+        served = isinstance(strategy.topology, Server)
         self.shards = [ServerShard(strategy.agreement, end, strategy.topology.responses) for end in ends] if served else []
         self.states = [ModelState(torch.zeros(LAYOUT.numel), LAYOUT, strategy.merge, context_of(workers), None) for _ in range(workers)]
         ports = [self.schedule.port(worker(rank)) for rank in range(workers)]

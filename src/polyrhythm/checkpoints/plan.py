@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from polyrhythm.checkpoints.checkpoint import Checkpoint
@@ -39,6 +39,10 @@ class ServerFiles:
     def resumed(self) -> StateTree:
         """What it had exported."""
         return None if self.plan.resumed is None else self.plan.resumed.read(self._name)
+
+    def of(self, server: str) -> ServerFiles:
+        """Those of another server."""
+        return replace(self, server=server)
 
     def write(self, step: int, state: StateTree) -> str:
         """Write to the partial checkpoint of `step`; the system's reason where that fails."""

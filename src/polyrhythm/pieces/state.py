@@ -24,5 +24,8 @@ class ServerCheckpoints(Protocol):
     def resumed(self) -> StateTree:
         """What the server had exported in the run that is resumed; None where none is."""
 
+    def of(self, server: str) -> ServerCheckpoints:
+        """Those of another server, whose part this one has taken over."""
+
     def write(self, step: int, state: StateTree) -> str:
         """Write the server's part of the checkpoint after `step`. Returns why that could not be, as a sentence; else nothing."""

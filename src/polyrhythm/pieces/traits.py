@@ -187,7 +187,7 @@ class TopologyTraits:
     they do not wait, because each sends on what others have sent it. `averages`: whether what it brings is a
     mean of weights already, which the merge has to agree with. `least_eigenvalue`, for a number of workers, is that of its mixing matrix,
     where this is symmetric, doubly stochastic and the same in every exchange. `differences`: whether what codecs are given of weights is
-    their difference to what the receivers have. `takes`: what a controller may set.
+    their difference to what the receivers have. `takes`: what a controller may set. `spare_servers` is how many servers may be lost.
     """
 
     payloads: frozenset[Payload]
@@ -200,3 +200,4 @@ class TopologyTraits:
     differences: bool = False
     takes: frozenset[ControlledSetting] = frozenset()
     forwards: bool = False
+    spare_servers: int = 0

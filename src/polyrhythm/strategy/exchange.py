@@ -59,6 +59,10 @@ class AnyExchange(Protocol):
         """Whether the others can go on when a worker is gone."""
 
     @property
+    def tolerates_server_loss(self) -> bool:
+        """Whether other servers have copies of what each server holds; where there are none, none can be lost."""
+
+    @property
     def ends_alike(self) -> bool:
         """Whether all replicas end with the same bits."""
 
@@ -139,6 +143,11 @@ class Exchange:
         """Whether the others can go on when a worker is gone."""
         traits = self.topology.traits
         return not traits.forwards and (self.consistency.traits.tolerates_loss or traits.tolerates_loss)
+
+    @property
+    def tolerates_server_loss(self) -> bool:
+        """Whether other servers have copies of what each server holds; where there are none, none can be lost."""
+        return self.topology.service is None or self.topology.traits.spare_servers > 0
 
     @property
     def ends_alike(self) -> bool:

@@ -183,6 +183,11 @@ class Hierarchical:
         return self.inner.tolerates_loss and self.outer.tolerates_loss
 
     @property
+    def tolerates_server_loss(self) -> bool:
+        """Not: what is lost is not told to the levels."""
+        return False
+
+    @property
     def ends_alike(self) -> bool:
         """As the outer exchange; mirrors differ by what was not sent."""
         return self.outer.ends_alike and (self.relayed or not self.served)

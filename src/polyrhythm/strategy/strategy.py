@@ -148,6 +148,12 @@ class Strategy:
         return all(exchange.tolerates_loss for _, exchange in self.exchanges)
 
     @property
+    def tolerates_server_loss(self) -> bool:
+        """Whether the run can go on when a server is gone: there are some, and others have copies of what each of them holds."""
+        spare = any(exchange.topology.traits.spare_servers for _, exchange in self.exchanges)
+        return spare and all(exchange.tolerates_server_loss for _, exchange in self.exchanges)
+
+    @property
     def ends_alike(self) -> bool:
         """Whether all replicas end with the same bits."""
         return all(exchange.ends_alike for _, exchange in self.exchanges)
@@ -178,8 +184,10 @@ class Strategy:
             exchange.check(workers)
 
     def essential(self, actor: str) -> bool:
-        """Whether a run cannot go on without `actor`: servers, worker 0 (it holds the result), and every actor that others wait for."""
-        return not self.tolerates_loss or not is_worker(actor) or actor == worker(0)
+        """Whether a run cannot go on without `actor`: servers without copies, worker 0 (it holds the result), and who is waited for."""
+        if not is_worker(actor):
+            return not self.tolerates_server_loss
+        return not self.tolerates_loss or actor == worker(0)
 
 
 def _require_pair(entry: object) -> None:

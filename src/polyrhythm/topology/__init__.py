@@ -47,6 +47,7 @@ from polyrhythm.topology.readiness.grouping import ByPattern, Neighbours, Separa
 from polyrhythm.topology.served_sums import ServedSums
 from polyrhythm.topology.served_weights import AllWeights, ChangedRows
 from polyrhythm.topology.server import Server
+from polyrhythm.topology.server_ring import ServerRing
 from polyrhythm.topology.shared_memory import SharedMemory
 from polyrhythm.topology.summation import Summation
 from polyrhythm.topology.torus import Torus
@@ -97,6 +98,7 @@ MEMBERS = (
     PushParts(parts=3),
     Overlay(),
     Overlay(2, barrier=SelectiveBarrier(), clock=RoundTrips()),
+    ServerRing(2, replicas=1),
     SharedMemory(),
     FixedPointMemory(),
     FixedPointMemory(16, NearestRounding()),
@@ -171,6 +173,7 @@ __all__ = [
     "Separately",
     "ServedSums",
     "Server",
+    "ServerRing",
     "SharedMemory",
     "Star",
     "StochasticRounding",

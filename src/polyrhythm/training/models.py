@@ -103,8 +103,8 @@ class Models:
         """Samples are not measured."""
 
     def follow_losses(self, topic: str) -> None:
-        """Have notices of lost workers sent under `topic` too, where the run can go on without one."""
-        if self.strategy.tolerates_loss and self.group.size > 1:
+        """Have notices of lost actors sent under `topic` too, where the run can go on without one."""
+        if (self.strategy.tolerates_loss and self.group.size > 1) or self.strategy.tolerates_server_loss:
             self.context.perform(self.losses.begin())
             self.context.perform(self.losses.subscribe(topic))
 

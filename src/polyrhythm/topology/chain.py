@@ -1,0 +1,50 @@
+"""The servers that can hold one part of the weights: a primary, and its successors on the ring."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from polyrhythm.errors import WorkerFailed
+
+
+class Chain:
+    """The first of `members` that was not lost is the primary; what it has merged goes down to the last of the others."""
+
+    def __init__(self, members: Sequence[str]) -> None:
+        self.members = tuple(members)
+        self._lost: set[str] = set()
+
+    @property
+    def living(self) -> list[str]:
+        """Those that were not lost, in order."""
+        return [name for name in self.members if name not in self._lost]
+
+    @property
+    def primary(self) -> str:
+        """Who holds the part. Raises WorkerFailed where nobody is left."""
+        living = self.living
+        if not living:
+            everyone = ", ".join(self.members)
+            raise WorkerFailed(
+                self.members[-1], f"it held the last copy of a part of the weights, which {everyone} had: take more replicas"
+            )
+        return living[0]
+
+    def next(self, name: str) -> str | None:
+        """To whom `name` passes on what it was sent; None where it is the last."""
+        living = self.living
+        place = living.index(name) + 1
+        return living[place] if place < len(living) else None
+
+    def lose(self, name: str) -> bool:
+        """A server was lost: whether it was one of these."""
+        if name not in self.members or name in self._lost:
+            return False
+        self._lost.add(name)
+        return True
+
+
+def chains(servers: Sequence[str], replicas: int) -> list[Chain]:
+    """For each server that of its part: itself and the next `replicas` on the ring, as far as there are others."""
+    length = min(len(servers), replicas + 1)
+    return [Chain([servers[(k + each) % len(servers)] for each in range(length)]) for k in range(len(servers))]
