@@ -56,6 +56,7 @@ SENT: dict[str, Sent] = {
     ),
     "sparknet": Sent("2 P M / τ in 2 P messages every τ steps", lambda P, M, B, D: 2 * P * M / 10),
     "easgd": Sent("2 P M / τ in 2 P S messages every τ steps", lambda P, M, B, D: 2 * P * M / 10),
+    "deepspark": Sent("2 P M / τ in 2 P messages every τ steps", lambda P, M, B, D: 2 * P * M / 10),
     "onebit": Sent("2 (P − 1) B in 2 P (P − 1) messages; as `allreduce` while warming up", lambda P, M, B, D: 2 * (P - 1) * B),
     "strom": Sent("4 (P − 1) bytes for each element above τ of each worker, in P (P − 1) messages"),
     "gossipgrad": Sent("P M and P D in 2 P messages; at the end 2 (P − 1) M", lambda P, M, B, D: P * (M + D)),

@@ -35,7 +35,7 @@ PUBLISHED = (
     *("qsgd", "terngrad", "signsgd", "dgc", "onebit-adam", "powersgd-plus", "demo", "sparta", "pipe-sgd"),
     *("ako", "hong-chandra", "dlion"),
     *("fifteen-pf", "yu"),
-    *("adpsgd", "sgp", "gossiping-sgd", "keuper-asgd"),
+    *("adpsgd", "sgp", "gossiping-sgd", "keuper-asgd", "deepspark"),
     "buckwild",
     *("decentralized", "d-squared", "exact-diffusion", "gradient-tracking"),
     *("fedavg", "fedprox", "fedadam"),
@@ -51,7 +51,7 @@ ORDER_MATTERS = (
     *("elephas-asynchronous", "elephas-hogwild"),
     *("ako", "hong-chandra", "dlion"),
     *("fifteen-pf",),
-    *("adpsgd", "gossiping-sgd", "keuper-asgd"),
+    *("adpsgd", "gossiping-sgd", "keuper-asgd", "deepspark"),
     "buckwild",
     *("fedbuff", "async-local-sgd"),
 )
@@ -61,6 +61,7 @@ of_each_kind = pytest.mark.parametrize("system", sampled(PUBLISHED))
 SMALL = Toy(lambda p: torch.optim.SGD(p, lr=0.02), epochs=6)
 TOYS: dict[str, Toy] = {
     "easgd": Toy(epochs=9),
+    "deepspark": Toy(epochs=9),
     "diloco": Toy(lambda p: torch.optim.AdamW(p, lr=0.02), epochs=6),
     "signsgd": SMALL,
     "demo": SMALL,

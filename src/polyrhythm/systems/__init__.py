@@ -13,7 +13,7 @@ import msgspec
 from polyrhythm.errors import CompositionError, unknown
 from polyrhythm.strategy.strategy import Strategy
 from polyrhythm.systems.adaptive import ako, dlion, hong_chandra
-from polyrhythm.systems.asynchronous import downpour, easgd, hogwild, softsync, ssp, strom
+from polyrhythm.systems.asynchronous import deepspark, downpour, easgd, hogwild, softsync, ssp, strom
 from polyrhythm.systems.averaging import admm_sgd, dl4j_averaging, post_local_sgd, slowmo
 from polyrhythm.systems.collective import adasum, collective_allreduce, d2l, firecaffe, parallel_sgd, yadan
 from polyrhythm.systems.compressed import demo, dgc, onebit_adam, powersgd_plus, qsgd, signsgd, terngrad
@@ -49,7 +49,7 @@ SYSTEMS: dict[str, Callable[..., Strategy]] = {
         *(qsgd, terngrad, signsgd, dgc, onebit_adam, powersgd_plus, demo, sparta, pipe_sgd),
         *(ako, hong_chandra, dlion),
         *(fifteen_pf, yu),
-        *(adpsgd, sgp, gossiping_sgd, keuper_asgd),
+        *(adpsgd, sgp, gossiping_sgd, keuper_asgd, deepspark),
         buckwild,
         *(decentralized, d_squared, exact_diffusion, gradient_tracking),
         *(fedavg, fedprox, fedadam),

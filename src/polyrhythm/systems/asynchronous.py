@@ -49,12 +49,22 @@ def softsync(groups: int = 1, shards: int = 1) -> Strategy:
 
 
 def easgd(tau: int = 10, beta: float = 0.9, shards: int = 1) -> Strategy:
-    """Asynchronous elastic averaging (DeepSpark; Kim et al., 2016, arXiv:1602.08191; EASGD, Zhang, Choromanska, LeCun, NIPS 2015).
+    """Asynchronous elastic averaging (EASGD; Zhang, Choromanska, LeCun, NIPS 2015, arXiv:1412.6651).
 
     Every `tau` local steps a worker and the centre move towards each other by β / P of their distance. The centre is the result;
     optimizer state stays with each worker.
     """
     return Strategy(name="easgd", consistency=LocalSteps(tau, Asynchronous()), topology=Server(shards), merge=Elastic(beta))
+
+
+def deepspark(tau: int = 10, beta: float = 0.9) -> Strategy:
+    """Elastic averaging through the driver of a Spark cluster (DeepSpark; Kim, Park, Jang, Yoon, 2016, arXiv:1602.08191).
+
+    Every `tau` local steps a worker and the driver's weights move towards each other by β / P of their distance; no worker waits for
+    another, and the driver answers each when it asks, one thread a worker in the paper, which write without locks. Here exchanges of one
+    driver are made one at a time, so that none is lost: `easgd` with one server. The paper's workers hold what Spark deals out to them once.
+    """
+    return Strategy(name="deepspark", consistency=LocalSteps(tau, Asynchronous()), topology=Server(1), merge=Elastic(beta))
 
 
 def hogwild() -> Strategy:
