@@ -62,7 +62,7 @@ def deepspark(tau: int = 10, beta: float = 0.9) -> Strategy:
 
     Every `tau` local steps a worker and the driver's weights move towards each other by β / P of their distance; no worker waits for
     another, and the driver answers each when it asks, one thread a worker in the paper, which write without locks. Here exchanges of one
-    driver are made one at a time, so that none is lost: `easgd` with one server. The paper's workers hold what Spark deals out to them once.
+    driver are made one at a time, so that none is lost: `easgd` with one server. The paper's workers hold what Spark deals out once.
     """
     return Strategy(name="deepspark", consistency=LocalSteps(tau, Asynchronous()), topology=Server(1), merge=Elastic(beta))
 
