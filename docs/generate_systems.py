@@ -149,6 +149,10 @@ SENT: dict[str, Sent] = {
     "elephas-asynchronous": Sent("2 P M / τ in 2 P messages every τ steps", lambda P, M, B, D: 2 * P * M),
     "elephas-hogwild": Sent("nothing", lambda P, M, B, D: 0),
     "buckwild": Sent("nothing", lambda P, M, B, D: 0),
+    "dogwild": Sent(
+        "P (P − 1) M in datagrams, at most; less where steps are faster than the network; at the end 3 (P − 1) M",
+        lambda P, M, B, D: P * (P - 1) * M,
+    ),
     "streaming-diloco": Sent("2 (P − 1) B / τ; every τ steps 2 P (P − 1) messages for each fragment"),
     "qsgd": Sent(
         "P (P − 1) B in P (P − 1) messages: 4 bits an element, and 4 bytes a bucket",

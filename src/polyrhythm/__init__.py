@@ -91,6 +91,7 @@ if TYPE_CHECKING:
     from polyrhythm.hardware.devices import Profile as Profile
     from polyrhythm.hardware.faults import Crash as Crash
     from polyrhythm.hardware.faults import Cut as Cut
+    from polyrhythm.hardware.faults import DatagramFaults as DatagramFaults
     from polyrhythm.hardware.faults import Drop as Drop
     from polyrhythm.hardware.faults import RandomCrashes as RandomCrashes
     from polyrhythm.hardware.faults import RandomCuts as RandomCuts
@@ -215,6 +216,7 @@ if TYPE_CHECKING:
     from polyrhythm.topology import KnowledgeTransfer as KnowledgeTransfer
     from polyrhythm.topology import Lazy as Lazy
     from polyrhythm.topology import LinkExchange as LinkExchange
+    from polyrhythm.topology import LossyStreams as LossyStreams
     from polyrhythm.topology import MetropolisHastings as MetropolisHastings
     from polyrhythm.topology import Mirrors as Mirrors
     from polyrhythm.topology import Moshpit as Moshpit
@@ -278,7 +280,7 @@ _PLACES = {
     "engines.torchrun": "Torchrun",
     "errors": "CheckpointError DriftWarning PolyrhythmError RecordError RecordWarning UnshardedWarning",
     "hardware.devices": "Device Profile",
-    "hardware.faults": "Crash Cut Drop RandomCrashes RandomCuts RandomStalls Stall",
+    "hardware.faults": "Crash Cut DatagramFaults Drop RandomCrashes RandomCuts RandomStalls Stall",
     "hardware.fleet": "Fleet Jitter Mixed RandomStragglers Straggler",
     "hardware.network": "Network",
     "local": (
@@ -299,7 +301,7 @@ _PLACES = {
         "Adasum AggregationTree AllReduce AllToAll AllWeights Alone AsAgreed Autotune AverageWeights BipartiteGraph BitVector "
         "BlockStore Bucketed Butterfly ByKey ByLayer ByPattern ChangedRows CompleteGraph CompressedGossip CompressedRing "
         "Deferred Delayed Direct Dissemination EightBits EvenRows ExponentialGraph Fastest FixedGraph FixedPointMemory Fused "
-        "Gossip HashRing Keyed KnowledgeTransfer Lazy LinkExchange MetropolisHastings Mirrors Moshpit NearestRounding "
+        "Gossip HashRing Keyed KnowledgeTransfer Lazy LinkExchange LossyStreams MetropolisHastings Mirrors Moshpit NearestRounding "
         "Neighbours Overlay PairAverages PartialExchange PullWeights PushParts PushSum PushWeights RandomPairs ResponseCache "
         "Ring RingGraph RootCoordinator RoundTrips SelectiveBarrier Separately ServedSums Server ServerRing SharedMemory Star "
         "StochasticRounding Summation Torus Tree Truncated UniformWeights WeightedGossip"

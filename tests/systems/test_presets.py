@@ -36,7 +36,7 @@ PUBLISHED = (
     *("ako", "hong-chandra", "dlion"),
     *("fifteen-pf", "yu"),
     *("adpsgd", "sgp", "gossiping-sgd", "keuper-asgd", "deepspark"),
-    "buckwild",
+    *("buckwild", "dogwild"),
     *("decentralized", "d-squared", "exact-diffusion", "gradient-tracking"),
     *("fedavg", "fedprox", "fedadam"),
     *("fedbuff", "async-local-sgd"),
@@ -52,7 +52,7 @@ ORDER_MATTERS = (
     *("ako", "hong-chandra", "dlion"),
     *("fifteen-pf",),
     *("adpsgd", "gossiping-sgd", "keuper-asgd", "deepspark"),
-    "buckwild",
+    *("buckwild", "dogwild"),
     *("fedbuff", "async-local-sgd"),
 )
 each = pytest.mark.parametrize("system", PUBLISHED)

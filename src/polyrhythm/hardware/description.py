@@ -6,7 +6,8 @@
      "links": [{"from": "lab", "to": "attic", "latency": "15 ms", "bandwidth": "80 Mbit/s"}]}
 
 Rates are text ("50 Mbit/s") or bytes per second, durations text ("20 ms") or seconds, one way. What is left out is
-unlimited, or zero for a latency; `ingress` is `egress` where left out. `changes` are in `changes.py`.
+unlimited, or zero for a latency; `ingress` is `egress` where left out. `changes` are in `changes.py`; `loss` is the
+part of datagrams that do not arrive.
 """
 
 from __future__ import annotations
@@ -63,6 +64,7 @@ class Description(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_
     local: Local = Local()
     congestion: Congestion = Fair()
     changes: list[ChangeEntry] = []
+    loss: float = 0.0
 
 
 def read(path: Path) -> Description:
@@ -76,5 +78,5 @@ def read(path: Path) -> Description:
     except msgspec.MsgspecError as problem:
         raise CompositionError(
             f"The network file {str(path)!r} cannot be used: {problem}. A network has name and sites (each with name and egress), "
-            "and may have links, hosts, deal, placement, local, congestion and changes."
+            "and may have links, hosts, deal, placement, local, congestion, changes and loss."
         ) from problem

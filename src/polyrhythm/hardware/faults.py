@@ -96,7 +96,39 @@ class Drop:
         return [self]
 
 
-Fault = Crash | Stall | Cut | Drop
+@dataclass(frozen=True, slots=True)
+class DatagramFaults:
+    """What becomes of datagrams, which nobody sends again: each is lost with probability `loss`.
+
+    Of the others each has a copy with probability `duplicated`, and is itself `delay` seconds late with probability `late`, so that later
+    ones overtake it; a copy is always so late. It is about datagrams between two actors or, without `between`, all, and only about those
+    whose topic ends in `topic`, for `duration` from `at`. Messages, as all systems but dogwild send, are not affected.
+    """
+
+    loss: float = 0.0
+    duplicated: float = 0.0
+    late: float = 0.0
+    delay: float = 0.05
+    between: tuple[str, str] | None = None
+    topic: str = ""
+    at: float = 0.0
+    duration: float = math.inf
+
+    def __post_init__(self) -> None:
+        _refuse_times(self, self.at, self.duration)
+        for name, value in (("loss", self.loss), ("duplicated", self.duplicated), ("late", self.late)):
+            if not 0 <= value <= 1:
+                raise CompositionError(f"DatagramFaults({name}={value}) is no probability. Give one from 0 to 1.")
+        if not 0 < self.delay < math.inf:
+            raise CompositionError(f"DatagramFaults(delay={self.delay}) is not the time by which a datagram is late. Give seconds above 0.")
+
+    def expand(self, seed: int, place: int, actors: Sequence[str]) -> list[Fault]:
+        """Itself."""
+        _refuse_strangers(actors, *_actors(*(self.between or ())))
+        return [self]
+
+
+Fault = Crash | Stall | Cut | Drop | DatagramFaults
 
 
 class FaultSource(Protocol):

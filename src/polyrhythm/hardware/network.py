@@ -1,7 +1,7 @@
 """A network as a value: hosts in sites, the bandwidth of each, and the latency between them.
 
-`simulator.flows` shares these links among messages in time. A network is for any number of hosts. Networks lose nothing: loss is the fault
-`Drop`.
+`simulator.flows` shares these links among messages in time. A network is for any number of hosts. Messages arrive; for losses there is the
+fault `Drop`. Datagrams, which nobody sends again, are lost with the probability `loss` between hosts.
 """
 
 from __future__ import annotations
@@ -55,8 +55,9 @@ class Network:
 
     Both matrices are indexed `[from][to]`; their diagonals are not used. `accesses` lists hosts that differ from their site. `deal` assigns
     hosts to sites, `placement` servers to hosts; `congestion` is the congestion control of connections. Server shard k runs at the site of
-    the worker `beside[k]`, where that is given. `changes` are bandwidths that change at some time. Raises `CompositionError` for matrices
-    of wrong sizes, bandwidths that are not above zero and latencies below zero.
+    the worker `beside[k]`, where that is given. `changes` are bandwidths that change at some time, `loss` is the part of datagrams
+    between hosts that do not arrive. Raises `CompositionError` for matrices of wrong sizes,
+    bandwidths that are not above zero and latencies below zero.
     """
 
     name: str
@@ -70,6 +71,7 @@ class Network:
     congestion: Congestion = Fair()  # noqa: RUF009 (a frozen value)
     beside: tuple[int | None, ...] = ()
     changes: tuple[ChangeEntry, ...] = ()
+    loss: float = 0.0
 
     def __post_init__(self) -> None:
         if not self.sites:
@@ -92,6 +94,8 @@ class Network:
             raise CompositionError(
                 f"A shared bandwidth of the network {self.name!r} is not above zero. Give a positive one; to interrupt a link use Cut."
             )
+        if not 0 <= self.loss < 1:
+            raise CompositionError(f"The network {self.name!r} loses {self.loss} of its datagrams. Give a part from 0 to less than 1.")
         for delay in [site.latency for site in self.sites] + [delay for row in self.latency for delay in row] + [self.local.latency]:
             if not 0 <= delay < math.inf:
                 raise CompositionError(f"A latency of the network {self.name!r} is {delay} seconds. It must be zero or more, and finite.")
@@ -160,6 +164,7 @@ class Network:
             local=written.local,
             congestion=written.congestion,
             changes=tuple(written.changes),
+            loss=written.loss,
         )
 
     def host_of(self, actor: str, workers: int) -> int:
@@ -235,7 +240,16 @@ def to_json(network: Network) -> str:
     links = [LinkEntry(names[a], names[b], network.latency[a][b], _finite(network.capacity[a][b])) for a, b in pairs]
     hosts = [HostEntry(host, access.egress, access.ingress) for host, access in network.accesses]
     written = Description(
-        network.name, sites, links, hosts, network.deal, network.placement, network.local, network.congestion, list(network.changes)
+        network.name,
+        sites,
+        links,
+        hosts,
+        network.deal,
+        network.placement,
+        network.local,
+        network.congestion,
+        list(network.changes),
+        network.loss,
     )
     return msgspec.json.format(msgspec.json.encode(written), indent=2).decode() + "\n"
 

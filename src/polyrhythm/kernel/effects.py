@@ -38,6 +38,17 @@ class Send(Effect[None]):
 
 
 @dataclass(slots=True)
+class SendDatagram(Effect[None]):
+    """Hand a message of at most `DATAGRAM_BYTES` over, which may be lost, or come late, twice, or after later ones. Resumes at once.
+
+    Nobody sends it again, and who sent it does not learn what became of it.
+    """
+
+    to: str
+    message: Message
+
+
+@dataclass(slots=True)
 class Receive(Effect[Delivery | None]):
     """The oldest message under `topic`. With a `timeout` in seconds, None when none arrived in time; 0 does not wait.
 

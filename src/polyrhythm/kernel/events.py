@@ -153,6 +153,20 @@ class Overwritten(Event, frozen=True):
     lost: int
 
 
+class Undelivered(Event, frozen=True):
+    """Of `sent` datagrams that others sent this worker, `arrived` came; of these, `superseded` were dropped, since newer ones had come.
+
+    What others did to the weights of which this worker has the last word is `produced`, in norms of the sum, and `lost` is the norm of what
+    was not applied, or was applied twice.
+    """
+
+    sent: int
+    arrived: int
+    superseded: int
+    lost: float
+    produced: float
+
+
 class Faulted(Event, frozen=True):
     """A fault of the simulator happened, a bandwidth of its network changed, or a process was lost."""
 
@@ -188,6 +202,7 @@ AnyEvent = (
     | Evaluated
     | Merged
     | Agreed
+    | Undelivered
     | Adjusted
     | Overwritten
     | Saved

@@ -50,6 +50,10 @@ def wire_bytes(message: Message) -> int:
     return total
 
 
+DATAGRAM_BYTES = 60_000
+"""The most that a message may have on the wire that is sent as a datagram: what one of UDP holds, less what protects it."""
+
+
 DTYPES: tuple[torch.dtype, ...] = (
     torch.float32, torch.float64, torch.float16, torch.bfloat16, torch.uint8, torch.int8, torch.int16, torch.int32, torch.int64, torch.bool,
 )  # fmt: skip

@@ -9,6 +9,7 @@ import numpy as np
 from torch import Tensor
 
 from polyrhythm import rng
+from polyrhythm.errors import CompositionError
 from polyrhythm.kernel.effects import (
     Compute,
     Effect,
@@ -18,6 +19,7 @@ from polyrhythm.kernel.effects import (
     Receive,
     Schedule,
     Send,
+    SendDatagram,
     ShareMemory,
     Sleep,
     Spawn,
@@ -26,7 +28,7 @@ from polyrhythm.kernel.effects import (
 from polyrhythm.kernel.events import Progressed, Recorder, Sent, unrecorded
 from polyrhythm.kernel.group import Group
 from polyrhythm.kernel.latch import Latch
-from polyrhythm.kernel.message import ASIDE, Message, wire_bytes
+from polyrhythm.kernel.message import ASIDE, DATAGRAM_BYTES, Message, wire_bytes
 from polyrhythm.trees import StateTree
 
 Body = Callable[["Port"], Coroutine[Effect[Any], Any, None]]
@@ -66,6 +68,18 @@ class Port:
         if self.details and message.topic[:1] != ASIDE:
             self.record(Sent(self._clock(), self.name, to, message.topic, wire_bytes(message)))
         return Send(to, message)
+
+    def send_datagram(self, to: str, message: Message) -> SendDatagram:
+        """Send a `message` that may be lost, or come late, twice or after later ones.
+
+        Raises CompositionError for one of more than `DATAGRAM_BYTES`.
+        """
+        sent = self.send(to, message).message
+        if (nbytes := wire_bytes(sent)) > DATAGRAM_BYTES:
+            raise CompositionError(
+                f"A message {sent.topic!r} of {nbytes} bytes was to be a datagram, which holds {DATAGRAM_BYTES}: cut it into several."
+            )
+        return SendDatagram(to, sent)
 
     def receive(self, topic: str, sender: str = "", timeout: float | None = None) -> Receive:
         """Wait for the oldest message under `topic`: a `Delivery`, or None after `timeout` seconds."""

@@ -61,6 +61,9 @@ class Pattern(Enum):
     """Through memory of one host to which all write without locks. Concurrent writes may overwrite each other, which virtual time does not
     model: there each is made at once when its step ends."""
 
+    DATAGRAMS = "in datagrams"
+    """One-sided: to every other worker, in messages that may be lost."""
+
     @property
     def is_held_elsewhere(self) -> bool:
         """Whether the weights, and the user's optimizer where gradients are sent, are not at the workers."""
@@ -69,7 +72,7 @@ class Pattern(Enum):
 
 EVERY_PAYLOAD = frozenset(Payload) - {Payload.NOTHING}
 """All that can be sent."""
-UNENCODED = frozenset({Pattern.SHARED})
+UNENCODED = frozenset({Pattern.SHARED, Pattern.DATAGRAMS})
 """Where what a worker has done is added to the weights as it is: no codec and no merge but the sum has a place there."""
 EVERY_PATTERN = frozenset(Pattern) - {Pattern.COMBINED} - UNENCODED
 """All in which values that are encoded apart are decoded and merged."""

@@ -34,6 +34,7 @@ from polyrhythm.kernel.events import (
     Stalled,
     Started,
     Stepped,
+    Undelivered,
     Waited,
 )
 from polyrhythm.report.outcome import Outcome
@@ -41,6 +42,23 @@ from polyrhythm.report.series import is_virtual, series_of
 from polyrhythm.report.tracks import Tracks
 
 Record = dict[str, Any]
+
+_Instant = (
+    Stepped
+    | Reported
+    | Evaluated
+    | Merged
+    | Agreed
+    | Adjusted
+    | Overwritten
+    | Undelivered
+    | Saved
+    | Faulted
+    | Restarted
+    | Stalled
+    | Sent
+    | Ended
+)
 
 
 def write(outcomes: Sequence[Outcome], path: str | Path) -> Path:
@@ -95,9 +113,7 @@ def _run(outcome: Outcome, process: int, threads: Iterator[int], tracks: Tracks)
             yield {"ph": "C", "name": "bytes sent", "ts": _microseconds(event.time), "pid": process, "args": {"bytes": sent}}
 
 
-def _instant(
-    event: Stepped | Reported | Evaluated | Merged | Agreed | Adjusted | Overwritten | Saved | Faulted | Restarted | Stalled | Sent | Ended,
-) -> tuple[str, Record]:
+def _instant(event: _Instant) -> tuple[str, Record]:
     match event:
         case Stepped():
             return "step", {"step": event.clock, "samples": event.samples}
@@ -115,6 +131,8 @@ def _instant(
             return "checkpoint", {"step": event.clock}
         case Overwritten():
             return "overwritten", {"writes": event.writes, "lost": event.lost}
+        case Undelivered():
+            return "undelivered", {"sent": event.sent, "arrived": event.arrived, "lost": event.lost, "produced": event.produced}
         case Faulted():
             return "fault", {"what": event.what}
         case Restarted():

@@ -7,7 +7,7 @@ from typing import Any
 
 from polyrhythm import rng
 from polyrhythm.errors import WorkerFailed, unknown
-from polyrhythm.hardware.faults import Crash, Cut, Drop, Fault, Stall
+from polyrhythm.hardware.faults import Crash, Cut, DatagramFaults, Drop, Fault, Stall
 from polyrhythm.hardware.network import Network
 from polyrhythm.kernel.events import Faulted
 from polyrhythm.kernel.message import Delivery, Message
@@ -24,6 +24,7 @@ class FaultInjection:
         self._essential = essential
         self._seed = seed
         self._drops: list[Drop] = []
+        self._datagrams: list[DatagramFaults] = []
 
     def plan(self, faults: Sequence[Fault]) -> None:
         """Schedule each fault at its time. Raises UnknownNameError for a host or a site that does not exist."""
@@ -36,6 +37,9 @@ class FaultInjection:
         self._drops = [fault for fault in faults if isinstance(fault, Drop)]
         if self._drops:
             self._scheduler.mailroom.losses = self.losses
+        self._datagrams = [fault for fault in faults if isinstance(fault, DatagramFaults)]
+        if self._datagrams or (self._network is not None and self._network.loss):
+            self._scheduler.mailroom.fates = self.fates
         handlers: dict[type, Callable[[Any, None], None]] = {Crash: self._crash, Stall: self._stall, Cut: self._cut}
         for fault in faults:
             if type(fault) in handlers:
@@ -88,6 +92,29 @@ class FaultInjection:
 
         return loses
 
+    def fates(self, sender: str, receiver: str) -> Callable[[str], tuple[float, ...]]:
+        """A function that draws by how many seconds each copy of the next datagram under a topic is late, of those that arrive."""
+        here, there = self._names(sender), self._names(receiver)
+        faults = [fault for fault in self._datagrams if fault.between is None or _are_between(here, there, *fault.between)]
+        loss = self._network.loss if self._network is not None and here[1] != there[1] else 0.0
+        stream = rng.stream(self._seed, "datagrams", sender, receiver)
+
+        def fate(topic: str) -> tuple[float, ...]:
+            now, copies = self._scheduler.queue.now, [0.0]
+            lost = stream.random() < loss
+            for fault in faults:
+                draws = stream.random(3)
+                if not (fault.at <= now < fault.at + fault.duration and topic.endswith(fault.topic)):
+                    continue
+                lost = lost or bool(draws[0] < fault.loss)
+                if draws[1] < fault.duplicated:
+                    copies.append(fault.delay)
+                if draws[2] < fault.late:
+                    copies[0] += fault.delay
+            return () if lost else tuple(copies)
+
+        return fate
+
     def _names(self, actor: str) -> tuple[str, ...]:
         """The names under which a fault may refer to `actor`, its host and its site."""
         if self._network is None:
@@ -105,7 +132,7 @@ def _between(fault: Fault) -> tuple[str, ...]:
     match fault:
         case Cut():
             return fault.a, fault.b
-        case Drop():
+        case Drop() | DatagramFaults():
             return fault.between or ()
     return ()
 

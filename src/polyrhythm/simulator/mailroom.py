@@ -10,7 +10,7 @@ from typing import Any, Protocol
 
 from polyrhythm.errors import CompositionError
 from polyrhythm.hardware.timetable import LinkKey
-from polyrhythm.kernel.effects import Send
+from polyrhythm.kernel.effects import Send, SendDatagram
 from polyrhythm.kernel.events import Delivered, Recorder, Sent
 from polyrhythm.kernel.message import ASIDE, Delivery, Message, wire_bytes
 from polyrhythm.simulator.actors import VirtualActor, VirtualTask
@@ -53,18 +53,23 @@ class Carrier(Protocol):
 class FifoChannel:
     """The channel from one actor to another, and the messages on it, oldest first (None in the place of one that will be lost).
 
-    `loses` draws whether the next message is lost; `crosses` is whether it leads to another site. A channel is its own token in the
-    carrier, which keeps the order of each channel: every arrival is that of the oldest message, in whatever order simultaneous arrivals are
-    handled.
+    `loses` draws whether the next message is lost; `crosses` is whether it leads to another site. `fates` are, of datagrams alone, the
+    seconds by which each copy that arrives is late. A channel is its own token in the carrier, which keeps the order of each
+    channel: every arrival is that of the oldest message, in whatever order simultaneous arrivals are handled.
     """
 
     sender: VirtualActor
     receiver: VirtualActor
     loses: Callable[[], bool] | None
     crosses: bool = False
+    fates: deque[tuple[float, ...]] | None = None
     line: deque[Delivery | None] = field(default_factory=deque)
     left: deque[tuple[float, int]] = field(default_factory=deque)
     """When each of `line` was sent, and its bytes, where that is recorded."""
+
+
+Fates = Callable[[str, str], Callable[[str], tuple[float, ...]]]
+"""Between two actors, what becomes of the next datagram under a topic: the seconds by which each copy that arrives is late."""
 
 
 class Mailroom:
@@ -87,12 +92,15 @@ class Mailroom:
         self.arrivals: Recorder | None = None
         self.bytes_between_sites: int | None = None if carrier is None else 0
         self.losses: Callable[[str, str], Callable[[], bool] | None] = _loses_nothing
+        self.fates: Fates = _all_in_time
+        self.handlers: dict[type, Callable[[VirtualTask, Any], None]] = {Send: self.send, SendDatagram: self.send_datagram}
         self._queue = queue
         self._actors = actors
         self._carrier = carrier
         self._wake = wake
         self._events = events
         self._arrive = self.arrive
+        self._datagrams: dict[tuple[str, str], tuple[FifoChannel, Callable[[str], tuple[float, ...]]]] = {}
         self._measured: Message | None = None
         self._nbytes = 0
         self._channels = 0
@@ -103,6 +111,22 @@ class Mailroom:
         if message.topic[:1] == ASIDE:
             self._queue.ready.append((self._hand_over, to, Delivery(actor.name, message)))
             return
+        self._dispatch(actor.channels.get(to) or self._open(actor, to), message)
+
+    def send_datagram(self, task: VirtualTask, effect: SendDatagram) -> None:
+        """Count a datagram, draw what becomes of it, and send it: a lost one takes as much of the line."""
+        between = task.actor.name, effect.to
+        if between not in self._datagrams:
+            channel = self._channel(task.actor, effect.to)
+            channel.fates = deque()
+            self._datagrams[between] = channel, self.fates(*between)
+        channel, fate = self._datagrams[between]
+        assert channel.fates is not None
+        channel.fates.append(fate(effect.message.topic))
+        self._dispatch(channel, effect.message)
+
+    def _dispatch(self, channel: FifoChannel, message: Message) -> None:
+        actor, to = channel.sender, channel.receiver.name
         if message is not self._measured:  # a server sends the same message to a thousand workers
             self._measured, self._nbytes = message, wire_bytes(message)
         nbytes = self._nbytes
@@ -110,7 +134,6 @@ class Mailroom:
         actor.messages_sent += 1
         self.bytes_sent += nbytes
         self.messages_sent += 1
-        channel = actor.channels.get(to) or self._open(actor, to)
         if channel.crosses and self.bytes_between_sites is not None:
             self.bytes_between_sites += nbytes
         lost = channel.loses is not None and channel.loses()
@@ -137,10 +160,22 @@ class Mailroom:
         delivery = channel.line.popleft()
         if channel.left:
             self._note(channel, delivery)
+        if channel.fates is not None:
+            self._arrive_late(channel.receiver, delivery, channel.fates.popleft())
+            return
         if self._channels > REMEMBERED and not channel.line and channel.loses is None:
             self._close(channel)
         if delivery is not None:
             self.deliver(channel.receiver, delivery)
+
+    def _arrive_late(self, receiver: VirtualActor, delivery: Delivery | None, delays: tuple[float, ...]) -> None:
+        if delivery is None:
+            return
+        for delay in delays:
+            if delay:
+                self._queue.at(self._queue.now + delay, (self.deliver, receiver, delivery))
+            else:
+                self.deliver(receiver, delivery)
 
     def _note(self, channel: FifoChannel, delivery: Delivery | None) -> None:
         """Record an arrival, unless the message is lost."""
@@ -173,6 +208,8 @@ class Mailroom:
                 channel.line.pop()  # what is lost was sent last
                 if channel.left:
                     channel.left.pop()
+                if channel.fates:
+                    channel.fates.pop()
 
     def block(self, a: str, b: str, blocked: bool) -> None:
         """Block all connections between `a` and `b`, or unblock them."""
@@ -185,13 +222,16 @@ class Mailroom:
         self._carrier.change(self._queue.now, key, capacity)
 
     def _open(self, actor: VirtualActor, to: str) -> FifoChannel:
+        channel = actor.channels[to] = self._channel(actor, to)
+        self._channels += 1
+        return channel
+
+    def _channel(self, actor: VirtualActor, to: str) -> FifoChannel:
         receiver = self._actors.get(to)
         if receiver is None:
             raise CompositionError(f"{actor.name} sent a message to {to!r}, which does not exist: the run has {', '.join(self._known())}.")
         crosses = self._carrier is not None and self._carrier.crosses(actor.name, to)
-        channel = actor.channels[to] = FifoChannel(actor, receiver, self.losses(actor.name, to), crosses)
-        self._channels += 1
-        return channel
+        return FifoChannel(actor, receiver, self.losses(actor.name, to), crosses)
 
     def _close(self, channel: FifoChannel) -> None:
         """Forget an idle channel; one that loses messages has a random stream, and must be kept."""
@@ -205,3 +245,7 @@ class Mailroom:
 
 def _loses_nothing(sender: str, receiver: str) -> None:
     return None
+
+
+def _all_in_time(sender: str, receiver: str) -> Callable[[str], tuple[float, ...]]:
+    return lambda topic: (0.0,)

@@ -11,7 +11,7 @@ from typing import Any
 import torch
 from torch import is_grad_enabled
 
-from polyrhythm.kernel.effects import Compute, Flush, NativeReduce, NativeReduceInPlace, Receive, Send, ShareMemory, Sleep, Spawn, Wait
+from polyrhythm.kernel.effects import Compute, Flush, NativeReduce, NativeReduceInPlace, Receive, ShareMemory, Sleep, Spawn, Wait
 from polyrhythm.kernel.events import Computed, Ended, Recorder, Waited
 from polyrhythm.kernel.job import Ending
 from polyrhythm.simulator.actors import VirtualActor, VirtualTask
@@ -49,7 +49,7 @@ class Scheduler:
         self._flushing: dict[tuple[str, str], list[tuple[int, VirtualTask]]] = {}
         self._flushes = 0
         self._handlers: dict[type, Callable[[VirtualTask, Any], Any]] = {
-            Send: self.mailroom.send,
+            **self.mailroom.handlers,
             Receive: self._receive,
             Sleep: self._sleep,
             Compute: self._compute,

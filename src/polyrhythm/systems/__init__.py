@@ -26,7 +26,7 @@ from polyrhythm.systems.hybrid import parallax, poseidon
 from polyrhythm.systems.key_value_stores import mxnet, mxnet_async, mxnet_worker_update
 from polyrhythm.systems.large_batches import climate, large_minibatch
 from polyrhythm.systems.local import async_local_sgd, diloco, sparknet
-from polyrhythm.systems.lock_free import buckwild
+from polyrhythm.systems.lock_free import buckwild, dogwild
 from polyrhythm.systems.negotiated import bitvector, horovod
 from polyrhythm.systems.parameter_servers import consgd, dynsgd, paine, zhang_asgd
 from polyrhythm.systems.partial import sparta
@@ -50,7 +50,7 @@ SYSTEMS: dict[str, Callable[..., Strategy]] = {
         *(ako, hong_chandra, dlion),
         *(fifteen_pf, yu),
         *(adpsgd, sgp, gossiping_sgd, keuper_asgd, deepspark),
-        buckwild,
+        *(buckwild, dogwild),
         *(decentralized, d_squared, exact_diffusion, gradient_tracking),
         *(fedavg, fedprox, fedadam),
         *(fedbuff, async_local_sgd),

@@ -5,7 +5,7 @@ from __future__ import annotations
 from polyrhythm.consistency import Asynchronous, LocalSteps
 from polyrhythm.merge import Sum
 from polyrhythm.strategy.strategy import Strategy
-from polyrhythm.topology import FixedPointMemory
+from polyrhythm.topology import FixedPointMemory, LossyStreams
 
 
 def buckwild(bits: int = 8, headroom: float = 4.0, least: float = 1.0) -> Strategy:
@@ -19,3 +19,15 @@ def buckwild(bits: int = 8, headroom: float = 4.0, least: float = 1.0) -> Strate
     """
     memory = FixedPointMemory(bits, headroom=headroom, least=least)
     return Strategy(name="buckwild", consistency=LocalSteps(1, Asynchronous()), topology=memory, merge=Sum())
+
+
+def dogwild(nbytes: int = 8192, refresh: int = 4) -> Strategy:
+    """Weights that workers stream to each other in datagrams, which may be lost (Dogwild!; Noel, Osindero, NIPS workshop, 2014).
+
+    A worker's own optimizer steps on its own weights. Beside it a loop sends all others, one range of `nbytes` after another, what was
+    done to it since it was last sent; every `refresh`-th round the range's owner sends the weights themselves. Nobody sends a lost datagram
+    again, nor waits for one. Every update counts in full. Optimizer state stays with each worker. At the end all get the owners' weights;
+    these record how many datagrams did not come, and how much of others' updates was lost with them. (The paper's senders are threads
+    beside the solver that read the weights at any moment, and its datagrams raw Ethernet or UDP multicast.)
+    """
+    return Strategy(name="dogwild", consistency=LocalSteps(1, Asynchronous()), topology=LossyStreams(nbytes, refresh), merge=Sum())

@@ -33,6 +33,7 @@ from polyrhythm.topology.hash_ring import HashRing
 from polyrhythm.topology.keyed import Keyed
 from polyrhythm.topology.knowledge_transfer import KnowledgeTransfer
 from polyrhythm.topology.link_exchange import LinkExchange
+from polyrhythm.topology.lossy_streams import LossyStreams
 from polyrhythm.topology.mirror_clock import AsAgreed, RoundTrips
 from polyrhythm.topology.mixing_weights import Lazy, MetropolisHastings, UniformWeights
 from polyrhythm.topology.moshpit import Moshpit
@@ -102,6 +103,7 @@ MEMBERS = (
     SharedMemory(),
     FixedPointMemory(),
     FixedPointMemory(16, NearestRounding()),
+    LossyStreams(nbytes=64, refresh=2),
     Alone(),
 )
 """One of each kind and of each interesting setting: the laws are tested over these lists. Sums of those in ROUNDING are not exact.
@@ -151,6 +153,7 @@ __all__ = [
     "KnowledgeTransfer",
     "Lazy",
     "LinkExchange",
+    "LossyStreams",
     "MetropolisHastings",
     "Mirrors",
     "Moshpit",

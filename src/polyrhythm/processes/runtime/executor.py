@@ -16,6 +16,7 @@ from polyrhythm.kernel.effects import (
     NativeReduction,
     Receive,
     Send,
+    SendDatagram,
     ShareMemory,
     Sleep,
     Spawn,
@@ -37,6 +38,9 @@ class Outbox(Protocol):
 
     def send(self, to: str, message: Message) -> None:
         """Send `message` to the actor `to` in the background."""
+
+    def send_datagram(self, to: str, message: Message) -> None:
+        """Send `message` to the actor `to`, once."""
 
     def when_drained(self, call: Callable[[], None], to: str = "") -> None:
         """Make `call` when all that was sent so far, `to` one actor if given, has left."""
@@ -192,6 +196,8 @@ class ActorExecutor:
         match effect:
             case Send():
                 self._outbox.send(effect.to, effect.message)
+            case SendDatagram():
+                self._outbox.send_datagram(effect.to, effect.message)
             case Receive():
                 return self._receive(task, effect)
             case Compute():

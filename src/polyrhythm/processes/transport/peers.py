@@ -13,6 +13,7 @@ from polyrhythm.errors import RunError
 from polyrhythm.kernel.message import ASIDE, Delivery, Message, wire_bytes
 from polyrhythm.processes.transport.addresses import Address, Listeners
 from polyrhythm.processes.transport.connector import ConnectionFactory
+from polyrhythm.processes.transport.datagrams import TOPICS, DatagramPeer, Datagrams
 from polyrhythm.processes.transport.frame_link import FrameLink, Wiring
 from polyrhythm.processes.transport.handshake import Credentials
 from polyrhythm.processes.transport.inbound import Inbound
@@ -53,6 +54,8 @@ class Peers:
         self._observer = observer
         self._outbound: dict[str, Outbound] = {}
         self._inbound: dict[str, Inbound] = {}
+        peer = DatagramPeer(listeners.address, lambda name: self._factory.table[name], self._send_first_control, self._deliver)
+        self._datagrams = Datagrams(loop, peer, wiring.limits)
         self._closed = False
         self._reception: Reception | None = None
 
@@ -60,7 +63,7 @@ class Peers:
     def moved(self) -> int:
         """A number that grows whenever bytes come or go."""
         connections: list[Outbound | Inbound] = [*self._outbound.values(), *self._inbound.values()]
-        return sum(connection.moved for connection in connections) + self.messages_sent
+        return sum(connection.moved for connection in connections) + self.messages_sent + self._datagrams.received
 
     @property
     def reached(self) -> list[str]:
@@ -107,6 +110,16 @@ class Peers:
         else:
             self._reach(to).send(message)
 
+    def send_datagram(self, to: str, message: Message) -> None:
+        """As `send`, but nobody sends it again if it is lost."""
+        if to in self.lost:
+            return
+        self.count(wire_bytes(message), 1)
+        if to == self._factory.identity.name:
+            self._observer.deliver(Delivery(to, message))
+        else:
+            self._datagrams.send(to, message)
+
     def send_control(self, name: str, message: Message) -> None:
         """Send something to the runtime of the actor `name`, if there is a connection with it; that is no traffic, and not counted."""
         if name in self._outbound:
@@ -149,6 +162,7 @@ class Peers:
     def close(self) -> None:
         """Give all sockets back."""
         self._closed = True
+        self._datagrams.close()
         if self._reception is not None:
             self._reception.close()
         for listener in self._listeners.sockets:
@@ -173,6 +187,11 @@ class Peers:
             what(outbound, one_less)
 
     # Outbound
+
+    def _send_first_control(self, name: str, message: Message) -> None:
+        """As `send_control`, over a connection that may have to be opened first."""
+        outbound = self._reach(name)
+        outbound.when_drained(lambda: outbound.send_control(message))
 
     def _reach(self, name: str) -> Outbound:
         if name not in self._outbound:
@@ -210,5 +229,11 @@ class Peers:
         elif frame.message.topic == "closing":
             link.send_control(_CLOSED)
             self._observer.peer_ended(name)
+        elif frame.message.topic in TOPICS:
+            self._datagrams.control(name, frame.message)
         else:
             self._observer.receive_control(name, frame.message)
+
+    def _deliver(self, sender: str, message: Message) -> None:
+        if not self._closed:
+            self._observer.deliver(Delivery(sender, message))
