@@ -63,6 +63,8 @@ SENT: dict[str, Sent] = {
     "zhang-asgd": Sent("P M for the pushes and P M for the weights, in 2 P S messages", lambda P, M, B, D: 2 * P * M, lambda P: 2 * P),
     "consgd": Sent("P M / τ for the pushes, and M for each read: between P M and 2 P M every τ steps"),
     "dynsgd": Sent("as `consgd`"),
+    "asysg-con": Sent("as `softsync`", lambda P, M, B, D: 2 * P * M),
+    "asysg-incon": Sent("P M / S for the pushes to one of S blocks, or two, and at most P M for the blocks that have changed"),
     "paine": Sent(
         "2 P M / n_sync in 2 P S messages every n_sync steps, after the warm start of one worker", lambda P, M, B, D: 2 * P * M / 10
     ),

@@ -109,6 +109,7 @@ if TYPE_CHECKING:
     from polyrhythm.local import GossipNesterov as GossipNesterov
     from polyrhythm.local import KeepLateSteps as KeepLateSteps
     from polyrhythm.local import KeepOwn as KeepOwn
+    from polyrhythm.local import OneBlock as OneBlock
     from polyrhythm.local import PlainSteps as PlainSteps
     from polyrhythm.local import Proximal as Proximal
     from polyrhythm.local import ResetMoments as ResetMoments
@@ -190,6 +191,7 @@ if TYPE_CHECKING:
     from polyrhythm.topology import BipartiteGraph as BipartiteGraph
     from polyrhythm.topology import BitVector as BitVector
     from polyrhythm.topology import BlockStore as BlockStore
+    from polyrhythm.topology import Blockwise as Blockwise
     from polyrhythm.topology import Bucketed as Bucketed
     from polyrhythm.topology import Butterfly as Butterfly
     from polyrhythm.topology import ByKey as ByKey
@@ -268,8 +270,8 @@ _PLACES = {
         "TopK TopKWarmup TwoBit UnitSigns Warmup"
     ),
     "consistency": (
-        "Asynchronous Bounded BoundedDelay Buffered BulkSynchronous Every Intervals LocalSteps PacedLocalSteps SampledClients SoftSync "
-        "Switched WarmStart"
+        "Asynchronous Bounded BoundedDelay Buffered BulkSynchronous Every Intervals LocalSteps PacedLocalSteps SampledClients "
+        "SoftSync Switched WarmStart"
     ),
     "controllers": "BatchShares BestWorker Fixed LinkPartitions LocalStepShares Several SharedPartitions StepBytes",
     "engines.kubernetes": "Kubernetes",
@@ -284,12 +286,14 @@ _PLACES = {
     "hardware.fleet": "Fleet Jitter Mixed RandomStragglers Straggler",
     "hardware.network": "Network",
     "local": (
-        "AverageMoments Consensus CorrectedWeights GossipNesterov KeepLateSteps KeepOwn PlainSteps Proximal ResetMoments TrackedGradients"
+        "AverageMoments Consensus CorrectedWeights GossipNesterov KeepLateSteps KeepOwn OneBlock PlainSteps Proximal "
+        "ResetMoments TrackedGradients"
     ),
     "loggers": "CSV MLflow TensorBoard WandB",
     "merge": (
-        "Adagrad Adam BatchWeighted DelayedNesterov Elastic FrozenAdam HeavyBall LARC LARS LinearScaling Mean Nesterov OuterOptimizer "
-        "ParzenGate PolynomialStaleness ProximalSGD SampleMean SignDescent SlowMomentum StalenessScaled Sum VersionedMean Yogi"
+        "Adagrad Adam BatchWeighted DelayedNesterov Elastic FrozenAdam HeavyBall LARC LARS LinearScaling Mean Nesterov "
+        "OuterOptimizer ParzenGate PolynomialStaleness ProximalSGD SampleMean SignDescent SlowMomentum StalenessScaled Sum "
+        "VersionedMean Yogi"
     ),
     "processes": "Processes",
     "shuffle": "GlobalShuffle OwnPace RingShuffle",
@@ -299,12 +303,12 @@ _PLACES = {
     "strategy": "ByHost BySite Exchange Given Hierarchical InGroups Leaders OfSize Strategy Stripes",
     "topology": (
         "Adasum AggregationTree AllReduce AllToAll AllWeights Alone AsAgreed Autotune AverageWeights BipartiteGraph BitVector "
-        "BlockStore Bucketed Butterfly ByKey ByLayer ByPattern ChangedRows CompleteGraph CompressedGossip CompressedRing "
-        "Deferred Delayed Direct Dissemination EightBits EvenRows ExponentialGraph Fastest FixedGraph FixedPointMemory Fused "
-        "Gossip HashRing Keyed KnowledgeTransfer Lazy LinkExchange LossyStreams MetropolisHastings Mirrors Moshpit NearestRounding "
-        "Neighbours Overlay PairAverages PartialExchange PullWeights PushParts PushSum PushWeights RandomPairs ResponseCache "
-        "Ring RingGraph RootCoordinator RoundTrips SelectiveBarrier Separately ServedSums Server ServerRing SharedMemory Star "
-        "StochasticRounding Summation Torus Tree Truncated UniformWeights WeightedGossip"
+        "BlockStore Blockwise Bucketed Butterfly ByKey ByLayer ByPattern ChangedRows CompleteGraph CompressedGossip "
+        "CompressedRing Deferred Delayed Direct Dissemination EightBits EvenRows ExponentialGraph Fastest FixedGraph "
+        "FixedPointMemory Fused Gossip HashRing Keyed KnowledgeTransfer Lazy LinkExchange LossyStreams MetropolisHastings "
+        "Mirrors Moshpit NearestRounding Neighbours Overlay PairAverages PartialExchange PullWeights PushParts PushSum "
+        "PushWeights RandomPairs ResponseCache Ring RingGraph RootCoordinator RoundTrips SelectiveBarrier Separately ServedSums "
+        "Server ServerRing SharedMemory Star StochasticRounding Summation Torus Tree Truncated UniformWeights WeightedGossip"
     ),
     "scheduling": "RandomBlocks Strads balanced",
     "tables": "DenseRows SparseRows Table",

@@ -19,7 +19,7 @@ from polyrhythm.merge import Mean, Sum
 from polyrhythm.pieces.consistency import Consistency
 from polyrhythm.simulator import Simulator
 from polyrhythm.strategy import Strategy
-from polyrhythm.topology import Server
+from polyrhythm.topology import Blockwise, Server
 
 RULES = [Asynchronous(), Intervals(), LocalSteps(2, Asynchronous())]
 
@@ -128,3 +128,53 @@ def test_consgd_with_one_step_a_clock_is_ssp() -> None:
     on = Simulator(network=SLOW, devices=UNEVEN)
     found = systems.find("consgd", tau=1, slack=3)
     assert torch.equal(weights(Toy(epochs=4), 3, found, on), weights(Toy(epochs=4), 3, "ssp", on))
+
+
+def test_a_server_that_takes_one_gradient_at_a_time_is_zhangs() -> None:
+    on = Simulator(network=SLOW, devices=UNEVEN)
+    assert torch.equal(weights(Toy(), 3, systems.find("asysg-con", gradients=1), on), weights(Toy(), 3, "zhang-asgd", on))
+    events = trained(Toy(), 3, systems.find("asysg-con", gradients=3), on).outcome.events
+    assert {len(event.staleness) for event in events if isinstance(event, Merged)} == {3}
+
+
+def test_one_block_is_a_server_that_adds_what_workers_did() -> None:
+    on = Simulator(network=SLOW, devices=UNEVEN)
+    torch.testing.assert_close(weights(Toy(), 3, systems.find("asysg-incon", blocks=1), on), weights(Toy(), 3, "byteps-async", on))
+
+
+@dataclass
+class Constant:
+    """The gradient of every weight is 1: after any number of whole steps all weights are equal."""
+
+    seen: list[Tensor] = field(default_factory=list)
+
+    def __call__(self, worker: Any) -> None:
+        model = nn.Linear(8, 8, bias=False)
+        nn.init.zeros_(model.weight)
+        model, optimizer = worker.attach(model, torch.optim.SGD(model.parameters(), lr=1.0))
+        for _ in range(8):
+            optimizer.zero_grad()
+            model.weight.sum().backward()
+            worker.count(1)
+            optimizer.step()
+            self.seen.append(model.weight.detach().clone())
+
+
+@pytest.mark.parametrize("rule", [Asynchronous(), LocalSteps(1, Asynchronous())], ids=repr)
+def test_weights_that_are_read_block_by_block_were_the_weights_at_no_moment(rule: Consistency) -> None:
+    on = Simulator(network=SLOW, devices=UNEVEN)
+    snapshots, torn = Constant(), Constant()
+    trained(snapshots, 3, Strategy(consistency=rule, topology=Server(), merge=Sum()), on)  # type: ignore[arg-type]
+    assert all(len(read.unique()) == 1 for read in snapshots.seen)
+    found = trained(torn, 3, Strategy(consistency=rule, topology=Blockwise(4), merge=Sum()), on)  # type: ignore[arg-type]
+    assert any(len(read.unique()) > 1 for read in torn.seen)
+    assert found.weights["weight"].unique().tolist() == [-24.0], "and no step is lost"
+
+
+def test_a_step_on_one_block_writes_to_its_server_alone() -> None:
+    on = Simulator(network=SLOW, devices=UNEVEN)
+    found = Constant()
+    run = trained(found, 3, systems.find("asysg-incon", blocks=4), on)  # type: ignore[arg-type]
+    assert run.weights["weight"].sum().item() == -24 * 16
+    versions = {event.actor: event.version for event in run.outcome.events if isinstance(event, Merged)}
+    assert sum(versions.values()) == 24

@@ -27,7 +27,7 @@ PUBLISHED = (
     *("sparknet", "easgd", "onebit", "strom", "gossipgrad", "diloco"),
     *("hierarchical", "hybrid-groups", "gaia", "powersgd", "poseidon", "parallax", "hogwild", "byteps"),
     *("large-minibatch", "climate", "byteps-async", "project-adam", "bigdl"),
-    *("zhang-asgd", "paine", "consgd", "dynsgd"),
+    *("zhang-asgd", "paine", "consgd", "dynsgd", "asysg-con", "asysg-incon"),
     *("mxnet", "mxnet-worker-update", "mxnet-async", "dl4j-sharing", "actors", "actors-softsync", "actors-decentralised"),
     *("d2l", "parallel-sgd", "firecaffe", "yadan", "collective-allreduce", "adasum", "horovod", "bitvector"),
     *("post-local-sgd", "slowmo", "dl4j-averaging", "admm-sgd"),
@@ -44,7 +44,7 @@ PUBLISHED = (
     "moshpit",
 )
 ORDER_MATTERS = (
-    *("zhang-asgd", "paine", "consgd", "dynsgd"),
+    *("zhang-asgd", "paine", "consgd", "dynsgd", "asysg-con", "asysg-incon"),
     *("downpour", "ssp", "softsync", "easgd", "strom", "hybrid-groups", "gaia", "hogwild"),
     *("byteps-async", "project-adam"),
     *("mxnet-async", "dl4j-sharing", "actors", "actors-softsync", "actors-decentralised"),
@@ -64,11 +64,13 @@ TOYS: dict[str, Toy] = {
     "deepspark": Toy(epochs=9),
     "diloco": Toy(lambda p: torch.optim.AdamW(p, lr=0.02), epochs=6),
     "signsgd": SMALL,
+    "asysg-incon": Toy(epochs=12),
     "demo": SMALL,
     "onebit-adam": SMALL,
     **dict.fromkeys(("fedavg", "fedprox", "fedadam"), Toy(epochs=12)),
 }
-"""The epochs of each worker's share. The centre of easgd follows its workers from afar; some step as far as the rate says."""
+"""The epochs of each worker's share. The centre of easgd follows its workers from afar; some step as far as the rate says; asysg-incon on
+one of four blocks."""
 
 
 def test_there_are_the_systems_that_are_promised() -> None:

@@ -244,7 +244,7 @@ def test_data_that_are_shorter_than_the_position_are_refused(tmp_path: Path) -> 
         run(over(32), "allreduce", resume=tmp_path)
 
 
-FULL = {"zhang-asgd"}
+FULL = {"zhang-asgd", "asysg-con"}
 """Under the momentum of one server four gradients that each count in full are too much for this training function."""
 
 

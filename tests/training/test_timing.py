@@ -28,7 +28,7 @@ HARDWARE = {
     "paces": pr.Simulator(network=pr.Instant(), devices=pr.Fleet((pr.Device("slow core", 1e7, 1e-3),), PACES), seed=3),
     "measured": pr.Simulator(network=SLOW, devices=pr.Profile("measured", (0.1, 0.3, 0.2), seconds_per_contribution=0.004)),
 }
-VALUES_DECIDE = ("strom", "gaia", "dl4j-sharing", "actors-decentralised", "dlion")
+VALUES_DECIDE = ("asysg-incon", "strom", "gaia", "dl4j-sharing", "actors-decentralised", "dlion")
 """Their packets hold what exceeds a threshold, so zeros are less; nobody waits for them, and steps end when they would."""
 
 

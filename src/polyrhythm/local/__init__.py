@@ -6,6 +6,7 @@ from polyrhythm.local.corrected_weights import CorrectedWeights
 from polyrhythm.local.gossip_nesterov import GossipNesterov
 from polyrhythm.local.keep_late_steps import KeepLateSteps
 from polyrhythm.local.keep_own import KeepOwn
+from polyrhythm.local.one_block import OneBlock
 from polyrhythm.local.proximal import Proximal
 from polyrhythm.local.reset_moments import ResetMoments
 from polyrhythm.local.tracked_gradients import TrackedGradients
@@ -13,7 +14,7 @@ from polyrhythm.pieces.local import PlainSteps
 
 MEMBERS = (
     *(PlainSteps(), Proximal(0.1), ResetMoments(), AverageMoments(), KeepOwn(0.5), KeepLateSteps(), Consensus(0.1)),
-    *(CorrectedWeights(), TrackedGradients(), GossipNesterov()),
+    *(CorrectedWeights(), TrackedGradients(), GossipNesterov(), OneBlock(3)),
 )
 """One of each kind: the laws are tested over this list."""
 
@@ -25,6 +26,7 @@ __all__ = [
     "GossipNesterov",
     "KeepLateSteps",
     "KeepOwn",
+    "OneBlock",
     "PlainSteps",
     "Proximal",
     "ResetMoments",

@@ -28,7 +28,7 @@ from polyrhythm.systems.large_batches import climate, large_minibatch
 from polyrhythm.systems.local import async_local_sgd, diloco, sparknet
 from polyrhythm.systems.lock_free import buckwild, dogwild
 from polyrhythm.systems.negotiated import bitvector, horovod
-from polyrhythm.systems.parameter_servers import consgd, dynsgd, paine, zhang_asgd
+from polyrhythm.systems.parameter_servers import asysg_con, asysg_incon, consgd, dynsgd, paine, zhang_asgd
 from polyrhythm.systems.partial import sparta
 from polyrhythm.systems.pipelined import pipe_sgd
 from polyrhythm.systems.servers import bigdl, byteps_async, project_adam
@@ -42,7 +42,7 @@ SYSTEMS: dict[str, Callable[..., Strategy]] = {
         *(single, allreduce, direct, tree, downpour, ssp, softsync, sparknet, easgd, onebit, strom, gossipgrad, diloco),
         *(hierarchical, hybrid_groups, gaia, powersgd, poseidon, parallax, hogwild, byteps),
         *(large_minibatch, climate, byteps_async, project_adam, bigdl),
-        *(zhang_asgd, paine, consgd, dynsgd),
+        *(zhang_asgd, paine, consgd, dynsgd, asysg_con, asysg_incon),
         *(mxnet, mxnet_worker_update, mxnet_async, dl4j_sharing, actors, actors_softsync, actors_decentralised),
         *(d2l, parallel_sgd, firecaffe, yadan, collective_allreduce, adasum, horovod, bitvector),
         *(post_local_sgd, slowmo, dl4j_averaging, admm_sgd, elephas, elephas_asynchronous, elephas_hogwild, streaming_diloco),

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from polyrhythm.consistency import Asynchronous, Bounded, LocalSteps, WarmStart
+from polyrhythm.consistency import Asynchronous, Bounded, Buffered, LocalSteps, WarmStart
+from polyrhythm.local import OneBlock
 from polyrhythm.merge import Mean, Sum, VersionedMean
 from polyrhythm.strategy.strategy import Strategy
-from polyrhythm.topology import Server
+from polyrhythm.topology import Blockwise, Server
 
 
 def zhang_asgd(servers: int = 1) -> Strategy:
@@ -46,3 +47,23 @@ def dynsgd(tau: int = 10, slack: int = 3, shards: int = 1) -> Strategy:
     back by the share of those who have not come yet, and a straggler's late update moves the weights little.
     """
     return Strategy(name="dynsgd", consistency=LocalSteps(tau, Bounded(slack * tau)), topology=Server(shards), merge=VersionedMean())
+
+
+def asysg_con(gradients: int = 2) -> Strategy:
+    """Asynchronous SGD with consistent reads (AsySG-con; Lian, Huang, Li, Liu, NIPS 2015, arXiv:1506.08272, algorithm 1).
+
+    A worker's gradient is of one version of all weights. The server takes `gradients` of them at a time (M), from whichever workers and
+    versions they are, and makes one step of their sum; nobody waits for others. M is at most the number of workers here.
+    """
+    return Strategy(name="asysg-con", consistency=Buffered(gradients), topology=Server(), merge=Sum())
+
+
+def asysg_incon(blocks: int = 4) -> Strategy:
+    """Asynchronous SGD with inconsistent reads (AsySG-incon; Lian, Huang, Li, Liu, NIPS 2015, arXiv:1506.08272, algorithm 2).
+
+    A worker reads the weights block by block while others write, so that what it computes its gradient on were the weights at no
+    moment; then it writes one of the `blocks`, drawn at random. The paper has a shared memory and draws one coordinate; here each block
+    is a server's, and a torn read is the same in every run with a seed. A worker's own plain SGD steps; every step counts in full.
+    """
+    consistency = LocalSteps(1, Asynchronous())
+    return Strategy(name="asysg-incon", consistency=consistency, topology=Blockwise(blocks), merge=Sum(), local=OneBlock(blocks))

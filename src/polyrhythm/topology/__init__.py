@@ -18,6 +18,7 @@ from polyrhythm.topology.average_weights import AverageWeights
 from polyrhythm.topology.barriers import SelectiveBarrier
 from polyrhythm.topology.bipartite import BipartiteGraph
 from polyrhythm.topology.block_store import BlockStore
+from polyrhythm.topology.blockwise import Blockwise
 from polyrhythm.topology.bucketed import Bucketed
 from polyrhythm.topology.complete_graph import CompleteGraph
 from polyrhythm.topology.compressed_gossip import CompressedGossip
@@ -77,6 +78,7 @@ MEMBERS = (
     Server(2, responses=ChangedRows()),
     Server(2, division=ByKey(largest=10)),
     Server(2, division=ByLayer()),
+    Blockwise(3),
     BlockStore(),
     BlockStore(2),
     *(Gossip(graph) for graph in GRAPHS),
@@ -127,6 +129,7 @@ __all__ = [
     "BipartiteGraph",
     "BitVector",
     "BlockStore",
+    "Blockwise",
     "Bucketed",
     "Butterfly",
     "ByKey",

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import msgspec
+import torch
 from torch import Tensor
 
 from polyrhythm.kernel.message import Message
@@ -78,15 +79,20 @@ class ServerRequests:
 
     async def push(self, value: Tensor, clock: int, wanted: Sequence[Wanted], rates: tuple[float, ...]) -> Tensor:
         """Push each shard its part of `value` (numel,), and request what is wanted of it; what was sent to all of them (numel,)."""
-        sent = []
+        return await self.push_to(value, clock, dict(enumerate(wanted)), rates)
+
+    async def push_to(self, value: Tensor, clock: int, wanted: Mapping[int, Wanted], rates: tuple[float, ...]) -> Tensor:
+        """As `push`, but to those shards alone of which something is `wanted`, though it be nothing; nothing was sent to the others."""
         samples = self.model_state.take_samples() if self.weighs else 0.0
         await self.port.flush()  # where no response is waited for, pushes would pile up on a line that is too slow
         context = self.context.at(clock, lambda: self.model_state.weights, self.model_state.factors)
         contexts = context.divided(self.divided.parts, self.cut)
-        for k, (part, piece) in enumerate(zip(self.divided.parts, self.cut(value), strict=True)):
-            encoded = self.codec.encode(piece, part, self.coded[k], contexts[k])
+        pieces = self.cut(value)
+        sent = [piece if k in wanted else torch.zeros_like(piece) for k, piece in enumerate(pieces)]
+        for k in wanted:
+            encoded = self.codec.encode(pieces[k], self.divided.parts[k], self.coded[k], contexts[k])
             self.coded[k] = encoded.state
-            sent.append(encoded.sent)
+            sent[k] = encoded.sent
             request = Push(clock, self.versions[k], wanted[k], rates, samples)
             await self._send(self.names[k], request, tensors=encoded.packet)
         return self.joined(sent)
@@ -96,6 +102,13 @@ class ServerRequests:
         for k, name in enumerate(self.names):
             if wanted[k] is not Wanted.NOTHING:
                 await self._send(name, Fetch(clock, self.versions[k], wanted[k]))
+
+    async def read(self, shard: int, clock: int) -> Tensor:
+        """The weights of one shard (numel of its part,), after step `clock`."""
+        await self._send(self.names[shard], Fetch(clock, self.versions[shard], Wanted.NEWER))
+        weights = await self.response(shard)
+        assert weights is not None, "it waits"
+        return weights
 
     async def begin(self, clock: int, workers: int) -> Tensor:
         """The weights (numel,) when each of the first `workers` has pushed its contribution of step `clock`, or is done."""
