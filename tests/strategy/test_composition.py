@@ -35,10 +35,10 @@ REFUSED: list[tuple[dict[str, Any], str, str]] = [
     (
         {"consistency": Asynchronous()},
         "communicate collectively, and Asynchronous can be used only with a server or with all peers",
-        "use Server, ",
+        "instead of AllReduce use Server, ",
     ),
     ({"consistency": Bounded(3)}, "Bounded can be used only with a server", "Instead of Bounded use BulkSynchronous or LocalSteps"),
-    ({"consistency": SoftSync(2)}, "SoftSync can be used only with a server", "instead of AllReduce use Server"),
+    ({"consistency": SoftSync(2)}, "SoftSync can be used only with a server", "instead of AllReduce use Server"),Server or Blockwise."),
     (
         {"consistency": LocalSteps(2, Asynchronous())},
         "LocalSteps can be used only with a server",
@@ -53,7 +53,7 @@ REFUSED: list[tuple[dict[str, Any], str, str]] = [
     ),
     ({**GOSSIP, **LOCAL, "codec": TopK(0.1)}, "Gossip is for weights, and TopK for gradients", "use Identity or Cast"),
     ({**GOSSIP, **LOCAL, "codec": OneBit()}, "Gossip is for weights, and OneBit", "use Identity or Cast"),
-    ({**GOSSIP, **LOCAL, "merge": Sum()}, "Gossip is for weights, and Sum", "instead of Sum use Mean or Elastic"),
+    ({**GOSSIP, **LOCAL, "merge": Sum()}, "Gossip is for weights, and Sum", "instead of Sum use Mean, Elastic or"),
     (GOSSIP, "BulkSynchronous is for gradients, and Gossip for weights", "Instead of BulkSynchronous use LocalSteps"),
     ({**GOSSIP, "merge": Sum()}, "BulkSynchronous is for gradients, and Gossip for weights", "Instead of Gossip use AllReduce"),
     (

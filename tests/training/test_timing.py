@@ -33,7 +33,7 @@ VALUES_DECIDE = ("asysg-incon", "strom", "gaia", "dl4j-sharing", "actors-decentr
 
 
 ROUNDING = 1e-9
-TOLERANCES = dict.fromkeys((*ONE_BACKWARD, "dlion"), 0.05)
+TOLERANCES = dict.fromkeys((*ONE_BACKWARD, "dlion", "asysg-incon"), 0.05)
 """Gradients leave inside of a step (and byteps waits for them inside of the next): replayed as in a measured step, by elements. What dlion
 sends depends on their values."""
 
