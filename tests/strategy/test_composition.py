@@ -38,7 +38,7 @@ REFUSED: list[tuple[dict[str, Any], str, str]] = [
         "instead of AllReduce use Server, ",
     ),
     ({"consistency": Bounded(3)}, "Bounded can be used only with a server", "Instead of Bounded use BulkSynchronous or LocalSteps"),
-    ({"consistency": SoftSync(2)}, "SoftSync can be used only with a server", "instead of AllReduce use Server"),Server or Blockwise."),
+    ({"consistency": SoftSync(2)}, "SoftSync can be used only with a server", "instead of AllReduce use Server"),
     (
         {"consistency": LocalSteps(2, Asynchronous())},
         "LocalSteps can be used only with a server",
