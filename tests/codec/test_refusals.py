@@ -48,6 +48,8 @@ HUGE = Layout(("p",), ((2**31 + 1,),))
         (lambda: Relative(-1), "at least 0"),
         (lambda: Relative(0.1, floor=0), "above 0"),
         (lambda: Relative(float("nan")), "at least 0"),
+        (lambda: Relative(0.1, decay=-1), "at least 0"),
+        (lambda: Relative(0.1, share=float("nan")), "at least 0"),
         (lambda: Threshold(0), "Significant"),
         (lambda: Threshold(-0.5), "must be positive"),
         (lambda: Threshold(float("nan")), "must be positive"),

@@ -61,3 +61,18 @@ def test_weights_are_fetched_once_and_only_when_somebody_looks() -> None:
     assert [part.weights.tolist() for part in parts] == [[1.0, -10.0, 0.0], [100.0]]
     assert context.weights is context.weights
     assert len(looks) == 1
+
+
+def test_a_share_of_the_mean_magnitude_in_its_own_tensor_is_the_least_size() -> None:
+    layout = Layout(("a", "b"), ((4,), (2,)))
+    weights = torch.tensor([0.0, 0.0, -4.0, 4.0, 0.01, 0.03])
+    value = torch.tensor([0.09, 0.11, 0.3, 0.5, 0.0009, 0.004])
+    codec = Relative(0.1, floor=1e-9, share=0.5)
+    assert codec.encode(value, layout, {}, at(1, weights)).packet[0].tolist() == [1, 3, 5]
+
+
+def test_without_decay_the_threshold_stays() -> None:
+    value = torch.tensor([0.2, -0.9, 0.01, 9.0])
+    first, late = (Relative(0.1, floor=0.05, decay=0.0).encode(value, LAYOUT, {}, at(clock)).sent for clock in (1, 10_000))
+    assert torch.equal(first, late)
+    assert not torch.equal(late, Relative(0.1, floor=0.05).encode(value, LAYOUT, {}, at(10_000)).sent)

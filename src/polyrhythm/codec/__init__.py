@@ -56,6 +56,7 @@ MEMBERS: tuple[Codec, ...] = (
     Significant(0),
     Relative(0.5, floor=0.1),
     Relative(0),
+    Relative(0.5, decay=0.0, share=1.0),
     Threshold(0.5),
     Partitions(3),
     MaxN(50),

@@ -81,6 +81,7 @@ def gaia(
     threshold: float = 0.01,
     floor: float = 1e-3,
     decay: float = 0.5,
+    share: float = 1.0,
     hubs: int = 1,
     lead: int | None = None,
     slack: int = 0,
@@ -90,7 +91,8 @@ def gaia(
 
     Workers of a site exchange with its own server (`slack` as of SSP; 0 is lockstep), which adds up their updates, each counting 1 / P
     of all workers. A server sends the other sites what has accrued of a weight where that exceeds `threshold` / t^`decay` of the weight
-    (of `floor`, where the weight is smaller) at step t; until then it counts at its own site alone. A `decay` of 0 freezes the threshold.
+    (where the weight is smaller, of `floor`, or of `share` of the mean magnitude in its tensor, which is ours) at step t; until then it
+    counts at its own site alone. A `decay` of 0 freezes the threshold.
     Where a line would carry a packet for longer than a step, the indices of its elements go first, and the other server responds to no
     read of its weights until their values have come (the selective barrier; workers read all elements at once). No worker is ahead of the
     slowest site by more than what is done in a round trip to the farthest one, or by more than `lead` steps if given (the mirror clock).
@@ -102,7 +104,7 @@ def gaia(
         outer=Exchange(
             consistency=LocalSteps(1, agreed),
             topology=Overlay(hubs, barrier=SelectiveBarrier(), clock=clock),
-            codec=ErrorFeedback(Relative(threshold, floor, decay)),
+            codec=ErrorFeedback(Relative(threshold, floor, decay, share)),
             merge=Sum(),
         ),
         groups=groups,
