@@ -46,8 +46,8 @@ class Relative:
             )
         if not (0 <= self.decay < math.inf and 0 <= self.share < math.inf):
             raise CompositionError(
-                f"Relative(decay={self.decay}, share={self.share}) cannot be: decay is the power of steps by which the threshold falls, 0.5 or "
-                "0 for one that stays, and share a part of a tensor's mean magnitude; give at least 0."
+                f"Relative(decay={self.decay}, share={self.share}) cannot be: decay is the power of steps by which the threshold falls, "
+                "0.5 or 0 for one that stays, and share a part of a tensor's mean magnitude; give at least 0."
             )
 
     @property
