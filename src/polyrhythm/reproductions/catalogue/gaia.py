@@ -64,7 +64,7 @@ def measure(trial: Trial) -> Figures:
 def _train(trial: Trial, arm: str, rate: float) -> Result:
     sites = trial.size(5, 3)
     wide = 1.0 if arm == _LOCAL else 1 / 15
-    job = FallingRate(SgdRecipe(rate), sites * _EACH, trial.size(500, 150))
+    job = FallingRate(SgdRecipe(rate), sites * _EACH, trial.size(500, 120))
     return trial.train(arm, job, _ARMS[arm], sites * _EACH, _on(trial, _sites(sites, wide)))
 
 
@@ -94,7 +94,7 @@ def _among_regions(trial: Trial, hubs: bool) -> tuple[int, int]:
     strategy = Strategy(name="gaia", exchange=find("gaia", threshold=_THRESHOLD).exchange.with_pieces({"topology": overlay}))
     runtime = Simulator(network="wan-11", devices=Profile("a step of 50 ms", (10 * _STEP,)), seed=trial.seed, record_sends=True)
     workers = len(REGIONS)
-    job = FallingRate(SgdRecipe(_RATE), workers, trial.size(120, 40))
+    job = FallingRate(SgdRecipe(_RATE), workers, trial.size(120, 30))
     outcome = attempt(job, workers=workers, strategy=strategy, on=runtime, seed=trial.seed).outcome
     place = {f"server/{rank}": number for number, group in enumerate(ranks) for rank in group}
     sent = [event for event in outcome.events if isinstance(event, Sent) and {event.actor, event.to} <= place.keys()]
