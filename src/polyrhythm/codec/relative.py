@@ -69,7 +69,7 @@ class Relative:
 
     def _sizes(self, weights: NDArray[Any], layout: Layout) -> NDArray[Any]:
         """Beside what a change of each element is seen: a new array (numel,); `weights` are magnitudes."""
-        sizes = np.maximum(weights, self.floor)
+        sizes: NDArray[Any] = np.maximum(weights, self.floor)
         if self.share:
             ends = np.cumsum([prod(shape) for shape in layout.shapes])
             for part, own in zip(np.split(sizes, ends[:-1]), np.split(weights, ends[:-1]), strict=True):
