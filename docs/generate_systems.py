@@ -200,6 +200,10 @@ SENT: dict[str, Sent] = {
         lambda P, M, B, D: 2 * P * M,
         lambda P: 2 * P,
     ),
+    "li-ps": Sent(
+        "what is not zero or filtered, and a bit for each key that ever was not, of which the list is sent once; back the rows that have "
+        "changed, and for each replica what a step has changed"
+    ),
     "choco-sgd": Sent(
         "the degrees of all workers times B / τ, in as many messages every τ steps: on a ring 2 P B; at the end 2 (P − 1) M",
         lambda P, M, B, D: 2 * P * B,

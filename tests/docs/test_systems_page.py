@@ -88,6 +88,7 @@ VALUES_DECIDE = (
     *("dl4j-sharing", "actors-decentralised"),
     *("slowmo", "streaming-diloco"),  # these in tests/systems/test_traffic.py
     *("dgc", "powersgd-plus", "sparta"),  # the step decides, or headers count
+    "li-ps",  # what is zero, filtered or changed
     *("ako", "hong-chandra", "dlion"),  # what is measured decides
     "async-local-sgd",  # speeds decide
     *("fedavg", "fedprox", "fedadam"),  # who is drawn: in tests/systems/test_federated.py

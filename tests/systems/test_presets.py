@@ -42,6 +42,7 @@ PUBLISHED = (
     *("fedbuff", "async-local-sgd"),
     *("choco-sgd", "noloco"),
     "moshpit",
+    "li-ps",
 )
 ORDER_MATTERS = (
     *("zhang-asgd", "paine", "consgd", "dynsgd", "asysg-con", "asysg-incon"),
@@ -54,6 +55,7 @@ ORDER_MATTERS = (
     *("adpsgd", "gossiping-sgd", "keuper-asgd", "deepspark"),
     *("buckwild", "dogwild"),
     *("fedbuff", "async-local-sgd"),
+    "li-ps",
 )
 each = pytest.mark.parametrize("system", PUBLISHED)
 of_each_kind = pytest.mark.parametrize("system", sampled(PUBLISHED))

@@ -117,7 +117,11 @@ def test_the_merged_gradient_lies_where_the_workers_own_was_in_both_runtimes(str
     assert real.weights_sha256 == virtual.weights_sha256
 
 
-@pytest.mark.parametrize("system", sampled(name for name in OTHERS if systems.find(name).consistency.traits.waits))
+LATE = ("li-ps",)
+"""A worker takes over what has come when it has come, up to its delay."""
+
+
+@pytest.mark.parametrize("system", sampled(name for name in OTHERS if name not in LATE and systems.find(name).consistency.traits.waits))
 def test_one_worker_gives_the_same_bits_even_where_order_matters(system: str) -> None:
     virtual = trained(TOYS["momentum"], 1, system, Simulator(network=SLOW)).summary
     assert trained(TOYS["momentum"], 1, system, Processes()).summary.weights_sha256 == virtual.weights_sha256

@@ -28,14 +28,14 @@ HARDWARE = {
     "paces": pr.Simulator(network=pr.Instant(), devices=pr.Fleet((pr.Device("slow core", 1e7, 1e-3),), PACES), seed=3),
     "measured": pr.Simulator(network=SLOW, devices=pr.Profile("measured", (0.1, 0.3, 0.2), seconds_per_contribution=0.004)),
 }
-VALUES_DECIDE = ("asysg-incon", "strom", "gaia", "dl4j-sharing", "actors-decentralised", "dlion")
+VALUES_DECIDE = ("asysg-incon", "strom", "gaia", "dl4j-sharing", "actors-decentralised", "dlion", "li-ps")
 """Their packets hold what exceeds a threshold, so zeros are less; nobody waits for them, and steps end when they would."""
 
 
 ROUNDING = 1e-9
-TOLERANCES = dict.fromkeys((*ONE_BACKWARD, "dlion", "asysg-incon"), 0.05)
+TOLERANCES = dict.fromkeys((*ONE_BACKWARD, "dlion", "asysg-incon"), 0.05) | {"li-ps": 0.2}
 """Gradients leave inside of a step (and byteps waits for them inside of the next): replayed as in a measured step, by elements. What dlion
-sends depends on their values."""
+and li-ps send depends on their values."""
 
 
 def stepped(run: pr.Run) -> list[float]:

@@ -23,6 +23,7 @@ from polyrhythm.systems.federated import fedadam, fedavg, fedbuff, fedprox
 from polyrhythm.systems.gossip import adpsgd, gossipgrad, gossiping_sgd, keuper_asgd, sgp
 from polyrhythm.systems.hierarchical import fifteen_pf, gaia, hierarchical, hybrid_groups, yu
 from polyrhythm.systems.hybrid import parallax, poseidon
+from polyrhythm.systems.key_ranges import li_ps
 from polyrhythm.systems.key_value_stores import mxnet, mxnet_async, mxnet_worker_update
 from polyrhythm.systems.large_batches import climate, large_minibatch
 from polyrhythm.systems.local import async_local_sgd, diloco, sparknet
@@ -56,6 +57,7 @@ SYSTEMS: dict[str, Callable[..., Strategy]] = {
         *(fedbuff, async_local_sgd),
         *(choco_sgd, noloco),
         moshpit,
+        li_ps,
     )
 }
 

@@ -58,4 +58,4 @@ class ShardCopy:
         if after is None:
             await self.port.send(self.chain.primary, told(Kind.STORED, number))
         else:
-            await self.port.send(after, message)
+            await self.port.send(after, Message(INBOX, message.numbers, message.text, message.tensors))
