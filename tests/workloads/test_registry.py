@@ -21,6 +21,7 @@ SHORT: dict[str, dict[str, Any]] = {
     "xor": {"samples": 100, "batch_size": 8},
     "lasso": {"features": 40, "group": 4, "samples": 50, "rounds": 2},
     "matrix-factorization": {"users": 6, "items": 5, "ratings": 200, "epochs": 1, "batch_size": 90},
+    "ising": {"chains": 8, "sweeps": 2},
 }
 each_workload = pytest.mark.parametrize("name", sorted(WORKLOADS))
 
@@ -30,7 +31,7 @@ def short(name: str) -> Workload:
 
 
 def test_those_of_the_documentation_are_there() -> None:
-    assert sorted(WORKLOADS) == ["chars-gpt", "chars-gpt-5m", "digits-cnn", "digits-mlp", "lasso", "matrix-factorization", "xor"]
+    assert sorted(WORKLOADS) == ["chars-gpt", "chars-gpt-5m", "digits-cnn", "digits-mlp", "ising", "lasso", "matrix-factorization", "xor"]
 
 
 def test_an_unknown_name_is_answered_with_the_nearest() -> None:

@@ -2,6 +2,7 @@
 
 from polyrhythm.workloads.chars import CharsGpt, CharsGpt5m
 from polyrhythm.workloads.digits import DigitsCnn, DigitsMlp
+from polyrhythm.workloads.ising import Ising
 from polyrhythm.workloads.lasso import Lasso
 from polyrhythm.workloads.load import load
 from polyrhythm.workloads.matrix_factorization import MatrixFactorization
@@ -16,6 +17,7 @@ __all__ = [
     "CharsGpt5m",
     "DigitsCnn",
     "DigitsMlp",
+    "Ising",
     "Lasso",
     "MatrixFactorization",
     "Metric",

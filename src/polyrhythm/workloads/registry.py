@@ -5,12 +5,13 @@ from __future__ import annotations
 from polyrhythm.errors import unknown
 from polyrhythm.workloads.chars import CharsGpt, CharsGpt5m
 from polyrhythm.workloads.digits import DigitsCnn, DigitsMlp
+from polyrhythm.workloads.ising import Ising
 from polyrhythm.workloads.lasso import Lasso
 from polyrhythm.workloads.matrix_factorization import MatrixFactorization
 from polyrhythm.workloads.workload import Workload
 from polyrhythm.workloads.xor import Xor
 
-_KINDS: tuple[type[Workload], ...] = (DigitsCnn, DigitsMlp, CharsGpt, CharsGpt5m, Xor, Lasso, MatrixFactorization)
+_KINDS: tuple[type[Workload], ...] = (DigitsCnn, DigitsMlp, CharsGpt, CharsGpt5m, Xor, Lasso, MatrixFactorization, Ising)
 WORKLOADS = {kind.name: kind for kind in _KINDS}
 
 
