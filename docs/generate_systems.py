@@ -39,6 +39,7 @@ SENT: dict[str, Sent] = {
     "fedadam": Sent("as `fedavg`"),
     "fedbuff": Sent("2 P M / τ in 2 P messages every τ steps", lambda P, M, B, D: 2 * P * M / 10),
     "async-local-sgd": Sent("2 M for each exchange of a worker, in 2 messages; and 4 numbers to each other worker for each decision"),
+    "geeps": Sent("2 P M in 2 P S messages", lambda P, M, B, D: 2 * P * M),
     "single": Sent("nothing", lambda P, M, B, D: 0, lambda P: 0),
     "allreduce": Sent("2 (P − 1) M in 2 P (P − 1) messages", lambda P, M, B, D: 2 * (P - 1) * M, lambda P: 2 * P * (P - 1)),
     "direct": Sent("2 (P − 1) M in 2 P (P − 1) messages", lambda P, M, B, D: 2 * (P - 1) * M, lambda P: 2 * P * (P - 1)),

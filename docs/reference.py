@@ -53,6 +53,7 @@ PAGES = {
         "Numbers that workers share by rows, and which of them are updated at the same time.",
         "tables scheduling",
     ),
+    "memory": ("Memory", "What is in a small, fast memory when, planned from a trace of one iteration.", "memory"),
     "workloads": ("Workloads", "Bundled training functions.", "workloads.load"),
     "results": ("Results and errors", "What a run returns, and what it raises or warns of.", "training.result errors"),
 }

@@ -118,6 +118,17 @@ if TYPE_CHECKING:
     from polyrhythm.loggers import MLflow as MLflow
     from polyrhythm.loggers import TensorBoard as TensorBoard
     from polyrhythm.loggers import WandB as WandB
+    from polyrhythm.memory import AccessTrace as AccessTrace
+    from polyrhythm.memory import IndexList as IndexList
+    from polyrhythm.memory import KeyedRows as KeyedRows
+    from polyrhythm.memory import MemoryPlan as MemoryPlan
+    from polyrhythm.memory import PagedModel as PagedModel
+    from polyrhythm.memory import TracedOperation as TracedOperation
+    from polyrhythm.memory import Transfers as Transfers
+    from polyrhythm.memory import demand_seconds as demand_seconds
+    from polyrhythm.memory import plan_memory as plan_memory
+    from polyrhythm.memory import planned_seconds as planned_seconds
+    from polyrhythm.memory import unlimited_seconds as unlimited_seconds
     from polyrhythm.merge import LARC as LARC
     from polyrhythm.merge import LARS as LARS
     from polyrhythm.merge import Adagrad as Adagrad
@@ -270,8 +281,8 @@ _PLACES = {
         "TopK TopKWarmup TwoBit UnitSigns Warmup"
     ),
     "consistency": (
-        "Asynchronous Bounded BoundedDelay Buffered BulkSynchronous Every Intervals LocalSteps PacedLocalSteps SampledClients "
-        "SoftSync Switched WarmStart"
+        "Asynchronous Bounded BoundedDelay Buffered BulkSynchronous Every Intervals LocalSteps PacedLocalSteps SampledClients SoftSync "
+        "Switched WarmStart"
     ),
     "controllers": "BatchShares BestWorker Fixed LinkPartitions LocalStepShares Several SharedPartitions StepBytes",
     "engines.kubernetes": "Kubernetes",
@@ -286,14 +297,17 @@ _PLACES = {
     "hardware.fleet": "Fleet Jitter Mixed RandomStragglers Straggler",
     "hardware.network": "Network",
     "local": (
-        "AverageMoments Consensus CorrectedWeights GossipNesterov KeepLateSteps KeepOwn OneBlock PlainSteps Proximal "
-        "ResetMoments TrackedGradients"
+        "AverageMoments Consensus CorrectedWeights GossipNesterov KeepLateSteps KeepOwn OneBlock PlainSteps Proximal ResetMoments "
+        "TrackedGradients"
     ),
     "loggers": "CSV MLflow TensorBoard WandB",
+    "memory": (
+        "AccessTrace IndexList KeyedRows MemoryPlan PagedModel TracedOperation Transfers demand_seconds plan_memory planned_seconds "
+        "unlimited_seconds"
+    ),
     "merge": (
-        "Adagrad Adam BatchWeighted DelayedNesterov Elastic FrozenAdam HeavyBall LARC LARS LinearScaling Mean Nesterov "
-        "OuterOptimizer ParzenGate PolynomialStaleness ProximalSGD SampleMean SignDescent SlowMomentum StalenessScaled Sum "
-        "VersionedMean Yogi"
+        "Adagrad Adam BatchWeighted DelayedNesterov Elastic FrozenAdam HeavyBall LARC LARS LinearScaling Mean Nesterov OuterOptimizer "
+        "ParzenGate PolynomialStaleness ProximalSGD SampleMean SignDescent SlowMomentum StalenessScaled Sum VersionedMean Yogi"
     ),
     "processes": "Processes",
     "shuffle": "GlobalShuffle OwnPace RingShuffle",
@@ -302,13 +316,13 @@ _PLACES = {
     "sources": "HuggingFaceStream LocalShard ParquetFiles RayShards TarShards spark_frame",
     "strategy": "ByHost BySite Exchange Given Hierarchical InGroups Leaders OfSize Strategy Stripes",
     "topology": (
-        "Adasum AggregationTree AllReduce AllToAll AllWeights Alone AsAgreed Autotune AverageWeights BipartiteGraph BitVector "
-        "BlockStore Blockwise Bucketed Butterfly ByKey ByLayer ByPattern ChangedRows CompleteGraph CompressedGossip "
-        "CompressedRing Deferred Delayed Direct Dissemination EightBits EvenRows ExponentialGraph Fastest FixedGraph "
-        "FixedPointMemory Fused Gossip HashRing Keyed KnowledgeTransfer Lazy LinkExchange LossyStreams MetropolisHastings "
-        "Mirrors Moshpit NearestRounding Neighbours Overlay PairAverages PartialExchange PullWeights PushParts PushSum "
-        "PushWeights RandomPairs ResponseCache Ring RingGraph RootCoordinator RoundTrips SelectiveBarrier Separately ServedSums "
-        "Server ServerRing SharedMemory Star StochasticRounding Summation Torus Tree Truncated UniformWeights WeightedGossip"
+        "Adasum AggregationTree AllReduce AllToAll AllWeights Alone AsAgreed Autotune AverageWeights BipartiteGraph BitVector BlockStore "
+        "Blockwise Bucketed Butterfly ByKey ByLayer ByPattern ChangedRows CompleteGraph CompressedGossip CompressedRing Deferred Delayed "
+        "Direct Dissemination EightBits EvenRows ExponentialGraph Fastest FixedGraph FixedPointMemory Fused Gossip HashRing Keyed "
+        "KnowledgeTransfer Lazy LinkExchange LossyStreams MetropolisHastings Mirrors Moshpit NearestRounding Neighbours Overlay "
+        "PairAverages PartialExchange PullWeights PushParts PushSum PushWeights RandomPairs ResponseCache Ring RingGraph RootCoordinator "
+        "RoundTrips SelectiveBarrier Separately ServedSums Server ServerRing SharedMemory Star StochasticRounding Summation Torus Tree "
+        "Truncated UniformWeights WeightedGossip"
     ),
     "scheduling": "RandomBlocks Strads balanced",
     "tables": "DenseRows SparseRows Table",

@@ -26,6 +26,7 @@ PAGES = (
     "README.md",
     "docs/guide.md",
     "docs/tables.md",
+    "docs/memory.md",
     "docs/networks.md",
     "docs/commands.md",
     "docs/joining.md",

@@ -40,6 +40,7 @@ PUBLISHED = (
     *("decentralized", "d-squared", "exact-diffusion", "gradient-tracking"),
     *("fedavg", "fedprox", "fedadam"),
     *("fedbuff", "async-local-sgd"),
+    "geeps",
     *("choco-sgd", "noloco"),
     "moshpit",
     "li-ps",

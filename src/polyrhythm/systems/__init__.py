@@ -13,7 +13,7 @@ import msgspec
 from polyrhythm.errors import CompositionError, unknown
 from polyrhythm.strategy.strategy import Strategy
 from polyrhythm.systems.adaptive import ako, dlion, hong_chandra
-from polyrhythm.systems.asynchronous import deepspark, downpour, easgd, hogwild, softsync, ssp, strom
+from polyrhythm.systems.asynchronous import deepspark, downpour, easgd, geeps, hogwild, softsync, ssp, strom
 from polyrhythm.systems.averaging import admm_sgd, dl4j_averaging, post_local_sgd, slowmo
 from polyrhythm.systems.collective import adasum, collective_allreduce, d2l, firecaffe, parallel_sgd, yadan
 from polyrhythm.systems.compressed import demo, dgc, onebit_adam, powersgd_plus, qsgd, signsgd, terngrad
@@ -55,6 +55,7 @@ SYSTEMS: dict[str, Callable[..., Strategy]] = {
         *(decentralized, d_squared, exact_diffusion, gradient_tracking),
         *(fedavg, fedprox, fedadam),
         *(fedbuff, async_local_sgd),
+        geeps,
         *(choco_sgd, noloco),
         moshpit,
         li_ps,

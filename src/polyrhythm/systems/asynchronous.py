@@ -29,6 +29,16 @@ def downpour(
     return Strategy(name="downpour", consistency=consistency, topology=Server(shards), merge=adagrad)
 
 
+def geeps(slack: int = 0, shards: int = 2) -> Strategy:
+    """A sharded parameter server for models that outgrow their memory (GeePS; Cui, Zhang, Ganger, Gibbons, Xing, EuroSys 2016).
+
+    Workers push the updates of every step and read all weights before the next: in lockstep, which the paper finds best on fast devices, or
+    with `slack` at most so many steps apart. Updates count 1 / P each. What the paper adds is within a worker: `memory.PagedModel` keeps
+    parameters and what backward() needs in a budget of fast memory, by a plan that it makes from the first iteration.
+    """
+    return Strategy(name="geeps", consistency=LocalSteps(1, Bounded(slack)), topology=Server(shards), merge=Mean())
+
+
 def ssp(slack: int = 3, shards: int = 1) -> Strategy:
     """Stale-synchronous parallel (Ho et al., NIPS 2013; Petuum, Xing et al., KDD 2015).
 
