@@ -14,7 +14,7 @@ from polyrhythm.reproductions.trial import Result, Trial
 from polyrhythm.systems import find
 from polyrhythm.tensors import Layout
 
-_WORKERS, _SAMPLES, _RATE = 9, 4096, 0.5
+_WORKERS, _SAMPLES, _RATE = 8, 4096, 0.5
 _PLAIN, _CENTRAL = "D-PSGD", "all-reduce"
 _ARMS = {
     _CENTRAL: find("allreduce"),
@@ -43,7 +43,7 @@ def measure(trial: Trial) -> Figures:
 
 
 def _train(trial: Trial, arm: str) -> Result:
-    job = OwnClasses(SgdRecipe(_RATE), epochs=trial.size(400, 120), batch_size=_SAMPLES, samples=_SAMPLES)
+    job = OwnClasses(SgdRecipe(_RATE), epochs=trial.size(300, 60), batch_size=_SAMPLES // _WORKERS, samples=_SAMPLES)
     return trial.train(arm, job, _ARMS[arm], _WORKERS)
 
 
@@ -82,8 +82,8 @@ REPRODUCTION = Reproduction(
     paper="Lian et al.: Can Decentralized Algorithms Outperform Centralized Algorithms? (NeurIPS 2017); Tang et al.: D²: Decentralized "
     "Training over Decentralized Data (ICML 2018); Yuan, Ying, Zhao, Sayed: Exact Diffusion, parts I and II (IEEE TSP 2019); Nedic, "
     "Olshevsky, Shi: Achieving Geometric Convergence over Time-Varying Graphs (SIAM Journal on Optimization 2017)",
-    setting="Softmax regression on points sorted by class, so that each of 9 workers on a ring has classes of its own; gradient descent at "
-    "the same constant rate of 0.5 on a worker's whole share, 400 steps, in virtual time on `lan`. The papers have image networks and "
+    setting="Softmax regression on points sorted by class, so that each of 8 workers on a ring has classes of its own; gradient descent at "
+    "the same constant rate of 0.5 on a worker's whole share, 300 steps, in virtual time on `lan`. The papers have image networks and "
     "quadratics.",
     baseline=_PLAIN,
     notes="All arms have one rate, because the claims are about what a constant step leaves. D² keeps a quarter of a worker's own weights.",

@@ -57,7 +57,7 @@ def measure(trial: Trial) -> Figures:
 
 
 def _train(trial: Trial, name: str, arm: str, rate: float, faults: tuple[Crash, ...] = ()) -> Result:
-    job = Teacher(SgdRecipe(rate), epochs=trial.size(8, 3), batch_size=8)
+    job = Teacher(SgdRecipe(rate), epochs=trial.size(8, 2), batch_size=8)
     return trial.train(name, job, _ARMS[arm], _WORKERS, Simulator(seed=trial.seed, faults=faults))
 
 
