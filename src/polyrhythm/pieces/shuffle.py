@@ -13,6 +13,14 @@ from polyrhythm.pieces.sharded import BackgroundSums, ShardedSource
 Perform = Callable[[Any], Any]
 """Runs a coroutine of the worker's communication side and gives its result (`kernel.job.WorkerContext.perform`)."""
 
+Follow = Callable[[str], None]
+"""Has notices of lost workers sent under a topic, where the run can go on without one; the text of each is the worker's name."""
+
+
+def unfollowed(topic: str) -> None:
+    """For a run that ends with the first worker that is lost."""
+
+
 Batch = tuple[int, Any]
 """How many samples, and what the training function gets of them."""
 
@@ -94,8 +102,11 @@ class Shuffle(Protocol):
     def takes(self) -> frozenset[ControlledSetting]:
         """What a controller may set."""
 
-    def feed(self, group: Group, port: Port, perform: Perform, controls: Controls) -> Feed:
-        """One worker's feed of one data set; `controls` is what is decided at this worker while the run is under way."""
+    def feed(self, group: Group, port: Port, perform: Perform, controls: Controls, follow: Follow = unfollowed) -> Feed:
+        """One worker's feed of one data set; `controls` is what is decided at this worker while the run is under way.
+
+        Where samples travel, `follow` is asked for notices of those who are lost.
+        """
 
     def stream(self, stream: Stream, group: Group, number: int, batch_size: int) -> Iterator[Batch]:
         """One worker's batches of one pass over a stream: equally many at every worker. Raises DataError where samples cannot stream."""

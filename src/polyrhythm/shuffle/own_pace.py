@@ -12,7 +12,7 @@ from polyrhythm.kernel.group import Group
 from polyrhythm.kernel.port import Port
 from polyrhythm.pieces.controller import ControlledSetting, Controls
 from polyrhythm.pieces.sharded import BackgroundSums, ShardedSource
-from polyrhythm.pieces.shuffle import Batch, Feed, Order, Perform, Source, Stream
+from polyrhythm.pieces.shuffle import Batch, Feed, Follow, Order, Perform, Source, Stream, unfollowed
 from polyrhythm.shuffle.dealing import count, loading
 from polyrhythm.shuffle.global_shuffle import GlobalShuffle
 from polyrhythm.shuffle.sharded import ShardBatches
@@ -34,7 +34,7 @@ class OwnPace:
         """No."""
         return False
 
-    def feed(self, group: Group, port: Port, perform: Perform, controls: Controls) -> Feed:
+    def feed(self, group: Group, port: Port, perform: Perform, controls: Controls, follow: Follow = unfollowed) -> Feed:
         """One worker's feed of one data set."""
         return _Drawn(group, controls)
 

@@ -16,10 +16,11 @@ from polyrhythm.kernel.message import Message
 from polyrhythm.kernel.port import Port
 from polyrhythm.pieces.controller import ControlledSetting, Controls
 from polyrhythm.pieces.sharded import BackgroundSums, ShardedSource
-from polyrhythm.pieces.shuffle import Batch, Feed, Order, Perform, Source, Stream
+from polyrhythm.pieces.shuffle import Batch, Feed, Follow, Order, Perform, Source, Stream, unfollowed
 from polyrhythm.shuffle.dealing import count, loading, parts
 
 Samples = tuple[Tensor, ...]
+_LOST = "data/lost"
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,7 +28,7 @@ class RingShuffle:
     """Samples are distributed once; each used batch is sent to the next worker on a ring (GossipGraD; Daily et al., 2018, 5.2).
 
     In as many epochs as there are workers, every worker sees all these samples; up to P - 1 samples that were left over are never
-    used. Batches must be tuples of tensors.
+    used. When a worker is lost the samples stay from then on where they are. Batches must be tuples of tensors.
     """
 
     takes: ClassVar[frozenset[ControlledSetting]] = frozenset()
@@ -37,9 +38,9 @@ class RingShuffle:
         """Yes, after each batch."""
         return True
 
-    def feed(self, group: Group, port: Port, perform: Perform, controls: Controls) -> Feed:
+    def feed(self, group: Group, port: Port, perform: Perform, controls: Controls, follow: Follow = unfollowed) -> Feed:
         """One worker's feed of one data set."""
-        return _Travelling(group, port, perform)
+        return _Travelling(group, port, perform, follow)
 
     def stream(self, stream: Stream, group: Group, number: int, batch_size: int) -> NoReturn:
         """Refused: the samples of a stream are not kept."""
@@ -63,15 +64,21 @@ class RingShuffle:
 
 
 class _Travelling:
-    """`held` is the queue of batches at this worker. All workers have equally many, of equal sizes at equal places."""
+    """`held` is the queue of batches at this worker. All workers have equally many, of equal sizes at equal places.
 
-    def __init__(self, group: Group, port: Port, perform: Perform) -> None:
+    `awaited` is the topic of the batch that is on its way here; none is when the ring is `broken`.
+    """
+
+    def __init__(self, group: Group, port: Port, perform: Perform, follow: Follow) -> None:
         self.group = group
         self.port = port
         self.perform = perform
         self.held: deque[Samples] = deque()
         self.batch_size = 0
         self.passed = 0
+        self.follow = follow
+        self.awaited = ""
+        self.broken = False
 
     def count(self, source: Source, batch_size: int) -> int:
         return count(source, self.group, batch_size)
@@ -100,16 +107,30 @@ class _Travelling:
         dealt = parts(source, self.group, number, batch_size)
         self.held.extend(_tensors(batch) for _, batch in source.load(dealt, loading(self.group, number)))
         self.batch_size = batch_size
+        self.follow(_LOST)
+        self.perform(self._begin())
+
+    async def _begin(self) -> None:
+        await self.port.spawn("ring", self._watch())
+
+    async def _watch(self) -> None:
+        """Whoever is lost, the ring is broken for all: who waits for one that is there would find it waiting for others."""
+        await self.port.receive(_LOST)
+        self.broken = True
+        if self.awaited:
+            await self.port.send(self.port.name, Message(self.awaited))
 
     async def _pass_on(self, batch: Samples) -> Samples:
-        if self.group.size == 1:
+        if self.group.size == 1 or self.broken:
             return batch
         topic, rank, workers = f"data/{self.passed}", self.group.rank, self.group.size
         self.passed += 1
         await self.port.send(self.group.members[(rank + 1) % workers], Message(topic, tensors=tuple(t.contiguous() for t in batch)))
+        self.awaited = topic
         delivery = await self.port.receive(topic, self.group.members[(rank - 1) % workers])
         assert delivery is not None
-        return delivery.message.tensors
+        self.awaited = ""
+        return batch if delivery.sender == self.port.name else delivery.message.tensors
 
 
 def _samples(batch: Samples) -> int:

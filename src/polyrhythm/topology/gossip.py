@@ -15,8 +15,7 @@ from polyrhythm.pieces.result_source import AllWorkers
 from polyrhythm.pieces.topology import Agreement, Channel, InitialState, WorkerEndpoint
 from polyrhythm.pieces.traits import Pattern, Payload, TopologyTraits
 from polyrhythm.tensors import Layout, State
-from polyrhythm.topology.algorithms.broadcast import broadcast
-from polyrhythm.topology.algorithms.tree import Tree
+from polyrhythm.topology.company import Company
 from polyrhythm.topology.graph import Dissemination, Graph
 from polyrhythm.trees import StateTree
 
@@ -25,10 +24,10 @@ from polyrhythm.trees import StateTree
 class Gossip:
     """At exchange t each worker sends its weights to those whom `graph` names, and mixes in those that it receives from others.
 
-    The run ends with the mean of all replicas, over a tree.
+    Who waits for one that is lost goes on without it. The run ends with the mean of all replicas, over a tree.
     """
 
-    traits: ClassVar = TopologyTraits(frozenset({Payload.WEIGHTS}), Pattern.NEIGHBOURS)
+    traits: ClassVar = TopologyTraits(frozenset({Payload.WEIGHTS}), Pattern.NEIGHBOURS, tolerates_loss=True)
     service: ClassVar[None] = None
     result: ClassVar = AllWorkers()
 
@@ -59,6 +58,7 @@ class _Neighbour:
         self.codec = packets(agreement.codec)
         self.group = endpoint.group
         self.port = endpoint.port
+        self.company = Company(endpoint, self._lose)
         self.context = ExchangeContext(self.group, self.port.rng("codec"))
         self.layout = Layout((), ())
         self.state: State = {}
@@ -69,7 +69,7 @@ class _Neighbour:
         self.layout = initial.model_state.layout
         self.state = self.codec.initial(self.layout)
         self.initial = initial
-        return AdoptWeights(await broadcast(self.port, self.group, initial.weights(), "init"))
+        return AdoptWeights(await self.company.establish(initial))
 
     async def exchange(self, value: Tensor, clock: int, rates: tuple[float, ...]) -> Response:
         receivers, senders = self.graph.neighbours(self.exchanges, self.group)
@@ -81,16 +81,14 @@ class _Neighbour:
             self.state = encoded.state
             for rank in receivers:
                 await self.port.send(self.group.members[rank], Message(topic, tensors=encoded.packet))
-        received = []
-        for rank in senders:
-            delivery = await self.port.receive(topic, self.group.members[rank])
-            assert delivery is not None
-            received.append(self.codec.decode(delivery.message.tensors, self.layout))
-        return MixWeights(received)
+        received = await self.company.receive(topic, [self.group.members[rank] for rank in senders])
+        return MixWeights([self.codec.decode(delivery.message.tensors, self.layout) for delivery in received])
+
+    def _lose(self, name: str) -> None:
+        """Its neighbours mix one replica less."""
 
     async def finish(self) -> Response:
-        total = await Tree().reduce(self.port, self.group, self.initial.weights(), "mean")
-        return AdoptWeights(total / self.group.size)
+        return AdoptWeights(await self.company.mean(self.initial.weights()))
 
     async def drain(self, step: int) -> str:
         return ""  # every exchange has brought what was sent for it

@@ -15,7 +15,7 @@ from polyrhythm.kernel.group import Group
 from polyrhythm.kernel.port import Port
 from polyrhythm.pieces.controller import Controls
 from polyrhythm.pieces.sharded import BackgroundSums, ShardedSource
-from polyrhythm.pieces.shuffle import Batch, Feed, Order, Perform, ShardFeed, Shuffle
+from polyrhythm.pieces.shuffle import Batch, Feed, Follow, Order, Perform, ShardFeed, Shuffle
 from polyrhythm.training.loader import LoaderSource
 from polyrhythm.training.position import DataPosition
 from polyrhythm.training.sampling import Listed, Permuted, ShareSampler, order_of
@@ -59,6 +59,7 @@ class Data:
         count: Callable[[int], None],
         position: DataPosition,
         controls: Controls,
+        follow: Follow,
     ) -> None:
         self.used = False
         self.position = position
@@ -66,6 +67,7 @@ class Data:
         self._group = group
         self._count = count
         self._controls = controls
+        self._follow = follow
         self._feeds: list[tuple[tuple[Any, ...], Feed]] = []
         self._totals = totals
         self._loaded: WeakKeyDictionary[DataLoader[Any], LoadedShards] = WeakKeyDictionary()
@@ -156,7 +158,7 @@ class Data:
             if len(held) == len(parts) and all(a is b for a, b in zip(held, parts, strict=True)):
                 self._feeds.append(self._feeds.pop(group))  # the last to be used is the last to be forgotten
                 return feed
-        feed = self._shuffle.feed(self._group, port, perform, self._controls)
+        feed = self._shuffle.feed(self._group, port, perform, self._controls, self._follow)
         self._feeds = [*self._feeds[-_FEEDS + 1 :], (parts, feed)]
         return feed
 

@@ -21,7 +21,7 @@ from polyrhythm.kernel.group import Group
 from polyrhythm.kernel.port import Port
 from polyrhythm.pieces.controller import ControlledSetting, Controls
 from polyrhythm.pieces.sharded import BackgroundSums, ShardedSource
-from polyrhythm.pieces.shuffle import Batch, Feed, Order, Perform, ShardFeed, Source, Stream
+from polyrhythm.pieces.shuffle import Batch, Feed, Follow, Order, Perform, ShardFeed, Source, Stream, unfollowed
 from polyrhythm.shuffle import GlobalShuffle
 from polyrhythm.simulator import Instant, Simulator
 from polyrhythm.strategy.part import Part
@@ -66,9 +66,9 @@ class _Noting:
     sends: bool = False
     takes: frozenset[ControlledSetting] = frozenset()
 
-    def feed(self, group: Group, port: Port, perform: Perform, controls: Controls) -> Feed:
+    def feed(self, group: Group, port: Port, perform: Perform, controls: Controls, follow: Follow = unfollowed) -> Feed:
         """One worker's feed of one data set."""
-        return _Noted(GlobalShuffle().feed(group, port, perform, controls), self.batches)
+        return _Noted(GlobalShuffle().feed(group, port, perform, controls, follow), self.batches)
 
     def stream(self, stream: Stream, group: Group, number: int, batch_size: int) -> Iterator[Batch]:
         """One worker's batches of one pass over a stream."""

@@ -64,7 +64,9 @@ class Worker:
         self._tables = Tables(plan, context, self._models)
         self._state = WorkerState(context, self._models.replicas, self._tables.states, chosen.resumed, self._between)
         self._steps = Steps(context, self._models, self._tables.states, self._state, self._between)
-        self._data = self._steps.data = Data(strategy.shuffle, group, self._together, self.count, self._state.position, self._models)
+        self._data = self._steps.data = Data(
+            strategy.shuffle, group, self._together, self.count, self._state.position, self._models, self._models.follow_losses
+        )
         rng.seed_everything(group.seed, "worker", group.rank)
         self._checkpointing = Checkpointing(chosen, context, group, self._state, self._manifest)
         self._checkpointing.begin(self._models.follow_losses)
