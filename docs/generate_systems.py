@@ -66,6 +66,9 @@ SENT: dict[str, Sent] = {
     "dynsgd": Sent("as `consgd`"),
     "asysg-con": Sent("as `softsync`", lambda P, M, B, D: 2 * P * M),
     "asysg-incon": Sent("P M / S for the pushes to one of S blocks, or two, and at most P M for the blocks that have changed"),
+    "rudra": Sent("as `softsync`", lambda P, M, B, D: 2 * P * M),
+    "rudra-adv": Sent("2 P M between learners and aggregators at most, and 2 P / group_size M between these and the root"),
+    "rudra-adv-star": Sent("P M and P / group_size M for pushes; for weights M for each newer version that a learner or aggregator gets"),
     "paine": Sent(
         "2 P M / n_sync in 2 P S messages every n_sync steps, after the warm start of one worker", lambda P, M, B, D: 2 * P * M / 10
     ),

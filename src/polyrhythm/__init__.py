@@ -75,6 +75,7 @@ if TYPE_CHECKING:
     from polyrhythm.controllers import Several as Several
     from polyrhythm.controllers import SharedPartitions as SharedPartitions
     from polyrhythm.controllers import StepBytes as StepBytes
+    from polyrhythm.controllers import TotalBatch as TotalBatch
     from polyrhythm.engines.kubernetes import Kubernetes as Kubernetes
     from polyrhythm.engines.mpi import Mpi as Mpi
     from polyrhythm.engines.ray import Ray as Ray
@@ -148,6 +149,7 @@ if TYPE_CHECKING:
     from polyrhythm.merge import SampleMean as SampleMean
     from polyrhythm.merge import SignDescent as SignDescent
     from polyrhythm.merge import SlowMomentum as SlowMomentum
+    from polyrhythm.merge import SquareRootScaling as SquareRootScaling
     from polyrhythm.merge import StalenessScaled as StalenessScaled
     from polyrhythm.merge import Sum as Sum
     from polyrhythm.merge import VersionedMean as VersionedMean
@@ -203,6 +205,7 @@ if TYPE_CHECKING:
     from polyrhythm.topology import BitVector as BitVector
     from polyrhythm.topology import BlockStore as BlockStore
     from polyrhythm.topology import Blockwise as Blockwise
+    from polyrhythm.topology import BroadcastTree as BroadcastTree
     from polyrhythm.topology import Bucketed as Bucketed
     from polyrhythm.topology import Butterfly as Butterfly
     from polyrhythm.topology import ByKey as ByKey
@@ -281,10 +284,10 @@ _PLACES = {
         "TopK TopKWarmup TwoBit UnitSigns Warmup"
     ),
     "consistency": (
-        "Asynchronous Bounded BoundedDelay Buffered BulkSynchronous Every Intervals LocalSteps PacedLocalSteps SampledClients SoftSync "
-        "Switched WarmStart"
+        "Asynchronous Bounded BoundedDelay Buffered BulkSynchronous Every Intervals LocalSteps PacedLocalSteps SampledClients "
+        "SoftSync Switched WarmStart"
     ),
-    "controllers": "BatchShares BestWorker Fixed LinkPartitions LocalStepShares Several SharedPartitions StepBytes",
+    "controllers": "BatchShares BestWorker Fixed LinkPartitions LocalStepShares Several SharedPartitions StepBytes TotalBatch",
     "engines.kubernetes": "Kubernetes",
     "engines.mpi": "Mpi",
     "engines.ray": "Ray",
@@ -297,8 +300,8 @@ _PLACES = {
     "hardware.fleet": "Fleet Jitter Mixed RandomStragglers Straggler",
     "hardware.network": "Network",
     "local": (
-        "AverageMoments Consensus CorrectedWeights GossipNesterov KeepLateSteps KeepOwn OneBlock PlainSteps Proximal ResetMoments "
-        "TrackedGradients"
+        "AverageMoments Consensus CorrectedWeights GossipNesterov KeepLateSteps KeepOwn OneBlock PlainSteps Proximal "
+        "ResetMoments TrackedGradients"
     ),
     "loggers": "CSV MLflow TensorBoard WandB",
     "memory": (
@@ -306,8 +309,9 @@ _PLACES = {
         "unlimited_seconds"
     ),
     "merge": (
-        "Adagrad Adam BatchWeighted DelayedNesterov Elastic FrozenAdam HeavyBall LARC LARS LinearScaling Mean Nesterov OuterOptimizer "
-        "ParzenGate PolynomialStaleness ProximalSGD SampleMean SignDescent SlowMomentum StalenessScaled Sum VersionedMean Yogi"
+        "Adagrad Adam BatchWeighted DelayedNesterov Elastic FrozenAdam HeavyBall LARC LARS LinearScaling Mean Nesterov "
+        "OuterOptimizer ParzenGate PolynomialStaleness ProximalSGD SampleMean SignDescent SlowMomentum SquareRootScaling "
+        "StalenessScaled Sum VersionedMean Yogi"
     ),
     "processes": "Processes",
     "shuffle": "GlobalShuffle OwnPace RingShuffle",
@@ -316,13 +320,14 @@ _PLACES = {
     "sources": "HuggingFaceStream LocalShard ParquetFiles RayShards TarShards spark_frame",
     "strategy": "ByHost BySite Exchange Given Hierarchical InGroups Leaders OfSize Strategy Stripes",
     "topology": (
-        "Adasum AggregationTree AllReduce AllToAll AllWeights Alone AsAgreed Autotune AverageWeights BipartiteGraph BitVector BlockStore "
-        "Blockwise Bucketed Butterfly ByKey ByLayer ByPattern ChangedRows CompleteGraph CompressedGossip CompressedRing Deferred Delayed "
-        "Direct Dissemination EightBits EvenRows ExponentialGraph Fastest FixedGraph FixedPointMemory Fused Gossip HashRing Keyed "
-        "KnowledgeTransfer Lazy LinkExchange LossyStreams MetropolisHastings Mirrors Moshpit NearestRounding Neighbours Overlay "
-        "PairAverages PartialExchange PullWeights PushParts PushSum PushWeights RandomPairs ResponseCache Ring RingGraph RootCoordinator "
-        "RoundTrips SelectiveBarrier Separately ServedSums Server ServerRing SharedMemory Star StochasticRounding Summation Torus Tree "
-        "Truncated UniformWeights WeightedGossip"
+        "Adasum AggregationTree AllReduce AllToAll AllWeights Alone AsAgreed Autotune AverageWeights BipartiteGraph BitVector "
+        "BlockStore Blockwise BroadcastTree Bucketed Butterfly ByKey ByLayer ByPattern ChangedRows CompleteGraph "
+        "CompressedGossip CompressedRing Deferred Delayed Direct Dissemination EightBits EvenRows ExponentialGraph Fastest "
+        "FixedGraph FixedPointMemory Fused Gossip HashRing Keyed KnowledgeTransfer Lazy LinkExchange LossyStreams "
+        "MetropolisHastings Mirrors Moshpit NearestRounding Neighbours Overlay PairAverages PartialExchange PullWeights "
+        "PushParts PushSum PushWeights RandomPairs ResponseCache Ring RingGraph RootCoordinator RoundTrips SelectiveBarrier "
+        "Separately ServedSums Server ServerRing SharedMemory Star StochasticRounding Summation Torus Tree Truncated "
+        "UniformWeights WeightedGossip"
     ),
     "scheduling": "RandomBlocks Strads balanced",
     "tables": "DenseRows SparseRows Table",

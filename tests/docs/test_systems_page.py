@@ -82,7 +82,7 @@ def test_the_page_says_of_every_system_what_it_sends() -> None:
 
 
 VALUES_DECIDE = (
-    *("ssp", "consgd", "dynsgd", "asysg-incon", "strom", "gaia", "powersgd", "poseidon"),
+    *("ssp", "consgd", "dynsgd", "asysg-incon", "rudra-adv", "rudra-adv-star", "strom", "gaia", "powersgd", "poseidon"),
     *("project-adam",),
     *("adasum", "horovod", "bitvector"),
     *("dl4j-sharing", "actors-decentralised"),

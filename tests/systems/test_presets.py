@@ -27,7 +27,7 @@ PUBLISHED = (
     *("sparknet", "easgd", "onebit", "strom", "gossipgrad", "diloco"),
     *("hierarchical", "hybrid-groups", "gaia", "powersgd", "poseidon", "parallax", "hogwild", "byteps"),
     *("large-minibatch", "climate", "byteps-async", "project-adam", "bigdl"),
-    *("zhang-asgd", "paine", "consgd", "dynsgd", "asysg-con", "asysg-incon"),
+    *("zhang-asgd", "paine", "consgd", "dynsgd", "asysg-con", "asysg-incon", "rudra", "rudra-adv", "rudra-adv-star"),
     *("mxnet", "mxnet-worker-update", "mxnet-async", "dl4j-sharing", "actors", "actors-softsync", "actors-decentralised"),
     *("d2l", "parallel-sgd", "firecaffe", "yadan", "collective-allreduce", "adasum", "horovod", "bitvector"),
     *("post-local-sgd", "slowmo", "dl4j-averaging", "admm-sgd"),
@@ -46,7 +46,7 @@ PUBLISHED = (
     "li-ps",
 )
 ORDER_MATTERS = (
-    *("zhang-asgd", "paine", "consgd", "dynsgd", "asysg-con", "asysg-incon"),
+    *("zhang-asgd", "paine", "consgd", "dynsgd", "asysg-con", "asysg-incon", "rudra", "rudra-adv", "rudra-adv-star"),
     *("downpour", "ssp", "softsync", "easgd", "strom", "hybrid-groups", "gaia", "hogwild"),
     *("byteps-async", "project-adam"),
     *("mxnet-async", "dl4j-sharing", "actors", "actors-softsync", "actors-decentralised"),

@@ -6,6 +6,7 @@ from polyrhythm.controllers.local_step_shares import LocalStepShares
 from polyrhythm.controllers.partitions import LinkPartitions, SharedPartitions
 from polyrhythm.controllers.several import Several
 from polyrhythm.controllers.step_bytes import StepBytes
+from polyrhythm.controllers.total_batch import TotalBatch
 from polyrhythm.pieces.controller import Fixed
 
 MEMBERS = (
@@ -16,8 +17,20 @@ MEMBERS = (
     LinkPartitions(),
     StepBytes(),
     BatchShares(),
+    TotalBatch(12),
     Several((StepBytes(), BatchShares())),
 )
 """One of each kind and of each interesting setting: the laws are tested over this list."""
 
-__all__ = ["MEMBERS", "BatchShares", "BestWorker", "Fixed", "LinkPartitions", "LocalStepShares", "Several", "SharedPartitions", "StepBytes"]
+__all__ = [
+    "MEMBERS",
+    "BatchShares",
+    "BestWorker",
+    "Fixed",
+    "LinkPartitions",
+    "LocalStepShares",
+    "Several",
+    "SharedPartitions",
+    "StepBytes",
+    "TotalBatch",
+]

@@ -18,6 +18,7 @@ from polyrhythm.merge.rules import Adagrad, Nesterov
 from polyrhythm.merge.sample_mean import SampleMean
 from polyrhythm.merge.sign_descent import SignDescent
 from polyrhythm.merge.slow_momentum import SlowMomentum
+from polyrhythm.merge.square_root_scaling import SquareRootScaling
 from polyrhythm.merge.staleness_scaled import StalenessScaled
 from polyrhythm.merge.sum import Sum
 from polyrhythm.merge.versioned_mean import VersionedMean
@@ -32,7 +33,7 @@ MEMBERS = (
     ProximalSGD(0.01, per_delay=0.1),
     *(SampleMean(), BatchWeighted(), OuterOptimizer(Adam(), SampleMean()), OuterOptimizer(Yogi())),
     *(PolynomialStaleness(), OuterOptimizer(DelayedNesterov(every=3))),
-    VersionedMean(),
+    *(VersionedMean(), SquareRootScaling()),
 )
 """One of each kind and of each interesting setting: the laws are tested over this list."""
 
@@ -57,6 +58,7 @@ __all__ = [
     "SampleMean",
     "SignDescent",
     "SlowMomentum",
+    "SquareRootScaling",
     "StalenessScaled",
     "Sum",
     "VersionedMean",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Protocol
 
 from torch import Tensor
@@ -26,6 +27,9 @@ class ServedWeights(Protocol):
 
     def log(self, weights: Tensor, layout: Layout) -> WeightLog:
         """Of weights as they begin, which is version 0."""
+
+    def receivers(self, workers: Sequence[str]) -> Sequence[str]:
+        """Those of the workers that are left to whom every new version is sent though they do not request it."""
 
     def unpacked(self, packet: Packet, held: Tensor, layout: Layout) -> Tensor:
         """The server's weights (numel,), from a packet and those that the worker `held`, on the CPU; it may be the version that it has."""

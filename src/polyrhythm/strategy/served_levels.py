@@ -9,6 +9,8 @@ from polyrhythm.pieces.merge import keeps_rates
 from polyrhythm.pieces.traits import Pattern, Payload
 from polyrhythm.strategy.exchange import AnyExchange
 
+_MANY = 2**20
+
 
 def refusal_of_mirrors(outer: AnyExchange) -> str:
     """Why the servers of groups cannot be mirrors of each other by `outer`, as a sentence; empty where they can."""
@@ -23,10 +25,10 @@ def refusal_of_mirrors(outer: AnyExchange) -> str:
 def refusal_of_relays(inner: AnyExchange, outer: AnyExchange) -> str:
     """Why the servers of groups, whose members exchange by `inner`, cannot stand for them in `outer`; empty where they can."""
     sent, above = inner.agreement.payload, outer.agreement.payload
-    if inner.order_matters:
+    if inner.agreement.consistency.quorum(_MANY) < _MANY:
         return (
             f"inner={inner!r} merges the contributions of a group one by one, so that its server has nothing to add up for the servers "
-            "above: take an inner exchange in lockstep."
+            "above: take an inner exchange in lockstep, or SoftSync(1)."
         )
     if Payload.WEIGHTS in {sent, above} or sent.is_gradient is not above.is_gradient:
         return (

@@ -32,6 +32,7 @@ from polyrhythm.systems.negotiated import bitvector, horovod
 from polyrhythm.systems.parameter_servers import asysg_con, asysg_incon, consgd, dynsgd, paine, zhang_asgd
 from polyrhythm.systems.partial import sparta
 from polyrhythm.systems.pipelined import pipe_sgd
+from polyrhythm.systems.rudra import rudra, rudra_adv, rudra_adv_star
 from polyrhythm.systems.servers import bigdl, byteps_async, project_adam
 from polyrhythm.systems.streaming import streaming_diloco
 from polyrhythm.systems.synchronous import allreduce, byteps, direct, onebit, powersgd, single, tree
@@ -43,7 +44,7 @@ SYSTEMS: dict[str, Callable[..., Strategy]] = {
         *(single, allreduce, direct, tree, downpour, ssp, softsync, sparknet, easgd, onebit, strom, gossipgrad, diloco),
         *(hierarchical, hybrid_groups, gaia, powersgd, poseidon, parallax, hogwild, byteps),
         *(large_minibatch, climate, byteps_async, project_adam, bigdl),
-        *(zhang_asgd, paine, consgd, dynsgd, asysg_con, asysg_incon),
+        *(zhang_asgd, paine, consgd, dynsgd, asysg_con, asysg_incon, rudra, rudra_adv, rudra_adv_star),
         *(mxnet, mxnet_worker_update, mxnet_async, dl4j_sharing, actors, actors_softsync, actors_decentralised),
         *(d2l, parallel_sgd, firecaffe, yadan, collective_allreduce, adasum, horovod, bitvector),
         *(post_local_sgd, slowmo, dl4j_averaging, admm_sgd, elephas, elephas_asynchronous, elephas_hogwild, streaming_diloco),

@@ -19,6 +19,7 @@ from polyrhythm.topology.barriers import SelectiveBarrier
 from polyrhythm.topology.bipartite import BipartiteGraph
 from polyrhythm.topology.block_store import BlockStore
 from polyrhythm.topology.blockwise import Blockwise
+from polyrhythm.topology.broadcast_tree import BroadcastTree
 from polyrhythm.topology.bucketed import Bucketed
 from polyrhythm.topology.complete_graph import CompleteGraph
 from polyrhythm.topology.compressed_gossip import CompressedGossip
@@ -79,6 +80,8 @@ MEMBERS = (
     Server(2, division=ByKey(largest=10)),
     Server(2, division=ByLayer()),
     Blockwise(3),
+    BroadcastTree(),
+    BroadcastTree(1),
     BlockStore(),
     BlockStore(2),
     *(Gossip(graph) for graph in GRAPHS),
@@ -130,6 +133,7 @@ __all__ = [
     "BitVector",
     "BlockStore",
     "Blockwise",
+    "BroadcastTree",
     "Bucketed",
     "Butterfly",
     "ByKey",

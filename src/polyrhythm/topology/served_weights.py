@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import torch
@@ -23,6 +24,10 @@ class AllWeights:
     def log(self, weights: Tensor, layout: Layout) -> WeightLog:
         """Nothing need be kept."""
         return _NoLog()
+
+    def receivers(self, workers: Sequence[str]) -> Sequence[str]:
+        """None."""
+        return ()
 
     def unpacked(self, packet: Packet, held: Tensor, layout: Layout) -> Tensor:
         """As they came; an empty packet leaves what is held."""
@@ -54,6 +59,10 @@ class ChangedRows:
     def log(self, weights: Tensor, layout: Layout) -> WeightLog:
         """The version of each row."""
         return RowLog(weights, layout)
+
+    def receivers(self, workers: Sequence[str]) -> Sequence[str]:
+        """None."""
+        return ()
 
     def unpacked(self, packet: Packet, held: Tensor, layout: Layout) -> Tensor:
         """The rows on top of what is held; one tensor is all weights."""

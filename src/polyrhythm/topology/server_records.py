@@ -10,6 +10,9 @@ import msgspec
 REQUESTS = "ask"
 """All requests to a shard have this topic, so that it gets those of each worker in the order in which they were sent."""
 
+UNASKED = "unasked"
+"""Weights that go to workers without a request: numbers and tensors as of a response."""
+
 
 class Wanted(IntEnum):
     """The response that a push or a fetch requests."""

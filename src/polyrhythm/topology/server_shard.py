@@ -27,6 +27,7 @@ from polyrhythm.topology.losses import GONE
 from polyrhythm.topology.server_clocks import ServerClocks
 from polyrhythm.topology.server_records import (
     REQUESTS,
+    UNASKED,
     Begin,
     Done,
     Drain,
@@ -76,6 +77,7 @@ class ServerShard:
         self.before: dict[str, Tensor] = {}
         self.snapshot: Tensor | None = None
         self.initialized = False
+        self.told = ShardStatus(0, 0.0)
         self.drained: dict[str, int] = {}
         self.checkpoints = endpoint.checkpoints
         self.upstream = None if endpoint.upstream is None else endpoint.upstream.link(self.port, self)
@@ -245,6 +247,17 @@ class ServerShard:
             before = self.before.pop(name, None)
             weights = self._weights() if before is None else before
             await self._respond(name, *(() if known == self.model_state.version else self.log.packet(weights, known)))
+        if self.initialized and not self.clocks.all_ended:
+            await self._send_unasked()
+
+    async def _send_unasked(self) -> None:
+        """Send new weights to those who need not request them, when the ones before have left."""
+        status = ShardStatus(self.model_state.version, self.slowest)
+        if status != self.told:
+            self.told = status
+            for name in self.responses.receivers(list(self.clocks.merged)):
+                await self.port.flush(name)
+                await self.port.send(name, Message(UNASKED, status.to_numbers(), tensors=(self._weights(),)))
 
     def _allows(self, clock: int) -> bool:
         return self.upstream is None or self.upstream.may_proceed(clock)

@@ -1,0 +1,32 @@
+"""Batches of which all workers together have a fixed number of samples."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import ClassVar
+
+from polyrhythm.errors import CompositionError
+from polyrhythm.pieces.controller import ControlledSetting, ControllerTraits, Decision, Measurements
+from polyrhythm.tensors import State
+
+
+@dataclass(frozen=True, slots=True)
+class TotalBatch:
+    """A worker takes samples / P samples a step, from its second on (the μλ rule; Gupta, Zhang, Wang, ICDM 2016, section 5).
+
+    With λ learners of μ samples the error grows with the product μ λ: the more learners there are, the smaller their batches must be.
+    The first step has the batch of the training function.
+    """
+
+    traits: ClassVar = ControllerTraits(frozenset({ControlledSetting.BATCH}))
+
+    samples: int
+
+    def __post_init__(self) -> None:
+        if not self.samples >= 1:
+            raise CompositionError(f"TotalBatch(samples={self.samples}) has nothing to train on: give 1 sample or more.")
+
+    def decide(self, measured: Measurements, state: State) -> tuple[Sequence[Decision], State]:
+        """The same for all, and at least 1."""
+        return (Decision(ControlledSetting.BATCH, max(1, round(self.samples / measured.group_size))),), state
