@@ -118,11 +118,13 @@ def test_the_merged_gradient_lies_where_the_workers_own_was_in_both_runtimes(str
 
 
 LATE = ("li-ps",)
-"""A worker takes over what has come when it has come, up to its delay."""UNASKED = ("rudra-adv-star",)
+"""A worker takes over what has come when it has come, up to its delay."""
+UNASKED = ("rudra-adv-star",)
 """Nobody waits for weights that come unasked."""
+AWAITED = [name for name in OTHERS if name not in (*LATE, *UNASKED) and systems.find(name).consistency.traits.waits]
 
 
-@pytest.mark.parametrize("system", sampled(name for name in OTHERS if systems.find(name).consistency.traits.waits and name not in LATE and systems.find(name).consistency.traits.waits))UNASKED))
+@pytest.mark.parametrize("system", sampled(AWAITED))
 def test_one_worker_gives_the_same_bits_even_where_order_matters(system: str) -> None:
     virtual = trained(TOYS["momentum"], 1, system, Simulator(network=SLOW)).summary
     assert trained(TOYS["momentum"], 1, system, Processes()).summary.weights_sha256 == virtual.weights_sha256
