@@ -119,7 +119,8 @@ def test_no_contribution_is_lost_or_doubled(name: str, tmp_path: Path) -> None:
     resumed_without_loss(name, tmp_path, [7])
 
 
-def test_what_a_site_has_yet_to_send_to_others_is_not_lost(tmp_path: Path) -> None:
+@pytest.mark.parametrize("among", [pr.Mirrors(), pr.Overlay(2, turn=3, barrier=pr.SelectiveBarrier())], ids=["direct", "hubs"])
+def test_what_a_site_has_yet_to_send_to_others_is_not_lost(among: Any, tmp_path: Path) -> None:
     def push_much(worker: pr.Worker) -> None:
         model = nn.Linear(60_000, 1, bias=False)
         nn.init.ones_(model.weight)
@@ -131,7 +132,7 @@ def test_what_a_site_has_yet_to_send_to_others_is_not_lost(tmp_path: Path) -> No
             optimizer.step()
 
     inner = pr.Exchange(consistency=pr.LocalSteps(1, pr.Bounded(0)), topology=pr.Server(1))
-    outer = pr.Exchange(consistency=pr.LocalSteps(1, pr.Bounded(20)), topology=pr.Mirrors(), merge=pr.Sum())
+    outer = pr.Exchange(consistency=pr.LocalSteps(1, pr.Bounded(20)), topology=among, merge=pr.Sum())
     mirrored = pr.Strategy(exchange=pr.Hierarchical(inner=inner, outer=outer))
     whole = run(push_much, mirrored, workers=6, checkpoint=tmp_path, every=5)
     again = run(push_much, mirrored, workers=6, resume=at(tmp_path, 5))
