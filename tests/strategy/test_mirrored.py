@@ -8,6 +8,7 @@ from polyrhythm import systems
 from polyrhythm.codec import ErrorFeedback, Relative
 from polyrhythm.consistency import Asynchronous, Bounded, LocalSteps
 from polyrhythm.errors import CompositionError
+from polyrhythm.hardware.devices import Device
 from polyrhythm.hardware.network import Network, Site
 from polyrhythm.kernel.events import Sent
 from polyrhythm.merge import Sum
@@ -66,6 +67,18 @@ def test_servers_run_at_the_sites_of_their_groups() -> None:
     pairs = {(event.actor, event.to) for event in run.outcome.events if isinstance(event, Sent)}
     assert ("worker/2", "server/1") in pairs
     assert ("worker/2", "server/0") not in pairs
+
+
+def test_hubs_send_each_other_one_packet_a_step_for_all_of_their_groups() -> None:
+    sides = {f"server/{rank}": rank // 2 for rank in range(4)}
+    on, counts = Simulator(network=SITES, devices=Device("slow", 1e5), record_sends=True), []
+    for hubs in (1, 2):
+        run = trained(TOY, 4, systems.find("gaia", threshold=0, groups=1, hubs=hubs), on)
+        sent = [event for event in run.outcome.events if isinstance(event, Sent) and {event.actor, event.to} <= sides.keys()]
+        counts.append(len([event for event in sent if event.topic.endswith("/u") and sides[event.actor] != sides[event.to]]))
+    steps = TOY.epochs * 3
+    assert counts[0] >= 8 * steps
+    assert counts[1] <= 4 * steps, "2 a step, and some more where members have come at different times"
 
 
 def test_what_workers_do_counts_for_them_in_full_among_mirrors_too() -> None:

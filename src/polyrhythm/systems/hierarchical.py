@@ -95,7 +95,7 @@ def gaia(
     counts at its own site alone. A `decay` of 0 freezes the threshold.
     Where a line would carry a packet for longer than a step, the indices of its elements go first, and the other server responds to no
     read of its weights until their values have come (the selective barrier; workers read all elements at once). No worker is ahead of the
-    slowest site by more than what is done in a round trip to the farthest one, or by more than `lead` steps if given (the mirror clock).
+    slowest site by more than what is done in two round trips to the farthest one, or by more than `lead` steps if given (the mirror clock).
     With `hubs` above 1, so many neighbouring sites each send to one of them, in turns, which adds up what they have and forwards it.
     """
     agreed, clock = (Asynchronous(), RoundTrips()) if lead is None else (Bounded(lead), AsAgreed())

@@ -35,16 +35,17 @@ class AsAgreed:
 class RoundTrips:
     """By what is done in `trips` round trips to the farthest site, and at least a step (Gaia; Hsieh et al., NSDI 2017).
 
-    What a site has sent is then known half a round trip later, so that sites of equal speed over lines that are free do not wait.
+    What a site has sent is known half a round trip later, and by way of two hubs after three lines and two steps, so that sites of equal
+    speed over lines that are free do not wait.
     """
 
     measures: ClassVar = True
 
-    trips: float = 1.0
+    trips: float = 2.0
 
     def __post_init__(self) -> None:
         if not 0 < self.trips < math.inf:
-            raise CompositionError(f"RoundTrips({self.trips}) lets no site go on: give a number of round trips above 0, such as 1.")
+            raise CompositionError(f"RoundTrips({self.trips}) lets no site go on: give a number of round trips above 0, such as 2.")
 
     def lead(self, round_trip: float, step: float) -> float:
         """⌈trips · round trip / step⌉; no bound before both are measured."""

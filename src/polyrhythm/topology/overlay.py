@@ -22,7 +22,7 @@ class Overlay:
 
     `groups` are so many neighbouring ranks each, or lists of ranks; alone in its group, everyone sends to all. A hub adds up what its
     members send and sends the sum to the hubs of the other groups, which send it to their members: between G groups G (G - 1) packets pass.
-    It sends with what it has itself, once a step; at once where it waits for others. Members take turns of `turn` steps
+    It sends with what it has itself, or once a step's time has passed. Members take turns of `turn` steps
     as the hub. What comes is counted by its steps, whatever way it took, so that nothing is lost or doubled between two turns.
 
     `barrier` has elements announced that take a line longer than a step to carry; nobody reads these until they have come. `clock` bounds

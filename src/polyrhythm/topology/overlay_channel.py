@@ -30,7 +30,8 @@ _FIRST = "init"
 class OverlayChannel:
     """`pending` is what has come and is not merged yet, with its latest step; `stale` the elements that a sender has announced.
 
-    What its hub is to send on goes with what it sends itself, unless it waits (`hurries`): then nobody must wait for it.
+    What it is to send on as a hub goes with what it sends itself, or when a step's time has passed, so that a step makes one message a
+    line; at the end, and before a checkpoint, it goes at once (`hurries`).
     """
 
     buckets = None
@@ -61,6 +62,7 @@ class OverlayChannel:
         self.clock = 0
         self.began = 0.0
         self.hurries = False
+        self.gathers = False
 
     async def establish(self, initial: InitialState) -> Response:
         self.model_state = initial.model_state
@@ -141,8 +143,7 @@ class OverlayChannel:
                 self._forward(parcel, self.group.rank)
             else:
                 self.lanes[self.group.members[hub]].put(parcel)
-        for lane in self.lanes.values():
-            await lane.start()
+        await self._send_on()
 
     def _forward(self, parcel: Parcel, sender: int) -> None:
         """To the hubs of other groups, and to all of my own group but the sender."""
@@ -177,9 +178,21 @@ class OverlayChannel:
             self._forward(parcel, sender)
         elif parcel.route is Route.DISTRIBUTE:
             self._distribute(parcel, sender)
-        if self.hurries or not self.may_proceed(self.clock):
-            for lane in self.lanes.values():
-                await lane.start()
+        if self.hurries:
+            await self._send_on()
+        elif parcel.route is not Route.KEEP and not self.gathers:
+            self.gathers = True
+            await self.port.spawn("gather", self._gather())
+
+    async def _gather(self) -> None:
+        """Send on what comes within a step, together."""
+        await self.port.sleep(self._step())
+        self.gathers = False
+        await self._send_on()
+
+    async def _send_on(self) -> None:
+        for lane in self.lanes.values():
+            await lane.start()
 
     async def _take_all(self) -> None:
         """What has come; the elements that it announces must not be read."""
@@ -203,8 +216,7 @@ class OverlayChannel:
     async def _settle(self, until: float) -> None:
         """Receive all that is of steps up to `until`, and send on what of it I have to."""
         self.hurries = True
-        for lane in self.lanes.values():
-            await lane.start()
+        await self._send_on()
         while self.slowest < until:
             await self._receive()
         for lane in self.lanes.values():
