@@ -30,10 +30,10 @@ def traces(draw: st.DrawFn) -> AccessTrace:
 def test_a_plan_never_has_more_than_its_budget_and_always_what_an_operation_needs(trace: AccessTrace, more: int) -> None:
     least = max(map(trace.nbytes, trace.footprints))
     made = plan_memory(trace, least + more)
-    held = [trace.nbytes(made.pinned | set(made.window(k))) for k in range(len(trace.operations))]
+    held = [trace.nbytes(made.pinned | set(made.windows[k])) for k in range(len(trace.operations))]
     assert max(held) == made.peak <= least + more
     for k, footprint in enumerate(trace.footprints):
-        assert footprint <= made.pinned | set(made.window(k))
+        assert footprint <= made.pinned | set(made.windows[k])
 
 
 @given(trace=traces(), more=st.integers(0, 200))

@@ -52,7 +52,7 @@ class Pager:
         if self.at >= len(operations) or operations[self.at].name != name:
             self._leave()
             return
-        window = self.plan.window(self.at)
+        window = self.plan.windows[self.at]
         for block in [each for each in self.residents.there if each not in self.plan.pinned and each not in window]:
             self.residents.evict(block)
         for block in window:

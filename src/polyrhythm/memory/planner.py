@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
 
 from polyrhythm.errors import CompositionError
 from polyrhythm.memory.trace import AccessTrace
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class MemoryPlan:
     """`pinned` blocks stay. During operation i the blocks of operations i to `ahead[i]` are there or on their way, and no others.
 
@@ -22,13 +23,14 @@ class MemoryPlan:
     ahead: tuple[int, ...]
     peak: int
 
-    def window(self, operation: int) -> list[str]:
-        """What is there or on its way during an operation beside the pinned, in the order of use."""
-        footprints, count = self.trace.footprints, len(self.trace.operations)
-        found: dict[str, None] = {}
-        for k in range(operation, self.ahead[operation] + 1):
-            found.update(dict.fromkeys(sorted(footprints[k % count] - self.pinned)))
-        return list(found)
+    @cached_property
+    def windows(self) -> list[dict[str, None]]:
+        """For each operation what is there or on its way during it beside the pinned, in the order of use."""
+        count = len(self.trace.operations)
+        needed = [sorted(footprint - self.pinned) for footprint in self.trace.footprints]
+        return [
+            dict.fromkeys(block for k in range(first, last + 1) for block in needed[k % count]) for first, last in enumerate(self.ahead)
+        ]
 
 
 def plan_memory(trace: AccessTrace, budget: int) -> MemoryPlan:
@@ -48,8 +50,7 @@ def plan_memory(trace: AccessTrace, budget: int) -> MemoryPlan:
     spans = pairs if max(map(trace.nbytes, pairs), default=0) <= budget else trace.footprints
     pinned = _pinned(trace, spans, budget)
     ahead = _ahead(trace, pinned, budget - trace.nbytes(pinned))
-    unplaced = MemoryPlan(trace, pinned, ahead, 0)
-    staged = max((trace.nbytes(unplaced.window(k)) for k in range(len(ahead))), default=0)
+    staged = max(map(trace.nbytes, MemoryPlan(trace, pinned, ahead, 0).windows), default=0)
     return MemoryPlan(trace, pinned, ahead, trace.nbytes(pinned) + staged)
 
 

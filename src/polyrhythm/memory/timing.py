@@ -42,7 +42,7 @@ def planned_seconds(made: MemoryPlan, seconds: Sequence[float], transfers: Trans
     when its blocks are there, and when what the last but one has changed is out.
     """
     trace, count = made.trace, len(made.trace.operations)
-    windows = [made.window(k) for k in range(count)]
+    windows = made.windows
     arrived: dict[str, float] = {}
     begun, ended, incoming, outgoing, out = 0.0, 0.0, 0.0, 0.0, (0.0, 0.0)
     for number in range(_WARM * count):

@@ -7,7 +7,7 @@ from polyrhythm.hardware.devices import Profile
 from polyrhythm.hardware.fleet import Fleet, Mixed
 from polyrhythm.hardware.network import Network
 from polyrhythm.kernel.events import Adjusted
-from polyrhythm.merge import DelayedNesterov, Nesterov, OuterOptimizer
+from polyrhythm.merge import DelayedNesterov, Nesterov, OuterOptimizer, Sum
 from polyrhythm.report.metrics import Target
 from polyrhythm.report.outcome import Outcome
 from polyrhythm.reproductions.jobs.recipes import SgdRecipe
@@ -23,10 +23,14 @@ _SPEEDS, _TAU = (1.0, 1.0, 0.5, 0.25), 20
 _MACHINES = Fleet((Profile("a step of 10 ms", (0.01,)),), (Mixed(_SPEEDS),))
 _NETWORK = Network.uniform("40 Mbit/s", "40 Mbit/s", "5 ms")
 _SYNC, _NAIVE, _DELAYED, _PACED = "synchronous", "momentum at each update", "delayed momentum", "delayed, steps by speed"
+_WHOLE = "momentum at each update, in full"
 _ARMS: dict[str, Strategy] = {
     _SYNC: find("diloco", tau=_TAU),
     _NAIVE: Strategy(
         consistency=LocalSteps(_TAU, Asynchronous()), topology=Server(), merge=OuterOptimizer(Nesterov()), name="naive-momentum"
+    ),
+    _WHOLE: Strategy(
+        consistency=LocalSteps(_TAU, Asynchronous()), topology=Server(), merge=OuterOptimizer(Nesterov(), Sum()), name="naive-whole"
     ),
     _DELAYED: Strategy(
         consistency=LocalSteps(_TAU, Asynchronous()), topology=Server(), merge=OuterOptimizer(DelayedNesterov(every=4)), name="delayed"
@@ -47,6 +51,7 @@ def measure(trial: Trial) -> Figures:
     target = Target("loss", 1.05 * found[_SYNC].final)
     return {
         "pathology": found[_NAIVE].final / found[_DELAYED].final,
+        "pathology in full": found[_WHOLE].final / found[_DELAYED].final,
         "as synchronous": found[_PACED].final / found[_SYNC].final,
         "sooner": found[_SYNC].seconds_to(target) / found[_PACED].seconds_to(target),
         "off the speeds": _off_speeds(found[_PACED].outcome),
@@ -74,8 +79,10 @@ REPRODUCTION = Reproduction(
     "local steps of SGD at a rate tuned for each arm on one grid, an outer rate of 0.7 and momentum 0.9 for all.",
     baseline=_SYNC,
     stop="after a number of epochs that was fixed beforehand; seconds are those until the target was first reached",
-    notes="Each update counts 1 / 4 in all asynchronous arms, so that they differ in nothing but when momentum moves and how many steps "
-    "are taken. The target is 1.05 times the loss with which the synchronous run ends. All take equally many steps at each worker.",
+    notes="Each update counts 1 / 4 in the asynchronous arms, so that they differ in nothing but when momentum moves and how many steps "
+    "are taken; in one more arm it is a step of the outer optimizer in full, as a whole round is. That arm and its claim were added, with "
+    "their bound, after a first quick run of the others. The target is 1.05 times the loss with which the synchronous run ends. All take "
+    "equally many steps at each worker.",
     measure=measure,
     tune=tune,
     claims=(
@@ -83,6 +90,13 @@ REPRODUCTION = Reproduction(
             paper="Momentum that moves at each asynchronous update slows convergence; it should be delayed.",
             ours="final loss with momentum at each update over that with delayed momentum",
             figure="pathology",
+            unit="ratio",
+            least=1.02,
+        ),
+        Claim(
+            paper="Nor may an asynchronous update be a step of the outer optimizer as a round is.",
+            ours="final loss with momentum at each update, which counts in full, over that with delayed momentum",
+            figure="pathology in full",
             unit="ratio",
             least=1.02,
         ),

@@ -42,7 +42,7 @@ def measure(trial: Trial) -> Figures:
 
 
 def _train(trial: Trial, arm: str, rate: float) -> Result:
-    epochs = trial.size(20, 8) if arm == _SGD else trial.size(60, 24)
+    epochs = trial.size(20, 5) if arm == _SGD else trial.size(60, 15)
     job = OwnClasses(SgdRecipe(rate), epochs, _BATCH, _SAMPLES)
     return trial.train(arm, job, _ARMS[arm], _CLIENTS, Simulator(network="lan", seed=trial.seed))
 

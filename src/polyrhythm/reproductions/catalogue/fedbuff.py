@@ -47,7 +47,7 @@ def measure(trial: Trial) -> Figures:
 
 
 def _train(trial: Trial, arm: str, rate: float) -> Result:
-    job = Teacher(SgdRecipe(rate), epochs=trial.size(8, 4), batch_size=16, width=64)
+    job = Teacher(SgdRecipe(rate), epochs=trial.size(8, 2), batch_size=16, width=64)
     return trial.train(arm, job, _ARMS[arm], len(_SPEEDS), Simulator(network=_NETWORK, devices=_MACHINES, seed=trial.seed))
 
 

@@ -65,10 +65,10 @@ def _trace() -> AccessTrace:
 
 def _other_bits(trial: Trial, budgets: dict[str, int]) -> float:
     """How many runs end with other weights than the one with unlimited memory."""
-    epochs = trial.size(2, 1)
+    samples = trial.size(512, 128)
     on = Simulator(network="lan", seed=trial.seed)
     runs = {
-        name: trial.train(name, RecurrentStack(SgdRecipe(0.05), epochs, _BATCH, budget), "geeps", _WORKERS, on)
+        name: trial.train(name, RecurrentStack(SgdRecipe(0.05), 1, _BATCH, budget, samples), "geeps", _WORKERS, on)
         for name, budget in ({"unlimited": None} | budgets).items()
     }
     return float(sum(run.arm.weights_sha256 != runs["unlimited"].arm.weights_sha256 for run in runs.values()))
