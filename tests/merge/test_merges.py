@@ -35,7 +35,7 @@ A, B, C = torch.tensor([1.0, 2, 3, 4]), torch.tensor([3.0, -2, 1, 0]), torch.ten
 
 def among(workers: int, dtype: torch.dtype = torch.float32) -> ExchangeContext:
     """An exchange among so many, with weights."""
-    return replace(context_of(workers), layout=LAYOUT, source=lambda: ONES.to(dtype))
+    return replace(context_of(workers), layout=LAYOUT, source=lambda: ONES.to(dtype), update=lambda: ONES.to(dtype))
 
 
 def test_mean_divides_the_sum_by_the_number_of_workers_of_the_run() -> None:
@@ -257,7 +257,7 @@ def test_a_merge_writes_to_nothing_that_it_is_given(merge: Merge) -> None:
     if merge.traits.payloads & DIFFERENCES:
         combining(merge).combine([Contribution(value) for value in given], among(3))
     if Payload.WEIGHTS in merge.traits.payloads:
-        mixing(merge).mix(given[0], given[1:], context_of(3))
+        mixing(merge).mix(given[0], given[1:], among(3))
     assert all(torch.equal(value, before) for value, before in zip(given, (A, B, C), strict=True))
 
 
@@ -268,7 +268,7 @@ def test_a_merge_keeps_the_type_of_the_weights(merge: Merge) -> None:
         direction = combining(merge).combine([Contribution(value) for value in given], among(3, torch.float64))
         assert direction.average().dtype == direction.move().dtype == torch.float64
     if Payload.WEIGHTS in merge.traits.payloads:
-        assert mixing(merge).mix(given[0], given[1:], context_of(3)).dtype == torch.float64
+        assert mixing(merge).mix(given[0], given[1:], among(3, torch.float64)).dtype == torch.float64
 
 
 @pytest.mark.parametrize(

@@ -61,7 +61,7 @@ class DataPosition:
         self.epochs.append(position := EpochPosition(inside=self.under_way))
         earlier = self.before[number] if number < len(self.before) else EpochPosition()
         if earlier.over:
-            position.taken, position.over = earlier.taken, True
+            position.taken, position.over, position.used = earlier.taken, True, earlier.used
             self._leave_out(lambda each: each.inside)
             skip(number, earlier.taken)
             return
@@ -98,7 +98,7 @@ class DataPosition:
     def _leave_out(self, those: Callable[[EpochPosition], bool]) -> None:
         """Number on after epochs that were begun between batches which are not used again: the training function will not begin them."""
         for each in takewhile(those, self.before[len(self.epochs) :]):
-            self.epochs.append(EpochPosition(each.taken, True, True))
+            self.epochs.append(EpochPosition(each.taken, True, True, each.used))
 
     def _arrive(self) -> None:
         if self.returning:

@@ -17,8 +17,9 @@ class UpdatePayload:
         self.part = part
         rule = part.agreement.rule
         self.one_rate = rule is not None and rule.takes_rate
+        self.taken: int | None = None
         self.exchanged: int | None = None
-        """The step of the last exchange; None before the first, and in a resumed run."""
+        """The last step that was taken, and that of the last exchange; None before the first, and in a resumed run."""
 
     @property
     def optimize(self) -> Optimize | None:
@@ -42,6 +43,7 @@ class UpdatePayload:
         """Step, and exchange the update if it is time, or take over what came of one that was sent before."""
         part = self.part
         step_locally(part)
+        self.taken = part.clock
         if not exchanges_now(part):
             return part.collect()
         self.exchanged = part.clock
@@ -51,7 +53,7 @@ class UpdatePayload:
         """Exchange what was done since the last exchange; while the response to that is awaited, it would not count alike at all."""
         part = self.part
         # a controller may have decided since, after which the consistency would not say of the last step what it said then
-        done = exchanges_now(part) if self.exchanged is None else self.exchanged == part.clock
+        done = exchanges_now(part) if self.taken is None else self.exchanged == self.taken
         return part.exchange(part.state.moved()) if part.clock and not done and not part.awaits_response else None
 
     def _refused(self, rates: tuple[float, ...]) -> tuple[float, ...]:
