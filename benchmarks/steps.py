@@ -117,14 +117,14 @@ def median_step(task: Task, rank: int, wrap: Callable[[nn.Module, torch.optim.Op
     return statistics.median(times[WARM_UP:])
 
 
-def polyrhythm(name: str) -> float:
+def polyrhythm(name: str, system: str) -> float:
     """Ours: a strategy behind optimizer.step()."""
 
     def train(worker: pr.Worker) -> None:
         seconds = median_step(TASKS[name], worker.rank, lambda model, optimizer: _attach(worker, model, optimizer))
         worker.report(seconds=seconds)
 
-    run = pr.run(train, workers=RANKS, strategy="allreduce", on=pr.Processes(), seed=0)
+    run = pr.run(train, workers=RANKS, strategy=system, on=pr.Processes(), seed=0)
     told = [event.metrics["seconds"] for event in run.outcome.events if isinstance(event, Reported)]
     assert len(told) == RANKS
     return statistics.median(told)  # over the ranks, as those of the others
@@ -158,8 +158,17 @@ def _spawn(name: str, way: str, ranks: int) -> float:
 def _rank(rank: int, name: str, way: str, ranks: int, port: int, results: Any) -> None:
     torch.set_num_threads(1)
     os.environ.update(MASTER_ADDR="127.0.0.1", MASTER_PORT=str(port), RANK=str(rank), WORLD_SIZE=str(ranks), LOCAL_RANK=str(rank))
-    wrap = _deepspeed if way == "deepspeed" else lambda model, optimizer: (WRAPS[way](model), optimizer)
-    results.put(median_step(TASKS[name], rank, wrap))
+    task = TASKS[name]
+
+    def wrap(model: nn.Module, optimizer: torch.optim.Optimizer) -> tuple[nn.Module, Any]:
+        if way == "deepspeed":
+            return _deepspeed(model, optimizer)
+        return DECENT[way](model, task) if way in DECENT else (WRAPS[way](model), optimizer)
+
+    results.put(median_step(task, rank, wrap))
+    if way in DECENT:
+        dist.barrier()
+        os._exit(0)  # its last exchange is under way, and destroy_process_group() would wait for it without end
     if dist.is_initialized():
         dist.destroy_process_group()
 
@@ -216,6 +225,34 @@ def _deepspeed(model: nn.Module, optimizer: torch.optim.Optimizer) -> tuple[nn.M
     return engine, _Engine(engine)
 
 
+class _InBackward:
+    """The optimizer of a way whose hooks step and zero gradients during backward."""
+
+    def zero_grad(self) -> None:
+        """Done by the last step."""
+
+    def step(self) -> None:
+        """Done in backward."""
+
+
+def _decent_dp(topology: str) -> Callable[[nn.Module, Task], tuple[nn.Module, Any]]:
+    """Weights averaged over a topology, one step late, while the next gradient is computed (ICLR 2025)."""
+
+    def wrap(model: nn.Module, task: Task) -> tuple[nn.Module, Any]:
+        from decent_dp.ddp import DecentralizedDataParallel
+
+        def optimizer(named: list[tuple[str, Tensor]]) -> torch.optim.Optimizer:
+            return task.optimizer(nn.ParameterList([each for _, each in named]))
+
+        dist.init_process_group("gloo")
+        return DecentralizedDataParallel(model, optim_fn=optimizer, topology=topology), _InBackward()
+
+    return wrap
+
+
+DECENT = {"decent-dp-complete": _decent_dp("complete"), "decent-dp-ring": _decent_dp("ring")}
+OURS = {"polyrhythm": "allreduce", **{system: system for system in ("gossipgrad", "decentralized", "adpsgd", "sgp")}}
+"""Each with its system; the last ones exchange weights with neighbours, as decent-dp does."""
 WRAPS: dict[str, Callable[[nn.Module], nn.Module]] = {
     "alone": lambda model: model,
     "ddp": _ddp,
@@ -227,8 +264,8 @@ WRAPS: dict[str, Callable[[nn.Module], nn.Module]] = {
 
 def seconds_of(way: str, name: str) -> float:
     """The median step of one round."""
-    if way == "polyrhythm":
-        return polyrhythm(name)
+    if way in OURS:
+        return polyrhythm(name, OURS[way])
     return _spawn(name, way, 1 if way == "alone" else RANKS)
 
 
@@ -236,14 +273,15 @@ def main() -> None:
     """Run and print a table in Markdown."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--models", nargs="+", default=list(TASKS))
-    parser.add_argument("--ways", nargs="+", default=["polyrhythm", *WRAPS, "deepspeed"])
+    parser.add_argument("--ways", nargs="+", default=[*OURS, *WRAPS, *DECENT, "deepspeed"])
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--json", type=Path)
     parser.add_argument("--plot", type=Path, help="where to draw the medians, as SVG")
     given = parser.parse_args()
-    if "deepspeed" in given.ways and importlib.util.find_spec("deepspeed") is None:
-        print("deepspeed is not installed here, so it is left out: run `make bench`, which installs the rivals in .venv-bench.")
-        given.ways.remove("deepspeed")
+    for library, ways in {"deepspeed": {"deepspeed"}, "decent_dp": set(DECENT)}.items():
+        if ways & set(given.ways) and importlib.util.find_spec(library) is None:
+            print(f"{library} is not installed here, so it is left out: run `make bench`, which installs the rivals in .venv-bench.")
+            given.ways = [way for way in given.ways if way not in ways]
     found: dict[str, dict[str, list[float]]] = {}
     for name in given.models:
         rounds: dict[str, list[float]] = {way: [] for way in given.ways}
@@ -265,7 +303,7 @@ def main() -> None:
             print(f"| `{way}` | {statistics.median(seconds) * 1e3:.2f} ({spread}) | {ratios[0]:.2f} | {ratios[1]:.2f} |", flush=True)
     if given.plot:
         medians = {name: {way: statistics.median(seconds) for way, seconds in ways.items()} for name, ways in found.items()}
-        given.plot.write_text(drawing.bars(medians, {"polyrhythm", "ddp-on-polyrhythm"}, "time of a step"))
+        given.plot.write_text(drawing.bars(medians, {*OURS, "ddp-on-polyrhythm"}, "time of a step"))
     if given.json:
         given.json.write_text(json.dumps({"torch": torch.__version__, "ranks": RANKS, "seconds": found}, indent=2) + "\n")
 

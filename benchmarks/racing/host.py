@@ -42,9 +42,9 @@ def serve(heats: Sequence[Heat]) -> None:
     """Run all heats on this host, whose place is in RANK, WORLD_SIZE, MASTER_ADDR and MASTER_PORT."""
     torch.set_num_threads(1)
     rank, workers = int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"])
-    for library in {heat.way.split("-")[0] for heat in heats} & {"deepspeed", "hivemind"}:
+    for beginning in {heat.way.split("-")[0] for heat in heats} & rivals.LIBRARIES.keys():
         os.environ["DS_ACCELERATOR"] = "cpu"
-        __import__(library)
+        __import__(rivals.LIBRARIES[beginning])
     for name in {heat.task for heat in heats}:
         TASKS[name].data()
     links = _meet(rank, workers, os.environ["MASTER_ADDR"], int(os.environ["MASTER_PORT"]))

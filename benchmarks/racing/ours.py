@@ -38,6 +38,13 @@ STRATEGIES: dict[str, tuple[Callable[[], pr.Strategy], int]] = {
     "allreduce": (systems.allreduce, 1),
     "onebit": (systems.onebit, 1),
     "gossipgrad": (systems.gossipgrad, 1),
+    "decentralized": (systems.decentralized, 1),
+    "d-squared": (systems.d_squared, 1),
+    "choco-sgd": (systems.choco_sgd, 1),
+    "moshpit": (systems.moshpit, 1),
+    "adpsgd": (systems.adpsgd, 1),
+    "sgp": (systems.sgp, 1),
+    "noloco-16": (lambda: systems.noloco(16), 16),
     "strom": (systems.strom, 1),
     "ssp": (systems.ssp, 1),
     "easgd-8": (lambda: systems.easgd(8), 8),
@@ -63,6 +70,7 @@ STRATEGIES: dict[str, tuple[Callable[[], pr.Strategy], int]] = {
 """Each with its period: a way is judged only when it has just taken in what the others said."""
 
 OWN_REPLICA = {
+    *("decentralized", "d-squared", "choco-sgd", "moshpit", "adpsgd", "sgp", "noloco-16"),
     *("gossipgrad", "strom", "ssp", "easgd-8", "free-1-onebit", "free-8-onebit", "free-8-topk"),
     *("late-4-onebit", "late-8-onebit", "late-8-bf16"),
 }

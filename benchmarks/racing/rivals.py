@@ -144,6 +144,28 @@ def hivemind(**options: Any) -> Way:
     return start
 
 
+def decent_dp(topology: str) -> Way:
+    """Weights averaged over a topology one step late, while the next gradient is computed; its hooks step in backward (ICLR 2025)."""
+
+    def start(model: nn.Module, optimizer: torch.optim.Optimizer, seat: Seat) -> Contestant:
+        from decent_dp.ddp import DecentralizedDataParallel
+
+        rate, task = optimizer.param_groups[0]["lr"], seat.task
+
+        def rebuilt(named: list[tuple[str, Tensor]]) -> torch.optim.Optimizer:
+            return task.optimizer([each for _, each in named], rate)  # type: ignore[misc]
+
+        dist.init_process_group("gloo")
+        wrapped = DecentralizedDataParallel(model, optim_fn=rebuilt, topology=topology, _local_world_size=1)
+
+        def step(loss: Tensor) -> None:
+            loss.backward()
+
+        return Contestant(wrapped, step, model)
+
+    return start
+
+
 WAYS: dict[str, Way] = {
     ALONE: alone,
     "ddp": ddp(),
@@ -155,15 +177,19 @@ WAYS: dict[str, Way] = {
     "local-sgd-32": local_sgd(32),
     "deepspeed-0": deepspeed(0),
     "deepspeed-1": deepspeed(1),
+    "decent-dp-complete": decent_dp("complete"),
+    "decent-dp-ring": decent_dp("ring"),
     "hivemind": hivemind(),
     "hivemind-local": hivemind(use_local_updates=True),
 }
-OWN_REPLICA = {"hivemind", "hivemind-local"}
+OWN_REPLICA = {"decent-dp-complete", "decent-dp-ring", "hivemind", "hivemind-local"}
+LIBRARIES = {"deepspeed": "deepspeed", "hivemind": "hivemind", "decent": "decent_dp"}
+"""What ways need that begin so."""
 
 
 def missing(way: str) -> str | None:
     """Why a way cannot run here, as a sentence."""
-    library = way.split("-")[0]
-    if library in ("deepspeed", "hivemind") and importlib.util.find_spec(library) is None:
+    library = LIBRARIES.get(way.split("-")[0])
+    if library is not None and importlib.util.find_spec(library) is None:
         return f"{way} needs {library}, which is not installed here: run `make bench`, which installs the rivals in .venv-bench."
     return None
