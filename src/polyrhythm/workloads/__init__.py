@@ -7,6 +7,7 @@ from polyrhythm.workloads.lasso import Lasso
 from polyrhythm.workloads.load import load
 from polyrhythm.workloads.matrix_factorization import MatrixFactorization
 from polyrhythm.workloads.registry import WORKLOADS, find
+from polyrhythm.workloads.sparse_logistic import SparseLogistic
 from polyrhythm.workloads.worker import WorkloadWorker
 from polyrhythm.workloads.workload import Metric, Workload
 from polyrhythm.workloads.xor import Xor
@@ -21,6 +22,7 @@ __all__ = [
     "Lasso",
     "MatrixFactorization",
     "Metric",
+    "SparseLogistic",
     "Workload",
     "WorkloadWorker",
     "Xor",

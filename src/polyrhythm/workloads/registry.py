@@ -8,10 +8,11 @@ from polyrhythm.workloads.digits import DigitsCnn, DigitsMlp
 from polyrhythm.workloads.ising import Ising
 from polyrhythm.workloads.lasso import Lasso
 from polyrhythm.workloads.matrix_factorization import MatrixFactorization
+from polyrhythm.workloads.sparse_logistic import SparseLogistic
 from polyrhythm.workloads.workload import Workload
 from polyrhythm.workloads.xor import Xor
 
-_KINDS: tuple[type[Workload], ...] = (DigitsCnn, DigitsMlp, CharsGpt, CharsGpt5m, Xor, Lasso, MatrixFactorization, Ising)
+_KINDS: tuple[type[Workload], ...] = (DigitsCnn, DigitsMlp, CharsGpt, CharsGpt5m, Xor, Lasso, MatrixFactorization, Ising, SparseLogistic)
 WORKLOADS = {kind.name: kind for kind in _KINDS}
 
 
