@@ -39,7 +39,8 @@ class SparseLinear(nn.Module):
 
     def forward(self, features: Tensor) -> Tensor:
         """The logits (n,) of samples with these features (n, nnz)."""
-        return self.scale * self.weights(features)[:, 0]
+        logits: Tensor = self.scale * self.weights(features)[:, 0]
+        return logits
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,7 +98,7 @@ class SparseLogistic:
             for features, labels in worker.batches(TensorDataset(*training), batch_size=self.batch_size):
                 optimizer.zero_grad()
                 loss = F.binary_cross_entropy_with_logits(model(features.to(worker.device)), labels.to(worker.device))
-                loss.backward()
+                loss.backward()  # type: ignore[no-untyped-call]
                 optimizer.step()
 
 
