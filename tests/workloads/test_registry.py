@@ -20,7 +20,7 @@ SHORT: dict[str, dict[str, Any]] = {
     "chars-gpt-5m": {"layers": 1, "width": 16},
     "xor": {"samples": 100, "batch_size": 8},
     "lasso": {"features": 40, "group": 4, "samples": 50, "rounds": 2},
-    "sparse-logistic": {"samples": 60, "features": 300, "active": 20, "epochs": 1, "batch_size": 20},
+    "sparse-logistic": {"samples": 60, "features": 300, "active": 20, "steps": 2},
     "matrix-factorization": {"users": 6, "items": 5, "ratings": 200, "epochs": 1, "batch_size": 90},
     "ising": {"chains": 8, "sweeps": 2},
 }

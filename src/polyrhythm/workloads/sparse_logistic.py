@@ -9,7 +9,6 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
-from torch.utils.data import TensorDataset
 
 from polyrhythm import rng
 from polyrhythm.errors import WorkloadError
@@ -17,6 +16,7 @@ from polyrhythm.workloads.worker import WorkloadWorker
 from polyrhythm.workloads.workload import Metric, Sizes, require_positive
 
 TEST_SAMPLES = 1000
+_SHARES = 8
 _LOGITS = 4.0
 """The deviation of the true logits, about."""
 
@@ -48,7 +48,8 @@ class SparseLogistic:
     """The mean logistic loss over `samples`; `penalty` is that of the objective, which is reported beside it.
 
     The penalty's step is the system's: `li-ps` with the same `penalty`. Features are drawn by a power law, so that few are common and most
-    are rare; `active` of the commonest decide, with the chance that a logit gives. A batch is as large as a worker's share of 8 by default.
+    are rare; `active` of the commonest decide, with the chance that a logit gives. Each worker has samples of its own, and at each
+    of `steps` computes the gradient of all of them, so that the features that it sees stay the same.
     """
 
     samples: int = 2000
@@ -57,8 +58,7 @@ class SparseLogistic:
     active: int = 200
     exponent: float = 1.1
     penalty: float = 1e-3
-    epochs: int = 60
-    batch_size: int = 250
+    steps: int = 60
     learning_rate: float = 64.0
 
     name: ClassVar[str] = "sparse-logistic"
@@ -74,8 +74,7 @@ class SparseLogistic:
             active=self.active,
             exponent=self.exponent,
             penalty=self.penalty,
-            epochs=self.epochs,
-            batch_size=self.batch_size,
+            steps=self.steps,
             learning_rate=self.learning_rate,
         )
         if self.active > self.features:
@@ -83,8 +82,8 @@ class SparseLogistic:
 
     @property
     def sizes(self) -> Sizes:
-        """Both are drawn from the run's seed."""
-        return Sizes(self.samples, TEST_SAMPLES, self.batch_size, "generated from a seed")
+        """Both are drawn from the run's seed; a batch is the share of one of 8 workers."""
+        return Sizes(self.samples, TEST_SAMPLES, max(1, self.samples // _SHARES), "generated from a seed")
 
     def __call__(self, worker: WorkloadWorker) -> None:
         """Train once, as one of the workers."""
@@ -94,12 +93,13 @@ class SparseLogistic:
         model, optimizer = worker.attach(model, optimizer)
         worker.evaluate(lambda model: measured(model, training, test, self.penalty))
 
-        for _ in range(self.epochs):
-            for features, labels in worker.batches(TensorDataset(*training), batch_size=self.batch_size):
-                optimizer.zero_grad()
-                loss = F.binary_cross_entropy_with_logits(model(features.to(worker.device)), labels.to(worker.device))
-                loss.backward()  # type: ignore[no-untyped-call]
-                optimizer.step()
+        features, labels = (part[worker.rank :: worker.workers].to(worker.device) for part in training)
+        for _ in range(self.steps):
+            optimizer.zero_grad()
+            worker.count(len(labels))
+            loss = F.binary_cross_entropy_with_logits(model(features), labels)
+            loss.backward()  # type: ignore[no-untyped-call]
+            optimizer.step()
 
 
 def generated(settings: SparseLogistic, seed: int) -> tuple[Clicks, Clicks]:
