@@ -98,6 +98,7 @@ def test_training_changes_every_parameter(name: str, lone_worker: type) -> None:
 
 @each_workload
 def test_settings_with_which_nothing_trains_are_refused_at_once(name: str) -> None:
-    setting = "batch_size" if "batch_size" in {field.name for field in fields(WORKLOADS[name])} else "parallel"  # type: ignore[arg-type]
+    there = {field.name for field in fields(WORKLOADS[name])}  # type: ignore[arg-type]
+    setting = next(each for each in ("batch_size", "parallel", "chains", "steps") if each in there)
     with pytest.raises(WorkloadError, match=rf"{name} was given {setting}=0"):
         WORKLOADS[name](**{setting: 0})
