@@ -30,6 +30,7 @@ _TAKERS = {ControlledSetting.LOCAL_STEPS: "consistency", ControlledSetting.TEACH
 """Which piece has a setting, if it is not the codec."""
 _SHOWN = 4
 _MANY = 2**20
+_PAIR = ExchangeContext(Group.of_workers(2, 0), rng.stream(0, "merge"))
 
 
 def payloads(pieces: Pieces) -> dict[str, frozenset[Payload]]:
@@ -98,9 +99,8 @@ def _nothing_in_common(pieces: Pieces) -> str:
 def _no_mean(pieces: Pieces) -> str | None:
     """Which piece makes something else of what all workers did than its mean, or brings that later."""
     topology, rule, codec = (pieces[axis].traits for axis in ("topology", "consistency", "codec"))
-    pair = ExchangeContext(Group.of_workers(2, 0), rng.stream(0, "merge"))
     problems = {
-        "merge": "makes something else of it" if not keeps_rates(pieces["merge"], pair) else "",
+        "merge": "makes something else of it" if not keeps_rates(pieces["merge"], _PAIR) else "",
         "topology": "brings another combination" if topology.pattern is Pattern.COMBINED else "brings it later" if topology.late else "",
         "consistency": "merges what some have done" if rule.order_matters or pieces["consistency"].quorum(_MANY) < _MANY else "",
         "codec": "loses a part of it" if codec.lossy else "sends something else" if codec.transforms else "",
@@ -183,10 +183,36 @@ def _way(pieces: Pieces, axes: Sequence[str]) -> str:
 
 
 def _fitting(pieces: Pieces, axes: Sequence[str]) -> Iterator[Pieces]:
-    for choice in product(*(CHOICES[axis] for axis in axes)):
+    """Of a single axis all that fit; of several those from the first members of each kind, because all of a kind fit or none does."""
+    others = {axis: [member for member in CHOICES[axis] if _name(member) != _name(pieces[axis])] for axis in axes}
+    if len(axes) > 1:
+        others = {
+            axis: list({_kind(axis, member): member for member in reversed(members)}.values())[::-1] for axis, members in others.items()
+        }
+    for choice in product(*others.values()):
         changed = {**pieces, **dict(zip(axes, choice, strict=True))}
-        if all(_name(changed[axis]) != _name(pieces[axis]) for axis in axes) and conflict(changed) is None:
+        if _speak_alike(changed) and conflict(changed) is None:
             yield changed
+
+
+def _kind(axis: str, piece: Any) -> tuple[Any, ...]:
+    """All by which `conflict` judges a piece."""
+    match axis:
+        case "consistency":
+            quorum = piece.quorum(_MANY)
+            return piece.traits, 1 < quorum, quorum < _MANY, piece.must_read(1, math.inf), piece.may_proceed(1, 0)
+        case "merge":
+            return piece.traits, keeps_rates(piece, _PAIR)
+        case "local":
+            return piece.traits, None if piece.mixing is None else piece.mixing.least_eigenvalue
+        case _:
+            return (piece.traits,)
+
+
+def _speak_alike(pieces: Pieces) -> bool:
+    """Whether pieces agree on a pattern and a payload: most of those that do not fit already fail in this, which is quickly seen."""
+    pattern = pieces["topology"].traits.pattern
+    return all(pattern in pieces[axis].traits.patterns for axis in ("consistency", "codec", "merge")) and payload(pieces) is not None
 
 
 def _either(names: Sequence[str]) -> str:
