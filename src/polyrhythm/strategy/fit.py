@@ -200,7 +200,7 @@ def _kind(axis: str, piece: Any) -> tuple[Any, ...]:
     match axis:
         case "consistency":
             quorum = piece.quorum(_MANY)
-            return piece.traits, 1 < quorum, quorum < _MANY, piece.must_read(1, math.inf), piece.may_proceed(1, 0)
+            return piece.traits, quorum > 1, quorum < _MANY, piece.must_read(1, math.inf), piece.may_proceed(1, 0)
         case "merge":
             return piece.traits, keeps_rates(piece, _PAIR)
         case "local":
