@@ -22,7 +22,7 @@ from polyrhythm.pieces.controller import ControlledSetting, Controls
 from polyrhythm.pieces.merge import AnyContribution, Direction
 from polyrhythm.pieces.responses import AdoptWeights, ApplyContributions, MixWeights, Response
 from polyrhythm.pieces.result_source import FirstWorker
-from polyrhythm.pieces.shuffle import Batch, Feed, Order, Perform, Source, Stream
+from polyrhythm.pieces.shuffle import Batch, Feed, Follow, Order, Perform, Source, Stream, unfollowed
 from polyrhythm.pieces.topology import Agreement, Channel, InitialState, WorkerEndpoint
 from polyrhythm.pieces.traits import (
     DIFFERENCES,
@@ -111,7 +111,7 @@ class Everything:
     sends: ClassVar = False
     takes: ClassVar = frozenset[ControlledSetting]()
 
-    def feed(self, group: Group, port: Port, perform: Perform, controls: Controls) -> Feed:
+    def feed(self, group: Group, port: Port, perform: Perform, controls: Controls, follow: Follow = unfollowed) -> Feed:
         """The same for all."""
         return _Whole()
 
@@ -314,7 +314,7 @@ class InProportion:
     sends: ClassVar = False
     takes: ClassVar = frozenset[ControlledSetting]()
 
-    def feed(self, group: Group, port: Port, perform: Perform, controls: Controls) -> Feed:
+    def feed(self, group: Group, port: Port, perform: Perform, controls: Controls, follow: Follow = unfollowed) -> Feed:
         """One worker's."""
         return _Shares(self.shares, group)
 

@@ -202,9 +202,9 @@ def test_direct_has_the_bits_of_allreduce_and_fewer_latencies(workers: int) -> N
     assert ring / direct == pytest.approx(workers - 1, rel=0.05)
 
 
-BY_DESIGN = {"dl4j-sharing", "terngrad", "signsgd", "sparta", "choco-sgd"}
+BY_DESIGN = {"dl4j-sharing", "terngrad", "signsgd", "sparta", "choco-sgd", "li-ps"}
 """Clipped residuals and values; all that is not a sign, of which a vote makes the step; weights, whose rest stays at home; differences to
-what was sent, in which the rest is again."""
+what was sent, in which the rest is again; gradients that would not move a weight from zero."""
 
 
 def test_codecs_of_presets_lose_nothing_or_nothing_on_average() -> None:
