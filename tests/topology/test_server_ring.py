@@ -2,8 +2,14 @@
 
 from __future__ import annotations
 
+import os
 import random
-from typing import Any
+import signal
+from collections.abc import Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, ClassVar
 
 import pytest
 import torch
@@ -20,6 +26,9 @@ from polyrhythm.hardware.network import Network
 from polyrhythm.kernel.events import Merged, Stepped
 from polyrhythm.merge import Sum
 from polyrhythm.pieces.consistency import Consistency
+from polyrhythm.pieces.context import ExchangeContext
+from polyrhythm.pieces.merge import AnyContribution, Direction
+from polyrhythm.processes import Processes
 from polyrhythm.simulator.simulator import Simulator
 from polyrhythm.strategy import Strategy
 from polyrhythm.topology import ChangedRows, EvenRows, HashRing, Server, ServerRing
@@ -53,6 +62,22 @@ def counted(topology: ServerRing, rule: Consistency, faults: list[Crash], seed: 
     return done.weights["weight"]
 
 
+@dataclass(frozen=True)
+class KillsOnce:
+    """Adds up, and kills its server's process at the first merge after the second step, where the file `marker` is not there yet."""
+
+    marker: str
+    traits: ClassVar = Sum.traits
+    rule: ClassVar = None
+
+    def combine(self, contributions: Sequence[AnyContribution], context: ExchangeContext) -> Direction:
+        if context.clock >= 2:
+            with suppress(FileExistsError):
+                os.close(os.open(self.marker, os.O_CREAT | os.O_EXCL))
+                os.kill(os.getpid(), signal.SIGKILL)
+        return Sum().combine(contributions, context)
+
+
 EXPECTED = -torch.stack([amount(rank, step) for rank in range(WORKERS) for step in range(STEPS)]).sum(0)
 
 
@@ -74,6 +99,20 @@ def test_as_many_servers_may_be_lost_as_there_are_replicas_at_any_times(rule: Co
         lost = draw.sample(range(4), draw.randrange(3))
         faults = sorted((Crash(f"server/{k}", at=draw.uniform(0, 0.05)) for k in lost), key=lambda crash: crash.at)
         assert torch.equal(counted(topology, rule, faults, seed), EXPECTED), (seed, faults)
+
+
+@pytest.mark.parametrize("delay", [2, *(pytest.param(each, marks=pytest.mark.long) for each in (0, 1, None))])
+def test_a_server_whose_process_is_killed_loses_and_doubles_nothing(delay: int | None, tmp_path: Path) -> None:
+    marker = tmp_path / "killed"
+    strategy = Strategy(
+        consistency=BoundedDelay(delay),
+        topology=ServerRing(2, replicas=1, division=EvenRows()),
+        merge=KillsOnce(str(marker)),
+        codec=KeyList(),
+    )
+    done = run(counting, workers=2, strategy=strategy, on=Processes(), seed=1)
+    assert marker.exists()
+    assert torch.equal(done.weights["weight"], -torch.stack([amount(rank, step) for rank in range(2) for step in range(STEPS)]).sum(0))
 
 
 def test_a_run_in_which_a_server_is_lost_ends_with_the_same_bits() -> None:
