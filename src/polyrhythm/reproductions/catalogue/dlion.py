@@ -58,7 +58,7 @@ def measure(trial: Trial) -> Figures:
 
 
 def _skewed(trial: Trial, arm: str, rate: float) -> Result:
-    job = SkewedShares(SgdRecipe(rate), epochs=trial.size(6, 3), batch_size=_BATCH)
+    job = SkewedShares(SgdRecipe(rate), epochs=trial.size(6, 1), batch_size=_BATCH)
     return trial.train(arm, job, _SKEWED[arm], len(_CORES), Simulator(network=_NETWORK, devices=_MACHINES, seed=trial.seed))
 
 
