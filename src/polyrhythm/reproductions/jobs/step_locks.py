@@ -1,0 +1,49 @@
+"""What a worker holds while it takes a step."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+from collections.abc import Iterator
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from dataclasses import dataclass
+from functools import cache
+from typing import Protocol
+
+
+class StepLock(Protocol):
+    """Frozen settings."""
+
+    def held(self) -> AbstractContextManager[None]:
+        """Around a step, from the first weight that it reads to the last that it writes."""
+
+
+@dataclass(frozen=True, slots=True)
+class NoLock:
+    """Nothing."""
+
+    def held(self) -> AbstractContextManager[None]:
+        """At once."""
+        return nullcontext()
+
+
+@dataclass(frozen=True, slots=True)
+class GlobalLock:
+    """One lock for all processes of a host: the system's, on the file `path`."""
+
+    path: str
+
+    @contextmanager
+    def held(self) -> Iterator[None]:
+        """When no other process has it."""
+        descriptor = _opened(self.path)
+        fcntl.flock(descriptor, fcntl.LOCK_EX)
+        try:
+            yield
+        finally:
+            fcntl.flock(descriptor, fcntl.LOCK_UN)
+
+
+@cache
+def _opened(path: str) -> int:
+    return os.open(path, os.O_RDWR)
