@@ -38,7 +38,7 @@ def measure(trial: Trial) -> Figures:
 
 
 def _train(trial: Trial, arm: str, rate: float) -> Result:
-    job = Teacher(SgdRecipe(rate), epochs=trial.size(6, 3), samples=trial.size(8192, 4096), depth=0)
+    job = Teacher(SgdRecipe(rate), epochs=trial.size(6, 3), samples=trial.size(8192, 2048), depth=0)
     runtime = Simulator(devices=Profile("a step of 1 ms", (1e-3,)), seed=trial.seed)
     return trial.train(arm, job, _ARMS[arm], _WORKERS, runtime)
 

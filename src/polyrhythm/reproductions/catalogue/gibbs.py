@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from polyrhythm.hardware.devices import Profile
-from polyrhythm.reproductions.protocol import Claim, Figures, Reproduction
+from polyrhythm.reproductions.protocol import Claim, Figures, Reproduction, Scaling
 from polyrhythm.reproductions.trial import Result, Trial
 from polyrhythm.simulator import Simulator
 from polyrhythm.systems import find
@@ -28,7 +28,7 @@ def measure(trial: Trial) -> Figures:
 
 
 def _sample(trial: Trial, arm: str, slack: int, workers: int) -> Result:
-    job = Ising(chains=trial.size(32_768, 16_384), sweeps=trial.size(12, 8))
+    job = Ising(chains=trial.size(32_768, 16_384), sweeps=trial.size(12, 5))
     return trial.train(arm, job, find("ssp", slack=slack), workers, Simulator(devices=Profile("a step of 1 ms", (1e-3,)), seed=trial.seed))
 
 
@@ -52,6 +52,7 @@ REPRODUCTION = Reproduction(
         "How many chains, spins a step and workers there are was chosen in trial runs with one model, before the bounds were set."
     ),
     baseline=_SEQUENTIAL,
+    scaling=Scaling.STRONG,
     measure=measure,
     claims=(
         Claim(
