@@ -32,7 +32,7 @@ def tune(trial: Trial) -> Figures:
 def measure(trial: Trial) -> Figures:
     """Quality in virtual time; then samples a second of real processes, and the writes that they lost."""
     found = {arm: _train(trial, arm, trial.tuned[arm]) for arm in _WORKERS}
-    job = replace(SparseLogistic(), epochs=1, samples=trial.size(8192, 2048))
+    job = replace(SparseLogistic(), epochs=1, samples=trial.size(8192, 1024))
     dense = replace(job, sparse=False)
     rates = {arm: _rate(_run(trial, job, workers)) for arm, workers in _WORKERS.items()}
     with tempfile.NamedTemporaryFile() as file:
@@ -46,7 +46,7 @@ def measure(trial: Trial) -> Figures:
 
 
 def _train(trial: Trial, arm: str, rate: float) -> Result:
-    job = SparseLogistic(learning_rate=rate, epochs=trial.size(6, 3), samples=trial.size(8192, 2048))
+    job = SparseLogistic(learning_rate=rate, epochs=trial.size(6, 2), samples=trial.size(8192, 1024))
     runtime = Simulator(devices=Profile("a step of 1 ms", (_STEP,)), seed=trial.seed)
     return trial.train(arm, job, find(_HOGWILD), _WORKERS[arm], runtime)
 
