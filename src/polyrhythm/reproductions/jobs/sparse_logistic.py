@@ -58,9 +58,9 @@ class SparseLogistic:
     def __call__(self, worker: WorkloadWorker) -> None:
         """Train once, as one of the workers."""
         training, test = samples_of(self.samples, self.features, self.present)
-        model = nn.EmbeddingBag(self.features, 1, mode="sum", sparse=self.sparse)
-        nn.init.zeros_(model.weight)
-        model, optimizer = worker.attach(model, torch.optim.SGD(model.parameters(), lr=self.learning_rate))
+        weights = nn.EmbeddingBag(self.features, 1, mode="sum", sparse=self.sparse)
+        nn.init.zeros_(weights.weight)
+        model, optimizer = worker.attach(weights, torch.optim.SGD(weights.parameters(), lr=self.learning_rate))
         worker.evaluate(lambda model: {"loss": _loss(model, *test.tensors).item()})
         for epoch in range(self.epochs):
             for group in optimizer.param_groups:
