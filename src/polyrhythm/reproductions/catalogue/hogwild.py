@@ -11,7 +11,7 @@ from polyrhythm.processes import Processes
 from polyrhythm.report.outcome import Outcome
 from polyrhythm.reproductions.jobs.sparse_logistic import SparseLogistic
 from polyrhythm.reproductions.jobs.step_locks import GlobalLock
-from polyrhythm.reproductions.protocol import Claim, Efficiency, Figures, Reproduction
+from polyrhythm.reproductions.protocol import Claim, Efficiency, Figures, Reproduction, Scaling
 from polyrhythm.reproductions.trial import Result, Trial
 from polyrhythm.simulator import Simulator
 from polyrhythm.systems import find
@@ -92,6 +92,7 @@ REPRODUCTION = Reproduction(
         "and are not among the arms. The paper's locks are for each weight; one for all is coarser, as its round-robin is."
     ),
     baseline=_ONE,
+    scaling=Scaling.WEAK,
     measure=measure,
     tune=tune,
     claims=(

@@ -33,7 +33,8 @@ def samples_of(samples: int, features: int, present: int) -> tuple[TensorDataset
 class SparseLogistic:
     """A weight for each of `features`; a sample has `present` of them. The rate decays by `decay` after each epoch (Hogwild!).
 
-    With `sparse` gradients a step writes the weights of its own features alone, otherwise all. A step is taken under `lock`.
+    With `sparse` gradients a step writes the weights of its own features alone, otherwise all. Steps are taken under `lock`,
+    but for a worker's first.
     """
 
     learning_rate: float = 0.1
@@ -62,14 +63,16 @@ class SparseLogistic:
         nn.init.zeros_(weights.weight)
         model, optimizer = worker.attach(weights, torch.optim.SGD(weights.parameters(), lr=self.learning_rate))
         worker.evaluate(lambda model: {"loss": _loss(model, *test.tensors).item()})
+        lock: StepLock = NoLock()  # at the first step workers compare their models: one that kept others from it would wait for ever
         for epoch in range(self.epochs):
             for group in optimizer.param_groups:
                 group["lr"] = self.learning_rate * self.decay**epoch
             for which, labels in worker.batches(training, batch_size=self.batch_size):
                 optimizer.zero_grad()
-                with self.lock.held():
+                with lock.held():
                     _loss(model, which, labels).backward()  # type: ignore[no-untyped-call]
                     optimizer.step()
+                lock = self.lock
 
 
 def _loss(model: nn.Module, which: torch.Tensor, labels: torch.Tensor) -> torch.Tensor:
