@@ -179,8 +179,8 @@ class Hierarchical:
 
     @property
     def tolerates_loss(self) -> bool:
-        """Not within groups."""
-        return self.inner.tolerates_loss and self.outer.tolerates_loss
+        """Not: the server of a group begins with what its first worker tells it, and groups that exchange wait for all of theirs."""
+        return False
 
     @property
     def tolerates_server_loss(self) -> bool:
