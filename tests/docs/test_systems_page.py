@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import importlib.util
+import re
 import sys
 from collections.abc import Callable
 from functools import cache
@@ -75,6 +76,13 @@ def sizes(name: str) -> tuple[int, int, int]:
 def test_the_page_of_the_systems_is_up_to_date() -> None:
     written = (DOCS / "systems.md").read_text(encoding="utf-8")
     assert written == generator().page(), "run python docs/generate_systems.py"
+
+
+def test_the_table_of_the_readme_names_every_system_once() -> None:
+    readme = (Path(__file__).resolve().parents[2] / "README.md").read_text(encoding="utf-8")
+    table = readme.split("| baseline |")[1].split("\n\n")[0]
+    named = re.findall(r"`([a-z0-9-]+)`", table.replace("and options of `onebit` and `climate`", ""))
+    assert sorted(named) == sorted(SYSTEMS)
 
 
 def test_the_page_says_of_every_system_what_it_sends() -> None:
