@@ -215,7 +215,7 @@ def heed_interruptions() -> None:
     signal.signal(signal.SIGINT, signal.SIG_DFL)
 
 
-@pytest.mark.parametrize("on", ["simulator", "processes"])
+@pytest.mark.parametrize("on", [pytest.param("simulator", marks=pytest.mark.long), "processes"])
 def test_an_interruption_is_said_and_nothing_else(job: Any, on: str) -> None:
     command = [sys.executable, "-m", "polyrhythm", "run", str(job(FOREVER)), "--on", on, "--json"]
     pipe = subprocess.PIPE

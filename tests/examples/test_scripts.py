@@ -20,6 +20,10 @@ def changed(before: list[str], after: list[str]) -> int:
     return sum(max(b - a, d - c) for kind, a, b, c, d in edits if kind != "equal")
 
 
+FIRST = [name if number == 0 else pytest.param(name, marks=pytest.mark.long) for number, name in enumerate(SCRIPTS)]
+"""One script is tried at once; the others are left to the long tests."""
+
+
 @pytest.fixture(autouse=True)
 def _one_epoch(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("sys.argv", ["script.py", "--epochs", "1"])
@@ -37,7 +41,7 @@ def test_every_system_trains_a_script_in_virtual_time(name: str, system: str, tm
     check(SCRIPTS[name], trained(EXAMPLES / f"{name}.py", system, VIRTUAL, tmp_path), tmp_path)
 
 
-@pytest.mark.parametrize("name", SCRIPTS)
+@pytest.mark.parametrize("name", FIRST)
 def test_real_processes_train_a_script_to_the_same_weights(name: str, tmp_path: Path) -> None:
     virtual = trained(EXAMPLES / f"{name}.py", "allreduce", VIRTUAL, tmp_path)
     real = trained(EXAMPLES / f"{name}.py", "allreduce", REAL, tmp_path)

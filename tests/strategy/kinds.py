@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 import pytest
@@ -27,7 +27,12 @@ def traits(strategy: Strategy) -> set[tuple[object, ...]]:
     return found
 
 
-def _covering() -> list[str]:
+def _patterns(strategy: Strategy) -> set[tuple[object, ...]]:
+    """The patterns of its exchanges, each with the payload."""
+    return {(exchange.topology.traits.pattern, exchange.agreement.payload) for _, exchange in strategy.exchanges}
+
+
+def _covering(traits: Callable[[Strategy], set[tuple[object, ...]]]) -> list[str]:
     """Systems of which each has the most traits that those before it have not, until all are there."""
     of_each = {name: traits(systems.find(name)) for name in systems.SYSTEMS}
     missing, chosen = set[tuple[object, ...]]().union(*of_each.values()), list[str]()
@@ -37,10 +42,17 @@ def _covering() -> list[str]:
     return chosen
 
 
-REPRESENTATIVE = _covering()
+REPRESENTATIVE = _covering(traits)
 """Few systems that together have every trait that one has."""
+FEWEST = _covering(_patterns)
+"""Fewer, that together communicate in every way and send all that is sent: for what takes long."""
 
 
 def sampled(names: Iterable[str]) -> list[Any]:
     """`names` as parameters of a test; those that are not representative are left to the long tests."""
     return [name if name in REPRESENTATIVE else pytest.param(name, marks=pytest.mark.long) for name in names]
+
+
+def fewest(names: Iterable[str]) -> list[Any]:
+    """As `sampled`, of fewer systems."""
+    return [name if name in FEWEST else pytest.param(name, marks=pytest.mark.long) for name in names]

@@ -59,6 +59,7 @@ def test_any_number_of_workers_and_pieces_gives_the_weights_of_an_all_reduce(top
     assert torch.equal(weights(toy, workers, Strategy(topology=topology), Simulator(network=SLOW)), weights(toy, workers, "allreduce"))
 
 
+@pytest.mark.long
 def test_both_runtimes_give_the_same_bits_and_bytes() -> None:
     strategy = Strategy(topology=Deferred(Summation(2, nbytes=64)))
     virtual, real = (trained(Toy(OPTIMIZERS["adam"]), 3, strategy, on) for on in (Simulator(network=Instant()), REAL))
@@ -69,7 +70,7 @@ def test_both_runtimes_give_the_same_bits_and_bytes() -> None:
 CODECS = [codec for codec in MEMBERS if Pattern.COLLECTIVE in codec.traits.patterns and Payload.GRADIENT in codec.traits.payloads]
 
 
-@pytest.mark.parametrize("codec", CODECS, ids=repr)
+@pytest.mark.parametrize("codec", CODECS[:8] + [pytest.param(codec, marks=pytest.mark.long) for codec in CODECS[8:]], ids=repr)
 def test_every_codec_encodes_tensors_and_the_order_of_simultaneous_events_changes_no_bit(codec: Any) -> None:
     strategy = Strategy(topology=DEFERRED.topology, codec=codec)
     plain = weights(Toy(epochs=1), 3, strategy, Simulator(network=SLOW))
@@ -212,7 +213,7 @@ def test_whatever_a_training_function_does_the_weights_are_those_of_an_all_reduc
     both(training(body))
 
 
-@pytest.mark.parametrize("body", [evaluates, under_autocast, recomputes])
+@pytest.mark.parametrize("body", [evaluates, *(pytest.param(body, marks=pytest.mark.long) for body in (under_autocast, recomputes))])
 def test_so_they_are_in_real_processes(body: Step) -> None:
     both(training(body), 2, REAL)
 

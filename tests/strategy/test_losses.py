@@ -26,7 +26,9 @@ STRICT = [name for name in systems.SYSTEMS if systems.find(name).essential("work
 TOY = Toy(epochs=6, batch_size=4)
 
 
-@pytest.mark.parametrize("moment", [0.0, 0.021, 0.05, 0.07, 0.11, 0.13, 0.2, 0.29, 0.4, 0.55])
+@pytest.mark.parametrize(
+    "moment", [0.0, 0.021, 0.07, 0.13, *(pytest.param(at, marks=pytest.mark.long) for at in (0.05, 0.11, 0.2, 0.29, 0.4, 0.55))]
+)
 @pytest.mark.parametrize("system", sampled(TOLERANT))
 def test_the_others_go_on_without_a_crashed_worker(system: str, moment: float) -> None:
     faults = (Crash("worker/3", at=moment), Crash("worker/1", at=moment * 1.1))
@@ -60,7 +62,7 @@ class WithBuffers:
                 optimizer.step()
 
 
-@pytest.mark.parametrize("moment", [0.0, 0.021, 0.045, 0.09])
+@pytest.mark.parametrize("moment", [0.0, pytest.param(0.021, marks=pytest.mark.long), 0.045, pytest.param(0.09, marks=pytest.mark.long)])
 @pytest.mark.parametrize("system", sampled(TOLERANT))
 def test_a_worker_lost_while_buffers_are_averaged_holds_nobody_up(system: str, moment: float) -> None:
     on = Simulator(network=SLOW, faults=(Crash("worker/2", at=moment),))

@@ -55,7 +55,7 @@ def test_one_bucket_says_what_is_said_without_buckets(codec) -> None:  # type: i
     assert one.outcome.summary == none.outcome.summary
 
 
-@pytest.mark.parametrize("codec", OF_GRADIENTS, ids=repr)
+@pytest.mark.parametrize("codec", OF_GRADIENTS[:8] + [pytest.param(codec, marks=pytest.mark.long) for codec in OF_GRADIENTS[8:]], ids=repr)
 def test_every_codec_speaks_of_buckets_and_the_order_of_simultaneous_events_changes_no_bit(codec) -> None:  # type: ignore[no-untyped-def]
     strategy = Strategy(topology=SMALL, codec=codec)
     plain = weights(Toy(epochs=1), 3, strategy, Simulator(network=SLOW))

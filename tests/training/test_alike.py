@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 import torch
-from kinds import sampled
+from kinds import fewest
 from torch import nn
 from toy import Toy, network, trained
 
@@ -129,7 +129,7 @@ APART = ("keuper-asgd", "strom", "gaia", "dl4j-sharing", "actors-decentralised",
 """Systems whose replicas take in what others did in orders of their own, or not all of it."""
 
 
-@pytest.mark.parametrize("system", sampled(EVERY_SYSTEM))
+@pytest.mark.parametrize("system", fewest(EVERY_SYSTEM))
 @pytest.mark.parametrize("workers", [2, pytest.param(1, marks=pytest.mark.long), 3, pytest.param(5, marks=pytest.mark.long)])
 def test_every_system_ends_alike_or_says_that_it_does_not(system: str, workers: int) -> None:
     trained(Toy(epochs=2), workers, system)

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 import torch
-from kinds import sampled
+from kinds import fewest
 from safetensors.torch import load_file
 from torch import nn
 
@@ -95,7 +95,7 @@ def resumed_without_loss(name: str, directory: Path, steps: list[int]) -> None:
         torch.testing.assert_close(again.weights["weight"], whole.weights["weight"], rtol=1e-5, atol=1e-5, msg=f"{name} at {step}")
 
 
-@pytest.mark.parametrize("name", sampled(PROMISED))
+@pytest.mark.parametrize("name", fewest(PROMISED))
 def test_a_resumed_run_ends_with_the_bits_of_one_that_was_not_broken_off(name: str, tmp_path: Path) -> None:
     resumed_alike(name, tmp_path, [5, 12])
 
@@ -114,7 +114,7 @@ def test_what_codecs_and_merges_keep_after_a_warmup_is_in_a_checkpoint(strategy:
     resumed_alike(strategy, tmp_path, [7])
 
 
-@pytest.mark.parametrize("name", sampled([name for name in NAMES if name not in TIMED]))
+@pytest.mark.parametrize("name", fewest([name for name in NAMES if name not in TIMED]))
 def test_no_contribution_is_lost_or_doubled(name: str, tmp_path: Path) -> None:
     resumed_without_loss(name, tmp_path, [7])
 
@@ -249,7 +249,7 @@ FULL = {"zhang-asgd", "asysg-con"}
 """Under the momentum of one server four gradients that each count in full are too much for this training function."""
 
 
-@pytest.mark.parametrize("name", sampled(name for name in OTHERS if name not in FULL))
+@pytest.mark.parametrize("name", fewest(name for name in OTHERS if name not in FULL))
 def test_where_order_matters_all_steps_are_taken(name: str, tmp_path: Path) -> None:
     whole = run(train, name, checkpoint=tmp_path, every=1, keep=100)
     again = run(train, name, resume=at(tmp_path, 7))
@@ -257,7 +257,7 @@ def test_where_order_matters_all_steps_are_taken(name: str, tmp_path: Path) -> N
 
 
 @pytest.mark.long
-@pytest.mark.parametrize("name", sampled(NAMES))
+@pytest.mark.parametrize("name", fewest(NAMES))
 def test_at_twenty_random_steps(name: str, tmp_path: Path) -> None:
     last = 3 * 96 // 4 if name == "single" else STEPS
     steps = random.Random(name).choices(range(1, last + 1), k=20)

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 import torch
-from kinds import sampled
+from kinds import fewest
 from torch import Tensor, nn
 from torch.nn import functional as F
 from toy import SLOW, data, network
@@ -26,7 +26,7 @@ from polyrhythm.training.run import run
 from .evaluations import evaluations, fickle, score, trains
 from .scenes import EVERY_SYSTEM, go
 
-each_system = pytest.mark.parametrize("system", sampled(EVERY_SYSTEM))
+each_system = pytest.mark.parametrize("system", fewest(EVERY_SYSTEM))
 
 
 @each_system

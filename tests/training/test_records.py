@@ -103,7 +103,7 @@ def script(text: str, *arguments: object, **environment: str) -> subprocess.Pope
     return subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env={**os.environ, **environment})
 
 
-@pytest.mark.parametrize("on", ["pr.Simulator(network=pr.Instant())", "pr.Processes()"])
+@pytest.mark.parametrize("on", [pytest.param("pr.Simulator(network=pr.Instant())", marks=pytest.mark.long), "pr.Processes()"])
 def test_a_run_that_was_killed_has_a_record_of_what_happened_until_then(tmp_path: Path, on: str) -> None:
     done = script(KILLED.replace("{on}", on), tmp_path)
     done.communicate(timeout=100)

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 import torch
-from kinds import sampled
+from kinds import fewest
 from torch import nn
 from toy import SLOW, Toy, trained
 
@@ -54,7 +54,7 @@ def test_buckets_give_the_same_bits_and_bytes_in_both_runtimes(codec: str, worke
 
 
 @pytest.mark.parametrize(("workers", "toy"), CASES)
-@pytest.mark.parametrize("system", sampled(ORDERLY))
+@pytest.mark.parametrize("system", fewest(ORDERLY))
 def test_both_runtimes_give_the_same_bits_and_bytes(system: str, workers: int, toy: str) -> None:
     virtual = trained(TOYS[toy], workers, system, Simulator(network=SLOW)).summary
     real = trained(TOYS[toy], workers, system, Processes()).summary
@@ -124,13 +124,13 @@ UNASKED = ("rudra-adv-star",)
 AWAITED = [name for name in OTHERS if name not in (*LATE, *UNASKED) and systems.find(name).consistency.traits.waits]
 
 
-@pytest.mark.parametrize("system", sampled(AWAITED))
+@pytest.mark.parametrize("system", fewest(AWAITED))
 def test_one_worker_gives_the_same_bits_even_where_order_matters(system: str) -> None:
     virtual = trained(TOYS["momentum"], 1, system, Simulator(network=SLOW)).summary
     assert trained(TOYS["momentum"], 1, system, Processes()).summary.weights_sha256 == virtual.weights_sha256
 
 
-@pytest.mark.parametrize("system", sampled(OTHERS))
+@pytest.mark.parametrize("system", fewest(OTHERS))
 def test_where_order_matters_both_runtimes_learn(system: str) -> None:
     toy = Toy(TOYS["momentum"].make, epochs=12)
     first = trained(Toy(TOYS["momentum"].make, epochs=1), 3, system, Processes()).summary.final["loss"]
@@ -140,7 +140,7 @@ def test_where_order_matters_both_runtimes_learn(system: str) -> None:
         assert summary.samples == 12 * 96 or systems.find(system).shuffle.takes
 
 
-@pytest.mark.parametrize("system", sampled(systems.SYSTEMS))
+@pytest.mark.parametrize("system", fewest(systems.SYSTEMS))
 def test_the_same_seed_gives_the_same_record_byte_for_byte(system: str) -> None:
     network = "lan" if systems.find(system).shares_memory else "wan-3"
     runs = [trained(TOYS["momentum"], 5, system, Simulator(network=network, seed=2)).outcome for _ in range(2)]

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 import torch
-from kinds import sampled
+from kinds import fewest
 from torch import Tensor, nn
 from toy import SLOW, data, network
 
@@ -61,7 +61,7 @@ def takes_turns(system: str) -> bool:
     return system not in ONE_BACKWARD and not systems.find(system).chooses
 
 
-@pytest.mark.parametrize("system", sampled([system for system in EVERY_SYSTEM if takes_turns(system)]))
+@pytest.mark.parametrize("system", fewest([system for system in EVERY_SYSTEM if takes_turns(system)]))
 def test_every_system_trains_two_networks_to_the_same_weights_everywhere(system: str) -> None:
     ended: dict[int, list[Tensor]] = {}
 

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from kinds import sampled
+from kinds import fewest
 from torch import nn
 from toy import SLOW, network
 
@@ -20,7 +20,7 @@ from polyrhythm.training.run import run
 from .evaluations import evaluations, fickle, score, trains
 from .scenes import EVERY_SYSTEM, go, loop, sgd
 
-each_system = pytest.mark.parametrize("system", sampled(EVERY_SYSTEM))
+each_system = pytest.mark.parametrize("system", fewest(EVERY_SYSTEM))
 
 
 def careless(model: nn.Module) -> dict[str, float]:

@@ -147,6 +147,7 @@ def test_who_leaves_before_another_can_add_up_is_not_waited_for() -> None:
     assert list(everywhere(inner, 2).results.values()) == [Message("end")] * 2
 
 
+@pytest.mark.long
 def test_servers_run_beside_the_workers_on_several_hosts() -> None:
     def inner(place: RankEnvironment, rank: int) -> Message:
         events: list[AnyEvent] = []

@@ -152,6 +152,7 @@ def test_a_launcher_that_is_killed_leaves_nothing() -> None:
         assert soon(lambda: not any(Path(f"/proc/{process}").exists() for process in below))
 
 
+@pytest.mark.long
 def test_a_fork_server_that_is_killed_takes_all_along_and_the_next_run_has_a_new_one() -> None:
     def program(context: WorkerContext) -> None:
         os.kill(os.getppid(), signal.SIGKILL)

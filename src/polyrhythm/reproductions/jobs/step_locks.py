@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import fcntl
 import os
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
@@ -36,6 +35,8 @@ class GlobalLock:
     @contextmanager
     def held(self) -> Iterator[None]:
         """When no other process has it."""
+        import fcntl  # Linux has it, and the catalogue is read elsewhere too
+
         descriptor = _opened(self.path)
         fcntl.flock(descriptor, fcntl.LOCK_EX)
         try:
