@@ -13,7 +13,7 @@ from toy import Toy, weights
 
 from polyrhythm import systems
 from polyrhythm.local import CorrectedWeights, PlainSteps, TrackedGradients
-from polyrhythm.pieces.local import LocalRule, Stepped
+from polyrhythm.pieces.local import LocallyStepped, LocalRule
 from polyrhythm.simulator import Instant, Simulator
 from polyrhythm.tensors import Layout
 from polyrhythm.topology import Lazy, MetropolisHastings, RingGraph, WeightedGossip
@@ -49,7 +49,7 @@ def simulated(rule: LocalRule, mixing: Tensor, steps: int, watch: Callable[[Tens
         if rule.mixing is None:
             x = mixing @ stepped
             continue
-        sent = [rule.mixing.send(Stepped(w, x[k], y[k].clone), states[k]) for k, w in enumerate(stepped)]
+        sent = [rule.mixing.send(LocallyStepped(w, x[k], y[k].clone), states[k]) for k, w in enumerate(stepped)]
         mixed = [mixing @ torch.stack(vectors) for vectors in zip(*sent, strict=True)]
         taken = [rule.mixing.take([each[k] for each in mixed], sent[k], states[k]) for k in range(WORKERS)]
         x, states = torch.stack([w for w, _ in taken]), [state for _, state in taken]

@@ -10,7 +10,7 @@ from polyrhythm.kernel.message import Message
 from polyrhythm.processes.transport.wire import encode
 from polyrhythm.topology.peer_inbox import PeerUpdate
 from polyrhythm.topology.server_records import (
-    Begin,
+    AwaitHeadStart,
     Done,
     Drain,
     Fetch,
@@ -33,7 +33,7 @@ NUMBERS: list[tuple[ServerRequest, tuple[float, ...]]] = [
     (Wake(), (3.0,)),
     (Fetch(8, 4, Wanted.WEIGHTS), (4.0, 8.0, 4.0, 2.0)),
     (Drain(9), (5.0, 9.0)),
-    (Begin(6, 2), (6.0, 6.0, 2.0)),
+    (AwaitHeadStart(6, 2), (6.0, 6.0, 2.0)),
 ]
 
 

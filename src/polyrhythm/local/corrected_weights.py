@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from polyrhythm.pieces.context import ExchangeContext
-from polyrhythm.pieces.local import MixingRule, Moments, Stepped
+from polyrhythm.pieces.local import LocallyStepped, MixingRule, Moments
 from polyrhythm.pieces.traits import LocalTraits, Payload
 from polyrhythm.tensors import Layout, State
 
@@ -40,7 +40,7 @@ class CorrectedWeights:
         """Nothing was taken yet."""
         return {_TAKEN: torch.zeros(layout.numel)}
 
-    def send(self, stepped: Stepped, state: State) -> tuple[Tensor, ...]:
+    def send(self, stepped: LocallyStepped, state: State) -> tuple[Tensor, ...]:
         """ψ + c."""
         return (stepped.weights - state[_TAKEN].to(stepped.weights),)
 

@@ -11,7 +11,7 @@ from torch import Tensor
 
 from polyrhythm.errors import CompositionError
 from polyrhythm.pieces.context import ExchangeContext
-from polyrhythm.pieces.local import MixingRule, Moments, Stepped
+from polyrhythm.pieces.local import LocallyStepped, MixingRule, Moments
 from polyrhythm.pieces.traits import LocalTraits, Payload
 from polyrhythm.tensors import Layout, State
 
@@ -53,7 +53,7 @@ class GossipNesterov:
         """No momentum yet."""
         return {_MOMENTUM: torch.zeros(layout.numel)}
 
-    def send(self, stepped: Stepped, state: State) -> tuple[Tensor, ...]:
+    def send(self, stepped: LocallyStepped, state: State) -> tuple[Tensor, ...]:
         """φ and Δ."""
         return stepped.anchor.clone(), stepped.anchor - stepped.weights
 

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from polyrhythm.pieces.context import ExchangeContext
-from polyrhythm.pieces.local import MixingRule, Moments, Stepped
+from polyrhythm.pieces.local import LocallyStepped, MixingRule, Moments
 from polyrhythm.pieces.traits import LocalTraits, Payload
 from polyrhythm.tensors import Layout, State
 
@@ -43,7 +43,7 @@ class TrackedGradients:
         """y = g + c."""
         return gradient - state[_TAKEN].to(gradient)  # no gradient, -0, less nothing taken, 0, remains none
 
-    def send(self, stepped: Stepped, state: State) -> tuple[Tensor, ...]:
+    def send(self, stepped: LocallyStepped, state: State) -> tuple[Tensor, ...]:
         """x - η y, and y."""
         return stepped.weights.clone(), stepped.gradient()
 

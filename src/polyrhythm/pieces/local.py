@@ -20,7 +20,7 @@ class Moments(Protocol):
         """Be as before the first step."""
 
 
-class Stepped(NamedTuple):
+class LocallyStepped(NamedTuple):
     """A worker after its local steps: its `weights` (numel,), those of the last exchange, and the gradient of the last step.
 
     `gradient` makes a copy of what the optimizer stepped on, what the rule had made of it and clipped.
@@ -42,7 +42,7 @@ class MixingRule(Protocol):
     def least_eigenvalue(self) -> float | None:
         """The mixing matrix must be symmetric, the same in every exchange, and have no eigenvalue as small as this; None for any matrix."""
 
-    def send(self, stepped: Stepped, state: State) -> tuple[Tensor, ...]:
+    def send(self, stepped: LocallyStepped, state: State) -> tuple[Tensor, ...]:
         """The vectors (numel,) that it sends, each a new tensor; `state` is the rule's."""
 
     def take(self, mixed: Sequence[Tensor], sent: Sequence[Tensor], state: State) -> tuple[Tensor, State]:

@@ -50,7 +50,7 @@ class Measured:
 
 
 @dataclass(slots=True)
-class _UnderWay:
+class _TrialUnderWay:
     reproduction: Reproduction
     began: float
     load: float
@@ -125,7 +125,7 @@ class _Conductor:
         self.plan = plan
         self.begun = begun
         self.failed = failed
-        self.states: dict[str, _UnderWay] = {}
+        self.states: dict[str, _TrialUnderWay] = {}
         self.waiting: dict[Future[Any], tuple[str, int | None]] = {}
 
     def findings(self, names: Sequence[str]) -> Iterator[Findings]:
@@ -142,7 +142,7 @@ class _Conductor:
 
     def _begin(self, name: str) -> None:
         self.begun(name)
-        self.states[name] = _UnderWay(find(name), time.monotonic(), os.getloadavg()[0])
+        self.states[name] = _TrialUnderWay(find(name), time.monotonic(), os.getloadavg()[0])
         self.waiting[self.pool.submit(tune, name, self.plan.quick)] = (name, None)
 
     def _taken(self, future: Future[Any]) -> Findings | None:
@@ -179,13 +179,13 @@ class _Conductor:
 
 def _alone(name: str, plan: ReproductionPlan) -> Findings:
     """In this process."""
-    state = _UnderWay(find(name), time.monotonic(), os.getloadavg()[0], tune(name, plan.quick))
+    state = _TrialUnderWay(find(name), time.monotonic(), os.getloadavg()[0], tune(name, plan.quick))
     for seed in range(plan.seeds):
         state.measured[seed] = measure(name, seed, plan.quick, state.tuned)
     return _findings(state, plan)
 
 
-def _findings(state: _UnderWay, plan: ReproductionPlan) -> Findings:
+def _findings(state: _TrialUnderWay, plan: ReproductionPlan) -> Findings:
     """Judged, and refused if they break a rule."""
     reproduction, seeds = state.reproduction, sorted(state.measured)
     claims = judge(reproduction, [state.measured[seed].figures for seed in seeds])

@@ -13,7 +13,7 @@ from polyrhythm.kernel.job import WorkerContext
 from polyrhythm.kernel.port import Port
 from polyrhythm.kernel.together import Start, together
 from polyrhythm.model.state import ModelState
-from polyrhythm.pieces.local import LocalRule, MixingRule, Stepped
+from polyrhythm.pieces.local import LocallyStepped, LocalRule, MixingRule
 from polyrhythm.pieces.requests import CollectiveOperations
 from polyrhythm.pieces.responses import Response
 from polyrhythm.pieces.topology import InitialState
@@ -56,7 +56,7 @@ class LocalRuleOfPart:
             self.sent = self.held.weights.clone()
         if self.rule.mixing is not None:
             held = self.held
-            self.vectors = self.rule.mixing.send(Stepped(held.weights, held.anchor, self.parameters.gradient), self.memory)
+            self.vectors = self.rule.mixing.send(LocallyStepped(held.weights, held.anchor, self.parameters.gradient), self.memory)
             for state, vector in zip((held, *(each.state for each in self.beside)), self.vectors, strict=True):
                 state.weights.copy_(vector)
 

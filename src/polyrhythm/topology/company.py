@@ -15,7 +15,7 @@ from polyrhythm.topology.losses import GONE
 _FIRST, _MEAN, _FINAL = "init", "mean", "mean.down"
 
 
-class Company:
+class PresentMembers:
     """`present` are the others that are not lost, by rank; `lost` is called with the name of one that has been.
 
     What goes down a tree is sent by worker 0 to those whose parent is lost.

@@ -15,7 +15,7 @@ from polyrhythm.pieces.result_source import AllWorkers
 from polyrhythm.pieces.topology import Agreement, Channel, InitialState, WorkerEndpoint
 from polyrhythm.pieces.traits import Pattern, Payload, TopologyTraits
 from polyrhythm.tensors import Layout, State
-from polyrhythm.topology.company import Company
+from polyrhythm.topology.company import PresentMembers
 from polyrhythm.topology.graph import Dissemination, Graph
 from polyrhythm.trees import StateTree
 
@@ -58,7 +58,7 @@ class _Neighbour:
         self.codec = packets(agreement.codec)
         self.group = endpoint.group
         self.port = endpoint.port
-        self.company = Company(endpoint, self._lose)
+        self.company = PresentMembers(endpoint, self._lose)
         self.context = ExchangeContext(self.group, self.port.rng("codec"))
         self.layout = Layout((), ())
         self.state: State = {}

@@ -11,7 +11,7 @@ from polyrhythm.kernel.effects import Effect
 from polyrhythm.kernel.latch import Latch
 from polyrhythm.kernel.message import Message
 from polyrhythm.pieces.topology import InitialState, WorkerEndpoint
-from polyrhythm.topology.company import Company
+from polyrhythm.topology.company import PresentMembers
 
 MAIL = "mail"
 """The topic of all that comes at any time, so that what one worker sends another is taken in the order in which it was sent."""
@@ -32,7 +32,7 @@ class PeerMail:
         self.port = endpoint.port
         self.take = take
         self.lost = lost
-        self.company = Company(endpoint, self._lose)
+        self.company = PresentMembers(endpoint, self._lose)
         self.finished: set[str] = set()
         self.drained: set[str] = set()
         self.changed = Latch()
@@ -88,5 +88,5 @@ class PeerMail:
             await self.port.wait(self.changed)
 
     async def mean(self, weights: Tensor) -> Tensor:
-        """As `Company.mean`."""
+        """As `PresentMembers.mean`."""
         return await self.company.mean(weights)

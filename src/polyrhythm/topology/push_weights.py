@@ -49,7 +49,7 @@ class PushWeights:
 
     def channel(self, agreement: Agreement, endpoint: WorkerEndpoint) -> Channel:
         """A worker's side."""
-        return _Sender(self.graph, 1, _mean, agreement, endpoint)
+        return _PushSender(self.graph, 1, _mean, agreement, endpoint)
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,7 +78,7 @@ class PushParts:
 
     def channel(self, agreement: Agreement, endpoint: WorkerEndpoint) -> Channel:
         """A worker's side."""
-        return _Sender(self.graph, self.parts, _own, agreement, endpoint)
+        return _PushSender(self.graph, self.parts, _own, agreement, endpoint)
 
 
 End = Callable[[PeerMail, InitialState], Coroutine[Effect[Any], Any, Response]]
@@ -93,7 +93,7 @@ async def _own(mail: PeerMail, initial: InitialState) -> Response:
     return ApplyContributions([])
 
 
-class _Sender:
+class _PushSender:
     """`inbox` has for each sender the newest packet that it has sent, and of which part. `layouts` and `starts` are those of all parts."""
 
     buckets = None

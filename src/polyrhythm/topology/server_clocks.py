@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 from polyrhythm.kernel.group import Group
 from polyrhythm.pieces.consistency import Consistency
-from polyrhythm.topology.server_records import Begin, Fetch, Push, Wanted
+from polyrhythm.topology.server_records import AwaitHeadStart, Fetch, Push, Wanted
 from polyrhythm.trees import StateTree
 
 
@@ -32,7 +32,7 @@ class ServerClocks:
         self.merged = dict.fromkeys(workers, 0.0)
         self.pushed = dict.fromkeys(workers, 0.0)
         self.waiting: dict[str, tuple[int, int]] = {}
-        self.beginning: dict[str, Begin] = {}
+        self.beginning: dict[str, AwaitHeadStart] = {}
         self.ended: list[str] = []
 
     @property
@@ -67,9 +67,9 @@ class ServerClocks:
         self.merged[name] = self.pushed[name] = math.inf
         self.ended.append(name)
 
-    def take(self, name: str, request: Push | Fetch | Begin) -> None:
+    def take(self, name: str, request: Push | Fetch | AwaitHeadStart) -> None:
         """A worker has pushed, or waits for a response, or both."""
-        if isinstance(request, Begin):
+        if isinstance(request, AwaitHeadStart):
             self.beginning[name] = request
             return
         if request.wanted is not Wanted.NOTHING:
@@ -100,7 +100,7 @@ class ServerClocks:
             self.waiting.pop(name, None)
         return released
 
-    def _trained_alone(self, begin: Begin) -> bool:
+    def _trained_alone(self, begin: AwaitHeadStart) -> bool:
         return all(self.pushed[name] >= begin.clock for name in self.workers[: begin.workers] if name in self.pushed)
 
     def export(self) -> StateTree:

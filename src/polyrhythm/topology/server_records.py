@@ -64,15 +64,15 @@ class Drain(NamedTuple):
     step: int
 
 
-class Begin(NamedTuple):
+class AwaitHeadStart(NamedTuple):
     """A request for the weights when the first `workers`, who train alone, have each pushed a contribution of step `clock`."""
 
     clock: int
     workers: int
 
 
-ServerRequest = Join | Push | Done | Wake | Fetch | Drain | Begin
-_KINDS = (Join, Push, Done, Wake, Fetch, Drain, Begin, Push)
+ServerRequest = Join | Push | Done | Wake | Fetch | Drain | AwaitHeadStart
+_KINDS = (Join, Push, Done, Wake, Fetch, Drain, AwaitHeadStart, Push)
 """A kind's place is the first number of its requests; that of a push with samples is the last, `_WEIGHED`."""
 _WEIGHED = 7
 _WITHOUT_FIELDS: dict[type[ServerRequest], ServerRequest] = {Join: Join(), Done: Done(), Wake: Wake()}
@@ -98,8 +98,8 @@ def from_numbers(numbers: tuple[float, ...]) -> ServerRequest:
         return Fetch(int(clock), int(version), Wanted(int(wanted)))
     if kind is Drain:
         return Drain(int(numbers[1]))
-    if kind is Begin:
-        return Begin(int(numbers[1]), int(numbers[2]))
+    if kind is AwaitHeadStart:
+        return AwaitHeadStart(int(numbers[1]), int(numbers[2]))
     return _WITHOUT_FIELDS[kind]
 
 

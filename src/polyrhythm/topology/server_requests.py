@@ -18,7 +18,7 @@ from polyrhythm.pieces.weights import WeightsView
 from polyrhythm.tensors import State
 from polyrhythm.topology.server_records import (
     REQUESTS,
-    Begin,
+    AwaitHeadStart,
     Done,
     Drain,
     Fetch,
@@ -113,7 +113,7 @@ class ServerRequests:
     async def begin(self, clock: int, workers: int) -> Tensor:
         """The weights (numel,) when each of the first `workers` has pushed its contribution of step `clock`, or is done."""
         for name in self.names:
-            await self._send(name, Begin(clock, workers))
+            await self._send(name, AwaitHeadStart(clock, workers))
         return await self.responses()
 
     async def done(self) -> None:

@@ -28,7 +28,7 @@ from polyrhythm.topology.server_clocks import ServerClocks
 from polyrhythm.topology.server_records import (
     REQUESTS,
     UNASKED,
-    Begin,
+    AwaitHeadStart,
     Done,
     Drain,
     Fetch,
@@ -114,7 +114,7 @@ class ServerShard:
                 self.drained[sender] = request.step
             case Done():
                 self.clocks.end(sender)
-            case Fetch() | Begin():
+            case Fetch() | AwaitHeadStart():
                 self.clocks.take(sender, request)
             case Push():
                 self.clocks.take(sender, request)

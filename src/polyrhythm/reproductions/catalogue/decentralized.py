@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 
 from polyrhythm.local import CorrectedWeights
-from polyrhythm.pieces.local import Stepped
+from polyrhythm.pieces.local import LocallyStepped
 from polyrhythm.reproductions.jobs.own_classes import OwnClasses
 from polyrhythm.reproductions.jobs.recipes import SgdRecipe
 from polyrhythm.reproductions.protocol import Claim, Efficiency, Figures, Reproduction
@@ -59,7 +59,7 @@ def _left(eigenvalue: float) -> float:
     x: list[Tensor] = [torch.ones(1, dtype=torch.float64), -torch.ones(1, dtype=torch.float64)]
     states = [rule.initial(layout) for _ in x]
     for _ in range(_ROUNDS):
-        sent = [rule.send(Stepped(w, w, w.clone), state) for w, state in zip(x, states, strict=True)]
+        sent = [rule.send(LocallyStepped(w, w, w.clone), state) for w, state in zip(x, states, strict=True)]
         mixed = mixing @ torch.stack([each[0] for each in sent])
         taken = [rule.take([m], s, state) for m, s, state in zip(mixed, sent, states, strict=True)]
         x, states = [w for w, _ in taken], [state for _, state in taken]

@@ -9,7 +9,7 @@ from polyrhythm.hardware.devices import Profile
 from polyrhythm.kernel.events import Stepped
 from polyrhythm.processes import Processes
 from polyrhythm.report.outcome import Outcome
-from polyrhythm.reproductions.jobs.sparse_logistic import SparseLogistic
+from polyrhythm.reproductions.jobs.sparse_logistic import SparseRegression
 from polyrhythm.reproductions.jobs.step_locks import GlobalLock
 from polyrhythm.reproductions.protocol import Claim, Efficiency, Figures, Reproduction, Scaling
 from polyrhythm.reproductions.trial import Result, Trial
@@ -32,7 +32,7 @@ def tune(trial: Trial) -> Figures:
 def measure(trial: Trial) -> Figures:
     """Quality in virtual time; then samples a second of real processes, and the writes that they lost."""
     found = {arm: _train(trial, arm, trial.tuned[arm]) for arm in _WORKERS}
-    job = replace(SparseLogistic(), epochs=1, samples=trial.size(8192, 1024))
+    job = replace(SparseRegression(), epochs=1, samples=trial.size(8192, 1024))
     dense = replace(job, sparse=False)
     rates = {arm: _rate(_run(trial, job, workers)) for arm, workers in _WORKERS.items()}
     with tempfile.NamedTemporaryFile() as file:
@@ -46,12 +46,12 @@ def measure(trial: Trial) -> Figures:
 
 
 def _train(trial: Trial, arm: str, rate: float) -> Result:
-    job = SparseLogistic(learning_rate=rate, epochs=trial.size(6, 2), samples=trial.size(8192, 1024))
+    job = SparseRegression(learning_rate=rate, epochs=trial.size(6, 2), samples=trial.size(8192, 1024))
     runtime = Simulator(devices=Profile("a step of 1 ms", (_STEP,)), seed=trial.seed)
     return trial.train(arm, job, find(_HOGWILD), _WORKERS[arm], runtime)
 
 
-def _run(trial: Trial, job: SparseLogistic, workers: int) -> Outcome:
+def _run(trial: Trial, job: SparseRegression, workers: int) -> Outcome:
     tried = attempt(job, workers=workers, strategy=find(_HOGWILD), on=Processes(seed=trial.seed), seed=trial.seed)
     if tried.error is not None:
         raise tried.error
