@@ -57,7 +57,7 @@ def _train(trial: Trial, arm: str, rate: float, steps: int) -> Result:
     return trial.train(arm, _job(rate, steps), _ARMS[arm], _WORKERS, _on(trial, _UNEQUAL))
 
 
-def _sha256(trial: Trial, strategy: Strategy) -> str:
+def _sha256(trial: Trial, strategy: Strategy) -> str | None:
     """The weights after two clocks of equally fast workers, which no arm is compared by."""
     on = _on(trial, Fleet((_STEP,)))
     return attempt(_job(0.1, 2 * _TAU), workers=_WORKERS, strategy=strategy, on=on, seed=trial.seed).outcome.summary.weights_sha256
