@@ -95,6 +95,19 @@ def test_one_that_breaks_a_rule_is_told_of_and_the_others_go_on(monkeypatch: pyt
     assert failed == [("d2l", "The report on d2l is refused.")]
 
 
+def test_what_would_be_refused_at_the_end_is_refused_after_the_first_seed(monkeypatch: pytest.MonkeyPatch) -> None:
+    seen: list[list[int]] = []
+
+    def judge(findings: Findings) -> None:
+        seen.append(findings.seeds)
+        raise HonestyError("no")
+
+    monkeypatch.setattr("polyrhythm.reproductions.conduct.refuse", judge)
+    with pytest.raises(HonestyError):
+        next(conduct(["toy"], ReproductionPlan(seeds=5, jobs=1, quick=False)))
+    assert seen == [[0]]
+
+
 def test_what_fails_ends_all_where_nobody_asks_to_be_told(monkeypatch: pytest.MonkeyPatch) -> None:
     def judge(findings: Findings) -> None:
         raise HonestyError("no")

@@ -6,7 +6,7 @@ import os
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import FIRST_COMPLETED, BrokenExecutor, Future, ProcessPoolExecutor, wait
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from multiprocessing import get_context
 from typing import Any
 
@@ -171,6 +171,7 @@ class _Conductor:
         assert seed is not None
         state.measured[seed] = result
         if len(state.measured) < self.plan.seeds:
+            _refuse_early(state, self.plan)
             return None
         found = _findings(state, self.plan)
         del self.states[name]
@@ -182,7 +183,13 @@ def _alone(name: str, plan: ReproductionPlan) -> Findings:
     state = _TrialUnderWay(find(name), time.monotonic(), os.getloadavg()[0], tune(name, plan.quick))
     for seed in range(plan.seeds):
         state.measured[seed] = measure(name, seed, plan.quick, state.tuned)
+        _refuse_early(state, plan)
     return _findings(state, plan)
+
+
+def _refuse_early(state: _TrialUnderWay, plan: ReproductionPlan) -> None:
+    """Refuse what breaks a rule already, however many seeds are still to come: judged as a quick run, which may have few."""
+    _findings(state, replace(plan, quick=True))
 
 
 def _findings(state: _TrialUnderWay, plan: ReproductionPlan) -> Findings:

@@ -40,6 +40,7 @@ REPRODUCTION = Reproduction(
         "speed of the others on `lan`. The paper: Caffe under Spark, ResNet and AlexNet on CIFAR-10 and ImageNet, 25 machines."
     ),
     baseline="tau 1",
+    machines="the last two arms have a slow worker, and are compared with each other alone; so are the other three",
     measure=measure,
     claims=(
         Claim(
