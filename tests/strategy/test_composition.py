@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import functools
 import random
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import fields
 from itertools import chain, islice, product
 from typing import Any
@@ -167,8 +168,14 @@ def fitting(draw: random.Random, **fixed: Any) -> Strategy:
 
 def _presets(draw: random.Random, fixed: dict[str, Any]) -> Iterator[dict[str, Any]]:
     """The pieces of systems, in any order, with `fixed` in place of theirs."""
-    flat = [found.exchange.pieces for found in map(systems.find, systems.SYSTEMS) if isinstance(found.exchange, Exchange)]
+    flat = _flat_systems()
     return ({axis: pieces[axis] for axis in LISTS} | fixed for pieces in draw.sample(flat, len(flat)))
+
+
+@functools.cache
+def _flat_systems() -> list[Mapping[str, Any]]:
+    """The pieces of all systems with one exchange."""
+    return [found.exchange.pieces for found in map(systems.find, systems.SYSTEMS) if isinstance(found.exchange, Exchange)]
 
 
 def test_pieces_that_do_not_fit_are_refused_with_what_does() -> None:

@@ -43,8 +43,8 @@ def payloads(pieces: Pieces) -> dict[str, frozenset[Payload]]:
 
 def payload(pieces: Pieces) -> Payload | None:
     """The first payload that all pieces have in common."""
-    common = frozenset(Payload).intersection(*payloads(pieces).values())
-    return next((each for each in Payload if each in common), None)
+    common = frozenset.intersection(*payloads(pieces).values())
+    return next((each for each in Payload if each in common), None) if common else None
 
 
 def conflict(pieces: Pieces) -> str | None:

@@ -74,7 +74,7 @@ def find(name: str, **options: Any) -> Strategy:
             near = difflib.get_close_matches(option, accepted, n=1)
             hint = f"Did you mean {near[0]!r}?" if near else "Leave it out."
             raise CompositionError(f"{name} has no option {option!r}; its options are: {', '.join(accepted) or 'none'}. {hint}")
-    kinds = get_type_hints(SYSTEMS[name])
+    kinds = get_type_hints(SYSTEMS[name]) if options else {}
     options = {option: _checked(name, option, value, kinds[option]) for option, value in options.items()}
     try:
         return SYSTEMS[name](**options)
