@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 
 from torch import Tensor
 
+from polyrhythm.kernel.group import Group
 from polyrhythm.kernel.message import Delivery, Message
 from polyrhythm.kernel.names import rank_of
 from polyrhythm.pieces.topology import InitialState, WorkerEndpoint
@@ -15,8 +16,32 @@ from polyrhythm.topology.losses import GONE
 _FIRST, _MEAN, _FINAL = "init", "mean", "mean.down"
 
 
+class OtherMembers:
+    """The members of a group without one's `own` name and those that are gone. Only these are kept: thousands have thousands of others.
+
+    It is for names of members: who is no member at all counts as there.
+    """
+
+    def __init__(self, group: Group, own: str) -> None:
+        self._group = group
+        self._own = own
+        self._gone: set[str] = set()
+
+    def __contains__(self, name: object) -> bool:
+        return name != self._own and name not in self._gone
+
+    def __iter__(self) -> Iterator[str]:
+        return (name for name in self._group.members if name != self._own and name not in self._gone)
+
+    def remove(self, name: str) -> bool:
+        """Let `name` be gone; whether it was there."""
+        there = name in self._group.members and name in self
+        self._gone.add(name)
+        return there
+
+
 class PresentMembers:
-    """`present` are the others that are not lost, by rank; `lost` is called with the name of one that has been.
+    """`present` are the others that are not lost; `lost` is called with the name of one that has been.
 
     What goes down a tree is sent by worker 0 to those whose parent is lost.
     """
@@ -25,7 +50,7 @@ class PresentMembers:
         self.group = endpoint.group
         self.port = endpoint.port
         self.lost = lost
-        self.present = {name: rank for rank, name in enumerate(self.group.members) if name != self.port.name}
+        self.present = OtherMembers(self.group, self.port.name)
         self.awaited = ""
         self.down: Message
 
@@ -49,7 +74,7 @@ class PresentMembers:
             delivery = await self.port.receive(GONE)
             assert delivery is not None
             name = delivery.message.text
-            if self.present.pop(name, None) is None:
+            if not self.present.remove(name):
                 continue
             self.lost(name)
             if self.awaited:

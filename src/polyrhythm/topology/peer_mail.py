@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Coroutine, Mapping
+from collections.abc import Callable, Coroutine
 from typing import Any
 
 from torch import Tensor
@@ -11,7 +11,7 @@ from polyrhythm.kernel.effects import Effect
 from polyrhythm.kernel.latch import Latch
 from polyrhythm.kernel.message import Message
 from polyrhythm.pieces.topology import InitialState, WorkerEndpoint
-from polyrhythm.topology.company import PresentMembers
+from polyrhythm.topology.company import OtherMembers, PresentMembers
 
 MAIL = "mail"
 """The topic of all that comes at any time, so that what one worker sends another is taken in the order in which it was sent."""
@@ -38,8 +38,8 @@ class PeerMail:
         self.changed = Latch()
 
     @property
-    def present(self) -> Mapping[str, int]:
-        """The others that are not lost, by rank."""
+    def present(self) -> OtherMembers:
+        """The others that are not lost."""
         return self.company.present
 
     async def establish(self, initial: InitialState) -> Tensor:
@@ -84,7 +84,7 @@ class PeerMail:
     async def _meet(self, text: str, there: set[str]) -> None:
         for name in list(self.present):
             await self.port.send(name, Message(MAIL, text=text))
-        while self.present.keys() - there:
+        while set(self.present) - there:
             await self.port.wait(self.changed)
 
     async def mean(self, weights: Tensor) -> Tensor:

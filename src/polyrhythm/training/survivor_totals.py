@@ -22,7 +22,7 @@ class SurvivorTotals:
         self._port = port
         self._group = group
         self._losses = losses
-        self._left = set(group.members)
+        self._gone: set[str] = set()
         self._values: dict[float, dict[str, Tensor]] = {}
         self._topics: dict[float, str] = {}
         self._own: dict[float, tuple[Tensor, int]] = {}
@@ -59,7 +59,7 @@ class SurvivorTotals:
             assert delivery is not None
             message = delivery.message
             if message.text:
-                self._left.discard(message.text)
+                self._gone |= {message.text}.intersection(self._group.members)
             else:
                 self._values.setdefault(message.numbers[0], {})[delivery.sender] = message.tensors[0]
             await self._answer()
@@ -68,7 +68,7 @@ class SurvivorTotals:
         """Send the sums that are complete, in the order of their numbers; values are added in the order of ranks."""
         while self._topics:
             number = min(self._topics)
-            if self._left - self._values[number].keys():
+            if len(self._gone | self._values[number].keys()) < self._group.size:
                 return
             topic, values = self._topics.pop(number), self._values.pop(number)
             summed = torch.stack([values[name] for name in self._group.members if name in values]).sum(dim=0)

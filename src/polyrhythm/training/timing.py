@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cache
 from statistics import median
 from types import MethodType
 from typing import Any, NoReturn
@@ -237,11 +238,11 @@ def _stand_still(optimizer: torch.optim.Optimizer) -> None:
 
 def _zeros(shape: StepShape) -> nn.Module:
     """A model of `shape`, all zero, in which every tensor has its own name: servers get the names, and two must not become one."""
-    model = _named_after(shape.classes.get("", ()))
+    model = _named_after(tuple(shape.classes.get("", ())))()
     for path, classes in shape.classes.items():  # parents come first
         parent, _, last = path.rpartition(".")
         if path:
-            model.get_submodule(parent).add_module(last, _named_after(classes))
+            model.get_submodule(parent).add_module(last, _named_after(tuple(classes))())
     for name, size in zip(shape.layout.names, shape.layout.shapes, strict=True):
         owner, last = _owner(model, name)
         owner.register_parameter(last, nn.Parameter(torch.zeros(size, dtype=shape.dtype)))
@@ -261,12 +262,13 @@ class _Still(nn.Module):
         return None
 
 
-def _named_after(classes: Sequence[str]) -> nn.Module:
-    """A module that computes nothing whose classes have these names: a selection may go by them."""
+@cache
+def _named_after(classes: tuple[str, ...]) -> type[nn.Module]:
+    """What modules are that compute nothing, and whose classes have these names: a selection may go by them."""
     kind: type[nn.Module] = _Still
     for name in reversed(classes[: classes.index("Module")] if "Module" in classes else ()):
         kind = type(name, (kind,), {})
-    return kind()
+    return kind
 
 
 def _owner(model: nn.Module, name: str) -> tuple[nn.Module, str]:

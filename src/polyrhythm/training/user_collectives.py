@@ -104,7 +104,7 @@ class SurvivorCollectives:
         self.port = port
         self.group = group
         self.losses = losses
-        self.left = set(group.members[1:])
+        self.gone: set[str] = set()
         self.follows_losses = False
         self.totals = SurvivorTotals(port, group, losses)
 
@@ -133,12 +133,12 @@ class SurvivorCollectives:
         """The values of the other workers, by rank."""
         await self._follow_losses()
         values: dict[str, Tensor] = {}
-        while self.left - values.keys():
+        while len(self.gone | values.keys()) < self.group.size - 1:
             delivery = await self.port.receive(CALL)
             assert delivery is not None
             message = delivery.message
             if message.text:
-                self.left.discard(message.text)
+                self.gone |= {message.text}.intersection(self.group.members)
             elif message.numbers == call.code:
                 values[delivery.sender] = message.tensors[0]
             elif message.numbers[0] == call.number:  # an earlier one is of a lost worker, and came after the notice of its loss
