@@ -10,8 +10,8 @@ from polyrhythm.simulator import Simulator
 from polyrhythm.strategy import Strategy
 from polyrhythm.tensors import Layout
 from polyrhythm.topology import Server
+from polyrhythm.training.replay import Replay, StepShape
 from polyrhythm.training.run import run
-from polyrhythm.training.timing import Replay, StepShape
 
 SHAPE = StepShape(Layout(("w",), ((1000, 1000),)), 0.0, 1)
 NBYTES = 4_000_000

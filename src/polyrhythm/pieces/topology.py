@@ -94,7 +94,7 @@ class InitialState:
 
     def weights(self) -> Tensor:
         """The weights as they are now (numel,), on the CPU and in memory of their own: safe to be sent."""
-        return self.model_state.weights.to("cpu", copy=True)
+        return self.model_state.weights.clone().cpu()
 
 
 class Buckets(Protocol):

@@ -56,7 +56,8 @@ class PresentMembers:
 
     async def establish(self, initial: InitialState) -> Tensor:
         """The weights of worker 0, which all begin with."""
-        self.down = Message(_FIRST, tensors=(initial.weights(),))
+        if not self.group.rank:
+            self.down = Message(_FIRST, tensors=(initial.weights(),))
         await self.port.spawn("lost", self._watch())
         return await self._descend(_FIRST)
 

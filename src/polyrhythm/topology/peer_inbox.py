@@ -67,12 +67,14 @@ class PeerInbox:
     async def establish(self, initial: InitialState) -> Tensor:
         """The weights of worker 0, which all begin with."""
         self.layout = initial.model_state.layout
-        weights = initial.weights()
-        await self.port.spawn("lost", self._watch(weights if self.group.rank == 0 else None))
-        if self.group.rank:
+        first = None if self.group.rank else initial.weights()
+        await self.port.spawn("lost", self._watch(first))
+        if first is None:
             delivery = await self.port.receive(_FIRST)  # from the parent in the tree, or from worker 0 in its stead
             assert delivery is not None
             weights = delivery.message.tensors[0]
+        else:
+            weights = first
         await pass_on(self.port, self.group, Message(_FIRST, tensors=(weights,)))
         return weights
 

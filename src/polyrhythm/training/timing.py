@@ -3,15 +3,10 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
-from functools import cache
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from statistics import median
-from types import MethodType
 from typing import Any, NoReturn
-
-import torch
-from torch import Tensor, nn
 
 from polyrhythm import systems
 from polyrhythm.errors import CompositionError, PolyrhythmError
@@ -28,35 +23,13 @@ from polyrhythm.simulator import Instant, Simulator
 from polyrhythm.strategy.part import Part
 from polyrhythm.strategy.replica import Replica
 from polyrhythm.strategy.strategy import Strategy
-from polyrhythm.tensors import Layout
+from polyrhythm.training.replay import Replay, StepShape, sending_zeros
 from polyrhythm.training.result import Run
 from polyrhythm.training.run import attempt, run
 from polyrhythm.training.work import Train
 from polyrhythm.training.worker import Worker
 
 WATCHED_STEPS = 4
-
-
-@dataclass(frozen=True, slots=True)
-class StepShape:
-    """The size of a training function's step: its tensors, its floating-point operations, its samples; a batch of them.
-
-    `frozen` parameters and `buffers`, by name, are exchanged when a run begins and ends. `classes` are the names of each module's classes.
-    """
-
-    layout: Layout
-    flops: float
-    samples: int
-    batch: Any = ()
-    frozen: Mapping[str, Tensor] = field(default_factory=dict)
-    buffers: Mapping[str, Tensor] = field(default_factory=dict)
-    dtype: torch.dtype = torch.float32
-    classes: Mapping[str, Sequence[str]] = field(default_factory=dict)
-
-    def zeros(self, count: int) -> tuple[Tensor, ...]:
-        """Tensors of `count` samples of zeros like the batch's; none where samples are not tensors, or do not come from `batches`."""
-        parts = self.batch if isinstance(self.batch, (tuple, list)) and all(isinstance(part, Tensor) for part in self.batch) else ()
-        return tuple(part.new_zeros(()).expand(count, *part.shape[1:]) for part in parts)
 
 
 @dataclass(frozen=True, slots=True)
@@ -165,118 +138,6 @@ def _only_part(replica: Replica) -> Part:
     return replica.parts[0]
 
 
-@dataclass(frozen=True, slots=True)
-class Replay:
-    """A training function of a given shape: `steps` steps that exchange zeros and compute nothing.
-
-    `batches` are the samples of a step of all workers, where samples travel.
-    """
-
-    shape: StepShape
-    steps: int
-    batches: tuple[Tensor, ...] = ()
-
-    def __call__(self, worker: Worker) -> None:
-        """Take the steps; time passes by the runtime's profile."""
-        model = _zeros(self.shape)
-        optimizer = torch.optim.SGD(model.parameters(), lr=0.0)
-        optimizer.step = MethodType(_stand_still, optimizer)  # type: ignore[method-assign]
-        model, optimizer = worker.attach(model, optimizer)
-        _refuse_unknown_sizes(worker.attached)
-        batches = self._batches(worker)
-        for _ in range(self.steps):
-            for _ in batches:
-                if worker.overlaps:
-                    _go_forward(model)
-                    _go_backward(model)
-                optimizer.step()
-
-    def _batches(self, worker: Worker) -> Iterable[Any]:
-        """One batch, each time that it is iterated."""
-        if self.batches:
-            return worker.batches(self.batches, batch_size=self.shape.samples)
-        return _Counted(worker, self.shape.samples)
-
-
-@dataclass(frozen=True, slots=True)
-class _Counted:
-    """One batch of so many `samples`, which are counted and not there."""
-
-    worker: Worker
-    samples: int
-
-    def __iter__(self) -> Iterator[None]:
-        self.worker.count(self.samples)
-        yield None
-
-
-def _refuse_unknown_sizes(attached: tuple[Replica, ...]) -> None:
-    for part in (part for replica in attached for part in replica.parts):
-        if part.agreement.payload.is_sized_by_data:
-            raise CompositionError(
-                f"A timing-only run computes no gradients, and {part.agreement.codec!r} sends {part.agreement.payload.value}, whose size "
-                "depends on them: time a full run."
-            )
-
-
-def _go_forward(model: nn.Module) -> None:
-    """Call every module, the first first: what a forward pass waits for is waited for."""
-    for module in model.modules():
-        module(None)
-
-
-def _go_backward(model: nn.Module) -> None:
-    """Give every parameter a gradient of zeros, the last first, as a backward pass would."""
-    for parameter in reversed(list(model.parameters())):
-        parameter.grad = None
-        parameter.backward(torch.zeros_like(parameter))  # type: ignore[no-untyped-call]
-
-
-def _stand_still(optimizer: torch.optim.Optimizer) -> None:
-    """A step from zeros by zeros."""
-
-
-def _zeros(shape: StepShape) -> nn.Module:
-    """A model of `shape`, all zero, in which every tensor has its own name: servers get the names, and two must not become one."""
-    model = _named_after(tuple(shape.classes.get("", ())))()
-    for path, classes in shape.classes.items():  # parents come first
-        parent, _, last = path.rpartition(".")
-        if path:
-            model.get_submodule(parent).add_module(last, _named_after(tuple(classes))())
-    for name, size in zip(shape.layout.names, shape.layout.shapes, strict=True):
-        owner, last = _owner(model, name)
-        owner.register_parameter(last, nn.Parameter(torch.zeros(size, dtype=shape.dtype)))
-    for name, each in shape.frozen.items():
-        owner, last = _owner(model, name)
-        owner.register_parameter(last, nn.Parameter(torch.zeros_like(each), requires_grad=False))
-    for name, each in shape.buffers.items():
-        owner, last = _owner(model, name)
-        owner.register_buffer(last, torch.zeros_like(each))
-    return model
-
-
-class _Still(nn.Module):
-    """Takes anything and computes nothing."""
-
-    def forward(self, x: object) -> None:
-        return None
-
-
-@cache
-def _named_after(classes: tuple[str, ...]) -> type[nn.Module]:
-    """What modules are that compute nothing, and whose classes have these names: a selection may go by them."""
-    kind: type[nn.Module] = _Still
-    for name in reversed(classes[: classes.index("Module")] if "Module" in classes else ()):
-        kind = type(name, (kind,), {})
-    return kind
-
-
-def _owner(model: nn.Module, name: str) -> tuple[nn.Module, str]:
-    """The module within `model` that has the tensor `name`, and the last part of the name."""
-    path, _, last = name.rpartition(".")
-    return model.get_submodule(path), last
-
-
 def _charging(machine: Machine, flops: float) -> Machine:
     """The same machine as one that counts nothing: its steps have `flops` operations."""
     return machine if machine.measured else Profile(machine.name, (machine.step_seconds(flops, 0),))
@@ -303,4 +164,4 @@ def time(
     timed = dataclasses.replace(on, devices=dataclasses.replace(machines, machines=profiles), separate_randomness=False)
     chosen = systems.resolve(strategy)
     travelling = shape.zeros(chosen.workers(workers) * shape.samples) if chosen.shuffle.sends else ()
-    return run(Replay(shape, steps, travelling), workers=workers, strategy=chosen, on=timed)
+    return run(Replay(shape, steps, travelling), workers=workers, strategy=sending_zeros(chosen), on=timed)
