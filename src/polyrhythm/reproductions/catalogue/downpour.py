@@ -57,7 +57,7 @@ _REPLICAS = {
 
 def tune(trial: Trial) -> Figures:
     """The learning rate of each arm as it will run, and of 4 replicas with Adagrad and without, from the same grid."""
-    grid = trial.size(_RATES, (0.01, 0.03, 0.1))
+    grid = trial.size(_RATES, (0.01, 0.1))
     arms = {name: trial.best({rate: _train(trial, name, rate) for rate in grid}) for name in _ARMS}
     return arms | {name: min(grid, key=lambda rate: _loss(trial, name, rate, 4)) for name in _REPLICAS}
 
@@ -84,7 +84,7 @@ def _train(trial: Trial, name: str, rate: float) -> Result:
 def _most(trial: Trial, name: str) -> float:
     """The largest number of replicas up to which all have learned after 60 steps of each, at the rate tuned for 4."""
     found = 2.0
-    for workers in trial.size((4, 8, 16, 32), (4, 16)):
+    for workers in trial.size((4, 8, 16, 32), (4, 8)):
         if not _loss(trial, name, trial.tuned[name], workers) <= _LEARNED:
             break
         found = float(workers)

@@ -61,7 +61,7 @@ def measure(trial: Trial) -> Figures:
 
 
 def _learners(trial: Trial) -> int:
-    return trial.size(30, 15)
+    return trial.size(30, 10)
 
 
 def _arm(trial: Trial, arm: str, rate: float, steps: int) -> Result:
@@ -93,7 +93,7 @@ def _by_total(trial: Trial, learners: int, kept: bool) -> float:
     """Accuracy after as many samples in all; the product of batch and learners is kept, or grows with the learners."""
     together = _TOTAL if kept else _TOTAL // 4 * learners
     strategy = find("rudra", samples=_TOTAL) if kept else find("rudra")
-    samples = trial.size(38400, 15360)
+    samples = trial.size(38400, 7680)
     job = Teacher(SgdRecipe(trial.tuned[_HARD]), epochs=1, batch_size=together // learners, samples=samples, width=64)
     return _accuracy(_run(trial, job, strategy, learners))
 
@@ -120,7 +120,7 @@ REPRODUCTION = Reproduction(
     systems=("rudra", "rudra-adv", "rudra-adv-star", "softsync"),
     paper="Gupta, Zhang, Wang: Model Accuracy and Runtime Tradeoff in Distributed Deep Learning: A Systematic Study (ICDM 2016, "
     "arXiv:1509.04210); Zhang, Gupta, Lian, Liu: Staleness-aware Async-SGD (IJCAI 2016)",
-    setting="A perceptron (6,154 parameters) on points whose classes a random network gives; 30 learners (15 in quick runs) in batches of "
+    setting="A perceptron (6,154 parameters) on points whose classes a random network gives; 30 learners (10 in quick runs) in batches of "
     "4, SGD at rates tuned on one grid, steps of 10 ms that vary by a tenth; trees with a fan-in of 5.",
     baseline=_HARD,
     machines="two arms are compared with each other alone, on learners of unequal speed",
