@@ -26,7 +26,7 @@ def test_the_slow_one_waits_least_and_where_nobody_waits_the_fast_ones_train_mor
     assert min(found, key=lambda name: found[name].waited) == "worker/2"
     assert max(found, key=lambda name: found[name].computed) == "worker/2"
     assert sum(worker.samples for worker in found.values()) == lockstep.summary.samples
-    whole = lockstep.time * len(found)
+    whole = sum(worker.last for worker in found.values())
     parts = sum(worker.computed for worker in found.values()) / whole, sum(worker.waited for worker in found.values()) / whole
     assert parts == pytest.approx(shares(lockstep))
     assert sum(worker.waited for worker in totals(free).values()) < sum(worker.waited for worker in found.values())
@@ -40,3 +40,14 @@ def test_the_page_has_a_row_for_each_of_the_first_workers_of_each_system() -> No
     tables = each_worker(series_of(outcomes), most=2)
     assert [table.series.label for table in tables] == ["allreduce", "strom"]
     assert [(len(table.rows), table.remark) for table in tables] == [(2, "The other 1 of 3 workers are not shown.")] * 2
+
+
+def test_who_ended_early_did_not_wait_for_the_others() -> None:
+    free = run(TOY, workers=3, strategy="hogwild", on=UNEVEN).outcome
+    found = totals(free)
+    fast, slow = found["worker/0"], found["worker/2"]
+    assert fast.steps == slow.steps and 3.5 * fast.last < slow.last
+    for worker in (fast, slow):
+        assert worker.computed + worker.waited == pytest.approx(worker.last)
+    (table,) = each_worker(series_of([free]), most=3)
+    assert [row[1] for row in table.rows] == [f"{worker.computed / worker.last:.0%}" for worker in found.values()]

@@ -11,7 +11,7 @@ from polyrhythm.report.shares import shares, shares_of
 from .scenes import outcome, plain
 
 
-def test_shares_are_of_the_whole_run_and_all_workers() -> None:
+def test_shares_are_of_all_workers_and_of_the_whole_run_where_none_took_a_step() -> None:
     run = plain("ssp", 10.0, 1, [])
     run.events = [Computed(2.0, "worker/0", 2.0), Waited(7.0, "worker/0", 5.0), Computed(4.0, "worker/1", 4.0)]
     assert shares(run) == (0.3, 0.25)

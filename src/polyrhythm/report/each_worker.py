@@ -9,11 +9,15 @@ from polyrhythm.kernel.events import Computed, Stepped, Waited
 from polyrhythm.kernel.names import is_worker, rank_of
 from polyrhythm.report.outcome import Outcome
 from polyrhythm.report.series import Series
+from polyrhythm.units import show_seconds
 
 
 @dataclass(slots=True)
 class WorkerTotals:
-    """Of one worker; `samples` are those that its steps have used, 0 where none were counted, and `last` is when the last of them ended."""
+    """Of one worker until its last step, or to the end where it took none: who ended early does not wait for the others.
+
+    `samples` are those that its steps have used, 0 where none were counted; `last` is when the last step ended.
+    """
 
     steps: int = 0
     samples: int = 0
@@ -36,15 +40,18 @@ def totals(outcome: Outcome) -> dict[str, WorkerTotals]:
     """The workers that took a step or were waited for, by rank."""
     found: dict[str, WorkerTotals] = {}
     for event in outcome.events:
-        if not is_worker(event.actor):
-            continue
-        if isinstance(event, Stepped):
+        if is_worker(event.actor) and isinstance(event, Stepped):
             one = found.setdefault(event.actor, WorkerTotals())
             one.steps, one.samples, one.last = event.clock, event.samples, event.time
-        elif isinstance(event, Computed):
-            found.setdefault(event.actor, WorkerTotals()).computed += event.seconds
-        elif isinstance(event, Waited):
-            found.setdefault(event.actor, WorkerTotals()).waited += event.seconds
+    for event in outcome.events:
+        if not is_worker(event.actor) or not isinstance(event, (Computed, Waited)):
+            continue
+        one = found.setdefault(event.actor, WorkerTotals())
+        seconds = max(0.0, event.seconds - max(0.0, event.time - one.last)) if one.steps else event.seconds
+        if isinstance(event, Computed):
+            one.computed += seconds
+        else:
+            one.waited += seconds
     return dict(sorted(found.items(), key=lambda item: rank_of(item[0])))
 
 
@@ -55,13 +62,15 @@ def each_worker(group: Sequence[Series], most: int) -> list[WorkerTable]:
         if one.name not in tables and one.outcome.time and len(found := totals(one.outcome)) > 1:
             rows = [_cells(name, worker, one.outcome.time) for name, worker in list(found.items())[:most]]
             remark = "" if len(found) <= most else f"The other {len(found) - most} of {len(found)} workers are not shown."
-            tables[one.name] = WorkerTable(one, ["worker", "steps", "samples", "per second", "computing", "waiting"], rows, remark)
+            tables[one.name] = WorkerTable(one, ["worker", "computing", "waiting", "per second", "steps", "samples", "last step"], rows, remark)
     return list(tables.values())
 
 
 def _cells(name: str, worker: WorkerTotals, seconds: float) -> list[str]:
-    rate = "–"  # of one that took no step
+    rate, ended = "–", "–"  # of one that took no step
     if worker.last > 0:
         rate = f"{worker.samples / worker.last:,.1f} samples" if worker.samples else f"{worker.steps / worker.last:,.1f} steps"
+        seconds, ended = worker.last, show_seconds(worker.last)
     samples = f"{worker.samples:,}" if worker.samples else "–"
-    return [name, f"{worker.steps:,}", samples, rate, f"{worker.computed / seconds:.0%}", f"{worker.waited / seconds:.0%}"]
+    parts = [f"{worker.computed / seconds:.0%}", f"{worker.waited / seconds:.0%}"]
+    return [name, *parts, rate, f"{worker.steps:,}", samples, ended]

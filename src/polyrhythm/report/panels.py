@@ -22,7 +22,7 @@ _BAR = 22
 _STILL_POINTS = 60
 _STILL_MARKERS = 100
 _LIVE_MARKERS = 300
-_SHARES = "Parts of all workers' time over the whole run: computing, and paler waiting for others"
+_SHARES = "Parts of all workers' time until their last steps: computing, and paler waiting for others"
 _DECIDED = "A line for each worker, or for each of its links: what its controller set, from when to when"
 _HIDDEN = alt.param(name="hidden", value=[])
 _SHOWN = "indexof(hidden, datum.name) < 0"

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from statistics import fmean
 
-from polyrhythm.kernel.events import Computed, Waited
+from polyrhythm.report.each_worker import totals
 from polyrhythm.report.outcome import Outcome
 from polyrhythm.report.series import Series
 
@@ -31,9 +31,8 @@ def shares_of(group: Sequence[Series]) -> list[Shares]:
 
 
 def shares(outcome: Outcome) -> tuple[float, float] | None:
-    """Which parts of all workers' time over the whole run went into computing and into waiting; None where no time was recorded."""
-    computed = sum(event.seconds for event in outcome.events if isinstance(event, Computed))
-    waited = sum(event.seconds for event in outcome.events if isinstance(event, Waited))
-    end = outcome.time or max((event.time for event in outcome.events), default=0.0)
-    whole = end * max(1, len({event.actor for event in outcome.events if isinstance(event, (Computed, Waited))}))
+    """Which parts of all workers' time until their last steps went into computing and into waiting; None where no time was recorded."""
+    workers = totals(outcome).values()
+    whole = sum(worker.last or outcome.time for worker in workers)
+    computed, waited = sum(worker.computed for worker in workers), sum(worker.waited for worker in workers)
     return (computed / whole, waited / whole) if whole > 0 and computed + waited > 0 else None
