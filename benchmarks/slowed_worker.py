@@ -2,11 +2,11 @@
 
     python benchmarks/slowed_worker.py --out slowed --json slowed.json    # all; about five minutes; rows that a file has are replaced
 
-Two, three and four workers train `digits-mlp`'s model, on one thread each, once with nobody slowed and once with worker 0 slowed. The gradients
-of a sample take `PACE` seconds at least, for which the training function sleeps, as on a slower device: so few cores are enough for all. The
-worker that is slowed then computes for `SLOWNESS - 1` times as long as its gradients took, so that a step takes three times as long;
-this loop never sleeps. Workers stop after as many steps each. Rates and shares are those of the report (`polyrhythm.report.each_worker`),
-a worker's samples by the time of its last step, and the parts of that time. `even` are the runs with nobody slowed.
+Two, three and four workers train `digits-mlp`'s model, on one thread each, once with nobody slowed (`even`) and once with worker 0
+slowed. The gradients of a sample take `PACE` seconds at least, for which the training function sleeps, as on a slower device: so few cores
+are enough for all. The worker that is slowed then computes for `SLOWNESS - 1` times as long as its gradients took, in a loop that never
+sleeps. All stop after as many steps. Rates and shares are those of the report (`polyrhythm.report.each_worker`): a worker's samples by the
+time of its last step, and the parts of that time.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from polyrhythm.workloads.digits import digits, measured, wide_mlp
 BATCH_SIZE = 16
 RATE = 0.01
 PACE = 0.010 / BATCH_SIZE
-"""Seconds of a sample. A batch's gradients need some 3 ms of a core: of two cores, 1 is then for the loop, and the rest for three others."""
+"""Seconds of a sample. A batch's gradients need some 3 ms of a core: of two cores the loop takes one, and three others nine tenths."""
 SLOWNESS = 3
 STEPS = 150
 SYSTEMS = ("allreduce", "ssp", "gaia", "ako", "gossipgrad", "dlion", "adpsgd", "hogwild")

@@ -11,6 +11,9 @@ from polyrhythm.report.outcome import Outcome
 from polyrhythm.report.series import Series
 from polyrhythm.units import show_seconds
 
+_COLUMNS = ["worker", "computing", "waiting", "per second", "steps", "samples", "last step"]
+"""A narrow screen shows the first ones."""
+
 
 @dataclass(slots=True)
 class WorkerTotals:
@@ -62,7 +65,7 @@ def each_worker(group: Sequence[Series], most: int) -> list[WorkerTable]:
         if one.name not in tables and one.outcome.time and len(found := totals(one.outcome)) > 1:
             rows = [_cells(name, worker, one.outcome.time) for name, worker in list(found.items())[:most]]
             remark = "" if len(found) <= most else f"The other {len(found) - most} of {len(found)} workers are not shown."
-            tables[one.name] = WorkerTable(one, ["worker", "computing", "waiting", "per second", "steps", "samples", "last step"], rows, remark)
+            tables[one.name] = WorkerTable(one, _COLUMNS, rows, remark)
     return list(tables.values())
 
 
