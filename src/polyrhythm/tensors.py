@@ -131,5 +131,6 @@ def digest(named: Iterable[tuple[str, Tensor]]) -> str:
 
 def as_bytes(tensor: Tensor) -> memoryview:
     """The raw bytes of a contiguous CPU tensor, without a copy where it already is one."""
-    flat = tensor.detach().cpu().contiguous().view(-1)
+    plain = tensor.is_cpu and tensor.dim() == 1 and tensor.is_contiguous() and not tensor.requires_grad  # most often, and soon told
+    flat = tensor if plain else tensor.detach().cpu().contiguous().view(-1)
     return flat.view(torch.uint8).numpy().data.cast("B")

@@ -16,6 +16,11 @@ class Completion:
         self._error: BaseException | None = None
         self._finished = False
 
+    @property
+    def finished(self) -> bool:
+        """Whether there is nothing to wait for."""
+        return self._finished
+
     def finish(self, value: Any, error: BaseException | None) -> None:
         """Let the program go on; the first call counts."""
         if not self._finished:  # the lock does not show it: the waiting thread takes it again

@@ -17,6 +17,7 @@ from polyrhythm.kernel.port import Port
 from polyrhythm.processes.collectives.reducer import GroupReducer
 from polyrhythm.processes.runtime.completion import Completion
 from polyrhythm.processes.runtime.executor import ActorExecutor, Done
+from polyrhythm.processes.runtime.driving import drive, serves_alike
 from polyrhythm.processes.runtime.pending_agreement import PendingAgreement
 from polyrhythm.processes.runtime.program_queue import ProgramQueue, QueuedCoroutine
 from polyrhythm.processes.runtime.role import Role
@@ -154,7 +155,9 @@ class Node:
                 except StopIteration as stop:
                     done: T = stop.value
                     return done
-            self.loop.call(lambda: self._take(QueuedCoroutine(coroutine, pending, completion)))
+            queued = QueuedCoroutine(coroutine, pending, completion)
+            if not (serves_alike(self.device) and drive(self.loop, lambda: self._take(queued), completion, self.fail)):
+                self.loop.call(lambda: self._take(queued))
             result: T = completion.wait()
             return result
         finally:

@@ -34,6 +34,7 @@ from polyrhythm.processes.transport.wire import (
     Tally,
     nbytes,
 )  # fmt: skip
+from polyrhythm.processes.transport.whole_frames import parse_whole
 from polyrhythm.tensors import as_bytes
 
 
@@ -88,6 +89,13 @@ class Decoder:
         """Take `data` in; yields each frame that it completes before it looks at the bytes behind, for which limits may have changed."""
         view = memoryview(data)
         while len(view):
+            between = not (self._within or self._filled or self._broken)
+            if between and (found := parse_whole(view, self.limits)) is not None:
+                frame, size = found
+                self.tally.accepted += 1
+                yield frame
+                view = view[size:]
+                continue
             space = self.space()
             count = min(len(space), len(view))
             space[:count] = view[:count]

@@ -1,10 +1,17 @@
-"""The event loop of a process: sockets, timers, and calls from other threads, one at a time."""
+"""The event loop of a process: sockets, timers, and calls from other threads, one at a time.
 
+The thread of `run` waits for an outer epoll instance that holds nothing but the selector. A thread that waits for something the loop will
+bring serves it itself with `drive`: it takes the selector out of the outer instance, waits for the selector directly, and puts it back in
+the end. The thread of `run` sleeps through all that, and no thread wakes another (docs/decisions/threads-that-drive-the-loop.md).
+"""
 from __future__ import annotations
 
 import heapq
+import math
 import os
+import select
 import selectors
+import threading
 import time
 from collections import deque
 from collections.abc import Callable
@@ -35,12 +42,20 @@ class LoopTimer:
 
 
 class Loop:
-    """Runs callbacks when sockets are ready, when timers are due, and when another thread calls; all in the thread of `run`."""
+    """Runs callbacks when sockets are ready, when timers are due, and when another thread calls.
+
+    All run in the thread of `run`, or of `drive` while one is there; never two at a time.
+    """
 
     def __init__(self) -> None:
         self._selector = selectors.DefaultSelector()
         self._bell = os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)
         self._selector.register(self._bell, READ, None)
+        self._outer = select.epoll()
+        self._outer.register(self._selector.fileno(), select.EPOLLIN)  # type: ignore[attr-defined]
+        self._serving = threading.Lock()
+        self._driving = threading.Lock()
+        self._due = math.inf
         self._calls: deque[Callback] = deque()
         self._timers: list[tuple[float, int, LoopTimer]] = []
         self._order = count()
@@ -77,18 +92,44 @@ class Loop:
     def run(self) -> None:
         """Serve until `stop`; what a callback raises comes out of here, and `run` may be called again."""
         while not self._stopped:
-            # set before looking for calls: a caller who comes after that look sees it and wakes the loop
-            self._asleep = True
-            ready = self._selector.select(0 if self._calls else self._patience())
-            self._asleep = False
-            for key, events in ready:
-                if key.data is None:
-                    os.eventfd_read(self._bell)
-                else:
-                    key.data(events)
-            self._run_calls()
-            self._run_timers()
+            with self._serving:
+                # set before looking for calls: a caller who comes after that look sees it and wakes the loop
+                self._asleep = True
+                patience = 0.0 if self._calls else self._patience()
+                self._due = self._next()
+            self._outer.poll(patience)
+            with self._serving:
+                self._asleep = False
+                self._serve(0)
         self._stopped = False
+
+    def drive(self, first: Callback, enough: Callable[[], bool]) -> bool:
+        """Call `first` after what was given to `call` before, and serve in the calling thread until `enough()`, which is asked after callbacks.
+
+        False, and nothing done, if another thread does so already. What a callback raises comes out of here. The thread of `run` does
+        nothing meanwhile.
+        """
+        if not self._driving.acquire(blocking=False):
+            return False
+        try:
+            with self._serving:
+                self._asleep = False
+                self._outer.unregister(self._selector.fileno())  # type: ignore[attr-defined]
+                try:
+                    self._run_calls()
+                    first()
+                    while not enough():
+                        self._asleep = True
+                        self._serve(0 if self._calls else self._patience())
+                finally:
+                    self._return()
+        finally:
+            self._driving.release()
+        return True
+
+    def wake(self) -> None:
+        """Have `drive` ask whether it is enough, soon; also from a signal handler."""
+        os.eventfd_write(self._bell, 1)
 
     def stop(self) -> None:
         """End `run` after the callbacks that are due, or as soon as it is called."""
@@ -97,13 +138,37 @@ class Loop:
     def close(self) -> None:
         """Give the loop's own descriptors back."""
         self._asleep = False  # an interrupt leaves it set, and a late call would ring a bell that is gone
+        self._outer.close()
         self._selector.close()
         os.close(self._bell)
 
-    def _patience(self) -> float | None:
+    def _serve(self, patience: float | None) -> None:
+        ready = self._selector.select(patience)
+        self._asleep = False
+        for key, events in ready:
+            if key.data is None:
+                os.eventfd_read(self._bell)
+            else:
+                key.data(events)
+        self._run_calls()
+        self._run_timers()
+
+    def _return(self) -> None:
+        """Let the thread of `run` have the selector again, and wake it if it would sleep too long."""
+        self._asleep = True
+        if self._calls or self._stopped or self._next() < self._due:
+            self.wake()
+        self._outer.register(self._selector.fileno(), select.EPOLLIN)  # type: ignore[attr-defined]
+
+    def _next(self) -> float:
+        """When the next timer is due."""
         while self._timers and self._timers[0][2].call is None:
             heapq.heappop(self._timers)
-        return min(max(0.0, self._timers[0][0] - time.monotonic()), _LONGEST_SECONDS) if self._timers else None
+        return self._timers[0][0] if self._timers else math.inf
+
+    def _patience(self) -> float | None:
+        due = self._next()
+        return None if due == math.inf else min(max(0.0, due - time.monotonic()), _LONGEST_SECONDS)
 
     def _compact(self) -> None:
         """Throw out what was cancelled: receiving with generous timeouts leaves a timer behind for every message."""

@@ -22,6 +22,7 @@ import struct
 from collections.abc import Callable
 from dataclasses import dataclass
 from math import prod
+from operator import gt
 from typing import Protocol
 
 import torch
@@ -117,28 +118,25 @@ def nbytes(shape: Shape) -> int:
 
 
 def _head(message: Message, flags: int, limits: Limits) -> bytes:
-    topic, text, tensors = message.topic.encode(), message.text.encode(), message.tensors
-    payload = sum(tensor.numel() * tensor.element_size() for tensor in tensors)
-    given = (len(topic), len(text), len(message.numbers), len(tensors), max((t.dim() for t in tensors), default=0), payload)
+    topic, text, tensors, numbers = message.topic.encode(), message.text.encode(), message.tensors, message.numbers
+    shapes = [tensor.shape for tensor in tensors]
+    payload = sum([tensor.nbytes for tensor in tensors])
+    given = (len(topic), len(text), len(numbers), len(tensors), max(map(len, shapes), default=0), payload)
     allowed = (limits.topic, limits.text, limits.numbers, limits.tensors, limits.dimensions, limits.payload)
-    for size, limit, what in zip(given, allowed, WHAT, strict=True):
-        if size > limit:
-            raise WireError(f"A message {message.topic[:40]!r} has {size} {what}, and at most {limit} can be sent: cut it into several.")
+    if any(map(gt, given, allowed)):
+        size, limit, what = next(triple for triple in zip(given, allowed, WHAT, strict=True) if triple[0] > triple[1])
+        raise WireError(f"A message {message.topic[:40]!r} has {size} {what}, and at most {limit} can be sent: cut it into several.")
+    head = HEADER.pack(MAGIC, VERSION, flags, len(topic), len(numbers), len(text), len(tensors), 0, payload) + topic + text
+    if numbers:
+        head += struct.pack(f"<{len(numbers)}d", *numbers)
+    if not tensors:
+        return head
     try:
-        kinds = b"".join(TENSOR.pack(_CODES[tensor.dtype], tensor.dim(), 0) for tensor in tensors)
+        kinds = b"".join([TENSOR.pack(_CODES[tensor.dtype], len(shape), 0) for tensor, shape in zip(tensors, shapes, strict=True)])
     except KeyError as unknown:
         raise WireError(f"A message {message.topic[:40]!r} holds a tensor of {unknown.args[0]}, which has no code on the wire.") from None
-    dimensions = [size for tensor in tensors for size in tensor.shape]
-    return b"".join(
-        (
-            HEADER.pack(MAGIC, VERSION, flags, len(topic), len(message.numbers), len(text), len(tensors), 0, payload),
-            topic,
-            text,
-            struct.pack(f"<{len(message.numbers)}d", *message.numbers),
-            kinds,
-            struct.pack(f"<{len(dimensions)}Q", *dimensions),
-        )
-    )
+    dimensions = [size for shape in shapes for size in shape]
+    return head + kinds + struct.pack(f"<{len(dimensions)}Q", *dimensions)
 
 
 WHAT = ("bytes of topic", "bytes of text", "numbers", "tensors", "dimensions in one tensor", "bytes of payload")

@@ -1,0 +1,67 @@
+"""Python's signal handlers put off, while the main thread does what an exception must not break off."""
+
+from __future__ import annotations
+
+import _signal  # the module without enumerations, whose look-ups take longer than sending a small message
+import signal
+import threading
+from collections.abc import Callable
+from types import FrameType, TracebackType
+from typing import Any
+
+_NUMBERS = tuple(int(number) for number in signal.valid_signals() - {signal.SIGKILL, signal.SIGSTOP})
+
+
+class DeferredSignals:
+    """Within `with`, a signal for which Python has a handler is only noted, and `on_signal` called; at the end its handler is called.
+
+    What that raises comes out of the `with` statement. In other threads than the main one, where no handlers run, it does nothing.
+    """
+
+    def __init__(self, on_signal: Callable[[], None]) -> None:
+        self._on_signal = on_signal
+        self._handlers: dict[int, Callable[[int, FrameType | None], Any]] = {}
+        self._noted: list[tuple[int, FrameType | None]] = []
+
+    @property
+    def noted(self) -> bool:
+        """Whether a signal has come."""
+        return bool(self._noted)
+
+    def __enter__(self) -> DeferredSignals:
+        if threading.get_ident() == threading.main_thread().ident:
+            try:
+                for number, handler in zip(_NUMBERS, map(_signal.getsignal, _NUMBERS), strict=True):
+                    if handler.__class__ is not int and handler is not None:
+                        self._handlers[number] = handler
+                        _signal.signal(number, self._note)
+            except BaseException:
+                self._restore()
+                raise
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        if not self._handlers:
+            return
+        handlers = dict(self._handlers)
+        self._restore()
+        noted, self._noted = self._noted, []
+        for number, frame in noted:
+            handlers[number](number, frame)
+
+    def _note(self, number: int, frame: FrameType | None) -> None:
+        self._noted.append((number, frame))
+        self._on_signal()
+
+    def _restore(self) -> None:
+        """Put all handlers back, also when one that is back already raises something meanwhile, which is raised in the end."""
+        raised: BaseException | None = None
+        while self._handlers:
+            try:
+                number, handler = next(iter(self._handlers.items()))
+                _signal.signal(number, handler)
+                self._handlers.pop(number, None)
+            except BaseException as problem:
+                raised = problem
+        if raised is not None:
+            raise raised
