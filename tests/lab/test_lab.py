@@ -165,10 +165,10 @@ from polyrhythm.processes.rendezvous.rank_environment import find_rank_environme
 async def send(port):
     large, small = torch.zeros(250_000), torch.zeros(2_000)
     await port.send("worker/1", Message("large", tensors=(large,)))
-    rates = [await port.flush("worker/1")]
+    rates = [await port.flush("worker/1", rated=True)]
     for _ in range(20):
         await port.send("worker/1", Message("small", tensors=(small,)))
-        rates.append(await port.flush("worker/1"))
+        rates.append(await port.flush("worker/1", rated=True))
         await port.sleep(0.03)
     print(min(rates), max(rates))
 

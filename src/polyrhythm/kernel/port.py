@@ -85,9 +85,12 @@ class Port:
         """Wait for the oldest message under `topic`: a `Delivery`, or None after `timeout` seconds."""
         return Receive(self._scope + topic, sender, timeout)
 
-    def flush(self, to: str = "") -> Flush:
-        """Wait until all that was sent (`to` one actor, if given) has left, so that the next message does not share the link with it."""
-        return Flush(to)
+    def flush(self, to: str = "", rated: bool = False) -> Flush:
+        """Wait until all that was sent (`to` one actor, if given) has left, so that the next message does not share the link with it.
+
+        If `rated`, the result is the rate in bytes per second that the system has measured there, or None.
+        """
+        return Flush(to, rated)
 
     def wait(self, latch: Latch) -> Wait:
         """Wait until another coroutine of this actor has opened `latch`."""

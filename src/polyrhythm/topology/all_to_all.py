@@ -144,7 +144,7 @@ class _Peer:
         return self.respond(await inbox.ready(clock))
 
     async def _measure(self, nbytes: int, since: float) -> None:
-        rate = await self.port.flush()
+        rate = await self.port.flush(rated=True)
         self.context.controls.sent("", nbytes, nbytes / rate if rate else self.port.now() - since)
 
     @property

@@ -47,7 +47,7 @@ class Lane:
             message = Message(UPDATES, self.update.to_numbers(), tensors=encoded.packet)
             began = self.port.now()
             await self.port.send(self.to, message)
-            rate = await self.port.flush(self.to)
+            rate = await self.port.flush(self.to, self.context.controls.measures)
             nbytes = wire_bytes(message)
             self.context.controls.sent(self.to, nbytes, nbytes / rate if rate else self.port.now() - began)
         self.busy = False

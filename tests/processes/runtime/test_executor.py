@@ -17,12 +17,14 @@ class Outbox:
     def __init__(self) -> None:
         self.sent: list[tuple[str, str]] = []
         self.draining: list[Callable[[], None]] = []
+        self.rated: list[str] = []
 
     def send(self, to: str, message: Message) -> None:
         self.sent.append((to, message.topic))
 
-    def rate(self, to: str = "") -> None:
-        return None
+    def rate(self, to: str = "") -> float:
+        self.rated.append(to)
+        return 8.0
 
     def when_drained(self, call: Callable[[], None], to: str = "") -> None:
         self.draining.append(call)
@@ -143,6 +145,18 @@ def test_a_flush_waits_for_what_was_sent(scene: Scene) -> None:
     scene.post.draining[0]()
     scene.run(0.001)
     assert scene.results == ["flushed"]
+
+
+def test_the_system_is_asked_for_a_rate_only_by_those_who_want_it(scene: Scene) -> None:
+    async def body() -> tuple[float | None, float | None]:
+        return await Flush("worker/1"), await Flush("worker/2", rated=True)
+
+    scene.start(body())
+    scene.post.draining[0]()
+    scene.run(0.001)
+    scene.post.draining[1]()
+    scene.run(0.001)
+    assert (scene.results, scene.post.rated) == ([(None, 8.0)], ["worker/2"])
 
 
 def test_waiting_for_one_who_has_ended_is_an_error_that_names_both(scene: Scene) -> None:

@@ -203,7 +203,7 @@ class ActorExecutor:
             case Compute():
                 pass
             case Flush():
-                self._outbox.when_drained(lambda: self._loop.call(lambda: self._resume(task, self._outbox.rate(effect.to))), effect.to)
+                self._outbox.when_drained(lambda: self._loop.call(lambda: self._resume(task, self._rate(effect))), effect.to)
                 return True, None
             case Sleep():
                 task.timer = self._loop.after(effect.seconds, lambda: self._resume(task))
@@ -227,6 +227,10 @@ class ActorExecutor:
             case _:
                 raise TypeError(f"{effect!r} is not an effect that processes support.")
         return False, None
+
+    def _rate(self, effect: Flush) -> float | None:
+        """What only those pay for who have asked: the system is called for every connection."""
+        return self._outbox.rate(effect.to) if effect.rated else None
 
     def _receive(self, task: CoroutineTask, effect: Receive) -> tuple[bool, Delivery | None]:
         box = self._mail.get(effect.topic)

@@ -31,8 +31,9 @@ class DeferredSignals:
     def __enter__(self) -> DeferredSignals:
         if threading.get_ident() == threading.main_thread().ident:
             try:
-                for number, handler in zip(_NUMBERS, map(_signal.getsignal, _NUMBERS), strict=True):
-                    if handler.__class__ is not int and handler is not None:
+                handlers = tuple(map(_signal.getsignal, _NUMBERS))
+                for number, handler in zip(_NUMBERS, handlers, strict=True) if any(map(callable, handlers)) else ():
+                    if callable(handler):
                         self._handlers[number] = handler
                         _signal.signal(number, self._note)
             except BaseException:

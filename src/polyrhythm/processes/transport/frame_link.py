@@ -112,7 +112,7 @@ class FrameLink:
         """Send `message` in the background. Its tensors must not be changed."""
         if self.closed:
             return
-        payload = sum(tensor.numel() * tensor.element_size() for tensor in message.tensors)
+        payload = sum([tensor.nbytes for tensor in message.tensors])
         written = self._outgoing.write(message.tensors) if self._outgoing and slots.LEAST <= payload <= self._wiring.shared else None
         if written is None:
             self.push(wire.encode(message, 0, self._wiring.limits))

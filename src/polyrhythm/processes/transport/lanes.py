@@ -61,7 +61,7 @@ class Lanes:
 
     def send(self, message: Message, main: FrameLink) -> bool:
         """Send `message` in stripes, and its frame over `main`; False if it should go over `main` as it is."""
-        payload = sum(tensor.numel() * tensor.element_size() for tensor in message.tensors)
+        payload = sum([tensor.nbytes for tensor in message.tensors])
         if payload < LEAST or self._wiring.lanes < 2:
             return False
         self._consider(main, payload)
