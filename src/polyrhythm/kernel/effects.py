@@ -203,9 +203,9 @@ class Wait(Effect[None]):
 class Flush(Effect[float | None]):
     """Resume when everything that this actor has sent has left it; it need not have arrived. So sends can be made one after another.
 
-    With `to`, only what it has sent to that actor. If `rated`, the result are the bytes per second that the connections there have delivered
-    lately, by the system's own measure; None where it has none, and the time until all has left tells. A system has buffers, into which
-    much leaves at once.
+    With `to`, only what it has sent to that actor. If `rated`, the result are the bytes per second that the connections there have
+    delivered lately, by the system's own measure; None where it has none, and the time until all has left tells. A system has buffers,
+    into which much leaves at once.
     """
 
     to: str = ""

@@ -40,10 +40,15 @@ def test_what_a_handler_raises_comes_out_of_the_statement_and_not_into_it() -> N
         raise Alarm
 
     signal.signal(signal.SIGUSR1, handler)
-    finished = False
-    with pytest.raises(Alarm), DeferredSignals(lambda: None):
-        os.kill(os.getpid(), signal.SIGUSR1)
-        finished = True
+    finished: list[bool] = []
+
+    def work() -> None:
+        with DeferredSignals(lambda: None):
+            os.kill(os.getpid(), signal.SIGUSR1)
+            finished.append(True)
+
+    with pytest.raises(Alarm):
+        work()
     assert finished
     assert signal.getsignal(signal.SIGUSR1) is handler
 

@@ -16,8 +16,8 @@ from polyrhythm.kernel.message import CALL, Delivery, Message
 from polyrhythm.kernel.port import Port
 from polyrhythm.processes.collectives.reducer import GroupReducer
 from polyrhythm.processes.runtime.completion import Completion
-from polyrhythm.processes.runtime.executor import ActorExecutor, Done
 from polyrhythm.processes.runtime.driving import drive, serves_alike
+from polyrhythm.processes.runtime.executor import ActorExecutor, Done
 from polyrhythm.processes.runtime.pending_agreement import PendingAgreement
 from polyrhythm.processes.runtime.program_queue import ProgramQueue, QueuedCoroutine
 from polyrhythm.processes.runtime.role import Role

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import _signal  # the module without enumerations, whose look-ups take longer than sending a small message
+import _signal  # type: ignore[import-not-found]  # without the enumerations, whose look-ups take longer than sending a small message
 import signal
 import threading
 from collections.abc import Callable

@@ -11,6 +11,7 @@ from torch import Tensor
 
 from polyrhythm.errors import WireError
 from polyrhythm.kernel.message import DIMENSION_BYTES, DTYPES, HEADER_BYTES, NUMBER_BYTES, TENSOR_HEADER_BYTES, Message
+from polyrhythm.processes.transport.whole_frames import parse_whole
 from polyrhythm.processes.transport.wire import (
     CONTROL,
     HEADER,
@@ -34,7 +35,6 @@ from polyrhythm.processes.transport.wire import (
     Tally,
     nbytes,
 )  # fmt: skip
-from polyrhythm.processes.transport.whole_frames import parse_whole
 from polyrhythm.tensors import as_bytes
 
 

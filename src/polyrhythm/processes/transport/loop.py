@@ -4,6 +4,7 @@ The thread of `run` waits for an outer epoll instance that holds nothing but the
 bring serves it itself with `drive`: it takes the selector out of the outer instance, waits for the selector directly, and puts it back in
 the end. The thread of `run` sleeps through all that, and no thread wakes another (docs/decisions/threads-that-drive-the-loop.md).
 """
+
 from __future__ import annotations
 
 import heapq
@@ -52,7 +53,7 @@ class Loop:
         self._bell = os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)
         self._selector.register(self._bell, READ, None)
         self._outer = select.epoll()
-        self._outer.register(self._selector.fileno(), select.EPOLLIN)  # type: ignore[attr-defined]
+        self._outer.register(self._selector.fileno(), select.EPOLLIN)
         self._serving = threading.Lock()
         self._driving = threading.Lock()
         self._due = math.inf
@@ -104,7 +105,7 @@ class Loop:
         self._stopped = False
 
     def drive(self, first: Callback, enough: Callable[[], bool]) -> bool:
-        """Call `first` after what was given to `call` before, and serve in the calling thread until `enough()`, which is asked after callbacks.
+        """Call `first` after what was given to `call` before, and serve in the calling thread until `enough()`, asked after callbacks.
 
         False, and nothing done, if another thread does so already. What a callback raises comes out of here. The thread of `run` does
         nothing meanwhile.
@@ -114,7 +115,7 @@ class Loop:
         try:
             with self._serving:
                 self._asleep = False
-                self._outer.unregister(self._selector.fileno())  # type: ignore[attr-defined]
+                self._outer.unregister(self._selector.fileno())
                 try:
                     self._run_calls()
                     first()
@@ -158,7 +159,7 @@ class Loop:
         self._asleep = True
         if self._calls or self._stopped or self._next() < self._due:
             self.wake()
-        self._outer.register(self._selector.fileno(), select.EPOLLIN)  # type: ignore[attr-defined]
+        self._outer.register(self._selector.fileno(), select.EPOLLIN)
 
     def _next(self) -> float:
         """When the next timer is due."""
