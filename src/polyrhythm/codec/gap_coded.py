@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import torch
@@ -41,7 +41,7 @@ class GapCoded:
     @property
     def traits(self) -> CodecTraits:
         """As the inner codec's."""
-        return self.inner.traits
+        return replace(self.inner.traits, ranged=False)
 
     @property
     def width(self) -> int:

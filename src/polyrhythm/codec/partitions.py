@@ -25,7 +25,7 @@ class Partitions:
     a pass is then divided anew, in proportion, so that this stays true. What has no gradient keeps none.
     """
 
-    traits: ClassVar = CodecTraits(DIFFERENCES, EVERY_PATTERN, keeps=True, takes=frozenset({ControlledSetting.PARTITIONS}))
+    traits: ClassVar = CodecTraits(DIFFERENCES, EVERY_PATTERN, keeps=True, takes=frozenset({ControlledSetting.PARTITIONS}), ranged=True)
 
     count: int = 4
 

@@ -37,7 +37,7 @@ class Warmup:
     @property
     def traits(self) -> CodecTraits:
         """As the inner codec's; the value is its own sum only at first."""
-        return replace(self.inner.traits, verbatim=False)
+        return replace(self.inner.traits, verbatim=False, ranged=False)
 
     @property
     def width(self) -> int:

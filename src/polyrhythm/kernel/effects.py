@@ -38,6 +38,14 @@ class Send(Effect[None]):
 
 
 @dataclass(slots=True)
+class SendAll(Effect[None]):
+    """As `Send` of the same message to each of several actors, in order. The simulator may charge it in closed form."""
+
+    to: Sequence[str]
+    message: Message
+
+
+@dataclass(slots=True)
 class SendDatagram(Effect[None]):
     """Hand a message of at most `DATAGRAM_BYTES` over, which may be lost, or come late, twice, or after later ones. Resumes at once.
 
@@ -58,6 +66,13 @@ class Receive(Effect[Delivery | None]):
     topic: str
     sender: str = ""
     timeout: float | None = None
+
+
+@dataclass(slots=True)
+class ReceiveAll(Effect[Sequence[Delivery]]):
+    """All messages under `topic` that have come, the oldest first; does not wait."""
+
+    topic: str
 
 
 @dataclass(slots=True)

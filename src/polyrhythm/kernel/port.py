@@ -17,8 +17,10 @@ from polyrhythm.kernel.effects import (
     NativeReduce,
     NativeReduceInPlace,
     Receive,
+    ReceiveAll,
     Schedule,
     Send,
+    SendAll,
     SendDatagram,
     ShareMemory,
     Sleep,
@@ -69,6 +71,16 @@ class Port:
             self.record(Sent(self._clock(), self.name, to, message.topic, wire_bytes(message)))
         return Send(to, message)
 
+    def send_all(self, to: Sequence[str], message: Message) -> SendAll:
+        """Send the same `message` to each of several actors, as `send` does."""
+        if self._scope:
+            message = Message(self._scope + message.topic, message.numbers, message.text, message.tensors)
+        if self.details and message.topic[:1] != ASIDE:
+            nbytes = wire_bytes(message)
+            for name in to:
+                self.record(Sent(self._clock(), self.name, name, message.topic, nbytes))
+        return SendAll(to, message)
+
     def send_datagram(self, to: str, message: Message) -> SendDatagram:
         """Send a `message` that may be lost, or come late, twice or after later ones.
 
@@ -84,6 +96,10 @@ class Port:
     def receive(self, topic: str, sender: str = "", timeout: float | None = None) -> Receive:
         """Wait for the oldest message under `topic`: a `Delivery`, or None after `timeout` seconds."""
         return Receive(self._scope + topic, sender, timeout)
+
+    def receive_all(self, topic: str) -> ReceiveAll:
+        """All messages under `topic` that have come, the oldest first; does not wait."""
+        return ReceiveAll(self._scope + topic)
 
     def flush(self, to: str = "", rated: bool = False) -> Flush:
         """Wait until all that was sent (`to` one actor, if given) has left, so that the next message does not share the link with it.

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from polyrhythm.errors import CompositionError
-from polyrhythm.merge.total import count, total
+from polyrhythm.merge.total import count, sum_of
 from polyrhythm.pieces.context import ExchangeContext
 from polyrhythm.pieces.merge import AnyContribution, Direction
 from polyrhythm.pieces.traits import DIFFERENCES, MergeTraits
@@ -39,7 +39,7 @@ class LinearScaling:
         """The mean of a group of c, with the learning rate times c / P and the scale of this step."""
         step = max(contribution.clock for contribution in contributions) or context.clock  # a sum has no step of its own
         scale = self.scale(step, context.group.size)
-        return Direction(total(contribution.value for contribution in contributions), count(contributions), context.group.size / scale)
+        return Direction(sum_of(contributions), count(contributions), context.group.size / scale)
 
     def scale(self, step: int, workers: int) -> float:
         """By what the learning rate is multiplied at `step`, from 1, among so many workers.

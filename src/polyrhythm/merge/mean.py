@@ -8,7 +8,7 @@ from typing import ClassVar
 
 from torch import Tensor
 
-from polyrhythm.merge.total import count, total
+from polyrhythm.merge.total import count, sum_of
 from polyrhythm.pieces.context import ExchangeContext
 from polyrhythm.pieces.merge import AnyContribution, Direction
 from polyrhythm.pieces.traits import EVERY_PAYLOAD, MERGED, MergeTraits, Pattern
@@ -26,7 +26,7 @@ class Mean:
 
     def combine(self, contributions: Sequence[AnyContribution], context: ExchangeContext) -> Direction:
         """The mean of a group of c, with the learning rate times c / P; Σ value / P without one."""
-        return Direction(total(contribution.value for contribution in contributions), count(contributions), context.group.size)
+        return Direction(sum_of(contributions), count(contributions), context.group.size)
 
     def mix(self, mine: Tensor, theirs: Sequence[Tensor], context: ExchangeContext) -> Tensor:
         """(mine + Σ theirs) / (1 + n)."""

@@ -8,7 +8,7 @@ from math import sqrt
 from typing import ClassVar
 
 from polyrhythm.errors import CompositionError
-from polyrhythm.merge.total import count, total
+from polyrhythm.merge.total import count, sum_of
 from polyrhythm.pieces.context import ExchangeContext
 from polyrhythm.pieces.merge import AnyContribution, Direction
 from polyrhythm.pieces.traits import DIFFERENCES, MergeTraits
@@ -34,4 +34,4 @@ class SquareRootScaling:
     def combine(self, contributions: Sequence[AnyContribution], context: ExchangeContext) -> Direction:
         """The mean of a group of c, with the learning rate times c / P and the root."""
         scale = sqrt(context.group.size if self.factor is None else self.factor)
-        return Direction(total(contribution.value for contribution in contributions), count(contributions), context.group.size / scale)
+        return Direction(sum_of(contributions), count(contributions), context.group.size / scale)

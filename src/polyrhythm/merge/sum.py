@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
-from polyrhythm.merge.total import count, total
+from polyrhythm.merge.total import count, sum_of
 from polyrhythm.pieces.context import ExchangeContext
 from polyrhythm.pieces.merge import AnyContribution, Direction
 from polyrhythm.pieces.traits import DIFFERENCES, EVERY_PATTERN, UNENCODED, MergeTraits, Pattern, Payload
@@ -25,4 +25,4 @@ class Sum:
 
     def combine(self, contributions: Sequence[AnyContribution], context: ExchangeContext) -> Direction:
         """The mean of a group of c, with the learning rate times c; Σ value without one."""
-        return Direction(total(contribution.value for contribution in contributions), count(contributions), 1.0)
+        return Direction(sum_of(contributions), count(contributions), 1.0)

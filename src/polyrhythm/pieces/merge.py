@@ -34,6 +34,10 @@ class Contribution:
     clock: int = 0
     samples: float = 0.0
 
+    @property
+    def part(self) -> None:
+        """It is whole."""
+
 
 class AnyContribution(Protocol):
     """What a merge sees of a contribution. Read `value` once: it may be decoded anew each time."""
@@ -41,6 +45,10 @@ class AnyContribution(Protocol):
     @property
     def value(self) -> Tensor:
         """What was sent (numel,)."""
+
+    @property
+    def part(self) -> tuple[Tensor, Tensor] | None:
+        """Where the range begins (1,) that is all of `value` that is not NO_GRADIENT, and its values; None where it is no range."""
 
     @property
     def count(self) -> int:
@@ -67,9 +75,12 @@ class AnyContribution(Protocol):
         """How many samples it was computed on; 0 where that is not known."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class EncodedContribution:
-    """A contribution encoded as it came: many of them may wait, and decoded they would fill the memory."""
+    """A contribution encoded as it came: many of them may wait, and decoded they would fill the memory.
+
+    Not frozen, because a thousand workers that send all to all make a million of them a step.
+    """
 
     packet: Packet
     codec: PacketCodec
@@ -85,6 +96,11 @@ class EncodedContribution:
     def value(self) -> Tensor:
         """Decoded anew."""
         return self.codec.decode(self.packet, self.layout)
+
+    @property
+    def part(self) -> tuple[Tensor, Tensor] | None:
+        """The packet itself, where the codec sends ranges."""
+        return (self.packet[0], self.packet[1]) if self.codec.traits.ranged else None
 
 
 @dataclass(frozen=True, slots=True)

@@ -95,7 +95,8 @@ class CodecTraits:
     aggregation is one reduction of the value itself, whose response is the total, without a state; values then need no copy. `unbiased`:
     whether what is lost is zero on average. `transforms`: whether it is not the values that are sent, but something made of them and of
     earlier ones, such as a momentum; what is sent and kept then adds up to that. `keeps`: whether what is not sent is kept and sent later.
-    `takes`: what a controller may set.
+    `takes`: what a controller may set. `ranged`: whether a packet is where a range begins (1,) and its values, and all else is NO_GRADIENT;
+    such packets are added up without being decoded.
     """
 
     payloads: frozenset[Payload]
@@ -106,6 +107,7 @@ class CodecTraits:
     transforms: bool = False
     keeps: bool = False
     takes: frozenset[ControlledSetting] = frozenset()
+    ranged: bool = False
 
     @property
     def makes_packets(self) -> bool:

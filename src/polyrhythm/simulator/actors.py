@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections import deque
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -75,6 +75,10 @@ class VirtualActor:
         if not box:
             del self.mail[topic]
         return delivery
+
+    def take_all(self, topic: str) -> Sequence[Delivery]:
+        """All messages under `topic`, the oldest first."""
+        return self.mail.pop(topic, ())
 
     def put(self, delivery: Delivery) -> None:
         """Keep a message for which no task waits yet."""

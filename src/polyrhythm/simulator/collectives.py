@@ -19,7 +19,9 @@ class Messages(msgspec.Struct, frozen=True, tag=True, forbid_unknown_fields=True
 class ClosedForm(msgspec.Struct, frozen=True, tag=True, forbid_unknown_fields=True):
     """A reduction takes the closed-form time of its schedule on the slowest path of the network, and sends no messages.
 
-    The sum is taken in the order of ranks. For sizes where messages cannot be enumerated: a ring of 1,000 workers sends two million a step.
+    The sum is taken in the order of ranks. What a worker sends to all others takes the time that it takes if all do so at once, at the
+    bandwidths of its own path, and is one event for each site; it is counted as messages. For sizes where messages cannot be
+    enumerated: a ring of 1,000 workers sends two million a step, and a step in which all send to all a million.
     Contention with other traffic is not modelled.
     """
 

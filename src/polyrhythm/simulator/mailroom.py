@@ -10,10 +10,11 @@ from typing import Any, Protocol
 
 from polyrhythm.errors import CompositionError
 from polyrhythm.hardware.timetable import LinkKey
-from polyrhythm.kernel.effects import Send, SendDatagram
+from polyrhythm.kernel.effects import Send, SendAll, SendDatagram
 from polyrhythm.kernel.events import Delivered, Recorder, Sent
 from polyrhythm.kernel.message import ASIDE, Delivery, Message, wire_bytes
 from polyrhythm.simulator.actors import VirtualActor, VirtualTask
+from polyrhythm.simulator.broadcasts import Broadcasts
 from polyrhythm.simulator.connection import REMEMBERED
 from polyrhythm.simulator.event_queue import EventQueue
 
@@ -91,9 +92,14 @@ class Mailroom:
         self.messages_sent = 0
         self.arrivals: Recorder | None = None
         self.bytes_between_sites: int | None = None if carrier is None else 0
+        self.broadcasts: Broadcasts | None = None
         self.losses: Callable[[str, str], Callable[[], bool] | None] = _loses_nothing
         self.fates: Fates = _all_in_time
-        self.handlers: dict[type, Callable[[VirtualTask, Any], None]] = {Send: self.send, SendDatagram: self.send_datagram}
+        self.handlers: dict[type, Callable[[VirtualTask, Any], None]] = {
+            Send: self.send,
+            SendAll: self.send_all,
+            SendDatagram: self.send_datagram,
+        }
         self._queue = queue
         self._actors = actors
         self._carrier = carrier
@@ -112,6 +118,33 @@ class Mailroom:
             self._queue.ready.append((self._hand_over, to, Delivery(actor.name, message)))
             return
         self._dispatch(actor.channels.get(to) or self._open(actor, to), message)
+
+    def send_all(self, task: VirtualTask, effect: SendAll) -> None:
+        """As `send` to each in turn; or in closed form."""
+        actor, message = task.actor, effect.message
+        if self.broadcasts is not None and message.topic[:1] != ASIDE and self.broadcasts.carries(actor.name, effect.to):
+            self._broadcast(self.broadcasts, actor, effect)
+            return
+        for to in effect.to:
+            self.send(task, Send(to, message))
+
+    def _broadcast(self, broadcasts: Broadcasts, actor: VirtualActor, effect: SendAll) -> None:
+        now, message, nbytes = self._queue.now, effect.message, wire_bytes(effect.message)
+        count, delivery = len(effect.to), Delivery(actor.name, message)
+        between = self.bytes_between_sites
+        self.charge(actor, nbytes * count, count)
+        for time, crosses, names in broadcasts.send(now, actor.name, effect.to, nbytes):
+            if crosses and between is not None:
+                between += nbytes * len(names)
+            self._queue.at(time, (self._reach, [self._actors[name] for name in names], delivery))
+        self.bytes_between_sites = between
+        if self._events is not None:
+            for to in effect.to:
+                self._events(Sent(now, actor.name, to, message.topic, nbytes))
+
+    def _reach(self, receivers: list[VirtualActor], delivery: Delivery) -> None:
+        for receiver in receivers:
+            self.deliver(receiver, delivery)
 
     def send_datagram(self, task: VirtualTask, effect: SendDatagram) -> None:
         """Count a datagram, draw what becomes of it, and send it: a lost one takes as much of the line."""
@@ -146,6 +179,10 @@ class Mailroom:
             self._queue.ready.append((self._arrive, channel, None))
         else:
             self._carrier.start(self._queue.now, actor.name, to, nbytes, channel)
+
+    def left(self, actor: str, to: str) -> float:
+        """When all has left that `actor` has sent in closed form, `to` one other if given."""
+        return 0.0 if self.broadcasts is None else self.broadcasts.left(actor, to)
 
     def charge(self, actor: VirtualActor, nbytes: int, messages: int) -> None:
         """Count the bytes and messages of `actor` in a collective that was charged in closed form."""

@@ -11,7 +11,18 @@ from typing import Any
 import torch
 from torch import is_grad_enabled
 
-from polyrhythm.kernel.effects import Compute, Flush, NativeReduce, NativeReduceInPlace, Receive, ShareMemory, Sleep, Spawn, Wait
+from polyrhythm.kernel.effects import (
+    Compute,
+    Flush,
+    NativeReduce,
+    NativeReduceInPlace,
+    Receive,
+    ReceiveAll,
+    ShareMemory,
+    Sleep,
+    Spawn,
+    Wait,
+)
 from polyrhythm.kernel.events import Computed, Ended, Recorder, Waited
 from polyrhythm.kernel.job import Ending
 from polyrhythm.simulator.actors import VirtualActor, VirtualTask
@@ -51,6 +62,7 @@ class Scheduler:
         self._handlers: dict[type, Callable[[VirtualTask, Any], Any]] = {
             **self.mailroom.handlers,
             Receive: self._receive,
+            ReceiveAll: lambda task, effect: task.actor.take_all(effect.topic),
             Sleep: self._sleep,
             Compute: self._compute,
             NativeReduce: self._reduce,
@@ -263,11 +275,19 @@ class Scheduler:
 
     def _flush(self, task: VirtualTask, effect: Flush) -> object:
         name = task.actor.name
+        if (left := self.mailroom.left(name, effect.to)) > self.queue.now:
+            self.queue.at(left, (self._flush_on, task, effect))
+            return _PENDING
         if self.carrier is None or not self.carrier.sending(name, effect.to):
             return None
         self._flushes += 1
         self._flushing.setdefault((name, effect.to), []).append((self._flushes, task))
         return _PENDING
+
+    def _flush_on(self, task: VirtualTask, effect: Flush) -> None:
+        """What went to many has left, or more has been sent meanwhile."""
+        if self._flush(task, effect) is not _PENDING:
+            self._wake(task, None)
 
     def _release(self) -> bool:
         """Resume the tasks whose actor's last byte has left, in the order in which they began to wait."""

@@ -25,6 +25,7 @@ from polyrhythm.kernel.job import Ending, Job, Location, Work, unplaced
 from polyrhythm.kernel.names import server, worker
 from polyrhythm.kernel.port import Port
 from polyrhythm.simulator.actors import VirtualActor, VirtualTask
+from polyrhythm.simulator.broadcasts import Broadcasts
 from polyrhythm.simulator.collectives import ClosedForm, Collectives, Messages, Reductions
 from polyrhythm.simulator.counting import OperationCounter
 from polyrhythm.simulator.event_queue import EventQueue
@@ -57,7 +58,7 @@ class Simulator:
         devices: a preset's name ("cpu-core", "a100", …), such a file or directory, a device or profile for all workers, or a `Fleet`.
         faults: crashes, stalls, cuts and drops, as values of `hardware.faults`.
         seed: of jitter, stragglers, faults and pauses of connections; the run's own seed is that of the actors' random streams.
-        collectives: whether reductions send messages or are charged in closed form.
+        collectives: whether reductions, and what workers send to all others, travel as messages or are charged in closed form.
         shuffle_ties: a seed that orders simultaneous events; None keeps the order in which they were scheduled.
         separate_randomness: whether each program has its own states of the global random generators, as in a process of its own. It costs
             some 20 µs at each switch of programs; a run that only times messages does not need it.
@@ -151,6 +152,8 @@ class Simulator:
             record if self.record_sends else None,
         )
         scheduler.mailroom.arrivals = record if job.timeline else None
+        if network is not None and isinstance(self.collectives, ClosedForm):
+            scheduler.mailroom.broadcasts = Broadcasts(network, job.workers)
         for name in names:
             port = Port(name, job.seed, lambda: queue.now, record, job.timeline)
             scheduler.actors[name] = VirtualActor(name, port, machines.timer(name, self.seed))

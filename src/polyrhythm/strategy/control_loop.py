@@ -92,10 +92,9 @@ class ControlLoop:
     async def _share(self, clock: int) -> None:
         """Send one's own measure to all, and take in those that have come."""
         mine = self.workers[self.port.name]
-        for name in self.group.members:
-            if name != self.port.name:
-                await self.port.send(name, Message(_TOPIC, (float(clock), mine.seconds, mine.samples, mine.loss)))
-        while (delivery := await self.port.receive(_TOPIC, timeout=0.0)) is not None:
+        others = [name for name in self.group.members if name != self.port.name]
+        await self.port.send_all(others, Message(_TOPIC, (float(clock), mine.seconds, mine.samples, mine.loss)))
+        for delivery in await self.port.receive_all(_TOPIC):
             _, seconds, samples, loss = delivery.message.numbers
             self.workers[delivery.sender] = WorkerMeasure(seconds, samples, loss)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from operator import itemgetter
 from typing import NamedTuple
 
 from torch import Tensor
@@ -22,6 +23,10 @@ from polyrhythm.trees import StateTree
 _FIRST, UPDATES = "init", "u"
 _DRAINED = "drained"
 """The text of an update that has nothing but this: its sender sends nothing more before a checkpoint."""
+
+
+_ORDER = itemgetter(0, 1)
+"""The step and the rank of what is pending."""
 
 
 class PeerUpdate(NamedTuple):
@@ -104,8 +109,7 @@ class PeerInbox:
 
     async def send_all(self, message: Message) -> None:
         """To all peers."""
-        for name in self.peers:
-            await self.port.send(name, message)
+        await self.port.send_all(self.peers, message)
 
     async def wake(self) -> None:
         """Have `receive` return."""
@@ -124,10 +128,13 @@ class PeerInbox:
 
     async def ready(self, clock: float) -> list[AnyContribution]:
         """All that has come and may be merged at `clock`, in the order of steps and ranks."""
-        while (delivery := await self.port.receive(UPDATES, timeout=0.0)) is not None:
+        for delivery in await self.port.receive_all(UPDATES):
             self._take(delivery)
-        found = sorted((item for item in self.pending if self.may_merge(item[0], clock)), key=lambda item: item[:2])
-        self.pending = [item for item in self.pending if not self.may_merge(item[0], clock)]
+        pending, found = self.pending, list[tuple[float, int, AnyContribution]]()
+        self.pending = []
+        for item in pending:
+            (found if self.may_merge(item[0], clock) else self.pending).append(item)
+        found.sort(key=_ORDER)
         return [contribution for _, _, contribution in found]
 
     async def finish(self) -> list[AnyContribution]:

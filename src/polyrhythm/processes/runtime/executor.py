@@ -15,7 +15,9 @@ from polyrhythm.kernel.effects import (
     NativeReduceInPlace,
     NativeReduction,
     Receive,
+    ReceiveAll,
     Send,
+    SendAll,
     SendDatagram,
     ShareMemory,
     Sleep,
@@ -196,10 +198,15 @@ class ActorExecutor:
         match effect:
             case Send():
                 self._outbox.send(effect.to, effect.message)
+            case SendAll():
+                for name in effect.to:
+                    self._outbox.send(name, effect.message)
             case SendDatagram():
                 self._outbox.send_datagram(effect.to, effect.message)
             case Receive():
                 return self._receive(task, effect)
+            case ReceiveAll():
+                return False, self._mail.pop(effect.topic, ())
             case Compute():
                 pass
             case Flush():
