@@ -10,9 +10,10 @@ from polyrhythm import rng
 from polyrhythm.kernel.group import Group
 from polyrhythm.merge import Mean
 from polyrhythm.pieces.context import ExchangeContext
-from polyrhythm.reproductions.protocol import Claim, Efficiency, Figures, Reproduction
+from polyrhythm.reproductions.protocol import Claim, Efficiency, Figures, Reproduction, Scaling
+from polyrhythm.reproductions.step_cost import step_cost, timed
 from polyrhythm.reproductions.trial import Trial
-from polyrhythm.simulator.simulator import Simulator
+from polyrhythm.simulator.simulator import Instant, Simulator
 from polyrhythm.systems import find
 from polyrhythm.topology import Dissemination, FixedGraph
 from polyrhythm.topology.graph import Graph
@@ -62,6 +63,12 @@ def _partners(rotate: bool, seed: int) -> float:
     return float(len({partner for step in range(400) for partner in graph.neighbours(step, group)[0]}))
 
 
+def _bytes(workers: int) -> float:
+    """What a worker sends in a step."""
+    job, on = DigitsCnn(epochs=1, batch_size=4), Simulator(network=Instant())
+    return step_cost(timed(job, find("gossipgrad"), workers, on), 2, 6).nbytes / workers
+
+
 def measure(trial: Trial) -> Figures:
     """Exchanges without gradients, then training: as many samples for the all-reduce and for gossip, at two numbers of workers."""
     few, many = 4, trial.size(16, 8)
@@ -81,6 +88,7 @@ def measure(trial: Trial) -> Figures:
         "points lost": 100 * (reduced[many].final - gossip[many].final),
         "points by rotation": 100 * (fixed.final - gossip[many].final),
         "seconds": (gossip[many].seconds / steps[many]) / (gossip[few].seconds / steps[few]),
+        "bytes": _bytes(32) / _bytes(4),
         "speedup": reduced[many].seconds / gossip[many].seconds,
     }
 
@@ -95,13 +103,15 @@ REPRODUCTION = Reproduction(
         "workers. The paper: ResNet-50 and GoogLeNet on 128 GPUs with 1,000 classes."
     ),
     baseline="allreduce 4",
+    scaling=Scaling.STRONG,
+    notes="Bytes of a step are a worker's weights and its batch, of runs that are timed only.",
     measure=measure,
     claims=(
         Claim(
             paper="log2 p steps of dissemination bring every worker indirectly into contact with all others.",
             ours="distance of 16 replicas from their mean after 4 exchanges without gradients",
             figure="spread",
-            unit="weights",
+            unit="difference",
             least=0.0,
             most=0.0,
             efficiency=Efficiency.EXACT,
@@ -159,6 +169,20 @@ REPRODUCTION = Reproduction(
             unit="ratio",
             most=1.1,
             efficiency=Efficiency.SYSTEM,
+        ),
+        Claim(
+            paper="What a worker sends in a step does not depend on how many there are.",
+            ours="bytes that a worker sends in a step with 32 workers over those with 4, each with a batch of 4",
+            figure="bytes",
+            unit="ratio",
+            least=0.99,
+            most=1.01,
+            efficiency=Efficiency.EXACT,
+        ),
+        Claim(
+            paper="Sending samples around a ring lets every worker learn from all of them.",
+            untestable="There is no gap to close: with shares sorted by class that stay with 8 workers, the mean of the replicas has a loss "
+            "of 0.808 after 16 epochs, 0.807 where samples travel, and 0.806 where all have samples of all classes (an MLP, one seed).",
         ),
         Claim(
             paper="So it is faster than an all-reduce where communication counts.",
