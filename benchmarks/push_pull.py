@@ -3,7 +3,8 @@
     python benchmarks/push_pull.py [--kib 4 64 1024 4096 65536] [--rounds 5] [--json FILE]
 
 The worker sends a tensor and waits for one of the same size, as `Server` does in every round. `socket` is the same echo with nothing
-but sendmsg and recv_into over AF_UNIX between two processes, in pieces of at most 4 MiB. Medians; bandwidth counts both ways.
+but sendmsg and recv_into over AF_UNIX between two processes, in pieces of at most 4 MiB. Medians of the
+rounds, the least and the most of them; bandwidth counts both ways.
 """
 
 from __future__ import annotations
@@ -43,13 +44,17 @@ def main() -> None:
             found[size]["socket"].append(bare(size * 1024))
     print("| size | polyrhythm | socket | of the socket's time |\n|---|---|---|---|")
     for size, ways in found.items():
-        a, b = (statistics.median(ways[way]) for way in ("polyrhythm", "socket"))
-        cells = " | ".join(f"{s * 1e6:,.0f} µs, {2 * size * 1024 / s / 1e9:.2f} GB/s" for s in (a, b))
-        print(
-            f"| {size:,} KiB | {cells} | {statistics.median(x / y for x, y in zip(ways['polyrhythm'], ways['socket'], strict=True)):.2f} |"
-        )
+        cells = " | ".join(cell(ways[way], 2 * size * 1024) for way in ("polyrhythm", "socket"))
+        ratios = [x / y for x, y in zip(ways["polyrhythm"], ways["socket"], strict=True)]
+        print(f"| {size:,} KiB | {cells} | {statistics.median(ratios):.2f} ({min(ratios):.2f} to {max(ratios):.2f}) |")
     if given.json:
         given.json.write_text(json.dumps({"torch": torch.__version__, "seconds": found}, indent=2) + "\n")
+
+
+def cell(seconds: list[float], nbytes: int) -> str:
+    """The median of some rounds with their spread, and the bandwidth that it is."""
+    median = statistics.median(seconds)
+    return f"{median * 1e6:,.0f} ({min(seconds) * 1e6:,.0f} to {max(seconds) * 1e6:,.0f}) µs, {nbytes / median / 1e9:.2f} GB/s"
 
 
 def repeats(once: float) -> int:
