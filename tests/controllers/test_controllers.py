@@ -106,6 +106,18 @@ def test_a_line_that_becomes_slow_is_answered_within_twenty_steps(system: str) -
     assert events != settings(systems.find(system), FAST)
 
 
+@pytest.mark.parametrize("system", ["hong-chandra", "dlion"])
+def test_what_has_not_left_for_many_steps_says_already_how_slow_the_line_is(system: str) -> None:
+    falls = 0.3
+    network = replace(FAST, changes=tuple(ChangeEntry(at=falls, host=host, egress="10 kbit/s") for host in range(3)))
+    events = [event for event in settings(systems.find(system), network) if event.actor == "worker/0"]
+    fell = max(event.clock for event in events if isinstance(event, Stepped) and event.time < falls)
+    after = [
+        event.clock for event in events if isinstance(event, Adjusted) and event.setting in ("bytes", "partitions") and event.time > falls
+    ]
+    assert after[0] <= fell + 10
+
+
 def test_batches_follow_the_speed_of_workers() -> None:
     uneven = Fleet((Device("small", 2e6, 0.0005),), (Mixed((1.0, 0.5, 0.25)),))
     events = settings(systems.find("dlion"), FAST, devices=uneven)

@@ -94,10 +94,13 @@ class Controls(Protocol):
 
     @property
     def measures(self) -> bool:
-        """Whether anybody wants to know what is `sent`."""
+        """Whether anybody wants to know what `leaves` and is `sent`."""
 
     def value(self, setting: ControlledSetting, composed: float, receiver: str = "") -> float:
         """The value that is in force, for a `receiver` if one is given; `composed` where nothing was decided."""
+
+    def leaves(self, receiver: str, nbytes: int) -> None:
+        """`nbytes` are now sent to `receiver` (to all, where that is empty): until they have left, time says what the line cannot do."""
 
     def sent(self, receiver: str, nbytes: int, seconds: float) -> None:
         """`nbytes` have left for `receiver` (for all, where that is empty) in `seconds`, in which nothing else was sent there."""
@@ -111,6 +114,9 @@ class AsComposed:
     def value(self, setting: ControlledSetting, composed: float, receiver: str = "") -> float:
         """As composed."""
         return composed
+
+    def leaves(self, receiver: str, nbytes: int) -> None:
+        """Nobody wants to know."""
 
     def sent(self, receiver: str, nbytes: int, seconds: float) -> None:
         """Nobody wants to know."""

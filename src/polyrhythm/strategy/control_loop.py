@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 
 from polyrhythm.kernel.events import Adjusted
@@ -22,7 +23,7 @@ _MEMORY = 0.5
 
 class ControlLoop:
     """`values` are in force; `bytes_and_seconds` are what has left, and how long that took, by receiver, since there
-    was last enough of it to tell a bandwidth."""
+    was last enough of it to tell a bandwidth; `leaving` is what is on its way out, and since when."""
 
     def __init__(self, controller: Controller, group: Group, port: Port, context: WorkerContext) -> None:
         self.controller = controller
@@ -31,6 +32,7 @@ class ControlLoop:
         self.context = context
         self.values: dict[tuple[ControlledSetting, str], float] = {}
         self.bytes_and_seconds: dict[str, tuple[int, float]] = {}
+        self.leaving: dict[str, tuple[int, float]] = {}
         self.bandwidths: dict[str, float] = {}
         self.workers: dict[str, WorkerMeasure] = {}
         self.steps, self.seconds, self.samples = 0, 0.0, 0
@@ -48,8 +50,13 @@ class ControlLoop:
         found = self.values.get((setting, receiver))
         return self.values.get((setting, ""), composed) if found is None else found
 
+    def leaves(self, receiver: str, nbytes: int) -> None:
+        """As `pieces.controller.Controls`."""
+        self.leaving[receiver] = (nbytes, self.port.now())
+
     def sent(self, receiver: str, nbytes: int, seconds: float) -> None:
         """As `pieces.controller.Controls`."""
+        self.leaving.pop(receiver, None)
         before = self.bytes_and_seconds.get(receiver, (0, 0.0))
         self.bytes_and_seconds[receiver] = (before[0] + nbytes, before[1] + seconds)
 
@@ -88,6 +95,10 @@ class ControlLoop:
                 now, before = nbytes / seconds, self.bandwidths.get(name)
                 self.bandwidths[name] = now if before is None else min(now, _MEMORY * before + (1 - _MEMORY) * now)
                 del self.bytes_and_seconds[name]
+        for name, (nbytes, since) in self.leaving.items():
+            seconds = self.port.now() - since
+            if seconds >= step > 0:  # a packet for a faster line may take many steps to leave: nobody waits for that to know
+                self.bandwidths[name] = min(nbytes / seconds, self.bandwidths.get(name, math.inf))
 
     async def _share(self, clock: int) -> None:
         """Send one's own measure to all, and take in those that have come."""

@@ -144,6 +144,7 @@ class _Peer:
         return self.respond(await inbox.ready(clock))
 
     async def _measure(self, nbytes: int, since: float) -> None:
+        self.context.controls.leaves("", nbytes)
         rate = await self.port.flush(rated=True)
         self.context.controls.sent("", nbytes, nbytes / rate if rate else self.port.now() - since)
 

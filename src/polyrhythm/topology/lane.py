@@ -45,13 +45,20 @@ class Lane:
             encoded = self.inbox.codec.encode(value, self.inbox.layout, self.state, context)
             self.state = encoded.state
             message = Message(UPDATES, self.update.to_numbers(), tensors=encoded.packet)
-            began = self.port.now()
-            await self.port.send(self.to, message)
-            rate = await self.port.flush(self.to, self.context.controls.measures)
-            nbytes = wire_bytes(message)
-            self.context.controls.sent(self.to, nbytes, nbytes / rate if rate else self.port.now() - began)
+            await self._leave(message, wire_bytes(message))
         self.busy = False
         self.empty.open()
+
+    async def _leave(self, message: Message, nbytes: int) -> None:
+        """Send, and wait until it has left. What the system's buffers took is still on its way; what followed it would be old by then."""
+        began = self.port.now()
+        self.context.controls.leaves(self.to, nbytes)
+        await self.port.send(self.to, message)
+        rate = await self.port.flush(self.to, rated=True)
+        seconds = nbytes / rate if rate else self.port.now() - began
+        if (left := began + seconds - self.port.now()) > 0:
+            await self.port.sleep(left)
+        self.context.controls.sent(self.to, nbytes, seconds)
 
     async def drain(self) -> None:
         """Wait until nothing is owed or on its way out."""

@@ -99,6 +99,9 @@ class Models:
                     return found
         return composed
 
+    def leaves(self, receiver: str, nbytes: int) -> None:
+        """Samples are not measured."""
+
     def sent(self, receiver: str, nbytes: int, seconds: float) -> None:
         """Samples are not measured."""
 
