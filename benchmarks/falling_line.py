@@ -21,8 +21,6 @@ import json
 import math
 import os
 import statistics
-import subprocess
-import sys
 import time
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
@@ -30,31 +28,23 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
+import hosts
 import torch
 import torch.nn.functional as F
 from torch import nn
 
 import polyrhythm as pr
-from polyrhythm.hardware import network as networks
 from polyrhythm.hardware.changes import ChangeEntry
 from polyrhythm.hardware.devices import Profile
 from polyrhythm.hardware.network import Network
 from polyrhythm.kernel.events import Adjusted, AnyEvent, Evaluated, Stepped
-from polyrhythm.kernel.job import unplaced
-from polyrhythm.processes.rendezvous.join import enter
 from polyrhythm.processes.rendezvous.rank_environment import find_rank_environment
-from polyrhythm.strategy.strategy_plan import StrategyPlan
 from polyrhythm.training.calibrate import device_profile
 from polyrhythm.training.links import congestion_here
-from polyrhythm.training.work import make_job
 from polyrhythm.training.worker import Worker
 from polyrhythm.workloads.digits import digits
 
-WORKERS = 3
-BATCH_SIZE = 16
 RATE = 0.02
-PACE = 0.025
-"""Seconds that a step's gradients take: three hosts share two cores, and must not wait for them."""
 STEPS = 450
 START = 12.0
 FALL = 4.0
@@ -77,7 +67,7 @@ class Train:
     """
 
     steps: int = STEPS
-    pace: float = PACE
+    pace: float = hosts.PACE
     age: float = 0.0
     name: str = "digits"
 
@@ -89,15 +79,7 @@ class Train:
         model, optimizer = worker.attach(model, optimizer)
         worker.evaluate(lambda model: {"loss": F.cross_entropy(model(held_out.tensors[0]), held_out.tensors[1]).item()})
         time.sleep(max(0.0, self.age - _age()))
-        while True:
-            for x, y in worker.batches(training, batch_size=BATCH_SIZE):
-                began = time.perf_counter()
-                optimizer.zero_grad()
-                F.cross_entropy(model(x), y).backward()
-                time.sleep(max(began + self.pace - time.perf_counter(), 0.0))
-                optimizer.step()
-                if worker.clock == self.steps:
-                    return
+        hosts.train(worker, model, optimizer, training, self.steps, self.pace)
 
 
 @dataclass(frozen=True, slots=True)
@@ -158,13 +140,9 @@ def host(directory: Path, arm: Arm, seed: int) -> None:
     """What one host of the lab does."""
     torch.set_num_threads(1)
     digits()
-    place = find_rank_environment()
-    job = make_job(Train(age=START), StrategyPlan.of(strategy(arm), unplaced(WORKERS), seed))
     events: list[AnyEvent] = []
-    with enter(job, events.append) as joined:
-        result = job.program(joined.context)
-        joined.leave(result)
-    if place.rank == 0:
+    hosts.take_part(Train(age=START), strategy(arm), seed, events.append)
+    if find_rank_environment().rank == 0:
         file(directory, arm, seed).write_text(json.dumps(asdict(found(events))))
 
 
@@ -176,11 +154,8 @@ def _age() -> float:
 
 def run_in_lab(directory: Path, arm: Arm, seed: int) -> Found:
     """The arm, for real."""
-    given = directory / "given.json"
-    given.write_text(networks.to_json(line(START + FALL)))
-    command = [sys.executable, os.path.abspath(__file__), "--host", arm[0], str(int(arm[1])), str(seed), "--out", str(directory)]
-    lab = [sys.executable, "-m", "polyrhythm", "lab", "--quiet", "--hosts", str(WORKERS), "--network", str(given), "--", *command]
-    subprocess.run(lab, check=True)
+    arguments = ["--host", arm[0], str(int(arm[1])), str(seed), "--out", str(directory)]
+    hosts.in_lab(__file__, arguments, line(START + FALL), directory / "given.json")
     return read(directory, arm, seed)
 
 
@@ -191,7 +166,8 @@ def read(directory: Path, arm: Arm, seed: int) -> Found:
 def predicted(profile: Profile, arm: Arm, seed: int) -> Found:
     """The arm, in virtual time."""
     network = replace(line(FALL), congestion=congestion_here())
-    run = pr.run(Train(pace=0.0), workers=WORKERS, strategy=strategy(arm), on=pr.Simulator(network=network, devices=profile), seed=seed)
+    on = pr.Simulator(network=network, devices=profile)
+    run = pr.run(Train(pace=0.0), workers=hosts.WORKERS, strategy=strategy(arm), on=on, seed=seed)
     return found(run.outcome.events)
 
 

@@ -11,9 +11,9 @@ same seed and the same training function. Each run is predicted from the profile
 matters who comes first, small differences decide, in the simulator as in the lab: there are several runs then, and the steps of a
 prediction vary as those of its profile do.
 
-Three hosts are emulated on one machine that may have two cores. So that they seldom take these from each other, as hosts in earnest never
-do, a step's gradients take `PACE` seconds, as on a slower device: the training function sleeps for what is left of them. The simulator
-charges the profile for that and need not sleep.
+Three hosts are emulated on one machine that may have two cores. So that they seldom take these from each other, as hosts in earnest
+never do, a step's gradients take `hosts.PACE` seconds, as on a slower device: the training function sleeps for what is left of them. The
+simulator charges the profile for that and need not sleep.
 
 A step's seconds are (end of the last step - end of the last warm-up step) / steps, the mean of the workers. Bytes are all that all
 actors sent in the whole run. With `--nominal` the simulator is given the network as the lab was, not as it was measured.
@@ -26,17 +26,14 @@ import json
 import math
 import os
 import statistics
-import subprocess
-import sys
-import time
 from collections.abc import Iterable
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
+import hosts
 import msgspec
 import torch
-import torch.nn.functional as F
 
 import polyrhythm as pr
 from polyrhythm.hardware import network as networks
@@ -45,24 +42,17 @@ from polyrhythm.hardware.network import Network
 from polyrhythm.hardware.placement import Local, WithWorkers
 from polyrhythm.kernel.events import AnyEvent, Stepped
 from polyrhythm.kernel.group import Group
-from polyrhythm.kernel.job import unplaced
 from polyrhythm.processes.rendezvous.join import enter
 from polyrhythm.processes.rendezvous.rank_environment import find_rank_environment
-from polyrhythm.strategy.strategy_plan import StrategyPlan
 from polyrhythm.training.calibrate import device_profile
 from polyrhythm.training.links import congestion_here, local_between, network_between, survey_job
-from polyrhythm.training.work import make_job
 from polyrhythm.training.worker import Worker
 from polyrhythm.workloads.digits import digits, wide_mlp
 
-WORKERS = 3
-BATCH_SIZE = 16
 SEED = 7
 SHORT = {"sparknet": {"tau": 5}, "easgd": {"tau": 5}, "diloco": {"tau": 5}, "onebit": {"warmup": 2}}
 """Intervals that end within a short run; all else is as published."""
 SYSTEMS = [name for name in pr.systems.SYSTEMS if name != "single"]
-PACE = 0.025
-"""Seconds that the gradients of a step take; three hosts then need four tenths of two cores for them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,7 +91,7 @@ class Train:
     """
 
     steps: int
-    pace: float = PACE
+    pace: float = hosts.PACE
     name: str = "digits-mlp"
 
     def __call__(self, worker: Worker) -> None:
@@ -109,15 +99,7 @@ class Train:
         model = wide_mlp()
         optimizer = torch.optim.SGD(model.parameters(), lr=0.01, momentum=0.9)
         model, optimizer = worker.attach(model, optimizer)
-        while True:
-            for x, y in worker.batches(training, batch_size=BATCH_SIZE):
-                began = time.perf_counter()
-                optimizer.zero_grad()
-                F.cross_entropy(model(x), y).backward()
-                time.sleep(max(began + self.pace - time.perf_counter(), 0.0))
-                optimizer.step()
-                if worker.clock == self.steps:
-                    return
+        hosts.train(worker, model, optimizer, training, self.steps, self.pace)
 
 
 @dataclass(frozen=True, slots=True)
@@ -156,8 +138,8 @@ def host(directory: Path, systems: list[str], runs: int) -> None:
     """What one host of the lab does: measure the network, and take part in a run of each system."""
     torch.set_num_threads(1)
     place = find_rank_environment()
-    with enter(survey_job(WORKERS), _ignore) as joined:
-        measured = network_between(joined.context, Group.of_workers(WORKERS, place.rank), "measured", congestion=congestion_here())
+    with enter(survey_job(hosts.WORKERS), _ignore) as joined:
+        measured = network_between(joined.context, Group.of_workers(hosts.WORKERS, place.rank), "measured", congestion=congestion_here())
     if place.rank == 0:
         (directory / "network.json").write_text(networks.to_json(measured))
     counts = {system: runs_of(system, directory.name, runs) for system in systems}
@@ -166,11 +148,8 @@ def host(directory: Path, systems: list[str], runs: int) -> None:
             if place.rank == 0:
                 (directory / f"{system}-{number}-profile.json").write_bytes(msgspec.json.encode(profile_of(system)))
             warm_up, length = lengths(system, directory.name)
-            job = make_job(Train(length), StrategyPlan.of(strategy(system), unplaced(WORKERS), SEED))
             events: list[AnyEvent] = []
-            with enter(job, events.append) as joined:
-                result = job.program(joined.context)
-                ending = joined.leave(result)
+            ending = hosts.take_part(Train(length), strategy(system), SEED, events.append)
             mine = Taken(seconds_per_step(events, warm_up), ending.bytes_sent)  # bytes are those of the whole run, at every rank
             (directory / f"{system}-{number}-{place.rank}.json").write_text(json.dumps(asdict(mine)))
             if place.rank == 0:
@@ -188,19 +167,15 @@ def nominal(given: str | Network) -> Network:
 
 def run_in_lab(directory: Path, given: str | Network, options: argparse.Namespace) -> None:
     """Have three hosts write what each saw into `directory`."""
-    file = directory / "given.json"
-    file.write_text(networks.to_json(nominal(given)))
     arguments = ["--host", str(directory), "--systems", *options.systems, "--runs", str(options.runs)]
-    command = [sys.executable, os.path.abspath(__file__), *arguments]
-    lab = [sys.executable, "-m", "polyrhythm", "lab", "--hosts", str(WORKERS), "--network", str(file), "--", *command]
-    subprocess.run(lab, check=True)
+    hosts.in_lab(__file__, arguments, nominal(given), directory / "given.json")
 
 
 def taken(directory: Path, system: str, runs: int) -> tuple[Taken, list[float]]:
     """The median of the runs, from what the hosts have written, and the seconds of each."""
     tries = []
     for number in range(runs):
-        ranks = [json.loads((directory / f"{system}-{number}-{rank}.json").read_text()) for rank in range(WORKERS)]
+        ranks = [json.loads((directory / f"{system}-{number}-{rank}.json").read_text()) for rank in range(hosts.WORKERS)]
         tries.append(Taken(statistics.mean(each["seconds"] for each in ranks), ranks[0]["nbytes"]))
     return _median(tries)
 
@@ -218,7 +193,7 @@ def predicted(directory: Path, system: str, runs: int, network: Network) -> tupl
         profile = msgspec.json.decode((directory / f"{system}-{number}-profile.json").read_bytes(), type=Profile)
         devices = _varied(profile) if system in UNORDERED else profile
         on = pr.Simulator(network=network, devices=devices, seed=number)
-        run = pr.run(Train(length, pace=0.0), workers=WORKERS, strategy=strategy(system), on=on, seed=SEED)
+        run = pr.run(Train(length, pace=0.0), workers=hosts.WORKERS, strategy=strategy(system), on=on, seed=SEED)
         draws.append(Taken(seconds_per_step(run.outcome.events, warm_up), run.summary.bytes_sent))
     return _median(draws)
 
@@ -249,7 +224,7 @@ def rows(name: str, options: argparse.Namespace, local: Local) -> list[dict[str,
             "system": system,
             "warm_up": warm_up,
             "steps": length - warm_up,
-            "pace": PACE,
+            "pace": hosts.PACE,
             "load": os.getloadavg()[0],
             "seconds": mine.seconds,
             "predicted": told.seconds,
@@ -265,7 +240,7 @@ def rows(name: str, options: argparse.Namespace, local: Local) -> list[dict[str,
 
 
 def profile_of(system: str) -> Profile:
-    return device_profile(Train(1000), workers=1 if system in PATIENT else WORKERS, steps=30, seed=SEED, strategy=strategy(system))
+    return device_profile(Train(1000), workers=1 if system in PATIENT else hosts.WORKERS, steps=30, seed=SEED, strategy=strategy(system))
 
 
 def line(row: dict[str, Any]) -> str:
