@@ -38,8 +38,8 @@ REPRODUCTION = Reproduction(
     paper="Daskalakis, Dikkala, Jayanti: HOGWILD!-Gibbs can be PanAccurate (NeurIPS 2018)",
     setting=(
         "An Ising model of 50 spins, each of which depends on its 4 neighbours on a ring so that Dobrushin's condition holds (their "
-        f"influence adds up to at most 0.8), sampled by 1 worker, and by {_WORKERS} on a table with a slack of 0, 2 and 8 steps; a step of a "
-        "worker draws up to 5 spins and takes 1 ms of virtual time. Every run has as many sweeps; errors are those of 32,768 independent "
+        f"influence adds up to at most 0.8), sampled by 1 worker, and by {_WORKERS} on a table with a slack of 0, 2 and 8 steps; a step of "
+        "a worker draws up to 5 spins and takes 1 ms of virtual time. Every run has as many sweeps; errors are those of 32,768 independent "
         "chains."
     ),
     notes=(
