@@ -118,7 +118,9 @@ REPRODUCTION = Reproduction(
     machines="the first claim is about a slow machine, and its two arms are compared with each other alone; the others are on equal ones",
     notes="Replicas have learned where the held-out loss is at most 1.3 after 60 steps of each, guessing being 2.3. Their runs are no arms "
     "of their own: both kinds have the rate that is best for 4 replicas on the same grid. Fixed rates are those of the same servers "
-    "without Adagrad, each gradient counting in full.",
+    "without Adagrad, each gradient counting in full. Four clients that share the samples of one take a quarter of its steps each, and "
+    "their accuracy varies by 3 points from seed to seed. A warm start of 20 steps makes no difference that seeds do not: with exchanges "
+    "every 10 steps, 8 clients do not come apart here without one.",
     measure=measure,
     tune=tune,
     claims=(
@@ -147,7 +149,7 @@ REPRODUCTION = Reproduction(
             figure="throughput",
             unit="x",
             least=2.6,
-            most=4.0,
+            most=3.8,
             efficiency=Efficiency.SYSTEM,
         ),
         Claim(
