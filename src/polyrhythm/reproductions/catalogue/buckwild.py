@@ -55,10 +55,10 @@ REPRODUCTION = Reproduction(
         "nearest takes the rate of 32 bits."
     ),
     notes=(
-        "In virtual time no write is lost. The paper's data are in few bits too, and its models larger. Rounding to the nearest with a rate "
-        "of its own takes the largest of the grid, with which steps are large enough to be taken. Random rounding to 8 bits comes to more "
-        "than twice the increase that the paper allows, at the best rate of three and with all five seeds: its noise stays, since the rate "
-        "does not fall."
+        "In virtual time no write is lost. The paper's data are in few bits too, and its models larger. Rounding to the nearest with "
+        "a rate of its own takes the largest of the grid, with which steps are large enough to be taken. Random rounding to 8 bits "
+        "comes to more than twice the increase that the paper allows, at the best rate of three and with all five seeds: its noise "
+        "stays, since the rate does not fall."
     ),
     baseline=_FULL,
     measure=measure,
