@@ -8,7 +8,7 @@ Three hosts train `digits` on a network of 50 Mbit/s and 5 ms; `FALL` seconds af
 both directions. Each system runs with its controller, and with what its controller had set before the fall (`FIXED`), from the same
 weights at the same learning rate. Counted are the seconds until the result has the target, and worker 0's steps from the fall until its
 controller has gone half of the way (in logarithms). Seconds are interpolated between evaluations.
-The simulator is given the network as the lab was, and a profile of a step.
+The simulator is given the network as the lab was, and a profile of the system's steps on this machine.
 
 The lab's times count from when its hosts are connected. A host's process starts then, and the first step `START` seconds later; all times
 here count from the end of that step.
@@ -186,16 +186,16 @@ def main() -> None:
         return
     torch.set_num_threads(1)
     options.out.mkdir(parents=True, exist_ok=True)
-    profile = device_profile(Train(1000), workers=1, steps=30)
-    table = [row(options, profile, arm) for arm in ARMS if arm[0] in options.systems]
+    table = [row(options, arm) for arm in ARMS if arm[0] in options.systems]
     (options.out / "falling_line.json").write_text(json.dumps({"rows": table, "load": os.getloadavg()}, indent=2) + "\n")
     print("\n| | to the target | predicted | error | steps until it had followed |\n|---|--:|--:|--:|--:|")
     print("\n".join(shown(each) for each in table))
 
 
-def row(options: argparse.Namespace, profile: Profile, arm: Arm) -> dict[str, Any]:
-    """One arm over all seeds."""
+def row(options: argparse.Namespace, arm: Arm) -> dict[str, Any]:
+    """One arm over all seeds. The steps of its profile hold what its codec computes."""
     real, told = [], []
+    profile = device_profile(Train(1000), workers=hosts.WORKERS, steps=30, strategy=strategy(arm))
     for seed in options.seeds:
         told.append(predicted(profile, arm, seed))
         if not options.predict:
