@@ -63,7 +63,7 @@ def measure(trial: Trial) -> Figures:
 
 
 def crossover(reduced: Mapping[int, float], free: Mapping[int, float]) -> float:
-    """The number of workers from which on the all-reduce is sooner, where the other way is sooner with fewer; infinite where there is none."""
+    """From how many workers on the all-reduce is sooner, where the other way is sooner with fewer; infinite where there is none."""
     sooner = [workers for workers in sorted(reduced) if free[workers] < reduced[workers]]
     later = [workers for workers in sorted(reduced) if free[workers] >= reduced[workers] and sooner and workers > sooner[-1]]
     return float(later[0]) if later else _NEVER
@@ -75,7 +75,7 @@ def _name(way: str, workers: int) -> str:
 
 def _train(trial: Trial, way: str, workers: int, rate: float) -> Result:
     """As many samples in all, whatever the number of workers."""
-    job = Teacher(SgdRecipe(rate), epochs=1, batch_size=_BATCH, samples=trial.size(38400, 7680), width=64)
+    job = Teacher(SgdRecipe(rate), epochs=1, batch_size=_BATCH, samples=trial.size(38400, 5120), width=64)
     on = Simulator(network=_NETWORK, devices=_MACHINES, seed=trial.seed)
     return trial.train(_name(way, workers), job, _WAYS[way], workers, on)
 
@@ -84,10 +84,10 @@ REPRODUCTION = Reproduction(
     name="gossiping-sgd",
     systems=("gossiping-sgd",),
     paper="Jin, Yuan, Iandola, Keutzer: How to Scale Distributed Deep Learning? (2016, arXiv:1611.04581)",
-    setting="A perceptron (6,154 parameters) on points whose classes a random network gives, SGD in batches of 8 of each worker at rates tuned "
-    "for each way and number of workers on one grid; 4, 8, 16 and 32 workers (4 and 8 in a quick run) whose steps of 10 ms vary by a fifth, "
-    "in virtual time on 1 Gbit/s and 0.2 ms one way; 38,400 samples in all; seconds to a held-out loss of 1.0. Gossip and elastic averaging "
-    "after every step. The paper: ResNet-18 on ImageNet with up to 128 GPUs.",
+    setting="A perceptron (6,154 parameters) on points whose classes a random network gives, SGD in batches of 8 of each worker at rates "
+    "tuned for each way and number of workers on one grid; 4, 8, 16 and 32 workers (4 and 8 in a quick run) whose steps of 10 ms vary by "
+    "a fifth, in virtual time on 1 Gbit/s and 0.2 ms one way; 38,400 samples in all; seconds to a held-out loss of 1.0. Gossip and elastic "
+    "averaging after every step. The paper: ResNet-18 on ImageNet with up to 128 GPUs.",
     baseline=_name(_REDUCED, 4),
     scaling=Scaling.WEAK,
     stop="after a number of samples that was fixed beforehand; seconds are those until the target was first reached",
