@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from polyrhythm.kernel.effects import Compute, Flush, NativeReduce, Receive, Send, Sleep, Spawn, Wait
+from polyrhythm.kernel.effects import Compute, Flush, NativeReduce, Receive, ReceiveAll, Send, SendAll, Sleep, Spawn, Wait
 from polyrhythm.kernel.message import Delivery, Message
 from polyrhythm.kernel.port import Port
 
@@ -90,9 +90,16 @@ class Schedule:
             match effect:
                 case Send():
                     self.under_way[task.actor, effect.to].append(effect.message)
+                case SendAll():
+                    for name in effect.to:
+                        self.under_way[task.actor, name].append(effect.message)
+                case ReceiveAll():
+                    task.response = self.mail.pop((task.actor, effect.topic), ())
                 case Spawn():
                     self.start(task.actor, effect.coroutine)
                 case Flush() | NativeReduce() | Compute():
                     pass
                 case Receive() | Sleep() | Wait():
                     return
+                case _:
+                    raise TypeError(f"{effect!r} is not an effect that this runtime has.")

@@ -131,7 +131,7 @@ def _not_importable() -> list[ModuleType]:
     """The user's modules that a child would not find under their names: loaded from a file, or by a test runner."""
     installed = {str(Path(sysconfig.get_path(kind)).resolve()) for kind in ("stdlib", "platstdlib", "purelib", "platlib")}
     found = []
-    for name, module in list(sys.modules.items()):
+    for name, module in sys.modules.copy().items():  # at once: other threads import meanwhile
         file = getattr(module, "__file__", None)
         own = name.partition(".")[0] == __name__.partition(".")[0]
         if file is None or own or name == "__main__" or getattr(module, "__name__", None) != name or _under(file, installed):

@@ -9,7 +9,8 @@ from collections.abc import Callable
 from types import FrameType, TracebackType
 from typing import Any
 
-_NUMBERS = tuple(int(number) for number in signal.valid_signals() - {signal.SIGKILL, signal.SIGSTOP})
+_WITHOUT_HANDLERS = {"SIGKILL", "SIGSTOP"}
+_NUMBERS = tuple(int(each) for each in signal.valid_signals() if not (isinstance(each, signal.Signals) and each.name in _WITHOUT_HANDLERS))
 
 
 class DeferredSignals:
