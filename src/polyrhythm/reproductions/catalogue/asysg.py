@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import math
-from statistics import fmean, linear_regression
+from itertools import pairwise
+from statistics import linear_regression
 
 from polyrhythm.consistency import Asynchronous, LocalSteps
 from polyrhythm.hardware.devices import Profile
@@ -84,9 +85,11 @@ def _slope(trial: Trial) -> float:
 
 
 def _mean_square(trial: Trial, total: int, rate: float) -> float:
+    """Over all steps: what is evaluated counts for the steps since the evaluation before, of which there are fewer the later it is."""
     job = Gradients(_job(rate, _FEW, total))
     events = attempt(job, workers=_FEW, strategy=_CON, on=_on(trial), seed=trial.seed).outcome.events
-    return fmean(event.metrics["squared norm"] for event in events if isinstance(event, Evaluated))
+    found = sorted((event.clock, event.metrics["squared norm"]) for event in events if isinstance(event, Evaluated))
+    return sum((clock - before) * norm for (before, _), (clock, norm) in pairwise(found)) / (found[-1][0] - found[0][0])
 
 
 def _job(rate: float, workers: int, total: int) -> Teacher:
@@ -108,10 +111,15 @@ REPRODUCTION = Reproduction(
     scaling=Scaling.WEAK,
     measure=measure,
     tune=tune,
-    notes="With K = 4,800 the square root of K is 69: 8 workers are below 0.3 of it, 48 above. Torn reads are emulated: each worker reads "
-    "four blocks one after the other, between which others write, and writes one of them. Runs of more workers at the rate of one, and "
-    "those whose gradients are measured, at a rate of 0.3 for K = 300 and half as much for four times as many, are no arms of their own: "
-    "they are not tuned.",
+    notes=(
+        "With K = 4,800 the square root of K is 69: 8 workers are below 0.3 of it, 48 above. Torn reads are emulated: each worker "
+        "reads four blocks one after the other, between which others write, and writes one of them. Runs of more workers at the rate "
+        "of one, and those whose gradients are measured, at a rate of 0.3 for K = 300 and half as much for four times as many, are no"
+        " arms of their own: they are not tuned. The theorem bounds the mean squared gradient from above. Here the gradient grows "
+        "before it falls while the network begins to learn (its square from 0.1 to above 1), and longer runs take smaller steps, so "
+        "that the mean falls more slowly at these lengths. In a first run with five seeds all evaluations counted alike, though they "
+        "are denser at the beginning: -0.10 to -0.19."
+    ),
     claims=(
         Claim(
             paper="The speed-up is linear where the number of workers is bounded by the square root of the iterations.",

@@ -115,9 +115,14 @@ REPRODUCTION = Reproduction(
     stop="after a number of steps that was fixed beforehand; seconds are those until the target was first reached",
     machines="Sites are joined by lines of a fifteenth, or (lockstep in one LAN) by lines as inside them: that is what is compared. The "
     "hubs are tried on the lines of the paper's regions.",
-    notes="Lockstep is an all-reduce inside sites and one among them. An update of an element counts 8 bytes on the way, so that the "
-    "first weights and headers count as updates. That nobody reads an element which was announced as stale is a law, held over "
-    "random schedules by tests/topology/test_overlay.py. The runs with hubs are no arms: only their bytes are compared.",
+    notes=(
+        "Lockstep is an all-reduce inside sites and one among them. An update of an element counts 8 bytes on the way, so that the "
+        "first weights and headers count as updates. That nobody reads an element which was announced as stale is a law, held over "
+        "random schedules by tests/topology/test_overlay.py. The runs with hubs are no arms: only their bytes are compared. With five"
+        " seeds 87.3 to 87.8 % of the updates stay within a site, at the threshold with which the loss is that of lockstep; in "
+        "shorter runs 92 % do, and the loss is 5 % higher. Hubs save two and a half times the bytes between continents, and 7 % of "
+        "those between all regions, since what a hub adds up reaches it from regions of its group first."
+    ),
     measure=measure,
     tune=tune,
     claims=(
