@@ -5,11 +5,13 @@ from __future__ import annotations
 import os
 import signal
 import threading
+import time
 from collections.abc import Iterator
 
 import pytest
 import torch
 
+from polyrhythm.errors import RunError
 from polyrhythm.kernel.message import Message
 from polyrhythm.processes.runtime.node import Node
 from polyrhythm.processes.runtime.role import Role
@@ -122,3 +124,44 @@ def test_two_threads_of_a_program_may_wait_for_each_other(node: Node) -> None:
     got.append(node.complete(receive()))
     thread.join(10)
     assert got == ["hello"]
+
+
+def test_what_fails_as_the_wait_ends_is_not_lost(node: Node) -> None:
+    failed = threading.Event()
+    node.on_failure = lambda error: failed.set()
+
+    def fail() -> None:
+        raise ArithmeticError("just after")
+
+    async def wait() -> None:
+        node.loop.after(0.015, fail)
+        await node.port.sleep(0.01)
+        time.sleep(0.02)  # so that both are due in one round
+
+    node.complete(wait())
+    assert failed.wait(10)
+    with pytest.raises(ArithmeticError, match="just after"):
+        node.complete(wait())
+
+
+def test_who_serves_when_the_node_is_stopped_is_told() -> None:
+    node = Node(Role("worker/0", bytes(32)), Wiring(), listen_locally(), lambda _: None)
+    node.start()
+    begun, errors = threading.Event(), list[BaseException]()
+
+    async def wait_for_ever() -> None:
+        node.loop.after(0.0, begun.set)
+        await node.port.receive("never")
+
+    def wait() -> None:
+        try:
+            node.complete(wait_for_ever())
+        except RunError as error:
+            errors.append(error)
+
+    thread = threading.Thread(target=wait)
+    thread.start()
+    assert begun.wait(10)
+    node.stop()
+    thread.join(10)
+    assert [str(error) for error in errors] == ["worker/0 has left its run, so it cannot send to the others any more."]

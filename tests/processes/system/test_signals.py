@@ -59,3 +59,21 @@ def test_signals_that_python_does_not_handle_are_left_alone() -> None:
         assert signal.getsignal(signal.SIGUSR1) is signal.SIG_IGN
         os.kill(os.getpid(), signal.SIGUSR1)
     assert not signals.noted
+
+
+def test_all_handlers_are_called_though_the_first_raises() -> None:
+    def alarm(number: int, frame: object) -> None:
+        raise Alarm
+
+    seen: list[int] = []
+    signal.signal(signal.SIGUSR1, alarm)
+    signal.signal(signal.SIGUSR2, lambda number, frame: seen.append(number))
+
+    def work() -> None:
+        with DeferredSignals(lambda: None):
+            os.kill(os.getpid(), signal.SIGUSR1)
+            os.kill(os.getpid(), signal.SIGUSR2)
+
+    with pytest.raises(Alarm):
+        work()
+    assert seen == [signal.SIGUSR2]

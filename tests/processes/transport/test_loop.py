@@ -60,7 +60,7 @@ def test_a_thread_that_drives_runs_the_callbacks_itself(served: Loop) -> None:
         def first(ended: list[bool] = ended) -> None:
             served.after(1e-5, lambda: (seen.append(threading.get_ident()), ended.append(True)))
 
-        assert served.drive(first, lambda ended=ended: bool(ended))
+        assert served.drive([first], lambda ended=ended: bool(ended))
     assert set(seen) == {threading.get_ident()}
     assert len(seen) == 100
 
@@ -83,22 +83,22 @@ def test_after_a_drive_the_loops_own_thread_goes_on_with_timers_sockets_and_call
         served.watch(here, READ, read)
         served.after(0.02, lambda: note("timer"))
 
-    served.drive(first, lambda: True)
+    served.drive([first], lambda: True)
     there.send(b"x")
     served.call(lambda: note("call"))
     assert done.wait(10)
     assert set(seen) == {"socket", "timer", "call"}
-    served.drive(lambda: served.forget(here), lambda: True)
+    served.drive([lambda: served.forget(here)], lambda: True)
     here.close()
     there.close()
 
 
 def test_two_threads_cannot_drive_at_once_and_the_second_is_told(served: Loop) -> None:
     driving, enough = threading.Event(), threading.Event()
-    first = threading.Thread(target=lambda: served.drive(driving.set, enough.is_set))
+    first = threading.Thread(target=lambda: served.drive([driving.set], enough.is_set))
     first.start()
     driving.wait(10)
-    assert not served.drive(lambda: pytest.fail("it began"), lambda: True)
+    assert not served.drive([lambda: pytest.fail("it began")], lambda: True)
     enough.set()
     served.wake()
     first.join(10)
@@ -108,7 +108,7 @@ def test_two_threads_cannot_drive_at_once_and_the_second_is_told(served: Loop) -
 def test_what_was_called_before_comes_before_what_a_drive_begins_with(loop: Loop) -> None:
     order: list[str] = []
     loop.call(lambda: order.append("call"))
-    loop.drive(lambda: order.append("drive"), lambda: True)
+    loop.drive([lambda: order.append("drive")], lambda: True)
     loop.close()
     assert order == ["call", "drive"]
 
@@ -118,7 +118,7 @@ def test_what_a_callback_raises_comes_out_of_drive_and_the_loop_lives_on(served:
         raise ArithmeticError("within")
 
     with pytest.raises(ArithmeticError, match="within"):
-        served.drive(fail, lambda: False)
+        served.drive([fail], lambda: False)
     called = threading.Event()
     served.call(called.set)
     assert called.wait(10)

@@ -15,25 +15,21 @@ from polyrhythm.processes.transport.loop import Callback, Loop
 def drive(loop: Loop, first: Callback, completion: Completion, fail: Callable[[BaseException], None]) -> bool:
     """Call `first` in `loop`, and serve that in this thread until `completion` is finished; False, and nothing done, if another one does.
 
-    Handlers of signals run outside of the loop, in between, and what they raise comes out of here. What callbacks raise is given to `fail`.
+    Handlers of signals run outside of the loop, in between, and what they raise comes out of here. What callbacks raise is given to `fail`,
+    in the loop.
     """
-    begun = False
+    calls: tuple[Callback, ...] = (first,)
     while True:
         # coroutines see what the loop's own thread would show them, and not a program's `no_grad`
         with DeferredSignals(loop.wake) as signals, torch.enable_grad():
             try:
-                if not loop.drive(first, lambda: completion.finished or signals.noted):
-                    return begun
-                first = _nothing
+                if not loop.drive(calls, lambda: completion.finished or signals.noted):
+                    return not calls
             except Exception as problem:  # it is reported, and the loop continues: coroutines that wait for it must be resumed
-                first = partial(fail, problem)
-        begun = True
+                loop.call(partial(fail, problem))
+        calls = ()
         if completion.finished:
             return True
-
-
-def _nothing() -> None:
-    return None
 
 
 def serves_alike(device: str) -> bool:

@@ -224,10 +224,9 @@ class Node:
     def stop(self, last: Callable[[], None] = lambda: None) -> None:
         """End the loop's thread, if it was started, close all connections, and call `last`; from another thread."""
         if self._thread.is_alive():
-            self.loop.call(self.loop.stop)
+            self.loop.call(self._leave)
             self._thread.join()
-        if self._failure is None:
-            self._failure = RunError(f"{self._role.name} has left its run, so it cannot send to the others any more.")
+        self._close()
         with ExitStack() as stack:  # in the order from below, and each even if one before it fails
             stack.callback(self.loop.close)
             stack.callback(last)
@@ -235,6 +234,17 @@ class Node:
             stack.callback(self.actor.close)
             stack.callback(self._queue.close)
             stack.callback(self._sums.stop)
+
+    def _leave(self) -> None:
+        """End the loop, and what a thread of the program still waits for: it may be the one that serves."""
+        self._close()
+        self.loop.stop()
+
+    def _close(self) -> None:
+        if self._failure is None:
+            self._failure = RunError(f"{self._role.name} has left its run, so it cannot send to the others any more.")
+        for completion in list(self._completions):
+            completion.finish(None, self._failure)
 
     def _note(self, event: AnyEvent) -> None:
         self.steps.note(event)

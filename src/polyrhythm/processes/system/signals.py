@@ -10,13 +10,18 @@ from types import FrameType, TracebackType
 from typing import Any
 
 _WITHOUT_HANDLERS = {"SIGKILL", "SIGSTOP"}
-_NUMBERS = tuple(int(each) for each in signal.valid_signals() if not (isinstance(each, signal.Signals) and each.name in _WITHOUT_HANDLERS))
+_NUMBERS = tuple(
+    int(each)
+    for each in sorted(signal.valid_signals(), key=lambda each: each == signal.SIGINT)  # whose handler, which raises, is put back last
+    if not (isinstance(each, signal.Signals) and each.name in _WITHOUT_HANDLERS)
+)
 
 
 class DeferredSignals:
     """Within `with`, a signal for which Python has a handler is only noted, and `on_signal` called; at the end its handler is called.
 
-    What that raises comes out of the `with` statement. In other threads than the main one, where no handlers run, it does nothing.
+    All are called; what the first that raises has raised comes out of the `with` statement. In other threads than the main one, where no
+    handlers run, it does nothing.
     """
 
     def __init__(self, on_signal: Callable[[], None]) -> None:
@@ -45,11 +50,19 @@ class DeferredSignals:
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
         if not self._handlers:
             return
-        handlers = dict(self._handlers)
-        self._restore()
+        handlers, raised = dict(self._handlers), list[BaseException]()
+        try:
+            self._restore()
+        except BaseException as problem:
+            raised.append(problem)
         noted, self._noted = self._noted, []
         for number, frame in noted:
-            handlers[number](number, frame)
+            try:
+                handlers[number](number, frame)
+            except BaseException as problem:
+                raised.append(problem)
+        if raised:
+            raise raised[0]
 
     def _note(self, number: int, frame: FrameType | None) -> None:
         self._noted.append((number, frame))

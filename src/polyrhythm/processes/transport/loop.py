@@ -15,7 +15,7 @@ import selectors
 import threading
 import time
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from itertools import count
 from socket import socket
 
@@ -104,11 +104,11 @@ class Loop:
                 self._serve(0)
         self._stopped = False
 
-    def drive(self, first: Callback, enough: Callable[[], bool]) -> bool:
-        """Call `first` after what was given to `call` before, and serve in the calling thread until `enough()`, asked after callbacks.
+    def drive(self, calls: Iterable[Callback], enough: Callable[[], bool]) -> bool:
+        """As `call` of `calls`; then serve in the calling thread until `enough()`, asked after callbacks.
 
-        False, and nothing done, if another thread does so already. What a callback raises comes out of here. The thread of `run` does
-        nothing meanwhile.
+        False, and nothing done, if another thread does so already. What a callback raises comes out of here; those that were to follow it
+        are called by who serves next. The thread of `run` does nothing meanwhile.
         """
         if not self._driving.acquire(blocking=False):
             return False
@@ -117,8 +117,8 @@ class Loop:
                 self._asleep = False
                 self._outer.unregister(self._selector.fileno())
                 try:
+                    self._calls.extend(calls)
                     self._run_calls()
-                    first()
                     while not enough():
                         self._asleep = True
                         self._serve(0 if self._calls else self._patience())
