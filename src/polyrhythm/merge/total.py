@@ -7,6 +7,7 @@ from collections.abc import Iterable, Sequence
 import torch
 from torch import Tensor
 
+from polyrhythm.errors import WireError
 from polyrhythm.pieces.merge import AnyContribution
 
 _IN_NUMPY = (torch.float32, torch.float64)
@@ -40,6 +41,8 @@ def _add_range(result: Tensor, begin: Tensor, values: Tensor) -> None:
     """Numpy takes a tenth of the time that torch takes for a few elements, most of which is that of modes that look at each operation."""
     with torch._C._DisableTorchDispatch():
         array, start = result.numpy(), begin.numpy()[0]
+        if not 0 <= start <= len(array) - len(values):
+            raise WireError(f"A range of {len(values)} elements from {start} on came for a vector of {len(array)}: it is left out.")
         array[start : start + len(values)] += values.numpy()
 
 

@@ -94,7 +94,8 @@ class InitialState:
 
     def weights(self) -> Tensor:
         """The weights as they are now (numel,), on the CPU and in memory of their own: safe to be sent."""
-        return self.model_state.weights.clone().cpu()
+        weights = self.model_state.weights
+        return weights.clone() if weights.device.type == "cpu" else weights.cpu()
 
 
 class Buckets(Protocol):

@@ -22,7 +22,8 @@ class ClosedForm(msgspec.Struct, frozen=True, tag=True, forbid_unknown_fields=Tr
     The sum is taken in the order of ranks. What a worker sends to all others takes the time that it takes if all do so at once, at the
     bandwidths of its own path, and is one event for each site; it is counted as messages. For sizes where messages cannot be
     enumerated: a ring of 1,000 workers sends two million a step, and a step in which all send to all a million.
-    Contention with other traffic is not modelled.
+    Contention with other traffic is not modelled, nor do losses and cuts delay what is charged so; and a message to all may arrive before
+    one that its sender has sent to one of them alone.
     """
 
 

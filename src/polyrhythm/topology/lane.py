@@ -13,6 +13,9 @@ from polyrhythm.tensors import State
 from polyrhythm.topology.peer_inbox import UPDATES, PeerInbox, PeerUpdate
 from polyrhythm.trees import StateTree
 
+_LOOKS_AGAIN = 0.05
+"""Seconds: what the system has measured of a connection that has carried little yet is no figure to wait by for long."""
+
 
 class Lane:
     """`owed` is what has not been encoded yet; while it is `busy`, a packet is on its way out."""
@@ -54,10 +57,12 @@ class Lane:
         began = self.port.now()
         self.context.controls.leaves(self.to, nbytes)
         await self.port.send(self.to, message)
-        rate = await self.port.flush(self.to, rated=True)
-        seconds = nbytes / rate if rate else self.port.now() - began
-        if (left := began + seconds - self.port.now()) > 0:
-            await self.port.sleep(left)
+        while True:
+            rate = await self.port.flush(self.to, rated=True)
+            seconds = nbytes / rate if rate else self.port.now() - began
+            if (left := began + seconds - self.port.now()) <= 0:
+                break
+            await self.port.sleep(min(left, _LOOKS_AGAIN))
         self.context.controls.sent(self.to, nbytes, seconds)
 
     async def drain(self) -> None:

@@ -159,7 +159,7 @@ class PeerInbox:
             return
         update = PeerUpdate.from_numbers(delivery.message.numbers, self.weighs)
         if delivery.sender in self.clocks:
-            self.clocks[delivery.sender] = update.clock
+            self.clocks[delivery.sender] = max(update.clock, self.clocks[delivery.sender])  # a packet may be overtaken by its sender's end
         if delivery.message.tensors:
             self.keep_packet(update, delivery.sender, delivery.message.tensors)
 

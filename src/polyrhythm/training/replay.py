@@ -114,7 +114,7 @@ class _Zeros(Tensor):
 
 @lru_cache(maxsize=64)
 def _nothing(numel: int, dtype: torch.dtype) -> Tensor:
-    """Zeros (numel,), the same for all workers."""
+    """Zeros (numel,), the same for all workers of a run."""
     return torch.zeros(numel, dtype=dtype).as_subclass(_Zeros)
 
 
@@ -167,7 +167,8 @@ class SamePacket:
 
 
 def sending_zeros(strategy: Strategy) -> Strategy:
-    """The same strategy for workers whose values are all zero."""
+    """The same strategy for the workers of one run, whose values are all zero."""
+    _nothing.cache_clear()  # no run sees what another one has written there
     return Strategy(
         exchange=_sending_zeros(strategy.exchange),
         selected=[(selection, _sending_zeros(exchange)) for selection, exchange in strategy.selected],

@@ -53,7 +53,7 @@ def measure(trial: Trial) -> Figures:
     }
     return {
         "few": linear[_FEW],
-        "decline": linear[many] / linear[_FEW],
+        "decline": linear[many] / linear[_FEW] if linear[_FEW] else math.inf,
         "torn": found[_TORN].final / found[_WHOLE].final,
         "slope": _slope(trial),
     }

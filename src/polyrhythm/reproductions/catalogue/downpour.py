@@ -83,8 +83,8 @@ def _train(trial: Trial, name: str, rate: float) -> Result:
 
 def _most(trial: Trial, name: str) -> float:
     """The largest number of replicas up to which all have learned after 60 steps of each, at the rate tuned for 4."""
-    found = 2.0
-    for workers in trial.size((4, 8, 16, 32), (4, 8)):
+    found = 1.0
+    for workers in trial.size((2, 4, 8, 16, 32), (2, 4, 8)):
         if not _loss(trial, name, trial.tuned[name], workers) <= _LEARNED:
             break
         found = float(workers)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import ClassVar
@@ -72,8 +73,13 @@ def measure(trial: Trial) -> Figures:
         "steps": steps[_WHOLE] / steps[_ALONE],
         "gate off": found[_OPEN].final / found[_GATED].final,
         "accepted": _accepted(trial),
-        "gain of parts": (steps[_ALONE] - steps[_EIGHTH]) / (steps[_ALONE] - steps[_WHOLE]),
+        "gain of parts": _part_of_gain(steps[_ALONE], steps[_WHOLE], steps[_EIGHTH]),
     }
+
+
+def _part_of_gain(alone: float, whole: float, eighth: float) -> float:
+    """What is saved with parts over what is saved with whole weights; nothing where these save nothing."""
+    return (alone - eighth) / (alone - whole) if whole < alone < math.inf else 0.0
 
 
 def _train(trial: Trial, arm: str, rate: float, steps: int) -> Result:
