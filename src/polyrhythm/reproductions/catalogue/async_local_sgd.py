@@ -79,10 +79,14 @@ REPRODUCTION = Reproduction(
     "local steps of SGD at a rate tuned for each arm on one grid, an outer rate of 0.7 and momentum 0.9 for all.",
     baseline=_SYNC,
     stop="after a number of epochs that was fixed beforehand; seconds are those until the target was first reached",
-    notes="Each update counts 1 / 4 in the asynchronous arms, so that they differ in nothing but when momentum moves and how many steps "
-    "are taken; in one more arm it is a step of the outer optimizer in full, as a whole round is. That arm and its claim were added, with "
-    "their bound, after a first quick run of the others. The target is 1.05 times the loss with which the synchronous run ends. All take "
-    "equally many steps at each worker.",
+    notes=(
+        "Each update counts 1 / 4 in the asynchronous arms, so that they differ in nothing but when momentum moves and how many steps"
+        " are taken; in one more arm it is a step of the outer optimizer in full, as a whole round is. That arm and its claim were "
+        "added, with their bound, after a first quick run of the others. The target is 1.05 times the loss with which the synchronous"
+        " run ends. All take equally many steps at each worker. With five seeds the run with delayed momentum and paced steps ends 3 "
+        "% below to 12 % above the synchronous loss, so that three of the five do not reach the target, which counts as 0 in how much"
+        " sooner it is: nobody waits, and what is learned in each step is less."
+    ),
     measure=measure,
     tune=tune,
     claims=(
