@@ -106,8 +106,7 @@ REPRODUCTION = Reproduction(
     scaling=Scaling.STRONG,
     notes=(
         "Bytes of a step are a worker's weights and its batch, of runs that are timed only. With rotation replicas are 3 to 4 % "
-        "further from their mean than without, with all five seeds: permuted ranks spread a value to all in a few more steps than "
-        "powers of two do."
+        "further from their mean than without, with all five seeds; why was not looked into."
     ),
     measure=measure,
     claims=(
