@@ -42,6 +42,11 @@ class Layout:
         """How many rows each tensor has: indices of its first dimension; one where it has none."""
         return [shape[0] if shape else 1 for shape in self.shapes]
 
+    @property
+    def each(self) -> list[Layout]:
+        """A layout for each tensor."""
+        return [Layout((name,), (shape,)) for name, shape in zip(self.names, self.shapes, strict=True)]
+
     def views(self, flat: Tensor) -> list[Tensor]:
         """The named tensors as views of `flat` (numel,), in order."""
         parts = torch.split(flat, [prod(shape) for shape in self.shapes])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import itertools
 import math
 from collections.abc import Callable
 from pathlib import Path
@@ -16,21 +17,26 @@ from torch.utils.checkpoint import checkpoint
 from toy import SLOW, Toy, data, network, trained, weights
 
 from polyrhythm.codec import MEMBERS
+from polyrhythm.consistency import LocalSteps
 from polyrhythm.errors import CompositionError, DivergedError, WorkloadError
 from polyrhythm.hardware.devices import Device, Profile
 from polyrhythm.hardware.network import Network
 from polyrhythm.kernel.events import Evaluated, Reported
-from polyrhythm.merge import Adagrad, OuterOptimizer, Sum
+from polyrhythm.merge import Adagrad, Mean, OuterOptimizer, Sum
 from polyrhythm.pieces.traits import Pattern, Payload
 from polyrhythm.processes import Processes
 from polyrhythm.selection import Named
 from polyrhythm.simulator.simulator import Instant, Simulator
 from polyrhythm.strategy import Exchange, Strategy
-from polyrhythm.topology import AllReduce, Bucketed, Deferred, Direct, Server, Summation
+from polyrhythm.topology import FAMILIES, AllReduce, Bucketed, Deferred, Direct, Gossip, Server, Summation
 from polyrhythm.training.run import run
 from polyrhythm.training.timing import time
 
 DEFERRED = Strategy(topology=Deferred(Summation(1, nbytes=64)))
+GOSSIP = Strategy(consistency=LocalSteps(1), topology=Gossip(), merge=Mean())
+LAYERWISE = Strategy(consistency=LocalSteps(1), topology=Deferred(Gossip()), merge=Mean())
+PAIRS = {"sums": (DEFERRED, Strategy(topology=AllReduce(Direct()))), "gossip": (LAYERWISE, GOSSIP)}
+"""A strategy whose exchanges are deferred, and one that trains alike in step()."""
 REAL = Processes(cuda=False)
 Step = Callable[[Any, nn.Module, torch.optim.Optimizer, torch.Tensor, torch.Tensor], None]
 
@@ -46,10 +52,12 @@ OPTIMIZERS: dict[str, Callable[[Any], torch.optim.Optimizer]] = {
 }
 
 
+@pytest.mark.parametrize("pair", PAIRS)
 @pytest.mark.parametrize("optimizer", OPTIMIZERS)
-def test_every_optimizer_of_torch_gives_the_weights_of_an_all_reduce_bit_for_bit(optimizer: str) -> None:
+def test_every_optimizer_of_torch_gives_the_same_weights_deferred_or_not_bit_for_bit(optimizer: str, pair: str) -> None:
     toy = Toy(OPTIMIZERS[optimizer])
-    assert torch.equal(weights(toy, 3, DEFERRED), weights(toy, 3, "allreduce"))
+    deferred, plain = PAIRS[pair]
+    assert torch.equal(weights(toy, 3, deferred), weights(toy, 3, plain))
 
 
 @pytest.mark.parametrize("workers", [1, 2, 3, 4])
@@ -57,6 +65,17 @@ def test_every_optimizer_of_torch_gives_the_weights_of_an_all_reduce_bit_for_bit
 def test_any_number_of_workers_and_pieces_gives_the_weights_of_an_all_reduce(topology: Deferred, workers: int) -> None:
     toy = Toy(OPTIMIZERS["momentum"])
     assert torch.equal(weights(toy, workers, Strategy(topology=topology), Simulator(network=SLOW)), weights(toy, workers, "allreduce"))
+
+
+@pytest.mark.parametrize("graph", FAMILIES, ids=repr)
+@pytest.mark.parametrize("tau", [1, 3])
+def test_gossip_of_single_tensors_gives_the_weights_of_gossip_on_every_graph(graph: Any, tau: int) -> None:
+    toy = Toy(OPTIMIZERS["momentum"])
+    plain, deferred = (
+        Strategy(consistency=LocalSteps(tau), topology=each, merge=Mean()) for each in (Gossip(graph), Deferred(Gossip(graph)))
+    )
+    for workers in (1, 2, 5):
+        assert torch.equal(weights(toy, workers, deferred, Simulator(network=SLOW)), weights(toy, workers, plain))
 
 
 @pytest.mark.long
@@ -85,9 +104,11 @@ def test_every_merge_gives_the_weights_of_an_all_reduce(merge: Any) -> None:
     assert torch.equal(deferred, plain)
 
 
-def test_clipping_waits_for_the_whole_gradient() -> None:
+@pytest.mark.parametrize("pair", PAIRS)
+def test_clipping_waits_for_the_whole_gradient(pair: str) -> None:
     toy = Toy(OPTIMIZERS["momentum"], clip_norm=0.2)
-    assert torch.equal(weights(toy, 3, DEFERRED), weights(toy, 3, "allreduce"))
+    deferred, plain = PAIRS[pair]
+    assert torch.equal(weights(toy, 3, deferred), weights(toy, 3, plain))
 
 
 def test_one_of_several_exchanges_may_be_deferred() -> None:
@@ -114,11 +135,11 @@ def training(
     return train
 
 
-def both(train: Callable[[Any], None], workers: int = 3, on: Any = None) -> None:
+def both(train: Callable[[Any], None], workers: int = 3, on: Any = None, pair: str = "sums") -> None:
     """Training gives the same bits whether it is deferred or not."""
     found = [
         run(train, workers=workers, strategy=strategy, on=on or Simulator(network=SLOW), seed=5).summary.weights_sha256
-        for strategy in (DEFERRED, Strategy(topology=AllReduce(Direct())))
+        for strategy in PAIRS[pair]
     ]
     assert found[0] == found[1]
 
@@ -208,9 +229,10 @@ BODIES = (
 )
 
 
+@pytest.mark.parametrize("pair", PAIRS)
 @pytest.mark.parametrize("body", BODIES)
-def test_whatever_a_training_function_does_the_weights_are_those_of_an_all_reduce(body: Step) -> None:
-    both(training(body))
+def test_whatever_a_training_function_does_the_weights_are_the_same_deferred_or_not(body: Step, pair: str) -> None:
+    both(training(body), pair=pair)
 
 
 @pytest.mark.parametrize("body", [evaluates, *(pytest.param(body, marks=pytest.mark.long) for body in (under_autocast, recomputes))])
@@ -297,8 +319,9 @@ def half_frozen() -> nn.Module:
 
 @pytest.mark.parametrize("build", [Attends, Tied, Shared, Branches, half_frozen])
 @pytest.mark.parametrize("body", [usual, evaluates, zeroes_afterwards])
-def test_parameters_are_there_when_a_model_uses_them(build: Callable[[], nn.Module], body: Step) -> None:
-    both(training(body, build))
+@pytest.mark.parametrize("pair", PAIRS)
+def test_parameters_are_there_when_a_model_uses_them(build: Callable[[], nn.Module], body: Step, pair: str) -> None:
+    both(training(body, build), pair=pair)
 
 
 def test_a_model_whose_forward_is_never_called_waits_at_the_step() -> None:
@@ -352,23 +375,23 @@ def test_state_dicts_and_settled_replicas_have_the_last_step_in_them() -> None:
                 state: Any = dict(model.named_parameters())
             else:
                 momenta = optimizer.state_dict()["state"] if how == "optimizer" else {}
-                state = {k: each["momentum_buffer"] for k, each in momenta.items()} if momenta else model.state_dict()
+                state = {k: momenta[k]["momentum_buffer"] for k in sorted(momenta)} if momenta else model.state_dict()
             if worker.rank == 0:
                 kept.append(torch.cat([tensor.detach().reshape(-1) for tensor in state.values()]).clone())
 
         return body
 
-    for how in ("settle", "model", "optimizer"):
+    for how, pair in itertools.product(("settle", "model", "optimizer"), PAIRS.values()):
         found: list[list[torch.Tensor]] = []
-        for strategy in (DEFERRED, "allreduce"):
+        for strategy in pair:
             found.append([])
             run(training(watching(how, found[-1])), workers=3, strategy=strategy, on=Simulator(network=SLOW), seed=5)
         assert torch.equal(torch.stack(found[0]), torch.stack(found[1])), how
 
 
-@pytest.mark.parametrize("topology", [DEFERRED.topology, Summation(1)], ids=repr)
-def test_a_run_with_a_spare_machine_goes_on_from_a_checkpoint(topology: Any, tmp_path: Path) -> None:
-    settings: dict[str, Any] = {"workers": 3, "strategy": Strategy(topology=topology), "on": Simulator(network=SLOW), "seed": 5}
+@pytest.mark.parametrize("strategy", [DEFERRED, Strategy(topology=Summation(1)), LAYERWISE], ids=repr)
+def test_a_run_goes_on_from_a_checkpoint(strategy: Strategy, tmp_path: Path) -> None:
+    settings: dict[str, Any] = {"workers": 3, "strategy": strategy, "on": Simulator(network=SLOW), "seed": 5}
     whole = run(training(usual), checkpoint=tmp_path, every=1, keep=9, **settings).summary.weights_sha256
     for step in (1, 3):
         assert run(training(usual), resume=tmp_path / f"step-{step:08d}", **settings).summary.weights_sha256 == whole
@@ -435,13 +458,13 @@ class Coupled(torch.optim.SGD):
 
 
 def test_an_optimizer_that_may_couple_parameters_is_refused() -> None:
-    with pytest.raises(CompositionError, match=r"Coupled is none of torch.optim's.*or Summation without Deferred\."):
+    with pytest.raises(CompositionError, match=r"Coupled is none of torch.optim's.*or the same topology without Deferred\."):
         weights(Toy(lambda p: Coupled(p, lr=0.1)), 2, DEFERRED)
     weights(Toy(lambda p: Coupled(p, lr=0.1)), 2, Strategy(topology=Summation(1)))
 
 
-def test_only_a_summation_service_can_be_deferred() -> None:
-    with pytest.raises(CompositionError, match=r"only a summation service sums in any order\. Give it Summation\(\.\.\.\)"):
+def test_only_an_exchange_of_single_tensors_can_be_deferred() -> None:
+    with pytest.raises(CompositionError, match=r"needs an exchange of single tensors in any order\. Give it Summation\(\.\.\.\)"):
         Deferred(AllReduce())  # type: ignore[arg-type]
 
 
@@ -455,8 +478,20 @@ def test_gradients_that_are_not_finite_end_the_run_and_name_the_step() -> None:
         both(training(body))
 
 
+def test_options_that_change_after_a_step_was_taken_in_backward_are_refused() -> None:
+    def body(worker: Any, model: nn.Module, optimizer: torch.optim.Optimizer, x: torch.Tensor, y: torch.Tensor) -> None:
+        optimizer.zero_grad()
+        F.cross_entropy(model(x), y).backward()
+        optimizer.param_groups[0]["lr"] *= 0.5
+        optimizer.step()
+
+    with pytest.raises(WorkloadError, match=r"options were changed between backward\(\) and optimizer.step\(\)"):
+        both(training(body), pair="gossip")
+
+
+@pytest.mark.parametrize("pair", PAIRS)
 @pytest.mark.parametrize("on", [Simulator(network=Instant()), REAL], ids=["simulator", "processes"])
-def test_a_backward_without_a_step_at_the_end_changes_nothing(on: Any) -> None:
+def test_a_backward_without_a_step_at_the_end_changes_nothing(on: Any, pair: str) -> None:
     def train(worker: Any) -> None:
         model = network()
         model, optimizer = worker.attach(model, torch.optim.SGD(model.parameters(), lr=0.1))
@@ -464,7 +499,7 @@ def test_a_backward_without_a_step_at_the_end_changes_nothing(on: Any) -> None:
             usual(worker, model, optimizer, x, y)
         F.cross_entropy(model(x), y).backward()
 
-    both(train, 2, on)
+    both(train, 2, on, pair)
 
 
 # --- time
@@ -549,3 +584,17 @@ def test_a_timing_only_run_defers_as_the_run_does() -> None:
     }
     plain, deferred = timed.values()
     assert deferred.virtual_seconds < 0.7 * plain.virtual_seconds
+
+
+def test_gossip_layer_by_layer_hides_behind_both_passes() -> None:
+    exchange = LAYERS * MATRIX / BANDWIDTH
+    seconds = []
+    for topology in (Gossip(), Deferred(Gossip())):
+        strategy = Strategy(consistency=LocalSteps(1), topology=topology, merge=Mean())
+        on = Simulator(network=Network.uniform("even", BANDWIDTH, 1e-4), devices=Profile("measured", (exchange,)))
+        outcome = run(stacked, workers=2, strategy=strategy, on=on).outcome
+        began = max(event.time for event in outcome.events if isinstance(event, Reported))
+        seconds.append((outcome.summary.virtual_seconds - began - exchange) / STEPS)  # the last mean climbs a tree
+    whole, layerwise = seconds
+    assert whole == pytest.approx(2 * exchange, rel=0.3)
+    assert layerwise < 0.75 * whole

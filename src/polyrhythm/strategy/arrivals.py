@@ -50,15 +50,20 @@ class Arrivals:
         """The gradients of some parameters, end to end, on the CPU: they leave now."""
         value = self.parameters.gather(parameters)
         self.check(value)
-        self._left += [Departure(p, p.grad, 0 if p.grad is None else p.grad._version) for p in parameters]
+        self.leave(parameters)
         return value.cpu()
+
+    def leave(self, parameters: Sequence[nn.Parameter]) -> None:
+        """The gradients of some parameters are as they are to be at `optimizer.step()`."""
+        self._left += [Departure(p, p.grad, 0 if p.grad is None else p.grad._version) for p in parameters]
 
     def refuse_changes(self) -> None:
         """Raise WorkloadError if gradients that have left are not those that `optimizer.step()` finds."""
         if not all(departure.untouched for departure in self._left):
             raise WorkloadError(
-                "Gradients were changed between backward() and optimizer.step(), and they had been exchanged already: clip with "
-                "attach(..., clip_norm=...), call zero_grad() before backward(), or use AllReduce, which exchanges them in step()."
+                "Gradients were changed between backward() and optimizer.step(), and they had been exchanged, or stepped on, "
+                "already: clip with attach(..., clip_norm=...), call zero_grad() before backward(), or use a topology that exchanges in "
+                "step(), such as AllReduce, or Gossip without Deferred."
             )
 
     def reset(self) -> list[Departure]:
@@ -77,8 +82,8 @@ class Arrivals:
         number = self.numbers[id(parameter)]
         if number in self.came:
             raise WorkloadError(
-                "A parameter got a gradient twice before optimizer.step(), and gradients are exchanged during backward(): sum the "
-                "losses before one backward(), or use AllReduce, which exchanges gradients in step()."
+                "A parameter got a gradient twice before optimizer.step(), and exchanges begin during backward(): sum the losses before "
+                "one backward(), or use a topology that exchanges in step(), such as AllReduce, or Gossip without Deferred."
             )
         self.came.add(number)
         self._elements += parameter.numel()

@@ -7,28 +7,18 @@ from contextlib import ExitStack, contextmanager
 from typing import Any, Protocol
 
 import torch
-from torch import Tensor, nn
+from torch import nn
 
-from polyrhythm.errors import CompositionError, WorkloadError
+from polyrhythm.errors import WorkloadError
 from polyrhythm.kernel.job import WorkerContext
-from polyrhythm.model.state import ModelState
 from polyrhythm.pieces.topology import Tensors
-from polyrhythm.strategy.arrivals import Arrivals, Departure
-from polyrhythm.strategy.local_optimizer import LocalOptimizer, Options
+from polyrhythm.strategy.arrivals import Arrivals
+from polyrhythm.strategy.deferred_steps import DEFERRED_STEPS, DeferredSteps, SteppingPart
 from polyrhythm.strategy.waiting_places import WaitingPlaces
-from polyrhythm.tensors import without_gradient
 
 
-class DeferringPart(Protocol):
+class DeferringPart(SteppingPart, Protocol):
     """The part of a replica whose steps are deferred."""
-
-    @property
-    def optimizer(self) -> LocalOptimizer:
-        """Takes the steps."""
-
-    @property
-    def state(self) -> ModelState:
-        """The weights, and how many steps there were."""
 
     @property
     def context(self) -> WorkerContext:
@@ -37,16 +27,13 @@ class DeferringPart(Protocol):
     def look(self) -> None:
         """The weights are about to change."""
 
-    def check_early(self, value: Tensor) -> None:
-        """Raise DivergedError if `value`, which is about to leave, is not finite."""
-
 
 class Deferral:
-    """Sends each gradient when `backward()` has computed it; `step()` does not wait, and a module's forward pass waits for its own.
+    """Sends each tensor when `backward()` has computed it; `step()` does not wait, and a module's forward pass waits for its own.
 
-    `outstanding` are the numbers of the parameters whose last step has not been taken yet; it is taken with the `options` that the
-    optimizer had at its `step()`, and `scale` times its learning rates; `departed` are their gradients as they left. Between steps, after
-    `settle`, nothing is outstanding.
+    `steps` knows what leaves and what is done with what comes. `left` are the numbers of the parameters of which something has left since
+    the last `step()`, and `outstanding` those of which what comes has not been awaited. Between steps, after `settle`, nothing is
+    outstanding.
     """
 
     def __init__(self, model: nn.Module, tensors: Tensors, part: DeferringPart) -> None:
@@ -54,11 +41,10 @@ class Deferral:
         self.part = part
         self.parameters = part.optimizer.parameters
         self.outstanding: set[int] = set()
-        self.options: Options = []
-        self.scale = 1.0
-        self.departed: dict[int, Departure] = {}
+        self.left: set[int] = set()
         self.places = WaitingPlaces(model, self.parameters.parameters)
         self.arrivals = Arrivals(self.parameters, self._send, part.check_early)
+        self.steps: DeferredSteps = DEFERRED_STEPS[part.agreement.payload](part, self.arrivals)
         self._hooks: list[Any] = [part.optimizer.optimizer.register_state_dict_pre_hook(_Hook(self._read))]
         for module in model.modules():
             self._hooks.append(module.register_forward_pre_hook(_Hook(self._enter), prepend=True))
@@ -70,22 +56,24 @@ class Deferral:
         return 0 < len(self.outstanding) < len(self.parameters.parameters)
 
     def begin_rest(self) -> None:
-        """Take the steps that no forward pass has waited for, and send for the parameters that got no gradient."""
+        """`optimizer.step()` begins: settle what no forward pass has waited for, and send what has not left."""
         self.settle()
-        for number in range(len(self.parameters.parameters)):
-            if number not in self.arrivals.came:
-                self._begin(number, 1.0)
+        for number in self.steps.rest(self.left):
+            self._begin(number, 1.0)
 
-    def step(self) -> None:
-        """Stand for `optimizer.step()`: what was sent is outstanding from now on."""
-        self.departed = {self.arrivals.numbers[id(each.parameter)]: each for each in self.arrivals.reset()}
-        self.outstanding = set(self.departed)
-        self.options, self.scale = self.part.optimizer.options_now(), self.part.state.scale_of_mean
+    def step(self) -> bool:
+        """Stand for `optimizer.step()` if something has left for it: that is outstanding from now on. Whether it has."""
+        departed = {self.arrivals.numbers[id(each.parameter)]: each for each in self.arrivals.reset()}
+        if not self.left:
+            return False
+        self.left, self.outstanding = set(), set(departed)
+        self.steps.step(departed)
         self.places.learn()
-        if self.part.optimizer.clip_norm is not None:  # of the whole gradient
+        if self.steps.needs_all:
             self.settle()
         else:
             self._settle(self.places.without_place(sorted(self.outstanding)))
+        return True
 
     def settle(self) -> None:
         """Take all steps that are outstanding: the weights are then those after the last `optimizer.step()`."""
@@ -95,9 +83,13 @@ class Deferral:
         """Settle, and stand behind the model and the optimizer no more."""
         self.settle()
         self.arrivals.close()
-        if self.arrivals.came:  # a backward() without a step: the others have sent theirs too, and nobody steps on the sums
-            self.begin_rest()
-            self.part.context.perform(self.tensors.receive(range(len(self.parameters.parameters))))
+        if self.left:  # a backward() without a step: the others have sent theirs too, and nobody takes what comes of it
+            every = range(len(self.parameters.parameters))
+            for number in every:
+                if number not in self.left:
+                    self._begin(number, 1.0)
+            self.part.context.perform(self.tensors.receive(every))
+            self.steps.undo()
         for hook in self._hooks:
             hook.remove()
 
@@ -117,38 +109,26 @@ class Deferral:
             name = self.parameters.layout.names[number]
             raise WorkloadError(
                 f"{name} got a gradient, and its last step has not been taken: no module that owns it, or is around one, was called since. "
-                "Use a parameter inside the forward pass of its module, or take Summation without Deferred."
+                "Use a parameter inside the forward pass of its module, or take the same topology without Deferred."
             )
-        self._begin(number, self.arrivals.done)
+        if self.steps.begins():
+            self._begin(number, self.arrivals.done)
 
     def _begin(self, number: int, done: float) -> None:
-        value = self.arrivals.take([self.parameters.parameters[number]])
+        value = self.steps.leave(number)
+        self.left.add(number)
         self.part.context.begin(self.tensors.send(number, value, self.part.state.clock + 1), done)
 
     def _settle(self, numbers: Sequence[int]) -> None:
-        """Wait for the merged gradients of some parameters, and step on them."""
+        """Wait for what was merged for some parameters, and do with it what is to be done."""
         if not numbers:
             return
         with _undisturbed(self.parameters.flat.device.type):
-            means = self.part.context.perform(self.tensors.receive(numbers))
+            merged = self.part.context.perform(self.tensors.receive(numbers))
             if not self.part_way:
                 self.part.look()
             self.outstanding.difference_update(numbers)
-            self._step_on(numbers, means)
-
-    def _step_on(self, numbers: Sequence[int], means: Sequence[Tensor]) -> None:
-        """A gradient that nobody has touched since it left gives way to the merged one, as in any exchange; others come back."""
-        stepping, touched = [], []
-        for number, mean, absent in zip(numbers, means, without_gradient(means), strict=True):
-            parameter = self.parameters.parameters[number]
-            if parameter.grad is None or not self.departed[number].untouched:
-                touched.append((parameter, parameter.grad))
-            parameter.grad = None if absent else mean.to(parameter.device).view(parameter.shape)
-            if not absent:
-                stepping.append(parameter)
-        self.part.optimizer.step_these(stepping, self.options, self.scale)
-        for parameter, grad in touched:
-            parameter.grad = grad
+            self.steps.arrive(numbers, merged)
 
 
 class _Hook:
@@ -182,12 +162,3 @@ def _undisturbed(device_type: str) -> Iterator[None]:
         if torch.is_autocast_enabled(device_type):
             stack.enter_context(torch.autocast(device_type, enabled=False))
         yield
-
-
-def refuse_coupled(optimizer: torch.optim.Optimizer) -> None:
-    """Raise CompositionError for an optimizer that may look at several parameters at once: those of torch.optim do not."""
-    if not type(optimizer).__module__.startswith("torch.optim"):
-        raise CompositionError(
-            f"{type(optimizer).__name__} is none of torch.optim's optimizers and may look at all parameters in a step, but under Deferred "
-            "each takes its step alone: use one of torch.optim's, or Summation without Deferred."
-        )

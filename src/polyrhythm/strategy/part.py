@@ -22,7 +22,8 @@ from polyrhythm.pieces.topology import InitialState
 from polyrhythm.pieces.traits import Pattern
 from polyrhythm.strategy.companion import companions
 from polyrhythm.strategy.control_loop import ControlLoop
-from polyrhythm.strategy.deferral import Deferral, refuse_coupled
+from polyrhythm.strategy.deferral import Deferral
+from polyrhythm.strategy.deferred_steps import refuse_coupled
 from polyrhythm.strategy.drift import end_alike
 from polyrhythm.strategy.gradients import Parameters
 from polyrhythm.strategy.inner import Inner
@@ -164,8 +165,7 @@ class Part:
 
     def exchange_gradient(self) -> PendingExchange | None:
         """The exchange of the gradients that the parameters have, in the way that needs the fewest copies; None where it is under way."""
-        if self.deferral is not None:
-            self.deferral.step()
+        if self.defers():
             return None
         if self.overlap is not None:
             return PendingExchange(partial(self.overlap.buckets.conclude, self.payload.rates()), self._apply)
@@ -174,6 +174,10 @@ class Part:
         parts = self.parameters.parts()
         self.check(parts)
         return PendingExchange(partial(self.channel.in_place.exchange_parts, parts), self._apply_in_place)
+
+    def defers(self) -> bool:
+        """Whether this step's exchange is under way tensor by tensor, and forward passes wait for what comes of it."""
+        return self.deferral is not None and self.deferral.step()
 
     def exchange(self, value: Tensor) -> PendingExchange:
         """The exchange of `value` (numel,). Raises DivergedError if it is not finite."""

@@ -6,19 +6,21 @@ from polyrhythm.consistency import Asynchronous, LocalSteps
 from polyrhythm.merge import Mean, ParzenGate
 from polyrhythm.shuffle import RingShuffle
 from polyrhythm.strategy.strategy import Strategy
-from polyrhythm.topology import Dissemination, Gossip, PairAverages, PullWeights, PushParts, PushSum, PushWeights
+from polyrhythm.topology import Deferred, Dissemination, Gossip, PairAverages, PullWeights, PushParts, PushSum, PushWeights
 
 
-def gossipgrad(rotate: bool = True) -> Strategy:
+def gossipgrad(rotate: bool = True, layerwise: bool = False) -> Strategy:
     """Gossip with partner rotation and a ring shuffle of samples (GossipGraD; Daily et al., 2018, arXiv:1803.05880).
 
     After every local step each worker sends its weights to one other on a dissemination graph, and takes the mean of its own and
     those that it hears: O(1) messages a step, whatever P is. Optimizer state stays with each worker; the result is the mean of all
-    replicas. The paper overlaps the exchange with computing, layer by layer; here it follows the step.
+    replicas. With `layerwise`, as in the paper, each tensor is stepped on and sent as soon as backward() has its gradient, and
+    the next forward pass waits for each layer alone: the same weights, sooner, in more messages; see `Deferred` for what it asks of a
+    training function.
     """
-    return Strategy(
-        name="gossipgrad", consistency=LocalSteps(1), topology=Gossip(Dissemination(rotate)), merge=Mean(), shuffle=RingShuffle()
-    )
+    gossip = Gossip(Dissemination(rotate))
+    topology = Deferred(gossip) if layerwise else gossip
+    return Strategy(name="gossipgrad", consistency=LocalSteps(1), topology=topology, merge=Mean(), shuffle=RingShuffle())
 
 
 def adpsgd(tau: int = 1) -> Strategy:

@@ -85,6 +85,7 @@ MEMBERS = (
     BlockStore(),
     BlockStore(2),
     *(Gossip(graph) for graph in GRAPHS),
+    Deferred(Gossip()),
     PushSum(),
     PushSum(ExponentialGraph(), overlap=1),
     WeightedGossip(),

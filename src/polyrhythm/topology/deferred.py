@@ -1,56 +1,82 @@
-"""Sums that are waited for tensor by tensor, when the next forward pass needs them."""
+"""Exchanges that are waited for tensor by tensor, when the next forward pass needs them."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
-from typing import ClassVar
+from dataclasses import dataclass, field, replace
+from typing import Protocol
 
 from polyrhythm.errors import CompositionError
-from polyrhythm.pieces.result_source import FirstWorker
+from polyrhythm.pieces.result_source import ResultSource
 from polyrhythm.pieces.topology import Agreement, Channel, ServerSide, WorkerEndpoint
 from polyrhythm.pieces.traits import Payload, TopologyTraits
-from polyrhythm.topology.each_tensor import EachTensor
-from polyrhythm.topology.served_sums import ServedSums
 from polyrhythm.topology.summation import Summation
+
+
+class Deferrable(Protocol):
+    """A topology that exchanges single tensors, in any order."""
+
+    @property
+    def traits(self) -> TopologyTraits:
+        """As `pieces.topology.Topology`."""
+
+    @property
+    def result(self) -> ResultSource:
+        """As `pieces.topology.Topology`."""
+
+    @property
+    def service(self) -> ServerSide | None:
+        """As `pieces.topology.Topology`."""
+
+    def workers(self, available: int) -> int:
+        """As `pieces.topology.Topology`."""
+
+    def deferred(self, agreement: Agreement, endpoint: WorkerEndpoint) -> Channel:
+        """A worker's side, where the next forward pass may wait for single tensors."""
 
 
 @dataclass(frozen=True, slots=True)
 class Deferred:
-    """Send each gradient as soon as backward() has computed it, and wait for its sum only before the forward pass that needs it.
+    """Send each tensor as soon as backward() has computed it, and wait for what comes of it only before the forward pass that needs it.
 
-    The parameters of the first layers, which the next forward pass needs first, overtake those of the last (ByteScheduler, Peng et al.,
-    2019; BytePS, Jiang et al., 2020, section 5). There is one backward() to each optimizer.step(), and nobody changes gradients between the
-    two; weights are read inside the forward pass of a module, in `state_dict()`, or after the run. Raises CompositionError where something
-    else than a summation service is wrapped.
+    Over a summation service it is gradients that leave: the parameters of the first layers, which the next forward pass needs first,
+    overtake those of the last (ByteScheduler, Peng et al., 2019; BytePS, Jiang et al., 2020, section 5). Over Gossip the worker takes its
+    own step on a tensor when that has its gradient, and the tensor's new weights leave (GossipGraD; Daily et al., 2018, layer by layer).
+    There is one backward() to each optimizer.step(), and nobody changes gradients between the two, nor, over Gossip, options of the
+    optimizer; weights are read inside the forward pass of a module, in `state_dict()`, or after the run. Raises CompositionError where
+    something else is wrapped.
     """
 
-    result: ClassVar = FirstWorker()
-
-    topology: Summation | ServedSums = field(default_factory=Summation)
+    topology: Deferrable = field(default_factory=Summation)
 
     def __post_init__(self) -> None:
-        if not isinstance(
-            self.topology, Summation | ServedSums
-        ):  # not a choice between pieces: what is annotated, for those who do not check types
+        if getattr(type(self.topology), "deferred", None) is None:
             raise CompositionError(
-                f"Deferred({self.topology!r}) cannot be: workers are at different tensors at a time, and only a summation service sums "
-                "in any order. Give it Summation(...) or ServedSums(...), or take Bucketed for an all-reduce during backward()."
+                f"Deferred({self.topology!r}) cannot be: workers are at different tensors at a time, and it needs an exchange of single "
+                "tensors in any order. Give it Summation(...), ServedSums(...) or Gossip(...), or take Bucketed for an all-reduce during "
+                "backward()."
             )
 
     @property
     def traits(self) -> TopologyTraits:
-        """Gradients, in the pattern of the service."""
-        return TopologyTraits(frozenset({Payload.GRADIENT}), self.topology.traits.pattern)
+        """Gradients, or weights, of which it brings what is mixed already."""
+        traits = self.topology.traits
+        payloads = traits.payloads & {Payload.GRADIENT, Payload.WEIGHTS}
+        return replace(traits, payloads=payloads, averages=Payload.WEIGHTS in payloads)
+
+    @property
+    def result(self) -> ResultSource:
+        """As without it."""
+        return self.topology.result
 
     @property
     def service(self) -> ServerSide | None:
-        """As the summation service's."""
+        """As without it."""
         return self.topology.service
 
     def workers(self, available: int) -> int:
-        """All."""
-        return available
+        """As without it."""
+        return self.topology.workers(available)
 
     def channel(self, agreement: Agreement, endpoint: WorkerEndpoint) -> Channel:
         """A worker's side."""
-        return EachTensor(agreement, endpoint, self.topology.source(agreement, endpoint), defers=True)
+        return self.topology.deferred(agreement, endpoint)

@@ -13,7 +13,7 @@ from polyrhythm.pieces.merge import Contribution
 from polyrhythm.pieces.responses import AdoptWeights, ApplyContributions, Response
 from polyrhythm.pieces.topology import Agreement, InitialState, Tensors, WorkerEndpoint
 from polyrhythm.pieces.weights import WeightsView
-from polyrhythm.tensors import Layout, State
+from polyrhythm.tensors import State
 from polyrhythm.topology.algorithms.broadcast import broadcast
 from polyrhythm.topology.sum_source import SingleTensor, SumSource, TensorSums
 from polyrhythm.trees import StateTree
@@ -50,7 +50,7 @@ class EachTensor:
     async def establish(self, initial: InitialState) -> Response:
         state, start = initial.model_state, 0
         await self.source.begin(state.layout)
-        for number, layout in enumerate(_each(state.layout)):
+        for number, layout in enumerate(state.layout.each):
             single = SingleTensor(number, layout, start, state, partial(_weights, state, start, layout.numel))
             self.clients.append(self.source.tensor(single))
             self.sizes.append(layout.numel)
@@ -95,11 +95,6 @@ class EachTensor:
     async def _sum(self, number: int, value: Tensor, clock: int) -> None:
         self.totals[number] = await self.clients[number].sum(value, clock)
         self.arrived[number].open()
-
-
-def _each(layout: Layout) -> list[Layout]:
-    """A layout for each tensor."""
-    return [Layout((name,), (shape,)) for name, shape in zip(layout.names, layout.shapes, strict=True)]
 
 
 def _weights(state: WeightsView, start: int, numel: int) -> Tensor:

@@ -10,6 +10,7 @@ from torch import Tensor
 from polyrhythm.kernel.message import Message
 from polyrhythm.pieces.codec import packets
 from polyrhythm.pieces.context import ExchangeContext
+from polyrhythm.pieces.local import PlainSteps
 from polyrhythm.pieces.responses import AdoptWeights, MixWeights, Response
 from polyrhythm.pieces.result_source import AllWorkers
 from polyrhythm.pieces.topology import Agreement, Channel, InitialState, WorkerEndpoint
@@ -17,6 +18,7 @@ from polyrhythm.pieces.traits import Pattern, Payload, TopologyTraits
 from polyrhythm.tensors import Layout, State
 from polyrhythm.topology.company import PresentMembers
 from polyrhythm.topology.graph import Dissemination, Graph
+from polyrhythm.topology.tensor_gossip import TensorGossip
 from polyrhythm.trees import StateTree
 
 
@@ -41,6 +43,12 @@ class Gossip:
     def channel(self, agreement: Agreement, endpoint: WorkerEndpoint) -> Channel:
         """A worker's side."""
         return _Neighbour(self.graph, agreement, endpoint)
+
+    def deferred(self, agreement: Agreement, endpoint: WorkerEndpoint) -> Channel:
+        """As `channel`, tensor by tensor; a rule for local steps looks at all of a step at once."""
+        if agreement.local != PlainSteps():
+            return self.channel(agreement, endpoint)
+        return TensorGossip(self.graph, agreement, endpoint)
 
 
 class _Neighbour:

@@ -56,6 +56,10 @@ class ServedSums:
         """A worker's side."""
         return EachTensor(agreement, endpoint, self.source(agreement, endpoint), defers=False)
 
+    def deferred(self, agreement: Agreement, endpoint: WorkerEndpoint) -> Channel:
+        """As `channel`, where the next forward pass may wait for single tensors."""
+        return EachTensor(agreement, endpoint, self.source(agreement, endpoint), defers=True)
+
 
 @dataclass(frozen=True, slots=True)
 class _Sums:

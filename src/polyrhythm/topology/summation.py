@@ -13,6 +13,7 @@ from polyrhythm.pieces.topology import Agreement, Channel, ServerEndpoint, Serve
 from polyrhythm.pieces.traits import DIFFERENCES, Pattern, TopologyTraits
 from polyrhythm.tensors import Layout
 from polyrhythm.topology.collective_client import CollectiveClient
+from polyrhythm.topology.each_tensor import EachTensor
 from polyrhythm.topology.shares import weights
 from polyrhythm.topology.sum_server import SumServer
 from polyrhythm.topology.summation_client import SummationClient
@@ -61,6 +62,10 @@ class Summation:
         sums = SummationClient(endpoint, self.nbytes)
         client = CollectiveClient(sums, agreement.codec, endpoint)
         return VectorChannel(client, endpoint, sums, collective=client)
+
+    def deferred(self, agreement: Agreement, endpoint: WorkerEndpoint) -> Channel:
+        """As `channel`, where the next forward pass may wait for single tensors."""
+        return EachTensor(agreement, endpoint, self.source(agreement, endpoint), defers=True)
 
 
 @dataclass(frozen=True, slots=True)

@@ -71,6 +71,9 @@ class ExchangingPart(Protocol):
     def average_updates(self) -> None:
         """Take over what the worker's group agrees on after a local step, where the group has exchanges of its own."""
 
+    def defers(self) -> bool:
+        """Whether this step's exchange is under way tensor by tensor, and forward passes wait for what comes of it; to be asked once."""
+
     def exchange(self, value: Tensor) -> PendingExchange:
         """The exchange of `value` (numel,). Raises DivergedError if it is not finite."""
 

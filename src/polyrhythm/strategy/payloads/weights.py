@@ -38,6 +38,8 @@ class WeightsPayload:
     def step(self) -> PendingExchange | None:
         """Step, and exchange the weights if it is time."""
         part = self.part
+        if part.defers():  # the step was taken too
+            return None
         step_locally(part)
         return part.exchange(part.state.weights) if exchanges_now(part) else None
 
