@@ -113,6 +113,7 @@ if TYPE_CHECKING:
     from polyrhythm.local import OneBlock as OneBlock
     from polyrhythm.local import PlainSteps as PlainSteps
     from polyrhythm.local import Proximal as Proximal
+    from polyrhythm.local import RandomComponent as RandomComponent
     from polyrhythm.local import ResetMoments as ResetMoments
     from polyrhythm.local import TrackedGradients as TrackedGradients
     from polyrhythm.loggers import CSV as CSV
@@ -300,7 +301,7 @@ _PLACES = {
     "hardware.fleet": "Fleet Jitter Mixed RandomStragglers Straggler",
     "hardware.network": "Network",
     "local": (
-        "AverageMoments Consensus CorrectedWeights GossipNesterov KeepLateSteps KeepOwn OneBlock PlainSteps Proximal "
+        "AverageMoments Consensus CorrectedWeights GossipNesterov KeepLateSteps KeepOwn OneBlock PlainSteps Proximal RandomComponent "
         "ResetMoments TrackedGradients"
     ),
     "loggers": "CSV MLflow TensorBoard WandB",

@@ -208,7 +208,10 @@ def accumulates(worker, model, optimizer, x, y) -> None:  # type: ignore[no-unty
     [
         (clips, r"changed between backward\(\) and optimizer.step\(\).*attach\(\.\.\., clip_norm=\.\.\.\)"),
         (lossy, r"changed between backward\(\) and optimizer.step\(\).*call zero_grad\(\) before backward\(\)"),
-        (accumulates, r"a gradient twice before optimizer.step\(\).*sum the losses before one backward\(\), or use AllReduce"),
+        (
+            accumulates,
+            r"a gradient twice before optimizer.step\(\).*sum the losses before one backward\(\), or use a topology .* such as AllReduce",
+        ),
     ],
     ids=["clips", "lossy", "accumulates"],
 )

@@ -18,6 +18,7 @@ from polyrhythm.hardware.fleet import Fleet, Mixed
 from polyrhythm.kernel.effects import ShareMemory
 from polyrhythm.kernel.events import Overwritten
 from polyrhythm.kernel.port import Port
+from polyrhythm.local import RandomComponent
 from polyrhythm.merge import Sum
 from polyrhythm.model.state import ModelState
 from polyrhythm.pieces.topology import InitialState
@@ -26,6 +27,7 @@ from polyrhythm.processes.runtime.memory import share
 from polyrhythm.selection import Named
 from polyrhythm.simulator import Instant, Simulator
 from polyrhythm.strategy import Exchange, Hierarchical, Strategy
+from polyrhythm.strategy.components import Components
 from polyrhythm.tensors import Layout
 from polyrhythm.topology import AllReduce, SharedMemory
 from polyrhythm.training.run import run
@@ -109,6 +111,41 @@ def test_sparse_gradients_write_their_rows_alone(on: Any) -> None:
     assert torch.equal(done.weights["weight"], expected[:, None].expand(8, 3))
     if done.summary.on == "processes":
         assert (done.summary.row_writes, done.summary.lost_writes) == (2 * 3 * STEPS, 0), "no row is anybody else's"
+
+
+@pytest.mark.parametrize("on", [Simulator(), Processes()], ids=["simulator", "processes"])
+def test_a_single_component_moves_as_many_times_as_far_as_there_are(on: Any) -> None:
+    """Each step has two rows of three, with gradients of -2 and -1: six components, of which one moves."""
+    done = run(sparse, workers=3, strategy=systems.find("hogwild", single=True), on=on)
+    moved = done.weights["weight"]
+    assert (moved[-2:] == 0).all()
+    for worker in range(3):
+        twice, once = moved[2 * worker], moved[2 * worker + 1]
+        assert (twice.sum() / 12 + once.sum() / 6).item() == pytest.approx(STEPS)
+    if done.summary.on == "processes":
+        assert done.summary.row_writes == 3 * STEPS, "a row a step"
+
+
+@pytest.mark.parametrize("sparsely", [False, True])
+def test_a_single_component_is_the_same_step_on_average(sparsely: bool) -> None:
+    """Within five standard errors, of 4,000 draws among the three components that a gradient of five has."""
+    gradient = torch.tensor([3.0, 0.0, -1.0, 0.0, 0.5])
+    rule, context = RandomComponent(), context_of(1)
+    if sparsely:
+        model = nn.Embedding(5, 1, sparse=True)
+        total = torch.zeros(5)
+        for _ in range(4000):
+            model.weight.grad = torch.sparse_coo_tensor(
+                torch.tensor([[0, 2, 4]]), gradient[[0, 2, 4], None], (5, 1), check_invariants=False
+            )
+            components = Components([model.weight])
+            components.put(rule.correct(components.flat, context, {}))
+            assert model.weight.grad is not None
+            assert model.weight.grad._nnz() == 1
+            total += model.weight.grad.to_dense()[:, 0]
+    else:
+        total = torch.stack([rule.correct(gradient, context, {}) for _ in range(4000)]).sum(dim=0)
+    assert torch.allclose(total / 4000, gradient, atol=5 * 3 * 2**0.5 / 4000**0.5)
 
 
 def test_an_embedding_alone_may_lie_in_shared_memory() -> None:

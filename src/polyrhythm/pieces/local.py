@@ -66,6 +66,7 @@ class LocalRule(Protocol):
     def correct(self, gradient: Tensor, context: ExchangeContext, state: State) -> Tensor:
         """The gradient (numel,) on which the worker's optimizer steps, in place of its own, on the CPU.
 
+        A `componentwise` rule gets the values alone (n,) of sparse ones; rows of which it leaves nothing are dropped.
         `context.weights` are the worker's; `context.moved` is what its steps did since the last exchange, with the sign of a gradient.
         """
 

@@ -173,6 +173,7 @@ class LocalTraits:
     `averages`: whether what the optimizers remember is averaged over the workers after each exchange, for which these must act together.
     `goes_on`: whether a worker goes on from other weights than those that were agreed on in an exchange of updates (`LocalRule.go_on`).
     `needs_mean`: whether what comes of an exchange must be the mean of what all workers have done, at once, and not something else.
+    `componentwise`: whether it looks at nothing but the components that a gradient has, wherever they are: a sparse one stays sparse.
     """
 
     payloads: frozenset[Payload]
@@ -181,6 +182,7 @@ class LocalTraits:
     averages: bool = False
     goes_on: bool = False
     needs_mean: bool = False
+    componentwise: bool = False
 
 
 @dataclass(frozen=True, slots=True)

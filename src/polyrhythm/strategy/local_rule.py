@@ -19,6 +19,7 @@ from polyrhythm.pieces.responses import Response
 from polyrhythm.pieces.topology import InitialState
 from polyrhythm.strategy.averaged_moments import average_moments
 from polyrhythm.strategy.companion import Companion
+from polyrhythm.strategy.components import Components
 from polyrhythm.strategy.gradients import Parameters
 from polyrhythm.strategy.local_optimizer import LocalOptimizer
 from polyrhythm.tensors import State
@@ -66,7 +67,12 @@ class LocalRuleOfPart:
 
     def correct_gradients(self) -> None:
         """Put what the rule makes of the gradient in its place, if it makes something else of it."""
-        if self.rule.traits.corrects:
+        if not self.rule.traits.corrects:
+            return
+        if self.rule.traits.componentwise and any(each.grad is not None and each.grad.is_sparse for each in self.parameters.parameters):
+            values = Components(self.parameters.parameters)
+            values.put(self.rule.correct(values.flat.cpu(), self.held.context, self.memory))
+        else:
             corrected = self.rule.correct(self.parameters.gradient().cpu(), self.held.context, self.memory)
             self.parameters.put_gradient(corrected)
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from polyrhythm.codec import ErrorFeedback, GapCoded, Threshold
 from polyrhythm.consistency import Asynchronous, Bounded, Intervals, LocalSteps, SoftSync, WarmStart
+from polyrhythm.local import PlainSteps, RandomComponent
 from polyrhythm.merge import Adagrad, Elastic, Mean, OuterOptimizer, StalenessScaled, Sum
 from polyrhythm.strategy.strategy import Strategy
 from polyrhythm.topology import AllToAll, Server, SharedMemory
@@ -77,16 +78,18 @@ def deepspark(tau: int = 10, beta: float = 0.9) -> Strategy:
     return Strategy(name="deepspark", consistency=LocalSteps(tau, Asynchronous()), topology=Server(1), merge=Elastic(beta))
 
 
-def hogwild() -> Strategy:
+def hogwild(single: bool = False) -> Strategy:
     """Steps on shared weights without locks (Hogwild!; Niu, Recht, Ré, Wright, NIPS 2011).
 
     The weights lie in memory of one host, and every worker's own optimizer steps on them when it has a gradient: nobody waits, nothing is
     sent, and a write may overwrite another's that is made at the same time. Sparse gradients, as of nn.Embedding(sparse=True), write their
     rows only, so that workers rarely meet. Every step counts in full. Optimizer state stays with each worker. Real runs count how many
     writes of rows were lost. In virtual time a step is computed on the weights as they were when it began and written when it ends,
-    so that steps are stale; no write is lost, and the network plays no part.
+    so that steps are stale; no write is lost, and the network plays no part. With `single` a step keeps one component of its gradient,
+    drawn at random, times their number: the variant that the paper analyses.
     """
-    return Strategy(name="hogwild", consistency=Asynchronous(), topology=SharedMemory(), merge=Sum())
+    local = RandomComponent() if single else PlainSteps()
+    return Strategy(name="hogwild", consistency=Asynchronous(), topology=SharedMemory(), merge=Sum(), local=local)
 
 
 def strom(tau: float = 4e-3, gaps: bool = False) -> Strategy:

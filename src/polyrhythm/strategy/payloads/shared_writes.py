@@ -39,9 +39,8 @@ class SharedWritesPayload:
         """Step, and count the rows that were written."""
         part = self.part
         part.check([each.grad for each in part.parameters.parameters if each.grad is not None])
-        rows = self.touched()
         step_locally(part)
-        return part.exchange(rows)
+        return part.exchange(self.touched())
 
     def touched(self) -> Tensor:
         """The rows (k,) of which there is a gradient, counted over all parameters; each once."""
