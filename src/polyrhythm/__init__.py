@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from polyrhythm.codec import CosineTopK as CosineTopK
     from polyrhythm.codec import DecayingFeedback as DecayingFeedback
     from polyrhythm.codec import ErrorFeedback as ErrorFeedback
+    from polyrhythm.codec import FeatureBlocks as FeatureBlocks
     from polyrhythm.codec import GapCoded as GapCoded
     from polyrhythm.codec import Identity as Identity
     from polyrhythm.codec import KeyList as KeyList
@@ -266,6 +267,7 @@ if TYPE_CHECKING:
     from polyrhythm.topology import Truncated as Truncated
     from polyrhythm.topology import UniformWeights as UniformWeights
     from polyrhythm.topology import WeightedGossip as WeightedGossip
+    from polyrhythm.topology import ZerosInBits as ZerosInBits
     from polyrhythm.training.batch_size import largest_batch as largest_batch
     from polyrhythm.training.join import join as join
     from polyrhythm.training.recipe import lint_recipe as lint_recipe
@@ -279,10 +281,10 @@ if TYPE_CHECKING:
 _PLACES = {
     "buffers": "MeanBuffers OwnBuffers RecalibratedBuffers",
     "codec": (
-        "AdaptiveThreshold AveragedMomentum Cast Clipped ClippedFeedback CosineTopK DecayingFeedback E3M0 ErrorFeedback GapCoded Identity "
-        "KKT KeyList LocalMomentum LowRank MaxN MomentumCorrection OneBit OneBitTensorwise Partitions PerTensor RandomK RandomSkip "
-        "RefreshedLowRank Relative Rows ScaledSign SharedK Sign Significant StochasticLevels Striped SufficientFactors Ternary Threshold "
-        "TopK TopKWarmup TwoBit UnitSigns Warmup"
+        "AdaptiveThreshold AveragedMomentum Cast Clipped ClippedFeedback CosineTopK DecayingFeedback E3M0 ErrorFeedback "
+        "FeatureBlocks GapCoded Identity KKT KeyList LocalMomentum LowRank MaxN MomentumCorrection OneBit OneBitTensorwise "
+        "Partitions PerTensor RandomK RandomSkip RefreshedLowRank Relative Rows ScaledSign SharedK Sign Significant "
+        "StochasticLevels Striped SufficientFactors Ternary Threshold TopK TopKWarmup TwoBit UnitSigns Warmup"
     ),
     "consistency": (
         "Asynchronous Bounded BoundedDelay Buffered BulkSynchronous Every Intervals LocalSteps PacedLocalSteps SampledClients "
@@ -328,7 +330,7 @@ _PLACES = {
         "MetropolisHastings Mirrors Moshpit NearestRounding Neighbours Overlay PairAverages PartialExchange PullWeights "
         "PushParts PushSum PushWeights RandomPairs ResponseCache Ring RingGraph RootCoordinator RoundTrips SelectiveBarrier "
         "Separately ServedSums Server ServerRing SharedMemory Star StochasticRounding Summation Torus Tree Truncated "
-        "UniformWeights WeightedGossip"
+        "UniformWeights WeightedGossip ZerosInBits"
     ),
     "scheduling": "RandomBlocks Strads balanced",
     "tables": "DenseRows SparseRows Table",

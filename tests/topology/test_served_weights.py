@@ -22,9 +22,10 @@ from polyrhythm.model.remote_optimizer import describe
 from polyrhythm.simulator import Instant, Simulator
 from polyrhythm.strategy import Exchange, Hierarchical, Strategy
 from polyrhythm.tensors import Layout
-from polyrhythm.topology import ChangedRows, Mirrors, Server
+from polyrhythm.topology import ChangedRows, Mirrors, Server, ZerosInBits
 from polyrhythm.topology.served_weights import RowLog
 from polyrhythm.topology.server_records import Done, Join, Push, ShardRecipe, ShardStatus, Wanted, to_numbers
+from polyrhythm.topology.zeros_in_bits import compressed, expanded
 from polyrhythm.training.run import run
 
 LAYOUT = Layout(("table", "bias", "cube"), ((6, 3), (4,), (5, 2, 2)))
@@ -74,8 +75,26 @@ def test_rows_that_changed_give_the_bits_of_all_weights(pieces: dict[str, Any]) 
     """All workers are equally fast, on a network without time: what is sent decides over no order."""
     toy = Toy(OPTIMIZERS["momentum"], batch_size=4)
     on = Simulator(network=Instant())
-    one, other = (trained(toy, 3, Strategy(topology=server, **pieces), on).summary for server in (Server(2), Server(2, ChangedRows())))
-    assert one.weights_sha256 == other.weights_sha256
+    kinds = (Server(2), Server(2, ChangedRows()), Server(2, ZerosInBits(ChangedRows())))
+    found = {trained(toy, 3, Strategy(topology=server, **pieces), on).summary.weights_sha256 for server in kinds}
+    assert len(found) == 1
+
+
+@settings(max_examples=60, deadline=None)
+@given(seed=st.integers(0, 2**20), zeros=st.floats(0, 1), dtype=st.sampled_from([torch.float16, torch.float32, torch.float64]))
+def test_zeros_take_a_bit_and_no_bit_is_lost(seed: int, zeros: float, dtype: torch.dtype) -> None:
+    draw = torch.Generator().manual_seed(seed)
+    value = torch.randn(200, generator=draw).to(dtype)
+    value[torch.rand(200, generator=draw) < zeros] = 0.0
+    value[:3] = torch.tensor([-0.0, float("inf"), float("nan")], dtype=dtype)
+    counts, packet = torch.tensor([3, 0]), compressed((torch.tensor([3, 0]), value, value[:0]))
+    found = expanded(packet)
+    assert [tensor.dtype for tensor in found] == [counts.dtype, dtype, dtype]
+    assert [tensor.numpy().tobytes() for tensor in found] == [counts.numpy().tobytes(), value.numpy().tobytes(), b""]
+    present = int((value.view({2: torch.int16, 4: torch.int32, 8: torch.int64}[value.element_size()]) != 0).sum())
+    sent = sum(tensor.nbytes for tensor in packet) - counts.nbytes - packet[0].nbytes
+    assert sent == min(value.nbytes, 25 + present * value.element_size())
+    assert expanded(compressed(())) == ()
 
 
 @pytest.mark.parametrize("optimizer", OPTIMIZERS)

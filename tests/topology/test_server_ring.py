@@ -159,6 +159,35 @@ def test_what_is_merged_at_once_is_of_one_step_and_nobody_goes_beyond_the_bound(
         assert max(late for event in merged for late in event.staleness) <= delay
 
 
+@pytest.mark.parametrize("on", [Simulator(network=NETWORK), Processes(cuda=False)], ids=["simulator", "processes"])
+def test_a_server_asks_for_a_list_of_keys_that_it_has_forgotten(on: Any) -> None:
+    """Workers touch different rows, so that a server which remembers one list has forgotten a worker's when the next push refers to it."""
+
+    def train(worker: Any) -> None:
+        model = nn.Embedding(80, 1)
+        nn.init.zeros_(model.weight)
+        model, optimizer = worker.attach(model, torch.optim.SGD(model.parameters(), lr=1.0))
+        rows = torch.arange(20 * worker.rank, 20 * worker.rank + 40)
+        for _ in range(4):
+            worker.count(1)
+            optimizer.zero_grad()
+            model(rows).sum().backward()
+            optimizer.step()
+
+    found = []
+    for lists in (0, 1, 64):
+        strategy = Strategy(consistency=BoundedDelay(1), topology=ServerRing(2, 1, EvenRows(), lists=lists), merge=Sum(), codec=KeyList())
+        found.append(run(train, workers=3, strategy=strategy, on=on, seed=3))
+    expected = torch.zeros(80, 1)
+    for rank in range(3):
+        expected[20 * rank : 20 * rank + 40] -= 4
+    assert all(torch.equal(done.weights["weight"], expected) for done in found)
+    never, once, cached = (done.summary.bytes_sent for done in found)
+    assert cached < never
+    assert found[1].summary.messages_sent > found[2].summary.messages_sent, "what was forgotten was asked for"
+    assert once != never
+
+
 @pytest.mark.parametrize("make", [lambda: ServerRing(0), lambda: ServerRing(2, 2), lambda: ServerRing(2, -1), lambda: ServerRing(lists=-1)])
 def test_a_ring_that_cannot_be_is_refused(make) -> None:  # type: ignore[no-untyped-def]
     with pytest.raises(CompositionError, match="fewer replicas than servers"):

@@ -11,6 +11,7 @@ from polyrhythm.codec.cosine_top_k import CosineTopK
 from polyrhythm.codec.decaying_feedback import DecayingFeedback
 from polyrhythm.codec.e3m0 import E3M0
 from polyrhythm.codec.error_feedback import ErrorFeedback
+from polyrhythm.codec.feature_blocks import FeatureBlocks
 from polyrhythm.codec.gap_coded import GapCoded
 from polyrhythm.codec.identity import Identity
 from polyrhythm.codec.key_list import KeyList
@@ -123,6 +124,7 @@ MEMBERS: tuple[Codec, ...] = (
     Striped(ErrorFeedback(E3M0())),
     KeyList(),
     KKT(KeyList(), 0.5, retest=3),
+    FeatureBlocks(KKT(KeyList(), 0.5, retest=3), 3),
     RandomSkip(KeyList(), 0.5),
     ErrorFeedback(RandomSkip(KeyList(), 0.5)),
 )
@@ -140,6 +142,7 @@ __all__ = [
     "CosineTopK",
     "DecayingFeedback",
     "ErrorFeedback",
+    "FeatureBlocks",
     "GapCoded",
     "Identity",
     "KeyList",

@@ -41,7 +41,8 @@ class ProximalSGD:
     λ is `penalty`, that of the mean loss; g is what `inner` makes of the contributions, and η the first learning rate of the workers'
     optimizer, of which nothing else is used. Gradients that are s merges old on average are given η / (1 + `per_delay` s), as the rate
     that converges under delays up to τ is 1 / (L_var + τ L_cov): `per_delay` is how much features overlap, L_cov / L_var. The threshold
-    is applied once a group and not for each contribution, which would be another problem. Without a penalty it is SGD.
+    is applied once a group and not for each contribution, which would be another problem. A weight stays
+    as it is where no worker has a gradient for it. Without a penalty it is SGD.
     """
 
     traits: ClassVar = MergeTraits(GRADIENTS, one_rate=True)
@@ -62,8 +63,10 @@ class ProximalSGD:
         direction, rates = self.inner.combine(contributions, context), rates_of(contributions)
         delay = sum(each.count * each.staleness for each in contributions) / sum(each.count for each in contributions)
         rate = (rates[0] if rates else 0.0) * direction.scale / (1 + self.per_delay * delay)
-        step, weights = rate * direction.average(), context.weights
+        mean, weights = direction.average(), context.weights
+        step = rate * mean
         if self.penalty:
             over = (weights - step).clamp(-rate * self.penalty, rate * self.penalty)
             step = torch.where(over == weights - step, weights, step + over)  # zeros are exact
+            step = torch.where((mean == 0) & mean.signbit(), weights.new_zeros(()), step)  # no worker has a gradient there
         return Direction(step, 1.0, 1.0, direction.state)

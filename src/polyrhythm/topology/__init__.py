@@ -56,6 +56,7 @@ from polyrhythm.topology.summation import Summation
 from polyrhythm.topology.torus import Torus
 from polyrhythm.topology.weight_rounding import NearestRounding, StochasticRounding
 from polyrhythm.topology.weighted_gossip import WeightedGossip
+from polyrhythm.topology.zeros_in_bits import ZerosInBits
 
 ROUNDING = (CompressedRing(Truncated()), CompressedRing(EightBits()))
 ALGORITHMS = (Ring(), Tree(), Butterfly(), Direct(), Star(), Fastest(latency=0.001, bandwidth=1e8), AggregationTree(2))
@@ -77,6 +78,7 @@ MEMBERS = (
     Server(1),
     Server(3),
     Server(2, responses=ChangedRows()),
+    Server(2, responses=ZerosInBits()),
     Server(2, division=ByKey(largest=10)),
     Server(2, division=ByLayer()),
     Blockwise(3),
@@ -194,4 +196,5 @@ __all__ = [
     "Truncated",
     "UniformWeights",
     "WeightedGossip",
+    "ZerosInBits",
 ]

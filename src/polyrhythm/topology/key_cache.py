@@ -18,10 +18,11 @@ _MARK = "="
 
 
 class SentKeys:
-    """A worker's side: which list of keys each server was sent last."""
+    """A worker's side: which lists of keys each server was sent last, `most` of them."""
 
-    def __init__(self) -> None:
-        self._sent: dict[str, str] = {}
+    def __init__(self, most: int) -> None:
+        self.most = most
+        self._sent: dict[str, OrderedDict[str, None]] = {}
         self._last: tuple[Tensor, str] = (torch.empty(0), "")
 
     def without(self, server: str, message: Message) -> Message:
@@ -30,8 +31,12 @@ class SentKeys:
         if place is None:
             return message
         key = self._hash(message.tensors[place])
-        known = self._sent.get(server) == key
-        self._sent[server] = key
+        sent = self._sent.setdefault(server, OrderedDict())
+        known = key in sent
+        sent[key] = None
+        sent.move_to_end(key)
+        while len(sent) > self.most:
+            sent.popitem(last=False)
         if not known:
             return message
         left = (*message.tensors[:place], *message.tensors[place + 1 :])

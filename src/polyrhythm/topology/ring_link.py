@@ -29,17 +29,17 @@ class RingLink:
 
     Requests are numbered. They are kept until a response tells that the server and its replicas have what came of them, and sent again,
     in order, when the server is lost; a server takes no push twice. At most one request to each server waits for its response.
-    With `caches`, lists of keys are sent once to each server.
+    The last `lists` lists of keys are sent once to each server.
     """
 
-    def __init__(self, endpoint: WorkerEndpoint, replicas: int, caches: bool) -> None:
+    def __init__(self, endpoint: WorkerEndpoint, replicas: int, lists: int) -> None:
         self.port = endpoint.port
         self.servers = endpoint.servers
         self.chains = chains(endpoint.servers, replicas)
         self.requests = endpoint.port.receive(REQUESTS).topic
         self.places = {name: k for k, name in enumerate(endpoint.servers)}
         self.answers = {self.port.receive(f"{kind}{k}").topic: k for k in range(len(self.servers)) for kind in "wd"}
-        self.keys = SentKeys() if caches else None
+        self.keys = SentKeys(lists) if lists else None
         self.count = 0
         self.asking = [0] * len(self.servers)
         self.logs: list[deque[Logged]] = [deque() for _ in self.servers]

@@ -94,7 +94,7 @@ class ServerShard:
         if self.upstream is not None:
             await self.upstream.finish()
         for name in self.clocks.ended:
-            await self._respond(name, self._weights())
+            await self._respond(name, *self.log.packet(self._weights(), -1))
 
     async def _watch(self) -> None:
         while True:
@@ -186,7 +186,7 @@ class ServerShard:
         self.joining.append(delivery.sender)
         if self.initialized:
             for name in self.joining:
-                await self._respond(name, self._weights())
+                await self._respond(name, *self.log.packet(self._weights(), -1))
             self.joining.clear()
 
     def _hosted(self, recipe: str, weights: Tensor, layout: Layout) -> HostedOptimizer | None:
@@ -257,7 +257,7 @@ class ServerShard:
             self.told = status
             for name in self.responses.receivers(list(self.clocks.merged)):
                 await self.port.flush(name)
-                await self.port.send(name, Message(UNASKED, status.to_numbers(), tensors=(self._weights(),)))
+                await self.port.send(name, Message(UNASKED, status.to_numbers(), tensors=self.log.packet(self._weights(), -1)))
 
     def _allows(self, clock: int) -> bool:
         return self.upstream is None or self.upstream.may_proceed(clock)

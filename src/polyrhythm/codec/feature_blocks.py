@@ -1,0 +1,110 @@
+"""Block coordinate steps: at each step the gradient of one block of the weights is sent."""
+
+from __future__ import annotations
+
+import functools
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from polyrhythm import rng
+from polyrhythm.errors import CompositionError
+from polyrhythm.pieces.codec import Aggregation, Encoded, PacketCodec, gather_and_sum
+from polyrhythm.pieces.context import ExchangeContext
+from polyrhythm.pieces.requests import Packet
+from polyrhythm.pieces.traits import EVERY_PATTERN, GRADIENTS, CodecTraits
+from polyrhythm.tensors import NO_GRADIENT, Layout, State
+
+
+@dataclass(frozen=True, slots=True)
+class FeatureBlocks:
+    """At step t all workers send the gradient of the same one of `blocks` ranges, encoded by `inner`, and that alone is stepped on.
+
+    The schedule of delayed block proximal gradient (Li et al., OSDI 2014, algorithm 3; NIPS 2014): every block once in `blocks` steps, in
+    an order that is drawn anew each time. A server's part of the weights is divided into as many ranges. What
+    is not of the block is dropped (in the paper it is not computed), and `ProximalSGD` leaves its weights alone. `inner` has a state for
+    each block.
+    """
+
+    inner: PacketCodec
+    blocks: int
+
+    def __post_init__(self) -> None:
+        if not self.blocks >= 1:
+            raise CompositionError(f"{self!r} has no block to send: give 1 (all of the weights) or more.")
+
+    @property
+    def traits(self) -> CodecTraits:
+        """Gradients, as far as the inner codec sends them; lossy."""
+        inner = self.inner.traits
+        return CodecTraits(inner.payloads & GRADIENTS, inner.patterns & EVERY_PATTERN, lossy=True)
+
+    @property
+    def width(self) -> int:
+        """The number of the block, and what the inner codec sends."""
+        return 1 + self.inner.width
+
+    def initial(self, layout: Layout) -> State:
+        """The inner codec's, of each block."""
+        state: State = {}
+        for block in range(self.blocks):
+            state |= _named(block, self.inner.initial(self._layout(block, layout)))
+        return state
+
+    def encode(self, value: Tensor, layout: Layout, state: State, context: ExchangeContext) -> Encoded:
+        """The number of the block (1,), and the inner codec's packet of its range."""
+        block = block_at(context.clock, self.blocks, context.group.seed)
+        start, end = self._range(block, layout)
+        part = self._layout(block, layout)
+        encoded = self.inner.encode(value[start:end], part, _of(block, state), context.range(start, part))
+        sent = torch.full_like(value, NO_GRADIENT)
+        sent[start:end] = encoded.sent
+        number = torch.tensor([block], dtype=torch.int32)
+        return Encoded((number, *encoded.packet), sent, {**state, **_named(block, encoded.state)})
+
+    def decode(self, packet: Packet, layout: Layout) -> Tensor:
+        """No gradient but of the block."""
+        number, *rest = packet
+        block = int(number)
+        start, end = self._range(block, layout)
+        inner = self.inner.decode(tuple(rest), self._layout(block, layout))
+        value = torch.full((layout.numel,), NO_GRADIENT, dtype=inner.dtype)
+        value[start:end] = inner
+        return value
+
+    def aggregate(self, value: Tensor, layout: Layout, state: State, context: ExchangeContext) -> Aggregation:
+        """The packets of all workers, summed."""
+        return gather_and_sum(self, value, layout, state, context)
+
+    def residual(self, state: State, layout: Layout) -> Tensor:
+        """What the inner codec keeps of each block."""
+        parts = [self.inner.residual(_of(block, state), self._layout(block, layout)) for block in range(self.blocks)]
+        return torch.cat(parts)
+
+    def _range(self, block: int, layout: Layout) -> tuple[int, int]:
+        return layout.numel * block // self.blocks, layout.numel * (block + 1) // self.blocks
+
+    def _layout(self, block: int, layout: Layout) -> Layout:
+        start, end = self._range(block, layout)
+        return Layout((f"block {block}",), ((end - start,),))
+
+
+def block_at(clock: int, blocks: int, seed: int) -> int:
+    """Which block all workers send at step `clock`, from 1."""
+    turn, place = divmod(clock - 1, blocks)
+    return _order(turn, blocks, seed)[place]
+
+
+@functools.lru_cache(maxsize=64)
+def _order(turn: int, blocks: int, seed: int) -> tuple[int, ...]:
+    return tuple(rng.stream(seed, "blocks", turn).permutation(blocks).tolist())
+
+
+def _named(block: int, state: State) -> State:
+    return {f"{block}/{name}": tensor for name, tensor in state.items()}
+
+
+def _of(block: int, state: State) -> State:
+    start = f"{block}/"
+    return {name.removeprefix(start): tensor for name, tensor in state.items() if name.startswith(start)}
