@@ -97,9 +97,13 @@ REPRODUCTION = Reproduction(
     "of 16 on average, SGD at a rate tuned for each arm on one grid, lines of 40 Mbit/s, seconds to a held-out loss of 0.75.",
     baseline=_EVEN,
     stop="after a number of epochs that was fixed beforehand; seconds are those until the target was first reached",
-    notes="Machines are as fast as they have cores. What is not sent is kept for later, of which the paper says nothing. Each worker goes "
-    "through the data in an order of its own. Direct knowledge transfer is tried where each worker has classes of its own, every 20 steps, "
-    "by losses on 256 common samples; in the other arms no losses are reported, so that nothing is transferred.",
+    notes=(
+        "Machines are as fast as they have cores. What is not sent is kept for later, of which the paper says nothing. Each worker "
+        "goes through the data in an order of its own. Direct knowledge transfer is tried where each worker has classes of its own, "
+        "every 20 steps, by losses on 256 common samples; in the other arms no losses are reported, so that nothing is transferred. "
+        "Transfers raised the accuracy of the worst worker by 1.6 points (from 0.6 fewer to 2.2 more over five seeds), less than the "
+        "3 that were asked for."
+    ),
     measure=measure,
     tune=tune,
     claims=(
