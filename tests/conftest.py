@@ -1,0 +1,5 @@
+"""An interrupt raises KeyboardInterrupt, also where the tests are begun in the background, by a shell that has it ignored."""
+
+import signal
+
+signal.signal(signal.SIGINT, signal.default_int_handler)
