@@ -9,12 +9,12 @@ from pathlib import Path
 from polyrhythm.cli import resume
 from polyrhythm.cli.failures import notice, show_error
 from polyrhythm.cli.planned_run import COMMAND, PlannedRun
-from polyrhythm.cli.pools import HOST, pool_of
 from polyrhythm.cli.prepare import Prepared
 from polyrhythm.cli.record import Comparison, place, tuning_place
 from polyrhythm.cli.request import Request
 from polyrhythm.cli.tuning import Tuning, choices, chosen, judge
 from polyrhythm.errors import RunError, unknown
+from polyrhythm.parallel.pools import HOST, pool_of
 from polyrhythm.report.metrics import Target, metrics_of
 from polyrhythm.report.outcome import Outcome
 from polyrhythm.report.progress import board, progress

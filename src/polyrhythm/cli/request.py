@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from polyrhythm.cli import pools
 from polyrhythm.cli.fairness import BATCH, deal_settings, parse_seeds, share_batch
 from polyrhythm.cli.options import repeated
 from polyrhythm.cli.pairs import pairs
@@ -14,6 +13,7 @@ from polyrhythm.cli.presets import compose, deal
 from polyrhythm.cli.runtimes import runtime
 from polyrhythm.cli.tuning import APART, choices, parse_grid
 from polyrhythm.errors import CompositionError, unknown
+from polyrhythm.parallel import pools
 from polyrhythm.processes.system.linux import require_linux
 from polyrhythm.report.metrics import Target, parse_target
 from polyrhythm.strategy.strategy import Strategy

@@ -7,8 +7,7 @@ import multiprocessing
 import os
 import signal
 import warnings
-from collections import deque
-from collections.abc import Sequence
+from collections.abc import Iterable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -17,10 +16,9 @@ from multiprocessing.context import ForkProcess
 from pathlib import Path
 from time import monotonic
 
-from polyrhythm.cli.planned_run import PlannedRun
-from polyrhythm.cli.pools import Done
 from polyrhythm.errors import PolyrhythmError, RunError
 from polyrhythm.kernel.events import AnyEvent
+from polyrhythm.parallel.pools import Done, Task
 from polyrhythm.processes.runtime.failure import exit_reason
 from polyrhythm.processes.system.prctl import die_with_parent
 from polyrhythm.report.progress import ProgressLine
@@ -35,7 +33,7 @@ class _Running:
     """A run that is under way: its place among the plans, what it is, and the process that makes it."""
 
     place: int
-    plan: PlannedRun
+    plan: Task
     process: ForkProcess
 
 
@@ -48,17 +46,20 @@ class RunPool:
     done: Done
     _busy: dict[Connection, _Running] = field(default_factory=dict)
 
-    def work(self, plans: Sequence[tuple[int, PlannedRun, Path | None]]) -> None:
+    def work(self, plans: Iterable[tuple[int, Task, Path | None]]) -> None:
         """Start all runs in their order, and wait for them. Whatever ends this ends the runs under way.
 
         Raises the PolyrhythmError of a run that could not be begun.
         """
         importlib.import_module("torch._dynamo")  # torch does so when it is first used under the counter; every copy would, for a second
-        waiting = deque(plans)
+        waiting, more = iter(plans), True
         try:
-            while waiting or self._busy:
-                while waiting and len(self._busy) < self.size:
-                    self._start(*waiting.popleft())
+            while more or self._busy:
+                while more and len(self._busy) < self.size:
+                    following = next(waiting, None)
+                    more = following is not None
+                    if following is not None:
+                        self._start(*following)
                 for ready in wait(list(self._busy), _LOOK_SECONDS):
                     assert isinstance(ready, Connection)
                     self._receive(ready)
@@ -68,7 +69,7 @@ class RunPool:
                 running.process.kill()
                 running.process.join()
 
-    def _start(self, place: int, plan: PlannedRun, directory: Path | None) -> None:
+    def _start(self, place: int, plan: Task, directory: Path | None) -> None:
         ours, theirs = _FORK.Pipe(duplex=False)
         process = _FORK.Process(target=_make, args=(plan, directory, theirs, os.getpid()))
         with warnings.catch_warnings():
@@ -76,7 +77,12 @@ class RunPool:
             # while we are here, and are replaced in the copy (see `_make`). A JOB that leaves threads of its own at work is warned in
             # the manual.
             warnings.simplefilter("ignore", DeprecationWarning)
-            process.start()
+            # An interruption while the process is copied would be raised in a callback of fork(), where Python prints and drops it.
+            before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+            try:
+                process.start()
+            finally:
+                signal.pthread_sigmask(signal.SIG_SETMASK, before)
         theirs.close()
         self._busy[ours] = _Running(place, plan, process)
         self.board.begin(plan.name)
@@ -100,9 +106,10 @@ class RunPool:
         self.done(running.place, received)
 
 
-def _make(plan: PlannedRun, directory: Path | None, connection: Connection, parent: int) -> None:
+def _make(plan: Task, directory: Path | None, connection: Connection, parent: int) -> None:
     """The main function of a copy of the process: makes one run, and sends its events and its result."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches all; the parent ends this process
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT})
     die_with_parent(parent)
     last = 0.0
 
@@ -124,6 +131,6 @@ def _make(plan: PlannedRun, directory: Path | None, connection: Connection, pare
             connection.send(attempt)
 
 
-def _died(plan: PlannedRun, how: str) -> Attempt:
+def _died(plan: Task, how: str) -> Attempt:
     """The attempt of a process that ended without a result."""
     return plan.failed(RunError(f"The process of this run was lost: {how}. If memory ran out, give fewer --jobs."))

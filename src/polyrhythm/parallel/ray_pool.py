@@ -4,18 +4,16 @@ from __future__ import annotations
 
 import os
 import pickle
-from collections import deque
-from collections.abc import Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import torch
 
-from polyrhythm.cli.planned_run import PlannedRun
-from polyrhythm.cli.pools import Done
 from polyrhythm.engines.requirements import needed
 from polyrhythm.errors import CompositionError, PolyrhythmError, RunError
+from polyrhythm.parallel.pools import Done, Task
 from polyrhythm.processes.spawn import job_spec
 from polyrhythm.report import directory as directories
 from polyrhythm.report.progress import ProgressLine
@@ -34,9 +32,9 @@ class RayPool:
     size: int
     board: ProgressLine
     done: Done
-    _busy: dict[Any, tuple[int, PlannedRun, Path | None]] = field(default_factory=dict)
+    _busy: dict[Any, tuple[int, Task, Path | None]] = field(default_factory=dict)
 
-    def work(self, plans: Sequence[tuple[int, PlannedRun, Path | None]]) -> None:
+    def work(self, plans: Iterable[tuple[int, Task, Path | None]]) -> None:
         """Start all runs in their order, and wait for them. Whatever ends this ends the runs under way.
 
         Raises the PolyrhythmError of a run that could not be begun.
@@ -44,11 +42,15 @@ class RayPool:
         ray = needed("ray", "ray")
         if not ray.is_initialized():
             ray.init(log_to_driver=False)
-        make, waiting = ray.remote(num_cpus=1, max_retries=0)(_make), deque(plans)
+        make, waiting, more = ray.remote(num_cpus=1, max_retries=0)(_make), iter(plans), True
         try:
-            while waiting or self._busy:
-                while waiting and len(self._busy) < self.size:
-                    place, plan, directory = waiting.popleft()
+            while more or self._busy:
+                while more and len(self._busy) < self.size:
+                    following = next(waiting, None)
+                    more = following is not None
+                    if following is None:
+                        break
+                    place, plan, directory = following
                     end = make.remote(job_spec.pickled(plan), job_spec.module_path(), os.getcwd(), torch.get_num_threads())
                     self._busy[end] = place, plan, directory
                     self.board.begin(plan.name)
@@ -89,7 +91,7 @@ def _make(packed: bytes, path: list[str], folder: str, threads: int) -> Attempt 
     if os.path.isdir(folder):
         os.chdir(folder)
     torch.set_num_threads(threads)
-    plan: PlannedRun = pickle.loads(packed)
+    plan: Task = pickle.loads(packed)
     try:
         return plan.attempt(None, lambda event: None)
     except PolyrhythmError as problem:

@@ -3,25 +3,41 @@
 from __future__ import annotations
 
 import importlib
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Protocol
 
-from polyrhythm.cli.planned_run import PlannedRun
-from polyrhythm.errors import unknown
-from polyrhythm.report.progress import ProgressLine
+from polyrhythm.checkpoints.request import CheckpointRequest
+from polyrhythm.errors import PolyrhythmError, unknown
+from polyrhythm.report.progress import ProgressLine, Watch
 from polyrhythm.training.run import Attempt
 
 Done = Callable[[int, Attempt], None]
 HOST = "host"
-_POOLS = {HOST: "polyrhythm.cli.run_pool:RunPool", "ray": "polyrhythm.cli.ray_pool:RayPool"}
+_POOLS = {HOST: "polyrhythm.parallel.run_pool:RunPool", "ray": "polyrhythm.parallel.ray_pool:RayPool"}
+
+
+class Task(Protocol):
+    """A run that is to be made."""
+
+    @property
+    def name(self) -> str:
+        """In progress and errors."""
+
+    def attempt(self, directory: Path | None, watch: Watch, checkpoints: CheckpointRequest | None = None) -> Attempt:
+        """Make the run, keeping its record in `directory`."""
+
+    def failed(self, error: PolyrhythmError) -> Attempt:
+        """The attempt of a run of which only `error` is known."""
 
 
 class Pool(Protocol):
     """Makes several runs at once."""
 
-    def work(self, plans: Sequence[tuple[int, PlannedRun, Path | None]]) -> None:
+    def work(self, plans: Iterable[tuple[int, Task, Path | None]]) -> None:
         """Make all runs, each with its place among the plans and the directory for its record; whatever ends this ends those under way.
+
+        The next plan is asked for when there is room for it, so that it may depend on the runs that have ended.
 
         Raises the PolyrhythmError of a run that could not be begun.
         """
