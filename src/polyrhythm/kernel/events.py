@@ -55,6 +55,22 @@ class Delivered(Event, frozen=True):
     link: str
 
 
+class Carried(Event, frozen=True):
+    """What the actor's connection `to` another one has carried, until the actor ended.
+
+    `busy` are the seconds for which something was under way on it; 0 where that is not known, as between processes of one host. `latency`
+    is what a byte takes to get there, in real time half of the least round trip. `resent` are the bytes that were sent again because they
+    were lost.
+    """
+
+    to: str
+    nbytes: int
+    messages: int
+    busy: float
+    latency: float
+    resent: int = 0
+
+
 class Progressed(Event, frozen=True):
     """A `phase` in the exchange of `tensor` ended, which took `seconds` (recorded on request only).
 
@@ -195,6 +211,7 @@ AnyEvent = (
     | Waited
     | Sent
     | Delivered
+    | Carried
     | Progressed
     | Stalled
     | Stepped

@@ -19,6 +19,7 @@ from polyrhythm.kernel.events import (
     Adjusted,
     Agreed,
     AnyEvent,
+    Carried,
     Computed,
     Delivered,
     Ended,
@@ -57,6 +58,7 @@ _Instant = (
     | Restarted
     | Stalled
     | Sent
+    | Carried
     | Ended
 )
 
@@ -141,6 +143,14 @@ def _instant(event: _Instant) -> tuple[str, Record]:
             return "stall", {"tensor": event.tensor, "missing": event.missing, "seconds": event.seconds}
         case Sent():
             return "send", {"to": event.to, "topic": event.topic, "bytes": event.nbytes}
+        case Carried():
+            return "carried", {
+                "to": event.to,
+                "bytes": event.nbytes,
+                "messages": event.messages,
+                "busy": event.busy,
+                "resent": event.resent,
+            }
         case Ended():
             return "end", {"bytes_sent": event.bytes_sent, "messages_sent": event.messages_sent}
 

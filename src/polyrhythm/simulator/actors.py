@@ -14,7 +14,7 @@ from polyrhythm.kernel.message import Delivery
 from polyrhythm.kernel.port import Port
 
 if TYPE_CHECKING:
-    from polyrhythm.simulator.mailroom import FifoChannel
+    from polyrhythm.simulator.fifo_channel import FifoChannel
     from polyrhythm.simulator.program import Program
 
 

@@ -72,6 +72,10 @@ class Flows:
         """Whether two actors are at different sites."""
         return self._routes.endpoint(sender).site != self._routes.endpoint(receiver).site
 
+    def latency(self, sender: str, receiver: str) -> float:
+        """What a byte takes from one actor to another, on an idle connection."""
+        return self._routes.connect(sender, receiver).latency
+
     def next_time(self) -> float:
         """When something is due next, a delivery or a last byte leaving; math.inf if nothing is under way."""
         if self._sharing.changed:

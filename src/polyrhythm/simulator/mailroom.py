@@ -4,19 +4,22 @@ from __future__ import annotations
 
 import math
 from collections import deque
-from collections.abc import Callable
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterator
 from typing import Any, Protocol
 
 from polyrhythm.errors import CompositionError
 from polyrhythm.hardware.timetable import LinkKey
 from polyrhythm.kernel.effects import Send, SendAll, SendDatagram
-from polyrhythm.kernel.events import Delivered, Recorder, Sent
+from polyrhythm.kernel.events import Carried, Delivered, Recorder, Sent
 from polyrhythm.kernel.message import ASIDE, Delivery, Message, wire_bytes
 from polyrhythm.simulator.actors import VirtualActor, VirtualTask
 from polyrhythm.simulator.broadcasts import Broadcasts
 from polyrhythm.simulator.connection import REMEMBERED
 from polyrhythm.simulator.event_queue import EventQueue
+from polyrhythm.simulator.fifo_channel import FifoChannel
+
+_MOST_CARRIED = 64
+"""An actor with connections to more others does not record what each has carried: of a thousand workers that would be a million events."""
 
 
 class Carrier(Protocol):
@@ -40,6 +43,9 @@ class Carrier(Protocol):
     def crosses(self, sender: str, receiver: str) -> bool:
         """Whether what goes from `sender` to `receiver` goes to another site."""
 
+    def latency(self, sender: str, receiver: str) -> float:
+        """What a byte takes from `sender` to `receiver`, in seconds."""
+
     def block(self, now: float, a: str, b: str, blocked: bool) -> None:
         """Let nothing flow between `a` and `b`, or let it flow again."""
 
@@ -48,25 +54,6 @@ class Carrier(Protocol):
 
     def forget(self, now: float, actor: str) -> list[object]:
         """The tokens of what will never arrive because `actor` is gone."""
-
-
-@dataclass(slots=True, eq=False)
-class FifoChannel:
-    """The channel from one actor to another, and the messages on it, oldest first (None in the place of one that will be lost).
-
-    `loses` draws whether the next message is lost; `crosses` is whether it leads to another site. `fates` are, of datagrams alone, the
-    seconds by which each copy that arrives is late. A channel is its own token in the carrier, which keeps the order of each
-    channel: every arrival is that of the oldest message, in whatever order simultaneous arrivals are handled.
-    """
-
-    sender: VirtualActor
-    receiver: VirtualActor
-    loses: Callable[[], bool] | None
-    crosses: bool = False
-    fates: deque[tuple[float, ...]] | None = None
-    line: deque[Delivery | None] = field(default_factory=deque)
-    left: deque[tuple[float, int]] = field(default_factory=deque)
-    """When each of `line` was sent, and its bytes, where that is recorded."""
 
 
 Fates = Callable[[str, str], Callable[[str], tuple[float, ...]]]
@@ -169,6 +156,10 @@ class Mailroom:
         self.messages_sent += 1
         if channel.crosses and self.bytes_between_sites is not None:
             self.bytes_between_sites += nbytes
+        channel.nbytes += nbytes
+        channel.messages += 1
+        if not channel.line:
+            channel.since = self._queue.now
         lost = channel.loses is not None and channel.loses()
         channel.line.append(None if lost else Delivery(actor.name, message))
         if self._events is not None:
@@ -179,6 +170,15 @@ class Mailroom:
             self._queue.ready.append((self._arrive, channel, None))
         else:
             self._carrier.start(self._queue.now, actor.name, to, nbytes, channel)
+
+    def carried(self, actor: VirtualActor) -> Iterator[Carried]:
+        """What its connections have carried; of those with very many others, none."""
+        if len(actor.channels) > _MOST_CARRIED:
+            return
+        for to, channel in sorted(actor.channels.items()):
+            if channel.messages:
+                latency = 0.0 if self._carrier is None else self._carrier.latency(actor.name, to)
+                yield Carried(self._queue.now, actor.name, to, channel.nbytes, channel.messages, channel.busy, latency)
 
     def left(self, actor: str, to: str) -> float:
         """When all has left that `actor` has sent in closed form, `to` one other if given."""
@@ -195,6 +195,8 @@ class Mailroom:
     def arrive(self, channel: FifoChannel, _: None) -> None:
         """Deliver the oldest message on `channel`."""
         delivery = channel.line.popleft()
+        if not channel.line:
+            channel.busy += self._queue.now - channel.since
         if channel.left:
             self._note(channel, delivery)
         if channel.fates is not None:

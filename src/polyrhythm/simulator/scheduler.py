@@ -168,6 +168,8 @@ class Scheduler:
             self._end(actor)
 
     def _end(self, actor: VirtualActor) -> None:
+        for carried in self.mailroom.carried(actor):
+            self.record(carried)
         self.record(Ended(self.queue.now, actor.name, actor.bytes_sent, actor.messages_sent))
         actor.end()
 

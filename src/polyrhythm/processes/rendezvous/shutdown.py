@@ -41,6 +41,8 @@ class Shutdown:
         taken = threading.Event()
         node.loop.call(lambda: node.finish(taken.set))
         self.wait(taken.is_set)
+        for carried in node.peers.carried(node.port.now()):
+            self._record(carried)
         self._record(Ended(node.port.now(), name, node.peers.bytes_sent, node.peers.messages_sent))
         self.wait(lambda: servers.over)
         node.loop.call(servers.release)

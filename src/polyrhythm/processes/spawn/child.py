@@ -132,6 +132,8 @@ class Child:
         self._in_loop(lambda: self._node.finish(lambda: announced.finish(None, None)))
         announced.wait()
         peers = self._node.peers
+        for carried in peers.carried(self._node.port.now()):
+            self._record(carried)
         self._record(Ended(self._node.port.now(), self._name, peers.bytes_sent, peers.messages_sent))
 
         def send() -> None:

@@ -6,11 +6,13 @@ from collections import deque
 from collections.abc import Callable
 
 from polyrhythm.errors import WireError
-from polyrhythm.kernel.message import Message
+from polyrhythm.kernel.events import Carried
+from polyrhythm.kernel.message import ASIDE, Message, wire_bytes
 from polyrhythm.processes.transport.connector import ConnectionFactory, Connector
 from polyrhythm.processes.transport.frame_link import FrameLink
 from polyrhythm.processes.transport.lanes import Lanes
 from polyrhythm.processes.transport.loop import Callback
+from polyrhythm.processes.transport.path import Path
 from polyrhythm.processes.transport.wire import CONTROL, Frame
 
 _CLOSING = Message("closing")
@@ -35,6 +37,9 @@ class Outbound:
         self._closing: Callback | None = None
         self._backlog: deque[Message] = deque()
         self._after_backlog: list[Callback] = []
+        self._closed_paths: list[Path] = []
+        self._nbytes = 0
+        self._messages = 0
 
     @property
     def moved(self) -> int:
@@ -49,9 +54,19 @@ class Outbound:
     @property
     def rate(self) -> float | None:
         """Bytes per second that its connections have delivered lately; None where the system does not say."""
-        links = self._lanes.links or ([] if self._link is None else [self._link])
-        paths = [path for link in links if (path := link.path()) is not None]
+        paths = self._paths()
         return sum(path.rate for path in paths) if paths else None
+
+    def carried(self, now: float, sender: str) -> Carried:
+        """What it has carried until now, or until it was closed."""
+        paths = self._paths() or self._closed_paths
+        busy, latency = max((path.busy for path in paths), default=0.0), min((path.round_trip / 2 for path in paths), default=0.0)
+        resent = sum(path.resent for path in paths)
+        return Carried(now, sender, self._name, self._nbytes, self._messages, busy, latency, resent)
+
+    def _paths(self) -> list[Path]:
+        links = self._lanes.links or ([] if self._link is None else [self._link])
+        return [path for link in links if (path := link.path()) is not None]
 
     def dial(self) -> None:
         """Begin to open it."""
@@ -63,6 +78,9 @@ class Outbound:
         """Send in the background; once connected, if that is not yet so."""
         if self._over:
             return
+        if message.topic[:1] != ASIDE:
+            self._nbytes += wire_bytes(message)
+            self._messages += 1
         if not self.ready or self._link is None:
             self._backlog.append(message)
         elif not self._lanes.send(message, self._link):
@@ -87,7 +105,7 @@ class Outbound:
 
     def close(self, done: Callback) -> None:
         """Announce that nothing more will come; `done` is called when the other has received everything, or is no more."""
-        self._closing = done
+        self._closing, self._closed_paths = done, self._paths()
         if self._over:
             self._finish()
         elif self.ready and self._link is not None:

@@ -13,6 +13,8 @@ _FIRST_WINDOW = 10
 _FIELDS = {
     "timeout": (8, "<I"),
     "segment": (16, "<I"),
+    "busy": (168, "<Q"),
+    "resent": (208, "<Q"),
     "silence": (44, "<I"),
     "window": (80, "<I"),
     "least": (148, "<I"),
@@ -29,6 +31,8 @@ _PACED = (b"bbr",)
 class Path:
     """The least round trip in seconds, the bytes per second that were delivered last, and the bytes that may be on the way now.
 
+    `busy` are the seconds for which something was under way so far, `resent` the bytes that were sent again.
+
     That `window` is the congestion window, or the room that the receiver offers where that is less: the system lets it grow with
     what a round trip brings, so that on a short path a reader that comes late finds the sender waiting.
     """
@@ -36,6 +40,8 @@ class Path:
     round_trip: float
     rate: float
     window: float
+    busy: float = 0.0
+    resent: int = 0
 
 
 def measure(connection: socket.socket) -> Path | None:
@@ -55,7 +61,8 @@ def measure(connection: socket.socket) -> Path | None:
     packets = seen["window"]
     if control not in _PACED:
         packets = after_silence(packets, seen["silence"] / 1e3, seen["timeout"] / 1e6)
-    return Path(seen["least"] / 1e6, float(seen["rate"]), float(min(packets * seen["segment"], seen["room"])))
+    window = float(min(packets * seen["segment"], seen["room"]))
+    return Path(seen["least"] / 1e6, float(seen["rate"]), window, seen["busy"] / 1e6, seen["resent"])
 
 
 def after_silence(packets: int, silence: float, timeout: float) -> int:

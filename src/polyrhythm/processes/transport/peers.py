@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterable
 from typing import Protocol
 
 from polyrhythm.errors import RunError
+from polyrhythm.kernel.events import Carried
 from polyrhythm.kernel.message import ASIDE, Delivery, Message, wire_bytes
 from polyrhythm.processes.transport.addresses import Address, Listeners
 from polyrhythm.processes.transport.connector import ConnectionFactory
@@ -23,6 +24,8 @@ from polyrhythm.processes.transport.reception import Reception
 from polyrhythm.processes.transport.wire import CONTROL, Frame, Limits, Tally
 
 _CLOSED = Message("closed")
+_MOST_CARRIED = 64
+"""Connections of an actor whose counts are recorded."""
 
 
 class Observer(Protocol):
@@ -148,6 +151,13 @@ class Peers:
         chosen = [self._outbound[to]] if to in self._outbound else [] if to else list(self._outbound.values())
         known = [rate for outbound in chosen if (rate := outbound.rate) is not None]
         return len(known) * min(known) if known else None
+
+    def carried(self, now: float) -> list[Carried]:
+        """What each connection to another actor has carried; none of these where they are very many."""
+        if len(self._outbound) > _MOST_CARRIED:
+            return []
+        name = self._factory.identity.name
+        return [outbound.carried(now, name) for _, outbound in sorted(self._outbound.items())]
 
     def announce_end(self, done: Callback) -> None:
         """Announce to everyone this actor has sent to that nothing more will come; `done` when they have received everything."""
