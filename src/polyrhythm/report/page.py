@@ -2,28 +2,22 @@
 
 from __future__ import annotations
 
-from base64 import b64encode
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import cache
-from hashlib import sha256
-from importlib.resources import files
 from pathlib import Path
 
-from jinja2 import Environment, PackageLoader, StrictUndefined
-
-from polyrhythm import atomic
 from polyrhythm.report import panels
 from polyrhythm.report.adjustments import decided
 from polyrhythm.report.chart import over_bytes, over_time
 from polyrhythm.report.each_worker import WorkerTable, each_worker
 from polyrhythm.report.grid import Grid
 from polyrhythm.report.metrics import Target, metrics_of
-from polyrhythm.report.outcome import Outcome, versions
+from polyrhythm.report.outcome import Outcome
 from polyrhythm.report.panels import Panel
+from polyrhythm.report.render import rendered, written
 from polyrhythm.report.rows import Sheet, sheet
 from polyrhythm.report.sentence import sentence
-from polyrhythm.report.series import DARK, LIGHT, Series, by_runtime, circumstances, heading, is_virtual, series_of
+from polyrhythm.report.series import Series, by_runtime, circumstances, heading, is_virtual, series_of
 from polyrhythm.report.shares import shares_of
 
 _CHARTED_METRICS = 2
@@ -61,10 +55,7 @@ def write(
 
     The same outcomes give the same bytes: the page carries no date. Raises OSError; a page that was there is then as it was.
     """
-    file = Path(path)
-    file.parent.mkdir(parents=True, exist_ok=True)
-    atomic.write(file, page(outcomes, title, target, command, tried).encode("utf-8", "backslashreplace"))
-    return file
+    return written(path, page(outcomes, title, target, command, tried))
 
 
 def page(
@@ -73,40 +64,16 @@ def page(
     """The whole page as text."""
     groups = by_runtime(series_of(outcomes))
     most = _points(groups)
-    scripts = [panels.program(), _file("script.js")]
-    return (
-        _templates()
-        .get_template("page.html.jinja")
-        .render(
-            title=title,
-            runs=len(outcomes),
-            target=target,
-            command=command,
-            tried=tried,
-            nothing=sentence(outcomes, target),
-            sections=[_section(group, target, most) for group in groups],
-            versions=versions(),
-            style=_file("style.css"),
-            light=LIGHT,
-            dark=DARK,
-            scripts=scripts,
-            hashes=[b64encode(sha256(script.encode()).digest()).decode() for script in scripts],
-        )
+    return rendered(
+        "page.html.jinja",
+        title=title,
+        runs=len(outcomes),
+        target=target,
+        command=command,
+        tried=tried,
+        nothing=sentence(outcomes, target),
+        sections=[_section(group, target, most) for group in groups],
     )
-
-
-@cache
-def _templates() -> Environment:
-    loader = PackageLoader("polyrhythm.report")
-    made = Environment(
-        loader=loader, autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True, keep_trailing_newline=True
-    )
-    made.policies["json.dumps_kwargs"] = {"sort_keys": True, "separators": (",", ":"), "ensure_ascii": False}
-    return made
-
-
-def _file(name: str) -> str:
-    return (files("polyrhythm.report") / "templates" / name).read_text(encoding="utf-8")
 
 
 def _points(groups: Sequence[Sequence[Series]]) -> int:

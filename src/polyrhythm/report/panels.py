@@ -82,6 +82,12 @@ def adjusted(setting: str, lines: Sequence[Decided]) -> Panel:
     return Panel(title, _DECIDED, [], _picture(alt.LayerChart(layer=[steps]), HEIGHT), _specification(live), HEIGHT)
 
 
+def finished(title: str, subtitle: str, notes: list[str], drawn: alt.LayerChart, height: int) -> Panel:
+    """A panel whose picture in the page is the same with scripts and without."""
+    live = drawn.add_params(_HIDDEN)
+    return Panel(title, subtitle, notes, _picture(drawn, height), _specification(live), height)
+
+
 @cache
 def program() -> str:
     """The libraries that draw in a browser, as vl-convert brings them: nothing is fetched. About 0.9 MB."""
