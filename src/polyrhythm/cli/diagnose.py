@@ -1,0 +1,61 @@
+"""`polyrhythm diagnose`: why a run that was kept is slow, and what to change."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from polyrhythm.cli.failures import guarded
+from polyrhythm.cli.options import Json
+from polyrhythm.cli.report import Directories
+
+if TYPE_CHECKING:
+    from polyrhythm.report.diagnosis import Diagnosis
+
+_PLACES = 6
+
+
+@guarded
+def diagnose(directories: Directories, as_json: Json = False) -> None:
+    """Find out why runs were slow: their critical path, by actor and link, and what each change should gain.
+
+    With `run --timeline` the path follows every message.
+    """
+    from polyrhythm.cli.output import print_json
+    from polyrhythm.cli.record import read
+    from polyrhythm.report.diagnosis import diagnose
+
+    found = [diagnose(outcome) for outcome in read(directories).outcomes]
+    if as_json:
+        print_json(found)
+        return
+    for each in found:
+        _show(each)
+
+
+def _show(diagnosis: Diagnosis) -> None:
+    from rich.table import Table
+    from rich.text import Text
+
+    from polyrhythm.cli.output import console
+    from polyrhythm.units import show_seconds
+
+    out = console()
+    out.print(Text(f"{diagnosis.system}: {show_seconds(diagnosis.seconds)} on the critical path", style="bold"))
+    if not diagnosis.path:
+        out.print(Text("No worker took a step, so there is nothing to follow."))
+        return
+    path = Table("of its time", "", "", box=None, pad_edge=False, header_style="bold")
+    for part in diagnosis.path[:_PLACES]:
+        path.add_row(f"{part.share:.0%}", part.what, Text(part.where))
+    rest = sum(part.share for part in diagnosis.path[_PLACES:])
+    if rest >= 0.005:
+        path.add_row(f"{rest:.0%}", "elsewhere", "")
+    out.print(path)
+    out.print()
+    if not diagnosis.causes:
+        out.print(Text("Nothing is out of the ordinary: it computes. Faster processors, or more of them, would make it faster."))
+        return
+    causes = Table("cause", "found", "what to change", "time would be", box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="bold")
+    for cause in diagnosis.causes:
+        causes.add_row(Text(f"{cause.kind}: {cause.where}"), Text(cause.finding), Text(cause.advice), f"× {1 - cause.gain:.2g}")
+    out.print(causes)

@@ -1,0 +1,250 @@
+"""Why a run was slow: what its critical path consists of, what is out of the ordinary, and what each change should gain."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Callable, Collection, Iterable, Sequence
+from dataclasses import dataclass
+from statistics import median
+
+import msgspec
+
+from polyrhythm.kernel.events import Faulted, Merged
+from polyrhythm.kernel.names import is_worker
+from polyrhythm.report.connections import Connections
+from polyrhythm.report.critical_path import PathPart, critical_path
+from polyrhythm.report.outcome import Outcome
+from polyrhythm.report.step_times import StepTimes
+from polyrhythm.units import show_bytes, show_seconds
+
+_SLOW_WORKER = 1.25
+_LOSSY = 0.002
+_BUSY = 0.25
+_NOTABLE = 0.02
+"""A change is proposed if it should gain this part of the time."""
+_TENFOLD = 0.9
+"""What is gained of a part that becomes a tenth."""
+
+
+class Cause(msgspec.Struct, frozen=True):
+    """Something that made the run slow: `kind` in a word, where, what was found, what to do, and which part of the time it gains."""
+
+    kind: str
+    where: str
+    finding: str
+    advice: str
+    gain: float
+
+
+class PathShare(msgspec.Struct, frozen=True):
+    """What the critical path spent at one place, as a part of the whole: computing, sending to another, or waiting."""
+
+    what: str
+    where: str
+    share: float
+
+
+class Diagnosis(msgspec.Struct, frozen=True):
+    """Of a run of so many `seconds`: the path's parts, the longest first, and the causes, the one first that gains most."""
+
+    system: str
+    seconds: float
+    path: list[PathShare]
+    causes: list[Cause]
+
+
+@dataclass(frozen=True, slots=True)
+class Evidence:
+    """What the record of a run has to say."""
+
+    outcome: Outcome
+    path: list[PathPart]
+    steps: StepTimes
+    connections: Connections
+
+    @staticmethod
+    def of(outcome: Outcome) -> Evidence:
+        """Read from the events."""
+        events = outcome.events
+        return Evidence(outcome, critical_path(events), StepTimes(events), Connections(events))
+
+    @property
+    def seconds(self) -> float:
+        """How long the path is."""
+        return sum(part.seconds for part in self.path) or 1.0
+
+    def computing(self, actor: str, since: float = 0.0) -> float:
+        """The part of the path in which the actor computed, after a moment."""
+        return self._share(part for part in self.path if part.what == "computing" and part.actor == actor and part.end > since)
+
+    def sending(self, members: Collection[tuple[str, str]]) -> float:
+        """The part of the path in which something was under way on these connections."""
+        return self._share(part for part in self.path if part.what == "sending" and (part.actor, part.to) in members)
+
+    def waiting(self, actor: str) -> float:
+        """The part of the path in which the actor had a message and did something else."""
+        return self._share(part for part in self.path if part.what == "waiting" and part.actor == actor)
+
+    @property
+    def exchanging(self) -> float:
+        """The part of the path in which messages were waited for."""
+        return self._share(part for part in self.path if part.what == "sending" or (part.what == "waiting" and is_worker(part.actor)))
+
+    @property
+    def unexplained(self) -> float:
+        """The part of the time in which a worker waited for servers, and nothing was under way between them, nor did others compute."""
+        worker = self.path[-1].actor if self.path and is_worker(self.path[-1].actor) else ""
+        served = self.connections.served(worker) / self.seconds
+        return max(0.0, self._share(part for part in self.path if part.what == "waiting") - served) if served else 0.0
+
+    def _share(self, parts: Iterable[PathPart]) -> float:
+        return sum(part.seconds for part in parts) / self.seconds
+
+
+def diagnose(outcome: Outcome) -> Diagnosis:
+    """Find the causes. Real runs are read as well as virtual ones; with `--timeline` the path follows every message."""
+    evidence = Evidence.of(outcome)
+    causes = [cause for rule in RULES for cause in rule(evidence)]
+    places: defaultdict[tuple[str, str], float] = defaultdict(float)
+    for part in evidence.path:
+        places[part.what, f"{part.actor} to {part.to}" if part.to else part.actor] += part.seconds / evidence.seconds
+    path = [PathShare(what, where, share) for (what, where), share in sorted(places.items(), key=lambda each: -each[1])]
+    found = sorted((each for each in causes if each.gain >= _NOTABLE), key=lambda each: -each.gain)
+    return Diagnosis(outcome.summary.system, evidence.seconds if evidence.path else outcome.time, path, found)
+
+
+def _lost_workers(evidence: Evidence) -> list[Cause]:
+    gone = evidence.outcome.summary.lost or [
+        event.actor for event in evidence.outcome.events if isinstance(event, Faulted) and "crash" in event.what
+    ]
+    at = {event.actor: event.time for event in evidence.outcome.events if isinstance(event, Faulted)}
+    workers = max(2, evidence.outcome.summary.workers)
+    return [
+        Cause(
+            "lost worker",
+            name,
+            f"{name} was lost" + (f" at {show_seconds(at[name])}" if name in at else "") + ", and its share of the samples with it",
+            "find out why it ended, and let an engine start it again, or resume from a checkpoint",
+            1 / workers,
+        )
+        for name in dict.fromkeys(gone)
+    ]
+
+
+def _changed_workers(evidence: Evidence) -> list[Cause]:
+    causes = []
+    for name, change in evidence.steps.changes().items():
+        path = evidence.computing(name, change.since)
+        causes.append(
+            Cause(
+                "slower since",
+                name,
+                f"since {show_seconds(change.since)} {name} computes {change.factor:.2g} times as long: it has lost a core, or shares it",
+                "look at what else runs on its machine; a system that does not wait for each worker (adpsgd, ssp) loses less",
+                max(path, _BUSY * (1 - 1 / change.factor)) * (1 - 1 / change.factor),
+            )
+        )
+    return causes
+
+
+def _slow_workers(evidence: Evidence) -> list[Cause]:
+    times, changed = evidence.steps.medians(), evidence.steps.changes()
+    if len(times) < 2:
+        return []
+    causes = []
+    for name, seconds in times.items():
+        usual = median(value for other, value in times.items() if other != name)
+        if usual and seconds > _SLOW_WORKER * usual and name not in changed:
+            path = evidence.computing(name)
+            causes.append(
+                Cause(
+                    "slow worker",
+                    name,
+                    f"{name} computes {show_seconds(seconds)} a step, {seconds / usual:.2g} times as long as the others",
+                    "replace it, leave it out, or choose a system that does not wait for each worker (ssp, adpsgd, local steps)",
+                    path * (1 - usual / seconds),
+                )
+            )
+    return causes
+
+
+def _slow_links(evidence: Evidence) -> list[Cause]:
+    causes = []
+    for where, factor, members in evidence.connections.slow():
+        path = evidence.sending(members)
+        path = path or evidence.exchanging
+        causes.append(
+            Cause(
+                "slow link",
+                where,
+                f"{where} carries a message {factor:.2g} times as slowly as the other links",
+                "mend the link, send less over it (compression, local steps), or choose a system that knows of sites (hierarchical)",
+                path * (1 - 1 / factor),
+            )
+        )
+    return causes
+
+
+def _lossy_links(evidence: Evidence) -> list[Cause]:
+    return [
+        Cause(
+            "loss",
+            f"{each.actor} to {each.to}",
+            f"{each.resent / each.nbytes:.2%} of the bytes from {each.actor} to {each.to} were lost and sent again",
+            "find the line that loses packets; until then several lanes, or a congestion control that bears loss (bbr), help",
+            min(0.9, evidence.exchanging * min(0.95, 20 * each.resent / each.nbytes)),
+        )
+        for each in evidence.connections.worst_of_each_sender(lambda each: each.resent / each.nbytes)
+        if each.nbytes and each.resent / each.nbytes > _LOSSY
+    ]
+
+
+def _busy_servers(evidence: Evidence) -> list[Cause]:
+    merging: defaultdict[str, float] = defaultdict(float)
+    for event in evidence.outcome.events:
+        if isinstance(event, Merged) and not is_worker(event.actor):
+            merging[event.actor] += event.seconds / evidence.seconds
+    unexplained = evidence.unexplained
+    causes = []
+    for name in sorted({*merging, *(part.actor for part in evidence.path if not is_worker(part.actor))}):
+        busy = max(merging[name], evidence.waiting(name), unexplained / len(merging) if merging else 0.0)
+        if busy > _BUSY:
+            finding = f"{name} merges for {busy:.0%} of the time, and others wait for it"
+            advice = "divide its keys over more servers, or choose a system without one (allreduce, adpsgd)"
+            causes.append(Cause("busy server", name, finding, advice, busy / 2))
+    return causes
+
+
+def _small_messages(evidence: Evidence) -> list[Cause]:
+    latency = evidence.connections.latency_share() * evidence.exchanging
+    messages, nbytes = evidence.outcome.summary.messages_sent, evidence.outcome.summary.bytes_sent
+    steps = max(1, evidence.outcome.summary.steps)
+    if latency < _BUSY or not messages:
+        return []
+    each = messages / steps / max(1, evidence.outcome.summary.workers)
+    finding = f"each worker sends {each:.3g} messages of {show_bytes(nbytes / messages)} a step, and latency is {latency:.0%} of the time"
+    advice = "send larger buckets, and exchange after several steps (local steps) or while computing"
+    return [Cause("latency", "all links", finding, advice, latency * _TENFOLD)]
+
+
+def _bandwidth(evidence: Evidence) -> list[Cause]:
+    carrying = evidence.connections.busiest / evidence.seconds or 1.0
+    part = (1 - evidence.connections.latency_share()) * min(evidence.exchanging, carrying)
+    if part < _BUSY or not evidence.outcome.summary.bytes_sent:
+        return []
+    sent = show_bytes(evidence.outcome.summary.bytes_sent / max(1, evidence.outcome.summary.steps))
+    finding = f"{sent} are sent a step, which takes {part:.0%} of the time"
+    advice = "compress what is sent, take several local steps between exchanges, or ask `polyrhythm plan` which system suits these links"
+    return [Cause("bandwidth", "all links", finding, advice, part * _TENFOLD)]
+
+
+RULES: Sequence[Callable[[Evidence], list[Cause]]] = (
+    _lost_workers,
+    _changed_workers,
+    _slow_workers,
+    _slow_links,
+    _lossy_links,
+    _busy_servers,
+    _small_messages,
+    _bandwidth,
+)

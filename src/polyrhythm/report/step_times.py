@@ -1,0 +1,61 @@
+"""How long each worker computed for each of its steps, and since when it takes longer."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from statistics import median
+
+from polyrhythm.kernel.events import AnyEvent, Computed, Stepped
+from polyrhythm.kernel.names import is_worker
+
+_LONGER = 1.4
+_STEADY = 1.2
+_FEWEST = 12
+_SPLITS = 20
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """From some moment on a worker's steps take `factor` times as long."""
+
+    since: float
+    factor: float
+
+
+class StepTimes:
+    """Seconds that each worker computed for each step, with the times at which the steps ended."""
+
+    def __init__(self, events: Sequence[AnyEvent]) -> None:
+        self.times: dict[str, list[tuple[float, float]]] = {}
+        pending: dict[str, float] = {}
+        for event in events:
+            if isinstance(event, Computed) and is_worker(event.actor):
+                pending[event.actor] = pending.get(event.actor, 0.0) + event.seconds
+            elif isinstance(event, Stepped):
+                self.times.setdefault(event.actor, []).append((event.time, pending.pop(event.actor, 0.0)))
+
+    def medians(self) -> dict[str, float]:
+        """Of each worker; the first step, which warms up, is left out where there are more."""
+        return {name: median(seconds for _, seconds in (times[1:] or times)) for name, times in sorted(self.times.items())}
+
+    def changes(self) -> dict[str, Change]:
+        """Of the workers that slow down while most others do not."""
+        found = {name: change for name, times in sorted(self.times.items()) if (change := _change(times)) is not None}
+        slower = {name: change for name, change in found.items() if change.factor > _LONGER}
+        steady = sum(change.factor < _STEADY for change in found.values())
+        return slower if steady >= len(slower) else {}
+
+
+def _change(times: Sequence[tuple[float, float]]) -> Change | None:
+    """The split of a worker's steps whose parts differ most: by the medians of both."""
+    own = times[1:]
+    if len(own) < _FEWEST:
+        return None
+    best = Change(0.0, 1.0)
+    least = max(4, len(own) // _SPLITS)
+    for place in range(least, len(own) - least + 1, max(1, len(own) // _SPLITS)):
+        before, after = median(seconds for _, seconds in own[:place]), median(seconds for _, seconds in own[place:])
+        if before and after / before > best.factor:
+            best = Change(own[place - 1][0], after / before)
+    return best
