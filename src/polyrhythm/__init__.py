@@ -156,6 +156,10 @@ if TYPE_CHECKING:
     from polyrhythm.merge import Sum as Sum
     from polyrhythm.merge import VersionedMean as VersionedMean
     from polyrhythm.merge import Yogi as Yogi
+    from polyrhythm.planner.answer import Plan  # noqa: F401
+    from polyrhythm.planner.objective import Prices  # noqa: F401
+    from polyrhythm.planner.plan import PlanRequest, plan  # noqa: F401
+    from polyrhythm.planner.table import plan_text  # noqa: F401
     from polyrhythm.processes import Processes as Processes
     from polyrhythm.scheduling import RandomBlocks as RandomBlocks
     from polyrhythm.scheduling import Strads as Strads
@@ -332,6 +336,10 @@ _PLACES = {
         "Separately ServedSums Server ServerRing SharedMemory Star StochasticRounding Summation Torus Tree Truncated "
         "UniformWeights WeightedGossip ZerosInBits"
     ),
+    "planner.answer": "Plan",
+    "planner.objective": "Prices",
+    "planner.plan": "PlanRequest plan",
+    "planner.table": "plan_text",
     "scheduling": "RandomBlocks Strads balanced",
     "tables": "DenseRows SparseRows Table",
     "training.batch_size": "largest_batch",

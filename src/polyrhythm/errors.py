@@ -68,6 +68,10 @@ class DivergedError(PolyrhythmError, ArithmeticError):
     """A loss or an update that is NaN or infinite."""
 
 
+class BrokenOff(PolyrhythmError):
+    """A run was ended on purpose before its end, as it says."""
+
+
 class RunError(PolyrhythmError, RuntimeError):
     """A run that failed after it had started."""
 

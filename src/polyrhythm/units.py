@@ -11,7 +11,8 @@ _PATTERN = re.compile(r"\s*([0-9.]+(?:e[+-]?[0-9]+)?)\s*([A-Za-zµ/]*)\s*", re.I
 _AMBIGUOUS = re.compile(r"([kKmMgG]?)b/[sS]")
 """A small b: it means bits to most, bytes to some."""
 _RATES = {"bit/s": 1 / 8, "kbit/s": 1e3 / 8, "Mbit/s": 1e6 / 8, "Gbit/s": 1e9 / 8, "B/s": 1.0, "kB/s": 1e3, "MB/s": 1e6, "GB/s": 1e9}
-_TIMES = {"s": 1.0, "ms": 1e-3, "us": 1e-6, "µs": 1e-6, "ns": 1e-9}
+_TIMES = {"s": 1.0, "ms": 1e-3, "us": 1e-6, "µs": 1e-6, "ns": 1e-9, "m": 60.0, "min": 60.0, "h": 3600.0}
+_BYTES = {"B": 1.0, "kB": 1e3, "MB": 1e6, "GB": 1e9, "TB": 1e12}
 _SPEEDS = {"FLOPS": 1.0, "MFLOPS": 1e6, "GFLOPS": 1e9, "TFLOPS": 1e12, "PFLOPS": 1e15}
 
 
@@ -48,6 +49,16 @@ def duration(given: str | float) -> float:
         0.02
     """
     return _parse(given, _TIMES, "duration", "20 ms")
+
+
+def size(given: str | float) -> float:
+    """Bytes, from a number or text such as "2 GB". Raises CompositionError for other text.
+
+    Examples:
+        >>> size("2GB")
+        2000000000.0
+    """
+    return _parse(given, _BYTES, "size", "2 GB")
 
 
 def speed(given: str | float) -> float:

@@ -1,5 +1,5 @@
-"""The command line: `polyrhythm systems`, `run`, `join`, `launch`, `compare`, `check`, `reproduce`, `report`, `trace`, `networks`,
-`devices`, `workloads`, `lab`, `calibrate`."""
+"""The command line: `polyrhythm systems`, `plan`, `run`, `join`, `launch`, `compare`, `check`, `reproduce`, `report`, `diagnose`,
+`trace`, `networks`, `devices`, `workloads`, `lab`, `calibrate`."""
 
 from polyrhythm.cli.app import main
 

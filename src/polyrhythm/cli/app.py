@@ -10,10 +10,12 @@ from polyrhythm.cli.calibrate import calibrate
 from polyrhythm.cli.check import check
 from polyrhythm.cli.compare import compare
 from polyrhythm.cli.devices import devices
+from polyrhythm.cli.diagnose import diagnose
 from polyrhythm.cli.join import join
 from polyrhythm.cli.lab import lab
 from polyrhythm.cli.launch import launch
 from polyrhythm.cli.networks import networks
+from polyrhythm.cli.plan import plan
 from polyrhythm.cli.report import report
 from polyrhythm.cli.reproduce import reproduce
 from polyrhythm.cli.run import run
@@ -29,7 +31,25 @@ app = typer.Typer(
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 
-for command in (systems, run, join, launch, check, compare, reproduce, report, trace, networks, devices, workloads, calibrate):
+_COMMANDS = (
+    systems,
+    plan,
+    run,
+    join,
+    launch,
+    check,
+    compare,
+    reproduce,
+    report,
+    diagnose,
+    trace,
+    networks,
+    devices,
+    workloads,
+    calibrate,
+)
+
+for command in _COMMANDS:
     app.command()(command)
 # what follows the command of the lab's hosts is theirs, also where it looks like an option of ours
 app.command(context_settings={"allow_interspersed_args": False})(lab)

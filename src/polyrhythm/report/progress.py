@@ -59,6 +59,7 @@ class ProgressLine:
         self._shown = shown
         self._task = TaskID(0) if shown is None else shown.add_task("", total=runs, steps="")
         self._names: list[str] = []
+        self._remark = ""
 
     @staticmethod
     def follows(event: AnyEvent) -> bool:
@@ -79,6 +80,11 @@ class ProgressLine:
         self._names.remove(name)
         self._update(advance=1, steps="")
 
+    def remark(self, text: str) -> None:
+        """Say how far all is, in the place of what one run does."""
+        self._remark = text
+        self._update(steps="")
+
     def refresh(self) -> None:
         """Draw the line anew."""
         if self._shown is not None:
@@ -86,7 +92,7 @@ class ProgressLine:
 
     def _update(self, steps: str, advance: float = 0) -> None:
         if self._shown is not None:
-            self._shown.update(self._task, description=", ".join(self._names), advance=advance, steps=steps)
+            self._shown.update(self._task, description=", ".join(self._names), advance=advance, steps=self._remark or steps)
 
 
 @contextmanager

@@ -10,8 +10,8 @@ from typing import Any, NoReturn
 
 from polyrhythm import systems
 from polyrhythm.errors import CompositionError, PolyrhythmError
-from polyrhythm.hardware.devices import Device, Machine, Profile
-from polyrhythm.hardware.fleet import fleet
+from polyrhythm.hardware.devices import Device, Profile
+from polyrhythm.hardware.fleet import Fleet, fleet
 from polyrhythm.kernel.events import AnyEvent, Computed, Stepped
 from polyrhythm.kernel.group import Group
 from polyrhythm.kernel.port import Port
@@ -138,9 +138,10 @@ def _only_part(replica: Replica) -> Part:
     return replica.parts[0]
 
 
-def _charging(machine: Machine, flops: float) -> Machine:
-    """The same machine as one that counts nothing: its steps have `flops` operations."""
-    return machine if machine.measured else Profile(machine.name, (machine.step_seconds(flops, 0),))
+def charging(machines: Fleet, flops: float) -> Fleet:
+    """The same machines as such that count nothing: every step has `flops` operations."""
+    profiles = tuple(each if each.measured else Profile(each.name, (each.step_seconds(flops, 0),)) for each in machines.machines)
+    return dataclasses.replace(machines, machines=profiles)
 
 
 def time(
@@ -158,10 +159,12 @@ def time(
     measured are charged as they were, in rotation. Gradients that are sent in backward(), or awaited in the forward pass, are so at the
     times of a measured step. Raises CompositionError for several optimizers, and for payloads whose size depends on training.
     """
-    shape = shape_of(train)
-    machines = fleet(on.devices)
-    profiles = tuple(_charging(machine, shape.flops) for machine in machines.machines)
-    timed = dataclasses.replace(on, devices=dataclasses.replace(machines, machines=profiles), separate_randomness=False)
+    return time_shape(shape_of(train), workers=workers, strategy=strategy, steps=steps, on=on)
+
+
+def time_shape(shape: StepShape, *, workers: int, strategy: str | Strategy, steps: int, on: Simulator) -> Run:
+    """As `time`, of a training function that was observed already."""
+    timed = dataclasses.replace(on, devices=charging(fleet(on.devices), shape.flops), separate_randomness=False)
     chosen = systems.resolve(strategy)
     travelling = shape.zeros(chosen.workers(workers) * shape.samples) if chosen.shuffle.sends else ()
     return run(Replay(shape, steps, travelling), workers=workers, strategy=sending_zeros(chosen), on=timed)

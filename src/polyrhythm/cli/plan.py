@@ -1,0 +1,101 @@
+"""`polyrhythm plan`: which way of training suits a JOB and machines."""
+
+from __future__ import annotations
+
+import shlex
+import sys
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from polyrhythm.cli.complete import complete_systems
+from polyrhythm.cli.failures import INTERRUPTED, guarded
+from polyrhythm.cli.options import Arguments, DeviceName, Job, Json, NetworkName, Quiet, Seed, Settings
+
+Goal = Annotated[str, typer.Option("--to", metavar="METRIC=VALUE", help="The target, such as accuracy=0.96.")]
+Counts = Annotated[
+    str, typer.Option("--workers", metavar="A..B|A,B,C", help="How many workers there may be: 2..16 tries powers of two and both ends.")
+]
+Budget = Annotated[str, typer.Option("--budget", metavar="TIME", help="How long the search may take, such as 90s or 10m.")]
+Least = Annotated[
+    str, typer.Option("--objective", metavar="time|bytes|money|energy", help="What there is to be least of until the target.")
+]
+Bound = Annotated[str | None, typer.Option("--memory", metavar="SIZE", help="What a worker may need at most, such as 2GB.")]
+Hour = Annotated[float, typer.Option("--worker-hour", metavar="PRICE", help="What an hour of one worker costs.")]
+Traffic = Annotated[float, typer.Option("--gigabyte", metavar="PRICE", help="What a gigabyte that is sent costs.")]
+Watts = Annotated[float, typer.Option("--watts", metavar="W", help="What one worker draws.")]
+Verified = Annotated[
+    int, typer.Option("--verify", metavar="N", help="Run the best N for real on this machine for a short time, and correct the table.")
+]
+Systems = Annotated[
+    str,
+    typer.Option("--systems", metavar="A,B,C|all", help="The systems that are tried.", autocompletion=complete_systems),
+]
+Jobs = Annotated[int | None, typer.Option("--jobs", metavar="N", help="How many runs at once; default one for each core.")]
+JobsOn = Annotated[str, typer.Option("--on", metavar="host|ray", help="Where runs are made: this host, or a Ray cluster (RAY_ADDRESS).")]
+Where = Annotated[
+    Path | None,
+    typer.Option("--out", metavar="DIR", help="Keep the runs there, so that the same command goes on, and write the plan and its page."),
+]
+
+
+@guarded
+def plan(
+    job: Job,
+    target: Goal,
+    arguments: Arguments = None,
+    network: NetworkName = None,
+    device: DeviceName = None,
+    workers: Counts = "2..8",
+    budget: Budget = "100s",
+    objective: Least = "time",
+    worker_hour: Hour = 0.0,
+    gigabyte: Traffic = 0.0,
+    watts: Watts = 100.0,
+    memory: Bound = None,
+    verify: Verified = 0,
+    systems: Systems = "all",
+    settings: Settings = None,
+    seed: Seed = 0,
+    jobs: Jobs = None,
+    on: JobsOn = "host",
+    out: Where = None,
+    as_json: Json = False,
+    quiet: Quiet = False,
+) -> None:
+    """Search for the way of training that brings JOB to a target with the least time, bytes, money or energy on given machines."""
+    from polyrhythm.cli.pairs import pairs
+    from polyrhythm.cli.planning import Planning
+    from polyrhythm.cli.prepare import directory, typed
+    from polyrhythm.cli.runtimes import RuntimeOptions
+    from polyrhythm.errors import CompositionError
+    from polyrhythm.planner.objective import Prices
+    from polyrhythm.planner.plan import PlanRequest, workers_of
+    from polyrhythm.planner.planner import INTERRUPTED as STOPPED
+    from polyrhythm.units import duration, size
+
+    request = PlanRequest(
+        target,
+        network or "lan",
+        device or "cpu-core",
+        workers_of(workers),
+        objective,
+        Prices(worker_hour, gigabyte, watts),
+        duration(budget),
+        None if memory is None else size(memory),
+        None if systems == "all" else [name.strip() for name in systems.split(",") if name.strip()],
+        pairs(settings or (), "--set"),
+        seed,
+        jobs,
+        on,
+        None if out is None else out / "measured",
+    )
+    asked = typed(job, arguments, max(request.workers), RuntimeOptions("simulator", network, None if device == "here" else device))
+    if verify < 0:
+        raise CompositionError(f"--verify {verify} runs nothing: give 1 or more, or leave it out.")
+    again = shlex.join(["polyrhythm", *sys.argv[1:]])
+    made = Planning(request, asked, directory(out), verify, watched=not (as_json or quiet), asked=again).make(as_json)
+    if made.ended == STOPPED:
+        raise typer.Exit(INTERRUPTED)
+    raise typer.Exit(0 if made.best is not None else 1)

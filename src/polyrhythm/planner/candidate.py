@@ -1,0 +1,60 @@
+"""One way of training: a published system with its options, so many workers, and settings of the JOB."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+from polyrhythm.strategy.strategy import Strategy
+from polyrhythm.systems import find
+
+Pairs = tuple[tuple[str, Any], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Candidate:
+    """`options` are the system's, `settings` the JOB's; what is not named has its default."""
+
+    system: str
+    workers: int
+    options: Pairs = ()
+    settings: Pairs = ()
+
+    @property
+    def strategy(self) -> Strategy:
+        """Composed anew. Raises CompositionError for options that cannot be."""
+        return find(self.system, **dict(self.options))
+
+    @property
+    def name(self) -> str:
+        """Readable, and one for each candidate."""
+        shown = ", ".join(f"{key}={_text(value)}" for key, value in (*self.options, *self.settings))
+        return f"{self.system} × {self.workers}" + (f" ({shown})" if shown else "")
+
+    def arguments(self) -> list[str]:
+        """Of a command that runs it."""
+        options = [part for key, value in self.options for part in ("--option", f"{key}={_text(value)}")]
+        settings = [part for key, value in self.settings for part in ("--set", f"{key}={_text(value)}")]
+        return ["--system", self.system, "--workers", str(self.workers), *options, *settings]
+
+    def with_settings(self, base: Mapping[str, Any]) -> Candidate:
+        """With settings of the JOB that all candidates have, where it has none of its own."""
+        return replace(self, settings=tuple({**base, **dict(self.settings)}.items()))
+
+    def command(self, job: str, rest: tuple[str, ...] = ()) -> str:
+        """The command line that runs it; `rest` are further arguments, such as the network."""
+        return shlex.join(["polyrhythm", "run", job, *self.arguments(), *rest])
+
+    def code(self, job: str) -> str:
+        """The same in Python; `job` is a bundled workload, or a file or module with the training function."""
+        options = "".join(f", {key}={value!r}" for key, value in self.options)
+        strategy = f'pr.systems.find("{self.system}"{options})' if self.options else f'"{self.system}"'
+        given = f", {dict(self.settings)!r}" if self.settings else ""
+        train = f'pr.load_workload("{job}"{given})'
+        return f"pr.run({train}, workers={self.workers}, strategy={strategy})"
+
+
+def _text(value: Any) -> str:
+    return f"{value:g}" if isinstance(value, float) else str(value)

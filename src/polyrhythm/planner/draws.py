@@ -1,0 +1,119 @@
+"""The optimiser's part of a search: it draws candidates, and is told what came of them."""
+
+from __future__ import annotations
+
+import math
+import warnings
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from polyrhythm.engines.requirements import needed
+from polyrhythm.parallel.pools import Task
+from polyrhythm.planner.candidate import Candidate
+from polyrhythm.planner.findings import Findings
+from polyrhythm.planner.measured import Training
+from polyrhythm.training.run import Attempt
+
+if TYPE_CHECKING:
+    from optuna import Study, Trial
+
+LEEWAY = 1.5
+"""A run goes on until it has cost so many times what the best did: those that come near the best are ranked, not only refused."""
+_SHORTLIST = 6
+"""It draws among so many systems: those that came furthest as their papers have them."""
+_SAMPLES = 1.3
+"""A run has so many times the fewest samples that any has needed."""
+_NOT_REACHED = 1.0
+"""What a run that did not reach the target counts more than what it cost, as a logarithm."""
+_ENOUGH = 32
+"""The draws end after so many in a row that did not improve on the best, or that are known."""
+_LEAST = 1e-9
+
+
+class Draws:
+    """A study of Optuna (Akiba et al., 2019): trees of Parzen estimators over options and settings of the systems that lead `field`.
+
+    `left` says how many seconds are left for draws, `deadline` when their runs are broken off. `trials` are those under way or over, by
+    their places; `since` how many have ended since the best improved.
+    """
+
+    def __init__(self, search: Findings, field: Sequence[Candidate], left: Callable[[], float], deadline: float) -> None:
+        self.search = search
+        self.left = left
+        self.deadline = deadline
+        names = tuple(dict.fromkeys(each.system for each in field))[:_SHORTLIST]
+        self.space = replace(search.space, systems=names)
+        self.study = _study(search.scenario.seed)
+        self.failed = needed("optuna", "plan").trial.TrialState.FAIL
+        self.trials: dict[int, tuple[Trial, Candidate, int]] = {}
+        self.seen: set[Candidate] = set()
+        self.since = 0
+        for candidate in field:
+            training = search.training(candidate)
+            if candidate.system in names and training is not None:
+                self.seen.add(candidate)
+                self.study.enqueue_trial(self.space.parameters(candidate))
+                trial = self.study.ask()
+                self.space.drawn(trial)
+                self.study.tell(trial, self._value(candidate, training))
+
+    def plans(self) -> Iterator[tuple[int, Task, Path | None]]:
+        """What is drawn, but for what is known."""
+        search, known = self.search, 0
+        while self.left() > 0 and known < _ENOUGH and (self.since < _ENOUGH or search.best == math.inf):
+            trial = self.study.ask()
+            candidate = self.space.drawn(trial)
+            if candidate in self.seen or search.impossible(candidate):
+                known += 1
+                self.study.tell(trial, state=self.failed)
+                continue
+            steps = search.steps(candidate, _SAMPLES * search.fewest if search.fewest < math.inf else search.samples)
+            if search.real_seconds(candidate, steps) > self.left():
+                self.study.tell(trial, state=self.failed)
+                known += 1
+                continue
+            self.seen.add(candidate)
+            known, place, most = 0, len(self.trials), LEEWAY * search.best
+            self.trials[place] = trial, candidate, steps
+            if search.take_kept(candidate, search.scenario.seed, steps, most):
+                self._tell(place)
+            else:
+                yield place, search.task(candidate, search.scenario.seed, steps, most, self.deadline), None
+
+    def done(self, place: int, attempt: Attempt) -> None:
+        """A run has ended."""
+        _, candidate, steps = self.trials[place]
+        self.search.keep(candidate, self.search.scenario.seed, steps, attempt)
+        self._tell(place)
+
+    def _tell(self, place: int) -> None:
+        trial, candidate, _ = self.trials[place]
+        training = self.search.training(candidate)
+        if training is None or training.error or candidate in self.search.refused:
+            self.study.tell(trial, state=self.failed)
+            return
+        cost = self.search.cost_of(candidate)
+        self.since = 0 if cost < math.inf and cost <= self.search.best else self.since + 1
+        self.study.tell(trial, self._value(candidate, training))
+
+    def _value(self, candidate: Candidate, training: Training) -> float:
+        """What there is to be little of: the logarithm of the cost, and more where the target was not reached."""
+        search, cost = self.search, self.search.cost_of(candidate)
+        if cost < math.inf:
+            return math.log(max(cost, _LEAST))
+        expected = search.expected(candidate)
+        if expected == math.inf:
+            expected = max(training.cost_of(search.fewest, search.objective, candidate.workers), LEEWAY * search.best)
+        return _NOT_REACHED + (math.log(max(expected, _LEAST)) if expected < math.inf else 0.0)
+
+
+def _study(seed: int) -> Study:
+    optuna = needed("optuna", "plan")
+    optuna.logging.set_verbosity(optuna.logging.WARNING)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", optuna.exceptions.ExperimentalWarning)
+        sampler = optuna.samplers.TPESampler(seed=seed, n_startup_trials=12, multivariate=True, group=True, constant_liar=True)
+    made: Study = optuna.create_study(direction="minimize", sampler=sampler)
+    return made

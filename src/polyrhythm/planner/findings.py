@@ -1,0 +1,199 @@
+"""What a search knows: the runs that were made, what they say of each candidate, and what was ruled out."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, field
+
+from polyrhythm.errors import PolyrhythmError
+from polyrhythm.planner.candidate import Candidate
+from polyrhythm.planner.curves import samples_needed
+from polyrhythm.planner.limited import Limited
+from polyrhythm.planner.measure_cache import MeasureCache
+from polyrhythm.planner.measured import Training
+from polyrhythm.planner.memory import activations
+from polyrhythm.planner.objective import Objective, Spent
+from polyrhythm.planner.scenario import Scenario
+from polyrhythm.planner.space import Space
+from polyrhythm.planner.tasks import TIME_IS_UP, TrainingTask
+from polyrhythm.training.replay import StepShape
+from polyrhythm.training.run import Attempt
+from polyrhythm.training.timing import charging, shape_of
+from polyrhythm.workloads.settings import Train
+
+
+@dataclass(slots=True)
+class Findings:
+    """Runs by candidate and seed; `refused` are reasons for candidates that cannot be, or cannot be best; `most_bytes` may a worker need.
+
+    `runs` counts those that were made, `kept` those that the cache knew.
+    """
+
+    scenario: Scenario
+    objective: Objective
+    space: Space
+    cache: MeasureCache
+    most_bytes: float = math.inf
+    trainings: dict[Candidate, dict[int, Training]] = field(default_factory=dict)
+    refused: dict[Candidate, str] = field(default_factory=dict)
+    runs: int = 0
+    kept: int = 0
+    _shapes: dict[int | None, StepShape] = field(default_factory=dict)
+    _activations: dict[int | None, int] = field(default_factory=dict)
+
+    # What is known of a candidate, under the first seed
+
+    def training(self, candidate: Candidate) -> Training | None:
+        """Its run, as far as one is known."""
+        return self.trainings.get(candidate, {}).get(self.scenario.seed)
+
+    def cost_of(self, candidate: Candidate) -> float:
+        """What the target cost it; infinite where that was not reached."""
+        training = self.training(candidate)
+        return math.inf if training is None else training.cost(self.objective, candidate.workers)
+
+    def expected(self, candidate: Candidate) -> float:
+        """What the target costs, as far as the curve tells; infinite where it does not."""
+        training = self.training(candidate)
+        if training is None or training.error or training.cut:
+            return math.inf
+        if training.end is not None:
+            return training.cost(self.objective, candidate.workers)
+        return training.cost_of(self.needed(candidate), self.objective, candidate.workers)
+
+    def needed(self, candidate: Candidate) -> float:
+        """Samples of all workers to the target, as far as the curve tells; infinite where it does not."""
+        training = self.training(candidate)
+        return math.inf if training is None else samples_needed(training, self.scenario.target)
+
+    def least(self, candidate: Candidate) -> float:
+        """What the fewest samples that any has needed would cost it; 0 where no one has come to the target."""
+        training = self.training(candidate)
+        if training is None or self.fewest == math.inf:
+            return 0.0
+        return training.cost_of(self.fewest, self.objective, candidate.workers)
+
+    def memory(self, candidate: Candidate) -> int | None:
+        """Bytes of one of its workers: what it holds, and what backward() keeps; None where its run did not say."""
+        held = max((training.held for training in self.trainings.get(candidate, {}).values()), default=0)
+        return held + self.activations(candidate) if held else None
+
+    # What is known of all
+
+    @property
+    def best(self) -> float:
+        """The least cost of a candidate that reached the target; infinite before the first."""
+        return min(map(self.cost_of, self.trainings), default=math.inf)
+
+    @property
+    def fewest(self) -> float:
+        """The fewest samples that any candidate has needed; infinite before one has reached the target."""
+        ends = [training.end.samples for each in self.trainings if (training := self.training(each)) is not None and training.end]
+        return min(ends, default=math.inf)
+
+    def ranked(self) -> list[Candidate]:
+        """Those that reached the target, the best first."""
+        reached = [each for each in self.trainings if self.cost_of(each) < math.inf]
+        return sorted(reached, key=self.cost_of)
+
+    def real_seconds(self, candidate: Candidate, steps: int) -> float:
+        """How long a run of so many steps takes by the clock, as those of its system did, or all; 0 before the first."""
+        runs = [(each, training) for each, found in self.trainings.items() for training in found.values() if training.real]
+        own = [run for run in runs if run[0].system == candidate.system] or runs
+        taken = sum(training.samples / self.batch(each) for each, training in own)
+        return steps * candidate.workers * sum(training.real for _, training in own) / taken if taken else 0.0
+
+    # What the JOB is like
+
+    def shape(self, candidate: Candidate | None = None) -> StepShape:
+        """What the JOB's steps are like, by its own settings or with a candidate's batch; observed once."""
+        batch = self._own_batch(candidate)
+        if batch not in self._shapes:
+            self._shapes[batch] = shape_of(self._with_batch(batch))
+        return self._shapes[batch]
+
+    def activations(self, candidate: Candidate | None = None) -> int:
+        """Bytes that backward() keeps, with a candidate's batch; observed once."""
+        batch = self._own_batch(candidate)
+        if batch not in self._activations:
+            self._activations[batch] = activations(Limited(self._with_batch(batch), 2))
+        return self._activations[batch]
+
+    def batch(self, candidate: Candidate) -> int:
+        """Samples of a worker's step."""
+        return self.shape().samples if self.space.batch is None else int(dict(candidate.settings).get(*self.space.batch))
+
+    def steps(self, candidate: Candidate, samples: float) -> int:
+        """Of each worker, for so many samples of all."""
+        return max(1, math.ceil(samples / (candidate.workers * self.batch(candidate))))
+
+    @property
+    def samples(self) -> float:
+        """Those that the JOB computes on by its own settings."""
+        return self.scenario.samples(self.shape().samples)
+
+    def impossible(self, candidate: Candidate) -> str:
+        """Why the candidate cannot be run on these machines at all; empty where it can."""
+        try:
+            strategy = candidate.strategy
+            used = strategy.workers(candidate.workers)
+            strategy.check(used)
+            self.scenario.trained(candidate)
+        except PolyrhythmError as problem:
+            return str(problem)
+        if used != candidate.workers:
+            return f"it uses {used} of {candidate.workers} workers"
+        return "its workers write to the same memory, and here each is on a host of its own" if strategy.shares_memory else ""
+
+    # Runs
+
+    def task(self, candidate: Candidate, seed: int, steps: int, most: float, deadline: float) -> TrainingTask:
+        """A run of so many steps, each of which takes as long as one that was observed: nothing need be counted."""
+        return TrainingTask(self.charged(self.scenario, candidate), candidate, self.objective, seed, steps, most, deadline)
+
+    def charged(self, scenario: Scenario, candidate: Candidate) -> Scenario:
+        """Machines that take for each step what the observed operations of one take."""
+        return scenario.elsewhere(devices=charging(scenario.devices, self.shape(candidate).flops))
+
+    def take_kept(self, candidate: Candidate, seed: int, steps: int, most: float) -> bool:
+        """Whether a run of it is known that went as far as one would now."""
+        held = self.trainings.setdefault(candidate, {})
+        known = [held[seed]] if seed in held else [self.cache.get(self._key(candidate, seed, cut), Training) for cut in (False, True)]
+        for training in known:
+            if training is not None and self._far(candidate, training, steps, most):
+                self.kept += seed not in held
+                held[seed] = training
+                return True
+        return False
+
+    def _far(self, candidate: Candidate, known: Training, steps: int, most: float) -> bool:
+        if known.cut == TIME_IS_UP:
+            return False
+        if known.cut:
+            return self.objective.cost(Spent(known.seconds, known.nbytes, candidate.workers)) >= most
+        return known.end is not None or known.over or known.limit >= steps
+
+    def keep(self, candidate: Candidate, seed: int, steps: int, attempt: Attempt) -> Training:
+        """Note what came of a run. One that was too late replaces none."""
+        training, known = Training.of(attempt, self.scenario.target, steps), self.trainings.setdefault(candidate, {})
+        self.runs += 1
+        if training.cut != TIME_IS_UP:
+            known[seed] = training
+            self.cache.put(self._key(candidate, seed, bool(training.cut)), training)
+        if (needed := self.memory(candidate)) is not None and needed > self.most_bytes:
+            self.refused[candidate] = f"a worker needs {needed / 1e6:.4g} MB, more than the {self.most_bytes / 1e6:.4g} MB of --memory"
+        return known.setdefault(seed, training)
+
+    def _own_batch(self, candidate: Candidate | None) -> int | None:
+        if candidate is None or self.space.batch is None:
+            return None
+        found: int | None = dict(candidate.settings).get(self.space.batch[0])
+        return found
+
+    def _with_batch(self, batch: int | None) -> Train:
+        changed = {} if batch is None or self.space.batch is None else {self.space.batch[0]: batch}
+        return self.scenario.set(changed)
+
+    def _key(self, candidate: Candidate, seed: int, cut: bool) -> str:
+        """One that was broken off does not take the place of one that was shorter and ended."""
+        return self.scenario.key(candidate, "cut" if cut else "training", str(self.scenario.target), seed)

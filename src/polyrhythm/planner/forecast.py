@@ -1,0 +1,56 @@
+"""What is predicted from a few seeds: a value, and between which bounds the next run should lie."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from statistics import median
+
+import msgspec
+
+_STUDENT = (6.314, 2.920, 2.353, 2.132, 2.015, 1.943, 1.895, 1.860, 1.833, 1.812)
+"""Student's distribution leaves a tenth outside of so many deviations, with 1, 2, ... degrees of freedom."""
+_SIMULATED = 0.1
+"""Virtual time and measured time differ by about this part, where the machines were calibrated; docs/benchmarks.md has the figures."""
+_ONE_SEED = 0.2
+"""The deviation of a time's logarithm between seeds, where only one was run."""
+_GRID = 0.05
+"""And at the least: evaluations are 9 % apart, so that equal times need not be equal."""
+_EXTRAPOLATED = 0.5
+"""And where the target was not reached, but an early curve extrapolated."""
+
+
+class Interval(msgspec.Struct, frozen=True):
+    """A prediction, and the bounds between which nine of ten runs should lie."""
+
+    low: float
+    middle: float
+    high: float
+
+    def times(self, factor: float) -> Interval:
+        """Of another quantity that is so many times as large."""
+        return Interval(self.low * factor, self.middle * factor, self.high * factor)
+
+
+def deviation(values: Mapping[str, Sequence[float]]) -> tuple[float, int]:
+    """The deviation of the logarithm between seeds, of all groups together, and its degrees of freedom; 0.2 and 0 where none has two."""
+    groups = [[math.log(each) for each in group if each > 0] for group in values.values()]
+    freedom = sum(len(group) - 1 for group in groups if len(group) > 1)
+    if not freedom:
+        return _ONE_SEED, 0
+    squares = sum((each - sum(group) / len(group)) ** 2 for group in groups for each in group)
+    return max(_GRID, math.sqrt(squares / freedom)), freedom
+
+
+def forecast(values: Sequence[float], spread: float, freedom: int) -> Interval:
+    """From what some seeds gave, for the next: Student's bounds at 90 % for a new observation, and the simulator's own error."""
+    middle, count = median(values), len(values)
+    quantile = _STUDENT[min(freedom, len(_STUDENT)) - 1] if freedom else 2.0
+    width = math.hypot(quantile * spread * math.sqrt(1 + 1 / count), _SIMULATED)
+    return Interval(middle * math.exp(-width), middle, middle * math.exp(width))
+
+
+def extrapolated(value: float) -> Interval:
+    """From a curve that did not come to the target."""
+    width = 2 * _EXTRAPOLATED
+    return Interval(value * math.exp(-width), value, value * math.exp(width))

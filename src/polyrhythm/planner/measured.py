@@ -1,0 +1,87 @@
+"""What is known of a candidate: how far its training came, and for what."""
+
+from __future__ import annotations
+
+import math
+
+import msgspec
+
+from polyrhythm.errors import BrokenOff
+from polyrhythm.kernel.events import Stepped
+from polyrhythm.planner.objective import Objective, Spent
+from polyrhythm.planner.tasks import HELD, REAL
+from polyrhythm.report.metrics import Target, curve_of
+from polyrhythm.training.run import Attempt
+
+
+class Point(msgspec.Struct, frozen=True):
+    """An evaluation: what had been used by then, by all workers, and the metric's value."""
+
+    seconds: float
+    nbytes: float
+    samples: float
+    value: float
+
+    def spent(self, workers: int) -> Spent:
+        """By so many workers."""
+        return Spent(self.seconds, self.nbytes, workers)
+
+
+class Training(msgspec.Struct, frozen=True):
+    """A run with real gradients, over `limit` steps of each worker at most.
+
+    `reached` is the place of the first evaluation that meets the target, -1 where none does; `seconds`, `nbytes` and `samples` are those of
+    the whole run. `cut` is why it was broken off, without an evaluation, and `error` why it failed; `held` are the bytes that worker 0 held
+    between steps, 0 where that is not known, and `real` the seconds that the run took by the clock.
+    """
+
+    curve: list[Point]
+    reached: int
+    seconds: float
+    nbytes: float
+    samples: float
+    limit: int
+    over: bool = False
+    cut: str = ""
+    error: str = ""
+    held: int = 0
+    real: float = 0.0
+
+    @staticmethod
+    def of(attempt: Attempt, target: Target, limit: int) -> Training:
+        """From a run, whole or broken off."""
+        stepped = {event.actor: event for event in attempt.outcome.events if isinstance(event, Stepped)}
+        samples = float(sum(event.samples for event in stepped.values()))
+        steps = max((event.clock for event in stepped.values()), default=0)
+        curve = [
+            Point(event.time, event.bytes_sent, samples * event.clock / max(1, steps), event.metrics[target.metric])
+            for event in curve_of(attempt.outcome, target.metric)
+        ]
+        reached = next((place for place, point in enumerate(curve) if target.met_by(point.value)), -1)
+        seconds = max((event.time for event in stepped.values()), default=0.0)
+        nbytes = max((event.bytes_sent for event in stepped.values()), default=0)
+        cut = str(attempt.error) if isinstance(attempt.error, BrokenOff) else ""
+        held = int(attempt.outcome.settings.get(HELD, 0))
+        real = float(attempt.outcome.settings.get(REAL, 0.0))
+        error = "" if cut or attempt.error is None else str(attempt.error)
+        return Training(curve, reached, seconds, nbytes, samples, limit, steps < limit and not cut, cut, error, held, real)
+
+    @property
+    def end(self) -> Point | None:
+        """The evaluation that reached the target; None where none did."""
+        return self.curve[self.reached] if self.reached >= 0 else None
+
+    def cost(self, objective: Objective, workers: int) -> float:
+        """What it took to the target, by the objective; infinite where that was not reached."""
+        return math.inf if self.end is None else objective.cost(self.end.spent(workers))
+
+    def cost_of(self, samples: float, objective: Objective, workers: int) -> float:
+        """What so many samples cost, as those of this run did."""
+        if not self.samples or samples == math.inf:
+            return math.inf
+        part = samples / self.samples
+        return objective.cost(Spent(self.seconds * part, self.nbytes * part, workers))
+
+    def best(self, target: Target) -> float | None:
+        """The best value; None where nothing was evaluated."""
+        return target.best(point.value for point in self.curve) if self.curve else None

@@ -1,0 +1,94 @@
+"""What the best candidates wait for, what would harm them, and what would help: short runs on machines with one thing changed."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from polyrhythm.parallel.pools import Done, Pool, Task
+from polyrhythm.planner.answer import Remedy, Waits
+from polyrhythm.planner.candidate import Candidate
+from polyrhythm.planner.circumstances import REMEDIES, RISKS, Circumstance
+from polyrhythm.planner.findings import Findings
+from polyrhythm.planner.measured import Training
+from polyrhythm.planner.scenario import Scenario
+from polyrhythm.training.run import Attempt
+
+_PART = 8
+"""These runs have a part of the samples that the target took."""
+_LEAST_STEPS = 20
+"""But at least so many steps, so that systems that exchange every 16 steps have done so."""
+_NOTICED = 0.97
+"""A remedy is named if the time to the target falls below this part."""
+
+
+@dataclass(slots=True)
+class Outlook:
+    """`pool` makes its runs; `left` says how many seconds are left to begin one, `deadline` when those under way are broken off."""
+
+    found: Findings
+    pool: Callable[[Done], Pool]
+    left: Callable[[], float]
+    deadline: float
+    rates: dict[tuple[Candidate, str], float | None] = field(default_factory=dict)
+
+    def look(self, candidates: Sequence[Candidate], circumstances: Mapping[str, Circumstance]) -> None:
+        """Measure the seconds that a sample takes, as things are and in each of these circumstances."""
+        self._make((each, "", _as_it_is) for each in candidates)
+        self._make((each, name, circumstance) for name, circumstance in circumstances.items() for each in candidates)
+
+    def factor(self, candidate: Candidate, name: str) -> float | None:
+        """Of the time that a sample takes; None where the run fails, or is not known."""
+        here, there = self.rates.get((candidate, "")), self.rates.get((candidate, name))
+        return None if not here or there is None else there / here
+
+    def waits(self, candidate: Candidate) -> Waits | None:
+        """What the time to the target consists of; None where it was not measured."""
+        training, quick, instant = self.found.training(candidate), self.factor(candidate, "bandwidth"), self.factor(candidate, "network")
+        if quick is None or instant is None or training is None or training.end is None:
+            return None
+        compute = min(1.0, instant)
+        latency = max(0.0, min(1.0, quick) - compute)
+        useful = min(1.0, self.found.fewest / training.end.samples)
+        return Waits(compute * useful, latency * useful, (1 - compute - latency) * useful, 1 - useful)
+
+    def risks(self, candidate: Candidate) -> dict[str, float | None]:
+        """By name, as far as they were measured."""
+        return {name: self.factor(candidate, name) for name in RISKS if (candidate, name) in self.rates}
+
+    def remedies(self, candidate: Candidate) -> list[Remedy]:
+        """What makes it faster, the most helpful first."""
+        factors = {name: self.factor(candidate, name) for name in REMEDIES}
+        found = [Remedy(name, factor) for name, factor in factors.items() if factor is not None and factor < _NOTICED]
+        return sorted(found, key=lambda each: each.factor)
+
+    def _make(self, wanted: Iterator[tuple[Candidate, str, Circumstance]]) -> None:
+        begun: list[tuple[Candidate, str]] = []
+
+        def tasks() -> Iterator[tuple[int, Task, Path | None]]:
+            for candidate, name, circumstance in wanted:
+                if (candidate, name) not in self.rates and self.left() > 0 and (task := self._task(candidate, circumstance)) is not None:
+                    begun.append((candidate, name))
+                    yield len(begun) - 1, task, None
+
+        def done(place: int, attempt: Attempt) -> None:
+            training = Training.of(attempt, self.found.scenario.target, 0)
+            if not training.cut:  # one for which time was short says nothing
+                self.rates[begun[place]] = training.seconds / training.samples if not training.error and training.samples else None
+
+        self.pool(done).work(tasks())
+
+    def _task(self, candidate: Candidate, circumstance: Circumstance) -> Task | None:
+        found, training = self.found, self.found.training(candidate)
+        if training is None:
+            return None
+        steps = max(_LEAST_STEPS, found.steps(candidate, (training.end or training).samples / _PART))
+        part = steps * candidate.workers * found.batch(candidate) / max(1.0, training.samples)
+        task = found.task(candidate, found.scenario.seed, steps, float("inf"), self.deadline)
+        there = circumstance(task.scenario, candidate.workers, training.seconds * part)
+        return task.elsewhere(there)
+
+
+def _as_it_is(here: Scenario, workers: int, seconds: float) -> Scenario:
+    return here

@@ -1,0 +1,84 @@
+"""A plan as a page: the table, the fronts between time, bytes, quality and cost, and the maps."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from polyrhythm.planner.answer import PhaseMap, Plan, value_of
+from polyrhythm.planner.words import columns, row, sentences
+from polyrhythm.report.layers import IN_BYTES
+from polyrhythm.report.panels import Panel
+from polyrhythm.report.phases import Phase, phase_diagram
+from polyrhythm.report.render import rendered, written
+from polyrhythm.report.scatter import BYTES, SECONDS, Axis, ScatterPoint, scatter
+from polyrhythm.units import show_seconds
+
+
+def write(plan: Plan, path: str | Path, asked: str = "") -> Path:
+    """Write the page of `plan`; `asked` is the command that makes it again. The same plan gives the same bytes. Raises OSError."""
+    best = plan.best
+    page = rendered(
+        "plan.html.jinja",
+        title=f"A plan for {plan.job}: {plan.target}",
+        circumstances=f"on the network {plan.network} with {plan.devices}; {', '.join(map(str, plan.workers))} workers; "
+        f"least {plan.objective}; {plan.runs + plan.kept} runs in virtual time; seeds {', '.join(map(str, plan.seeds))}",
+        sentences=sentences(plan),
+        columns=columns(plan),
+        choices=[row(plan, each) for each in [*plan.choices, *([plan.alone] if plan.alone is not None else [])]],
+        command=best.command if best else "",
+        rehearsal=best.rehearsal if best else "",
+        code=best.code if best else "",
+        maps=[_map(each) for each in plan.maps],
+        fronts=_fronts(plan),
+        remedies=[[each.name, f"× {each.factor:.2g}"] for each in plan.remedies],
+        refused=[[each.name, each.reason] for each in plan.refused],
+        asked=asked,
+    )
+    return written(path, page)
+
+
+def _fronts(plan: Plan) -> list[Panel]:
+    """Time against bytes, quality, and money or energy."""
+    if len(plan.scatter) < 2:
+        return []
+    metric = plan.target.rpartition(" ")[0]
+    quality = Axis(f"best {metric} of its run", log=False)
+    axes = {"nbytes": BYTES, "memory": Axis("memory of a worker", IN_BYTES), "energy": Axis("energy, joules")}
+    if any(each.money is not None for each in plan.scatter):
+        axes["money"] = Axis("money")
+    found = [_front(plan, f"Time and {name}", "seconds", what, axes[what]) for what, name in _NAMES.items() if what in axes]
+    return [*found, _front(plan, f"Time and {metric}", "seconds", "shortfall", quality)]
+
+
+_NAMES = {"nbytes": "bytes", "memory": "memory", "energy": "energy", "money": "money"}
+
+
+def _front(plan: Plan, title: str, x: str, y: str, axis: Axis) -> Panel:
+    leading = {each.name for each in plan.front(x, y)}
+    points = [
+        ScatterPoint(
+            each.name, value_of(each, x), each.quality if y == "shortfall" and each.quality else value_of(each, y), each.name in leading
+        )
+        for each in plan.scatter
+        if value_of(each, y) < float("inf")
+    ]
+    return scatter(title, points, SECONDS, axis)
+
+
+def _map(found: PhaseMap) -> Panel:
+    shown = {cell.factor: _factor(cell.factor) for cell in found.cells}
+    phases = [
+        Phase(str(cell.workers), shown[cell.factor], cell.winner, _ahead(cell.seconds, cell.ahead), cell.factor == 1.0)
+        for cell in reversed(found.cells)
+    ]
+    phases.sort(key=lambda each: int(each.column))
+    subtitle = f"Of {', '.join(found.systems)}: the fastest, its time to the target, and by what factor the second is slower"
+    return phase_diagram(f"{found.what.capitalize()} and workers", subtitle, "workers", f"{found.what}, times the network's", phases)
+
+
+def _factor(factor: float) -> str:
+    return f"{factor:g}"
+
+
+def _ahead(seconds: float, ahead: float | None) -> str:
+    return show_seconds(seconds) + ("" if ahead is None else f", × {ahead:.2g}")

@@ -1,0 +1,160 @@
+"""`plan`: which way of training suits a model and machines."""
+
+from __future__ import annotations
+
+import math
+import os
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from polyrhythm.errors import CompositionError, unknown
+from polyrhythm.hardware import network as networks
+from polyrhythm.hardware.devices import Machine
+from polyrhythm.hardware.fleet import Fleet, fleet
+from polyrhythm.hardware.network import Network
+from polyrhythm.parallel.pools import HOST, Done, Pool, check, pool_of
+from polyrhythm.planner.answer import Plan
+from polyrhythm.planner.findings import Findings
+from polyrhythm.planner.measure_cache import MeasureCache
+from polyrhythm.planner.objective import Objective, Prices
+from polyrhythm.planner.planner import Planner
+from polyrhythm.planner.scenario import Scenario
+from polyrhythm.planner.space import Space
+from polyrhythm.report.metrics import Target, parse_target
+from polyrhythm.report.progress import ProgressLine, board
+from polyrhythm.systems import SYSTEMS
+from polyrhythm.workloads.settings import Train
+
+HERE = "here"
+"""The device that is this machine, which the command line times before."""
+BUDGET = 100.0
+"""Seconds that a plan may take, where nothing else is said."""
+WORKERS = (2, 4, 8)
+
+
+@dataclass(frozen=True, slots=True)
+class PlanRequest:
+    """What a plan is asked for. Raises PolyrhythmErrors for what cannot be.
+
+    Args:
+        target: such as "accuracy=0.96".
+        network, devices: as of `Simulator`; a network is needed, since candidates differ by what they send.
+        workers: the numbers of workers that may be used.
+        objective: what there is to be least of until the target: "time", "bytes", "money" or "energy", at `prices`.
+        budget: seconds that the plan may take. memory: bytes that one worker may use, or None.
+        systems: the names of those that are tried; all by default. settings: of the JOB, with which all candidates begin.
+        jobs: runs at once, by default one for each core; pool: "host", or "ray" for a cluster.
+        cache: a directory in which runs are kept, so that a plan that was stopped goes on; in memory alone by default.
+    """
+
+    target: str
+    network: str | Path | Network = "lan"
+    devices: str | Path | Machine | Fleet = "cpu-core"
+    workers: Sequence[int] = WORKERS
+    objective: str = "time"
+    prices: Prices = field(default_factory=Prices)
+    budget: float = BUDGET
+    memory: float | None = None
+    systems: Sequence[str] | None = None
+    settings: Mapping[str, Any] = field(default_factory=dict)
+    seed: int = 0
+    jobs: int | None = None
+    pool: str = HOST
+    cache: str | Path | None = None
+
+    def __post_init__(self) -> None:
+        check(self.pool)
+        if not self.workers or min(self.workers) < 1:
+            raise CompositionError(f"workers={list(self.workers)} trains nothing: give numbers of 1 or more.")
+        if max(self.workers) < 2:
+            raise CompositionError("A plan compares ways of training together, which takes 2 workers or more: give --workers 2..8.")
+        if not 0 < self.budget < math.inf:
+            raise CompositionError(f"A budget of {self.budget:g} s gives no time: give more than 0 seconds.")
+        for name in self.systems or ():
+            if name not in SYSTEMS:
+                raise unknown("system", name, SYSTEMS)
+        if self.jobs is not None and self.jobs < 1:
+            raise CompositionError(f"jobs={self.jobs} runs nothing: give 1 or more.")
+        if isinstance(self.network, str | Path):
+            networks.load(self.network)
+        if self.devices != HERE:
+            fleet(self.devices)
+        parse_target(self.target)
+        Objective(self.objective, self.prices)
+
+    @property
+    def goal(self) -> Target:
+        """The target, read."""
+        return parse_target(self.target)
+
+    @property
+    def machines(self) -> list[str]:
+        """The arguments of a command that runs in virtual time on them, as far as they have names."""
+        named = [("--network", self.network), ("--device", self.devices)]
+        given = [part for flag, value in named if isinstance(value, str | Path) for part in (flag, str(value))]
+        return ["--on", "simulator", *given]
+
+    def scenario(self, train: Train, job: str, facts: Mapping[str, str]) -> Scenario:
+        """The JOB on the machines."""
+        network = self.network if isinstance(self.network, Network) else networks.load(self.network)
+        return Scenario(job, train, self.goal, network, fleet(self.devices), self.seed, facts=facts, settings=self.settings)
+
+    def planner(
+        self, train: Train, job: str, pool: Callable[[Done], Pool], facts: Mapping[str, str] | None = None, rest: Sequence[str] = ()
+    ) -> Planner:
+        """What makes the plan; `pool` makes its runs."""
+        scenario = self.scenario(train, job, facts or {})
+        scenario.set({})  # refuses settings that the JOB does not have
+        space = Space.of(scenario, tuple(self.systems or SYSTEMS), tuple(self.workers))
+        objective = Objective(self.objective, self.prices)
+        cache = MeasureCache(None if self.cache is None else Path(self.cache))
+        found = Findings(scenario, objective, space, cache, self.memory or math.inf)
+        return Planner(found, pool, self.budget, tuple(rest))
+
+    def pool_with(self, line: ProgressLine, seen: Callable[[], None] = lambda: None) -> Callable[[Done], Pool]:
+        """Pools of its jobs that show progress on `line` and call `seen` after each run."""
+        jobs = self.jobs or os.cpu_count() or 1
+
+        def pool(done: Done) -> Pool:
+            def ended(place: int, attempt: Any) -> None:
+                done(place, attempt)
+                seen()
+
+            return pool_of(self.pool)(jobs, line, ended)
+
+        return pool
+
+
+def plan(train: Train, to: str, **request: Any) -> Plan:
+    """Search for the way of training that brings `train` to a target soonest, or for the least bytes, money or energy, on given machines.
+
+    `to` is the target, such as "accuracy=0.96"; further keywords are the fields of `PlanRequest`. Every candidate trains with real
+    gradients in virtual time: all systems for a while, the better half of them for twice as long (successive halving), and then what
+    Optuna draws of options, workers, learning rates and batches around the leading ones. An interruption ends the search, and what is
+    known by then is returned. `print(plan_text(plan))` shows the answer. Raises PolyrhythmErrors for what cannot be planned.
+    """
+    wanted = PlanRequest(to, **request)
+    with board(1, wanted=True) as line:
+        name = getattr(train, "name", getattr(train, "__name__", "train"))
+        planner = wanted.planner(train, name, wanted.pool_with(line), rest=wanted.machines)
+        return planner.plan()
+
+
+def workers_of(text: str) -> tuple[int, ...]:
+    """The numbers that "2..16" (powers of two, and its ends) or "2,3,6" name. Raises CompositionError for other text."""
+    first, dots, last = text.partition("..")
+    try:
+        if not dots:
+            return tuple(sorted({int(each) for each in text.split(",")}))
+        least, most = int(first), int(last)
+    except ValueError:
+        raise CompositionError(f"--workers {text}: write numbers such as 4, 2,4,8 or 2..16.") from None
+    if not 1 <= least <= most:
+        raise CompositionError(f"--workers {text} names no numbers of workers: write the smaller first, such as 2..16.")
+    return tuple(sorted({least, most, *_powers(least, most)}))
+
+
+def _powers(least: int, most: int) -> Iterable[int]:
+    return (2**exponent for exponent in range(least.bit_length() - 1, most.bit_length()) if least <= 2**exponent <= most)

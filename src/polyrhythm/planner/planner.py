@@ -1,0 +1,171 @@
+"""From a request to a plan: the search, what it found put into figures, and what they depend on."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from statistics import median
+from time import monotonic
+
+from msgspec.structs import replace
+
+from polyrhythm.parallel.pools import Done, Pool
+from polyrhythm.planner.answer import Choice, PhaseMap, Plan, Refusal
+from polyrhythm.planner.candidate import Candidate
+from polyrhythm.planner.circumstances import CAUSES, REMEDIES, RISKS
+from polyrhythm.planner.findings import Findings
+from polyrhythm.planner.forecast import Interval, deviation, extrapolated, forecast
+from polyrhythm.planner.measured import Training
+from polyrhythm.planner.objective import Spent
+from polyrhythm.planner.outlook import Outlook
+from polyrhythm.planner.phase_map import PhaseMaps
+from polyrhythm.planner.search import Search
+
+_SHOWN = 10
+"""A plan lists so many systems."""
+_LOOKED_AT = 3
+"""And knows of so many what they wait for and what would harm them."""
+
+_DOUBTFUL = 5.0
+"""What is extrapolated is listed if it should cost at most so many times what the best does."""
+
+INTERRUPTED = "interrupted: what was known by then"
+_ENDED = "nothing better was found for a while"
+_TIME_UP = "the time was up"
+
+
+@dataclass(slots=True)
+class Planner:
+    """Makes a plan within `seconds`; `pool` makes its runs, `rest` are arguments of commands that run a choice in virtual time."""
+
+    found: Findings
+    pool: Callable[[Done], Pool]
+    seconds: float
+    rest: tuple[str, ...] = ()
+    began: float = field(default_factory=monotonic)
+    search: Search = field(init=False)
+    outlook: Outlook = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.search = Search(self.found, self.pool, self.seconds, began=self.began)
+        self.outlook = Outlook(self.found, self.pool, lambda: self.search.left(1.0), self.began + self.seconds)
+
+    def plan(self) -> Plan:
+        """The answer; what is known if this is interrupted."""
+        ended = _ENDED
+        try:
+            self.search.run()
+            ended = _TIME_UP if self.search.left(0.65) <= 0 else _ENDED
+            leading = self.leading()[:_LOOKED_AT]
+            self.outlook.look(leading[:1], {**CAUSES, **RISKS, **REMEDIES})
+            self.outlook.look(leading, {**CAUSES, **RISKS})
+        except KeyboardInterrupt:
+            ended = INTERRUPTED
+        return self.answer(ended)
+
+    def answer(self, ended: str, maps: Sequence[PhaseMap] = ()) -> Plan:
+        """What is known."""
+        found, scenario = self.found, self.found.scenario
+        leading = self.leading()
+        choices = [choice for each in leading if (choice := self.choice(each)) is not None]
+        scatter = [choice for each in found.ranked() if each not in found.refused and (choice := self.choice(each)) is not None]
+        return Plan(
+            scenario.job,
+            str(scenario.target),
+            found.objective.name,
+            scenario.network.name,
+            ", ".join(dict.fromkeys(each.name for each in scenario.devices.machines)),
+            list(found.space.workers),
+            choices[:_SHOWN],
+            self.choice(self.search.alone),
+            [Refusal(each.name, reason) for each, reason in found.refused.items()],
+            self.outlook.remedies(leading[0]) if leading else [],
+            list(maps),
+            found.runs,
+            found.kept,
+            monotonic() - self.began,
+            ended,
+            self.search.all_seeds,
+            self._compared(scatter),
+        )
+
+    def _compared(self, choices: Sequence[Choice]) -> list[Choice]:
+        """With how much worse the quality of each is than the best."""
+        qualities = [each.quality for each in choices if each.quality is not None]
+        best = self.found.scenario.target.best(qualities) if qualities else 0.0
+        return [replace(each, shortfall=None if each.quality is None else abs(best - each.quality)) for each in choices]
+
+    def maps(self, seconds: float) -> list[PhaseMap]:
+        """Which system would win elsewhere, within so many further seconds."""
+        end = monotonic() + seconds
+        return PhaseMaps(self.found, self.pool, lambda: end - monotonic()).maps(self.leading())
+
+    def leading(self) -> list[Candidate]:
+        """The best candidate of each system, the best first: by the median over seeds where there are several, then those extrapolated."""
+        found = self.found
+        costs = {each: self._cost(each) for each in found.trainings if each not in found.refused and each != self.search.alone}
+        confirmed = {each for each in costs if len(found.trainings[each]) > 1}
+        order = sorted((each for each in costs if costs[each] < math.inf), key=lambda each: (each not in confirmed, costs[each]))
+        reached = [each for each in order if found.cost_of(each) < math.inf]
+        worst = _DOUBTFUL * min((costs[each] for each in reached), default=math.inf)
+        others = [each for each in order if each not in reached and costs[each] <= worst]
+        return list({each.system: each for each in reversed([*reached, *others])}.values())[::-1]
+
+    def _cost(self, candidate: Candidate) -> float:
+        """The median over seeds, one that did not come to the target counting as infinite; extrapolated where the first did not."""
+        runs = self.found.trainings[candidate].values()
+        costs = [training.cost(self.found.objective, candidate.workers) for training in runs]
+        return median(costs) if len(costs) > 1 else self.found.expected(candidate)
+
+    def choice(self, candidate: Candidate) -> Choice | None:
+        """What is predicted of the candidate; None where nothing can be."""
+        runs = list(self.found.trainings.get(candidate, {}).values())
+        reached = [training for training in runs if training.end is not None]
+        if not reached and self.found.expected(candidate) == math.inf:
+            return None
+        spent, seconds = self._spent(candidate, reached)
+        objective, target = self.found.objective, self.found.scenario.target
+        qualities = [best for training in runs if (best := training.best(target)) is not None]
+        prices, job, whole = objective.prices, self.found.scenario.job, candidate.with_settings(self.found.scenario.settings)
+        return Choice(
+            candidate.name,
+            candidate.system,
+            candidate.workers,
+            dict(candidate.options),
+            dict(candidate.settings),
+            len(reached),
+            len(runs),
+            seconds,
+            spent.nbytes,
+            median([training.end.samples for training in reached if training.end]) if reached else self.found.needed(candidate),
+            objective.cost(spent),
+            median(qualities) if qualities else None,
+            None,
+            self.found.memory(candidate),
+            spent.money(prices) if prices.worker_hour or prices.gigabyte else None,
+            spent.energy(prices),
+            whole.command(job),
+            whole.code(job),
+            whole.command(job, self.rest),
+            self.outlook.waits(candidate),
+            self.outlook.risks(candidate),
+        )
+
+    def _spent(self, candidate: Candidate, reached: Sequence[Training]) -> tuple[Spent, Interval]:
+        """What it takes to the target, and between which bounds its seconds lie."""
+        if reached:
+            ends = [training.end for training in reached if training.end is not None]
+            seconds = forecast([end.seconds for end in ends], *self._deviation())
+            return Spent(seconds.middle, median([end.nbytes for end in ends]), candidate.workers), seconds
+        training = self.found.training(candidate)
+        assert training is not None
+        part = self.found.needed(candidate) / training.samples
+        return Spent(training.seconds * part, training.nbytes * part, candidate.workers), extrapolated(training.seconds * part)
+
+    def _deviation(self) -> tuple[float, int]:
+        """Of the seconds to the target, between seeds."""
+        runs = self.found.trainings
+        return deviation(
+            {each.name: [training.end.seconds for training in runs[each].values() if training.end is not None] for each in runs}
+        )

@@ -1,0 +1,86 @@
+"""What a plan is for: a JOB, a target, and machines; and what decides the outcome of a run there."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from hashlib import sha256
+from typing import Any
+
+import msgspec
+
+from polyrhythm.hardware.faults import FaultSource
+from polyrhythm.hardware.fleet import Fleet
+from polyrhythm.hardware.network import Network
+from polyrhythm.planner.candidate import Candidate
+from polyrhythm.report.metrics import Target
+from polyrhythm.report.outcome import versions
+from polyrhythm.simulator import Simulator
+from polyrhythm.workloads.settings import Train, settings_of, with_settings
+
+_LONGER = 8
+"""A run may take so many times the epochs of the JOB until it reaches the target."""
+
+
+@dataclass(frozen=True, slots=True)
+class Scenario:
+    """`job` is what the training function is called in commands; `facts` are what its runs depend on and a repr would lack.
+
+    `settings` are those of the JOB that all candidates begin with.
+    """
+
+    job: str
+    train: Train
+    target: Target
+    network: Network
+    devices: Fleet
+    seed: int = 0
+    faults: tuple[FaultSource, ...] = ()
+    facts: Mapping[str, str] = field(default_factory=dict)
+    settings: Mapping[str, Any] = field(default_factory=dict)
+
+    def on(self, seed: int) -> Simulator:
+        """The machines, in virtual time."""
+        return Simulator(network=self.network, devices=self.devices, faults=self.faults, seed=seed)
+
+    @property
+    def epochs(self) -> int | None:
+        """How many the JOB goes through its data by its own settings; None where it has no such setting."""
+        epochs = self.default("epochs")
+        return epochs if isinstance(epochs, int) else None
+
+    def samples(self, batch: int) -> float:
+        """How many samples the JOB computes on by its own settings, if it says so; else those of a thousand batches."""
+        sizes = getattr(self.train, "sizes", None)
+        count = getattr(sizes, "training", None)
+        return float(count * (self.epochs or 1)) if isinstance(count, int) else 1000.0 * batch
+
+    def trained(self, candidate: Candidate) -> Train:
+        """The JOB with the candidate's settings, and so many epochs that it ends at the target, not before.
+
+        Raises PolyrhythmErrors for settings that it does not have.
+        """
+        longer = {} if self.epochs is None else {"epochs": self.epochs * _LONGER}
+        return self.set({**longer, **dict(candidate.settings)})
+
+    def set(self, changes: Mapping[str, Any]) -> Train:
+        """The JOB with its settings and these."""
+        return with_settings(self.train, self.job, {**self.settings, **changes})
+
+    def default(self, name: str) -> Any:
+        """What a setting is where no candidate changes it; None where the JOB does not have it."""
+        known = settings_of(self.train).get(name)
+        return self.settings.get(name, None if known is None else known.default)
+
+    def elsewhere(self, **changed: Any) -> Scenario:
+        """The same on other machines."""
+        return replace(self, **changed)
+
+    def key(self, candidate: Candidate, *further: object) -> str:
+        """A digest of all that decides the outcome of a run of the candidate here, and of `further` settings."""
+        decides: list[object] = [
+            versions(),
+            dict(sorted(self.facts.items())),
+            *map(repr, (self.trained(candidate), self.network, self.devices, self.faults, candidate.strategy, candidate.workers, *further)),
+        ]
+        return sha256(msgspec.json.encode(decides)).hexdigest()[:32]

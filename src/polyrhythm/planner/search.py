@@ -1,0 +1,194 @@
+"""The search: short runs of all systems, longer ones of those that lead, then what an optimiser draws around these, and further seeds."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from itertools import pairwise
+from pathlib import Path
+from time import monotonic
+
+from polyrhythm.parallel.pools import Done, Pool, Task
+from polyrhythm.planner.candidate import Candidate
+from polyrhythm.planner.curves import Race
+from polyrhythm.planner.draws import LEEWAY, Draws
+from polyrhythm.planner.findings import Findings
+from polyrhythm.training.run import Attempt
+from polyrhythm.units import show_seconds
+
+_PARTS = (1 / 64, 1 / 8, 1 / 2, 1.0, 2.0, 4.0, 8.0, 16.0)
+"""The heats have these parts of the JOB's samples."""
+_KEPT = 4
+"""A heat leaves one in so many, or fewer: as many as the next heat can run in this part of the time that is left for heats."""
+_NEXT_HEAT = 0.6
+_LEAST_FIELD = 4
+"""But at least so many, and this many where time allows."""
+_FIELD = 8
+_RACED_BY = 0.55
+"""Heats begin before this part of the time is over; draws begin before the next one, and are broken off at the one after."""
+_DRAWN_BY = 0.65
+_BROKEN_OFF_BY = 0.75
+_CONFIRMED_BY = 0.88
+"""Runs under further seeds begin before this part."""
+_LONGER = 1.35
+"""A run under another seed may take so many times the samples."""
+_ALONE = Candidate("single", 1)
+_LATE = "the time was up before it was tried: give a longer --budget"
+
+
+Wanted = tuple[Candidate, int, int, float]
+"""A candidate, a seed, how many steps, and the cost at which its run is broken off."""
+
+
+@dataclass(slots=True)
+class Search:
+    """`seconds` is how long it may take, by the clock; `confirmed` of the best candidates are run under `seeds` further seeds."""
+
+    found: Findings
+    pool: Callable[[Done], Pool]
+    seconds: float
+    confirmed: int = 3
+    seeds: int = 2
+    began: float = field(default_factory=monotonic)
+
+    def run(self) -> None:
+        """Search. What is known by then stays in `found` if this is interrupted."""
+        field = self.heats()
+        self.draw(field)
+        self.confirm()
+
+    def left(self, part: float) -> float:
+        """Seconds by the clock until this part of the time is over."""
+        return part * self.seconds - (monotonic() - self.began)
+
+    @property
+    def all_seeds(self) -> list[int]:
+        """The first, under which all are compared, and the further ones."""
+        first = self.found.scenario.seed
+        return [first + further for further in range(self.seeds + 1)]
+
+    # Successive halving (Jamieson & Talwalkar, 2016): every system as its paper has it
+
+    def heats(self) -> list[Candidate]:
+        """Runs of all systems on a part of the samples, of the best quarter of these on four times as many, and so on to the target.
+
+        Best is what is expected to cost least, by the curves so far. Returns the last field, the best first.
+        """
+        found, field = self.found, self._possible()
+        for part, following in pairwise(_PARTS):
+            if not field or self.left(_RACED_BY) <= 0:
+                break
+            self.make(self._heat(field, part * found.samples), _DRAWN_BY)
+            field = self._leaders(field, following * found.samples)
+            if part == _PARTS[0]:
+                field = [replace(each, workers=max(found.space.workers)) for each in field]
+            if found.best < math.inf and all(found.cost_of(each) < math.inf for each in field):
+                break
+        return field
+
+    def _heat(self, field: Sequence[Candidate], samples: float) -> Iterator[Wanted]:
+        """The leading ones first: what costs much more than these is broken off."""
+        for each in field:
+            yield each, self.found.scenario.seed, self.found.steps(each, samples), LEEWAY * self.found.best
+
+    def _possible(self) -> list[Candidate]:
+        field = []
+        workers = self.found.space.workers
+        for candidate in self.found.space.first(workers[(len(workers) - 1) // 2]):
+            if reason := self.found.impossible(candidate):
+                self.found.refused[candidate] = reason
+            else:
+                field.append(candidate)
+        return field
+
+    def _leaders(self, field: Sequence[Candidate], samples: float) -> list[Candidate]:
+        """Those that run in the next heat, for so many samples."""
+        found, alive = self.found, []
+        for candidate in field:
+            if (reason := self._reason(candidate)) is None:
+                alive.append(candidate)
+            else:
+                found.refused.setdefault(candidate, reason)
+        curves = {each: training.curve for each in alive if (training := found.training(each)) is not None}
+        race = Race(list(curves.values()), found.scenario.target)
+        flat = [each for each in alive if race.undecided(curves[each])]
+        alive = sorted((each for each in alive if each not in flat), key=lambda each: self._order(each, race))
+        fitting = int(_NEXT_HEAT * max(0.0, self.left(_RACED_BY)) / (samples * self._seconds_per_sample()))
+        kept = min(max(_FIELD, -(-len(field) // _KEPT)), max(_LEAST_FIELD, fitting - len(flat)))
+        for candidate in alive[kept:]:
+            found.refused[candidate] = f"others lead after {curves[candidate][-1].samples:.3g} samples, as their papers have them"
+        return [*alive[:kept], *flat]
+
+    def _seconds_per_sample(self) -> float:
+        """Of real time, so far: all cores together."""
+        trained = sum(training.samples for runs in self.found.trainings.values() for training in runs.values())
+        return (monotonic() - self.began) / max(1.0, trained)
+
+    def _reason(self, candidate: Candidate) -> str | None:
+        """Why the candidate is not followed any further; None where it is."""
+        training = self.found.training(candidate)
+        if training is None:
+            return _LATE
+        if candidate in self.found.refused or training.error:
+            return self.found.refused.get(candidate, training.error)
+        if training.cut or self.found.least(candidate) > LEEWAY * self.found.best:
+            rate = show_seconds(training.seconds / max(1.0, training.samples))
+            return f"a sample takes {rate}: on the fewest samples that any needed it would still cost more than the best"
+        return None
+
+    def _order(self, candidate: Candidate, race: Race) -> float:
+        """What it is expected to cost: as it did where it came to the target, else by how far it is beside the others."""
+        training = self.found.training(candidate)
+        if training is None or training.end is not None:
+            return self.found.cost_of(candidate)
+        efficiency = race.efficiency(training.curve)
+        return training.cost_of(race.needed / efficiency, self.found.objective, candidate.workers) if efficiency else math.inf
+
+    # The optimiser, and further seeds
+
+    def draw(self, field: Sequence[Candidate]) -> None:
+        """Draw options, numbers of workers and settings of the systems that came furthest, until time is up or nothing improves."""
+        if field and self.left(_DRAWN_BY) > 0:
+            draws = Draws(self.found, field, lambda: self.left(_DRAWN_BY), self._deadline(_BROKEN_OFF_BY))
+            self.pool(draws.done).work(draws.plans())
+
+    def confirm(self) -> None:
+        """Run the best, and one worker alone, under further seeds, for more samples than they needed under the first."""
+        found = self.found
+        best = [each for each in found.ranked() if each not in found.refused][: self.confirmed]
+        samples = 2 * found.fewest if found.fewest < math.inf else found.samples
+        alone: list[Wanted] = [(_ALONE, seed, found.steps(_ALONE, samples), math.inf) for seed in self.all_seeds]
+        wanted: list[Wanted] = []
+        for seed in self.all_seeds[1:]:
+            for each in best:
+                needed = found.steps(each, _LONGER * min(found.needed(each), found.samples * _PARTS[-1]))
+                wanted.append((each, seed, needed, 2 * LEEWAY * found.cost_of(each)))
+            wanted.append(alone.pop(0))
+        self.make([*wanted, *alone], _CONFIRMED_BY)
+
+    @property
+    def alone(self) -> Candidate:
+        """One worker that exchanges nothing."""
+        return _ALONE
+
+    def make(self, wanted: Iterable[Wanted], until: float) -> None:
+        """Run candidates where no run is known that went as far; none is begun after that part of the time."""
+        made: list[tuple[Candidate, int, int]] = []
+        deadline = self._deadline(1.0)
+
+        def plans() -> Iterator[tuple[int, Task, Path | None]]:
+            for candidate, seed, steps, most in wanted:
+                if self.found.take_kept(candidate, seed, steps, most):
+                    continue
+                if (left := self.left(until)) > 0 and self.found.real_seconds(candidate, steps) <= max(left, self.left(1.0) / 2):
+                    made.append((candidate, seed, steps))
+                    yield len(made) - 1, self.found.task(candidate, seed, steps, most, deadline), None
+
+        def done(place: int, attempt: Attempt) -> None:
+            self.found.keep(*made[place], attempt)
+
+        self.pool(done).work(plans())
+
+    def _deadline(self, part: float) -> float:
+        return self.began + part * self.seconds

@@ -1,0 +1,92 @@
+"""Which candidates there are: systems, their options, numbers of workers, learning rates and batches."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from inspect import signature
+from typing import Any, Protocol
+
+from polyrhythm.planner.candidate import Candidate, Pairs
+from polyrhythm.planner.scenario import Scenario
+from polyrhythm.systems import SYSTEMS
+
+OPTIONS: Mapping[str, Sequence[Any]] = {
+    "tau": (1, 4, 16, 64),
+    "slack": (0, 2, 8),
+    "delay": (0, 2, 8),
+    "shards": (1, 2, 4),
+    "servers": (1, 2, 4),
+}
+"""Values that are tried beside a system's own default, of options that many systems have."""
+RATES = ("lr", "learning_rate")
+BATCHES = ("batch_size", "batch")
+RATE_FACTORS = (0.25, 0.5, 1.0, 2.0, 4.0)
+BATCH_FACTORS = (0.5, 1.0, 2.0)
+
+
+class Draw(Protocol):
+    """Chooses values by name: a trial of the optimiser."""
+
+    def suggest_categorical(self, name: str, choices: Sequence[Any]) -> Any:
+        """One of `choices`."""
+
+
+@dataclass(frozen=True, slots=True)
+class Space:
+    """The candidates of a plan. `rate` and `batch` are the names and defaults of the JOB's settings, None where it has none."""
+
+    systems: tuple[str, ...]
+    workers: tuple[int, ...]
+    rate: tuple[str, float] | None = None
+    batch: tuple[str, int] | None = None
+
+    @staticmethod
+    def of(scenario: Scenario, systems: Sequence[str], workers: Sequence[int]) -> Space:
+        """Those of a training function: its learning rate and batch are found by their usual names."""
+        rates = [(name, float(scenario.default(name))) for name in RATES if _is_number(scenario.default(name))]
+        batches = [(name, int(scenario.default(name))) for name in BATCHES if _is_number(scenario.default(name))]
+        rate, batch = next(iter(rates), None), next(iter(batches), None)
+        return Space(tuple(systems), tuple(sorted(set(workers))), rate, batch)
+
+    def first(self, workers: int) -> Iterator[Candidate]:
+        """Every system as its paper has it, with the JOB's own settings."""
+        return (Candidate(system, workers) for system in self.systems)
+
+    def parameters(self, candidate: Candidate) -> dict[str, Any]:
+        """A candidate as the optimiser names it."""
+        settings, options = dict(candidate.settings), dict(candidate.options)
+        found: dict[str, Any] = {"system": candidate.system, "workers": candidate.workers}
+        if self.rate is not None:
+            found["rate"] = settings.get(self.rate[0], self.rate[1]) / self.rate[1]
+        if self.batch is not None:
+            found["batch"] = settings.get(self.batch[0], self.batch[1]) / self.batch[1]
+        for key, choices in options_of(candidate.system).items():
+            found[f"{candidate.system}.{key}"] = options.get(key, choices[0])
+        return found
+
+    def drawn(self, draw: Draw) -> Candidate:
+        """The candidate that `draw` chooses."""
+        system = draw.suggest_categorical("system", self.systems)
+        workers = draw.suggest_categorical("workers", self.workers)
+        settings: list[tuple[str, Any]] = []
+        if self.rate is not None and (factor := draw.suggest_categorical("rate", RATE_FACTORS)) != 1.0:
+            settings.append((self.rate[0], self.rate[1] * factor))
+        if self.batch is not None and (factor := draw.suggest_categorical("batch", BATCH_FACTORS)) != 1.0:
+            settings.append((self.batch[0], max(1, round(self.batch[1] * factor))))
+        chosen = {key: draw.suggest_categorical(f"{system}.{key}", choices) for key, choices in options_of(system).items()}
+        options: Pairs = tuple((key, value) for key, value in chosen.items() if value != options_of(system)[key][0])
+        return Candidate(system, workers, options, tuple(settings))
+
+
+def options_of(system: str) -> dict[str, tuple[Any, ...]]:
+    """The options of a system that are tried, each with its default first."""
+    found = {}
+    for key, parameter in signature(SYSTEMS[system]).parameters.items():
+        if key in OPTIONS and _is_number(parameter.default):
+            found[key] = (parameter.default, *(value for value in OPTIONS[key] if value != parameter.default))
+    return found
+
+
+def _is_number(value: object) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool)

@@ -1,0 +1,99 @@
+"""The runs of a plan, each a task for a pool of processes."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, replace
+from pathlib import Path
+from time import monotonic
+
+from polyrhythm.checkpoints.request import CheckpointRequest
+from polyrhythm.errors import BrokenOff, PolyrhythmError
+from polyrhythm.kernel.events import AnyEvent, Evaluated, Reported, Stepped
+from polyrhythm.planner.candidate import Candidate
+from polyrhythm.planner.limited import Limited
+from polyrhythm.planner.objective import Objective, Spent
+from polyrhythm.planner.scenario import Scenario
+from polyrhythm.report.outcome import Outcome, Summary
+from polyrhythm.report.progress import Watch, ignore
+from polyrhythm.training.run import Attempt, attempt
+
+HELD = "bytes held by worker 0"
+"""The note of a run with what its worker 0 holds between steps."""
+REAL = "real seconds"
+"""The note with how long the run took by the clock."""
+TIME_IS_UP = "the time was up"
+
+
+@dataclass(frozen=True, slots=True)
+class TrainingTask:
+    """A run with real gradients, under `seed`, of so many `steps` of each worker, that is broken off when it has cost more than `most`.
+
+    Also when `deadline` has come, on this machine's monotonic clock.
+    """
+
+    scenario: Scenario
+    candidate: Candidate
+    objective: Objective
+    seed: int
+    steps: int
+    most: float = math.inf
+    deadline: float = math.inf
+
+    @property
+    def name(self) -> str:
+        """In progress lines."""
+        return self.candidate.name
+
+    def elsewhere(self, scenario: Scenario) -> TrainingTask:
+        """The same run on other machines."""
+        return replace(self, scenario=scenario)
+
+    def attempt(self, directory: Path | None, watch: Watch = ignore, checkpoints: CheckpointRequest | None = None) -> Attempt:
+        """Make the run. What is kept of its events are evaluations and each worker's last step."""
+
+        def follow(event: AnyEvent) -> None:
+            watch(event)
+            self._judge(event)
+
+        strategy, began = self.candidate.strategy, monotonic()
+        limited = Limited(self.scenario.trained(self.candidate), self.steps, strategy.chooses)
+        try:
+            tried = attempt(
+                limited,
+                workers=self.candidate.workers,
+                strategy=strategy,
+                on=self.scenario.on(self.seed),
+                seed=self.seed,
+                watch=follow,
+            )
+        except PolyrhythmError as problem:
+            return self.failed(problem)
+        tried.outcome.events[:] = kept(tried.outcome.events)
+        tried.outcome.weights.clear()
+        tried.outcome.settings[HELD], tried.outcome.settings[REAL] = str(limited.noted.held), str(monotonic() - began)
+        return tried
+
+    def _judge(self, event: AnyEvent) -> None:
+        if isinstance(event, Stepped):
+            spent = Spent(event.time, event.bytes_sent, self.candidate.workers)
+            if self.objective.cost(spent) > self.most:
+                raise BrokenOff("it costs more than the best")
+            if monotonic() > self.deadline:
+                raise BrokenOff(TIME_IS_UP)
+
+    def failed(self, error: PolyrhythmError) -> Attempt:
+        """The attempt of a run of which only `error` is known."""
+        return _failed(self.scenario, self.candidate, self.seed, error)
+
+
+def kept(events: list[AnyEvent]) -> list[AnyEvent]:
+    """Evaluations and reports, and each actor's last step."""
+    last = {event.actor: event for event in events if isinstance(event, Stepped)}
+    return [*(event for event in events if isinstance(event, Evaluated | Reported)), *last.values()]
+
+
+def _failed(scenario: Scenario, candidate: Candidate, seed: int, error: PolyrhythmError) -> Attempt:
+    on = scenario.on(seed)
+    summary = Summary(candidate.system, candidate.workers, on.kind, on.network_name, seed, error=str(error))
+    return Attempt(Outcome(summary, state="failed"), error)

@@ -1,0 +1,137 @@
+"""A plan in words, for the terminal and for the page alike."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+
+from polyrhythm.planner.answer import Choice, Plan, Waits
+from polyrhythm.planner.forecast import Interval
+from polyrhythm.report.metrics import show_metric
+from polyrhythm.units import show_bytes, show_seconds
+
+_RISKS = {"a straggler": "straggler", "slow links": "slow links", "a lost worker": "lost worker"}
+_FEW = 3
+_WAITS = {"staleness": "more samples"}
+
+
+def columns(plan: Plan) -> list[str]:
+    """The headings of the table of choices."""
+    money = ["money"] if any(each.money is not None for each in plan.choices) else []
+    measured = ["measured"] if any(each.corrected is not None for each in plan.choices) else []
+    metric = plan.target.rpartition(" ")[0]
+    return ["", f"to {plan.target}", *measured, "between", "bytes", *money, metric, "memory", "waits for", *_RISKS.values()]
+
+
+def row(plan: Plan, choice: Choice) -> list[str]:
+    """One choice."""
+    money = [f"{choice.money:.3g}" if choice.money is not None else "–"] if "money" in columns(plan) else []
+    measured = ["–" if choice.corrected is None else f"× {choice.corrected:.2g}"] if "measured" in columns(plan) else []
+    return [
+        choice.name,
+        f"{'about ' if choice.extrapolated else ''}{show_seconds(choice.seconds.middle)}",
+        *measured,
+        between(choice.seconds),
+        show_bytes(choice.nbytes),
+        *money,
+        show_metric(choice.quality),
+        "–" if choice.memory is None else show_bytes(choice.memory),
+        "–" if choice.waits is None else _most(choice.waits),
+        *(_risk(choice, name) for name in _RISKS),
+    ]
+
+
+def between(interval: Interval) -> str:
+    """The bounds of a time."""
+    return f"{show_seconds(interval.low)} – {show_seconds(interval.high)}"
+
+
+def _most(waits: Waits) -> str:
+    return f"{_WAITS.get(waits.most, waits.most)} {getattr(waits, waits.most):.0%}"
+
+
+def _risk(choice: Choice, name: str) -> str:
+    if name not in choice.risks:
+        return "–"
+    factor = choice.risks[name]
+    return "fails" if factor is None else f"× {factor:.2g}"
+
+
+def sentences(plan: Plan) -> list[str]:
+    """The answer, what decides it, and what would change it."""
+    best = plan.best
+    if best is None:
+        return [
+            f"No way of training is known to come to {plan.target}: give a longer --budget, another target, or other settings of the JOB."
+        ]
+    found = [_first(plan, best)]
+    if best.waits is not None:
+        found.append(_why(best, best.waits))
+    if plan.remedies:
+        helped = ", ".join(f"{each.name} (× {each.factor:.2g})" for each in plan.remedies)
+        found.append(f"What would have to change: the time to the target falls most with {helped}.")
+    if fails := [name for name, factor in best.risks.items() if factor is None]:
+        found.append(f"Risk: the run fails with {' or '.join(fails)}.")
+    return found
+
+
+def _first(plan: Plan, best: Choice) -> str:
+    text = f"{best.name} comes to {plan.target} first, in {show_seconds(best.seconds.middle)} ({between(best.seconds)})"
+    if plan.objective != "time":
+        text = f"{best.name} needs the least {plan.objective} to {plan.target}, and {show_seconds(best.seconds.middle)}"
+    if len(plan.choices) > 1:
+        text += f"; {_second(best, plan.choices[1])}"
+    return f"{text}. {_alone(plan.alone, best)}".rstrip()
+
+
+def _second(best: Choice, second: Choice) -> str:
+    """How the next system compares."""
+    if second.extrapolated:
+        return f"{second.system} has not come to it in the time of the search, and might need {show_seconds(second.seconds.middle)}"
+    return f"the next system, {second.system}, takes {second.cost / best.cost:.2g} times as much" if best.cost else "others do too"
+
+
+def _alone(alone: Choice | None, best: Choice) -> str:
+    """Whether training together pays."""
+    if alone is None:
+        return ""
+    if alone.reached < alone.seeds:
+        return f"One worker alone, with the settings of the JOB, comes to it under {alone.reached} of {alone.seeds} seeds."
+    ratio = alone.seconds.middle / best.seconds.middle
+    if ratio >= 1:
+        return f"One worker alone takes {ratio:.2g} times as long."
+    return f"One worker alone takes only {ratio:.2g} of that: training together does not pay here."
+
+
+def _why(best: Choice, waits: Waits) -> str:
+    parts = {
+        "computing": waits.compute,
+        "bandwidth": waits.bandwidth,
+        "latency": waits.latency,
+        "samples beyond the fewest that any needed (staleness, large batches)": waits.staleness,
+    }
+    shown = ", ".join(f"{part:.0%} {name}" for name, part in sorted(parts.items(), key=lambda each: -each[1]) if part >= 0.005)
+    return f"Of the time of {best.system}: {shown}."
+
+
+def ruled_out(plan: Plan) -> list[str]:
+    """How many candidates were ruled out for which reason, with a few of their names."""
+    groups: dict[str, list[str]] = {}
+    for refusal in plan.refused:
+        groups.setdefault(_kind(refusal.reason), []).append(refusal.name)
+    return [f"{_counted(names)}: {kind}" for kind, names in sorted(groups.items(), key=lambda each: -len(each[1]))]
+
+
+def _kind(reason: str) -> str:
+    """A reason without the figures of one candidate."""
+    head, _, tail = reason.partition(": ")
+    if head.startswith("a sample takes"):
+        return tail
+    if head.startswith("others lead"):
+        return "others led early on, as their papers have them"
+    return "a worker would need more memory than --memory" if head.startswith("a worker needs") else reason
+
+
+def _counted(names: Sequence[str]) -> str:
+    systems = list(Counter(name.partition(" ")[0] for name in names))
+    return ", ".join(systems[:_FEW]) + (f" and {len(systems) - _FEW} more" if len(systems) > _FEW else "")

@@ -1,0 +1,109 @@
+"""`polyrhythm plan`: what it prints, keeps and refuses."""
+
+from __future__ import annotations
+
+import json
+import shlex
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from .test_run import heed_interruptions
+
+ASKED = ["--to", "loss=0.02", "--network", "slow", "--systems", "allreduce,sparknet,ssp", "--workers", "2", "--budget", "6s", "--jobs", "2"]
+
+
+@pytest.fixture(scope="module")
+def planned(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, str]:
+    """A plan that was kept, by a process of its own, and what it printed."""
+    from .conftest import TINY
+
+    place = tmp_path_factory.mktemp("plan")
+    (place / "job.py").write_text(TINY)
+    command = [sys.executable, "-m", "polyrhythm", "plan", str(place / "job.py"), *ASKED, "--out", str(place / "out")]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
+    assert done.returncode == 0, done.stderr
+    return place, done.stdout
+
+
+def test_the_answer_says_what_is_best_why_and_how_to_run_it(planned: tuple[Path, str]) -> None:
+    place, printed = planned
+    assert "comes to loss 0.02 first" in printed
+    assert "Of the time of" in printed
+    assert f"polyrhythm run {place / 'job.py'} --system" in printed
+    assert "pr.run(pr.load_workload(" in printed
+
+
+def test_the_command_that_it_prints_runs(planned: tuple[Path, str], polyrhythm: Any) -> None:
+    _, printed = planned
+    [line] = [line for line in printed.splitlines() if line.startswith("In virtual time: ")]
+    command = shlex.split(line.removeprefix("In virtual time: "))
+    assert command[0] == "polyrhythm"
+    assert polyrhythm(*command[1:]).code == 0
+
+
+def test_the_code_that_it_prints_runs(planned: tuple[Path, str]) -> None:
+    _, printed = planned
+    [line] = [line for line in printed.splitlines() if line.startswith("In Python: ")]
+    code = line.removeprefix("In Python: ").strip().removesuffix(")") + ', on=pr.Simulator(network="slow"))'
+    done = subprocess.run([sys.executable, "-c", f"import polyrhythm as pr\n{code}"], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+
+
+def test_the_plan_and_its_page_are_kept(planned: tuple[Path, str]) -> None:
+    place, _ = planned
+    plan = json.loads((place / "out" / "plan.json").read_text())
+    assert plan["choices"][0]["reached"] >= 1
+    page = (place / "out" / "plan.html").read_text()
+    for heading in ("The best way of each system", "If the link were another", "What is traded for what", "Ruled out"):
+        assert heading in page
+
+
+def test_the_same_command_takes_what_was_measured(planned: tuple[Path, str], polyrhythm: Any) -> None:
+    place, _ = planned
+    told = polyrhythm("plan", place / "job.py", *ASKED, "--out", place / "out", "--json")
+    assert json.loads(told.out)["kept"] >= 3
+
+
+def test_an_interruption_prints_what_is_known(tmp_path: Path) -> None:
+    from .conftest import TINY
+
+    (tmp_path / "job.py").write_text(TINY)
+    command = [sys.executable, "-m", "polyrhythm", "plan", str(tmp_path / "job.py"), "--to", "loss=1e-9", "--network", "slow"]
+    command += ["--budget", "5m", "--out", str(tmp_path / "out")]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, preexec_fn=heed_interruptions) as running:
+        limit = time.monotonic() + 60
+        while time.monotonic() < limit and len(list(tmp_path.rglob("measured/*/*.json"))) < 5:
+            time.sleep(0.05)
+        running.send_signal(signal.SIGINT)
+        out, err = running.communicate(timeout=60)
+    assert running.returncode == 130, err
+    assert "interrupted: what was known by then" in out
+    assert "Traceback" not in err
+
+
+@pytest.mark.parametrize(
+    ("changed", "said"),
+    [
+        (["--objective", "tme"], "time"),
+        (["--objective", "money"], "--worker-hour"),
+        (["--systems", "allredcue"], "allreduce"),
+        (["--workers", "8..2"], "the smaller first"),
+        (["--budget", "soon"], "not a duration"),
+        (["--memory", "2 elephants"], "2 GB"),
+        (["--set", "momentun=1"], "momentun"),
+        (["--network", "sloww"], "slow"),
+        (["--verify", "-1"], "--verify"),
+        (["--on", "cloud"], "host"),
+        (["--to", "good"], "accuracy=0.96"),
+    ],
+)
+def test_what_cannot_be_is_said_at_once(tiny: Path, polyrhythm: Any, changed: list[str], said: str) -> None:
+    told = polyrhythm("plan", tiny, *ASKED, *changed)
+    assert told.code == 2
+    assert said in told.err

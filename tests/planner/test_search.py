@@ -1,0 +1,118 @@
+"""A search: what it finds, what it keeps, and that it can be stopped."""
+
+from __future__ import annotations
+
+import math
+from pathlib import Path
+
+import pytest
+
+import polyrhythm as pr
+from polyrhythm.hardware.network import Network
+from polyrhythm.planner.candidate import Candidate
+from polyrhythm.planner.measure_cache import MeasureCache
+from polyrhythm.planner.objective import Objective, Prices
+from polyrhythm.planner.planner import INTERRUPTED, Planner
+from polyrhythm.planner.search import Search
+from polyrhythm.planner.verify import verified
+from polyrhythm.report.metrics import parse_target
+
+from .jobs import NETWORK, findings, in_turn, least_squares, stopping
+
+SECONDS = 10.0
+
+
+def test_the_first_choice_is_near_the_best_of_an_exhaustive_grid() -> None:
+    planner = Planner(findings(workers=(4,)), in_turn, SECONDS)
+    plan = planner.plan()
+    assert plan.best is not None
+    whole = findings(workers=(4,))
+    search = Search(whole, in_turn, math.inf)
+    grid = [
+        Candidate(system, 4, (), settings)
+        for system in whole.space.systems
+        for settings in [(), (("learning_rate", 0.1),), (("learning_rate", 0.025),), (("batch_size", 4),), (("batch_size", 16),)]
+    ]
+    search.make(((each, 0, 400, math.inf) for each in grid), 1.0)
+    chosen = Candidate(plan.best.system, plan.best.workers, tuple(plan.best.options.items()), tuple(plan.best.settings.items()))
+    assert planner.found.cost_of(chosen) <= 1.2 * whole.best
+
+
+def test_what_is_predicted_is_what_a_run_takes() -> None:
+    plan = pr.plan(least_squares, "loss=0.05", network=NETWORK, workers=(2, 4), systems=["allreduce", "sparknet"], budget=8.0, jobs=1)
+    best = plan.best
+    assert best is not None
+    settings = {"epochs": 40, **best.settings}
+    run = pr.run(
+        lambda worker: least_squares(worker, **settings), workers=best.workers, strategy=best.strategy, on=pr.Simulator(NETWORK), seed=7
+    )
+    reached = parse_target("loss=0.05").first_reached(run.outcome)
+    assert reached is not None
+    assert best.seconds.low <= reached.time <= best.seconds.high
+
+
+@pytest.mark.parametrize("name", ["time", "bytes", "money", "energy"])
+def test_choices_are_ordered_by_the_objective(name: str) -> None:
+    found = findings(workers=(2,), objective=Objective(name, Prices(worker_hour=1.0, gigabyte=10.0)))
+    plan = Planner(found, in_turn, 6.0).plan()
+    reached = [choice.cost for choice in plan.choices if not choice.extrapolated and choice.seeds > 1]
+    assert reached
+    assert reached == sorted(reached)
+
+
+def test_systems_that_cannot_be_run_are_named_with_the_reason() -> None:
+    plan = Planner(findings(("allreduce", "hogwild", "single"), (2,)), in_turn, 3.0).plan()
+    reasons = {refusal.name: refusal.reason for refusal in plan.refused}
+    assert "same memory" in reasons["hogwild × 2"]
+    assert "1 of 2 workers" in reasons["single × 2"]
+
+
+def test_a_worker_may_not_need_more_than_the_memory() -> None:
+    found = findings(("allreduce", "ssp"), (2,), most_bytes=700.0)
+    plan = Planner(found, in_turn, 3.0).plan()
+    assert plan.choices == []
+    assert all("more than" in refusal.reason for refusal in plan.refused)
+
+
+def test_an_interruption_returns_what_is_known() -> None:
+    plan = Planner(findings(), stopping(9), SECONDS).plan()
+    assert plan.ended == INTERRUPTED
+    assert plan.runs == 9
+
+
+def test_what_was_measured_is_not_measured_again(tmp_path: Path) -> None:
+    first = Planner(findings(workers=(2,), cache=MeasureCache(tmp_path)), stopping(6), SECONDS)
+    first.plan()
+    again = Planner(findings(workers=(2,), cache=MeasureCache(tmp_path)), in_turn, 5.0)
+    again.plan()
+    assert again.found.kept >= 3
+    known = first.found.trainings
+    assert all(again.found.trainings[each][0].end == known[each][0].end for each in known if known[each][0].end is not None)
+
+
+def test_a_damaged_record_is_measured_again(tmp_path: Path) -> None:
+    found = findings(cache=MeasureCache(tmp_path))
+    search = Search(found, in_turn, SECONDS)
+    candidate = Candidate("allreduce", 2)
+    search.make([(candidate, 0, 8, math.inf)], 1.0)
+    for file in tmp_path.rglob("*.json"):
+        file.write_bytes(file.read_bytes()[:20])
+    fresh = findings(cache=MeasureCache(tmp_path))
+    Search(fresh, in_turn, SECONDS).make([(candidate, 0, 8, math.inf)], 1.0)
+    assert (fresh.runs, fresh.kept) == (1, 0)
+
+
+def test_another_network_is_measured_anew() -> None:
+    here = findings()
+    there = here.scenario.elsewhere(network=Network.uniform("narrow", "2 Mbit/s", "5 ms"))
+    assert here.scenario.key(Candidate("allreduce", 2)) != there.key(Candidate("allreduce", 2))
+
+
+def test_measured_steps_correct_the_prediction() -> None:
+    planner = Planner(findings(("allreduce", "sparknet"), (2,)), in_turn, 5.0)
+    plan = planner.plan()
+    before = {choice.name: choice.seconds.middle for choice in plan.choices}
+    slower = pr.Simulator(NETWORK, devices=planner.found.charged(planner.found.scenario, Candidate("allreduce", 2)).devices)
+    corrected = verified(plan, planner.found, 2, slower, lambda name, problem: pytest.fail(str(problem)))
+    assert all(choice.corrected == pytest.approx(1.0) for choice in corrected.choices[:2])
+    assert {choice.name: choice.seconds.middle for choice in corrected.choices} == pytest.approx(before)
