@@ -35,6 +35,11 @@ PAGES = {
         "Virtual time, and the networks, devices and faults that it simulates.",
         "simulator training.timing hardware.network hardware.devices hardware.fleet hardware.faults",
     ),
+    "planning": (
+        "Planning",
+        "Which way of training suits a job and machines.",
+        "planner.plan planner.answer planner.objective planner.table",
+    ),
     "strategy": (
         "Strategy",
         "The composition of exchanges, selections of parameters, shuffles and buffers.",

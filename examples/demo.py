@@ -2,7 +2,8 @@
 
 The same small GPT learns Python's help() to 3.4 bits per character, always 128 samples a step: for real, in one process and in two on this
 machine; then in virtual time, on one Raspberry Pi and on sixteen that are joined by a fast network, or by lines of 50 Mbit/s and 20 ms.
-Prints a table for each and what it means, and writes runs/demo/report.html. docs/results.md says how the settings were chosen.
+Prints a table for each and what it means, and writes runs/demo/report.html. Then the planner answers the same question without being told
+which systems to try at what rates: runs/demo/plan.html. docs/results.md says how the settings were chosen.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ from pathlib import Path
 
 import polyrhythm as pr
 from polyrhythm.kernel.job import Runtime
+from polyrhythm.planner.page import write as write_plan
 from polyrhythm.report.metrics import Target, not_yet
 from polyrhythm.report.outcome import Outcome
 from polyrhythm.report.page import write
@@ -31,6 +33,8 @@ ON_NETWORKS: dict[str, tuple[str | pr.Strategy, ...]] = {
     "lan": ("allreduce", LOCAL_SGD),
     "slow": ("allreduce", "direct", LOCAL_SGD, "ssp"),
 }
+PLANNED = ("allreduce", "direct", "sparknet", "diloco", "streaming-diloco", "ssp", "adpsgd", "gossipgrad", "powersgd", "dgc")
+PLAN_SECONDS = 90.0
 
 
 def run(system: str | pr.Strategy, workers: int, on: Runtime) -> Outcome:
@@ -90,14 +94,32 @@ def seconds(outcome: Outcome) -> float:
     return math.inf if reached is None else reached.time
 
 
+def planned() -> pr.Plan:
+    """What the planner finds for sixteen machines on the slow network, among ten systems, with their options, rates and batches."""
+    return pr.plan(
+        pr.load_workload("chars-gpt"),
+        "bits=3.4",
+        network="slow",
+        devices="raspberry-pi-4",
+        workers=(WORKERS,),
+        settings={name: float(value) if "." in value else int(value) for name, value in SETTINGS.items()} | {"batch_size": 8},
+        systems=PLANNED,
+        budget=PLAN_SECONDS,
+    )
+
+
 def main() -> None:
-    """Run all, print all, write the page."""
+    """Run all, print all, write the pages."""
     began = time.monotonic()
     outcomes = real()
     alone, *joined = virtual()
     page = write([*outcomes, alone, *joined], OUT / "report.html", "One machine or sixteen, on two networks", TARGET, "make demo")
     print(f"\n{message(alone, joined)}")
-    print(f"\nThe report is in {page}. All this took {time.monotonic() - began:.0f} seconds.")
+    print(f"\nWhich of {len(PLANNED)} systems would the planner choose for {WORKERS} over the network `slow`?\n")
+    plan = planned()
+    plan_page = write_plan(plan, OUT / "plan.html")
+    print(pr.plan_text(plan))
+    print(f"The reports are in {page} and {plan_page}. All this took {time.monotonic() - began:.0f} seconds.")
 
 
 if __name__ == "__main__":
