@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Annotated
+
+import typer
 
 from polyrhythm.cli.failures import guarded
 from polyrhythm.cli.options import Json
@@ -11,20 +13,24 @@ from polyrhythm.cli.report import Directories
 if TYPE_CHECKING:
     from polyrhythm.report.diagnosis import Diagnosis
 
+Joined = Annotated[
+    bool, typer.Option("--one-run", help="The directories are those of the workers of one run, which each joined it by `polyrhythm join`.")
+]
 _PLACES = 6
 
 
 @guarded
-def diagnose(directories: Directories, as_json: Json = False) -> None:
+def diagnose(directories: Directories, joined: Joined = False, as_json: Json = False) -> None:
     """Find out why runs were slow: their critical path, by actor and link, and what each change should gain.
 
     With `run --timeline` the path follows every message.
     """
     from polyrhythm.cli.output import print_json
     from polyrhythm.cli.record import read
-    from polyrhythm.report.diagnosis import diagnose
+    from polyrhythm.report.diagnosis import diagnose, united
 
-    found = [diagnose(outcome) for outcome in read(directories).outcomes]
+    outcomes = read(directories).outcomes
+    found = [diagnose(outcome) for outcome in ([united(outcomes)] if joined else outcomes)]
     if as_json:
         print_json(found)
         return

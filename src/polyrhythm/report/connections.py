@@ -12,8 +12,12 @@ from polyrhythm.kernel.names import is_worker
 _SLOW = 1.8
 _ALIKE = 4.0
 """Connections are compared with those whose messages have up to so many times, or down to such a part, of the bytes."""
+_USED = 0.25
+"""Connections that carried less than this part of the usual are left out: their time is that of acknowledgements."""
 _MOST_PART = 0.6
 """A machine's line is named, not a pair, if this part of its connections is slow."""
+_FEW_PART = 1 / 3
+"""If more of the connections are slow without a machine that they share, the network is."""
 
 Slow = tuple[str, float, frozenset[tuple[str, str]]]
 """Where, how many times as slow as others, and the connections that it means."""
@@ -25,7 +29,8 @@ class Connections:
     def __init__(self, events: Sequence[AnyEvent]) -> None:
         last = {(event.actor, event.to): event for event in events if isinstance(event, Carried)}
         self.all = [each for each in last.values() if each.messages and each.nbytes]
-        self.timed = [each for each in self.all if each.busy > 0]
+        usual = median(each.nbytes for each in self.all) if self.all else 0
+        self.timed = [each for each in self.all if each.busy > 0 and each.nbytes >= _USED * usual]
 
     def latency_share(self) -> float:
         """The part of the busiest connection's time that passes before the first byte of each message has come."""
@@ -55,8 +60,6 @@ class Connections:
     def slow(self) -> list[Slow]:
         """Lines of machines, or single connections, that take far longer than others for messages of their size."""
         factors = {(each.actor, each.to): factor for each in self.timed if (factor := self._factor(each)) > _SLOW}
-        if not factors or len(factors) > _MOST_PART * len(self.timed):
-            return []
         found: list[Slow] = []
         left = dict(factors)
         for name in self._named(factors):
@@ -64,6 +67,8 @@ class Connections:
             if len(own) > 1:
                 found.append((f"the line of {name}", median(left[pair] for pair in own), own))
                 left = {pair: factor for pair, factor in left.items() if pair not in own}
+        if len(left) > _FEW_PART * len(self.timed):
+            left = {}
         return [*found, *((f"the link from {pair[0]} to {pair[1]}", factor, frozenset({pair})) for pair, factor in left.items())]
 
     def _named(self, factors: dict[tuple[str, str], float]) -> list[str]:
@@ -76,5 +81,6 @@ class Connections:
         """How many times as long a byte takes on it as on others."""
         size = one.nbytes / one.messages
         alike = [each for each in self.timed if each is not one and 1 / _ALIKE <= each.nbytes / each.messages / size <= _ALIKE]
-        usual = median(each.busy / each.messages for each in alike) if alike else 0.0
+        times = sorted(each.busy / each.messages for each in alike)
+        usual = times[len(times) // 4] if times else 0.0  # of a ring of three hosts two connections share a slow line
         return one.busy / one.messages / usual if usual else 1.0

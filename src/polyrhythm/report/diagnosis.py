@@ -8,7 +8,9 @@ from dataclasses import dataclass
 from statistics import median
 
 import msgspec
+from msgspec.structs import replace
 
+from polyrhythm.errors import CompositionError
 from polyrhythm.kernel.events import Faulted, Merged
 from polyrhythm.kernel.names import is_worker
 from polyrhythm.report.connections import Connections
@@ -111,6 +113,17 @@ def diagnose(outcome: Outcome) -> Diagnosis:
     path = [PathShare(what, where, share) for (what, where), share in sorted(places.items(), key=lambda each: -each[1])]
     found = sorted((each for each in causes if each.gain >= _NOTABLE), key=lambda each: -each.gain)
     return Diagnosis(outcome.summary.system, evidence.seconds if evidence.path else outcome.time, path, found)
+
+
+def united(outcomes: Sequence[Outcome]) -> Outcome:
+    """The records of the workers of one run as one. Raises CompositionError for records of several systems."""
+    if len(systems := {outcome.summary.system for outcome in outcomes}) > 1:
+        raise CompositionError(f"Records of {', '.join(sorted(systems))} are not of one run: give the directories of one run's workers.")
+    first = outcomes[0].summary
+    steps = max(outcome.summary.steps for outcome in outcomes)
+    lost = sorted({name for outcome in outcomes for name in outcome.summary.lost})
+    events = [event for outcome in outcomes for event in outcome.events]
+    return Outcome(replace(first, workers=max(first.workers, len(outcomes)), steps=steps, lost=lost), events)
 
 
 def _lost_workers(evidence: Evidence) -> list[Cause]:

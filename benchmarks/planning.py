@@ -1,0 +1,159 @@
+"""How far the planner's first choice is from the best of a grid, on scenarios that were drawn after the planner was finished.
+
+    python benchmarks/planning.py --out benchmarks/results/planning.json [--scenarios 4]     # about 10 minutes each on two idle cores
+
+A scenario is a network, a kind of device, a bundled workload and a target, drawn by a seed. The grid has every system that can run, for
+every number of workers and three learning rates, as its paper has it otherwise. A run of it is broken off when it has cost 1.5 times what
+the best has by then, which changes nothing about the best. The five best of the grid and the planner's first choice are then run under five
+seeds that neither has seen; regret is the planner's median over the least of these medians, less 1. `--only N` runs one scenario.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import math
+import os
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from statistics import median
+from time import monotonic
+from typing import Any
+
+import torch
+
+from polyrhythm import rng
+from polyrhythm.hardware.fleet import fleet
+from polyrhythm.hardware.network import load
+from polyrhythm.parallel.pools import Done, Pool
+from polyrhythm.parallel.run_pool import RunPool
+from polyrhythm.planner.answer import Choice
+from polyrhythm.planner.candidate import Candidate
+from polyrhythm.planner.draws import LEEWAY
+from polyrhythm.planner.findings import Findings
+from polyrhythm.planner.measure_cache import MeasureCache
+from polyrhythm.planner.objective import Objective
+from polyrhythm.planner.planner import Planner
+from polyrhythm.planner.scenario import Scenario
+from polyrhythm.planner.search import Search
+from polyrhythm.planner.space import Space
+from polyrhythm.report.metrics import parse_target
+from polyrhythm.report.progress import ProgressLine
+from polyrhythm.systems import SYSTEMS
+from polyrhythm.workloads.load import load as load_workload
+
+SEED = 16
+NETWORKS = ("lan", "cloud", "home", "slow", "wan-3", "wan-11")
+DEVICES = ("cpu-core", "laptop", "raspberry-pi-4", "t4")
+JOBS: tuple[tuple[str, dict[str, Any], str], ...] = (
+    ("digits-mlp", {}, "accuracy=0.95"),
+    ("digits-cnn", {}, "accuracy=0.92"),
+    ("chars-gpt", {"layers": 1, "width": 32, "heads": 2, "learning_rate": 0.008}, "bits=3.6"),
+)
+WORKERS = (4, 8)
+RATES = (0.5, 1.0, 2.0)
+FRESH = (101, 102, 103, 104, 105)
+BEST, CORES = 5, os.cpu_count() or 1
+
+
+@dataclass(frozen=True, slots=True)
+class Drawn:
+    """A scenario, by names."""
+
+    network: str
+    device: str
+    job: str
+    settings: dict[str, Any]
+    target: str
+
+
+def drawn(number: int) -> Drawn:
+    """The scenario of that number."""
+    draw = rng.stream(SEED, "planning", number)
+    job, settings, target = JOBS[draw.integers(len(JOBS))]
+    return Drawn(NETWORKS[draw.integers(len(NETWORKS))], DEVICES[draw.integers(len(DEVICES))], job, settings, target)
+
+
+def findings(one: Drawn) -> Findings:
+    """What a search or a grid begins with."""
+    target = parse_target(one.target)
+    scenario = Scenario(one.job, load_workload(one.job), target, load(one.network), fleet(one.device), settings=one.settings)
+    return Findings(scenario, Objective(), Space.of(scenario, tuple(SYSTEMS), WORKERS), MeasureCache(None))
+
+
+def pool(done: Done) -> Pool:
+    """Runs on all cores."""
+    return RunPool(CORES, ProgressLine(None, 1), done)
+
+
+def grid(found: Findings) -> list[Candidate]:
+    """The best of it, the first first."""
+    rate, default = found.space.rate or ("", 0.0)
+    every = [
+        Candidate(system, workers, (), () if factor == 1.0 else ((rate, default * factor),))
+        for factor in (1.0, *(each for each in RATES if each != 1.0))
+        for workers in WORKERS
+        for system in SYSTEMS
+    ]
+    possible = [each for each in every if not found.impossible(each)]
+    steps = {each: found.steps(each, found.samples) for each in possible}
+    Search(found, pool, math.inf).make(((each, 0, steps[each], LEEWAY * found.best) for each in possible), 1.0)
+    return found.ranked()
+
+
+def medians(found: Findings, candidates: list[Candidate]) -> dict[str, float]:
+    """Of the time to the target under fresh seeds; infinite where most did not come there."""
+    wanted = [(each, seed, found.steps(each, 2 * found.samples), math.inf) for each in candidates for seed in FRESH]
+    Search(found, pool, math.inf).make(wanted, 1.0)
+    return {each.name: median(found.trainings[each][seed].cost(found.objective, each.workers) for seed in FRESH) for each in candidates}
+
+
+def candidate_of(choice: Choice) -> Candidate:
+    """As it was searched for."""
+    return Candidate(choice.system, choice.workers, tuple(choice.options.items()), tuple(choice.settings.items()))
+
+
+def measured(one: Drawn, seconds: float) -> dict[str, Any]:
+    """Plan it, run the grid, and compare."""
+    planner = Planner(findings(one), pool, seconds)
+    plan = planner.plan()
+    found, began = findings(one), monotonic()
+    leading = grid(found)[:BEST]
+    took = monotonic() - began
+    row: dict[str, Any] = asdict(one) | {"search_seconds": plan.seconds, "grid_seconds": took, "grid_runs": found.runs}
+    if plan.best is None or not leading:
+        return row | {"regret": None}
+    chosen = candidate_of(plan.best)
+    truth = medians(found, list(dict.fromkeys([*leading, chosen])))
+    best = min(truth.values())
+    bounds = plan.best.seconds
+    return row | {
+        "chosen": chosen.name,
+        "predicted": [bounds.low, bounds.middle, bounds.high],
+        "chosen_seconds": truth[chosen.name],
+        "best": min(truth, key=truth.__getitem__),
+        "best_seconds": best,
+        "regret": truth[chosen.name] / best - 1,
+        "contained": bounds.low <= truth[chosen.name] <= bounds.high,
+    }
+
+
+def main() -> None:
+    """Measure each scenario, and keep what is known after each."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--out", type=Path, required=True)
+    parser.add_argument("--scenarios", type=int, default=4)
+    parser.add_argument("--only", type=int)
+    parser.add_argument("--budget", type=float, default=100.0)
+    given = parser.parse_args()
+    torch.set_num_threads(1)
+    rows = []
+    for number in range(given.scenarios) if given.only is None else [given.only]:
+        rows.append({"number": number, **measured(drawn(number), given.budget)})
+        given.out.parent.mkdir(parents=True, exist_ok=True)
+        given.out.write_text(json.dumps(rows, indent=1) + "\n")
+        print(json.dumps(rows[-1]), flush=True)
+
+
+if __name__ == "__main__":
+    main()
