@@ -77,19 +77,19 @@ def plan(
 
     request = PlanRequest(
         target,
-        network or "lan",
-        device or "cpu-core",
-        workers_of(workers),
-        objective,
-        Prices(worker_hour, gigabyte, watts),
-        duration(budget),
-        None if memory is None else size(memory),
-        None if systems == "all" else [name.strip() for name in systems.split(",") if name.strip()],
-        pairs(settings or (), "--set"),
-        seed,
-        jobs,
-        on,
-        None if out is None else out / "measured",
+        network=network or "lan",
+        devices=device or "cpu-core",
+        workers=workers_of(workers),
+        objective=objective,
+        prices=Prices(worker_hour, gigabyte, watts),
+        budget=duration(budget),
+        memory=None if memory is None else size(memory),
+        systems=None if systems == "all" else [name.strip() for name in systems.split(",") if name.strip()],
+        settings=pairs(settings or (), "--set"),
+        seed=seed,
+        jobs=jobs,
+        pool=on,
+        cache=None if out is None else out / "measured",
     )
     asked = typed(job, arguments, max(request.workers), RuntimeOptions("simulator", network, None if device == "here" else device))
     if verify < 0:

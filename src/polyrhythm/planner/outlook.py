@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from time import time
 
 from polyrhythm.parallel.pools import Done, Pool, Task
 from polyrhythm.planner.answer import Remedy, Waits
@@ -25,12 +26,11 @@ _NOTICED = 0.97
 
 @dataclass(slots=True)
 class Outlook:
-    """`pool` makes its runs; `left` says how many seconds are left to begin one, `deadline` when those under way are broken off."""
+    """`pool` makes its runs; `left` says how many seconds are left: after these none is begun, and those under way are broken off."""
 
     found: Findings
     pool: Callable[[Done], Pool]
     left: Callable[[], float]
-    deadline: float
     rates: dict[tuple[Candidate, str], float | None] = field(default_factory=dict)
 
     def look(self, candidates: Sequence[Candidate], circumstances: Mapping[str, Circumstance]) -> None:
@@ -85,7 +85,7 @@ class Outlook:
             return None
         steps = max(_LEAST_STEPS, found.steps(candidate, (training.end or training).samples / _PART))
         part = steps * candidate.workers * found.batch(candidate) / max(1.0, training.samples)
-        task = found.task(candidate, found.scenario.seed, steps, float("inf"), self.deadline)
+        task = found.task(candidate, found.scenario.seed, steps, float("inf"), time() + self.left())
         there = circumstance(task.scenario, candidate.workers, training.seconds * part)
         return task.elsewhere(there)
 

@@ -49,7 +49,7 @@ class Planner:
 
     def __post_init__(self) -> None:
         self.search = Search(self.found, self.pool, self.seconds, began=self.began)
-        self.outlook = Outlook(self.found, self.pool, lambda: self.search.left(1.0), self.began + self.seconds)
+        self.outlook = Outlook(self.found, self.pool, lambda: self.search.left(1.0))
 
     def plan(self) -> Plan:
         """The answer; what is known if this is interrupted."""

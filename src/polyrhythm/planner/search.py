@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import pairwise
 from pathlib import Path
-from time import monotonic
+from time import monotonic, time
 
 from polyrhythm.parallel.pools import Done, Pool, Task
 from polyrhythm.planner.candidate import Candidate
@@ -71,7 +71,7 @@ class Search:
     # Successive halving (Jamieson & Talwalkar, 2016): every system as its paper has it
 
     def heats(self) -> list[Candidate]:
-        """Runs of all systems on a part of the samples, of the best quarter of these on four times as many, and so on to the target.
+        """Runs of all systems on a part of the samples, of the best quarter of these on more, and so on to the target.
 
         Best is what is expected to cost least, by the curves so far. Returns the last field, the best first.
         """
@@ -94,12 +94,14 @@ class Search:
 
     def _possible(self) -> list[Candidate]:
         field = []
-        workers = self.found.space.workers
-        for candidate in self.found.space.first(workers[(len(workers) - 1) // 2]):
-            if reason := self.found.impossible(candidate):
-                self.found.refused[candidate] = reason
+        workers, found = self.found.space.workers, self.found
+        for few in found.space.first(workers[(len(workers) - 1) // 2]):
+            many = replace(few, workers=max(workers))
+            chosen = many if found.impossible(few) else few
+            if reason := found.impossible(chosen):
+                found.refused[few] = reason
             else:
-                field.append(candidate)
+                field.append(chosen)
         return field
 
     def _leaders(self, field: Sequence[Candidate], samples: float) -> list[Candidate]:
@@ -191,4 +193,5 @@ class Search:
         self.pool(done).work(plans())
 
     def _deadline(self, part: float) -> float:
-        return self.began + part * self.seconds
+        """On the clock of the day, which other hosts have too."""
+        return time() + self.left(part)

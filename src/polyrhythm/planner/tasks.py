@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass, replace
 from pathlib import Path
-from time import monotonic
+from time import monotonic, time
 
 from polyrhythm.checkpoints.request import CheckpointRequest
 from polyrhythm.errors import BrokenOff, PolyrhythmError
@@ -29,7 +29,7 @@ TIME_IS_UP = "the time was up"
 class TrainingTask:
     """A run with real gradients, under `seed`, of so many `steps` of each worker, that is broken off when it has cost more than `most`.
 
-    Also when `deadline` has come, on this machine's monotonic clock.
+    Also when `deadline` has come, in seconds of the clock of the day.
     """
 
     scenario: Scenario
@@ -79,7 +79,7 @@ class TrainingTask:
             spent = Spent(event.time, event.bytes_sent, self.candidate.workers)
             if self.objective.cost(spent) > self.most:
                 raise BrokenOff("it costs more than the best")
-            if monotonic() > self.deadline:
+            if time() > self.deadline:
                 raise BrokenOff(TIME_IS_UP)
 
     def failed(self, error: PolyrhythmError) -> Attempt:
