@@ -42,7 +42,7 @@ from polyrhythm.report.progress import ProgressLine
 from polyrhythm.systems import SYSTEMS
 from polyrhythm.workloads.load import load as load_workload
 
-SEED = 16
+SEED = 17
 NETWORKS = ("lan", "cloud", "home", "slow", "wan-3", "wan-11")
 DEVICES = ("cpu-core", "laptop", "raspberry-pi-4", "t4")
 JOBS: tuple[tuple[str, dict[str, Any], str], ...] = (

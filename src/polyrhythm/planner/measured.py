@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 
 import msgspec
 
@@ -30,9 +31,10 @@ class Point(msgspec.Struct, frozen=True):
 class Training(msgspec.Struct, frozen=True):
     """A run with real gradients, over `limit` steps of each worker at most.
 
-    `reached` is the place of the first evaluation that meets the target, -1 where none does; `seconds`, `nbytes` and `samples` are those of
-    the whole run. `cut` is why it was broken off, without an evaluation, and `error` why it failed; `held` are the bytes that worker 0 held
-    between steps, 0 where that is not known, and `real` the seconds that the run took by the clock.
+    `reached` is the place of the first evaluation that meets the target, -1 where none does; `seconds`, `nbytes` and `samples` are those
+    of the whole run, and `begun` those by which every worker had taken a step: until then weights are copied, once. `cut` is why it was
+    broken off, without an evaluation, and `error` why it failed; `over` says that it ended by itself, before its limit. `held` are the
+    bytes that worker 0 held between steps, 0 where that is not known, and `real` the seconds that the run took by the clock.
     """
 
     curve: list[Point]
@@ -46,11 +48,13 @@ class Training(msgspec.Struct, frozen=True):
     error: str = ""
     held: int = 0
     real: float = 0.0
+    begun: tuple[float, float, float] = (0.0, 0.0, 0.0)
 
     @staticmethod
     def of(attempt: Attempt, target: Target, limit: int) -> Training:
         """From a run, whole or broken off."""
-        stepped = {event.actor: event for event in attempt.outcome.events if isinstance(event, Stepped)}
+        steps_taken = [event for event in attempt.outcome.events if isinstance(event, Stepped)]
+        first, stepped = {event.actor: event for event in reversed(steps_taken)}, {event.actor: event for event in steps_taken}
         samples = float(sum(event.samples for event in stepped.values()))
         steps = max((event.clock for event in stepped.values()), default=0)
         curve = [
@@ -64,7 +68,9 @@ class Training(msgspec.Struct, frozen=True):
         held = int(attempt.outcome.settings.get(HELD, 0))
         real = float(attempt.outcome.settings.get(REAL, 0.0))
         error = "" if cut or attempt.error is None else str(attempt.error)
-        return Training(curve, reached, seconds, nbytes, samples, limit, steps < limit and not cut, cut, error, held, real)
+        return Training(
+            curve, reached, seconds, nbytes, samples, limit, steps < limit and not cut, cut, error, held, real, _begun(list(first.values()))
+        )
 
     @property
     def end(self) -> Point | None:
@@ -76,12 +82,20 @@ class Training(msgspec.Struct, frozen=True):
         return math.inf if self.end is None else objective.cost(self.end.spent(workers))
 
     def cost_of(self, samples: float, objective: Objective, workers: int) -> float:
-        """What so many samples cost, as those of this run did."""
+        """What so many samples cost, as those of this run did after its beginning."""
         if not self.samples or samples == math.inf:
             return math.inf
-        part = samples / self.samples
-        return objective.cost(Spent(self.seconds * part, self.nbytes * part, workers))
+        seconds, nbytes, used = self.begun if self.begun[2] < min(samples, self.samples) else (0.0, 0.0, 0.0)
+        part = (samples - used) / (self.samples - used)
+        return objective.cost(Spent(seconds + part * (self.seconds - seconds), nbytes + part * (self.nbytes - nbytes), workers))
 
     def best(self, target: Target) -> float | None:
         """The best value; None where nothing was evaluated."""
         return target.best(point.value for point in self.curve) if self.curve else None
+
+
+def _begun(first: Sequence[Stepped]) -> tuple[float, float, float]:
+    """Seconds, bytes and samples by which each had taken its first step."""
+    if not first:
+        return 0.0, 0.0, 0.0
+    return max(each.time for each in first), float(max(each.bytes_sent for each in first)), float(sum(each.samples for each in first))

@@ -50,7 +50,7 @@ class TrainingTask:
         return replace(self, scenario=scenario)
 
     def attempt(self, directory: Path | None, watch: Watch = ignore, checkpoints: CheckpointRequest | None = None) -> Attempt:
-        """Make the run. What is kept of its events are evaluations and each worker's last step."""
+        """Make the run. What is kept of its events are evaluations, and each worker's first step and last."""
 
         def follow(event: AnyEvent) -> None:
             watch(event)
@@ -88,9 +88,10 @@ class TrainingTask:
 
 
 def kept(events: list[AnyEvent]) -> list[AnyEvent]:
-    """Evaluations and reports, and each actor's last step."""
-    last = {event.actor: event for event in events if isinstance(event, Stepped)}
-    return [*(event for event in events if isinstance(event, Evaluated | Reported)), *last.values()]
+    """Evaluations and reports, and each actor's first step and its last."""
+    steps = [event for event in events if isinstance(event, Stepped)]
+    first, last = {event.actor: event for event in reversed(steps)}, {event.actor: event for event in steps}
+    return [*(event for event in events if isinstance(event, Evaluated | Reported)), *first.values(), *last.values()]
 
 
 def _failed(scenario: Scenario, candidate: Candidate, seed: int, error: PolyrhythmError) -> Attempt:
