@@ -19,7 +19,7 @@ from polyrhythm.report.metrics import parse_target
 
 from .jobs import NETWORK, findings, in_turn, least_squares, stopping
 
-SECONDS = 10.0
+SECONDS = 6.0
 
 
 def test_the_first_choice_is_near_the_best_of_an_exhaustive_grid() -> None:
@@ -39,7 +39,7 @@ def test_the_first_choice_is_near_the_best_of_an_exhaustive_grid() -> None:
 
 
 def test_what_is_predicted_is_what_a_run_takes() -> None:
-    plan = pr.plan(least_squares, "loss=0.05", network=NETWORK, workers=(2, 4), systems=["allreduce", "sparknet"], budget=8.0, jobs=1)
+    plan = pr.plan(least_squares, "loss=0.05", network=NETWORK, workers=(2, 4), systems=["allreduce", "sparknet"], budget=6.0, jobs=1)
     best = plan.best
     assert best is not None
     settings = {"epochs": 40, **best.settings}
