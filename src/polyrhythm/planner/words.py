@@ -76,12 +76,17 @@ def sentences(plan: Plan) -> list[str]:
 
 
 def _first(plan: Plan, best: Choice) -> str:
+    if best.extrapolated:
+        return (
+            f"No run came to {plan.target} in the time of the search. By early curves {best.name} should come to it first, in about "
+            f"{show_seconds(best.seconds.middle)} ({between(best.seconds)}): give a longer --budget."
+        )
     text = f"{best.name} comes to {plan.target} first, in {show_seconds(best.seconds.middle)} ({between(best.seconds)})"
     if plan.objective != "time":
         text = f"{best.name} needs the least {plan.objective} to {plan.target}, and {show_seconds(best.seconds.middle)}"
     if len(plan.choices) > 1:
         text += f"; {_second(best, plan.choices[1])}"
-    return f"{text}. {_alone(plan.alone, best)}".rstrip()
+    return f"{text}. {_alone(plan.alone, best) if plan.objective == 'time' else ''}".rstrip()
 
 
 def _second(best: Choice, second: Choice) -> str:
