@@ -1,27 +1,34 @@
-"""Whether `polyrhythm diagnose` names what was made slow, in real runs on three or four hosts of the lab.
+"""Whether `polyrhythm diagnose` names what was made slow, in real runs on three hosts of the lab.
 
-    python benchmarks/diagnosing.py --out runs/diagnosing       # root, because the lab needs it; about three minutes
+    python benchmarks/diagnosing.py --out runs/diagnosing       # root, because the lab needs it; about four minutes
 
 Each case trains the same model on hosts that are joined at 100 Mbit/s, with one thing wrong: a worker that computes three times as long,
-one that does so from the middle on, a host whose line is slow, a line that loses packets, a network that is far away or narrow. Every host
-keeps its record; the records of all are diagnosed together. Prints what was injected and what is named first.
+one that does so from the middle on, one that is killed, a host whose line is slow, a line that loses packets, a network that is far away or
+narrow, a server that merges slowly, gradients sent in small buckets. Every host keeps its record; the records of all are diagnosed
+together. The lab ends all hosts when one fails, so that the run with a killed worker is one of processes of this machine. Prints what was
+injected and what is named first.
 """
 
 from __future__ import annotations
 
 import argparse
 import json
+import os
+import signal
 import subprocess
 import sys
 import time
-from dataclasses import dataclass
+from collections.abc import Callable
+from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
 import torch
 
 import polyrhythm as pr
 from polyrhythm.cli.record import read
 from polyrhythm.report.diagnosis import diagnose, united
+from polyrhythm.report.outcome import Outcome
 
 WIDTH, STEPS, PACE = 256, 60, 0.03
 """A quarter of a megabyte is exchanged in each step, after 30 ms of computing."""
@@ -29,7 +36,7 @@ WIDTH, STEPS, PACE = 256, 60, 0.03
 
 @dataclass(frozen=True, slots=True)
 class Case:
-    """What is wrong: arguments of the lab, the network's lines, and for rank `slow` the factor of its steps from step `since` on."""
+    """What is wrong: arguments of the lab, its network, and the rank whose steps are slow from step `since` on, or that is killed."""
 
     name: str
     kind: str
@@ -38,7 +45,19 @@ class Case:
     lab: tuple[str, ...] = ()
     slow: int = -1
     since: int = 0
-    system: str = "allreduce"
+    system: str | Callable[[], pr.Strategy] = "allreduce"
+    killed: int = -1
+    layers: int = 1
+    width: int = WIDTH
+
+
+class SlowMerge(pr.Mean):
+    """As a server that has much else to do."""
+
+    def combine(self, contributions: Any, context: Any) -> Any:
+        """The mean, a while later."""
+        time.sleep(PACE)
+        return super().combine(contributions, context)
 
 
 def network(bandwidth: str = "100 Mbit/s", latency: str = "1 ms", slow_host: int = -1) -> dict[str, object]:
@@ -57,33 +76,50 @@ CASES = (
     Case("loss", "loss", "worker/0 to worker/1", network(latency="10 ms"), lab=("--loss", "0:1=0.03")),
     Case("far away", "latency", "all links", network(latency="60 ms")),
     Case("narrow", "bandwidth", "all links", network("10 Mbit/s")),
+    Case("busy server", "busy server", "server/0", network(), system=lambda: replace(pr.systems.ssp(), merge=SlowMerge())),
+    Case(
+        "small buckets",
+        "latency",
+        "all links",
+        network(latency="10 ms"),
+        system=lambda: pr.Strategy(topology=pr.Bucketed(pr.AllReduce(pr.Ring()), 4096)),
+        layers=8,
+        width=32,
+    ),
+    Case("killed worker", "lost worker", "worker/1", network(), killed=1, system="adpsgd"),
 )
 
 
-def train(worker: pr.Worker, slow: int, since: int) -> None:
-    """Steps that take `PACE` seconds, three times as long at rank `slow` from step `since` on."""
+def train(worker: pr.Worker, case: Case) -> None:
+    """Steps that take `PACE` seconds, three times as long at the slow rank."""
     torch.manual_seed(0)
-    model = torch.nn.Linear(WIDTH, WIDTH)
+    model: Any = torch.nn.Sequential(*(torch.nn.Linear(case.width, case.width) for _ in range(case.layers)))
     model, optimizer = worker.attach(model, torch.optim.SGD(model.parameters(), lr=1e-3))
     for step in range(STEPS):
         began = time.monotonic()
         optimizer.zero_grad()
-        model(torch.ones(1, WIDTH)).square().mean().backward()
+        model(torch.ones(1, case.width)).square().mean().backward()
         worker.count(1)
-        time.sleep(max(0.0, began + PACE * (3 if worker.rank == slow and step >= since else 1) - time.monotonic()))
+        if worker.rank == case.killed and step == STEPS // 2:
+            os.kill(os.getpid(), signal.SIGKILL)
+        time.sleep(max(0.0, began + PACE * (3 if worker.rank == case.slow and step >= case.since else 1) - time.monotonic()))
         optimizer.step()
 
 
 def host(case: Case, out: Path) -> None:
     """One host of the lab."""
     torch.set_num_threads(1)
-    worker = pr.join(case.system, directory=str(out))
-    train(worker, case.slow, case.since)
+    worker = pr.join(case.system if isinstance(case.system, str) else case.system(), directory=str(out))
+    train(worker, case)
     worker.leave()
 
 
 def conducted(case: Case, out: Path) -> tuple[str, str]:
     """Run a case in the lab; the kind and the place of the first cause."""
+    if case.killed >= 0:  # the lab ends all hosts when one fails
+        assert isinstance(case.system, str)
+        outcome = pr.run(lambda worker: train(worker, case), workers=3, strategy=case.system, on=pr.Processes(), directory=out).outcome
+        return _first(outcome)
     out.mkdir(parents=True, exist_ok=True)
     (out / "network.json").write_text(json.dumps(case.network))
     command = [
@@ -100,7 +136,11 @@ def conducted(case: Case, out: Path) -> tuple[str, str]:
     ]
     inner = [sys.executable, __file__, "--out", str(out), "--host", str(CASES.index(case))]
     subprocess.run([*command, "--", *inner], check=True, timeout=120)
-    found = diagnose(united([outcome for rank in range(3) for outcome in read([out / f"worker-{rank}"]).outcomes]))
+    return _first(united([outcome for rank in range(3) for outcome in read([out / f"worker-{rank}"]).outcomes]))
+
+
+def _first(outcome: Outcome) -> tuple[str, str]:
+    found = diagnose(outcome)
     return (found.causes[0].kind, found.causes[0].where) if found.causes else ("nothing", "")
 
 

@@ -26,7 +26,7 @@ import torch.distributed as dist
 import polyrhythm.training.join  # noqa: F401  what pr.join imports
 from polyrhythm.processes.system.prctl import die_with_parent
 from racing import ours, rivals
-from racing.task import TASKS, Found, Heat, Seat, train
+from racing.task import TASKS, Found, Heat, Seat, Way, train
 
 MARK = "HEAT "
 SLACK = 45.0
@@ -36,6 +36,11 @@ _AFTERMATH = 1.0
 """Seconds in which a worker may fail because worker 0 has ended, which is no failure."""
 _OVER, _FAILED = b".", b"!"
 WAYS = {**rivals.WAYS, **ours.WAYS}
+
+
+def way_of(name: str) -> Way:
+    """One of the ways, or a published system with its options, such as "adpsgd tau=64"."""
+    return WAYS[name] if name in WAYS else ours.published(name)
 
 
 def serve(heats: Sequence[Heat]) -> None:
@@ -101,7 +106,7 @@ def _child(heat: Heat, port: int, tell: int) -> None:
                 store.set("said", mine)
             return store.get("said").decode()
 
-        found = train(WAYS[heat.way], heat, Seat(TASKS[heat.task], rank, workers, heat.seed, share, meet))
+        found = train(way_of(heat.way), heat, Seat(TASKS[heat.task], rank, workers, heat.seed, share, meet))
         answer = json.dumps(asdict(found))
     except BaseException as problem:
         said = f"{type(problem).__name__}: {problem}"[:300]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
 
 import torch
@@ -100,6 +101,17 @@ def attached(worker: pr.Worker, model: nn.Module, optimizer: torch.optim.Optimiz
 def _way(name: str) -> Way:
     def start(model: nn.Module, optimizer: torch.optim.Optimizer, seat: Seat) -> Contestant:
         return attached(pr.join(named(name), seed=seat.seed), model, optimizer, STRATEGIES[name][1], seat.task.batch)
+
+    return start
+
+
+def published(name: str) -> Way:
+    """A system as its paper has it, but for the options that `name` gives after it; worker 0's own replica is judged."""
+    system, *given = name.split()
+    options = {key: json.loads(value) for key, _, value in (each.partition("=") for each in given)}
+
+    def start(model: nn.Module, optimizer: torch.optim.Optimizer, seat: Seat) -> Contestant:
+        return attached(pr.join(systems.find(system, **options), seed=seat.seed), model, optimizer, 1, seat.task.batch)
 
     return start
 

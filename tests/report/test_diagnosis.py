@@ -18,7 +18,7 @@ from polyrhythm.hardware.devices import Profile
 from polyrhythm.hardware.faults import Crash
 from polyrhythm.hardware.fleet import Fleet, Straggler
 from polyrhythm.hardware.network import Access, Network
-from polyrhythm.kernel.events import Carried, Computed, Stepped, Waited
+from polyrhythm.kernel.events import Carried, Computed, Merged, Stepped, Waited
 from polyrhythm.report.critical_path import critical_path
 from polyrhythm.report.diagnosis import diagnose
 from polyrhythm.report.outcome import Outcome, Summary
@@ -127,6 +127,16 @@ def test_bytes_that_were_sent_again_are_named_with_their_connection() -> None:
     ]
     found = diagnose(Outcome(Summary("allreduce", 2, "processes", None, 0, steps=1, bytes_sent=2 * 10**6), events))
     assert [(cause.kind, cause.where) for cause in found.causes if cause.kind == "loss"] == [("loss", "worker/0 to worker/1")]
+
+
+def test_what_is_under_way_while_a_server_merges_does_not_wait_for_bandwidth() -> None:
+    steps = range(1, 11)
+    events = [Computed(step - 0.8, "worker/0", 0.2) for step in steps] + [Waited(step, "worker/0", 0.8) for step in steps]
+    events += [Stepped(step, "worker/0", step, step, 1000) for step in steps]
+    events += [Merged(step - 0.05, "server/0", step, [0], 0.7) for step in steps]
+    events += [Carried(10.0, "worker/0", "server/0", 10**6, 10, 9.0, 1e-3)]
+    found = diagnose(Outcome(Summary("ssp", 2, "processes", None, 0, steps=10, bytes_sent=10**6), events))
+    assert [(cause.kind, cause.where) for cause in found.causes] == [("busy server", "server/0")]
 
 
 @pytest.mark.parametrize("system", ["allreduce", "ssp", "adpsgd", "sparknet", "horovod"])

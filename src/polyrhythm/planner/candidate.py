@@ -56,5 +56,9 @@ class Candidate:
         return f"pr.run({train}, workers={self.workers}, strategy={strategy})"
 
 
+ALONE = Candidate("single", 1)
+"""One worker that exchanges nothing, with the JOB's own settings."""
+
+
 def _text(value: Any) -> str:
     return f"{value:g}" if isinstance(value, float) else str(value)

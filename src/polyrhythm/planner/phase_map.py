@@ -95,7 +95,7 @@ class PhaseMaps:
 
     def _counts(self) -> list[int]:
         """Numbers of workers; those around it where there is but one."""
-        given = self.found.space.workers
+        given = self.found.space.together
         return list(given) if len(given) > 1 else sorted({max(2, given[0] // 2), given[0], given[0] * 2})
 
     def _map(self, axis: str, chosen: Sequence[Candidate], counts: Sequence[int]) -> PhaseMap:

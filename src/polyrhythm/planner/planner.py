@@ -12,7 +12,7 @@ from msgspec.structs import replace
 
 from polyrhythm.parallel.pools import Done, Pool
 from polyrhythm.planner.answer import Choice, PhaseMap, Plan, Refusal
-from polyrhythm.planner.candidate import Candidate
+from polyrhythm.planner.candidate import ALONE, Candidate
 from polyrhythm.planner.circumstances import CAUSES, REMEDIES, RISKS
 from polyrhythm.planner.findings import Findings
 from polyrhythm.planner.forecast import Interval, deviation, extrapolated, forecast
@@ -78,7 +78,7 @@ class Planner:
             ", ".join(dict.fromkeys(each.name for each in scenario.devices.machines)),
             list(found.space.workers),
             choices[:_SHOWN],
-            self.choice(self.search.alone),
+            self.choice(ALONE),
             [Refusal(each.name, reason) for each, reason in found.refused.items()],
             self.outlook.remedies(leading[0]) if leading else [],
             list(maps),
@@ -104,7 +104,8 @@ class Planner:
     def leading(self) -> list[Candidate]:
         """The best candidate of each system, the best first: by the median over seeds where there are several, then those extrapolated."""
         found = self.found
-        costs = {each: self._cost(each) for each in found.trainings if each not in found.refused and each != self.search.alone}
+        offered = {each for each in found.trainings if each not in found.refused and (each != ALONE or found.space.allows_alone)}
+        costs = {each: self._cost(each) for each in offered}
         confirmed = {each for each in costs if len(found.trainings[each]) > 1}
         order = sorted((each for each in costs if costs[each] < math.inf), key=lambda each: (each not in confirmed, costs[each]))
         reached = [each for each in order if found.cost_of(each) < math.inf]

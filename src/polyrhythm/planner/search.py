@@ -10,7 +10,7 @@ from pathlib import Path
 from time import monotonic, time
 
 from polyrhythm.parallel.pools import Done, Pool, Task
-from polyrhythm.planner.candidate import Candidate
+from polyrhythm.planner.candidate import ALONE, Candidate
 from polyrhythm.planner.curves import Race
 from polyrhythm.planner.draws import LEEWAY, Draws
 from polyrhythm.planner.findings import Findings
@@ -33,7 +33,6 @@ _CONFIRMED_BY = 0.88
 """Runs under further seeds begin before this part."""
 _LONGER = 1.35
 """A run under another seed may take so many times the samples."""
-_ALONE = Candidate("single", 1)
 _LATE = "the time was up before it was tried: give a longer --budget"
 
 
@@ -82,7 +81,7 @@ class Search:
             self.make(self._heat(field, part * found.samples), _DRAWN_BY)
             field = self._leaders(field, following * found.samples)
             if part == _PARTS[0]:
-                field = [replace(each, workers=max(found.space.workers)) for each in field]
+                field = [each if each == ALONE else replace(each, workers=max(found.space.workers)) for each in field]
             if found.best < math.inf and all(found.cost_of(each) < math.inf for each in field):
                 break
         return field
@@ -94,9 +93,9 @@ class Search:
 
     def _possible(self) -> list[Candidate]:
         field = []
-        workers, found = self.found.space.workers, self.found
-        for few in found.space.first(workers[(len(workers) - 1) // 2]):
-            many = replace(few, workers=max(workers))
+        found = self.found
+        for few in found.space.first():
+            many = replace(few, workers=max(found.space.workers))
             chosen = many if found.impossible(few) else few
             if reason := found.impossible(chosen):
                 found.refused[few] = reason
@@ -162,7 +161,7 @@ class Search:
         found = self.found
         best = [each for each in found.ranked() if each not in found.refused][: self.confirmed]
         samples = 2 * found.fewest if found.fewest < math.inf else found.samples
-        alone: list[Wanted] = [(_ALONE, seed, found.steps(_ALONE, samples), math.inf) for seed in self.all_seeds]
+        alone: list[Wanted] = [(ALONE, seed, found.steps(ALONE, samples), math.inf) for seed in self.all_seeds]
         wanted: list[Wanted] = []
         for seed in self.all_seeds[1:]:
             for each in best:
@@ -170,11 +169,6 @@ class Search:
                 wanted.append((each, seed, needed, 2 * LEEWAY * found.cost_of(each)))
             wanted.append(alone.pop(0))
         self.make([*wanted, *alone], _CONFIRMED_BY)
-
-    @property
-    def alone(self) -> Candidate:
-        """One worker that exchanges nothing."""
-        return _ALONE
 
     def make(self, wanted: Iterable[Wanted], until: float) -> None:
         """Run candidates where no run is known that went as far; none is begun after that part of the time."""

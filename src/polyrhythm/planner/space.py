@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from inspect import signature
 from typing import Any, Protocol
 
-from polyrhythm.planner.candidate import Candidate, Pairs
+from polyrhythm.planner.candidate import ALONE, Candidate, Pairs
 from polyrhythm.planner.scenario import Scenario
 from polyrhythm.systems import SYSTEMS
 
@@ -49,9 +49,20 @@ class Space:
         rate, batch = next(iter(rates), None), next(iter(batches), None)
         return Space(tuple(systems), tuple(sorted(set(workers))), rate, batch)
 
-    def first(self, workers: int) -> Iterator[Candidate]:
-        """Every system as its paper has it, with the JOB's own settings."""
-        return (Candidate(system, workers) for system in self.systems)
+    def first(self) -> Iterator[Candidate]:
+        """Every system as its paper has it, with the JOB's own settings and the middle number of workers; one alone where 1 is allowed."""
+        middle = self.together[(len(self.together) - 1) // 2]
+        return (ALONE if system == ALONE.system and self.allows_alone else Candidate(system, middle) for system in self.systems)
+
+    @property
+    def allows_alone(self) -> bool:
+        """Whether one worker without others is an answer, and not only something to compare with."""
+        return 1 in self.workers and ALONE.system in self.systems
+
+    @property
+    def together(self) -> tuple[int, ...]:
+        """The numbers of those that train together."""
+        return tuple(each for each in self.workers if each > 1)
 
     def parameters(self, candidate: Candidate) -> dict[str, Any]:
         """A candidate as the optimiser names it."""
@@ -68,7 +79,7 @@ class Space:
     def drawn(self, draw: Draw) -> Candidate:
         """The candidate that `draw` chooses."""
         system = draw.suggest_categorical("system", self.systems)
-        workers = draw.suggest_categorical("workers", self.workers)
+        workers = 1 if system == ALONE.system else draw.suggest_categorical("workers", self.together)
         settings: list[tuple[str, Any]] = []
         if self.rate is not None and (factor := draw.suggest_categorical("rate", RATE_FACTORS)) != 1.0:
             settings.append((self.rate[0], self.rate[1] * factor))

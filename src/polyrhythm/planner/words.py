@@ -102,6 +102,8 @@ def _alone(alone: Choice | None, best: Choice) -> str:
         return ""
     if alone.reached < alone.seeds:
         return f"One worker alone, with the settings of the JOB, comes to it under {alone.reached} of {alone.seeds} seeds."
+    if best.name == alone.name:
+        return "That is one worker alone: training together does not pay here."
     ratio = alone.seconds.middle / best.seconds.middle
     if ratio >= 1:
         return f"One worker alone takes {ratio:.2g} times as long."

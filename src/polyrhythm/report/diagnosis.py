@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import itertools
+from bisect import bisect_left
 from collections import defaultdict
 from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass
+from functools import cached_property
+from operator import itemgetter
 from statistics import median
 
 import msgspec
@@ -55,7 +59,7 @@ class Diagnosis(msgspec.Struct, frozen=True):
     causes: list[Cause]
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Evidence:
     """What the record of a run has to say."""
 
@@ -89,8 +93,21 @@ class Evidence:
 
     @property
     def exchanging(self) -> float:
-        """The part of the path in which messages were waited for."""
-        return self._share(part for part in self.path if part.what == "sending" or (part.what == "waiting" and is_worker(part.actor)))
+        """The part of the path in which messages were waited for that were not held up by a server's merging."""
+        under_way = [part for part in self.path if part.what == "sending" or (part.what == "waiting" and is_worker(part.actor))]
+        held_up = sum(max((_shared(part, spans) for spans in self.merges.values()), default=0.0) for part in under_way)
+        return self._share(under_way) - held_up / self.seconds
+
+    @cached_property
+    def merges(self) -> dict[str, list[tuple[float, float]]]:
+        """When each server merged, in order; none of a virtual run, where merges are recorded with the real seconds that they took."""
+        if self.outcome.summary.virtual_seconds is not None:
+            return {}
+        spans: defaultdict[str, list[tuple[float, float]]] = defaultdict(list)
+        for event in self.outcome.events:
+            if isinstance(event, Merged) and not is_worker(event.actor):
+                spans[event.actor].append((event.time - event.seconds, event.time))
+        return {name: sorted(own) for name, own in spans.items()}
 
     @property
     def unexplained(self) -> float:
@@ -124,6 +141,13 @@ def united(outcomes: Sequence[Outcome]) -> Outcome:
     lost = sorted({name for outcome in outcomes for name in outcome.summary.lost})
     events = [event for outcome in outcomes for event in outcome.events]
     return Outcome(replace(first, workers=max(first.workers, len(outcomes)), steps=steps, lost=lost), events)
+
+
+def _shared(part: PathPart, spans: Sequence[tuple[float, float]]) -> float:
+    """The seconds of a part of the path that lie in any of these spans, which are in order."""
+    begin = bisect_left(spans, part.begin, key=itemgetter(1))
+    inside = itertools.takewhile(lambda span: span[0] < part.end, itertools.islice(spans, begin, None))
+    return sum(min(part.end, end) - max(part.begin, start) for start, end in inside)
 
 
 def _lost_workers(evidence: Evidence) -> list[Cause]:
@@ -213,14 +237,11 @@ def _lossy_links(evidence: Evidence) -> list[Cause]:
 
 
 def _busy_servers(evidence: Evidence) -> list[Cause]:
-    merging: defaultdict[str, float] = defaultdict(float)
-    for event in evidence.outcome.events:
-        if isinstance(event, Merged) and not is_worker(event.actor):
-            merging[event.actor] += event.seconds / evidence.seconds
-    unexplained = evidence.unexplained
+    servers = {event.actor for event in evidence.outcome.events if isinstance(event, Merged) and not is_worker(event.actor)}
+    merging = {name: sum(end - begin for begin, end in spans) / evidence.seconds for name, spans in evidence.merges.items()}
     causes = []
-    for name in sorted({*merging, *(part.actor for part in evidence.path if not is_worker(part.actor))}):
-        busy = max(merging[name], evidence.waiting(name), unexplained / len(merging) if merging else 0.0)
+    for name in sorted({*servers, *(part.actor for part in evidence.path if not is_worker(part.actor))}):
+        busy = max(merging.get(name, 0.0), evidence.waiting(name), evidence.unexplained / len(servers) if servers else 0.0)
         if busy > _BUSY:
             finding = f"{name} merges for {busy:.0%} of the time, and others wait for it"
             advice = "divide its keys over more servers, or choose a system without one (allreduce, adpsgd)"
