@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import os
 import subprocess
 import sys
 import tempfile
@@ -29,12 +30,17 @@ from time_to_accuracy import CAPS, SHORT, _able, _network, _rates, heard, table
 import polyrhythm as pr
 from polyrhythm.cli.record import read
 from polyrhythm.planner.limited import Limited
+from polyrhythm.planner.plan import PlanRequest
+from polyrhythm.planner.verify import Verification
 from polyrhythm.report.metrics import curve_of, parse_target
+from polyrhythm.report.progress import board
 from polyrhythm.training.calibrate import device_profile
 from polyrhythm.workloads.load import load
 
 RIVALS = ("ddp", "ddp-fp16", "ddp-powersgd-1", "ddp-powersgd-2", "local-sgd-8", "local-sgd-16", "local-sgd-32", "hivemind-local")
 SEEDS = (0, 1, 2)
+VERIFIED, CORES = 4, os.cpu_count() or 1
+"""The first few choices are corrected by what their systems compute, as `polyrhythm plan --verify 4` does."""
 LONGER = 1.6
 """A real run has so many times the samples that the planner expects to be needed."""
 
@@ -63,7 +69,16 @@ def chosen(task: str, network: str, budget: float | None) -> dict[str, Any]:
     print(
         f"a step takes {1e3 * sum(profile.seconds_per_step) / len(profile.seconds_per_step):.1f} ms with {workers} workers", file=sys.stderr
     )
-    plan = pr.plan(train, planned.target, network=network, devices=profile, workers=(workers,), budget=budget or planned.budget)
+    request = PlanRequest(
+        planned.target, network, profile, (workers,), settings=planned.settings, budget=budget or planned.budget, jobs=CORES
+    )
+    with board(1, wanted=False) as line:
+        planner = request.planner(load(planned.job), planned.job, request.pool_with(line))
+        plan = planner.plan()
+        print(pr.plan_text(plan), file=sys.stderr, flush=True)
+        plan = Verification(planner.found, planner.pool, lambda name, problem: print(name, problem, file=sys.stderr)).correct(
+            plan, VERIFIED
+        )
     print(pr.plan_text(plan), file=sys.stderr, flush=True)
     if plan.best is None:
         raise SystemExit("The planner found no way to the target.")
@@ -74,6 +89,7 @@ def chosen(task: str, network: str, budget: float | None) -> dict[str, Any]:
         "settings": best.settings,
         "samples": best.samples,
         "predicted": [best.seconds.low, best.seconds.middle, best.seconds.high],
+        "corrected": best.corrected,
         "others": [[each.name, each.seconds.middle] for each in plan.choices[1:]],
         "planned_in": plan.seconds,
     }
@@ -84,6 +100,7 @@ def host(task: str, choice: Mapping[str, Any], seed: int, out: Path) -> None:
     torch.set_num_threads(1)
     planned, workers = JOBS[task], TASKS[task].workers
     train = load(planned.job, {**planned.settings, **choice["settings"], **({"epochs": 1000} if task == "digits" else {})})
+    TASKS[task].data()  # before the clock begins
     steps = int(LONGER * choice["samples"] / workers / TASKS[task].batch) + 1
     worker = pr.join(pr.systems.find(choice["system"], **choice["options"]), seed=seed, directory=out)
     Limited(train, steps)(worker)
@@ -133,7 +150,7 @@ def main() -> None:
     parser.add_argument("--out", type=Path, required=True)
     parser.add_argument("--budget", type=float, help="seconds of the search; else 100 for digits and 400 for chars")
     parser.add_argument("--cap", type=float, help="seconds of a heat")
-    parser.add_argument("--seeds", type=int, nargs="+", default=[0])
+    parser.add_argument("--seeds", type=int, nargs="*", default=[0], help="of the race; none for no race")
     parser.add_argument("--host", help="the choice that this host of the lab trains")
     parser.add_argument("--seed", type=int, default=0)
     given = parser.parse_args()
@@ -154,8 +171,9 @@ def main() -> None:
     middle = choice["predicted"][1]
     print(f"predicted {middle:.2f} s, measured {median(row['real_seconds']):.2f} s", file=sys.stderr, flush=True)
     keep()
-    row["heats"] = race(given.task, network, choice, given.seeds, given.cap)
-    keep()
+    if given.seeds:
+        row["heats"] = race(given.task, network, choice, given.seeds, given.cap)
+        keep()
 
 
 if __name__ == "__main__":

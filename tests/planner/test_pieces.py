@@ -14,13 +14,14 @@ from hypothesis import strategies as st
 import polyrhythm as pr
 from polyrhythm.errors import CompositionError, UnknownNameError
 from polyrhythm.hardware import network as networks
+from polyrhythm.kernel.events import Stepped
 from polyrhythm.planner.answer import Choice, Plan
-from polyrhythm.planner.candidate import Candidate
+from polyrhythm.planner.candidate import Candidate, first_of_each
 from polyrhythm.planner.circumstances import with_links
 from polyrhythm.planner.curves import Race, samples_needed
 from polyrhythm.planner.forecast import Interval, deviation, forecast
 from polyrhythm.planner.limited import Limited
-from polyrhythm.planner.measured import Point, Training
+from polyrhythm.planner.measured import Point, Taken, Training
 from polyrhythm.planner.memory import activations
 from polyrhythm.planner.objective import Objective, Prices, Spent
 from polyrhythm.planner.plan import PlanRequest, workers_of
@@ -143,6 +144,16 @@ def test_faster_links_are_those_of_the_network_times_a_factor(name: str) -> None
     latency, bandwidth = network.slowest()
     changed = with_links(network, bandwidth=10.0, latency=0.5).slowest()
     assert changed == pytest.approx((latency / 2, bandwidth * 10))
+
+
+def test_each_system_is_listed_at_the_place_of_its_best() -> None:
+    ordered = [Candidate("ssp", 2), Candidate("easgd", 2), Candidate("ssp", 4), Candidate("sparknet", 2), Candidate("easgd", 4)]
+    assert first_of_each(ordered) == [Candidate("ssp", 2), Candidate("easgd", 2), Candidate("sparknet", 2)]
+
+
+def test_samples_are_those_that_each_worker_had_taken_by_then() -> None:
+    taken = Taken([Stepped(1.0, "worker/0", 1, 8, 0), Stepped(3.0, "worker/0", 3, 24, 0), Stepped(2.0, "worker/1", 1, 8, 0)])
+    assert [taken.by(moment) for moment in (0.5, 1.0, 2.0, math.inf)] == [0.0, 8.0, 24.0, 32.0]
 
 
 def test_costs_are_seconds_bytes_money_and_joules() -> None:

@@ -14,7 +14,7 @@ from polyrhythm.planner.measure_cache import MeasureCache
 from polyrhythm.planner.objective import Objective, Prices
 from polyrhythm.planner.planner import INTERRUPTED, Planner
 from polyrhythm.planner.search import Search
-from polyrhythm.planner.verify import verified
+from polyrhythm.planner.verify import Verification
 from polyrhythm.report.metrics import parse_target
 
 from .jobs import NETWORK, findings, in_turn, least_squares, stopping
@@ -108,11 +108,18 @@ def test_another_network_is_measured_anew() -> None:
     assert here.scenario.key(Candidate("allreduce", 2)) != there.key(Candidate("allreduce", 2))
 
 
-def test_measured_steps_correct_the_prediction() -> None:
-    planner = Planner(findings(("allreduce", "sparknet"), (2,)), in_turn, 5.0)
+@pytest.mark.parametrize("factor", [1.0, 3.0])
+def test_measured_steps_correct_the_prediction(factor: float) -> None:
+    planner = Planner(findings(("ssp", "sparknet"), (2,)), in_turn, 5.0)
     plan = planner.plan()
     before = {choice.name: choice.seconds.middle for choice in plan.choices}
-    slower = pr.Simulator(NETWORK, devices=planner.found.charged(planner.found.scenario, Candidate("allreduce", 2)).devices)
-    corrected = verified(plan, planner.found, 2, slower, lambda name, problem: pytest.fail(str(problem)))
-    assert all(choice.corrected == pytest.approx(1.0) for choice in corrected.choices[:2])
-    assert {choice.name: choice.seconds.middle for choice in corrected.choices} == pytest.approx(before)
+
+    def timed(train: object, workers: int, strategy: pr.Strategy) -> pr.Profile:
+        return pr.Profile("measured", (0.1 * (factor if strategy.name == "sparknet" else 1),))
+
+    checked = Verification(planner.found, in_turn, lambda name, problem: pytest.fail(str(problem)), timed)
+    corrected = checked.correct(plan, 2)
+    factors = {choice.system: choice.corrected for choice in corrected.choices}
+    assert factors["sparknet"] == pytest.approx(1.0) if factor == 1.0 else 1.0 < factors["sparknet"] <= factor
+    assert [choice.cost for choice in corrected.choices] == sorted(choice.cost for choice in corrected.choices)
+    assert {choice.name: choice.seconds.middle / (choice.corrected or 1.0) for choice in corrected.choices} == pytest.approx(before)

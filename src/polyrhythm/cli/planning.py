@@ -16,8 +16,7 @@ from polyrhythm.planner.page import write
 from polyrhythm.planner.plan import HERE, PlanRequest
 from polyrhythm.planner.planner import INTERRUPTED, Planner
 from polyrhythm.planner.table import show
-from polyrhythm.planner.verify import verified
-from polyrhythm.processes import Processes
+from polyrhythm.planner.verify import Verification
 from polyrhythm.report.progress import ProgressLine, board
 from polyrhythm.training.calibrate import device_profile
 from polyrhythm.units import show_seconds
@@ -69,7 +68,8 @@ class Planning:
             return plan
         try:
             if self.verify:
-                plan = verified(plan, planner.found, self.verify, Processes(), lambda name, problem: show_error(problem, name))
+                line.remark(f"timing the steps of the best {self.verify} on this machine")
+                plan = Verification(planner.found, planner.pool, lambda name, problem: show_error(problem, name)).correct(plan, self.verify)
             if self.out is not None:
                 plan.maps = planner.maps(_MAPS * request.budget)
         except KeyboardInterrupt:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -58,6 +58,14 @@ class Candidate:
 
 ALONE = Candidate("single", 1)
 """One worker that exchanges nothing, with the JOB's own settings."""
+
+
+def first_of_each(candidates: Iterable[Candidate]) -> list[Candidate]:
+    """The first candidate of every system, in this order."""
+    found: dict[str, Candidate] = {}
+    for each in candidates:
+        found.setdefault(each.system, each)
+    return list(found.values())
 
 
 def _text(value: Any) -> str:

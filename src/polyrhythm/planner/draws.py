@@ -22,7 +22,9 @@ if TYPE_CHECKING:
 LEEWAY = 1.5
 """A run goes on until it has cost so many times what the best did: those that come near the best are ranked, not only refused."""
 _SHORTLIST = 6
-"""It draws among so many systems: those that came furthest as their papers have them."""
+"""The sampler draws among so many systems: those that came furthest as their papers have them."""
+_NEIGHBOURS = 3
+"""It begins with other rates and numbers of workers of so many of these."""
 _SAMPLES = 1.3
 """A run has so many times the fewest samples that any has needed."""
 _NOT_REACHED = 1.0
@@ -58,6 +60,9 @@ class Draws:
                 trial = self.study.ask()
                 self.space.drawn(trial)
                 self.study.tell(trial, self._value(candidate, training))
+        for candidate in [each for each in field if each.system in names][:_NEIGHBOURS]:
+            for other in self.space.neighbours(candidate):
+                self.study.enqueue_trial(self.space.parameters(other), skip_if_exists=True)
 
     def plans(self) -> Iterator[tuple[int, Task, Path | None]]:
         """What is drawn, but for what is known."""

@@ -6,6 +6,7 @@ import math
 from collections.abc import Sequence
 
 import msgspec
+import numpy as np
 
 from polyrhythm.errors import BrokenOff
 from polyrhythm.kernel.events import Stepped
@@ -55,10 +56,9 @@ class Training(msgspec.Struct, frozen=True):
         """From a run, whole or broken off."""
         steps_taken = [event for event in attempt.outcome.events if isinstance(event, Stepped)]
         first, stepped = {event.actor: event for event in reversed(steps_taken)}, {event.actor: event for event in steps_taken}
-        samples = float(sum(event.samples for event in stepped.values()))
-        steps = max((event.clock for event in stepped.values()), default=0)
+        taken, steps = Taken(steps_taken), max((event.clock for event in stepped.values()), default=0)
         curve = [
-            Point(event.time, event.bytes_sent, samples * event.clock / max(1, steps), event.metrics[target.metric])
+            Point(event.time, event.bytes_sent, taken.by(event.time), event.metrics[target.metric])
             for event in curve_of(attempt.outcome, target.metric)
         ]
         reached = next((place for place, point in enumerate(curve) if target.met_by(point.value)), -1)
@@ -69,7 +69,18 @@ class Training(msgspec.Struct, frozen=True):
         real = float(attempt.outcome.settings.get(REAL, 0.0))
         error = "" if cut or attempt.error is None else str(attempt.error)
         return Training(
-            curve, reached, seconds, nbytes, samples, limit, steps < limit and not cut, cut, error, held, real, _begun(list(first.values()))
+            curve,
+            reached,
+            seconds,
+            nbytes,
+            taken.by(math.inf),
+            limit,
+            steps < limit and not cut,
+            cut,
+            error,
+            held,
+            real,
+            _begun(list(first.values()), taken),
         )
 
     @property
@@ -94,8 +105,24 @@ class Training(msgspec.Struct, frozen=True):
         return target.best(point.value for point in self.curve) if self.curve else None
 
 
-def _begun(first: Sequence[Stepped]) -> tuple[float, float, float]:
+class Taken:
+    """The samples that all workers had computed on, by time; between the steps that are known a worker's increase evenly."""
+
+    def __init__(self, steps: Sequence[Stepped]) -> None:
+        self.known: dict[str, tuple[list[float], list[float]]] = {}
+        for event in steps:
+            times, samples = self.known.setdefault(event.actor, ([], []))
+            times.append(event.time)
+            samples.append(float(event.samples))
+
+    def by(self, moment: float) -> float:
+        """Of all workers, until then."""
+        return sum(float(np.interp(moment, times, samples, left=0.0)) for times, samples in self.known.values())
+
+
+def _begun(first: Sequence[Stepped], taken: Taken) -> tuple[float, float, float]:
     """Seconds, bytes and samples by which each had taken its first step."""
     if not first:
         return 0.0, 0.0, 0.0
-    return max(each.time for each in first), float(max(each.bytes_sent for each in first)), float(sum(each.samples for each in first))
+    seconds = max(each.time for each in first)
+    return seconds, float(max(each.bytes_sent for each in first)), taken.by(seconds)

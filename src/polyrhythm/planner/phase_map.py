@@ -12,7 +12,7 @@ from polyrhythm.checkpoints.request import CheckpointRequest
 from polyrhythm.errors import PolyrhythmError
 from polyrhythm.parallel.pools import Done, Pool, Task
 from polyrhythm.planner.answer import Cell, PhaseMap
-from polyrhythm.planner.candidate import Candidate
+from polyrhythm.planner.candidate import Candidate, first_of_each
 from polyrhythm.planner.circumstances import Circumstance, links
 from polyrhythm.planner.findings import Findings
 from polyrhythm.planner.scenario import Scenario
@@ -80,7 +80,7 @@ class PhaseMaps:
     def maps(self, leading: Sequence[Candidate]) -> list[PhaseMap]:
         """Over bandwidths and over latencies, of the first few of `leading`."""
         reached = [*leading, *sorted(self.found.trainings, key=self.found.cost_of)]
-        chosen = list({each.system: each for each in reversed(reached) if self._joins(each)}.values())[::-1][:_SYSTEMS]
+        chosen = first_of_each([each for each in reached if self._joins(each)])[:_SYSTEMS]
         if len(chosen) < 2:
             return []
         counts = self._counts()

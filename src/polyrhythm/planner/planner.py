@@ -12,7 +12,7 @@ from msgspec.structs import replace
 
 from polyrhythm.parallel.pools import Done, Pool
 from polyrhythm.planner.answer import Choice, PhaseMap, Plan, Refusal
-from polyrhythm.planner.candidate import ALONE, Candidate
+from polyrhythm.planner.candidate import ALONE, Candidate, first_of_each
 from polyrhythm.planner.circumstances import CAUSES, REMEDIES, RISKS
 from polyrhythm.planner.findings import Findings
 from polyrhythm.planner.forecast import Interval, deviation, extrapolated, forecast
@@ -111,7 +111,7 @@ class Planner:
         reached = [each for each in order if found.cost_of(each) < math.inf]
         worst = _DOUBTFUL * min((costs[each] for each in reached), default=math.inf)
         others = [each for each in order if each not in reached and costs[each] <= worst]
-        return list({each.system: each for each in reversed([*reached, *others])}.values())[::-1]
+        return first_of_each([*reached, *others])
 
     def _cost(self, candidate: Candidate) -> float:
         """The median over seeds, one that did not come to the target counting as infinite; extrapolated where the first did not."""

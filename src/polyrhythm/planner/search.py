@@ -135,7 +135,7 @@ class Search:
             return self.found.refused.get(candidate, training.error)
         if training.over and training.end is None:
             return f"its training ended after {training.samples:.3g} samples, and had not come to the target"
-        if training.cut or self.found.least(candidate) > LEEWAY * self.found.best:
+        if training.cut or (training.end is None and self.found.least(candidate) > LEEWAY * self.found.best):
             rate = show_seconds(training.seconds / max(1.0, training.samples))
             return f"a sample takes {rate}: on the fewest samples that any needed it would still cost more than the best"
         return None

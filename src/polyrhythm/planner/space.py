@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from inspect import signature
 from typing import Any, Protocol
 
@@ -75,6 +75,16 @@ class Space:
         for key, choices in options_of(candidate.system).items():
             found[f"{candidate.system}.{key}"] = options.get(key, choices[0])
         return found
+
+    def neighbours(self, candidate: Candidate) -> Iterator[Candidate]:
+        """The candidate with one thing changed: half and twice its learning rate, and the other numbers of workers."""
+        if self.rate is not None:
+            settings = dict(candidate.settings)
+            own = settings.get(*self.rate)
+            for factor in (2.0, 0.5):
+                yield replace(candidate, settings=tuple({**settings, self.rate[0]: own * factor}.items()))
+        if candidate != ALONE:
+            yield from (replace(candidate, workers=count) for count in reversed(self.together) if count != candidate.workers)
 
     def drawn(self, draw: Draw) -> Candidate:
         """The candidate that `draw` chooses."""

@@ -22,6 +22,8 @@ HELD = "bytes held by worker 0"
 """The note of a run with what its worker 0 holds between steps."""
 REAL = "real seconds"
 """The note with how long the run took by the clock."""
+_STEPS = 64
+"""Of the steps of a worker so many are kept."""
 TIME_IS_UP = "the time was up"
 
 
@@ -50,7 +52,7 @@ class TrainingTask:
         return replace(self, scenario=scenario)
 
     def attempt(self, directory: Path | None, watch: Watch = ignore, checkpoints: CheckpointRequest | None = None) -> Attempt:
-        """Make the run. What is kept of its events are evaluations, and each worker's first step and last."""
+        """Make the run. What is kept of its events are evaluations, and some of each worker's steps."""
 
         def follow(event: AnyEvent) -> None:
             watch(event)
@@ -88,10 +90,13 @@ class TrainingTask:
 
 
 def kept(events: list[AnyEvent]) -> list[AnyEvent]:
-    """Evaluations and reports, and each actor's first step and its last."""
-    steps = [event for event in events if isinstance(event, Stepped)]
-    first, last = {event.actor: event for event in reversed(steps)}, {event.actor: event for event in steps}
-    return [*(event for event in events if isinstance(event, Evaluated | Reported)), *first.values(), *last.values()]
+    """Evaluations and reports, and of each actor's steps the first, the last and some between, in the order in which they were taken."""
+    steps: dict[str, list[Stepped]] = {}
+    for event in events:
+        if isinstance(event, Stepped):
+            steps.setdefault(event.actor, []).append(event)
+    some = [event for own in steps.values() for event in (*own[: -1 : -(-len(own) // _STEPS)], own[-1])]
+    return [*(event for event in events if isinstance(event, Evaluated | Reported)), *some]
 
 
 def _failed(scenario: Scenario, candidate: Candidate, seed: int, error: PolyrhythmError) -> Attempt:

@@ -1,68 +1,119 @@
-"""The best few of a plan, run for real for a short time, and what that corrects."""
+"""The best few of a plan, run for real for a short time: what their systems compute beside the steps, and what that corrects."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from statistics import median
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from statistics import mean, median
 
 from msgspec.structs import replace
 
 from polyrhythm.errors import PolyrhythmError
-from polyrhythm.kernel.events import AnyEvent, Stepped
-from polyrhythm.kernel.job import Runtime
-from polyrhythm.planner.answer import Choice, Plan
+from polyrhythm.hardware.devices import Machine, Profile
+from polyrhythm.hardware.fleet import Fleet
+from polyrhythm.parallel.pools import Done, Pool
+from polyrhythm.planner.answer import Choice, Plan, Refusal
 from polyrhythm.planner.candidate import Candidate
 from polyrhythm.planner.findings import Findings
-from polyrhythm.planner.limited import Limited
-from polyrhythm.training.run import attempt
+from polyrhythm.planner.forecast import deviation, forecast
+from polyrhythm.planner.measured import Training
+from polyrhythm.planner.tasks import TrainingTask
+from polyrhythm.strategy.strategy import Strategy
+from polyrhythm.training.calibrate import APART, device_profile
+from polyrhythm.training.run import Attempt
+from polyrhythm.workloads.settings import Train
 
-_WARM_UP = 8
-_STEPS = 48
-"""Steps of a real run, without the first eight."""
+_LONGER = 2.0
+"""Runs may take so many times the samples that were needed before."""
+
+_STEPS = 32
+"""Steps of machines that were measured differ; so many are averaged."""
+
+Timed = Callable[[Train, int, Strategy], Profile]
+"""The steps of a training function with so many real workers under a strategy."""
 
 
-def verified(plan: Plan, found: Findings, count: int, on: Runtime, failed: Callable[[str, PolyrhythmError], None]) -> Plan:
-    """The plan with the times of its first `count` choices multiplied by what measured steps took over predicted ones, ranked anew.
+def timed_here(train: Train, workers: int, strategy: Strategy) -> Profile:
+    """In processes of this machine."""
+    return device_profile(train, workers=workers, strategy=strategy)
 
-    The machines of the plan should be those of `on`. `failed` is told of a choice whose run fails; it keeps what was predicted.
+
+@dataclass(slots=True)
+class Verification:
+    """Corrects plans by `timed` steps: codecs, merges and copies take the time of processors too, which searches in virtual time leave out.
+
+    The time of a system's steps over that of steps without any system, both measured with as many workers on this machine, is the factor
+    by which steps take longer on the machines of the plan; with these the choice runs in virtual time again, under all seeds. `failed` is
+    told of a choice whose run fails; it keeps what was predicted.
     """
-    corrected = []
-    for choice in plan.choices[:count]:
-        try:
-            factor = _factor(choice, found, on)
-        except PolyrhythmError as problem:
-            failed(choice.name, problem)
-            corrected.append(choice)
-            continue
-        corrected.append(
-            replace(
-                choice,
-                corrected=factor,
-                seconds=choice.seconds.times(factor),
-                cost=choice.cost * (factor if plan.objective != "bytes" else 1),
-            )
+
+    found: Findings
+    pool: Callable[[Done], Pool]
+    failed: Callable[[str, PolyrhythmError], None]
+    timed: Timed = timed_here
+    plain: dict[tuple[int, object], float] = field(default_factory=dict)
+
+    def correct(self, plan: Plan, count: int) -> Plan:
+        """The plan with its first `count` choices as they are with these machines, ranked anew."""
+        first, runs = plan.choices[:count], self._runs(plan.choices[:count], plan.seeds)
+        spread = deviation({name: [run.end.seconds for run in those if run.end is not None] for name, those in runs.items()})
+        corrected = [self._corrected(choice, runs[choice.name], spread) if choice.name in runs else choice for choice in first]
+        missed = [each.name for each in corrected if each.cost == math.inf]
+        plan.refused.extend(
+            Refusal(name, "with what its system computes, as measured here, it does not come to the target") for name in missed
         )
-    plan.choices = [*sorted(corrected, key=lambda each: each.cost), *plan.choices[count:]]
-    return plan
+        plan.choices = [*sorted((each for each in corrected if each.name not in missed), key=lambda each: each.cost), *plan.choices[count:]]
+        return plan
 
+    def _runs(self, choices: Sequence[Choice], seeds: Sequence[int]) -> dict[str, list[Training]]:
+        """Of every choice that could be timed, under each seed."""
+        scenario, found = self.found.scenario, self.found
+        wanted: list[tuple[Candidate, int, Fleet, int]] = []
+        for choice in choices:
+            candidate = Candidate(choice.system, choice.workers, tuple(choice.options.items()), tuple(choice.settings.items()))
+            try:
+                machines = self._machines(candidate)
+            except PolyrhythmError as problem:
+                self.failed(choice.name, problem)
+                continue
+            wanted += [(candidate, seed, machines, found.steps(candidate, _LONGER * choice.samples)) for seed in seeds]
+        runs: dict[str, list[Training]] = {}
 
-def _factor(choice: Choice, found: Findings, on: Runtime) -> float:
-    candidate = Candidate(choice.system, choice.workers, tuple(choice.options.items()), tuple(choice.settings.items()))
-    virtual = found.charged(found.scenario, candidate).on(found.scenario.seed)
-    return _seconds(candidate, found, on) / _seconds(candidate, found, virtual)
+        def done(place: int, attempt: Attempt) -> None:
+            candidate, _, _, steps = wanted[place]
+            runs.setdefault(candidate.name, []).append(Training.of(attempt, scenario.target, steps))
 
+        tasks = (
+            TrainingTask(scenario.elsewhere(devices=machines), candidate, found.objective, seed, steps)
+            for candidate, seed, machines, steps in wanted
+        )
+        self.pool(done).work((place, task, None) for place, task in enumerate(tasks))
+        return runs
 
-def _seconds(candidate: Candidate, found: Findings, on: Runtime) -> float:
-    """Of a step, once the first are over: the median over workers."""
-    times: dict[str, list[float]] = {}
+    def _machines(self, candidate: Candidate) -> Fleet:
+        """Those of the plan, with what the candidate's system computes on them."""
+        train = self.found.scenario.trained(candidate)
+        alike = candidate.workers, candidate.settings
+        if alike not in self.plain:
+            self.plain[alike] = mean(self.timed(train, candidate.workers, APART).seconds_per_step)
+        own = self.timed(train, candidate.workers, candidate.strategy)
+        machines = self.found.charged(self.found.scenario, candidate).devices
 
-    def watch(event: AnyEvent) -> None:
-        if isinstance(event, Stepped):
-            times.setdefault(event.actor, []).append(event.time)
+        def slower(machine: Machine) -> Profile:
+            scale = mean(machine.step_seconds(0.0, step) for step in range(_STEPS)) / self.plain[alike]
+            return Profile(machine.name, tuple(each * scale for each in own.seconds_per_step), own.seconds_per_contribution * scale)
 
-    strategy = candidate.strategy
-    limited = Limited(found.scenario.trained(candidate), _STEPS, strategy.chooses)
-    tried = attempt(limited, workers=candidate.workers, strategy=strategy, on=on, seed=found.scenario.seed, watch=watch)
-    if tried.error is not None:
-        raise tried.error
-    return median((steps[-1] - steps[min(_WARM_UP, len(steps) - 1)]) / max(1, len(steps) - 1 - _WARM_UP) for steps in times.values())
+        slowed = tuple(map(slower, machines.machines))
+        return Fleet(slowed, machines.paces, slowed[0])
+
+    def _corrected(self, choice: Choice, runs: Sequence[Training], spread: tuple[float, int]) -> Choice:
+        objective = self.found.objective
+        ends = [run.end.seconds for run in runs if run.end is not None]
+        cost = median(run.cost(objective, choice.workers) for run in runs)
+        if cost == math.inf:
+            return replace(choice, cost=cost)
+        seconds = forecast(ends, *spread)
+        return replace(
+            choice, corrected=seconds.middle / choice.seconds.middle, seconds=seconds, cost=cost, reached=len(ends), seeds=len(runs)
+        )
