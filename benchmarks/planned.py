@@ -37,10 +37,10 @@ from polyrhythm.report.progress import board
 from polyrhythm.training.calibrate import device_profile
 from polyrhythm.workloads.load import load
 
-RIVALS = ("ddp", "ddp-fp16", "ddp-powersgd-1", "ddp-powersgd-2", "local-sgd-8", "local-sgd-16", "local-sgd-32", "hivemind-local")
+RIVALS = ("ddp", "ddp-fp16", "ddp-powersgd-2", "local-sgd-8", "local-sgd-16", "local-sgd-32", "hivemind-local")
 SEEDS = (0, 1, 2)
-VERIFIED, CORES = 4, os.cpu_count() or 1
-"""The first few choices are corrected by what their systems compute, as `polyrhythm plan --verify 4` does."""
+VERIFIED, CORES = 6, os.cpu_count() or 1
+"""The first few choices are corrected by what their systems compute, as `polyrhythm plan --verify 6` does."""
 LONGER = 1.6
 """A real run has so many times the samples that the planner expects to be needed."""
 
@@ -57,7 +57,7 @@ class Planned:
 
 JOBS = {
     "digits": Planned("digits-mlp", {}, "accuracy=0.96", 100.0),
-    "chars": Planned("chars-gpt", {"samples": 20_480}, "bits=2.6", 400.0),
+    "chars": Planned("chars-gpt", {"samples": 20_480}, "bits=2.6", 240.0),
 }
 
 
@@ -77,7 +77,7 @@ def chosen(task: str, network: str, budget: float | None) -> dict[str, Any]:
         plan = planner.plan()
         print(pr.plan_text(plan), file=sys.stderr, flush=True)
         plan = Verification(planner.found, planner.pool, lambda name, problem: print(name, problem, file=sys.stderr)).correct(
-            plan, VERIFIED
+            plan, planner.contenders(VERIFIED)
         )
     print(pr.plan_text(plan), file=sys.stderr, flush=True)
     if plan.best is None:
@@ -148,7 +148,7 @@ def main() -> None:
     parser.add_argument("--task", choices=list(JOBS), default="digits")
     parser.add_argument("--network", default="slow")
     parser.add_argument("--out", type=Path, required=True)
-    parser.add_argument("--budget", type=float, help="seconds of the search; else 100 for digits and 400 for chars")
+    parser.add_argument("--budget", type=float, help="seconds of the search; else 100 for digits and 240 for chars")
     parser.add_argument("--cap", type=float, help="seconds of a heat")
     parser.add_argument("--seeds", type=int, nargs="*", default=[0], help="of the race; none for no race")
     parser.add_argument("--host", help="the choice that this host of the lab trains")

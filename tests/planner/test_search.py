@@ -118,7 +118,7 @@ def test_measured_steps_correct_the_prediction(factor: float) -> None:
         return pr.Profile("measured", (0.1 * (factor if strategy.name == "sparknet" else 1),))
 
     checked = Verification(planner.found, in_turn, lambda name, problem: pytest.fail(str(problem)), timed)
-    corrected = checked.correct(plan, 2)
+    corrected = checked.correct(plan, planner.contenders(2))
     factors = {choice.system: choice.corrected for choice in corrected.choices}
     assert factors["sparknet"] == pytest.approx(1.0) if factor == 1.0 else 1.0 < factors["sparknet"] <= factor
     assert [choice.cost for choice in corrected.choices] == sorted(choice.cost for choice in corrected.choices)

@@ -69,7 +69,9 @@ class Planning:
         try:
             if self.verify:
                 line.remark(f"timing the steps of the best {self.verify} on this machine")
-                plan = Verification(planner.found, planner.pool, lambda name, problem: show_error(problem, name)).correct(plan, self.verify)
+                plan = Verification(planner.found, planner.pool, lambda name, problem: show_error(problem, name)).correct(
+                    plan, planner.contenders(self.verify)
+                )
             if self.out is not None:
                 plan.maps = planner.maps(_MAPS * request.budget)
         except KeyboardInterrupt:

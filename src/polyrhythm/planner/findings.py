@@ -78,6 +78,10 @@ class Findings:
         held = max((training.held for training in self.trainings.get(candidate, {}).values()), default=0)
         return held + self.activations(candidate) if held else None
 
+    def fits(self, candidate: Candidate) -> bool:
+        """Whether one of its workers needs no more memory than there may be, as far as that is known."""
+        return (self.memory(candidate) or 0) <= self.most_bytes
+
     # What is known of all
 
     @property
@@ -180,7 +184,8 @@ class Findings:
         if training.cut != TIME_IS_UP:
             known[seed] = training
             self.cache.put(self._key(candidate, seed, bool(training.cut)), training)
-        if (needed := self.memory(candidate)) is not None and needed > self.most_bytes:
+        if not self.fits(candidate):
+            needed = self.memory(candidate) or 0
             self.refused[candidate] = f"a worker needs {needed / 1e6:.4g} MB, more than the {self.most_bytes / 1e6:.4g} MB of --memory"
         return known.setdefault(seed, training)
 

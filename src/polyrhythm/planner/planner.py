@@ -113,6 +113,14 @@ class Planner:
         others = [each for each in order if each not in reached and costs[each] <= worst]
         return first_of_each([*reached, *others])
 
+    def contenders(self, count: int) -> list[Choice]:
+        """The best few systems as far as their curves tell, also such as were ruled out because they cost more than the best."""
+        found = self.found
+        others = [each for each in found.trainings if found.expected(each) < math.inf and found.fits(each)]
+        order = [*self.leading(), *sorted(others, key=found.expected)]
+        offered = [each for each in order if each != ALONE or found.space.allows_alone]
+        return [choice for each in first_of_each(offered)[:count] if (choice := self.choice(each)) is not None]
+
     def _cost(self, candidate: Candidate) -> float:
         """The median over seeds, one that did not come to the target counting as infinite; extrapolated where the first did not."""
         runs = self.found.trainings[candidate].values()

@@ -54,16 +54,19 @@ class Verification:
     timed: Timed = timed_here
     plain: dict[tuple[int, object], float] = field(default_factory=dict)
 
-    def correct(self, plan: Plan, count: int) -> Plan:
-        """The plan with its first `count` choices as they are with these machines, ranked anew."""
-        first, runs = plan.choices[:count], self._runs(plan.choices[:count], plan.seeds)
+    def correct(self, plan: Plan, first: Sequence[Choice]) -> Plan:
+        """The plan with these choices as they are with such machines, ranked anew, before its other ones."""
+        runs = self._runs(first, plan.seeds)
         spread = deviation({name: [run.end.seconds for run in those if run.end is not None] for name, those in runs.items()})
         corrected = [self._corrected(choice, runs[choice.name], spread) if choice.name in runs else choice for choice in first]
         missed = [each.name for each in corrected if each.cost == math.inf]
         plan.refused.extend(
             Refusal(name, "with what its system computes, as measured here, it does not come to the target") for name in missed
         )
-        plan.choices = [*sorted((each for each in corrected if each.name not in missed), key=lambda each: each.cost), *plan.choices[count:]]
+        there = sorted((each for each in corrected if each.name not in missed), key=lambda each: each.cost)
+        looked_at = {each.system for each in first}
+        plan.choices = [*there, *(each for each in plan.choices if each.system not in looked_at)]
+        plan.refused = [each for each in plan.refused if each.name not in {choice.name for choice in there}]
         return plan
 
     def _runs(self, choices: Sequence[Choice], seeds: Sequence[int]) -> dict[str, list[Training]]:
