@@ -6,7 +6,8 @@ A scenario is a network, a kind of device, a bundled workload and a target, draw
 4 and with 8 workers, and one worker alone; each with three learning rates, as its paper has it otherwise. A run of it is broken off when it
 has cost 1.5 times what the best has by then, which changes nothing about the best. The five best of the grid and the planner's first choice
 are then run under five seeds that neither has seen; regret is the planner's median over the least of these medians, less 1. `--only N` runs
-one scenario.
+one scenario. Machines of the lab are calibrated before, by
+`polyrhythm lab --hosts 8 --network NAME -- polyrhythm calibrate digits-mlp --out DIR`.
 """
 
 from __future__ import annotations
@@ -61,18 +62,19 @@ BEST, CORES = 5, os.cpu_count() or 1
 class Drawn:
     """A scenario, by names."""
 
-    network: str
-    device: str
+    network: str | Path
+    device: str | Path
     job: str
     settings: dict[str, Any]
     target: str
 
 
-def drawn(number: int) -> Drawn:
-    """The scenario of that number."""
+def drawn(number: int, calibrated: Path | None = None) -> Drawn:
+    """The scenario of that number; its job on machines that were calibrated, where there are such."""
     draw = rng.stream(SEED, "planning", number)
     job, settings, target = JOBS[draw.integers(len(JOBS))]
-    return Drawn(NETWORKS[draw.integers(len(NETWORKS))], DEVICES[draw.integers(len(DEVICES))], job, settings, target)
+    network, device = NETWORKS[draw.integers(len(NETWORKS))], DEVICES[draw.integers(len(DEVICES))]
+    return Drawn(network, device, job, settings, target) if calibrated is None else Drawn(calibrated, calibrated, job, settings, target)
 
 
 def findings(one: Drawn) -> Findings:
@@ -122,7 +124,11 @@ def measured(one: Drawn, seconds: float) -> dict[str, Any]:
     found, began = findings(one), monotonic()
     leading = grid(found)[:BEST]
     took = monotonic() - began
-    row: dict[str, Any] = asdict(one) | {"search_seconds": plan.seconds, "grid_seconds": took, "grid_runs": found.runs}
+    row: dict[str, Any] = {key: value.name if isinstance(value, Path) else value for key, value in asdict(one).items()} | {
+        "search_seconds": plan.seconds,
+        "grid_seconds": took,
+        "grid_runs": found.runs,
+    }
     if plan.best is None or not leading:
         return row | {"regret": None}
     chosen = candidate_of(plan.best)
@@ -146,12 +152,13 @@ def main() -> None:
     parser.add_argument("--out", type=Path, required=True)
     parser.add_argument("--scenarios", type=int, default=4)
     parser.add_argument("--only", type=int)
+    parser.add_argument("--calibrated", type=Path, metavar="DIR", help="machines that `polyrhythm calibrate` has measured")
     parser.add_argument("--budget", type=float, default=100.0)
     given = parser.parse_args()
     torch.set_num_threads(1)
     rows = []
     for number in range(given.scenarios) if given.only is None else [given.only]:
-        rows.append({"number": number, **measured(drawn(number), given.budget)})
+        rows.append({"number": number, **measured(drawn(number, given.calibrated), given.budget)})
         given.out.parent.mkdir(parents=True, exist_ok=True)
         given.out.write_text(json.dumps(rows, indent=1) + "\n")
         print(json.dumps(rows[-1]), flush=True)

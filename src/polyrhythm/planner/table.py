@@ -13,6 +13,9 @@ from polyrhythm.planner.answer import Plan
 from polyrhythm.planner.words import columns, row, ruled_out, sentences
 from polyrhythm.units import show_seconds
 
+_NAME = 30
+"""So many characters of a choice's name stay in one line."""
+
 
 def show(plan: Plan, console: Console) -> None:
     """Print the answer in words, the table, how to run the first choice, and what was ruled out."""
@@ -43,7 +46,8 @@ def plan_text(plan: Plan, width: int = 150) -> str:
 def _table(plan: Plan) -> Table:
     grid = Table(box=box.SIMPLE_HEAD, show_edge=False, pad_edge=False, padding=(0, 1))
     for index, column in enumerate(columns(plan)):
-        grid.add_column(Text(column), justify="left" if index == 0 else "right", overflow="fold")
+        width = min(_NAME, max(len(each.name) for each in plan.choices)) if index == 0 else None
+        grid.add_column(Text(column), justify="left" if index == 0 else "right", overflow="fold", min_width=width)
     for choice in plan.choices:
         grid.add_row(*map(Text, row(plan, choice)))
     if plan.alone is not None:
