@@ -26,7 +26,7 @@ _SHORTLIST = 6
 _NEIGHBOURS = 3
 """It begins with other rates and numbers of workers of so many of these."""
 _SAMPLES = 1.3
-"""A run has so many times the fewest samples that any has needed."""
+"""A run has so many times the samples that its system has needed so far."""
 _NOT_REACHED = 1.0
 """What a run that did not reach the target counts more than what it cost, as a logarithm."""
 _ENOUGH = 32
@@ -74,7 +74,7 @@ class Draws:
                 known += 1
                 self.study.tell(trial, state=self.failed)
                 continue
-            steps = search.steps(candidate, _SAMPLES * search.fewest if search.fewest < math.inf else search.samples)
+            steps = search.steps(candidate, min(_SAMPLES * self._needed(candidate.system), 2 * search.samples))
             if search.real_seconds(candidate, steps) > self.left():
                 self.study.tell(trial, state=self.failed)
                 known += 1
@@ -86,6 +86,10 @@ class Draws:
                 self._tell(place)
             else:
                 yield place, search.task(candidate, search.scenario.seed, steps, most, self.deadline), None
+
+    def _needed(self, system: str) -> float:
+        """The fewest samples that any candidate of the system has needed, as far as the curves tell; infinite where they do not."""
+        return min((self.search.needed(each) for each in self.search.trainings if each.system == system), default=math.inf)
 
     def done(self, place: int, attempt: Attempt) -> None:
         """A run has ended."""

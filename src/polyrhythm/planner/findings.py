@@ -6,7 +6,7 @@ import math
 from dataclasses import dataclass, field
 
 from polyrhythm.errors import PolyrhythmError
-from polyrhythm.planner.candidate import Candidate
+from polyrhythm.planner.candidate import ALONE, Candidate
 from polyrhythm.planner.curves import samples_needed
 from polyrhythm.planner.limited import Limited
 from polyrhythm.planner.measure_cache import MeasureCache
@@ -55,10 +55,12 @@ class Findings:
     def expected(self, candidate: Candidate) -> float:
         """What the target costs, as far as the curve tells; infinite where it does not."""
         training = self.training(candidate)
-        if training is None or training.error or training.cut:
+        if training is None or training.error:
             return math.inf
         if training.end is not None:
             return training.cost(self.objective, candidate.workers)
+        if training.cut:
+            return math.inf
         return training.cost_of(self.needed(candidate), self.objective, candidate.workers)
 
     def needed(self, candidate: Candidate) -> float:
@@ -87,7 +89,11 @@ class Findings:
     @property
     def best(self) -> float:
         """The least cost of a candidate that reached the target; infinite before the first."""
-        return min(map(self.cost_of, self.trainings), default=math.inf)
+        return min((self.cost_of(each) for each in self.trainings if self.offers(each)), default=math.inf)
+
+    def offers(self, candidate: Candidate) -> bool:
+        """Whether it may be the answer: one worker alone only where that was asked for."""
+        return candidate != ALONE or self.space.allows_alone
 
     @property
     def fewest(self) -> float:
@@ -97,7 +103,7 @@ class Findings:
 
     def ranked(self) -> list[Candidate]:
         """Those that reached the target, the best first."""
-        reached = [each for each in self.trainings if self.cost_of(each) < math.inf]
+        reached = [each for each in self.trainings if self.offers(each) and self.cost_of(each) < math.inf]
         return sorted(reached, key=self.cost_of)
 
     def real_seconds(self, candidate: Candidate, steps: int) -> float:
@@ -173,9 +179,11 @@ class Findings:
     def _far(self, candidate: Candidate, known: Training, steps: int, most: float) -> bool:
         if known.cut == TIME_IS_UP:
             return False
+        if known.end is not None:
+            return True
         if known.cut:
             return self.objective.cost(Spent(known.seconds, known.nbytes, candidate.workers)) >= most
-        return known.end is not None or known.over or known.limit >= steps
+        return known.over or known.limit >= steps
 
     def keep(self, candidate: Candidate, seed: int, steps: int, attempt: Attempt) -> Training:
         """Note what came of a run. One that was too late replaces none."""

@@ -14,17 +14,19 @@ from polyrhythm.workloads.settings import Train
 
 @dataclass(slots=True)
 class Noted:
-    """What worker 0 found: the bytes that it holds between steps; 0 where that is not known."""
+    """What a run found: the bytes that worker 0 holds between steps, 0 where that is not known, and the step after which it was to end."""
 
     held: int = 0
+    last: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class Limited:
     """As `train`, but `worker.batches` ends after so many `steps`: the same at all workers, so that none waits for another's step.
 
-    With `whole_epochs` it goes on to the end of an epoch: of a strategy whose workers pass over steps that others take, no part of one ends
-    at the same step everywhere. A training function that does not take its batches from `worker.batches` goes on to its own end.
+    In one process, where all workers share this object, `end_after` makes it end sooner. With `whole_epochs` it goes on to the end of an
+    epoch: of a strategy whose workers pass over steps that others take, no part of one ends at the same step everywhere. A training
+    function that does not take its batches from `worker.batches` goes on to its own end.
     """
 
     train: Train
@@ -32,12 +34,22 @@ class Limited:
     whole_epochs: bool = False
     noted: Noted = field(default_factory=Noted, compare=False)
 
+    def end_after(self, step: int) -> None:
+        """Let no worker begin a later step; none may have begun one."""
+        if self.noted.last is None and step < self.steps:
+            self.noted.last = step
+
+    @property
+    def last(self) -> int:
+        """The step after which it ends."""
+        return self.steps if self.noted.last is None else self.noted.last
+
     def __call__(self, worker: Worker) -> object:
         """Train, as one of the workers."""
         whole = worker.batches
 
         def batches(*given: Any, **named: Any) -> _Batches | tuple[()]:
-            return () if worker.clock >= self.steps else _Batches(whole(*given, **named), worker, self)
+            return () if worker.clock >= self.last else _Batches(whole(*given, **named), worker, self)
 
         worker.batches = batches  # type: ignore[method-assign, assignment]
         result = self.train(worker)
@@ -61,5 +73,5 @@ class _Batches:
     def __iter__(self) -> Iterator[Any]:
         for batch in self.whole:
             yield batch
-            if self.worker.clock >= self.limit.steps and not self.limit.whole_epochs:
+            if self.worker.clock >= self.limit.last and not self.limit.whole_epochs:
                 return

@@ -11,7 +11,7 @@ import numpy as np
 from polyrhythm.errors import BrokenOff
 from polyrhythm.kernel.events import Stepped
 from polyrhythm.planner.objective import Objective, Spent
-from polyrhythm.planner.tasks import HELD, REAL
+from polyrhythm.planner.tasks import CUT, HELD, REAL
 from polyrhythm.report.metrics import Target, curve_of
 from polyrhythm.training.run import Attempt
 
@@ -34,7 +34,7 @@ class Training(msgspec.Struct, frozen=True):
 
     `reached` is the place of the first evaluation that meets the target, -1 where none does; `seconds`, `nbytes` and `samples` are those
     of the whole run, and `begun` those by which every worker had taken a step: until then weights are copied, once. `cut` is why it was
-    broken off, without an evaluation, and `error` why it failed; `over` says that it ended by itself, before its limit. `held` are the
+    ended early, and `error` why it failed; `over` says that it ended by itself, before its limit. `held` are the
     bytes that worker 0 held between steps, 0 where that is not known, and `real` the seconds that the run took by the clock.
     """
 
@@ -64,10 +64,10 @@ class Training(msgspec.Struct, frozen=True):
         reached = next((place for place, point in enumerate(curve) if target.met_by(point.value)), -1)
         seconds = max((event.time for event in stepped.values()), default=0.0)
         nbytes = max((event.bytes_sent for event in stepped.values()), default=0)
-        cut = str(attempt.error) if isinstance(attempt.error, BrokenOff) else ""
+        cut = str(attempt.error) if isinstance(attempt.error, BrokenOff) else attempt.outcome.settings.get(CUT, "")
         held = int(attempt.outcome.settings.get(HELD, 0))
         real = float(attempt.outcome.settings.get(REAL, 0.0))
-        error = "" if cut or attempt.error is None else str(attempt.error)
+        error = "" if isinstance(attempt.error, BrokenOff) or attempt.error is None else str(attempt.error)
         return Training(
             curve,
             reached,

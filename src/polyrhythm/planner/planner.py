@@ -104,7 +104,7 @@ class Planner:
     def leading(self) -> list[Candidate]:
         """The best candidate of each system, the best first: by the median over seeds where there are several, then those extrapolated."""
         found = self.found
-        offered = {each for each in found.trainings if each not in found.refused and (each != ALONE or found.space.allows_alone)}
+        offered = {each for each in found.trainings if each not in found.refused and found.offers(each)}
         costs = {each: self._cost(each) for each in offered}
         confirmed = {each for each in costs if len(found.trainings[each]) > 1}
         order = sorted((each for each in costs if costs[each] < math.inf), key=lambda each: (each not in confirmed, costs[each]))
@@ -118,8 +118,7 @@ class Planner:
         found = self.found
         others = [each for each in found.trainings if found.expected(each) < math.inf and found.fits(each)]
         order = [*self.leading(), *sorted(others, key=found.expected)]
-        offered = [each for each in order if each != ALONE or found.space.allows_alone]
-        return [choice for each in first_of_each(offered)[:count] if (choice := self.choice(each)) is not None]
+        return [choice for each in first_of_each(filter(found.offers, order))[:count] if (choice := self.choice(each)) is not None]
 
     def _cost(self, candidate: Candidate) -> float:
         """The median over seeds, one that did not come to the target counting as infinite; extrapolated where the first did not."""

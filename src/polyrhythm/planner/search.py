@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
@@ -17,7 +18,7 @@ from polyrhythm.planner.findings import Findings
 from polyrhythm.training.run import Attempt
 from polyrhythm.units import show_seconds
 
-_PARTS = (1 / 64, 1 / 8, 1 / 2, 1.0, 2.0, 4.0, 8.0, 16.0)
+_PARTS = (1 / 64, 1 / 8, 1.0, 2.0, 4.0, 8.0, 16.0)
 """The heats have these parts of the JOB's samples."""
 _KEPT = 4
 """A heat leaves one in so many, or fewer: as many as the next heat can run in this part of the time that is left for heats."""
@@ -25,12 +26,13 @@ _NEXT_HEAT = 0.6
 _LEAST_FIELD = 4
 """But at least so many, and this many where time allows."""
 _FIELD = 8
-_RACED_BY = 0.55
-"""Heats begin before this part of the time is over; draws begin before the next one, and are broken off at the one after."""
-_DRAWN_BY = 0.65
-_BROKEN_OFF_BY = 0.75
-_CONFIRMED_BY = 0.88
-"""Runs under further seeds begin before this part."""
+_RACED_BY = 0.5
+"""Heats begin before this part of the time is over, and so for what follows: runs of those that heats ruled out, draws, further seeds."""
+_REVISITED_BY = 0.6
+_DRAWN_BY = 0.7
+_BROKEN_OFF_BY = 0.78
+"""Draws are broken off then."""
+_CONFIRMED_BY = 0.9
 _LONGER = 1.35
 """A run under another seed may take so many times the samples."""
 _LATE = "the time was up before it was tried: give a longer --budget"
@@ -50,11 +52,13 @@ class Search:
     confirmed: int = 3
     seeds: int = 2
     began: float = field(default_factory=monotonic)
+    passed: dict[Candidate, float] = field(default_factory=dict)
+    """What those that early curves ruled out were expected to cost."""
 
     def run(self) -> None:
         """Search. What is known by then stays in `found` if this is interrupted."""
         field = self.heats()
-        self.draw(field)
+        self.draw(self.revisited(field))
         self.confirm()
 
     def left(self, part: float) -> float:
@@ -118,6 +122,7 @@ class Search:
         fitting = int(_NEXT_HEAT * max(0.0, self.left(_RACED_BY)) / (samples * self._seconds_per_sample()))
         kept = min(max(_FIELD, -(-len(field) // _KEPT)), max(_LEAST_FIELD, fitting - len(flat)))
         for candidate in alive[kept:]:
+            self.passed[candidate] = self._order(candidate, race)
             found.refused[candidate] = f"others lead after {curves[candidate][-1].samples:.3g} samples, as their papers have them"
         return [*alive[:kept], *flat]
 
@@ -135,7 +140,10 @@ class Search:
             return self.found.refused.get(candidate, training.error)
         if training.over and training.end is None:
             return f"its training ended after {training.samples:.3g} samples, and had not come to the target"
-        if training.cut or (training.end is None and self.found.least(candidate) > LEEWAY * self.found.best):
+        if training.end is not None:
+            dear = self.found.cost_of(candidate) > LEEWAY * self.found.best
+            return "it came to the target, and cost more than 1.5 times what the best did" if dear else None
+        if training.cut or self.found.least(candidate) > LEEWAY * self.found.best:
             rate = show_seconds(training.seconds / max(1.0, training.samples))
             return f"a sample takes {rate}: on the fewest samples that any needed it would still cost more than the best"
         return None
@@ -147,6 +155,23 @@ class Search:
             return self.found.cost_of(candidate)
         efficiency = race.efficiency(training.curve)
         return training.cost_of(race.needed / efficiency, self.found.objective, candidate.workers) if efficiency else math.inf
+
+    def revisited(self, field: list[Candidate]) -> list[Candidate]:
+        """The field, and of those that early curves ruled out such as come to the target before they cost much more than the best.
+
+        Early curves err; once the best is known, most of these runs are soon broken off.
+        """
+        found = self.found
+        if found.best == math.inf:
+            return field
+        again, seed = sorted(self.passed, key=self.passed.__getitem__), found.scenario.seed
+        compared: Wanted = ALONE, seed, found.steps(ALONE, found.samples), math.inf
+        others = ((each, seed, found.steps(each, found.samples), LEEWAY * found.best) for each in again)
+        self.make(itertools.chain([compared], others), _REVISITED_BY, _DRAWN_BY)
+        there = [each for each in again if found.cost_of(each) < math.inf]
+        for each in there:
+            found.refused.pop(each, None)
+        return sorted([*field, *there], key=found.expected)
 
     # The optimiser, and further seeds
 
@@ -170,10 +195,10 @@ class Search:
             wanted.append(alone.pop(0))
         self.make([*wanted, *alone], _CONFIRMED_BY)
 
-    def make(self, wanted: Iterable[Wanted], until: float) -> None:
-        """Run candidates where no run is known that went as far; none is begun after that part of the time."""
+    def make(self, wanted: Iterable[Wanted], until: float, off: float = 1.0) -> None:
+        """Run candidates where no run is known that went as far: none begins after part `until` of the time, or ends after part `off`."""
         made: list[tuple[Candidate, int, int]] = []
-        deadline = self._deadline(1.0)
+        deadline = self._deadline(off)
 
         def plans() -> Iterator[tuple[int, Task, Path | None]]:
             for candidate, seed, steps, most in wanted:

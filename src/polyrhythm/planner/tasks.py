@@ -22,6 +22,11 @@ HELD = "bytes held by worker 0"
 """The note of a run with what its worker 0 holds between steps."""
 REAL = "real seconds"
 """The note with how long the run took by the clock."""
+CUT = "ended early"
+"""The note of a run that was to go on, with the reason why it did not."""
+_TOO_MUCH = "it costs more than the best"
+_REGARDLESS = 3.0
+"""A training function that does not take its batches from `worker.batches` is broken off at so many times the cost."""
 _STEPS = 64
 """Of the steps of a worker so many are kept."""
 TIME_IS_UP = "the time was up"
@@ -29,9 +34,10 @@ TIME_IS_UP = "the time was up"
 
 @dataclass(frozen=True, slots=True)
 class TrainingTask:
-    """A run with real gradients, under `seed`, of so many `steps` of each worker, that is broken off when it has cost more than `most`.
+    """A run with real gradients, under `seed`, of so many `steps` of each worker, or until it has cost more than `most`.
 
-    Also when `deadline` has come, in seconds of the clock of the day.
+    All workers end after the same step, and what there was until then is evaluated. It is broken off, and nothing is evaluated, if it goes on
+    regardless, and when `deadline` has come, in seconds of the clock of the day.
     """
 
     scenario: Scenario
@@ -54,12 +60,17 @@ class TrainingTask:
     def attempt(self, directory: Path | None, watch: Watch = ignore, checkpoints: CheckpointRequest | None = None) -> Attempt:
         """Make the run. What is kept of its events are evaluations, and some of each worker's steps."""
 
-        def follow(event: AnyEvent) -> None:
-            watch(event)
-            self._judge(event)
-
-        strategy, began = self.candidate.strategy, monotonic()
+        strategy, began, furthest = self.candidate.strategy, monotonic(), 0
         limited = Limited(self.scenario.trained(self.candidate), self.steps, strategy.chooses)
+
+        def follow(event: AnyEvent) -> None:
+            nonlocal furthest
+            watch(event)
+            if isinstance(event, Stepped):
+                furthest = max(furthest, event.clock)
+                if self._spent_by(event):
+                    limited.end_after(furthest + 1)  # one more is under way
+
         try:
             tried = attempt(
                 limited,
@@ -73,16 +84,19 @@ class TrainingTask:
             return self.failed(problem)
         tried.outcome.events[:] = kept(tried.outcome.events)
         tried.outcome.weights.clear()
+        if limited.noted.last is not None:
+            tried.outcome.settings[CUT] = _TOO_MUCH
         tried.outcome.settings[HELD], tried.outcome.settings[REAL] = str(limited.noted.held), str(monotonic() - began)
         return tried
 
-    def _judge(self, event: AnyEvent) -> None:
-        if isinstance(event, Stepped):
-            spent = Spent(event.time, event.bytes_sent, self.candidate.workers)
-            if self.objective.cost(spent) > self.most:
-                raise BrokenOff("it costs more than the best")
-            if time() > self.deadline:
-                raise BrokenOff(TIME_IS_UP)
+    def _spent_by(self, event: Stepped) -> bool:
+        """Whether it has cost too much by then. Raises BrokenOff where it is to go no further."""
+        cost = self.objective.cost(Spent(event.time, event.bytes_sent, self.candidate.workers))
+        if cost > _REGARDLESS * self.most:
+            raise BrokenOff(_TOO_MUCH)
+        if time() > self.deadline:
+            raise BrokenOff(TIME_IS_UP)
+        return cost > self.most
 
     def failed(self, error: PolyrhythmError) -> Attempt:
         """The attempt of a run of which only `error` is known."""
