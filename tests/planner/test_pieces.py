@@ -28,6 +28,7 @@ from polyrhythm.planner.plan import PlanRequest, workers_of
 from polyrhythm.planner.planner import Planner
 from polyrhythm.planner.space import options_of
 from polyrhythm.planner.table import plan_text
+from polyrhythm.planner.tasks import Sparing
 from polyrhythm.report.metrics import Target, parse_target
 from polyrhythm.systems import SYSTEMS, find
 from polyrhythm.training.run import attempt
@@ -144,6 +145,35 @@ def test_faster_links_are_those_of_the_network_times_a_factor(name: str) -> None
     latency, bandwidth = network.slowest()
     changed = with_links(network, bandwidth=10.0, latency=0.5).slowest()
     assert changed == pytest.approx((latency / 2, bandwidth * 10))
+
+
+@pytest.mark.parametrize("system", ["allreduce", "ssp", "adpsgd", "sparknet", "diloco", "fedavg", "downpour", "strom"])
+def test_a_run_that_costs_too_much_ends_at_one_step_and_is_evaluated(system: str) -> None:
+    found, candidate = findings((system,), (4,)), Candidate(system, 4)
+    most = 0.3 * found.task(candidate, 0, 60, math.inf, math.inf).attempt(None).outcome.time
+    tried = found.task(candidate, 0, 60, most, math.inf).attempt(None)
+    training = Training.of(tried, found.scenario.target, 60)
+    last = {event.actor: event.clock for event in tried.outcome.events if isinstance(event, Stepped)}
+    assert tried.error is None
+    assert training.cut
+    assert len(training.curve) >= 2
+    assert training.seconds >= most
+    assert max(last.values()) < 60
+    assert system == "fedavg" or len(set(last.values())) == 1
+
+
+@given(count=st.integers(1, 60), target=st.integers(0, 80))
+def test_the_first_moment_that_meets_a_rising_target_is_found_by_fewer_evaluations(count: int, target: int) -> None:
+    looked: dict[int, float] = {}
+
+    def at(place: int) -> dict[str, float]:
+        looked[place] = float(place)
+        return {"reward": float(place)}
+
+    Sparing(parse_target(f"reward={target}"))(count, at)
+    assert 0 in looked
+    assert target in looked or target >= count
+    assert len(looked) <= 2 + count / 3 or target < count
 
 
 def test_each_system_is_listed_at_the_place_of_its_best() -> None:

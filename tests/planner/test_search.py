@@ -87,7 +87,7 @@ def test_what_was_measured_is_not_measured_again(tmp_path: Path) -> None:
     again.plan()
     assert again.found.kept >= 3
     known = first.found.trainings
-    assert all(again.found.trainings[each][0].end == known[each][0].end for each in known if known[each][0].end is not None)
+    assert all(again.found.cost_of(each) == first.found.cost_of(each) for each in known if known[each][0].end is not None)
 
 
 def test_a_damaged_record_is_measured_again(tmp_path: Path) -> None:

@@ -8,6 +8,7 @@ from typing import Any
 
 from polyrhythm.errors import PolyrhythmError
 from polyrhythm.planner.memory import held
+from polyrhythm.training.evaluation import Moments, every_moment
 from polyrhythm.training.worker import Worker
 from polyrhythm.workloads.settings import Train
 
@@ -26,12 +27,13 @@ class Limited:
 
     In one process, where all workers share this object, `end_after` makes it end sooner. With `whole_epochs` it goes on to the end of an
     epoch: of a strategy whose workers pass over steps that others take, no part of one ends at the same step everywhere. A training
-    function that does not take its batches from `worker.batches` goes on to its own end.
+    function that does not take its batches from `worker.batches` goes on to its own end. `moments` chooses when the result is evaluated.
     """
 
     train: Train
     steps: int
     whole_epochs: bool = False
+    moments: Moments = every_moment
     noted: Noted = field(default_factory=Noted, compare=False)
 
     def end_after(self, step: int) -> None:
@@ -46,7 +48,8 @@ class Limited:
 
     def __call__(self, worker: Worker) -> object:
         """Train, as one of the workers."""
-        whole = worker.batches
+        whole, evaluate = worker.batches, worker.evaluate
+        worker.evaluate = lambda function: evaluate(function, self.moments)  # type: ignore[method-assign, assignment, misc]
 
         def batches(*given: Any, **named: Any) -> _Batches | tuple[()]:
             return () if worker.clock >= self.last else _Batches(whole(*given, **named), worker, self)

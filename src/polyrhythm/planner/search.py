@@ -111,17 +111,17 @@ class Search:
         """Those that run in the next heat, for so many samples."""
         found, alive = self.found, []
         for candidate in field:
-            if (reason := self._reason(candidate)) is None:
-                alive.append(candidate)
-            else:
+            if (reason := self._reason(candidate)) is not None:
                 found.refused.setdefault(candidate, reason)
+            elif found.cost_of(candidate) == math.inf or found.cost_of(candidate) <= LEEWAY * found.best:
+                alive.append(candidate)
         curves = {each: training.curve for each in alive if (training := found.training(each)) is not None}
         race = Race(list(curves.values()), found.scenario.target)
         flat = [each for each in alive if race.undecided(curves[each])]
         alive = sorted((each for each in alive if each not in flat), key=lambda each: self._order(each, race))
         fitting = int(_NEXT_HEAT * max(0.0, self.left(_RACED_BY)) / (samples * self._seconds_per_sample()))
         kept = min(max(_FIELD, -(-len(field) // _KEPT)), max(_LEAST_FIELD, fitting - len(flat)))
-        for candidate in alive[kept:]:
+        for candidate in (each for each in alive[kept:] if found.cost_of(each) == math.inf):
             self.passed[candidate] = self._order(candidate, race)
             found.refused[candidate] = f"others lead after {curves[candidate][-1].samples:.3g} samples, as their papers have them"
         return [*alive[:kept], *flat]
@@ -141,8 +141,7 @@ class Search:
         if training.over and training.end is None:
             return f"its training ended after {training.samples:.3g} samples, and had not come to the target"
         if training.end is not None:
-            dear = self.found.cost_of(candidate) > LEEWAY * self.found.best
-            return "it came to the target, and cost more than 1.5 times what the best did" if dear else None
+            return None
         if training.cut or self.found.least(candidate) > LEEWAY * self.found.best:
             rate = show_seconds(training.seconds / max(1.0, training.samples))
             return f"a sample takes {rate}: on the fewest samples that any needed it would still cost more than the best"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from time import monotonic, time
@@ -14,6 +15,7 @@ from polyrhythm.planner.candidate import Candidate
 from polyrhythm.planner.limited import Limited
 from polyrhythm.planner.objective import Objective, Spent
 from polyrhythm.planner.scenario import Scenario
+from polyrhythm.report.metrics import Target
 from polyrhythm.report.outcome import Outcome, Summary
 from polyrhythm.report.progress import Watch, ignore
 from polyrhythm.training.run import Attempt, attempt
@@ -22,6 +24,7 @@ HELD = "bytes held by worker 0"
 """The note of a run with what its worker 0 holds between steps."""
 REAL = "real seconds"
 """The note with how long the run took by the clock."""
+_THIRD = 3
 CUT = "ended early"
 """The note of a run that was to go on, with the reason why it did not."""
 _TOO_MUCH = "it costs more than the best"
@@ -34,10 +37,10 @@ TIME_IS_UP = "the time was up"
 
 @dataclass(frozen=True, slots=True)
 class TrainingTask:
-    """A run with real gradients, under `seed`, of so many `steps` of each worker, or until it has cost more than `most`.
+    """A run with real gradients, under `seed`, of so many `steps` of each worker, or until it has cost over `most`.
 
-    All workers end after the same step, and what there was until then is evaluated. It is broken off, and nothing is evaluated, if it goes on
-    regardless, and when `deadline` has come, in seconds of the clock of the day.
+    All workers end after the same step, and what there was until then is evaluated. It is broken off, and nothing is evaluated, if it goes
+    on regardless, and when `deadline` has come, in seconds of the clock of the day.
     """
 
     scenario: Scenario
@@ -61,7 +64,7 @@ class TrainingTask:
         """Make the run. What is kept of its events are evaluations, and some of each worker's steps."""
 
         strategy, began, furthest = self.candidate.strategy, monotonic(), 0
-        limited = Limited(self.scenario.trained(self.candidate), self.steps, strategy.chooses)
+        limited = Limited(self.scenario.trained(self.candidate), self.steps, strategy.chooses, Sparing(self.scenario.target))
 
         def follow(event: AnyEvent) -> None:
             nonlocal furthest
@@ -101,6 +104,23 @@ class TrainingTask:
     def failed(self, error: PolyrhythmError) -> Attempt:
         """The attempt of a run of which only `error` is known."""
         return _failed(self.scenario, self.candidate, self.seed, error)
+
+
+@dataclass(frozen=True, slots=True)
+class Sparing:
+    """Evaluates at the first moment, every third, and all before one that meets the target: some JOBs evaluate longer than they train."""
+
+    target: Target
+
+    def __call__(self, count: int, at: Callable[[int], Mapping[str, float]]) -> None:
+        """As `Moments`."""
+        some = sorted({0, *range((count - 1) % _THIRD, count, _THIRD)})
+        met = next((place for place in some if self._met_by(at(place))), None)
+        if met is not None:
+            next((place for place in range(met) if self._met_by(at(place))), None)
+
+    def _met_by(self, metrics: Mapping[str, float]) -> bool:
+        return self.target.metric in metrics and self.target.met_by(metrics[self.target.metric])
 
 
 def kept(events: list[AnyEvent]) -> list[AnyEvent]:

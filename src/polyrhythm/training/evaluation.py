@@ -23,6 +23,14 @@ from polyrhythm.training.numbers import number
 from polyrhythm.training.untouched import untouched
 
 Evaluate = Callable[..., Mapping[str, Any]]
+Moments = Callable[[int, Callable[[int], Mapping[str, float]]], None]
+"""Chooses at which of so many moments the result is evaluated: it calls what it is given with their places, and gets the metrics."""
+
+
+def every_moment(count: int, at: Callable[[int], Mapping[str, float]]) -> None:
+    """At all of them."""
+    for place in range(count):
+        at(place)
 
 
 @dataclass(slots=True)
@@ -35,6 +43,7 @@ class Evaluation:
     plan: StrategyPlan
     context: WorkerContext
     function: Evaluate | None = None
+    moments: Moments = every_moment
     seconds: float = 0.0
     began: float = 0.0
     _followed: list[Followed] = field(default_factory=list)
@@ -59,15 +68,15 @@ class Evaluation:
         """A table was opened, whose topics begin with `scope`."""
         self._followed.append(FollowedTable(table, scope))
 
-    def request(self, function: Evaluate, begun: bool) -> None:
-        """Evaluate by `function` from now on, unless training has begun."""
+    def request(self, function: Evaluate, moments: Moments, begun: bool) -> None:
+        """Evaluate by `function`, at the moments that are chosen, unless training has begun."""
         if begun:
             raise WorkloadError("worker.evaluate was called after the first step: call it before training begins.")
         if self.function is not None:
             raise WorkloadError("worker.evaluate was called twice: give one function that returns all metrics.")
         if not callable(function):
             raise WorkloadError(f"worker.evaluate got {function!r}, which is not callable: give a function of the model.")
-        self.function = function
+        self.function, self.moments = function, moments
         if self.group.rank == 0:
             self.context.perform(request_snapshots(self.context.port, self.plan.servers))
         self._want()
@@ -129,30 +138,41 @@ class Evaluation:
 
     def _evaluate_all(self, everyone: Mapping[tuple[str, str], Snapshots], ended: float) -> dict[str, float]:
         final = [each.final() for each in self._followed]
-        kept = list(everyone.values())
-        try:
-            first = index_at(self.began) + 1  # what a resumed run began with was not there from the first moment on
-            for index in sorted({max(index, first) for index in together(kept)}):
-                if moment(index) >= ended:
-                    break
+        kept, found = list(everyone.values()), dict[int, dict[str, float]]()
+        first = index_at(self.began) + 1  # what a resumed run began with was not there from the first moment on
+        indices = [index for index in sorted({max(index, first) for index in together(kept)}) if moment(index) < ended]
+        times = [*((moment(index), before(index, kept)) for index in indices), (ended, before(index_at(ended) + 1, kept))]
+
+        def at(place: int) -> dict[str, float]:
+            if place not in found:
                 for each, last in zip(self._followed, final, strict=True):
-                    each.show(index, everyone, last)
-                self._record(moment(index), before(index, kept))
+                    if place < len(indices):
+                        each.show(indices[place], everyone, last)
+                    else:
+                        each.restore(last)
+                found[place] = self._measured(times[place][0])
+            return found[place]
+
+        try:
+            self.moments(len(times), at)
+            return at(len(indices))
         finally:
             for each, last in zip(self._followed, final, strict=True):
                 each.restore(last)
-        return self._record(ended, before(index_at(ended) + 1, kept))
+            for place in sorted(found):
+                self._record(*times[place], found[place])
 
-    def _record(self, moment: float, since: float) -> dict[str, float]:
+    def _measured(self, moment: float) -> dict[str, float]:
         assert self.function is not None
         subjects = list({id(each.subject): each.subject for each in self._followed}.values())
         models = list({id(model): model for each in self._followed for model in each.models}.values())
         with untouched(models):
-            metrics = _checked(self.function(*subjects), moment)
+            return _checked(self.function(*subjects), moment)
+
+    def _record(self, moment: float, since: float, metrics: dict[str, float]) -> None:
         times = [each[0] for each in self._steps]
         _, clock, nbytes = self._steps[group - 1] if (group := bisect_right(times, moment)) else (0.0, 0, 0)
         self.context.record(Evaluated(moment, self.context.port.name, clock, metrics, nbytes, since))
-        return metrics
 
 
 def _checked(metrics: object, time: float) -> dict[str, float]:

@@ -20,7 +20,7 @@ from polyrhythm.tables.shape import TableShape
 from polyrhythm.training.checkpoint_plan import manifest_of
 from polyrhythm.training.checkpointing import Checkpointing
 from polyrhythm.training.data import Batches, Data, StreamBatches
-from polyrhythm.training.evaluation import Evaluate
+from polyrhythm.training.evaluation import Evaluate, Moments, every_moment
 from polyrhythm.training.models import Models
 from polyrhythm.training.result import Leave, Run, no_leaving
 from polyrhythm.training.sampling import ShareSampler
@@ -177,7 +177,7 @@ class Worker:
         """
         self._state.report(metrics, self.clock)
 
-    def evaluate(self, function: Evaluate) -> None:
+    def evaluate(self, function: Evaluate, moments: Moments = every_moment) -> None:
         """Evaluate the run's result with `function(model)`, at a grid of times that is the same for every run.
 
         The function gets the attached models, in the order of attaching, and returns metrics by name: `{"accuracy": 0.97}`, each a float or
@@ -191,9 +191,12 @@ class Worker:
         are not averaged; all other buffers are the final ones. For each call of `attach`, snapshots of the weights take 1 GB at most over
         all workers and servers, and those of buffers as much again: times are left out to fit; larger models are evaluated at the end only.
 
+        Where evaluating takes long, `moments` chooses some of these times: it is called with their number, the end of the run among them,
+        and a function that evaluates at one of these places and returns the metrics. The end is evaluated in any case.
+
         Every worker must call it. Raises WorkloadError when training has begun, CompositionError at the first step if only some called it.
         """
-        self._models.evaluation.request(function, self._models.checked)
+        self._models.evaluation.request(function, moments, self._models.checked)
 
     @property
     def seconds_aside(self) -> float:
