@@ -137,6 +137,10 @@ class Findings:
         """Of each worker, for so many samples of all."""
         return max(1, math.ceil(samples / (candidate.workers * self.batch(candidate))))
 
+    def shortest(self, candidate: Candidate) -> float:
+        """The fewest samples that it can train on: where workers pass over steps that others take, those of an epoch."""
+        return self.samples / (self.scenario.epochs or 1) if candidate.strategy.chooses else 0.0
+
     @property
     def samples(self) -> float:
         """Those that the JOB computes on by its own settings."""

@@ -76,19 +76,24 @@ class Search:
     def heats(self) -> list[Candidate]:
         """Runs of all systems on a part of the samples, of the best quarter of these on more, and so on to the target.
 
-        Best is what is expected to cost least, by the curves so far. Returns the last field, the best first.
+        Best is what is expected to cost least, by the curves so far. A system that cannot train for so little waits for a longer heat.
+        Returns the last field, the best first.
         """
         found, field = self.found, self._possible()
         for part, following in pairwise(_PARTS):
             if not field or self.left(_RACED_BY) <= 0:
                 break
-            self.make(self._heat(field, part * found.samples), _DRAWN_BY)
-            field = self._leaders(field, following * found.samples)
+            waiting = [each for each in field if found.shortest(each) > part * found.samples]
+            running = [each for each in field if each not in waiting]
+            self.make(self._heat(running, part * found.samples), _DRAWN_BY)
+            field = [*self._leaders(running, following * found.samples), *waiting]
             if part == _PARTS[0]:
                 field = [each if each == ALONE else replace(each, workers=max(found.space.workers)) for each in field]
             if found.best < math.inf and all(found.cost_of(each) < math.inf for each in field):
                 break
-        return field
+        untried = [each for each in field if found.training(each) is None]
+        found.refused.update(dict.fromkeys(untried, _LATE))
+        return [each for each in field if each not in untried]
 
     def _heat(self, field: Sequence[Candidate], samples: float) -> Iterator[Wanted]:
         """The leading ones first: what costs much more than these is broken off."""
