@@ -22,6 +22,7 @@ from polyrhythm.kernel.events import Carried, Computed, Merged, Stepped, Waited
 from polyrhythm.report.critical_path import critical_path
 from polyrhythm.report.diagnosis import diagnose
 from polyrhythm.report.outcome import Outcome, Summary
+from polyrhythm.report.step_times import StepTimes
 
 STEP = 0.02
 LAN = Network.uniform("lan", "1 Gbit/s", "0.1 ms")
@@ -137,6 +138,21 @@ def test_what_is_under_way_while_a_server_merges_does_not_wait_for_bandwidth() -
     events += [Carried(10.0, "worker/0", "server/0", 10**6, 10, 9.0, 1e-3)]
     found = diagnose(Outcome(Summary("ssp", 2, "processes", None, 0, steps=10, bytes_sent=10**6), events))
     assert [(cause.kind, cause.where) for cause in found.causes] == [("busy server", "server/0")]
+
+
+@pytest.mark.parametrize("slower_from", [16, 30, 44])
+def test_the_step_from_which_a_worker_is_slower_is_found(slower_from: int) -> None:
+    draw, events = np.random.default_rng(0), []
+    for name, slow in (("worker/0", 0.09), ("worker/1", 0.03)):
+        now = 0.0
+        for step in range(60):
+            seconds = (slow if step >= slower_from else 0.03) * draw.uniform(0.9, 1.2)
+            now += seconds
+            events += [Computed(now, name, seconds), Stepped(now, name, step + 1, step + 1, 0)]
+    change = StepTimes(events).changes()["worker/0"]
+    began = [event.time for event in events if isinstance(event, Stepped)][slower_from - 1]
+    assert change.since == pytest.approx(began, abs=0.4)
+    assert change.factor == pytest.approx(3.0, rel=0.15)
 
 
 @pytest.mark.parametrize("system", ["allreduce", "ssp", "adpsgd", "sparknet", "horovod"])

@@ -48,14 +48,20 @@ class StepTimes:
 
 
 def _change(times: Sequence[tuple[float, float]]) -> Change | None:
-    """The split of a worker's steps whose parts differ most: by the medians of both."""
+    """The split of a worker's steps whose parts deviate least from their own medians; a factor of 1 where the later part is not longer."""
     own = times[1:]
     if len(own) < _FEWEST:
         return None
-    best = Change(0.0, 1.0)
-    least = max(4, len(own) // _SPLITS)
-    for place in range(least, len(own) - least + 1, max(1, len(own) // _SPLITS)):
-        before, after = median(seconds for _, seconds in own[:place]), median(seconds for _, seconds in own[place:])
-        if before and after / before > best.factor:
-            best = Change(own[place - 1][0], after / before)
-    return best
+    seconds, least = [each for _, each in own], max(4, len(own) // _SPLITS)
+    place = min(
+        range(least, len(own) - least + 1, max(1, len(own) // _SPLITS)),
+        key=lambda place: _deviation(seconds[:place]) + _deviation(seconds[place:]),
+    )
+    before, after = median(seconds[:place]), median(seconds[place:])
+    return Change(own[place - 1][0], after / before) if before and after > before else Change(0.0, 1.0)
+
+
+def _deviation(values: Sequence[float]) -> float:
+    """The sum of the distances from the median."""
+    middle = median(values)
+    return sum(abs(each - middle) for each in values)
