@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 from dataclasses import replace
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 import torch
@@ -22,6 +25,7 @@ from polyrhythm.kernel.events import Adjusted, Stepped
 from polyrhythm.pieces.controller import ControlledSetting, Controller, Decision, Measurements, WorkerMeasure
 from polyrhythm.simulator import Simulator
 from polyrhythm.strategy import Strategy
+from polyrhythm.strategy.control_loop import ControlLoop
 from polyrhythm.topology import AllToAll, LinkExchange, PartialExchange
 from polyrhythm.training.run import run
 
@@ -63,6 +67,20 @@ def test_several_keep_their_states_apart_and_have_their_own_turns() -> None:
     second, state = both.decide(replace(MEASURED, clock=6), state)
     assert second == [Decision(ControlledSetting.BATCH, 12)]
     assert state == {"1/batch": torch.tensor(8.0)}
+
+
+@pytest.mark.parametrize("controller", [SharedPartitions(), LinkPartitions(), StepBytes()], ids=repr)
+def test_a_worker_that_sends_nothing_learns_of_no_bandwidth(controller: Controller) -> None:
+    """Nothing, sent to nobody, may take longer than a step where the machine is busy."""
+    times = itertools.count(start=0.0, step=1.0)
+    group: Any = SimpleNamespace(members=("worker/0",), size=1)
+    port: Any = SimpleNamespace(name="worker/0", now=lambda: next(times))
+    context: Any = SimpleNamespace()
+    loop = ControlLoop(controller, group, port, context)
+    loop.leaves("", 0)
+    loop.stepped(controller.traits.every, 0.1, 8)
+    assert loop.bandwidths == {}
+    assert loop.values == {}
 
 
 def test_what_cannot_be_is_refused() -> None:

@@ -97,7 +97,7 @@ class ControlLoop:
                 del self.bytes_and_seconds[name]
         for name, (nbytes, since) in self.leaving.items():
             seconds = self.port.now() - since
-            if seconds >= step > 0:  # a packet for a faster line may take many steps to leave: nobody waits for that to know
+            if nbytes > 0 and seconds >= step > 0:  # a packet for a faster line may take many steps to leave: nobody waits for that to know
                 self.bandwidths[name] = min(nbytes / seconds, self.bandwidths.get(name, math.inf))
 
     async def _share(self, clock: int) -> None:
