@@ -57,7 +57,7 @@ class Planned:
 
 JOBS = {
     "digits": Planned("digits-mlp", {}, "accuracy=0.96", 100.0),
-    "chars": Planned("chars-gpt", {"samples": 20_480}, "bits=2.6", 240.0),
+    "chars": Planned("chars-gpt", {"samples": 20_480}, "bits=2.6", 600.0),
 }
 
 
@@ -102,8 +102,9 @@ def host(task: str, choice: Mapping[str, Any], seed: int, out: Path) -> None:
     train = load(planned.job, {**planned.settings, **choice["settings"], **({"epochs": 1000} if task == "digits" else {})})
     TASKS[task].data()  # before the clock begins
     steps = int(LONGER * choice["samples"] / workers / TASKS[task].batch) + 1
-    worker = pr.join(pr.systems.find(choice["system"], **choice["options"]), seed=seed, directory=out)
-    Limited(train, steps)(worker)
+    strategy = pr.systems.find(choice["system"], **choice["options"])
+    worker = pr.join(strategy, seed=seed, directory=out)
+    Limited(train, steps, whole_epochs=strategy.chooses)(worker)
     worker.leave()
 
 
@@ -148,7 +149,7 @@ def main() -> None:
     parser.add_argument("--task", choices=list(JOBS), default="digits")
     parser.add_argument("--network", default="slow")
     parser.add_argument("--out", type=Path, required=True)
-    parser.add_argument("--budget", type=float, help="seconds of the search; else 100 for digits and 240 for chars")
+    parser.add_argument("--budget", type=float, help="seconds of the search; else 100 for digits and 600 for chars")
     parser.add_argument("--cap", type=float, help="seconds of a heat")
     parser.add_argument("--seeds", type=int, nargs="*", default=[0], help="of the race; none for no race")
     parser.add_argument("--host", help="the choice that this host of the lab trains")
