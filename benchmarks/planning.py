@@ -31,6 +31,7 @@ from polyrhythm.hardware.network import load
 from polyrhythm.parallel.pools import Done, Pool
 from polyrhythm.parallel.run_pool import RunPool
 from polyrhythm.planner.answer import Choice
+from polyrhythm.planner.budget import Budget
 from polyrhythm.planner.candidate import ALONE, Candidate
 from polyrhythm.planner.draws import LEEWAY
 from polyrhythm.planner.findings import Findings
@@ -106,7 +107,7 @@ def gridded(found: Findings) -> list[Candidate]:
 def grid(found: Findings, possible: list[Candidate]) -> list[Candidate]:
     """The best of it, the first first."""
     steps = {each: found.steps(each, found.samples) for each in possible}
-    Search(found, pool, math.inf).make(((each, 0, steps[each], LEEWAY * found.best) for each in possible), 1.0)
+    Search(found, pool, Budget(math.inf)).make(((each, 0, steps[each], LEEWAY * found.best) for each in possible), 1.0)
     return found.ranked()
 
 
@@ -114,14 +115,14 @@ def exhaustive(found: Findings, possible: list[Candidate]) -> float:
     """Seconds that all runs would take if none were broken off, from a sample of them."""
     sample = [possible[place] for place in rng.stream(SEED, "sample").permutation(len(possible))[:SAMPLED]]
     began = monotonic()
-    Search(found, pool, math.inf).make([(each, 0, found.steps(each, found.samples), math.inf) for each in sample], 1.0)
+    Search(found, pool, Budget(math.inf)).make([(each, 0, found.steps(each, found.samples), math.inf) for each in sample], 1.0)
     return (monotonic() - began) * len(possible) / len(sample)
 
 
 def medians(found: Findings, candidates: list[Candidate]) -> dict[str, float]:
     """Of the time to the target under fresh seeds; infinite where most did not come there."""
     wanted = [(each, seed, found.steps(each, 2 * found.samples), math.inf) for each in candidates for seed in FRESH]
-    Search(found, pool, math.inf).make(wanted, 1.0)
+    Search(found, pool, Budget(math.inf)).make(wanted, 1.0)
     return {each.name: median(found.trainings[each][seed].cost(found.objective, each.workers) for seed in FRESH) for each in candidates}
 
 
@@ -132,7 +133,7 @@ def candidate_of(choice: Choice) -> Candidate:
 
 def measured(one: Drawn, seconds: float) -> dict[str, Any]:
     """Plan it, run the grid, and compare."""
-    planner = Planner(findings(one), pool, seconds)
+    planner = Planner(findings(one), pool, Budget(seconds))
     plan = planner.plan()
     found = findings(one)
     possible, began = gridded(found), monotonic()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import math
 from functools import cache
 from typing import Any
 
@@ -13,11 +13,15 @@ import polyrhythm as pr
 from polyrhythm.hardware.fleet import fleet
 from polyrhythm.hardware.network import Network
 from polyrhythm.parallel.pools import Done, Pool
+from polyrhythm.planner.budget import Budget
 from polyrhythm.planner.findings import Findings
 from polyrhythm.planner.measure_cache import MeasureCache
 from polyrhythm.planner.objective import Objective
+from polyrhythm.planner.planner import Planner
 from polyrhythm.planner.scenario import Scenario
+from polyrhythm.planner.search import Search
 from polyrhythm.planner.space import Space
+from polyrhythm.planner.tasks import REAL
 from polyrhythm.report.metrics import parse_target
 from polyrhythm.report.progress import ignore
 
@@ -47,34 +51,51 @@ def least_squares(worker: pr.Worker, epochs: int = 4, learning_rate: float = 0.0
 
 
 class InTurn:
-    """A pool that makes one run after the other in this process."""
+    """Pools that make one run after the other in this process, and a clock on which a run takes what its steps do, on every machine.
 
-    def __init__(self, done: Done) -> None:
+    They are interrupted after `stop` runs of all.
+    """
+
+    def __init__(self, stop: float = math.inf) -> None:
+        self.stop = stop
+        self.made = 0
+        self.seconds = 0.0
+
+    def budget(self, seconds: float) -> Budget:
+        """On its clock; runs under way are not broken off by that of the day."""
+        return Budget(seconds, lambda: self.seconds, lambda: math.inf)
+
+    def __call__(self, done: Done) -> Pool:
+        return _Pool(self, done)
+
+
+class _Pool:
+    def __init__(self, turns: InTurn, done: Done) -> None:
+        self.turns = turns
         self.done = done
 
     def work(self, plans: Any) -> None:
         for place, task, directory in plans:
-            self.done(place, task.attempt(directory, ignore))
-
-
-def in_turn(done: Done) -> Pool:
-    return InTurn(done)
-
-
-def stopping(after: int) -> Callable[[Done], Pool]:
-    """Pools that are interrupted after so many runs of all."""
-    made = []
-
-    def pool(done: Done) -> Pool:
-        def ended(place: int, attempt: Any) -> None:
-            done(place, attempt)
-            made.append(place)
-            if len(made) >= after:
+            attempt = task.attempt(directory, ignore)
+            seconds = 0.04 + 3e-4 * task.steps * task.candidate.workers
+            attempt.outcome.settings[REAL] = str(seconds)
+            self.turns.seconds += seconds
+            self.turns.made += 1
+            self.done(place, attempt)
+            if self.turns.made >= self.turns.stop:
                 raise KeyboardInterrupt
 
-        return InTurn(ended)
 
-    return pool
+def planner(found: Findings, seconds: float = 6.0, turns: InTurn | None = None) -> Planner:
+    """One that decides alike on every machine."""
+    turns = turns or InTurn()
+    return Planner(found, turns, turns.budget(seconds))
+
+
+def search(found: Findings, seconds: float = math.inf) -> Search:
+    """Likewise."""
+    turns = InTurn()
+    return Search(found, turns, turns.budget(seconds))
 
 
 def findings(

@@ -25,7 +25,6 @@ from polyrhythm.planner.measured import Point, Taken, Training
 from polyrhythm.planner.memory import activations
 from polyrhythm.planner.objective import Objective, Prices, Spent
 from polyrhythm.planner.plan import PlanRequest, workers_of
-from polyrhythm.planner.planner import Planner
 from polyrhythm.planner.space import options_of
 from polyrhythm.planner.table import plan_text
 from polyrhythm.planner.tasks import Sparing
@@ -33,7 +32,7 @@ from polyrhythm.report.metrics import Target, parse_target
 from polyrhythm.systems import SYSTEMS, find
 from polyrhythm.training.run import attempt
 
-from .jobs import NETWORK, WIDTH, findings, in_turn, least_squares
+from .jobs import NETWORK, WIDTH, findings, least_squares, planner
 
 SHARING = {name for name in SYSTEMS if find(name).shares_memory}
 
@@ -242,9 +241,9 @@ def test_a_setting_that_the_job_does_not_have_is_refused() -> None:
 
 def test_what_no_run_came_to_is_said_to_be_extrapolated() -> None:
     found = findings(("allreduce", "sparknet"), (2,), target="loss=0.05")
-    planner = Planner(found, in_turn, 3.0)
-    planner.search.make([(Candidate(system, 2), 0, 24, math.inf) for system in found.space.systems], 1.0)
-    plan = planner.answer("the time was up")
+    made = planner(found)
+    made.search.make([(Candidate(system, 2), 0, 24, math.inf) for system in found.space.systems], 1.0)
+    plan = made.answer("the time was up")
     assert plan.best is not None
     assert plan.best.extrapolated
     assert "No run came to loss 0.05" in plan_text(plan)

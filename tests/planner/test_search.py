@@ -10,32 +10,29 @@ import pytest
 import polyrhythm as pr
 from polyrhythm.hardware.network import Network
 from polyrhythm.planner.candidate import Candidate
+from polyrhythm.planner.draws import LEEWAY
 from polyrhythm.planner.measure_cache import MeasureCache
 from polyrhythm.planner.objective import Objective, Prices
-from polyrhythm.planner.planner import INTERRUPTED, Planner
-from polyrhythm.planner.search import Search
+from polyrhythm.planner.planner import INTERRUPTED
 from polyrhythm.planner.verify import Verification
 from polyrhythm.report.metrics import parse_target
 
-from .jobs import NETWORK, findings, in_turn, least_squares, stopping
-
-SECONDS = 6.0
+from .jobs import NETWORK, InTurn, findings, least_squares, planner, search
 
 
 def test_the_first_choice_is_near_the_best_of_an_exhaustive_grid() -> None:
-    planner = Planner(findings(workers=(4,)), in_turn, SECONDS)
-    plan = planner.plan()
+    made = planner(findings(workers=(2,)))
+    plan = made.plan()
     assert plan.best is not None
-    whole = findings(workers=(4,))
-    search = Search(whole, in_turn, math.inf)
+    whole = findings(workers=(2,))
     grid = [
-        Candidate(system, 4, (), settings)
+        Candidate(system, 2, (), settings)
         for system in whole.space.systems
         for settings in [(), (("learning_rate", 0.1),), (("learning_rate", 0.025),), (("batch_size", 4),), (("batch_size", 16),)]
     ]
-    search.make(((each, 0, 400, math.inf) for each in grid), 1.0)
+    search(whole).make(((each, 0, 400, LEEWAY * whole.best) for each in grid), 1.0)
     chosen = Candidate(plan.best.system, plan.best.workers, tuple(plan.best.options.items()), tuple(plan.best.settings.items()))
-    assert planner.found.cost_of(chosen) <= 1.2 * whole.best
+    assert made.found.cost_of(chosen) <= 1.2 * whole.best
 
 
 def test_what_is_predicted_is_what_a_run_takes() -> None:
@@ -54,14 +51,14 @@ def test_what_is_predicted_is_what_a_run_takes() -> None:
 @pytest.mark.parametrize("name", ["time", "bytes", "money", "energy"])
 def test_choices_are_ordered_by_the_objective(name: str) -> None:
     found = findings(workers=(2,), objective=Objective(name, Prices(worker_hour=1.0, gigabyte=10.0)))
-    plan = Planner(found, in_turn, 6.0).plan()
+    plan = planner(found).plan()
     reached = [choice.cost for choice in plan.choices if not choice.extrapolated and choice.seeds > 1]
     assert reached
     assert reached == sorted(reached)
 
 
 def test_systems_that_cannot_be_run_are_named_with_the_reason() -> None:
-    plan = Planner(findings(("allreduce", "hogwild", "single"), (2,)), in_turn, 3.0).plan()
+    plan = planner(findings(("allreduce", "hogwild", "single"), (2,)), 3.0).plan()
     reasons = {refusal.name: refusal.reason for refusal in plan.refused}
     assert "same memory" in reasons["hogwild × 2"]
     assert "1 of 2 workers" in reasons["single × 2"]
@@ -69,21 +66,21 @@ def test_systems_that_cannot_be_run_are_named_with_the_reason() -> None:
 
 def test_a_worker_may_not_need_more_than_the_memory() -> None:
     found = findings(("allreduce", "ssp"), (2,), most_bytes=700.0)
-    plan = Planner(found, in_turn, 3.0).plan()
+    plan = planner(found, 3.0).plan()
     assert plan.choices == []
     assert all("more than" in refusal.reason for refusal in plan.refused)
 
 
 def test_an_interruption_returns_what_is_known() -> None:
-    plan = Planner(findings(), stopping(9), SECONDS).plan()
+    plan = planner(findings(), turns=InTurn(stop=9)).plan()
     assert plan.ended == INTERRUPTED
     assert plan.runs == 9
 
 
 def test_what_was_measured_is_not_measured_again(tmp_path: Path) -> None:
-    first = Planner(findings(workers=(2,), cache=MeasureCache(tmp_path)), stopping(6), SECONDS)
+    first = planner(findings(workers=(2,), cache=MeasureCache(tmp_path)), turns=InTurn(stop=6))
     first.plan()
-    again = Planner(findings(workers=(2,), cache=MeasureCache(tmp_path)), in_turn, 5.0)
+    again = planner(findings(workers=(2,), cache=MeasureCache(tmp_path)), 5.0)
     again.plan()
     assert again.found.kept >= 3
     known = first.found.trainings
@@ -92,13 +89,12 @@ def test_what_was_measured_is_not_measured_again(tmp_path: Path) -> None:
 
 def test_a_damaged_record_is_measured_again(tmp_path: Path) -> None:
     found = findings(cache=MeasureCache(tmp_path))
-    search = Search(found, in_turn, SECONDS)
     candidate = Candidate("allreduce", 2)
-    search.make([(candidate, 0, 8, math.inf)], 1.0)
+    search(found).make([(candidate, 0, 8, math.inf)], 1.0)
     for file in tmp_path.rglob("*.json"):
         file.write_bytes(file.read_bytes()[:20])
     fresh = findings(cache=MeasureCache(tmp_path))
-    Search(fresh, in_turn, SECONDS).make([(candidate, 0, 8, math.inf)], 1.0)
+    search(fresh).make([(candidate, 0, 8, math.inf)], 1.0)
     assert (fresh.runs, fresh.kept) == (1, 0)
 
 
@@ -110,15 +106,15 @@ def test_another_network_is_measured_anew() -> None:
 
 @pytest.mark.parametrize("factor", [1.0, 3.0])
 def test_measured_steps_correct_the_prediction(factor: float) -> None:
-    planner = Planner(findings(("ssp", "sparknet"), (2,)), in_turn, 5.0)
-    plan = planner.plan()
+    made = planner(findings(("ssp", "sparknet"), (2,)), 5.0)
+    plan = made.plan()
     before = {choice.name: choice.seconds.middle for choice in plan.choices}
 
     def timed(train: object, workers: int, strategy: pr.Strategy) -> pr.Profile:
         return pr.Profile("measured", (0.1 * (factor if strategy.name == "sparknet" else 1),))
 
-    checked = Verification(planner.found, in_turn, lambda name, problem: pytest.fail(str(problem)), timed)
-    corrected = checked.correct(plan, planner.contenders(2))
+    checked = Verification(made.found, InTurn(), lambda name, problem: pytest.fail(str(problem)), timed)
+    corrected = checked.correct(plan, made.contenders(2))
     factors = {choice.system: choice.corrected for choice in corrected.choices}
     assert factors["sparknet"] == pytest.approx(1.0) if factor == 1.0 else 1.0 < factors["sparknet"] <= factor
     assert [choice.cost for choice in corrected.choices] == sorted(choice.cost for choice in corrected.choices)

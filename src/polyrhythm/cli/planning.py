@@ -60,7 +60,7 @@ class Planning:
             known = (
                 f"best so far {show_seconds(best)}" if request.objective == "time" and best < float("inf") else f"{planner.found.runs} runs"
             )
-            line.remark(f"{known}, {max(0.0, planner.search.left(1.0)):.0f} s left")
+            line.remark(f"{known}, {max(0.0, planner.budget.left(1.0)):.0f} s left")
 
         planner = request.planner(loaded.train, self.typed.job, request.pool_with(line, seen), loaded.facts, self.request.machines)
         plan = planner.plan()

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from time import time
 
 from polyrhythm.parallel.pools import Done, Pool, Task
 from polyrhythm.planner.answer import Remedy, Waits
+from polyrhythm.planner.budget import Budget
 from polyrhythm.planner.candidate import Candidate
 from polyrhythm.planner.circumstances import REMEDIES, RISKS, Circumstance
 from polyrhythm.planner.findings import Findings
@@ -26,11 +26,11 @@ _NOTICED = 0.97
 
 @dataclass(slots=True)
 class Outlook:
-    """`pool` makes its runs; `left` says how many seconds are left: after these none is begun, and those under way are broken off."""
+    """`pool` makes its runs; after the `budget` none is begun, and those under way are broken off."""
 
     found: Findings
     pool: Callable[[Done], Pool]
-    left: Callable[[], float]
+    budget: Budget
     rates: dict[tuple[Candidate, str], float | None] = field(default_factory=dict)
 
     def look(self, candidates: Sequence[Candidate], circumstances: Mapping[str, Circumstance]) -> None:
@@ -68,7 +68,11 @@ class Outlook:
 
         def tasks() -> Iterator[tuple[int, Task, Path | None]]:
             for candidate, name, circumstance in wanted:
-                if (candidate, name) not in self.rates and self.left() > 0 and (task := self._task(candidate, circumstance)) is not None:
+                if (
+                    (candidate, name) not in self.rates
+                    and self.budget.left() > 0
+                    and (task := self._task(candidate, circumstance)) is not None
+                ):
                     begun.append((candidate, name))
                     yield len(begun) - 1, task, None
 
@@ -85,7 +89,7 @@ class Outlook:
             return None
         steps = max(_LEAST_STEPS, found.steps(candidate, (training.end or training).samples / _PART))
         part = steps * candidate.workers * found.batch(candidate) / max(1.0, training.samples)
-        task = found.task(candidate, found.scenario.seed, steps, float("inf"), time() + self.left())
+        task = found.task(candidate, found.scenario.seed, steps, float("inf"), self.budget.deadline())
         there = circumstance(task.scenario, candidate.workers, training.seconds * part)
         return task.elsewhere(there)
 

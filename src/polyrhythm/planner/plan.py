@@ -16,6 +16,7 @@ from polyrhythm.hardware.fleet import Fleet, fleet
 from polyrhythm.hardware.network import Network
 from polyrhythm.parallel.pools import HOST, Done, Pool, check, pool_of
 from polyrhythm.planner.answer import Plan
+from polyrhythm.planner.budget import Budget
 from polyrhythm.planner.findings import Findings
 from polyrhythm.planner.measure_cache import MeasureCache
 from polyrhythm.planner.objective import Objective, Prices
@@ -111,7 +112,7 @@ class PlanRequest:
         objective = Objective(self.objective, self.prices)
         cache = MeasureCache(None if self.cache is None else Path(self.cache))
         found = Findings(scenario, objective, space, cache, self.memory or math.inf)
-        return Planner(found, pool, self.budget, tuple(rest))
+        return Planner(found, pool, Budget(self.budget), tuple(rest))
 
     def pool_with(self, line: ProgressLine, seen: Callable[[], None] = lambda: None) -> Callable[[Done], Pool]:
         """Pools of its jobs that show progress on `line` and call `seen` after each run."""

@@ -6,12 +6,12 @@ import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from statistics import median
-from time import monotonic
 
 from msgspec.structs import replace
 
 from polyrhythm.parallel.pools import Done, Pool
 from polyrhythm.planner.answer import Choice, PhaseMap, Plan, Refusal
+from polyrhythm.planner.budget import Budget
 from polyrhythm.planner.candidate import ALONE, Candidate, first_of_each
 from polyrhythm.planner.circumstances import CAUSES, REMEDIES, RISKS
 from polyrhythm.planner.findings import Findings
@@ -37,26 +37,25 @@ _TIME_UP = "the time was up"
 
 @dataclass(slots=True)
 class Planner:
-    """Makes a plan within `seconds`; `pool` makes its runs, `rest` are arguments of commands that run a choice in virtual time."""
+    """Makes a plan within `budget`; `pool` makes its runs, `rest` are arguments of commands that run a choice in virtual time."""
 
     found: Findings
     pool: Callable[[Done], Pool]
-    seconds: float
+    budget: Budget
     rest: tuple[str, ...] = ()
-    began: float = field(default_factory=monotonic)
     search: Search = field(init=False)
     outlook: Outlook = field(init=False)
 
     def __post_init__(self) -> None:
-        self.search = Search(self.found, self.pool, self.seconds, began=self.began)
-        self.outlook = Outlook(self.found, self.pool, lambda: self.search.left(1.0))
+        self.search = Search(self.found, self.pool, self.budget)
+        self.outlook = Outlook(self.found, self.pool, self.budget)
 
     def plan(self) -> Plan:
         """The answer; what is known if this is interrupted."""
         ended = _ENDED
         try:
             self.search.run()
-            ended = _TIME_UP if self.search.left(0.65) <= 0 else _ENDED
+            ended = _TIME_UP if self.budget.left(0.65) <= 0 else _ENDED
             leading = self.leading()[:_LOOKED_AT]
             self.outlook.look(leading[:1], {**CAUSES, **RISKS, **REMEDIES})
             self.outlook.look(leading, {**CAUSES, **RISKS})
@@ -84,7 +83,7 @@ class Planner:
             list(maps),
             found.runs,
             found.kept,
-            monotonic() - self.began,
+            self.budget.spent(),
             ended,
             self.search.all_seeds,
             self._compared(scatter),
@@ -98,8 +97,7 @@ class Planner:
 
     def maps(self, seconds: float) -> list[PhaseMap]:
         """Which system would win elsewhere, within so many further seconds."""
-        end = monotonic() + seconds
-        return PhaseMaps(self.found, self.pool, lambda: end - monotonic()).maps(self.leading())
+        return PhaseMaps(self.found, self.pool, Budget(seconds, self.budget.now, self.budget.day).left).maps(self.leading())
 
     def leading(self) -> list[Candidate]:
         """The best candidate of each system, the best first: by the median over seeds where there are several, then those extrapolated."""

@@ -8,9 +8,9 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import pairwise
 from pathlib import Path
-from time import monotonic, time
 
 from polyrhythm.parallel.pools import Done, Pool, Task
+from polyrhythm.planner.budget import Budget
 from polyrhythm.planner.candidate import ALONE, Candidate
 from polyrhythm.planner.curves import Race
 from polyrhythm.planner.draws import LEEWAY, Draws
@@ -33,6 +33,7 @@ _DRAWN_BY = 0.7
 _BROKEN_OFF_BY = 0.78
 """Draws are broken off then."""
 _CONFIRMED_BY = 0.9
+_INSTANT = 1e-6
 _LONGER = 1.35
 """A run under another seed may take so many times the samples."""
 _LATE = "the time was up before it was tried: give a longer --budget"
@@ -44,14 +45,13 @@ Wanted = tuple[Candidate, int, int, float]
 
 @dataclass(slots=True)
 class Search:
-    """`seconds` is how long it may take, by the clock; `confirmed` of the best candidates are run under `seeds` further seeds."""
+    """`budget` is how long it may take; `confirmed` of the best candidates are run under `seeds` further seeds."""
 
     found: Findings
     pool: Callable[[Done], Pool]
-    seconds: float
+    budget: Budget
     confirmed: int = 3
     seeds: int = 2
-    began: float = field(default_factory=monotonic)
     passed: dict[Candidate, float] = field(default_factory=dict)
     """What those that early curves ruled out were expected to cost."""
 
@@ -60,10 +60,6 @@ class Search:
         field = self.heats()
         self.draw(self.revisited(field))
         self.confirm()
-
-    def left(self, part: float) -> float:
-        """Seconds by the clock until this part of the time is over."""
-        return part * self.seconds - (monotonic() - self.began)
 
     @property
     def all_seeds(self) -> list[int]:
@@ -81,7 +77,7 @@ class Search:
         """
         found, field = self.found, self._possible()
         for part, following in pairwise(_PARTS):
-            if not field or self.left(_RACED_BY) <= 0:
+            if not field or self.budget.left(_RACED_BY) <= 0:
                 break
             waiting = [each for each in field if found.shortest(each) > part * found.samples]
             running = [each for each in field if each not in waiting]
@@ -124,7 +120,7 @@ class Search:
         race = Race(list(curves.values()), found.scenario.target)
         flat = [each for each in alive if race.undecided(curves[each])]
         alive = sorted((each for each in alive if each not in flat), key=lambda each: self._order(each, race))
-        fitting = int(_NEXT_HEAT * max(0.0, self.left(_RACED_BY)) / (samples * self._seconds_per_sample()))
+        fitting = int(_NEXT_HEAT * max(0.0, self.budget.left(_RACED_BY)) / (samples * self._seconds_per_sample()))
         kept = min(max(_FIELD, -(-len(field) // _KEPT)), max(_LEAST_FIELD, fitting - len(flat)))
         for candidate in (each for each in alive[kept:] if found.cost_of(each) == math.inf):
             self.passed[candidate] = self._order(candidate, race)
@@ -134,7 +130,7 @@ class Search:
     def _seconds_per_sample(self) -> float:
         """Of real time, so far: all cores together."""
         trained = sum(training.samples for runs in self.found.trainings.values() for training in runs.values())
-        return (monotonic() - self.began) / max(1.0, trained)
+        return max(_INSTANT, self.budget.spent()) / max(1.0, trained)
 
     def _reason(self, candidate: Candidate) -> str | None:
         """Why the candidate is not followed any further; None where it is."""
@@ -181,8 +177,8 @@ class Search:
 
     def draw(self, field: Sequence[Candidate]) -> None:
         """Draw options, numbers of workers and settings of the systems that came furthest, until time is up or nothing improves."""
-        if field and self.left(_DRAWN_BY) > 0:
-            draws = Draws(self.found, field, lambda: self.left(_DRAWN_BY), self._deadline(_BROKEN_OFF_BY))
+        if field and self.budget.left(_DRAWN_BY) > 0:
+            draws = Draws(self.found, field, lambda: self.budget.left(_DRAWN_BY), self.budget.deadline(_BROKEN_OFF_BY))
             self.pool(draws.done).work(draws.plans())
 
     def confirm(self) -> None:
@@ -202,13 +198,15 @@ class Search:
     def make(self, wanted: Iterable[Wanted], until: float, off: float = 1.0) -> None:
         """Run candidates where no run is known that went as far: none begins after part `until` of the time, or ends after part `off`."""
         made: list[tuple[Candidate, int, int]] = []
-        deadline = self._deadline(off)
+        deadline = self.budget.deadline(off)
 
         def plans() -> Iterator[tuple[int, Task, Path | None]]:
             for candidate, seed, steps, most in wanted:
                 if self.found.take_kept(candidate, seed, steps, most):
                     continue
-                if (left := self.left(until)) > 0 and self.found.real_seconds(candidate, steps) <= max(left, self.left(1.0) / 2):
+                if (left := self.budget.left(until)) > 0 and self.found.real_seconds(candidate, steps) <= max(
+                    left, self.budget.left(1.0) / 2
+                ):
                     made.append((candidate, seed, steps))
                     yield len(made) - 1, self.found.task(candidate, seed, steps, most, deadline), None
 
@@ -216,7 +214,3 @@ class Search:
             self.found.keep(*made[place], attempt)
 
         self.pool(done).work(plans())
-
-    def _deadline(self, part: float) -> float:
-        """On the clock of the day, which other hosts have too."""
-        return time() + self.left(part)

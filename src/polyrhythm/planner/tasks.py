@@ -62,7 +62,6 @@ class TrainingTask:
 
     def attempt(self, directory: Path | None, watch: Watch = ignore, checkpoints: CheckpointRequest | None = None) -> Attempt:
         """Make the run. What is kept of its events are evaluations, and some of each worker's steps."""
-
         strategy, began, furthest = self.candidate.strategy, monotonic(), 0
         limited = Limited(self.scenario.trained(self.candidate), self.steps, strategy.chooses, Sparing(self.scenario.target))
 
