@@ -53,11 +53,12 @@ def least_squares(worker: pr.Worker, epochs: int = 4, learning_rate: float = 0.0
 class InTurn:
     """Pools that make one run after the other in this process, and a clock on which a run takes what its steps do, on every machine.
 
-    They are interrupted after `stop` runs of all.
+    They are interrupted after `stop` runs of all. The first two take `warming` seconds more: a machine that loads what all need.
     """
 
-    def __init__(self, stop: float = math.inf) -> None:
+    def __init__(self, stop: float = math.inf, warming: float = 0.0) -> None:
         self.stop = stop
+        self.warming = warming
         self.made = 0
         self.seconds = 0.0
 
@@ -77,7 +78,7 @@ class _Pool:
     def work(self, plans: Any) -> None:
         for place, task, directory in plans:
             attempt = task.attempt(directory, ignore)
-            seconds = 0.04 + 3e-4 * task.steps * task.candidate.workers
+            seconds = 0.04 + 3e-4 * task.steps * task.candidate.workers + (self.turns.warming if self.turns.made < 2 else 0.0)
             attempt.outcome.settings[REAL] = str(seconds)
             self.turns.seconds += seconds
             self.turns.made += 1

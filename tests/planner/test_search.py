@@ -71,6 +71,12 @@ def test_a_worker_may_not_need_more_than_the_memory() -> None:
     assert all("more than" in refusal.reason for refusal in plan.refused)
 
 
+def test_first_runs_that_take_long_do_not_end_a_search() -> None:
+    plan = planner(findings(("allreduce", "sparknet"), (2,)), turns=InTurn(warming=1.0)).plan()
+    assert plan.best is not None
+    assert not plan.best.extrapolated
+
+
 def test_an_interruption_returns_what_is_known() -> None:
     plan = planner(findings(), turns=InTurn(stop=9)).plan()
     assert plan.ended == INTERRUPTED

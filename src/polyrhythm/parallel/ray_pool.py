@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import os
 import pickle
 from collections.abc import Iterable
@@ -91,6 +92,7 @@ def _make(packed: bytes, path: list[str], folder: str, threads: int) -> Attempt 
     if os.path.isdir(folder):
         os.chdir(folder)
     torch.set_num_threads(threads)
+    importlib.import_module("torch._dynamo")  # as in `RunPool`: else the first run here would take seconds more than the others
     plan: Task = pickle.loads(packed)
     try:
         return plan.attempt(None, lambda event: None)

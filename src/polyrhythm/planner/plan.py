@@ -132,7 +132,7 @@ def plan(train: Train, to: str, **request: Any) -> Plan:
     """Search for the way of training that brings `train` to a target soonest, or for the least bytes, money or energy, on given machines.
 
     `to` is the target, such as "accuracy=0.96"; further keywords are the fields of `PlanRequest`. Every candidate trains with real
-    gradients in virtual time: all systems for a while, the better half of them for twice as long (successive halving), and then what
+    gradients in virtual time: all systems for a while, the best quarter of them for longer (successive halving), and then what
     Optuna draws of options, workers, learning rates and batches around the leading ones. An interruption ends the search, and what is
     known by then is returned. `print(plan_text(plan))` shows the answer. Raises PolyrhythmErrors for what cannot be planned.
     """

@@ -34,6 +34,7 @@ _BROKEN_OFF_BY = 0.78
 """Draws are broken off then."""
 _CONFIRMED_BY = 0.9
 _INSTANT = 1e-6
+_FAR_LONGER = 2.0
 _LONGER = 1.35
 """A run under another seed may take so many times the samples."""
 _LATE = "the time was up before it was tried: give a longer --budget"
@@ -204,9 +205,7 @@ class Search:
             for candidate, seed, steps, most in wanted:
                 if self.found.take_kept(candidate, seed, steps, most):
                     continue
-                if (left := self.budget.left(until)) > 0 and self.found.real_seconds(candidate, steps) <= max(
-                    left, self.budget.left(1.0) / 2
-                ):
+                if self.budget.left(until) > 0 and self._fits(candidate, steps, until):
                     made.append((candidate, seed, steps))
                     yield len(made) - 1, self.found.task(candidate, seed, steps, most, deadline), None
 
@@ -214,3 +213,10 @@ class Search:
             self.found.keep(*made[place], attempt)
 
         self.pool(done).work(plans())
+
+    def _fits(self, candidate: Candidate, steps: int, until: float) -> bool:
+        """Whether so many steps should be over in time, as far as runs tell: short runs say little of one that is far longer."""
+        if self.found.real_seconds(candidate, steps) <= max(self.budget.left(until), self.budget.left() / 2):
+            return True
+        samples = [training.samples for runs in self.found.trainings.values() for training in runs.values()]
+        return steps * candidate.workers * self.found.batch(candidate) > _FAR_LONGER * max(samples, default=0.0)
