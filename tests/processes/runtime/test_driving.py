@@ -68,6 +68,21 @@ def test_an_interrupt_ends_the_wait_and_breaks_nothing(node: Node) -> None:
     assert called.wait(10), "the loop's own thread serves again"
 
 
+def test_a_program_that_drives_looks_up_though_nothing_happens(node: Node) -> None:
+    """A signal that comes between Python's last look and the system's wait does not end that wait."""
+    asked: list[float] = []
+
+    def enough() -> bool:
+        asked.append(time.monotonic())
+        return len(asked) > 1
+
+    waker = threading.Timer(20, node.loop.wake)
+    waker.start()
+    assert node.loop.drive((), enough)
+    waker.cancel()
+    assert asked[-1] - asked[0] < 10
+
+
 def test_a_handler_that_raises_nothing_runs_and_the_wait_goes_on(node: Node) -> None:
     seen: list[int] = []
     before = signal.signal(signal.SIGUSR1, lambda number, frame: seen.append(number))

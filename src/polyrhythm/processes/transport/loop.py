@@ -21,6 +21,8 @@ from socket import socket
 
 _LONGEST_SECONDS = 3600.0
 """The system refuses to wait for more than some weeks at once; after this long the loop just looks again."""
+_DRIVEN_SECONDS = 0.5
+"""How long a program that drives the loop sleeps at most: an interrupt that comes just before it sleeps is handled only when it wakes."""
 _COMPACT_AT = 1024
 
 READ = selectors.EVENT_READ
@@ -105,7 +107,7 @@ class Loop:
         self._stopped = False
 
     def drive(self, calls: Iterable[Callback], enough: Callable[[], bool]) -> bool:
-        """As `call` of `calls`; then serve in the calling thread until `enough()`, asked after callbacks.
+        """As `call` of `calls`; then serve in the calling thread until `enough()`, asked after callbacks and now and then.
 
         False, and nothing done, if another thread does so already. What a callback raises comes out of here; those that were to follow it
         are called by who serves next. The thread of `run` does nothing meanwhile.
@@ -121,7 +123,8 @@ class Loop:
                     self._run_calls()
                     while not enough():
                         self._asleep = True
-                        self._serve(0 if self._calls else self._patience())
+                        patience = self._patience()
+                        self._serve(0 if self._calls else _DRIVEN_SECONDS if patience is None else min(patience, _DRIVEN_SECONDS))
                 finally:
                     self._return()
         finally:
