@@ -5,9 +5,9 @@
 A scenario is a network, a kind of device, a bundled workload and a target, drawn by a seed. The grid has every system that can run, with
 4 and with 8 workers, and one worker alone; each with three learning rates, as its paper has it otherwise. A run of it is broken off when it
 has cost 1.5 times what the best has by then, which changes nothing about the best. How long it would take if all runs went on to the
-target, or to the job's own end, is estimated from some of them, drawn by the seed. The five best of the grid and the planner's first choice
+job's own end is estimated from some of them, drawn by the seed. The five best of the grid and the planner's first choice
 are then run under five seeds that neither has seen; regret is the planner's median over the least of these medians, less 1. `--only N`
-runs one scenario. Machines of the lab are calibrated before, by
+runs one scenario, and `--no-grid` asks only whether the bounds contain what fresh seeds give. Machines of the lab are calibrated before, by
 `polyrhythm lab --hosts 8 --network NAME -- polyrhythm calibrate JOB --set NAME=VALUE --out DIR`, with the scenario's job and settings.
 """
 
@@ -57,7 +57,7 @@ JOBS: tuple[tuple[str, dict[str, Any], str], ...] = (
 WORKERS = (1, 4, 8)
 RATES = (0.5, 1.0, 2.0)
 FRESH = (101, 102, 103, 104, 105)
-SAMPLED, BEST, CORES = 16, 5, os.cpu_count() or 1
+SAMPLED, BEST, CORES = 8, 5, os.cpu_count() or 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,9 +119,9 @@ def exhaustive(found: Findings, possible: list[Candidate]) -> float:
     return (monotonic() - began) * len(possible) / len(sample)
 
 
-def medians(found: Findings, candidates: list[Candidate]) -> dict[str, float]:
-    """Of the time to the target under fresh seeds; infinite where most did not come there."""
-    wanted = [(each, seed, found.steps(each, 2 * found.samples), math.inf) for each in candidates for seed in FRESH]
+def medians(found: Findings, candidates: dict[Candidate, float]) -> dict[str, float]:
+    """Of the time to the target under fresh seeds; infinite where most did not come there for three times the samples that are given."""
+    wanted = [(each, seed, found.steps(each, 3 * samples), math.inf) for each, samples in candidates.items() for seed in FRESH]
     Search(found, pool, Budget(math.inf)).make(wanted, 1.0)
     return {each.name: median(found.trainings[each][seed].cost(found.objective, each.workers) for seed in FRESH) for each in candidates}
 
@@ -131,35 +131,35 @@ def candidate_of(choice: Choice) -> Candidate:
     return Candidate(choice.system, choice.workers, tuple(choice.options.items()), tuple(choice.settings.items()))
 
 
-def measured(one: Drawn, seconds: float) -> dict[str, Any]:
+def compared(one: Drawn, found: Findings) -> tuple[list[Candidate], dict[str, Any]]:
+    """The best of the grid, and what it cost."""
+    possible, began = gridded(found), monotonic()
+    leading = grid(found, possible)[:BEST]
+    took = monotonic() - began
+    print(f"grid: {took:.0f} s", flush=True)
+    return leading, {"grid_seconds": took, "grid_runs": found.runs, "exhaustive_seconds": exhaustive(findings(one), possible)}
+
+
+def measured(one: Drawn, seconds: float, with_grid: bool) -> dict[str, Any]:
     """Plan it, run the grid, and compare."""
     planner = Planner(findings(one), pool, Budget(seconds))
     plan = planner.plan()
     found = findings(one)
-    possible, began = gridded(found), monotonic()
-    leading = grid(found, possible)[:BEST]
-    took = monotonic() - began
-    row: dict[str, Any] = {key: value.name if isinstance(value, Path) else value for key, value in asdict(one).items()} | {
-        "search_seconds": plan.seconds,
-        "grid_seconds": took,
-        "grid_runs": found.runs,
-        "exhaustive_seconds": exhaustive(findings(one), possible),
-    }
-    if plan.best is None or not leading:
-        return row | {"regret": None}
+    leading, cost = compared(one, found) if with_grid else ([], {})
+    row: dict[str, Any] = {key: value.name if isinstance(value, Path) else value for key, value in asdict(one).items()}
+    row |= {"search_seconds": plan.seconds, **cost}
+    if plan.best is None:
+        return row | {"chosen": None}
     chosen = candidate_of(plan.best)
-    truth = medians(found, list(dict.fromkeys([*leading, chosen])))
-    best = min(truth.values())
-    bounds = plan.best.seconds
-    return row | {
+    truth = medians(found, {each: found.needed(each) for each in leading} | {chosen: plan.best.samples})
+    best, bounds = min(truth, key=truth.__getitem__), plan.best.seconds
+    row |= {
         "chosen": chosen.name,
         "predicted": [bounds.low, bounds.middle, bounds.high],
         "chosen_seconds": truth[chosen.name],
-        "best": min(truth, key=truth.__getitem__),
-        "best_seconds": best,
-        "regret": truth[chosen.name] / best - 1,
         "contained": bounds.low <= truth[chosen.name] <= bounds.high,
     }
+    return row | ({"best": best, "best_seconds": truth[best], "regret": truth[chosen.name] / truth[best] - 1} if with_grid else {})
 
 
 def main() -> None:
@@ -170,11 +170,12 @@ def main() -> None:
     parser.add_argument("--only", type=int)
     parser.add_argument("--calibrated", type=Path, metavar="DIR", help="machines that `polyrhythm calibrate` has measured")
     parser.add_argument("--budget", type=float, default=100.0)
+    parser.add_argument("--no-grid", action="store_true", help="only whether the bounds contain what fresh seeds give")
     given = parser.parse_args()
     torch.set_num_threads(1)
     rows = []
     for number in range(given.scenarios) if given.only is None else [given.only]:
-        rows.append({"number": number, **measured(drawn(number, given.calibrated), given.budget)})
+        rows.append({"number": number, **measured(drawn(number, given.calibrated), given.budget, not given.no_grid)})
         given.out.parent.mkdir(parents=True, exist_ok=True)
         given.out.write_text(json.dumps(rows, indent=1) + "\n")
         print(json.dumps(rows[-1]), flush=True)

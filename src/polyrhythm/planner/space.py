@@ -44,8 +44,8 @@ class Space:
     @staticmethod
     def of(scenario: Scenario, systems: Sequence[str], workers: Sequence[int]) -> Space:
         """Those of a training function: its learning rate and batch are found by their usual names."""
-        rates = [(name, float(scenario.default(name))) for name in RATES if _is_number(scenario.default(name))]
-        batches = [(name, int(scenario.default(name))) for name in BATCHES if _is_number(scenario.default(name))]
+        rates = [(name, float(scenario.default(name))) for name in RATES if _is_positive(scenario.default(name))]
+        batches = [(name, int(scenario.default(name))) for name in BATCHES if _is_positive(scenario.default(name))]
         rate, batch = next(iter(rates), None), next(iter(batches), None)
         return Space(tuple(systems), tuple(sorted(set(workers))), rate, batch)
 
@@ -107,6 +107,10 @@ def options_of(system: str) -> dict[str, tuple[Any, ...]]:
         if key in OPTIONS and _is_number(parameter.default):
             found[key] = (parameter.default, *(value for value in OPTIONS[key] if value != parameter.default))
     return found
+
+
+def _is_positive(value: object) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool) and value > 0
 
 
 def _is_number(value: object) -> bool:

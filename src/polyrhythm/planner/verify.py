@@ -18,6 +18,7 @@ from polyrhythm.planner.candidate import Candidate
 from polyrhythm.planner.findings import Findings
 from polyrhythm.planner.forecast import deviation, forecast
 from polyrhythm.planner.measured import Training
+from polyrhythm.planner.objective import Spent
 from polyrhythm.planner.tasks import TrainingTask
 from polyrhythm.strategy.strategy import Strategy
 from polyrhythm.training.calibrate import APART, device_profile
@@ -112,11 +113,21 @@ class Verification:
 
     def _corrected(self, choice: Choice, runs: Sequence[Training], spread: tuple[float, int]) -> Choice:
         objective = self.found.objective
-        ends = [run.end.seconds for run in runs if run.end is not None]
+        ends = [run.end for run in runs if run.end is not None]
         cost = median(run.cost(objective, choice.workers) for run in runs)
         if cost == math.inf:
             return replace(choice, cost=cost)
-        seconds = forecast(ends, *spread)
+        seconds, prices = forecast([end.seconds for end in ends], *spread), objective.prices
+        spent = Spent(seconds.middle, median(end.nbytes for end in ends), choice.workers)
         return replace(
-            choice, corrected=seconds.middle / choice.seconds.middle, seconds=seconds, cost=cost, reached=len(ends), seeds=len(runs)
+            choice,
+            corrected=seconds.middle / choice.seconds.middle,
+            seconds=seconds,
+            nbytes=spent.nbytes,
+            samples=median(end.samples for end in ends),
+            cost=cost,
+            money=None if choice.money is None else spent.money(prices),
+            energy=spent.energy(prices),
+            reached=len(ends),
+            seeds=len(runs),
         )
