@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import importlib
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Protocol
 
@@ -41,6 +41,25 @@ class Pool(Protocol):
 
         Raises the PolyrhythmError of a run that could not be begun.
         """
+
+
+Followed = tuple[Task, Callable[[Attempt], object]]
+"""A run, and what is called with it when it has ended."""
+
+
+def work(pool: Callable[[Done], Pool], runs: Iterable[Followed]) -> None:
+    """Make all runs; the next one is asked for when there is room for it. Raises what the pool does."""
+    under_way: dict[int, Callable[[Attempt], object]] = {}
+
+    def plans() -> Iterator[tuple[int, Task, Path | None]]:
+        for place, (task, then) in enumerate(runs):
+            under_way[place] = then
+            yield place, task, None
+
+    def ended(place: int, attempt: Attempt) -> None:
+        under_way.pop(place)(attempt)
+
+    pool(ended).work(plans())
 
 
 def check(name: str) -> None:

@@ -6,11 +6,11 @@ import math
 import warnings
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
-from pathlib import Path
+from functools import partial
 from typing import TYPE_CHECKING
 
 from polyrhythm.engines.requirements import needed
-from polyrhythm.parallel.pools import Task
+from polyrhythm.parallel.pools import Followed
 from polyrhythm.planner.candidate import Candidate
 from polyrhythm.planner.findings import Findings
 from polyrhythm.planner.measured import Training
@@ -24,7 +24,7 @@ LEEWAY = 1.5
 _SHORTLIST = 6
 """The sampler draws among so many systems: those that came furthest as their papers have them."""
 _NEIGHBOURS = 3
-"""It begins with other rates and numbers of workers of so many of these."""
+"""It begins with other numbers of workers and rates of so many of these, and goes on with those of each new best."""
 _SAMPLES = 1.3
 """A run has so many times the samples that its system has needed so far."""
 _NOT_REACHED = 1.0
@@ -37,8 +37,8 @@ _LEAST = 1e-9
 class Draws:
     """A study of Optuna (Akiba et al., 2019): trees of Parzen estimators over options and settings of the systems that lead `field`.
 
-    `left` says how many seconds are left for draws, `deadline` when their runs are broken off. `trials` are those under way or over, by
-    their places; `since` how many have ended since the best improved.
+    `left` says how many seconds are left for draws, `deadline` when their runs are broken off; `since` how many have ended since the
+    best improved.
     """
 
     def __init__(self, search: Findings, field: Sequence[Candidate], left: Callable[[], float], deadline: float) -> None:
@@ -49,7 +49,6 @@ class Draws:
         self.space = replace(search.space, systems=names)
         self.study = _study(search.scenario.seed)
         self.failed = needed("optuna", "plan").trial.TrialState.FAIL
-        self.trials: dict[int, tuple[Trial, Candidate, int]] = {}
         self.seen: set[Candidate] = set()
         self.since = 0
         for candidate in field:
@@ -61,12 +60,11 @@ class Draws:
                 self.space.drawn(trial)
                 self.study.tell(trial, self._value(candidate, training))
         for candidate in [each for each in field if each.system in names][:_NEIGHBOURS]:
-            for other in self.space.neighbours(candidate):
-                self.study.enqueue_trial(self.space.parameters(other), skip_if_exists=True)
+            self._next_to(candidate)
 
-    def plans(self) -> Iterator[tuple[int, Task, Path | None]]:
-        """What is drawn, but for what is known."""
-        search, known = self.search, 0
+    def runs(self) -> Iterator[Followed]:
+        """Of what is drawn, but for what is known."""
+        search, known, seed = self.search, 0, self.search.scenario.seed
         while self.left() > 0 and known < _ENOUGH and (self.since < _ENOUGH or search.best == math.inf):
             trial = self.study.ask()
             candidate = self.space.drawn(trial)
@@ -80,32 +78,36 @@ class Draws:
                 known += 1
                 continue
             self.seen.add(candidate)
-            known, place, most = 0, len(self.trials), LEEWAY * search.best
-            self.trials[place] = trial, candidate, steps
-            if search.take_kept(candidate, search.scenario.seed, steps, most):
-                self._tell(place)
+            known, most = 0, LEEWAY * search.best
+            if search.take_kept(candidate, seed, steps, most):
+                self._tell(trial, candidate)
             else:
-                yield place, search.task(candidate, search.scenario.seed, steps, most, self.deadline), None
+                yield search.task(candidate, seed, steps, most, self.deadline), partial(self._done, trial, candidate, steps)
 
     def _needed(self, system: str) -> float:
         """The fewest samples that any candidate of the system has needed, as far as the curves tell; infinite where they do not."""
         return min((self.search.needed(each) for each in self.search.trainings if each.system == system), default=math.inf)
 
-    def done(self, place: int, attempt: Attempt) -> None:
-        """A run has ended."""
-        _, candidate, steps = self.trials[place]
+    def _done(self, trial: Trial, candidate: Candidate, steps: int, attempt: Attempt) -> None:
         self.search.keep(candidate, self.search.scenario.seed, steps, attempt)
-        self._tell(place)
+        self._tell(trial, candidate)
 
-    def _tell(self, place: int) -> None:
-        trial, candidate, _ = self.trials[place]
+    def _tell(self, trial: Trial, candidate: Candidate) -> None:
         training = self.search.training(candidate)
         if training is None or training.error or candidate in self.search.refused:
             self.study.tell(trial, state=self.failed)
             return
         cost = self.search.cost_of(candidate)
-        self.since = 0 if cost < math.inf and cost <= self.search.best else self.since + 1
         self.study.tell(trial, self._value(candidate, training))
+        self.since += 1
+        if cost < math.inf and cost <= self.search.best:
+            self.since = 0
+            self._next_to(candidate)
+
+    def _next_to(self, candidate: Candidate) -> None:
+        """Let the candidates that differ from this one in one thing be drawn next."""
+        for other in self.space.neighbours(candidate):
+            self.study.enqueue_trial(self.space.parameters(other), skip_if_exists=True)
 
     def _value(self, candidate: Candidate, training: Training) -> float:
         """What there is to be little of: the logarithm of the cost, and more where the target was not reached."""

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from pathlib import Path
+from functools import partial
 
-from polyrhythm.parallel.pools import Done, Pool, Task
+from polyrhythm.parallel.pools import Done, Followed, Pool, Task, work
 from polyrhythm.planner.answer import Remedy, Waits
 from polyrhythm.planner.budget import Budget
 from polyrhythm.planner.candidate import Candidate
@@ -35,8 +35,8 @@ class Outlook:
 
     def look(self, candidates: Sequence[Candidate], circumstances: Mapping[str, Circumstance]) -> None:
         """Measure the seconds that a sample takes, as things are and in each of these circumstances."""
-        self._make((each, "", _as_it_is) for each in candidates)
-        self._make((each, name, circumstance) for name, circumstance in circumstances.items() for each in candidates)
+        every = {"": _as_it_is, **circumstances}
+        work(self.pool, self._runs((each, name, circumstance) for name, circumstance in every.items() for each in candidates))
 
     def factor(self, candidate: Candidate, name: str) -> float | None:
         """Of the time that a sample takes; None where the run fails, or is not known."""
@@ -63,25 +63,17 @@ class Outlook:
         found = [Remedy(name, factor) for name, factor in factors.items() if factor is not None and factor < _NOTICED]
         return sorted(found, key=lambda each: each.factor)
 
-    def _make(self, wanted: Iterator[tuple[Candidate, str, Circumstance]]) -> None:
-        begun: list[tuple[Candidate, str]] = []
+    def _runs(self, wanted: Iterator[tuple[Candidate, str, Circumstance]]) -> Iterator[Followed]:
+        for candidate, name, circumstance in wanted:
+            if (candidate, name) not in self.rates and self.budget.left() > 0:
+                task = self._task(candidate, circumstance)
+                if task is not None:
+                    yield task, partial(self._note, candidate, name)
 
-        def tasks() -> Iterator[tuple[int, Task, Path | None]]:
-            for candidate, name, circumstance in wanted:
-                if (
-                    (candidate, name) not in self.rates
-                    and self.budget.left() > 0
-                    and (task := self._task(candidate, circumstance)) is not None
-                ):
-                    begun.append((candidate, name))
-                    yield len(begun) - 1, task, None
-
-        def done(place: int, attempt: Attempt) -> None:
-            training = Training.of(attempt, self.found.scenario.target, 0)
-            if not training.cut:  # one for which time was short says nothing
-                self.rates[begun[place]] = training.seconds / training.samples if not training.error and training.samples else None
-
-        self.pool(done).work(tasks())
+    def _note(self, candidate: Candidate, name: str, attempt: Attempt) -> None:
+        training = Training.of(attempt, self.found.scenario.target, 0)
+        if not training.cut:  # one for which time was short says nothing
+            self.rates[candidate, name] = training.seconds / training.samples if not training.error and training.samples else None
 
     def _task(self, candidate: Candidate, circumstance: Circumstance) -> Task | None:
         found, training = self.found, self.found.training(candidate)

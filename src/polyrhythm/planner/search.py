@@ -6,16 +6,17 @@ import itertools
 import math
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from itertools import pairwise
-from pathlib import Path
+from statistics import median
 
-from polyrhythm.parallel.pools import Done, Pool, Task
+from polyrhythm.parallel.pools import Done, Followed, Pool, work
 from polyrhythm.planner.budget import Budget
 from polyrhythm.planner.candidate import ALONE, Candidate
 from polyrhythm.planner.curves import Race
 from polyrhythm.planner.draws import LEEWAY, Draws
 from polyrhythm.planner.findings import Findings
-from polyrhythm.training.run import Attempt
+from polyrhythm.planner.measured import Training
 from polyrhythm.units import show_seconds
 
 _PARTS = (1 / 64, 1 / 8, 1.0, 2.0, 4.0, 8.0, 16.0)
@@ -26,14 +27,18 @@ _NEXT_HEAT = 0.6
 _LEAST_FIELD = 4
 """But at least so many, and this many where time allows."""
 _FIELD = 8
-_RACED_BY = 0.5
+_RACED_BY = 0.45
 """Heats begin before this part of the time is over, and so for what follows: runs of those that heats ruled out, draws, further seeds."""
-_REVISITED_BY = 0.6
-_DRAWN_BY = 0.7
-_BROKEN_OFF_BY = 0.78
+_REVISITED_BY = 0.62
+_DRAWN_BY = 0.78
+_BROKEN_OFF_BY = 0.84
 """Draws are broken off then."""
-_CONFIRMED_BY = 0.9
+_CONFIRMED_BY = 0.92
+_HOPELESS = 2.0
+"""What was ruled out is not tried again if the fewest samples would cost so many times what runs are broken off at."""
 _INSTANT = 1e-6
+_SLOW_TO_RUN = 4.0
+"""A candidate whose run takes so many times as long by the clock as the median of its heat waits until the heats are over."""
 _FAR_LONGER = 2.0
 _LONGER = 1.35
 """A run under another seed may take so many times the samples."""
@@ -53,13 +58,13 @@ class Search:
     budget: Budget
     confirmed: int = 3
     seeds: int = 2
-    passed: dict[Candidate, float] = field(default_factory=dict)
-    """What those that early curves ruled out were expected to cost."""
+    passed: list[Candidate] = field(default_factory=list)
+    """Those that early curves ruled out."""
 
     def run(self) -> None:
         """Search. What is known by then stays in `found` if this is interrupted."""
         field = self.heats()
-        self.draw(self.revisited(field))
+        work(self.pool, itertools.chain(self.again(field), self.draws(field)))  # draws begin while the last of those run
         self.confirm()
 
     @property
@@ -81,12 +86,12 @@ class Search:
             if not field or self.budget.left(_RACED_BY) <= 0:
                 break
             waiting = [each for each in field if found.shortest(each) > part * found.samples]
-            running = [each for each in field if each not in waiting]
+            running = self._quick_to_run([each for each in field if each not in waiting], part * found.samples)
             self.make(self._heat(running, part * found.samples), _DRAWN_BY)
             field = [*self._leaders(running, following * found.samples), *waiting]
             if part == _PARTS[0]:
                 field = [each if each == ALONE else replace(each, workers=max(found.space.workers)) for each in field]
-            if found.best < math.inf and all(found.cost_of(each) < math.inf for each in field):
+            if found.best < math.inf:
                 break
         untried = [each for each in field if found.training(each) is None]
         found.refused.update(dict.fromkeys(untried, _LATE))
@@ -124,9 +129,18 @@ class Search:
         fitting = int(_NEXT_HEAT * max(0.0, self.budget.left(_RACED_BY)) / (samples * self._seconds_per_sample()))
         kept = min(max(_FIELD, -(-len(field) // _KEPT)), max(_LEAST_FIELD, fitting - len(flat)))
         for candidate in (each for each in alive[kept:] if found.cost_of(each) == math.inf):
-            self.passed[candidate] = self._order(candidate, race)
+            self.passed.append(candidate)
             found.refused[candidate] = f"others lead after {curves[candidate][-1].samples:.3g} samples, as their papers have them"
         return [*alive[:kept], *flat]
+
+    def _quick_to_run(self, field: Sequence[Candidate], samples: float) -> list[Candidate]:
+        """All but those that would keep the others waiting; they are passed over for now."""
+        seconds = {each: self.found.real_seconds(each, self.found.steps(each, samples)) for each in field}
+        most = _SLOW_TO_RUN * median(seconds.values()) if seconds else 0.0
+        slow = [each for each in field if seconds[each] > most]
+        self.passed.extend(slow)
+        self.found.refused.update((each, f"its run takes {show_seconds(seconds[each])} of this machine: {_LATE}") for each in slow)
+        return [each for each in field if each not in slow]
 
     def _seconds_per_sample(self) -> float:
         """Of real time, so far: all cores together."""
@@ -145,9 +159,13 @@ class Search:
         if training.end is not None:
             return None
         if training.cut or self.found.least(candidate) > LEEWAY * self.found.best:
-            rate = show_seconds(training.seconds / max(1.0, training.samples))
-            return f"a sample takes {rate}: on the fewest samples that any needed it would still cost more than the best"
+            return self._dear(training)
         return None
+
+    @staticmethod
+    def _dear(training: Training) -> str:
+        rate = show_seconds(training.seconds / max(1.0, training.samples))
+        return f"a sample takes {rate}: on the fewest samples that any needed it would still cost more than the best"
 
     def _order(self, candidate: Candidate, race: Race) -> float:
         """What it is expected to cost: as it did where it came to the target, else by how far it is beside the others."""
@@ -157,62 +175,65 @@ class Search:
         efficiency = race.efficiency(training.curve)
         return training.cost_of(race.needed / efficiency, self.found.objective, candidate.workers) if efficiency else math.inf
 
-    def revisited(self, field: list[Candidate]) -> list[Candidate]:
-        """The field, and of those that early curves ruled out such as come to the target before they cost much more than the best.
+    def again(self, field: Sequence[Candidate]) -> Iterator[Followed]:
+        """Runs of those that the heats left open or ruled out by early curves, until they cost much more than the best.
 
-        Early curves err; once the best is known, most of these runs are soon broken off.
+        Early curves err. Those that are expected to cost least begin; once the best is known, most of the other runs are soon broken off.
         """
         found = self.found
         if found.best == math.inf:
-            return field
-        again, seed = sorted(self.passed, key=self.passed.__getitem__), found.scenario.seed
-        compared: Wanted = ALONE, seed, found.steps(ALONE, found.samples), math.inf
-        others = ((each, seed, found.steps(each, found.samples), LEEWAY * found.best) for each in again)
-        self.make(itertools.chain([compared], others), _REVISITED_BY, _DRAWN_BY)
-        there = [each for each in again if found.cost_of(each) < math.inf]
-        for each in there:
-            found.refused.pop(each, None)
-        return sorted([*field, *there], key=found.expected)
+            return iter(())
+        curves = {each: training.curve for each in found.trainings if (training := found.training(each)) is not None}
+        race = Race(list(curves.values()), found.scenario.target)
+        unsolved = [each for each in (*field, *self.passed) if found.cost_of(each) == math.inf]
+        dear = [each for each in unsolved if found.least(each) > _HOPELESS * LEEWAY * found.best]
+        found.refused.update((each, self._dear(training)) for each in dear if (training := found.training(each)) is not None)
+        ordered = sorted((each for each in unsolved if each not in dear), key=lambda each: self._order(each, race))
+        compared: Wanted = ALONE, found.scenario.seed, found.steps(ALONE, found.samples), math.inf
+        others = ((each, found.scenario.seed, self._whole(each), LEEWAY * found.best) for each in ordered)
+        return self.wanted(itertools.chain([compared], others), _REVISITED_BY, _BROKEN_OFF_BY)
+
+    def _whole(self, candidate: Candidate) -> int:
+        """Steps for the JOB's samples, or for as many as the curve tells to be needed."""
+        found, needed = self.found, self.found.needed(candidate)
+        most = _PARTS[-1] * found.samples
+        return found.steps(candidate, max(found.samples, _LONGER * needed if needed < most else 0.0))
 
     # The optimiser, and further seeds
 
-    def draw(self, field: Sequence[Candidate]) -> None:
-        """Draw options, numbers of workers and settings of the systems that came furthest, until time is up or nothing improves."""
-        if field and self.budget.left(_DRAWN_BY) > 0:
-            draws = Draws(self.found, field, lambda: self.budget.left(_DRAWN_BY), self.budget.deadline(_BROKEN_OFF_BY))
-            self.pool(draws.done).work(draws.plans())
+    def draws(self, field: Sequence[Candidate]) -> Iterator[Followed]:
+        """Options, numbers of workers and settings of the systems that came furthest, until time is up or nothing improves."""
+        there = [each for each in self.passed if self.found.cost_of(each) < math.inf]
+        for each in there:
+            self.found.refused.pop(each, None)
+        leading = sorted([*field, *there], key=self.found.expected)
+        if leading and self.budget.left(_DRAWN_BY) > 0:
+            yield from Draws(self.found, leading, lambda: self.budget.left(_DRAWN_BY), self.budget.deadline(_BROKEN_OFF_BY)).runs()
 
     def confirm(self) -> None:
-        """Run the best, and one worker alone, under further seeds, for more samples than they needed under the first."""
+        """Run the best under further seeds, for more samples than they needed under the first, and one worker alone under the first."""
         found = self.found
         best = [each for each in found.ranked() if each not in found.refused][: self.confirmed]
-        samples = 2 * found.fewest if found.fewest < math.inf else found.samples
-        alone: list[Wanted] = [(ALONE, seed, found.steps(ALONE, samples), math.inf) for seed in self.all_seeds]
         wanted: list[Wanted] = []
         for seed in self.all_seeds[1:]:
             for each in best:
                 needed = found.steps(each, _LONGER * min(found.needed(each), found.samples * _PARTS[-1]))
                 wanted.append((each, seed, needed, 2 * LEEWAY * found.cost_of(each)))
-            wanted.append(alone.pop(0))
-        self.make([*wanted, *alone], _CONFIRMED_BY)
+        samples = 2 * found.fewest if found.fewest < math.inf else found.samples
+        self.make([*wanted, (ALONE, found.scenario.seed, found.steps(ALONE, samples), math.inf)], _CONFIRMED_BY)
 
     def make(self, wanted: Iterable[Wanted], until: float, off: float = 1.0) -> None:
         """Run candidates where no run is known that went as far: none begins after part `until` of the time, or ends after part `off`."""
-        made: list[tuple[Candidate, int, int]] = []
+        work(self.pool, self.wanted(wanted, until, off))
+
+    def wanted(self, wanted: Iterable[Wanted], until: float, off: float) -> Iterator[Followed]:
+        """As `make` makes them."""
         deadline = self.budget.deadline(off)
-
-        def plans() -> Iterator[tuple[int, Task, Path | None]]:
-            for candidate, seed, steps, most in wanted:
-                if self.found.take_kept(candidate, seed, steps, most):
-                    continue
-                if self.budget.left(until) > 0 and self._fits(candidate, steps, until):
-                    made.append((candidate, seed, steps))
-                    yield len(made) - 1, self.found.task(candidate, seed, steps, most, deadline), None
-
-        def done(place: int, attempt: Attempt) -> None:
-            self.found.keep(*made[place], attempt)
-
-        self.pool(done).work(plans())
+        for candidate, seed, steps, most in wanted:
+            if self.found.take_kept(candidate, seed, steps, most):
+                continue
+            if self.budget.left(until) > 0 and self._fits(candidate, steps, until):
+                yield self.found.task(candidate, seed, steps, most, deadline), partial(self.found.keep, candidate, seed, steps)
 
     def _fits(self, candidate: Candidate, steps: int, until: float) -> bool:
         """Whether so many steps should be over in time, as far as runs tell: short runs say little of one that is far longer."""

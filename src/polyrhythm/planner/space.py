@@ -77,14 +77,15 @@ class Space:
         return found
 
     def neighbours(self, candidate: Candidate) -> Iterator[Candidate]:
-        """The candidate with one thing changed: half and twice its learning rate, and the other numbers of workers."""
+        """The candidate with one thing changed: the other numbers of workers, and half and twice its learning rate."""
+        if candidate != ALONE:
+            yield from (replace(candidate, workers=count) for count in reversed(self.together) if count != candidate.workers)
         if self.rate is not None:
             settings = dict(candidate.settings)
             own = settings.get(*self.rate)
             for factor in (2.0, 0.5):
-                yield replace(candidate, settings=tuple({**settings, self.rate[0]: own * factor}.items()))
-        if candidate != ALONE:
-            yield from (replace(candidate, workers=count) for count in reversed(self.together) if count != candidate.workers)
+                if min(RATE_FACTORS) <= factor * own / self.rate[1] <= max(RATE_FACTORS):
+                    yield replace(candidate, settings=tuple({**settings, self.rate[0]: own * factor}.items()))
 
     def drawn(self, draw: Draw) -> Candidate:
         """The candidate that `draw` chooses."""
