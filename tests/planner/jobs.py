@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from functools import cache
 from typing import Any
 
@@ -53,14 +54,21 @@ def least_squares(worker: pr.Worker, epochs: int = 4, learning_rate: float = 0.0
 class InTurn:
     """Pools that make one run after the other in this process, and a clock on which a run takes what its steps do, on every machine.
 
-    They are interrupted after `stop` runs of all. The first two take `warming` seconds more: a machine that loads what all need.
+    They are interrupted after `stop` runs of all. The first two take `warming` seconds more: a machine that loads what all need. Steps of
+    systems that are named in `slow` take so many times as long. `order` are the systems and steps of all runs that were made.
     """
 
-    def __init__(self, stop: float = math.inf, warming: float = 0.0) -> None:
+    def __init__(self, stop: float = math.inf, warming: float = 0.0, slow: Mapping[str, float] | None = None) -> None:
         self.stop = stop
         self.warming = warming
-        self.made = 0
+        self.slow = slow or {}
+        self.order: list[tuple[str, int]] = []
         self.seconds = 0.0
+
+    @property
+    def made(self) -> int:
+        """How many runs."""
+        return len(self.order)
 
     def budget(self, seconds: float) -> Budget:
         """On its clock; runs under way are not broken off by that of the day."""
@@ -78,10 +86,11 @@ class _Pool:
     def work(self, plans: Any) -> None:
         for place, task, directory in plans:
             attempt = task.attempt(directory, ignore)
-            seconds = 0.04 + 3e-4 * task.steps * task.candidate.workers + (self.turns.warming if self.turns.made < 2 else 0.0)
+            candidate, pace = task.candidate, 3e-4 * self.turns.slow.get(task.candidate.system, 1.0)
+            seconds = 0.04 + pace * task.steps * candidate.workers + (self.turns.warming if self.turns.made < 2 else 0.0)
             attempt.outcome.settings[REAL] = str(seconds)
             self.turns.seconds += seconds
-            self.turns.made += 1
+            self.turns.order.append((candidate.system, task.steps))
             self.done(place, attempt)
             if self.turns.made >= self.turns.stop:
                 raise KeyboardInterrupt

@@ -25,7 +25,7 @@ from polyrhythm.planner.measured import Point, Taken, Training
 from polyrhythm.planner.memory import activations
 from polyrhythm.planner.objective import Objective, Prices, Spent
 from polyrhythm.planner.plan import PlanRequest, workers_of
-from polyrhythm.planner.space import options_of
+from polyrhythm.planner.space import RATE_FACTORS, Space, options_of
 from polyrhythm.planner.table import plan_text
 from polyrhythm.planner.tasks import Sparing
 from polyrhythm.report.metrics import Target, parse_target
@@ -136,6 +136,17 @@ def test_a_drawn_candidate_has_the_parameters_that_were_drawn() -> None:
     space = findings(("ssp", "sparknet")).space
     last = Last()
     assert space.parameters(space.drawn(last)) == last.drawn
+
+
+@pytest.mark.parametrize("factor", [0.25, 1.0, 4.0])
+def test_a_neighbour_differs_in_one_thing_and_can_be_drawn(factor: float) -> None:
+    space = Space(("allreduce",), (2, 4, 8), ("lr", 0.1))
+    one = Candidate("allreduce", 4, (), () if factor == 1.0 else (("lr", 0.1 * factor),))
+    neighbours = list(space.neighbours(one))
+    assert {each.workers for each in neighbours} == {2, 4, 8}
+    for each in neighbours:
+        assert (each.workers != one.workers) + (each.settings != one.settings) == 1
+        assert any(space.parameters(each)["rate"] == pytest.approx(known) for known in RATE_FACTORS)
 
 
 @pytest.mark.parametrize("name", ["lan", "slow", "wan-11", "home"])

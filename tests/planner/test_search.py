@@ -77,6 +77,25 @@ def test_first_runs_that_take_long_do_not_end_a_search() -> None:
     assert not plan.best.extrapolated
 
 
+def test_a_system_whose_runs_take_long_by_the_clock_does_not_keep_the_others_waiting() -> None:
+    turns = InTurn(slow={"ssp": 50.0})
+    made = planner(findings(("allreduce", "ssp", "sparknet", "diloco"), (2,)), turns=turns)
+    plan = made.plan()
+    first_long = next(place for place, (_, steps) in enumerate(turns.order) if steps > 100)
+    assert all(steps < 10 for system, steps in turns.order[:first_long] if system == "ssp")
+    assert plan.best is not None
+    assert plan.best.system != "ssp"
+
+
+def test_the_best_is_drawn_with_other_numbers_of_workers_and_rates() -> None:
+    made = planner(findings(("allreduce", "sparknet"), (2, 4, 8)), 20.0)
+    best = made.plan().best
+    assert best is not None
+    tried = {(each.workers, dict(each.settings).get("learning_rate")) for each in made.found.trainings if each.system == best.system}
+    assert {workers for workers, _ in tried} == {2, 4, 8}
+    assert len({rate for _, rate in tried}) >= 3
+
+
 def test_an_interruption_returns_what_is_known() -> None:
     plan = planner(findings(), turns=InTurn(stop=9)).plan()
     assert plan.ended == INTERRUPTED
