@@ -59,7 +59,8 @@ def _show(diagnosis: Diagnosis) -> None:
     out.print(path)
     out.print()
     if not diagnosis.causes:
-        out.print(Text("Nothing is out of the ordinary: it computes. Faster processors, or more of them, would make it faster."))
+        most = max(diagnosis.path, key=lambda part: part.share)
+        out.print(Text(f"Nothing is out of the ordinary. Most of the time is {most.what} ({most.share:.0%})."))
         return
     causes = Table("cause", "found", "what to change", "time would be", box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="bold")
     for cause in diagnosis.causes:

@@ -8,9 +8,11 @@ from pathlib import Path
 import msgspec
 
 from polyrhythm import atomic
+from polyrhythm.cli.calibrated import write_device
 from polyrhythm.cli.failures import notice, show_error
 from polyrhythm.cli.output import console, print_json, reserved
 from polyrhythm.cli.prepare import Prepared, Typed, prepared
+from polyrhythm.hardware import devices
 from polyrhythm.planner.answer import Plan
 from polyrhythm.planner.page import write
 from polyrhythm.planner.plan import HERE, PlanRequest
@@ -62,7 +64,8 @@ class Planning:
             )
             line.remark(f"{known}, {max(0.0, planner.budget.left(1.0)):.0f} s left")
 
-        planner = request.planner(loaded.train, self.typed.job, request.pool_with(line, seen), loaded.facts, self.request.machines)
+        invocation = self.request.invocation(self.typed.job, self.typed.arguments)
+        planner = request.planner(loaded.train, self.typed.job, request.pool_with(line, seen), loaded.facts, invocation)
         plan = planner.plan()
         if plan.ended == INTERRUPTED:
             return plan
@@ -79,8 +82,15 @@ class Planning:
         return plan
 
     def _calibrated(self, loaded: Prepared) -> PlanRequest:
-        """With this machine as the device, if that was asked for."""
+        """With this machine as the device, if that was asked for; as it was measured before, where the plan goes on."""
         if self.request.devices != HERE:
             return self.request
+        known = None if self.out is None else self.out / devices.FILE
+        if known is not None and known.is_file():
+            notice(f"this machine is as {known} has it; delete that file to time its steps anew")
+            return replace(self.request, devices=devices.load(known))
         notice(f"timing steps of {self.typed.job} on this machine")
-        return replace(self.request, devices=device_profile(loaded.train))
+        profile = device_profile(loaded.train)
+        if self.out is not None:
+            write_device(self.out, profile)
+        return replace(self.request, devices=profile)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shlex
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
@@ -42,18 +41,6 @@ class Candidate:
     def with_settings(self, base: Mapping[str, Any]) -> Candidate:
         """With settings of the JOB that all candidates have, where it has none of its own."""
         return replace(self, settings=tuple({**base, **dict(self.settings)}.items()))
-
-    def command(self, job: str, rest: tuple[str, ...] = ()) -> str:
-        """The command line that runs it; `rest` are further arguments, such as the network."""
-        return shlex.join(["polyrhythm", "run", job, *self.arguments(), *rest])
-
-    def code(self, job: str) -> str:
-        """The same in Python; `job` is a bundled workload, or a file or module with the training function."""
-        options = "".join(f", {key}={value!r}" for key, value in self.options)
-        strategy = f'pr.systems.find("{self.system}"{options})' if self.options else f'"{self.system}"'
-        given = f", {dict(self.settings)!r}" if self.settings else ""
-        train = f'pr.load_workload("{job}"{given})'
-        return f"pr.run({train}, workers={self.workers}, strategy={strategy})"
 
 
 ALONE = Candidate("single", 1)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, field
+from statistics import median
 
 from polyrhythm.errors import PolyrhythmError
 from polyrhythm.planner.candidate import ALONE, Candidate
@@ -63,6 +64,11 @@ class Findings:
             return math.inf
         return training.cost_of(self.needed(candidate), self.objective, candidate.workers)
 
+    def typical(self, candidate: Candidate) -> float:
+        """The median cost over its seeds, one that did not come to the target counting as infinite; expected where there is one."""
+        costs = [training.cost(self.objective, candidate.workers) for training in self.trainings[candidate].values()]
+        return median(costs) if len(costs) > 1 else self.expected(candidate)
+
     def needed(self, candidate: Candidate) -> float:
         """Samples of all workers to the target, as far as the curve tells; infinite where it does not."""
         training = self.training(candidate)
@@ -82,18 +88,23 @@ class Findings:
 
     def fits(self, candidate: Candidate) -> bool:
         """Whether one of its workers needs no more memory than there may be, as far as that is known."""
-        return (self.memory(candidate) or 0) <= self.most_bytes
+        return self.most_bytes == math.inf or (self.memory(candidate) or 0) <= self.most_bytes
 
     # What is known of all
 
     @property
+    def measured(self) -> bool:
+        """Whether any run gave the target's metric."""
+        return any(training.curve for runs in self.trainings.values() for training in runs.values())
+
+    @property
     def best(self) -> float:
-        """The least cost of a candidate that reached the target; infinite before the first."""
+        """The least cost of a candidate that reached the target and may be the answer; infinite before the first."""
         return min((self.cost_of(each) for each in self.trainings if self.offers(each)), default=math.inf)
 
     def offers(self, candidate: Candidate) -> bool:
-        """Whether it may be the answer: one worker alone only where that was asked for."""
-        return candidate != ALONE or self.space.allows_alone
+        """Whether it may be the answer: it fits into memory, and one worker alone only where that was asked for."""
+        return (candidate != ALONE or self.space.allows_alone) and self.fits(candidate)
 
     @property
     def fewest(self) -> float:
@@ -177,6 +188,7 @@ class Findings:
             if training is not None and self._far(candidate, training, steps, most):
                 self.kept += seed not in held
                 held[seed] = training
+                self._judge(candidate)
                 return True
         return False
 
@@ -190,16 +202,22 @@ class Findings:
         return known.over or known.limit >= steps
 
     def keep(self, candidate: Candidate, seed: int, steps: int, attempt: Attempt) -> Training:
-        """Note what came of a run. One that was too late replaces none."""
+        """Note what came of a run. One that was too late replaces none, and says nothing of a further seed."""
         training, known = Training.of(attempt, self.scenario.target, steps), self.trainings.setdefault(candidate, {})
         self.runs += 1
         if training.cut != TIME_IS_UP:
             known[seed] = training
             self.cache.put(self._key(candidate, seed, bool(training.cut)), training)
+        self._judge(candidate)
+        return known.setdefault(seed, training) if seed == self.scenario.seed else training
+
+    def _judge(self, candidate: Candidate) -> None:
+        """Refuse what does not fit; early curves were wrong about what has come to the target."""
         if not self.fits(candidate):
             needed = self.memory(candidate) or 0
             self.refused[candidate] = f"a worker needs {needed / 1e6:.4g} MB, more than the {self.most_bytes / 1e6:.4g} MB of --memory"
-        return known.setdefault(seed, training)
+        elif self.cost_of(candidate) < math.inf:
+            self.refused.pop(candidate, None)
 
     def _own_batch(self, candidate: Candidate | None) -> int | None:
         if candidate is None or self.space.batch is None:

@@ -9,12 +9,16 @@ from typing import Any
 from torch import Tensor
 from torch.autograd.graph import saved_tensors_hooks
 
-from polyrhythm.kernel.events import AnyEvent
+from polyrhythm.errors import BrokenOff
+from polyrhythm.kernel.events import AnyEvent, Stepped
 from polyrhythm.simulator import Instant, Simulator
 from polyrhythm.systems import find
 from polyrhythm.training.run import attempt
 from polyrhythm.training.work import Train
 from polyrhythm.training.worker import Worker
+
+_STEPS = 2
+"""A training function that goes on regardless is broken off after so many steps."""
 
 
 def activations(train: Train) -> int:
@@ -29,7 +33,7 @@ def activations(train: Train) -> int:
         with saved_tensors_hooks(kept.keep, _same):
             return train(worker)
 
-    attempt(watched, workers=1, strategy=find("single"), on=Simulator(network=Instant()), watch=kept.next_step)
+    attempt(watched, workers=1, strategy=find("single"), on=Simulator(network=Instant()), watch=kept.next_step)  # ends by BrokenOff
     return kept.most
 
 
@@ -64,6 +68,8 @@ class _Kept:
 
     def next_step(self, event: AnyEvent) -> None:
         self.places.clear()
+        if isinstance(event, Stepped) and event.clock > _STEPS:
+            raise BrokenOff("enough steps were seen")
 
 
 def _same(value: Tensor) -> Tensor:

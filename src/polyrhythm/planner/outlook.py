@@ -50,7 +50,7 @@ class Outlook:
             return None
         compute = min(1.0, instant)
         latency = max(0.0, min(1.0, quick) - compute)
-        useful = min(1.0, self.found.fewest / training.end.samples)
+        useful = min(1.0, self.found.fewest / training.end.samples) if training.end.samples else 1.0
         return Waits(compute * useful, latency * useful, (1 - compute - latency) * useful, 1 - useful)
 
     def risks(self, candidate: Candidate) -> dict[str, float | None]:

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import inspect
 import math
 import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +20,7 @@ from polyrhythm.parallel.pools import HOST, Done, Pool, check, pool_of
 from polyrhythm.planner.answer import Plan
 from polyrhythm.planner.budget import Budget
 from polyrhythm.planner.findings import Findings
+from polyrhythm.planner.invocation import Invocation
 from polyrhythm.planner.measure_cache import MeasureCache
 from polyrhythm.planner.objective import Objective, Prices
 from polyrhythm.planner.planner import Planner
@@ -76,6 +79,8 @@ class PlanRequest:
         for name in self.systems or ():
             if name not in SYSTEMS:
                 raise unknown("system", name, SYSTEMS)
+        if self.memory is not None and self.memory <= 0:
+            raise CompositionError(f"memory={self.memory:g} leaves a worker none: give more than 0 bytes, or leave it out.")
         if self.jobs is not None and self.jobs < 1:
             raise CompositionError(f"jobs={self.jobs} runs nothing: give 1 or more.")
         if isinstance(self.network, str | Path):
@@ -90,12 +95,12 @@ class PlanRequest:
         """The target, read."""
         return parse_target(self.target)
 
-    @property
-    def machines(self) -> list[str]:
-        """The arguments of a command that runs in virtual time on them, as far as they have names."""
+    def invocation(self, job: str | None, arguments: Sequence[str] = ()) -> Invocation:
+        """How choices of the JOB are run; in virtual time where its machines have names."""
         named = [("--network", self.network), ("--device", self.devices)]
-        given = [part for flag, value in named if isinstance(value, str | Path) for part in (flag, str(value))]
-        return ["--on", "simulator", *given]
+        given = [part for flag, value in named if isinstance(value, str | Path) and value != HERE for part in (flag, str(value))]
+        whole = len(given) == 2 * len(named)
+        return Invocation(job, tuple(arguments), ("--on", "simulator", *given) if whole else None, self.seed)
 
     def scenario(self, train: Train, job: str, facts: Mapping[str, str]) -> Scenario:
         """The JOB on the machines."""
@@ -103,7 +108,12 @@ class PlanRequest:
         return Scenario(job, train, self.goal, network, fleet(self.devices), self.seed, facts=facts, settings=self.settings)
 
     def planner(
-        self, train: Train, job: str, pool: Callable[[Done], Pool], facts: Mapping[str, str] | None = None, rest: Sequence[str] = ()
+        self,
+        train: Train,
+        job: str,
+        pool: Callable[[Done], Pool],
+        facts: Mapping[str, str] | None = None,
+        invocation: Invocation | None = None,
     ) -> Planner:
         """What makes the plan; `pool` makes its runs."""
         scenario = self.scenario(train, job, facts or {})
@@ -111,8 +121,8 @@ class PlanRequest:
         space = Space.of(scenario, tuple(self.systems or SYSTEMS), tuple(self.workers))
         objective = Objective(self.objective, self.prices)
         cache = MeasureCache(None if self.cache is None else Path(self.cache))
-        found = Findings(scenario, objective, space, cache, self.memory or math.inf)
-        return Planner(found, pool, Budget(self.budget), tuple(rest))
+        found = Findings(scenario, objective, space, cache, math.inf if self.memory is None else self.memory)
+        return Planner(found, pool, Budget(self.budget), invocation or self.invocation(job))
 
     def pool_with(self, line: ProgressLine, seen: Callable[[], None] = lambda: None) -> Callable[[Done], Pool]:
         """Pools of its jobs that show progress on `line` and call `seen` after each run."""
@@ -138,9 +148,23 @@ def plan(train: Train, to: str, **request: Any) -> Plan:
     """
     wanted = PlanRequest(to, **request)
     with board(1, wanted=True) as line:
-        name = getattr(train, "name", getattr(train, "__name__", "train"))
-        planner = wanted.planner(train, name, wanted.pool_with(line), rest=wanted.machines)
-        return planner.plan()
+        bundled = str(getattr(train, "name", "")) if type(train).__module__.startswith("polyrhythm.workloads.") else ""
+        name = bundled or str(getattr(train, "__name__", "train"))
+        facts = {} if wanted.cache is None else source_of(train)
+        return wanted.planner(train, name, wanted.pool_with(line), facts, wanted.invocation(bundled or None)).plan()
+
+
+def source_of(train: Train) -> dict[str, str]:
+    """A digest of the file that defines it. Raises CompositionError where there is none: kept runs could not be told from others'."""
+    kind = getattr(train, "train", train)
+    kind = kind if inspect.isroutine(kind) else type(kind)
+    try:
+        file = inspect.getsourcefile(kind)
+        return {"job sha256": sha256(Path(file or "").read_bytes()).hexdigest(), "job": f"{kind.__module__}.{kind.__qualname__}"}
+    except (OSError, TypeError):
+        raise CompositionError(
+            f"cache keeps runs by the file of the training function, and {train!r} is in none: define it in a file, or leave cache out."
+        ) from None
 
 
 def workers_of(text: str) -> tuple[int, ...]:

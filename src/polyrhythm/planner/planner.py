@@ -16,6 +16,7 @@ from polyrhythm.planner.candidate import ALONE, Candidate, first_of_each
 from polyrhythm.planner.circumstances import CAUSES, REMEDIES, RISKS
 from polyrhythm.planner.findings import Findings
 from polyrhythm.planner.forecast import Interval, deviation, extrapolated, forecast
+from polyrhythm.planner.invocation import Invocation
 from polyrhythm.planner.measured import Training
 from polyrhythm.planner.objective import Spent
 from polyrhythm.planner.outlook import Outlook
@@ -33,16 +34,17 @@ _DOUBTFUL = 5.0
 INTERRUPTED = "interrupted: what was known by then"
 _ENDED = "nothing better was found for a while"
 _TIME_UP = "the time was up"
+_UNMEASURED = "no run gave a value of"
 
 
 @dataclass(slots=True)
 class Planner:
-    """Makes a plan within `budget`; `pool` makes its runs, `rest` are arguments of commands that run a choice in virtual time."""
+    """Makes a plan within `budget`; `pool` makes its runs, `invocation` says how a choice is run."""
 
     found: Findings
     pool: Callable[[Done], Pool]
     budget: Budget
-    rest: tuple[str, ...] = ()
+    invocation: Invocation = field(default_factory=lambda: Invocation(None))
     search: Search = field(init=False)
     outlook: Outlook = field(init=False)
 
@@ -55,7 +57,9 @@ class Planner:
         ended = _ENDED
         try:
             self.search.run()
-            ended = _TIME_UP if self.budget.left(0.65) <= 0 else _ENDED
+            ended = _ENDED if self.search.drawn_out else _TIME_UP
+            if not self.found.measured:
+                ended = f"{_UNMEASURED} {self.found.scenario.target.metric}: the JOB must give it to worker.evaluate or worker.report"
             leading = self.leading()[:_LOOKED_AT]
             self.outlook.look(leading[:1], {**CAUSES, **RISKS, **REMEDIES})
             self.outlook.look(leading, {**CAUSES, **RISKS})
@@ -103,7 +107,7 @@ class Planner:
         """The best candidate of each system, the best first: by the median over seeds where there are several, then those extrapolated."""
         found = self.found
         offered = {each for each in found.trainings if each not in found.refused and found.offers(each)}
-        costs = {each: self._cost(each) for each in offered}
+        costs = {each: found.typical(each) for each in offered}
         confirmed = {each for each in costs if len(found.trainings[each]) > 1}
         order = sorted((each for each in costs if costs[each] < math.inf), key=lambda each: (each not in confirmed, costs[each]))
         reached = [each for each in order if found.cost_of(each) < math.inf]
@@ -118,12 +122,6 @@ class Planner:
         order = [*self.leading(), *sorted(others, key=found.expected)]
         return [choice for each in first_of_each(filter(found.offers, order))[:count] if (choice := self.choice(each)) is not None]
 
-    def _cost(self, candidate: Candidate) -> float:
-        """The median over seeds, one that did not come to the target counting as infinite; extrapolated where the first did not."""
-        runs = self.found.trainings[candidate].values()
-        costs = [training.cost(self.found.objective, candidate.workers) for training in runs]
-        return median(costs) if len(costs) > 1 else self.found.expected(candidate)
-
     def choice(self, candidate: Candidate) -> Choice | None:
         """What is predicted of the candidate; None where nothing can be."""
         runs = list(self.found.trainings.get(candidate, {}).values())
@@ -133,7 +131,7 @@ class Planner:
         spent, seconds = self._spent(candidate, reached)
         objective, target = self.found.objective, self.found.scenario.target
         qualities = [best for training in runs if (best := training.best(target)) is not None]
-        prices, job, whole = objective.prices, self.found.scenario.job, candidate.with_settings(self.found.scenario.settings)
+        prices, whole = objective.prices, candidate.with_settings(self.found.scenario.settings)
         return Choice(
             candidate.name,
             candidate.system,
@@ -151,9 +149,9 @@ class Planner:
             self.found.memory(candidate),
             spent.money(prices) if prices.worker_hour or prices.gigabyte else None,
             spent.energy(prices),
-            whole.command(job),
-            whole.code(job),
-            whole.command(job, self.rest),
+            self.invocation.command(whole),
+            self.invocation.code(whole),
+            self.invocation.rehearsal(whole),
             self.outlook.waits(candidate),
             self.outlook.risks(candidate),
         )
@@ -162,7 +160,11 @@ class Planner:
         """What it takes to the target, and between which bounds its seconds lie."""
         if reached:
             ends = [training.end for training in reached if training.end is not None]
-            seconds = forecast([end.seconds for end in ends], *self._deviation())
+            missed = len(self.found.trainings[candidate]) - len(ends)
+            times = sorted(end.seconds for end in ends)
+            if missed < len(ends):
+                times = times[missed:]  # those that did not come there are the slowest: the median of all is that of the slower part
+            seconds = forecast(times, *self._deviation())
             return Spent(seconds.middle, median([end.nbytes for end in ends]), candidate.workers), seconds
         training = self.found.training(candidate)
         assert training is not None

@@ -81,6 +81,22 @@ class Scenario:
         decides: list[object] = [
             versions(),
             dict(sorted(self.facts.items())),
-            *map(repr, (self.trained(candidate), self.network, self.devices, self.faults, candidate.strategy, candidate.workers, *further)),
+            *map(
+                repr,
+                (
+                    _name_of(self.trained(candidate)),
+                    self.network,
+                    self.devices,
+                    self.faults,
+                    candidate.strategy,
+                    candidate.workers,
+                    *further,
+                ),
+            ),
         ]
         return sha256(msgspec.json.encode(decides)).hexdigest()[:32]
+
+
+def _name_of(train: Train) -> object:
+    """A plain function's name; its repr would have an address."""
+    return getattr(train, "__qualname__", train)

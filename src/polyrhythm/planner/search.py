@@ -60,6 +60,8 @@ class Search:
     seeds: int = 2
     passed: list[Candidate] = field(default_factory=list)
     """Those that early curves ruled out."""
+    drawn_out: bool = False
+    """Whether draws ended because nothing better was found, and not because the time was up."""
 
     def run(self) -> None:
         """Search. What is known by then stays in `found` if this is interrupted."""
@@ -91,7 +93,7 @@ class Search:
             field = [*self._leaders(running, following * found.samples), *waiting]
             if part == _PARTS[0]:
                 field = [each if each == ALONE else replace(each, workers=max(found.space.workers)) for each in field]
-            if found.best < math.inf:
+            if found.best < math.inf or (part >= 1.0 and not found.measured):
                 break
         untried = [each for each in field if found.training(each) is None]
         found.refused.update(dict.fromkeys(untried, _LATE))
@@ -203,24 +205,35 @@ class Search:
 
     def draws(self, field: Sequence[Candidate]) -> Iterator[Followed]:
         """Options, numbers of workers and settings of the systems that came furthest, until time is up or nothing improves."""
-        there = [each for each in self.passed if self.found.cost_of(each) < math.inf]
-        for each in there:
-            self.found.refused.pop(each, None)
+        there = [each for each in self.passed if self.found.cost_of(each) < math.inf and self.found.fits(each)]
         leading = sorted([*field, *there], key=self.found.expected)
         if leading and self.budget.left(_DRAWN_BY) > 0:
             yield from Draws(self.found, leading, lambda: self.budget.left(_DRAWN_BY), self.budget.deadline(_BROKEN_OFF_BY)).runs()
+        self.drawn_out = self.budget.left(_DRAWN_BY) > 0
 
     def confirm(self) -> None:
-        """Run the best under further seeds, for more samples than they needed under the first, and one worker alone under the first."""
-        found = self.found
-        best = [each for each in found.ranked() if each not in found.refused][: self.confirmed]
-        wanted: list[Wanted] = []
-        for seed in self.all_seeds[1:]:
-            for each in best:
-                needed = found.steps(each, _LONGER * min(found.needed(each), found.samples * _PARTS[-1]))
-                wanted.append((each, seed, needed, 2 * LEEWAY * found.cost_of(each)))
+        """Run the best under further seeds, for more samples than they needed under the first, and one worker alone under the first.
+
+        What was best under one seed is often not so under others: this goes on until the first by the median is one that has run under all.
+        """
+        found, seed = self.found, self.found.scenario.seed
         samples = 2 * found.fewest if found.fewest < math.inf else found.samples
-        self.make([*wanted, (ALONE, found.scenario.seed, found.steps(ALONE, samples), math.inf)], _CONFIRMED_BY)
+        alone: Wanted = ALONE, seed, found.steps(ALONE, samples), math.inf
+        confirmed: set[Candidate] = set()
+        while self.budget.left(_CONFIRMED_BY) > 0:
+            ranked = sorted((each for each in found.ranked() if each not in found.refused), key=found.typical)
+            if not ranked or ranked[0] in confirmed:
+                break
+            chosen = [each for each in ranked if each not in confirmed][: self.confirmed]
+            confirmed.update(chosen)
+            self.make([*(one for further in self.all_seeds[1:] for one in self._further(chosen, further)), alone], _CONFIRMED_BY)
+        self.make([alone], _CONFIRMED_BY)
+
+    def _further(self, candidates: Sequence[Candidate], seed: int) -> Iterator[Wanted]:
+        found = self.found
+        for each in candidates:
+            steps = found.steps(each, _LONGER * min(found.needed(each), found.samples * _PARTS[-1]))
+            yield each, seed, steps, 2 * LEEWAY * found.cost_of(each)
 
     def make(self, wanted: Iterable[Wanted], until: float, off: float = 1.0) -> None:
         """Run candidates where no run is known that went as far: none begins after part `until` of the time, or ends after part `off`."""

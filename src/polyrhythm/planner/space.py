@@ -47,6 +47,8 @@ class Space:
         rates = [(name, float(scenario.default(name))) for name in RATES if _is_positive(scenario.default(name))]
         batches = [(name, int(scenario.default(name))) for name in BATCHES if _is_positive(scenario.default(name))]
         rate, batch = next(iter(rates), None), next(iter(batches), None)
+        if any(machine.measured for machine in scenario.devices.machines):
+            batch = None  # measured steps take what they took, whatever their batch
         return Space(tuple(systems), tuple(sorted(set(workers))), rate, batch)
 
     def first(self) -> Iterator[Candidate]:

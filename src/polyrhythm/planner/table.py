@@ -27,7 +27,8 @@ def show(plan: Plan, console: Console) -> None:
         console.print(_table(plan))
         best = plan.choices[0]
         for name, line in (("Run it:         ", best.command), ("In virtual time:", best.rehearsal), ("In Python:      ", best.code)):
-            console.print(Text(f"{name} {line}"), soft_wrap=True)  # a command stays in one line, to be copied
+            if line:
+                console.print(Text(f"{name} {line}"), soft_wrap=True)  # a command stays in one line, to be copied
     if plan.refused:
         console.print(Text("Ruled out:"))
         for line in ruled_out(plan):

@@ -70,7 +70,7 @@ class TrainingTask:
             watch(event)
             if isinstance(event, Stepped):
                 furthest = max(furthest, event.clock)
-                if self._spent_by(event):
+                if self._spent_by(event, limited.last):
                     limited.end_after(furthest + 1)  # one more is under way
 
         try:
@@ -91,10 +91,10 @@ class TrainingTask:
         tried.outcome.settings[HELD], tried.outcome.settings[REAL] = str(limited.noted.held), str(monotonic() - began)
         return tried
 
-    def _spent_by(self, event: Stepped) -> bool:
-        """Whether it has cost too much by then. Raises BrokenOff where it is to go no further."""
+    def _spent_by(self, event: Stepped, last: int) -> bool:
+        """Whether it has cost too much by then. Raises BrokenOff where it goes on after the `last` step, and when time is up."""
         cost = self.objective.cost(Spent(event.time, event.bytes_sent, self.candidate.workers))
-        if cost > _REGARDLESS * self.most:
+        if event.clock > last and cost > _REGARDLESS * self.most:
             raise BrokenOff(_TOO_MUCH)
         if time() > self.deadline:
             raise BrokenOff(TIME_IS_UP)

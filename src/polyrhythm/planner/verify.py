@@ -66,8 +66,12 @@ class Verification:
         )
         there = sorted((each for each in corrected if each.name not in missed), key=lambda each: each.cost)
         looked_at = {each.system for each in first}
+        best, known = plan.best, {each.name: each for each in there}
+        plan.scatter = [known.get(each.name, each) for each in plan.scatter if each.name not in missed]
         plan.choices = [*there, *(each for each in plan.choices if each.system not in looked_at)]
-        plan.refused = [each for each in plan.refused if each.name not in {choice.name for choice in there}]
+        plan.refused = [each for each in plan.refused if each.name not in known]
+        if best is None or plan.best is None or plan.best.name != best.name:
+            plan.remedies = []  # they are what would help the former first choice
         return plan
 
     def _runs(self, choices: Sequence[Choice], seeds: Sequence[int]) -> dict[str, list[Training]]:
@@ -121,7 +125,7 @@ class Verification:
         spent = Spent(seconds.middle, median(end.nbytes for end in ends), choice.workers)
         return replace(
             choice,
-            corrected=seconds.middle / choice.seconds.middle,
+            corrected=seconds.middle / choice.seconds.middle if choice.seconds.middle else None,
             seconds=seconds,
             nbytes=spent.nbytes,
             samples=median(end.samples for end in ends),

@@ -28,7 +28,7 @@ def row(plan: Plan, choice: Choice) -> list[str]:
     money = [f"{choice.money:.3g}" if choice.money is not None else "–"] if "money" in columns(plan) else []
     measured = ["–" if choice.corrected is None else f"× {choice.corrected:.2g}"] if "measured" in columns(plan) else []
     return [
-        choice.name,
+        choice.name + ("" if choice.reached in (0, choice.seeds) else f": {choice.reached} of {choice.seeds} seeds"),
         f"{'about ' if choice.extrapolated else ''}{show_seconds(choice.seconds.middle)}",
         *measured,
         between(choice.seconds),
@@ -61,9 +61,7 @@ def sentences(plan: Plan) -> list[str]:
     """The answer, what decides it, and what would change it."""
     best = plan.best
     if best is None:
-        return [
-            f"No way of training is known to come to {plan.target}: give a longer --budget, another target, or other settings of the JOB."
-        ]
+        return [_none(plan)]
     found = [_first(plan, best)]
     if best.waits is not None:
         found.append(_why(best, best.waits))
@@ -73,6 +71,15 @@ def sentences(plan: Plan) -> list[str]:
     if fails := [name for name, factor in best.risks.items() if factor is None]:
         found.append(f"Risk: the run fails with {' or '.join(fails)}.")
     return found
+
+
+def _none(plan: Plan) -> str:
+    """What to do where nothing is known to reach the target."""
+    if plan.refused and not plan.runs + plan.kept:
+        return "None of the systems can be run on these machines; the reasons are below."
+    if plan.refused and all(each.reason.startswith("a worker needs") for each in plan.refused):
+        return "Every system needs more memory than --memory allows: give more of it, a smaller batch or a smaller model."
+    return f"No way of training is known to come to {plan.target}: give a longer --budget, another target, or other settings of the JOB."
 
 
 def _first(plan: Plan, best: Choice) -> str:
@@ -93,7 +100,15 @@ def _second(best: Choice, second: Choice) -> str:
     """How the next system compares."""
     if second.extrapolated:
         return f"{second.system} has not come to it in the time of the search, and might need {show_seconds(second.seconds.middle)}"
-    return f"the next system, {second.system}, takes {second.cost / best.cost:.2g} times as much" if best.cost else "others do too"
+    if second.cost < best.cost:
+        return f"{second.system} took less under its {_runs(second.seeds)}, but was not tried under as many seeds"
+    if not best.cost:
+        return "the next system needs none either" if not second.cost else f"the next system is {second.system}"
+    return f"the next system, {second.system}, takes {second.cost / best.cost:.2g} times as much"
+
+
+def _runs(seeds: int) -> str:
+    return "one seed" if seeds == 1 else f"{seeds} seeds"
 
 
 def _alone(alone: Choice | None, best: Choice) -> str:
@@ -102,8 +117,10 @@ def _alone(alone: Choice | None, best: Choice) -> str:
         return ""
     if alone.reached < alone.seeds:
         return f"One worker alone, with the settings of the JOB, comes to it under {alone.reached} of {alone.seeds} seeds."
-    if best.name == alone.name:
+    if best.system == alone.system:
         return "That is one worker alone: training together does not pay here."
+    if not best.seconds.middle:
+        return ""
     ratio = alone.seconds.middle / best.seconds.middle
     if ratio >= 1:
         return f"One worker alone takes {ratio:.2g} times as long."

@@ -1,0 +1,47 @@
+"""How a choice of a plan is run: as a command, in virtual time on the plan's machines, and in Python."""
+
+from __future__ import annotations
+
+import shlex
+from dataclasses import dataclass
+
+from polyrhythm.planner.candidate import Candidate
+
+
+@dataclass(frozen=True, slots=True)
+class Invocation:
+    """`job` is what the command line calls the JOB, None for a function that it has no name for.
+
+    `arguments` are the JOB's own, `machines` those of a run in virtual time on the plan's machines, None where these have no names.
+    """
+
+    job: str | None
+    arguments: tuple[str, ...] = ()
+    machines: tuple[str, ...] | None = None
+    seed: int = 0
+
+    def command(self, candidate: Candidate, *further: str) -> str:
+        """The command line that runs it; empty where there is none."""
+        if self.job is None:
+            return ""
+        seed = ["--seed", str(self.seed)] if self.seed else []
+        own = ["--", *self.arguments] if self.arguments else []
+        return shlex.join(["polyrhythm", "run", self.job, *candidate.arguments(), *seed, *further, *own])
+
+    def rehearsal(self, candidate: Candidate) -> str:
+        """The same in virtual time; empty where there is none."""
+        return "" if self.machines is None else self.command(candidate, *self.machines)
+
+    def code(self, candidate: Candidate) -> str:
+        """The same in Python."""
+        options = "".join(f", {key}={value!r}" for key, value in candidate.options)
+        strategy = f'pr.systems.find("{candidate.system}"{options})' if candidate.options else f'"{candidate.system}"'
+        seed = f", seed={self.seed}" if self.seed else ""
+        return f"pr.run({self._train(candidate)}, workers={candidate.workers}, strategy={strategy}{seed})"
+
+    def _train(self, candidate: Candidate) -> str:
+        if self.job is None:
+            given = "".join(f", {key}={value!r}" for key, value in candidate.settings)
+            return f"functools.partial(train{given})" if given else "train"
+        given = f", {dict(candidate.settings)!r}" if candidate.settings else ""
+        return f'pr.load_workload("{self.job}"{given})'
