@@ -89,6 +89,10 @@ INJECTED = [
     Injected("slow line in a ring", "slow link", "the line of worker/1", "allreduce", lambda: pr.Simulator(_one_slow_line(1), fleet())),
     Injected("busy server", "busy server", "server/0", "ssp", lambda: pr.Simulator(LAN, fleet(merging=0.03))),
     Injected("lost core", "slower since", "worker/0", "allreduce", lambda: pr.Simulator(LAN, fleet(SlowerSince(0, 25, 2.5)))),
+    Injected(
+        "lost core on a narrow network", "slower since", "worker/0", "allreduce",
+        lambda: pr.Simulator(Network.uniform("n", "90 Mbit/s", "0.1 ms"), fleet(SlowerSince(0, 25, 2.5))),
+    ),
     Injected("lost worker", "lost worker", "worker/3", "adpsgd", lambda: pr.Simulator(LAN, fleet(), faults=(Crash("worker/3", 0.5),))),
     Injected(
         "small buckets", "latency", "all links", "horovod",
@@ -166,3 +170,10 @@ def test_a_critical_path_is_as_long_as_the_run_and_has_no_gap(system: str, strag
         assert path[0].begin == pytest.approx(0.0, abs=1e-6)
         assert all(one.end == pytest.approx(other.begin, abs=1e-6) for one, other in pairwise(path))
         assert path[-1].end == max(event.time for event in run.outcome.events if isinstance(event, Stepped))
+
+
+def test_a_path_goes_on_before_a_moment_of_which_nothing_is_recorded() -> None:
+    spans = [Computed(step + 0.8, "worker/0", 0.8) for step in range(5)]
+    path = critical_path([*spans, Stepped(5.0, "worker/0", 5, 40, 0)])
+    assert [part.what for part in path] == ["computing", "waiting"] * 5
+    assert sum(part.seconds for part in path if part.what == "computing") == pytest.approx(4.0)

@@ -74,7 +74,7 @@ def _back(actors: defaultdict[str, _Actor], actor: str, now: float) -> PathPart:
     span = _covering(own.spans, now)
     if isinstance(span, Computed):
         return PathPart("computing", actor, "", max(0.0, span.time - span.seconds), now)
-    since = max(0.0, span.time - span.seconds) if span is not None else 0.0
+    since = max(0.0, span.time - span.seconds) if span is not None else _ended(own.spans, now)
     arrival = _before(own.arrivals, now, since)
     if arrival is not None:
         if arrival.time < now - _LEAST:  # it had come, and was being handled
@@ -117,6 +117,12 @@ def _covering(spans: Sequence[Computed | Waited], now: float) -> Computed | Wait
     place = bisect_left(spans, now - _LEAST, key=attrgetter("time"))
     found = spans[place] if place < len(spans) else None
     return found if found is not None and found.time - found.seconds < now - _LEAST else None
+
+
+def _ended(spans: Sequence[Computed | Waited], now: float) -> float:
+    """When the last span before `now` was over; 0 where there is none."""
+    place = bisect_left(spans, now - _LEAST, key=attrgetter("time"))
+    return spans[place - 1].time if place else 0.0
 
 
 def _before(arrivals: Sequence[Delivered], now: float, since: float) -> Delivered | None:

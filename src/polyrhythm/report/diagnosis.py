@@ -28,6 +28,10 @@ _LOSSY = 0.002
 _BUSY = 0.25
 _NOTABLE = 0.02
 """A change is proposed if it should gain this part of the time."""
+FAULTS = ("lost worker", "slower since", "slow worker", "slow link", "loss")
+"""Kinds of what differs from its peers, or from before; others are conditions of the whole run."""
+_MENDED = 1.5
+"""A fault comes before a condition that gains up to so many times as much: one thing is mended sooner than a network is replaced."""
 _TENFOLD = 0.9
 """What is gained of a part that becomes a tenth."""
 
@@ -51,7 +55,10 @@ class PathShare(msgspec.Struct, frozen=True):
 
 
 class Diagnosis(msgspec.Struct, frozen=True):
-    """Of a run of so many `seconds`: the path's parts, the longest first, and the causes, the one first that gains most."""
+    """Of a run of so many `seconds`: the path's parts, the longest first, and the causes, the one first that gains most.
+
+    A fault of one worker or link comes before a condition of the whole run that gains little more.
+    """
 
     system: str
     seconds: float
@@ -128,7 +135,9 @@ def diagnose(outcome: Outcome) -> Diagnosis:
     for part in evidence.path:
         places[part.what, f"{part.actor} to {part.to}" if part.to else part.actor] += part.seconds / evidence.seconds
     path = [PathShare(what, where, share) for (what, where), share in sorted(places.items(), key=lambda each: -each[1])]
-    found = sorted((each for each in causes if each.gain >= _NOTABLE), key=lambda each: -each.gain)
+    found = sorted(
+        (each for each in causes if each.gain >= _NOTABLE), key=lambda each: -each.gain * (_MENDED if each.kind in FAULTS else 1)
+    )
     return Diagnosis(outcome.summary.system, evidence.seconds if evidence.path else outcome.time, path, found)
 
 

@@ -1,0 +1,164 @@
+"""What a search concludes from runs: who may be the answer, and what counts against whom."""
+
+from __future__ import annotations
+
+import math
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from msgspec.structs import replace as changed
+
+import polyrhythm as pr
+from polyrhythm.errors import CompositionError
+from polyrhythm.hardware.fleet import fleet
+from polyrhythm.planner.candidate import Candidate
+from polyrhythm.planner.findings import Findings
+from polyrhythm.planner.invocation import Invocation
+from polyrhythm.planner.measure_cache import MeasureCache
+from polyrhythm.planner.measured import Point, Training
+from polyrhythm.planner.objective import Objective
+from polyrhythm.planner.plan import HERE, PlanRequest, source_of
+from polyrhythm.planner.planner import Planner
+from polyrhythm.planner.scenario import Scenario
+from polyrhythm.planner.space import Space
+from polyrhythm.planner.tasks import TIME_IS_UP
+from polyrhythm.planner.words import sentences
+from polyrhythm.report.metrics import parse_target
+
+from .jobs import NETWORK, WIDTH, InTurn, data, findings, least_squares, planner, search
+
+ONE, OTHER = Candidate("allreduce", 2), Candidate("ssp", 2)
+
+
+def came_in(seconds: float, **rest: Any) -> Training:
+    """A run that came to the target after so many virtual seconds and 100 samples."""
+    return Training([Point(seconds, 10.0, 100.0, 0.01)], 0, seconds, 10.0, 100.0, 20, **rest)
+
+
+def test_what_comes_to_the_target_is_no_longer_ruled_out() -> None:
+    found = findings(workers=(2,))
+    found.refused[ONE] = "others lead after 8 samples, as their papers have them"
+    search(found).make([(ONE, 0, 400, math.inf)], 1.0)
+    assert found.cost_of(ONE) < math.inf
+    assert ONE not in found.refused
+
+
+def test_memory_counts_for_runs_that_were_kept(tmp_path: Path) -> None:
+    search(findings(workers=(2,), cache=MeasureCache(tmp_path))).make([(ONE, 0, 400, math.inf)], 1.0)
+    again = findings(workers=(2,), cache=MeasureCache(tmp_path), most_bytes=10.0)
+    search(again).make([(ONE, 0, 400, math.inf)], 1.0)
+    assert (again.runs, again.kept) == (0, 1)
+    assert "more than" in again.refused[ONE]
+
+
+def test_others_are_not_measured_against_one_that_does_not_fit() -> None:
+    found = findings(workers=(2,), most_bytes=1e6)
+    found.trainings = {ONE: {0: came_in(1.0, held=10**7)}, OTHER: {0: came_in(2.0, held=1000)}}
+    assert found.best == 2.0
+    assert found.ranked() == [OTHER]
+
+
+def test_a_further_seed_that_was_too_late_does_not_count() -> None:
+    found = findings(workers=(2,))
+    found.trainings = {ONE: {0: came_in(1.0)}}
+    late = found.task(ONE, 1, 400, math.inf, 0.0).attempt(None)
+    assert found.keep(ONE, 1, 400, late).cut == TIME_IS_UP
+    assert list(found.trainings[ONE]) == [0]
+
+
+@pytest.mark.parametrize("name", ["time", "bytes"])
+def test_a_target_that_is_met_at_once_has_an_answer(name: str) -> None:
+    plan = planner(findings(("allreduce", "sparknet"), (2,), "loss=1e9", objective=Objective(name))).plan()
+    assert plan.best is not None
+    assert plan.best.seeds == plan.best.reached
+    assert sentences(plan)
+
+
+def test_the_batch_is_not_varied_where_steps_were_measured() -> None:
+    scenario = Scenario("least_squares", least_squares, parse_target("loss=0.05"), NETWORK, fleet(pr.Profile("measured", (0.01,))))
+    space = Space.of(scenario, ("allreduce",), (2,))
+    assert space.batch is None
+    assert space.rate is not None
+
+
+def test_the_first_by_the_median_has_run_under_every_seed() -> None:
+    made = planner(findings(workers=(2, 4)), 30.0)
+    best = made.plan().best
+    assert best is not None
+    assert best.seeds == len(made.search.all_seeds)
+
+
+def test_a_seed_that_did_not_come_to_the_target_counts_as_the_slowest() -> None:
+    found = findings(workers=(2,))
+    missed = changed(came_in(3.0), reached=-1)
+    found.trainings = {ONE: {0: came_in(1.0), 1: came_in(2.0), 2: missed}}
+    choice = planner(found).choice(ONE)
+    assert choice is not None
+    assert (choice.reached, choice.seeds) == (2, 3)
+    assert choice.seconds.middle == 2.0
+
+
+def unmeasured(worker: pr.Worker, epochs: int = 1) -> None:
+    x, y = data()
+    model: Any = torch.nn.Linear(WIDTH, 1)
+    model, optimizer = worker.attach(model, torch.optim.SGD(model.parameters(), lr=0.01))
+    for _ in range(epochs):
+        for a, b in worker.batches((x, y), batch_size=32):
+            optimizer.zero_grad()
+            (model(a) - b).square().mean().backward()
+            optimizer.step()
+
+
+def test_a_metric_that_no_run_gives_is_said_and_ends_the_search() -> None:
+    scenario = Scenario("unmeasured", unmeasured, parse_target("accuracy=0.9"), NETWORK, fleet("cpu-core"))
+    found = Findings(scenario, Objective(), Space.of(scenario, ("allreduce", "ssp"), (2,)), MeasureCache(None))
+    turns = InTurn()
+    plan = Planner(found, turns, turns.budget(1e6)).plan()
+    assert "no run gave a value of accuracy" in plan.ended
+    assert plan.runs < 20
+
+
+def test_no_memory_at_all_is_refused() -> None:
+    with pytest.raises(CompositionError, match="leaves a worker none"):
+        PlanRequest("loss=0.05", memory=0.0)
+
+
+def test_runs_of_one_that_is_slower_are_not_called_first_without_a_word() -> None:
+    found = findings(workers=(2,))
+    found.trainings = {ONE: {seed: came_in(2.0) for seed in range(3)}, OTHER: {0: came_in(1.2)}}
+    first = sentences(planner(found).answer("over"))[0]
+    assert "ssp took less under its one seed" in first
+
+
+def test_one_worker_alone_with_another_rate_is_one_worker_alone() -> None:
+    found = findings(("single", "allreduce"), (1, 2))
+    alone = Candidate("single", 1)
+    quicker = Candidate("single", 1, (), (("learning_rate", 0.1),))
+    found.trainings = {alone: {0: came_in(2.0)}, quicker: {0: came_in(1.0)}}
+    assert "That is one worker alone" in sentences(planner(found).answer("over"))[0]
+
+
+def test_a_choice_is_run_as_it_was_planned() -> None:
+    request = PlanRequest("loss=0.05", network="slow", devices="laptop", seed=3)
+    command = request.invocation("train.py", ["--deep", "4"]).rehearsal(ONE)
+    assert command == (
+        "polyrhythm run train.py --system allreduce --workers 2 --seed 3 --on simulator --network slow --device laptop -- --deep 4"
+    )
+    assert PlanRequest("loss=0.05", network="slow", devices=HERE).invocation("train.py").rehearsal(ONE) == ""
+    plain = Invocation(None)
+    assert plain.command(ONE) == ""
+    assert plain.code(ONE) == 'pr.run(train, workers=2, strategy="allreduce")'
+
+
+def test_kept_runs_are_those_of_the_file_of_the_training_function() -> None:
+    assert source_of(least_squares)["job sha256"] == source_of(data_of_the_same_file())["job sha256"]
+    assert source_of(least_squares) != source_of(unmeasured)
+    exec("def train(worker): pass", space := {})
+    with pytest.raises(CompositionError, match="is in none"):
+        source_of(space["train"])
+
+
+def data_of_the_same_file() -> Any:
+    return planner
