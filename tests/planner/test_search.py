@@ -96,6 +96,14 @@ def test_the_best_is_drawn_with_other_numbers_of_workers_and_rates() -> None:
     assert len({rate for _, rate in tried}) >= 3
 
 
+def test_heats_go_on_until_a_system_comes_to_the_target() -> None:
+    turns = InTurn(warming=1.0)  # of 5 seconds: more than half are over when the second heat begins
+    made = planner(findings(("allreduce", "ssp", "sparknet", "diloco"), (2,), "loss=0.005"), 5.0, turns)
+    best = made.plan().best
+    assert best is not None
+    assert not best.extrapolated
+
+
 def test_an_interruption_returns_what_is_known() -> None:
     plan = planner(findings(), turns=InTurn(stop=9)).plan()
     assert plan.ended == INTERRUPTED

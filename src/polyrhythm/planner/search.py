@@ -28,8 +28,9 @@ _LEAST_FIELD = 4
 """But at least so many, and this many where time allows."""
 _FIELD = 8
 _RACED_BY = 0.45
-"""Heats begin before this part of the time is over, and so for what follows: runs of those that heats ruled out, draws, further seeds."""
+"""Heats are to be over by this part of the time; where no system has come to the target, they go on instead of draws."""
 _REVISITED_BY = 0.62
+"""Then runs begin of those that heats ruled out; draws and further seeds follow."""
 _DRAWN_BY = 0.78
 _BROKEN_OFF_BY = 0.84
 """Draws are broken off then."""
@@ -85,7 +86,7 @@ class Search:
         """
         found, field = self.found, self._possible()
         for part, following in pairwise(_PARTS):
-            if not field or self.budget.left(_RACED_BY) <= 0:
+            if not field or self.budget.left(_DRAWN_BY) <= 0:
                 break
             waiting = [each for each in field if found.shortest(each) > part * found.samples]
             running = self._quick_to_run([each for each in field if each not in waiting], part * found.samples)
@@ -128,8 +129,9 @@ class Search:
         race = Race(list(curves.values()), found.scenario.target)
         flat = [each for each in alive if race.undecided(curves[each])]
         alive = sorted((each for each in alive if each not in flat), key=lambda each: self._order(each, race))
-        fitting = int(_NEXT_HEAT * max(0.0, self.budget.left(_RACED_BY)) / (samples * self._seconds_per_sample()))
-        kept = min(max(_FIELD, -(-len(field) // _KEPT)), max(_LEAST_FIELD, fitting - len(flat)))
+        left = self.budget.left(_RACED_BY)
+        fitting = int(_NEXT_HEAT * (left if left > 0 else self.budget.left(_DRAWN_BY)) / (samples * self._seconds_per_sample()))
+        kept = min(max(_FIELD, -(-len(field) // _KEPT)), max(_LEAST_FIELD if left > 0 else 1, fitting - len(flat)))
         for candidate in (each for each in alive[kept:] if found.cost_of(each) == math.inf):
             self.passed.append(candidate)
             found.refused[candidate] = f"others lead after {curves[candidate][-1].samples:.3g} samples, as their papers have them"
@@ -209,7 +211,7 @@ class Search:
         leading = sorted([*field, *there], key=self.found.expected)
         if leading and self.budget.left(_DRAWN_BY) > 0:
             yield from Draws(self.found, leading, lambda: self.budget.left(_DRAWN_BY), self.budget.deadline(_BROKEN_OFF_BY)).runs()
-        self.drawn_out = self.budget.left(_DRAWN_BY) > 0
+        self.drawn_out = self.found.best < math.inf and self.budget.left(_DRAWN_BY) > 0
 
     def confirm(self) -> None:
         """Run the best under further seeds, for more samples than they needed under the first, and one worker alone under the first.
