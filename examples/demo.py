@@ -34,7 +34,7 @@ ON_NETWORKS: dict[str, tuple[str | pr.Strategy, ...]] = {
     "slow": ("allreduce", "direct", LOCAL_SGD, "ssp"),
 }
 PLANNED = ("allreduce", "direct", "sparknet", "diloco", "streaming-diloco", "ssp", "adpsgd", "gossipgrad", "powersgd", "dgc")
-PLAN_SECONDS = 90.0
+PLAN_SECONDS = 120.0
 
 
 def run(system: str | pr.Strategy, workers: int, on: Runtime) -> Outcome:

@@ -127,9 +127,15 @@ def test_no_memory_at_all_is_refused() -> None:
 
 def test_runs_of_one_that_is_slower_are_not_called_first_without_a_word() -> None:
     found = findings(workers=(2,))
-    found.trainings = {ONE: {seed: came_in(2.0) for seed in range(3)}, OTHER: {0: came_in(1.2)}}
+    found.trainings = {ONE: {seed: came_in(2.0) for seed in range(3)}, OTHER: {0: came_in(1.8)}}
     first = sentences(planner(found).answer("over"))[0]
     assert "ssp took less under its one seed" in first
+
+
+def test_one_seed_is_enough_where_the_bounds_lie_apart() -> None:
+    found = findings(workers=(2,))
+    found.trainings = {ONE: {seed: came_in(2.0) for seed in range(3)}, OTHER: {0: came_in(1.0)}}
+    assert planner(found).leading() == [OTHER, ONE]
 
 
 def test_one_worker_alone_with_another_rate_is_one_worker_alone() -> None:

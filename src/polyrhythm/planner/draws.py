@@ -38,7 +38,7 @@ class Draws:
     """A study of Optuna (Akiba et al., 2019): trees of Parzen estimators over options and settings of the systems that lead `field`.
 
     `left` says how many seconds are left for draws, `deadline` when their runs are broken off; `since` how many have ended since the
-    best improved.
+    best improved, and `exhausted` that draws ended because of this, or because all was known, and not for want of time.
     """
 
     def __init__(self, search: Findings, field: Sequence[Candidate], left: Callable[[], float], deadline: float) -> None:
@@ -51,6 +51,7 @@ class Draws:
         self.failed = needed("optuna", "plan").trial.TrialState.FAIL
         self.seen: set[Candidate] = set()
         self.since = 0
+        self.exhausted = False
         for candidate in field:
             training = search.training(candidate)
             if candidate.system in names and training is not None:
@@ -64,8 +65,8 @@ class Draws:
 
     def runs(self) -> Iterator[Followed]:
         """Of what is drawn, but for what is known."""
-        search, known, seed = self.search, 0, self.search.scenario.seed
-        while self.left() > 0 and known < _ENOUGH and (self.since < _ENOUGH or search.best == math.inf):
+        search, known, too_long, seed = self.search, 0, 0, self.search.scenario.seed
+        while self.left() > 0 and known + too_long < _ENOUGH and (self.since < _ENOUGH or search.best == math.inf):
             trial = self.study.ask()
             candidate = self.space.drawn(trial)
             if candidate in self.seen or search.impossible(candidate):
@@ -75,14 +76,15 @@ class Draws:
             steps = search.steps(candidate, min(_SAMPLES * self._needed(candidate.system), 2 * search.samples))
             if search.real_seconds(candidate, steps) > self.left():
                 self.study.tell(trial, state=self.failed)
-                known += 1
+                too_long += 1
                 continue
             self.seen.add(candidate)
-            known, most = 0, LEEWAY * search.best
+            known, too_long, most = 0, 0, LEEWAY * search.best
             if search.take_kept(candidate, seed, steps, most):
                 self._tell(trial, candidate)
             else:
                 yield search.task(candidate, seed, steps, most, self.deadline), partial(self._done, trial, candidate, steps)
+        self.exhausted = self.left() > 0 and not too_long
 
     def _needed(self, system: str) -> float:
         """The fewest samples that any candidate of the system has needed, as far as the curves tell; infinite where they do not."""

@@ -104,16 +104,27 @@ class Planner:
         return PhaseMaps(self.found, self.pool, Budget(seconds, self.budget.now, self.budget.day).left).maps(self.leading())
 
     def leading(self) -> list[Candidate]:
-        """The best candidate of each system, the best first: by the median over seeds where there are several, then those extrapolated."""
+        """The best candidate of each system, the best first: by the median over seeds, and those extrapolated last.
+
+        One that has run under one seed only comes before those with several where even its upper bound is below their lower bounds.
+        """
         found = self.found
         offered = {each for each in found.trainings if each not in found.refused and found.offers(each)}
-        costs = {each: found.typical(each) for each in offered}
+        costs = {each: cost for each in offered if (cost := found.typical(each)) < math.inf}
         confirmed = {each for each in costs if len(found.trainings[each]) > 1}
-        order = sorted((each for each in costs if costs[each] < math.inf), key=lambda each: (each not in confirmed, costs[each]))
+        lowest = min((self._bounds(each).low for each in confirmed), default=math.inf)
+        doubtful = {each for each in costs if each not in confirmed and self._bounds(each).high >= lowest}
+        order = sorted(costs, key=lambda each: (each in doubtful, costs[each]))
         reached = [each for each in order if found.cost_of(each) < math.inf]
         worst = _DOUBTFUL * min((costs[each] for each in reached), default=math.inf)
         others = [each for each in order if each not in reached and costs[each] <= worst]
         return first_of_each([*reached, *others])
+
+    def _bounds(self, candidate: Candidate) -> Interval:
+        """Of what the target costs it, as far apart as those of the seconds."""
+        reached = [training for training in self.found.trainings[candidate].values() if training.end is not None]
+        spent, seconds = self._spent(candidate, reached)
+        return seconds.times(self.found.objective.cost(spent) / seconds.middle) if seconds.middle else seconds
 
     def contenders(self, count: int) -> list[Choice]:
         """The best few systems as far as their curves tell, also such as were ruled out because they cost more than the best."""

@@ -209,9 +209,16 @@ class Search:
         """Options, numbers of workers and settings of the systems that came furthest, until time is up or nothing improves."""
         there = [each for each in self.passed if self.found.cost_of(each) < math.inf and self.found.fits(each)]
         leading = sorted([*field, *there], key=self.found.expected)
-        if leading and self.budget.left(_DRAWN_BY) > 0:
-            yield from Draws(self.found, leading, lambda: self.budget.left(_DRAWN_BY), self.budget.deadline(_BROKEN_OFF_BY)).runs()
-        self.drawn_out = self.found.best < math.inf and self.budget.left(_DRAWN_BY) > 0
+        if leading and self._left_for_draws() > 0:
+            draws = Draws(self.found, leading, self._left_for_draws, self.budget.deadline(_BROKEN_OFF_BY))
+            yield from draws.runs()
+            self.drawn_out = self.found.best < math.inf and draws.exhausted
+
+    def _left_for_draws(self) -> float:
+        """Seconds, of which the best by now keeps as many as one more run of it takes."""
+        leading = self.found.ranked()[:1]
+        again = max((self.found.real_seconds(each, self._further_steps(each)) for each in leading), default=0.0)
+        return min(self.budget.left(_DRAWN_BY), self.budget.left(_CONFIRMED_BY) - again)
 
     def confirm(self) -> None:
         """Run the best under further seeds, for more samples than they needed under the first, and one worker alone under the first.
@@ -232,10 +239,13 @@ class Search:
         self.make([alone], _CONFIRMED_BY)
 
     def _further(self, candidates: Sequence[Candidate], seed: int) -> Iterator[Wanted]:
-        found = self.found
         for each in candidates:
-            steps = found.steps(each, _LONGER * min(found.needed(each), found.samples * _PARTS[-1]))
-            yield each, seed, steps, 2 * LEEWAY * found.cost_of(each)
+            yield each, seed, self._further_steps(each), 2 * LEEWAY * self.found.cost_of(each)
+
+    def _further_steps(self, candidate: Candidate) -> int:
+        """Under a further seed."""
+        found = self.found
+        return found.steps(candidate, _LONGER * min(found.needed(candidate), found.samples * _PARTS[-1]))
 
     def make(self, wanted: Iterable[Wanted], until: float, off: float = 1.0) -> None:
         """Run candidates where no run is known that went as far: none begins after part `until` of the time, or ends after part `off`."""
