@@ -104,6 +104,13 @@ def test_heats_go_on_until_a_system_comes_to_the_target() -> None:
     assert not best.extrapolated
 
 
+def test_draws_leave_the_best_time_for_a_further_seed() -> None:
+    plan = planner(findings(("allreduce",), (2,)), turns=InTurn(slow={"allreduce": 60.0})).plan()  # a run takes a third of the time
+    assert plan.best is not None
+    assert plan.best.seeds > 1
+    assert plan.ended == "the time was up"
+
+
 def test_an_interruption_returns_what_is_known() -> None:
     plan = planner(findings(), turns=InTurn(stop=9)).plan()
     assert plan.ended == INTERRUPTED
