@@ -87,7 +87,9 @@ def test_long_lines_are_thinned_evenly_and_keep_their_ends() -> None:
     assert max(b - a for a, b in zip(line.x, line.x[1:], strict=False)) <= 21
 
 
-@pytest.mark.parametrize(("values", "ticks"), [([0.2, 8000], [1, 10, 100, 1000]), ([0.2, 14.0], [0.2, 0.5, 1, 2, 5, 10]), ([3.0], [])])
+@pytest.mark.parametrize(
+    ("values", "ticks"), [([0.2, 8000], [1, 10, 100, 1000]), ([0.2, 14.0], [0.2, 0.5, 1, 2, 5, 10]), ([3.7, 6.6], [4, 5, 6]), ([3.0], [])]
+)
 def test_a_logarithmic_axis_has_few_round_numbers(values: list[float], ticks: list[float]) -> None:
     assert decades(values) == pytest.approx(ticks)
 
