@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import difflib
 import json
+from itertools import product
 from pathlib import Path
 
 import pytest
@@ -20,6 +21,7 @@ def changed(before: list[str], after: list[str]) -> int:
     return sum(max(b - a, d - c) for kind, a, b, c, d in edits if kind != "equal")
 
 
+CASES = [pytest.param(*case, marks=[pytest.mark.long] if case[0] == "gan" else []) for case in product(SCRIPTS, SYSTEMS)]
 FIRST = [name if number == 0 else pytest.param(name, marks=pytest.mark.long) for number, name in enumerate(SCRIPTS)]
 """One script is tried at once; the others are left to the long tests."""
 
@@ -35,8 +37,7 @@ def test_at_most_five_lines_of_a_script_change(original: Path) -> None:
     assert 0 < changed(before, after) <= 5
 
 
-@pytest.mark.parametrize("system", SYSTEMS)
-@pytest.mark.parametrize("name", SCRIPTS)
+@pytest.mark.parametrize(("name", "system"), CASES)
 def test_every_system_trains_a_script_in_virtual_time(name: str, system: str, tmp_path: Path) -> None:
     check(SCRIPTS[name], trained(EXAMPLES / f"{name}.py", system, VIRTUAL, tmp_path), tmp_path)
 

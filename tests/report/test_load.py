@@ -24,7 +24,7 @@ from polyrhythm.report.table import text
 from .scenes import outcome
 
 SEVERAL = settings(max_examples=30, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
-FEW = settings(SEVERAL, max_examples=10)  # each draws a page
+FEW = settings(SEVERAL, max_examples=6)  # each draws a page
 
 
 @pytest.fixture(scope="module")

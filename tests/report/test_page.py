@@ -132,6 +132,7 @@ def test_the_same_runs_give_the_same_bytes(comparison: list[Outcome], tmp_path: 
     assert first.read_bytes() == second.read_bytes()
 
 
+@pytest.mark.long
 def test_thirteen_systems_in_two_runtimes_stay_under_a_megabyte_and_a_half() -> None:
     runs = []
     for index, system in enumerate([*SYSTEMS, *SYSTEMS]):

@@ -23,7 +23,9 @@ def seconds(workers: int, shards: int, steps: int, merging: float = 0.0) -> floa
     return run(Replay(SHAPE, steps), workers=workers, strategy=Strategy(topology=Server(shards)), on=on).summary.virtual_seconds or 0.0
 
 
-@pytest.mark.parametrize(("workers", "shards"), [(2, 1), (4, 2), (8, 3), (3, 4), (5, 5), (16, 4), (64, 8)])
+@pytest.mark.parametrize(
+    ("workers", "shards"), [(2, 1), (4, 2), (8, 3), (3, 4), (5, 5), (16, 4), pytest.param(64, 8, marks=pytest.mark.long)]
+)
 def test_a_round_takes_the_time_of_the_busiest_line_twice(workers: int, shards: int) -> None:
     """2 (a + max(M / B, P M / (S B))): each way, either a worker's line or a server's is the narrowest (Li et al., 2014)."""
     expected = 2 * (LATENCY + max(1.0, workers / shards) * NBYTES / BANDWIDTH)

@@ -126,6 +126,7 @@ def test_eight_workers_take_the_time_and_send_the_bytes_of_the_paper(spares: int
             assert (event.bytes_sent - first) / (4 * NUMEL) == pytest.approx(sent, rel=0.02)
 
 
+@pytest.mark.long
 def test_later_steps_take_as_long_as_the_first() -> None:
     """What a worker has not sent yet of a step goes before what is more urgent of the next one: others still wait for it."""
     on = Simulator(network=Network.uniform("even", 125e6, 1e-5))

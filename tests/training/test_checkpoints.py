@@ -109,9 +109,12 @@ SWITCHED: dict[str, pr.Strategy] = {
 }
 
 
-@pytest.mark.parametrize("strategy", SWITCHED.values(), ids=SWITCHED)
-def test_what_codecs_and_merges_keep_after_a_warmup_is_in_a_checkpoint(strategy: pr.Strategy, tmp_path: Path) -> None:
-    resumed_alike(strategy, tmp_path, [7])
+OFTEN = {"dgc", "signum"}
+
+
+@pytest.mark.parametrize("name", [name if name in OFTEN else pytest.param(name, marks=pytest.mark.long) for name in SWITCHED])
+def test_what_codecs_and_merges_keep_after_a_warmup_is_in_a_checkpoint(name: str, tmp_path: Path) -> None:
+    resumed_alike(SWITCHED[name], tmp_path, [7])
 
 
 @pytest.mark.parametrize("name", fewest([name for name in NAMES if name not in TIMED]))
@@ -267,7 +270,9 @@ def test_at_twenty_random_steps(name: str, tmp_path: Path) -> None:
         resumed_without_loss(name, tmp_path / "conserved", steps)
 
 
-@pytest.mark.parametrize("name", ["allreduce", "softsync", "diloco", "gossipgrad"])
+@pytest.mark.parametrize(
+    "name", ["allreduce", "softsync", *(pytest.param(name, marks=pytest.mark.long) for name in ("diloco", "gossipgrad"))]
+)
 def test_real_processes_resume_what_real_processes_and_virtual_workers_have_written(name: str, tmp_path: Path) -> None:
     whole = run(train, name, simulator(), 2, checkpoint=tmp_path / "virtual", every=4, keep=10)
     if name != "softsync":
