@@ -31,7 +31,7 @@ from polyrhythm.trees import StateTree
 class PushWeights:
     """A worker sends its weights to one of those that `graph` lets it send to, drawn at random, and mixes in what has come.
 
-    (Push-gossip; Jin, Yuan, Iandola, Keutzer, 2016.) Nobody waits. Of what one other has sent since a worker's last exchange, it has the
+    (Push-gossip; Jin, Yuan, Iandola, Keutzer, 2016.) Nobody waits for another, only until what it sent last has left. Of what one other has sent since a worker's last exchange, it has the
     newest. Who is sent more than others sends no more: the mean of all replicas is not kept, as it is by PairAverages. The run ends
     with the mean of all replicas.
     """
@@ -135,6 +135,7 @@ class _PushSender:
             context = self.context.at(clock, lambda: value).range(start, part)
             encoded = self.codec.encode(value.narrow(0, start, part.numel).clone(), part, self.coded[number], context)
             self.coded[number] = encoded.state
+            await self.port.flush()  # nobody waits for what it sends, which would pile up on a line that is too slow, and arrive ever later
             await self.port.send(partner, Message(MAIL, (float(number),), tensors=encoded.packet))
         return MixParts(self._come())
 
