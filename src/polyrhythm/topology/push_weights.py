@@ -31,9 +31,9 @@ from polyrhythm.trees import StateTree
 class PushWeights:
     """A worker sends its weights to one of those that `graph` lets it send to, drawn at random, and mixes in what has come.
 
-    (Push-gossip; Jin, Yuan, Iandola, Keutzer, 2016.) Nobody waits for another, only until what it sent last has left. Of what one other has sent since a worker's last exchange, it has the
-    newest. Who is sent more than others sends no more: the mean of all replicas is not kept, as it is by PairAverages. The run ends
-    with the mean of all replicas.
+    (Push-gossip; Jin, Yuan, Iandola, Keutzer, 2016.) Nobody waits for another, only until what it sent before has left. Of what one other
+    has sent since a worker's last exchange, it has the newest. Who is sent more than others sends no more: the mean of all replicas is not
+    kept, as it is by PairAverages. The run ends with the mean of all replicas.
     """
 
     traits: ClassVar = TopologyTraits(frozenset({Payload.WEIGHTS}), Pattern.SOME_PEERS)
