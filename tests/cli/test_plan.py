@@ -15,7 +15,7 @@ import pytest
 
 from .test_run import heed_interruptions
 
-ASKED = ["--to", "loss=0.02", "--network", "slow", "--systems", "allreduce,sparknet,ssp", "--workers", "2", "--budget", "4s", "--jobs", "2"]
+ASKED = ["--to", "loss=0.02", "--network", "slow", "--systems", "allreduce,sparknet,ssp", "--workers", "2", "--budget", "8s", "--jobs", "2"]
 
 
 @pytest.fixture(scope="module")

@@ -120,6 +120,34 @@ def test_a_metric_that_no_run_gives_is_said_and_ends_the_search() -> None:
     assert plan.runs < 20
 
 
+def test_a_metric_by_another_name_is_answered_with_those_that_there_are() -> None:
+    turns = InTurn()
+    scenario = Scenario("least_squares", least_squares, parse_target("accuracy=0.9"), NETWORK, fleet("cpu-core"))
+    found = Findings(scenario, Objective(), Space.of(scenario, ("allreduce",), (2,)), MeasureCache(None))
+    plan = Planner(found, turns, turns.budget(1e6)).plan()
+    assert "no run gave a value of accuracy: the JOB gives loss" in sentences(plan)[0]
+
+
+def test_how_near_it_came_is_said_where_nothing_came_to_the_target() -> None:
+    found = findings(workers=(2,))
+    found.trainings = {ONE: {0: changed(came_in(3.0), reached=-1)}, OTHER: {0: changed(came_in(3.0), curve=[], reached=-1)}}
+    assert "(the best was loss 0.01, with allreduce × 2): give a longer --budget" in sentences(planner(found).answer("over"))[0]
+
+
+def test_a_further_seed_may_take_far_more_samples_where_there_is_time() -> None:
+    found = findings(workers=(2,), target="loss=1e-6")
+    found.trainings = {ONE: {0: came_in(1.0)}}
+    search(found, 1e6).confirm()
+    assert [run.limit for seed, run in found.trainings[ONE].items() if seed] == [found.steps(ONE, 300.0)] * 2
+
+
+def test_what_needs_a_long_run_has_one_where_there_is_time() -> None:
+    made = planner(findings(("allreduce", "fedavg"), (2,)), 60.0)
+    plan = made.plan()
+    assert any(each.system == "fedavg" for each in made.found.trainings)
+    assert not [each for each in plan.refused if "time was up" in each.reason]
+
+
 def test_no_memory_at_all_is_refused() -> None:
     with pytest.raises(CompositionError, match="leaves a worker none"):
         PlanRequest("loss=0.05", memory=0.0)

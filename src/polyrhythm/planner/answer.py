@@ -114,7 +114,8 @@ class PhaseMap(msgspec.Struct, frozen=True):
 class Plan(msgspec.Struct):
     """What a plan was asked for, and its answer: `choices`, the best first, one for each system; `alone` is one worker without others.
 
-    `runs` were made in `seconds` of real time with `computed` of them taken from the cache; `ended` says why the search ended.
+    `runs` were made in `seconds` of real time, and `kept` were taken from the cache; `ended` says why the search ended, and `nearest` how
+    near it came to the target where there is no choice.
     """
 
     job: str
@@ -134,6 +135,7 @@ class Plan(msgspec.Struct):
     ended: str
     seeds: list[int]
     scatter: list[Choice] = []
+    nearest: str = ""
 
     @property
     def best(self) -> Choice | None:

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from statistics import median
 
 from polyrhythm.errors import PolyrhythmError
+from polyrhythm.kernel.events import Evaluated, Reported
 from polyrhythm.planner.candidate import ALONE, Candidate
 from polyrhythm.planner.curves import samples_needed
 from polyrhythm.planner.limited import Limited
@@ -27,7 +28,7 @@ from polyrhythm.workloads.settings import Train
 class Findings:
     """Runs by candidate and seed; `refused` are reasons for candidates that cannot be, or cannot be best; `most_bytes` may a worker need.
 
-    `runs` counts those that were made, `kept` those that the cache knew.
+    `runs` counts those that were made, `kept` those that the cache knew; `metrics` are those that the JOB gives.
     """
 
     scenario: Scenario
@@ -39,6 +40,7 @@ class Findings:
     refused: dict[Candidate, str] = field(default_factory=dict)
     runs: int = 0
     kept: int = 0
+    metrics: set[str] = field(default_factory=set)
     _shapes: dict[int | None, StepShape] = field(default_factory=dict)
     _activations: dict[int | None, int] = field(default_factory=dict)
 
@@ -205,6 +207,7 @@ class Findings:
         """Note what came of a run. One that was too late replaces none, and says nothing of a further seed."""
         training, known = Training.of(attempt, self.scenario.target, steps), self.trainings.setdefault(candidate, {})
         self.runs += 1
+        self.metrics.update(name for event in attempt.outcome.events if isinstance(event, Evaluated | Reported) for name in event.metrics)
         if training.cut != TIME_IS_UP:
             known[seed] = training
             self.cache.put(self._key(candidate, seed, bool(training.cut)), training)

@@ -22,6 +22,7 @@ from polyrhythm.planner.objective import Spent
 from polyrhythm.planner.outlook import Outlook
 from polyrhythm.planner.phase_map import PhaseMaps
 from polyrhythm.planner.search import Search
+from polyrhythm.report.metrics import show_metric
 
 _SHOWN = 10
 """A plan lists so many systems."""
@@ -59,7 +60,7 @@ class Planner:
             self.search.run()
             ended = _ENDED if self.search.drawn_out else _TIME_UP
             if not self.found.measured:
-                ended = f"{_UNMEASURED} {self.found.scenario.target.metric}: the JOB must give it to worker.evaluate or worker.report"
+                ended = self._unmeasured()
             leading = self.leading()[:_LOOKED_AT]
             self.outlook.look(leading[:1], {**CAUSES, **RISKS, **REMEDIES})
             self.outlook.look(leading, {**CAUSES, **RISKS})
@@ -91,7 +92,20 @@ class Planner:
             ended,
             self.search.all_seeds,
             self._compared(scatter),
+            "" if choices else self._nearest(),
         )
+
+    def _unmeasured(self) -> str:
+        given = ", ".join(sorted(self.found.metrics))
+        remedy = f"the JOB gives {given}" if given else "the JOB must give it to worker.evaluate or worker.report"
+        return f"{_UNMEASURED} {self.found.scenario.target.metric}: {remedy}"
+
+    def _nearest(self) -> str:
+        """The best value of all runs, and whose it was."""
+        target, runs = self.found.scenario.target, self.found.trainings
+        known = {each: value for each in runs for training in runs[each].values() if (value := training.best(target)) is not None}
+        best = target.best(known.values()) if known else None
+        return next((f"the best was {target.metric} {show_metric(best)}, with {each.name}" for each in known if known[each] == best), "")
 
     def _compared(self, choices: Sequence[Choice]) -> list[Choice]:
         """With how much worse the quality of each is than the best."""

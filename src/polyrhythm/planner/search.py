@@ -42,7 +42,8 @@ _SLOW_TO_RUN = 4.0
 """A candidate whose run takes so many times as long by the clock as the median of its heat waits until the heats are over."""
 _FAR_LONGER = 2.0
 _LONGER = 1.35
-"""A run under another seed may take so many times the samples."""
+"""A run under another seed may take so many times the samples; as many as it may cost, where that takes a small part of the time left."""
+_SMALL_PART = 1 / 8
 _LATE = "the time was up before it was tried: give a longer --budget"
 
 
@@ -68,6 +69,7 @@ class Search:
         """Search. What is known by then stays in `found` if this is interrupted."""
         field = self.heats()
         work(self.pool, itertools.chain(self.again(field), self.draws(field)))  # draws begin while the last of those run
+        self._settle()
         self.confirm()
 
     @property
@@ -98,6 +100,7 @@ class Search:
                 break
         untried = [each for each in field if found.training(each) is None]
         found.refused.update(dict.fromkeys(untried, _LATE))
+        self.passed.extend(untried)
         return [each for each in field if each not in untried]
 
     def _heat(self, field: Sequence[Candidate], samples: float) -> Iterator[Wanted]:
@@ -197,6 +200,16 @@ class Search:
         others = ((each, found.scenario.seed, self._whole(each), LEEWAY * found.best) for each in ordered)
         return self.wanted(itertools.chain([compared], others), _REVISITED_BY, _BROKEN_OFF_BY)
 
+    def _settle(self) -> None:
+        """Why those that were passed over and have run since did not come to the target."""
+        found = self.found
+        for each in self.passed:
+            training = found.training(each)
+            if training is not None and found.cost_of(each) == math.inf and found.fits(each):
+                found.refused.pop(each, None)
+                reason = self._reason(each)
+                found.refused[each] = reason or f"it had not come to the target after {training.samples:.3g} samples"
+
     def _whole(self, candidate: Candidate) -> int:
         """Steps for the JOB's samples, or for as many as the curve tells to be needed."""
         found, needed = self.found, self.found.needed(candidate)
@@ -245,7 +258,11 @@ class Search:
     def _further_steps(self, candidate: Candidate) -> int:
         """Under a further seed."""
         found = self.found
-        return found.steps(candidate, _LONGER * min(found.needed(candidate), found.samples * _PARTS[-1]))
+        needed = min(found.needed(candidate), found.samples * _PARTS[-1])
+        patient = found.steps(candidate, 2 * LEEWAY * needed)
+        if found.real_seconds(candidate, patient) <= _SMALL_PART * self.budget.left():
+            return patient
+        return found.steps(candidate, _LONGER * needed)
 
     def make(self, wanted: Iterable[Wanted], until: float, off: float = 1.0) -> None:
         """Run candidates where no run is known that went as far: none begins after part `until` of the time, or ends after part `off`."""

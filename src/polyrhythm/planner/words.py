@@ -12,6 +12,7 @@ from polyrhythm.units import show_bytes, show_seconds
 
 _RISKS = {"a straggler": "straggler", "slow links": "slow links", "a lost worker": "lost worker"}
 _FEW = 3
+INTERRUPTED = "interrupted"
 _WAITS = {"staleness": "more samples"}
 
 
@@ -77,16 +78,26 @@ def _none(plan: Plan) -> str:
     """What to do where nothing is known to reach the target."""
     if plan.refused and not plan.runs + plan.kept:
         return "None of the systems can be run on these machines; the reasons are below."
-    if plan.refused and all(each.reason.startswith("a worker needs") for each in plan.refused):
-        return "Every system needs more memory than --memory allows: give more of it, a smaller batch or a smaller model."
-    return f"No way of training is known to come to {plan.target}: give a longer --budget, another target, or other settings of the JOB."
+    large = sum(each.reason.startswith("a worker needs") for each in plan.refused)
+    if 2 * large > len(plan.refused):
+        which = "Every system needs" if large == len(plan.refused) else "Most systems need"
+        return f"{which} more memory than --memory allows: give more of it, a smaller batch or a smaller model."
+    if plan.runs + plan.kept and not plan.nearest:
+        return f"No way of training is known to come to {plan.target}: {plan.ended}."
+    near = f" ({plan.nearest})" if plan.nearest else ""
+    return f"No way of training is known to come to {plan.target}{near}: {_longer(plan)}, another target, or other settings of the JOB."
+
+
+def _longer(plan: Plan) -> str:
+    return "it was interrupted; give it more time" if plan.ended.startswith(INTERRUPTED) else "give a longer --budget"
 
 
 def _first(plan: Plan, best: Choice) -> str:
     if best.extrapolated:
         return (
-            f"No run came to {plan.target} in the time of the search. By early curves {best.name} should come to it first, in about "
-            f"{show_seconds(best.seconds.middle)} ({between(best.seconds)}): give a longer --budget."
+            f"No run came to {plan.target} in the time of the search: {_longer(plan)}. Early curves, from which one can only guess, let "
+            f"{best.name} come to it first, in about {show_seconds(best.seconds.middle)} ({between(best.seconds)}); its best was "
+            f"{show_metric(best.quality)}."
         )
     text = f"{best.name} comes to {plan.target} first, in {show_seconds(best.seconds.middle)} ({between(best.seconds)})"
     if plan.objective != "time":
@@ -115,16 +126,18 @@ def _alone(alone: Choice | None, best: Choice) -> str:
     """Whether training together pays."""
     if alone is None:
         return ""
-    if alone.reached < alone.seeds:
-        return f"One worker alone, with the settings of the JOB, comes to it under {alone.reached} of {alone.seeds} seeds."
     if best.system == alone.system:
         return "That is one worker alone: training together does not pay here."
+    if alone.reached < alone.seeds:
+        return (
+            f"One worker alone, with the settings of the JOB, comes to it under {alone.reached} of {alone.seeds} seeds in so many samples."
+        )
     if not best.seconds.middle:
         return ""
     ratio = alone.seconds.middle / best.seconds.middle
     if ratio >= 1:
-        return f"One worker alone takes {ratio:.2g} times as long."
-    return f"One worker alone takes only {ratio:.2g} of that: training together does not pay here."
+        return f"One worker alone, with the settings of the JOB, takes {ratio:.2g} times as long."
+    return f"One worker alone, with the settings of the JOB, takes only {ratio:.2g} of that: training together does not pay here."
 
 
 def _why(best: Choice, waits: Waits) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import difflib
 import math
 import re
 from collections.abc import Iterable, Sequence
@@ -154,8 +155,10 @@ def parse_target(text: str) -> Target:
     metric, sign = found[1], found[2]
     known = higher_is_better(metric)
     if sign == "=" and known is None:
+        near = difflib.get_close_matches(metric, _LOWER | _HIGHER, n=1)
+        hint = f"Did you mean {near[0]}? If not, " if near else ""
         raise CompositionError(
-            f"{text!r}: the name {metric!r} does not show whether higher or lower is better: write '{metric}>={found[3]}' or "
-            f"'{metric}<={found[3]}', in quotes."
+            f"{text!r}: the name {metric!r} does not show whether higher or lower is better. {hint}{'w' if near else 'W'}rite "
+            f"'{metric}>={found[3]}' or '{metric}<={found[3]}', in quotes."
         )
     return Target(metric, value) if sign == "=" or known is (sign == ">=") else Target(metric, value, higher=sign == ">=")
