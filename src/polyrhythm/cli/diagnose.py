@@ -46,7 +46,11 @@ def _show(diagnosis: Diagnosis) -> None:
     from polyrhythm.units import show_seconds
 
     out = console()
-    out.print(Text(f"{diagnosis.system}: {show_seconds(diagnosis.seconds)} on the critical path", style="bold"))
+    where = f" over {diagnosis.network}" if diagnosis.network else ""
+    run = f"{diagnosis.system}, {diagnosis.workers} worker{'' if diagnosis.workers == 1 else 's'}{where}, seed {diagnosis.seed}"
+    out.print(Text(f"{run}: {show_seconds(diagnosis.seconds)} on the critical path", style="bold"))
+    for remark in diagnosis.remarks:
+        out.print(Text(remark))
     if not diagnosis.path:
         out.print(Text("No worker took a step, so there is nothing to follow."))
         return

@@ -32,6 +32,7 @@ FAULTS = ("lost worker", "slower since", "slow worker", "slow link", "loss")
 """Kinds of what differs from its peers, or from before; others are conditions of the whole run."""
 _MENDED = 1.5
 """A fault comes before a condition that gains up to so many times as much: one thing is mended sooner than a network is replaced."""
+_HUNDRED = 99.5
 _TENFOLD = 0.9
 """What is gained of a part that becomes a tenth."""
 
@@ -57,13 +58,18 @@ class PathShare(msgspec.Struct, frozen=True):
 class Diagnosis(msgspec.Struct, frozen=True):
     """Of a run of so many `seconds`: the path's parts, the longest first, and the causes, the one first that gains most.
 
-    A fault of one worker or link comes before a condition of the whole run that gains little more.
+    A fault of one worker or link comes before a condition of the whole run that gains little more. `network` is null for real processes;
+    `remarks` say that the run did not end well, or what is amiss with its record.
     """
 
     system: str
+    workers: int
+    network: str | None
+    seed: int
     seconds: float
     path: list[PathShare]
     causes: list[Cause]
+    remarks: list[str] = []
 
 
 @dataclass(frozen=True)
@@ -138,7 +144,11 @@ def diagnose(outcome: Outcome) -> Diagnosis:
     found = sorted(
         (each for each in causes if each.gain >= _NOTABLE), key=lambda each: -each.gain * (_MENDED if each.kind in FAULTS else 1)
     )
-    return Diagnosis(outcome.summary.system, evidence.seconds if evidence.path else outcome.time, path, found)
+    run = outcome.summary
+    remarks = [*outcome.remarks, *([f"The run failed: {run.error}"] if run.error else [])]
+    return Diagnosis(
+        run.system, run.workers, run.network, run.seed, evidence.seconds if evidence.path else outcome.time, path, found, remarks
+    )
 
 
 def united(outcomes: Sequence[Outcome]) -> Outcome:
@@ -157,6 +167,16 @@ def _shared(part: PathPart, spans: Sequence[tuple[float, float]]) -> float:
     begin = bisect_left(spans, part.begin, key=itemgetter(1))
     inside = itertools.takewhile(lambda span: span[0] < part.end, itertools.islice(spans, begin, None))
     return sum(min(part.end, end) - max(part.begin, start) for start, end in inside)
+
+
+def _times(factor: float) -> str:
+    """How many times."""
+    return f"{factor:.2g} times" if factor < _HUNDRED else f"{factor:,.0f} times"
+
+
+def _such_as(evidence: Evidence) -> str:
+    """Systems that do not wait for each worker, other than the run's own."""
+    return f"({', '.join(name for name in ('ssp', 'adpsgd', 'easgd') if name != evidence.outcome.summary.system)})"
 
 
 def _lost_workers(evidence: Evidence) -> list[Cause]:
@@ -185,8 +205,8 @@ def _changed_workers(evidence: Evidence) -> list[Cause]:
             Cause(
                 "slower since",
                 name,
-                f"since {show_seconds(change.since)} {name} computes {change.factor:.2g} times as long: it has lost a core, or shares it",
-                "look at what else runs on its machine; a system that does not wait for each worker (adpsgd, ssp) loses less",
+                f"since {show_seconds(change.since)} {name} computes {_times(change.factor)} as long: it has lost a core, or shares it",
+                f"look at what else runs on its machine; a system that does not wait for each worker {_such_as(evidence)} loses less",
                 max(path, _BUSY * (1 - 1 / change.factor)) * (1 - 1 / change.factor),
             )
         )
@@ -206,8 +226,8 @@ def _slow_workers(evidence: Evidence) -> list[Cause]:
                 Cause(
                     "slow worker",
                     name,
-                    f"{name} computes {show_seconds(seconds)} a step, {seconds / usual:.2g} times as long as the others",
-                    "replace it, leave it out, or choose a system that does not wait for each worker (ssp, adpsgd, local steps)",
+                    f"{name} computes {show_seconds(seconds)} a step, {_times(seconds / usual)} as long as the others",
+                    f"replace it, leave it out, or choose a system that does not wait for each worker {_such_as(evidence)}",
                     path * (1 - usual / seconds),
                 )
             )
@@ -223,7 +243,7 @@ def _slow_links(evidence: Evidence) -> list[Cause]:
             Cause(
                 "slow link",
                 where,
-                f"{where} carries a message {factor:.2g} times as slowly as the other links",
+                f"{where} carries a message {_times(factor)} as slowly as the other links",
                 "mend the link, send less over it (compression, local steps), or choose a system that knows of sites (hierarchical)",
                 path * (1 - 1 / factor),
             )
@@ -277,6 +297,8 @@ def _bandwidth(evidence: Evidence) -> list[Cause]:
         return []
     sent = show_bytes(evidence.outcome.summary.bytes_sent / max(1, evidence.outcome.summary.steps))
     finding = f"{sent} are sent a step, which takes {part:.0%} of the time"
+    if not evidence.connections.timed:
+        finding += "; how much of that is latency is not known, because the record does not count what each connection carried"
     advice = "compress what is sent, take several local steps between exchanges, or ask `polyrhythm plan` which system suits these links"
     return [Cause("bandwidth", "all links", finding, advice, part * _TENFOLD)]
 

@@ -10,7 +10,6 @@ from polyrhythm.kernel.events import AnyEvent, Computed, Stepped
 from polyrhythm.kernel.names import is_worker
 
 _LONGER = 1.4
-_STEADY = 1.2
 _FEWEST = 12
 _SPLITS = 20
 
@@ -40,11 +39,14 @@ class StepTimes:
         return {name: median(seconds for _, seconds in (times[1:] or times)) for name, times in sorted(self.times.items())}
 
     def changes(self) -> dict[str, Change]:
-        """Of the workers that slow down while most others do not."""
+        """Of the workers that slow down, and so much more than the others do; none where these are fewer than half."""
         found = {name: change for name, times in sorted(self.times.items()) if (change := _change(times)) is not None}
-        slower = {name: change for name, change in found.items() if change.factor > _LONGER}
-        steady = sum(change.factor < _STEADY for change in found.values())
-        return slower if steady >= len(slower) else {}
+        slower = {}
+        for name, change in found.items():
+            others = [other.factor for one, other in found.items() if one != name]
+            if others and change.factor > _LONGER * median(others):
+                slower[name] = change
+        return slower if 2 * len(slower) <= len(found) else {}
 
 
 def _change(times: Sequence[tuple[float, float]]) -> Change | None:

@@ -31,9 +31,9 @@ from polyrhythm.trees import StateTree
 class PushWeights:
     """A worker sends its weights to one of those that `graph` lets it send to, drawn at random, and mixes in what has come.
 
-    (Push-gossip; Jin, Yuan, Iandola, Keutzer, 2016.) Nobody waits for another, only until what it sent before has left. Of what one other
-    has sent since a worker's last exchange, it has the newest. Who is sent more than others sends no more: the mean of all replicas is not
-    kept, as it is by PairAverages. The run ends with the mean of all replicas.
+    (Push-gossip; Jin, Yuan, Iandola, Keutzer, 2016.) Nobody waits: while a line is busy with what was sent before, a worker sends nothing. Of
+    what one other has sent since a worker's last exchange, it has the newest. Who is sent more than others sends no more: the mean of all
+    replicas is not kept, as it is by PairAverages. The run ends with the mean of all replicas.
     """
 
     traits: ClassVar = TopologyTraits(frozenset({Payload.WEIGHTS}), Pattern.SOME_PEERS)
@@ -94,7 +94,10 @@ async def _own(mail: PeerMail, initial: InitialState) -> Response:
 
 
 class _PushSender:
-    """`inbox` has for each sender the newest packet that it has sent, and of which part. `layouts` and `starts` are those of all parts."""
+    """`inbox` has for each sender the newest packet that it has sent, and of which part. `layouts` and `starts` are those of all parts.
+
+    Nothing is sent while something is `leaving`: on a line that is too slow it would pile up without end, and arrive ever later.
+    """
 
     buckets = None
     writes = None
@@ -117,6 +120,7 @@ class _PushSender:
         self.starts: Sequence[int] = ()
         self.coded: list[State] = []
         self.inbox: dict[str, tuple[int, Packet]] = {}
+        self.leaving = False
 
     async def establish(self, initial: InitialState) -> Response:
         weights = await self.mail.establish(initial)
@@ -129,15 +133,20 @@ class _PushSender:
 
     async def exchange(self, value: Tensor, clock: int, rates: tuple[float, ...]) -> Response:
         partner = drawn(self.graph, clock, self.group, self.mail.present, self.port.rng("partner"))
-        if partner:
-            number = int(self.port.rng("part").integers(len(self.layouts)))
+        number = int(self.port.rng("part").integers(len(self.layouts)))
+        if partner and not self.leaving:
             part, start = self.layouts[number], self.starts[number]
             context = self.context.at(clock, lambda: value).range(start, part)
             encoded = self.codec.encode(value.narrow(0, start, part.numel).clone(), part, self.coded[number], context)
             self.coded[number] = encoded.state
-            await self.port.flush()  # nobody waits for what it sends, which would pile up on a line that is too slow, and arrive ever later
             await self.port.send(partner, Message(MAIL, (float(number),), tensors=encoded.packet))
+            self.leaving = True
+            await self.port.spawn("leaving", self._leave())
         return MixParts(self._come())
+
+    async def _leave(self) -> None:
+        await self.port.flush()
+        self.leaving = False
 
     def _come(self) -> list[tuple[int, Layout, list[Tensor]]]:
         """What has come of each part, in the order of ranks; the inbox is empty then."""
