@@ -31,7 +31,7 @@ from polyrhythm.trees import StateTree
 class PushWeights:
     """A worker sends its weights to one of those that `graph` lets it send to, drawn at random, and mixes in what has come.
 
-    (Push-gossip; Jin, Yuan, Iandola, Keutzer, 2016.) Nobody waits: while a line is busy with what was sent before, a worker sends nothing. Of
+    (Push-gossip; Jin, Yuan, Iandola, Keutzer, 2016.) Nobody waits: while a line is busy with what was sent before, nothing is sent. Of
     what one other has sent since a worker's last exchange, it has the newest. Who is sent more than others sends no more: the mean of all
     replicas is not kept, as it is by PairAverages. The run ends with the mean of all replicas.
     """
