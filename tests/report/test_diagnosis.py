@@ -159,6 +159,37 @@ def test_the_step_from_which_a_worker_is_slower_is_found(slower_from: int) -> No
     assert change.factor == pytest.approx(3.0, rel=0.15)
 
 
+@pytest.mark.parametrize("slower_from", [30, 48, 60])
+def test_a_worker_that_slows_down_is_named_though_the_short_steps_of_the_other_vary(slower_from: int) -> None:
+    events: list[Any] = []
+    for name, early, late in (("worker/0", 0.5e-3, 0.8e-3), ("worker/1", 0.6e-3, 21e-3)):
+        now = 0.0
+        for step in range(96):
+            seconds = late if step >= slower_from else early
+            now += seconds
+            events += [Computed(now, name, seconds), Stepped(now, name, step + 1, step + 1, 0)]
+    assert list(StepTimes(events).changes()) == ["worker/1"]
+
+
+def test_all_that_slow_down_alike_have_not_lost_a_core() -> None:
+    events = [
+        event
+        for name in ("worker/0", "worker/1")
+        for step in range(60)
+        for event in (Computed(step, name, 0.1 + 0.2 * (step > 30)), Stepped(step, name, step + 1, step + 1, 0))
+    ]
+    assert StepTimes(events).changes() == {}
+
+
+def test_what_the_record_does_not_tell_is_said() -> None:
+    events = [Computed(0.1, "worker/0", 0.1), Waited(1.0, "worker/0", 0.9), Stepped(1.0, "worker/0", 1, 1, 1000)]
+    failed = Summary("allreduce", 2, "simulator", "slow", 3, steps=1, bytes_sent=10**6, error="worker/1 crashed.")
+    found = diagnose(Outcome(failed, events, state="failed"))
+    assert (found.network, found.workers, found.seed) == ("slow", 2, 3)
+    assert found.remarks == ["The run failed: worker/1 crashed."]
+    assert "how much of that is latency is not known" in found.causes[0].finding
+
+
 @pytest.mark.parametrize("system", ["allreduce", "ssp", "adpsgd", "sparknet", "horovod"])
 @given(straggler=st.floats(1.0, 4.0), latency=st.floats(1e-4, 0.05))
 @settings(max_examples=5, deadline=None)
