@@ -26,6 +26,7 @@ from polyrhythm.planner.space import Space
 from polyrhythm.planner.tasks import TIME_IS_UP
 from polyrhythm.planner.words import sentences
 from polyrhythm.report.metrics import parse_target
+from polyrhythm.workloads.load import load as load_workload
 
 from .jobs import NETWORK, WIDTH, InTurn, data, findings, least_squares, planner, search
 
@@ -178,12 +179,20 @@ def test_a_choice_is_run_as_it_was_planned() -> None:
     request = PlanRequest("loss=0.05", network="slow", devices="laptop", seed=3)
     command = request.invocation("train.py", ["--deep", "4"]).rehearsal(ONE)
     assert command == (
-        "polyrhythm run train.py --system allreduce --workers 2 --seed 3 --on simulator --network slow --device laptop -- --deep 4"
+        "polyrhythm compare train.py --systems allreduce --workers 2 --seed 3 --on simulator --network slow --device laptop "
+        "--to loss=0.05 -- --deep 4"
     )
     assert PlanRequest("loss=0.05", network="slow", devices=HERE).invocation("train.py").rehearsal(ONE) == ""
     plain = Invocation(None)
     assert plain.command(ONE) == ""
     assert plain.code(ONE) == 'pr.run(train, workers=2, strategy="allreduce")'
+
+
+def test_a_choice_that_needs_more_samples_than_the_job_has_is_run_for_more_epochs() -> None:
+    scenario = Scenario("digits-mlp", load_workload("digits-mlp"), parse_target("accuracy=0.96"), NETWORK, fleet("cpu-core"))
+    whole = scenario.samples(16)
+    assert scenario.longer(0.9 * whole) == {}
+    assert scenario.longer(2 * whole)["epochs"] * whole / (scenario.epochs or 1) == pytest.approx(2.4 * whole, rel=0.1)
 
 
 def test_kept_runs_are_those_of_the_file_of_the_training_function() -> None:

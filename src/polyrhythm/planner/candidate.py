@@ -33,10 +33,10 @@ class Candidate:
         return f"{self.system} × {self.workers}" + (f" ({shown})" if shown else "")
 
     def arguments(self) -> list[str]:
-        """Of a command that runs it."""
+        """Of a command that runs its system."""
         options = [part for key, value in self.options for part in ("--option", f"{key}={_text(value)}")]
         settings = [part for key, value in self.settings for part in ("--set", f"{key}={_text(value)}")]
-        return ["--system", self.system, "--workers", str(self.workers), *options, *settings]
+        return ["--workers", str(self.workers), *options, *settings]
 
     def with_settings(self, base: Mapping[str, Any]) -> Candidate:
         """With settings of the JOB that all candidates have, where it has none of its own."""

@@ -12,25 +12,30 @@ from polyrhythm.planner.candidate import Candidate
 class Invocation:
     """`job` is what the command line calls the JOB, None for a function that it has no name for.
 
-    `arguments` are the JOB's own, `machines` those of a run in virtual time on the plan's machines, None where these have no names.
+    `arguments` are the JOB's own, `machines` those of a run in virtual time on the plan's machines, None where these have no names;
+    `target` is what a run is to reach.
     """
 
     job: str | None
     arguments: tuple[str, ...] = ()
     machines: tuple[str, ...] | None = None
     seed: int = 0
+    target: str = ""
 
-    def command(self, candidate: Candidate, *further: str) -> str:
+    def command(self, candidate: Candidate) -> str:
         """The command line that runs it; empty where there is none."""
+        return self._line("run", "--system", candidate)
+
+    def rehearsal(self, candidate: Candidate) -> str:
+        """One that shows when it reaches the target in virtual time; empty where there is none."""
+        return "" if self.machines is None else self._line("compare", "--systems", candidate, *self.machines, "--to", self.target)
+
+    def _line(self, command: str, system: str, candidate: Candidate, *further: str) -> str:
         if self.job is None:
             return ""
         seed = ["--seed", str(self.seed)] if self.seed else []
         own = ["--", *self.arguments] if self.arguments else []
-        return shlex.join(["polyrhythm", "run", self.job, *candidate.arguments(), *seed, *further, *own])
-
-    def rehearsal(self, candidate: Candidate) -> str:
-        """The same in virtual time; empty where there is none."""
-        return "" if self.machines is None else self.command(candidate, *self.machines)
+        return shlex.join(["polyrhythm", command, self.job, system, candidate.system, *candidate.arguments(), *seed, *further, *own])
 
     def code(self, candidate: Candidate) -> str:
         """The same in Python."""

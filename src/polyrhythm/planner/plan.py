@@ -100,7 +100,7 @@ class PlanRequest:
         named = [("--network", self.network), ("--device", self.devices)]
         given = [part for flag, value in named if isinstance(value, str | Path) and value != HERE for part in (flag, str(value))]
         whole = len(given) == 2 * len(named)
-        return Invocation(job, tuple(arguments), ("--on", "simulator", *given) if whole else None, self.seed)
+        return Invocation(job, tuple(arguments), ("--on", "simulator", *given) if whole else None, self.seed, self.target)
 
     def scenario(self, train: Train, job: str, facts: Mapping[str, str]) -> Scenario:
         """The JOB on the machines."""

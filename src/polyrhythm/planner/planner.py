@@ -156,7 +156,9 @@ class Planner:
         spent, seconds = self._spent(candidate, reached)
         objective, target = self.found.objective, self.found.scenario.target
         qualities = [best for training in runs if (best := training.best(target)) is not None]
-        prices, whole = objective.prices, candidate.with_settings(self.found.scenario.settings)
+        samples = median([training.end.samples for training in reached if training.end]) if reached else self.found.needed(candidate)
+        scenario, prices = self.found.scenario, objective.prices
+        whole = candidate.with_settings({**scenario.settings, **scenario.longer(samples)})
         return Choice(
             candidate.name,
             candidate.system,
@@ -167,7 +169,7 @@ class Planner:
             len(runs),
             seconds,
             spent.nbytes,
-            median([training.end.samples for training in reached if training.end]) if reached else self.found.needed(candidate),
+            samples,
             objective.cost(spent),
             median(qualities) if qualities else None,
             None,

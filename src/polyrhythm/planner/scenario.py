@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from hashlib import sha256
@@ -20,6 +21,7 @@ from polyrhythm.workloads.settings import Train, settings_of, with_settings
 
 _LONGER = 8
 """A run may take so many times the epochs of the JOB until it reaches the target."""
+_SOME_MORE = 1.2
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,11 +51,21 @@ class Scenario:
         epochs = self.default("epochs")
         return epochs if isinstance(epochs, int) else None
 
+    @property
+    def _training(self) -> int | None:
+        """Samples in the JOB's data, if it says how many."""
+        count = getattr(getattr(self.train, "sizes", None), "training", None)
+        return count if isinstance(count, int) else None
+
     def samples(self, batch: int) -> float:
         """How many samples the JOB computes on by its own settings, if it says so; else those of a thousand batches."""
-        sizes = getattr(self.train, "sizes", None)
-        count = getattr(sizes, "training", None)
-        return float(count * (self.epochs or 1)) if isinstance(count, int) else 1000.0 * batch
+        return 1000.0 * batch if self._training is None else float(self._training * (self.epochs or 1))
+
+    def longer(self, samples: float) -> dict[str, int]:
+        """The settings that the JOB needs for so many samples and some more; none where its own are enough, or where that is not known."""
+        if self._training is None or self.epochs is None or samples <= self._training * self.epochs:
+            return {}
+        return {"epochs": min(self.epochs * _LONGER, math.ceil(_SOME_MORE * samples / self._training))}
 
     def trained(self, candidate: Candidate) -> Train:
         """The JOB with the candidate's settings, and so many epochs that it ends at the target, not before.
