@@ -23,6 +23,7 @@ from polyrhythm.planner.plan import HERE, PlanRequest, source_of
 from polyrhythm.planner.planner import Planner
 from polyrhythm.planner.scenario import Scenario
 from polyrhythm.planner.space import Space
+from polyrhythm.planner.table import plan_text
 from polyrhythm.planner.tasks import TIME_IS_UP
 from polyrhythm.planner.words import sentences
 from polyrhythm.report.metrics import parse_target
@@ -165,6 +166,15 @@ def test_one_seed_is_enough_where_the_bounds_lie_apart() -> None:
     found = findings(workers=(2,))
     found.trainings = {ONE: {seed: came_in(2.0) for seed in range(3)}, OTHER: {0: came_in(1.0)}}
     assert planner(found).leading() == [OTHER, ONE]
+
+
+@pytest.mark.parametrize(("width", "lacks"), [(150, False), (100, True)])
+def test_a_narrow_terminal_breaks_no_number_and_is_told_what_it_lacks(width: int, lacks: bool) -> None:
+    found = findings(workers=(2,))
+    found.trainings = {ONE: {0: came_in(12.25)}, OTHER: {0: came_in(12.5)}}
+    text = plan_text(planner(found).answer("over"), width)
+    assert "12.2 s" in text or "12.3 s" in text
+    assert ("Left out, as the terminal is narrow: memory" in text) is lacks
 
 
 def test_one_worker_alone_with_another_rate_is_one_worker_alone() -> None:

@@ -26,7 +26,12 @@ Hour = Annotated[float, typer.Option("--worker-hour", metavar="PRICE", help="Wha
 Traffic = Annotated[float, typer.Option("--gigabyte", metavar="PRICE", help="What a gigabyte that is sent costs.")]
 Watts = Annotated[float, typer.Option("--watts", metavar="W", help="What one worker draws.")]
 Verified = Annotated[
-    int, typer.Option("--verify", metavar="N", help="Run the best N for real on this machine for a short time, and correct the table.")
+    int,
+    typer.Option(
+        "--verify",
+        metavar="N",
+        help="Time real steps of the best N systems on this machine, and predict anew with what codecs compute (`measured`).",
+    ),
 ]
 Systems = Annotated[
     str,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from polyrhythm.planner.answer import PhaseMap, Plan, value_of
-from polyrhythm.planner.words import columns, row, sentences
+from polyrhythm.planner.words import alone_row, columns, row, sentences
 from polyrhythm.report.layers import IN_BYTES
 from polyrhythm.report.panels import Panel
 from polyrhythm.report.phases import Phase, phase_diagram
@@ -24,7 +24,7 @@ def write(plan: Plan, path: str | Path, asked: str = "") -> Path:
         f"least {plan.objective}; {plan.runs + plan.kept} runs in virtual time; seeds {', '.join(map(str, plan.seeds))}",
         sentences=sentences(plan),
         columns=columns(plan),
-        choices=[row(plan, each) for each in [*plan.choices, *([plan.alone] if plan.alone is not None else [])]],
+        choices=[row(plan, each) for each in plan.choices] + ([alone_row(plan, plan.alone)] if plan.alone is not None else []),
         command=best.command if best else "",
         rehearsal=best.rehearsal if best else "",
         code=best.code if best else "",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+from collections.abc import Collection
 
 from rich import box
 from rich.console import Console
@@ -10,11 +11,12 @@ from rich.table import Table
 from rich.text import Text
 
 from polyrhythm.planner.answer import Plan
-from polyrhythm.planner.words import columns, row, ruled_out, sentences
+from polyrhythm.planner.words import alone_row, columns, row, ruled_out, sentences
 from polyrhythm.units import show_seconds
 
 _NAME = 30
 """So many characters of a choice's name stay in one line."""
+_WIDE = Console(width=500, file=io.StringIO())
 
 
 def show(plan: Plan, console: Console) -> None:
@@ -24,7 +26,10 @@ def show(plan: Plan, console: Console) -> None:
         console.print(Text(sentence))
     if plan.choices:
         console.print()
-        console.print(_table(plan))
+        grid, left_out = _table(plan, console.width)
+        console.print(grid)
+        if left_out:
+            console.print(Text(f"Left out, as the terminal is narrow: {', '.join(left_out)}."), style="dim")
         best = plan.choices[0]
         for name, line in (("Run it:         ", best.command), ("In virtual time:", best.rehearsal), ("In Python:      ", best.code)):
             if line:
@@ -44,14 +49,34 @@ def plan_text(plan: Plan, width: int = 150) -> str:
     return "\n".join(line.rstrip() for line in written.getvalue().splitlines()) + "\n"
 
 
-def _table(plan: Plan) -> Table:
+def _table(plan: Plan, width: int) -> tuple[Table, list[str]]:
+    """The table, and which of its columns are left out so that no number is broken."""
+    dispensable = ["memory", plan.target.rpartition(" ")[0], "bytes", *reversed(columns(plan)[columns(plan).index("waits for") :])]
+    left_out: list[str] = []
+    while (grid := _columns(plan, left_out)).__rich_measure__(_WIDE, _WIDE.options).maximum > width and dispensable:
+        left_out.append(dispensable.pop(0))
+    return grid, left_out
+
+
+def _columns(plan: Plan, left_out: Collection[str]) -> Table:
     grid = Table(box=box.SIMPLE_HEAD, show_edge=False, pad_edge=False, padding=(0, 1))
-    for index, column in enumerate(columns(plan)):
-        width = min(_NAME, max(len(each.name) for each in plan.choices)) if index == 0 else None
-        grid.add_column(Text(column), justify="left" if index == 0 else "right", overflow="fold", min_width=width)
-    for choice in plan.choices:
-        grid.add_row(*map(Text, row(plan, choice)))
+    shown = [index for index, column in enumerate(columns(plan)) if column not in left_out]
+    for index in shown:
+        name = index == 0
+        least = min(_NAME, max(len(each.name) for each in plan.choices)) if name else None
+        grid.add_column(
+            Text(columns(plan)[index]),
+            justify="left" if name else "right",
+            overflow="fold",
+            min_width=least,
+            max_width=_NAME,
+            no_wrap=not name,
+        )
+    rows = [row(plan, choice) for choice in plan.choices]
+    for cells in rows:
+        grid.add_row(*(Text(cells[index]) for index in shown))
     if plan.alone is not None:
         grid.add_section()
-        grid.add_row(*map(Text, ["one worker alone", *row(plan, plan.alone)[1:]]), style="dim")
+        cells = alone_row(plan, plan.alone)
+        grid.add_row(*(Text(cells[index]) for index in shown), style="dim")
     return grid

@@ -42,6 +42,12 @@ def row(plan: Plan, choice: Choice) -> list[str]:
     ]
 
 
+def alone_row(plan: Plan, alone: Choice) -> list[str]:
+    """One worker alone, which the others are compared with."""
+    name, *rest = row(plan, alone)
+    return [f"one worker alone{name.removeprefix(alone.name)}", *rest]
+
+
 def between(interval: Interval) -> str:
     """The bounds of a time."""
     return f"{show_seconds(interval.low)} – {show_seconds(interval.high)}"
