@@ -15,6 +15,7 @@ from polyrhythm.planner.measure_cache import MeasureCache
 from polyrhythm.planner.objective import Objective, Prices
 from polyrhythm.planner.planner import INTERRUPTED
 from polyrhythm.planner.verify import Verification
+from polyrhythm.planner.words import sentences
 from polyrhythm.report.metrics import parse_target
 
 from .jobs import NETWORK, InTurn, findings, least_squares, planner, search
@@ -55,6 +56,12 @@ def test_choices_are_ordered_by_the_objective(name: str) -> None:
     reached = [choice.cost for choice in plan.choices if not choice.extrapolated and choice.seeds > 1]
     assert reached
     assert reached == sorted(reached)
+
+
+def test_the_answer_says_what_it_waits_for_and_what_would_help() -> None:
+    answer = " ".join(sentences(planner(findings(workers=(2,)), 12.0).plan()))
+    assert "Of the time of" in answer
+    assert "What would have to change" in answer
 
 
 def test_systems_that_cannot_be_run_are_named_with_the_reason() -> None:
