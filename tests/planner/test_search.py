@@ -9,11 +9,11 @@ import pytest
 
 import polyrhythm as pr
 from polyrhythm.hardware.network import Network
+from polyrhythm.planner.answer import INTERRUPTED
 from polyrhythm.planner.candidate import Candidate
 from polyrhythm.planner.draws import LEEWAY
 from polyrhythm.planner.measure_cache import MeasureCache
 from polyrhythm.planner.objective import Objective, Prices
-from polyrhythm.planner.planner import INTERRUPTED
 from polyrhythm.planner.verify import Verification
 from polyrhythm.planner.words import sentences
 from polyrhythm.report.metrics import parse_target
@@ -59,7 +59,9 @@ def test_choices_are_ordered_by_the_objective(name: str) -> None:
 
 
 def test_the_answer_says_what_it_waits_for_and_what_would_help() -> None:
-    answer = " ".join(sentences(planner(findings(workers=(2,)), 12.0).plan()))
+    plan = planner(findings(workers=(2,)), 12.0).plan()
+    answer = " ".join(sentences(plan))
+    assert f", {len(plan.used)} seeds)" in answer
     assert "Of the time of" in answer
     assert "What would have to change" in answer
 

@@ -75,9 +75,9 @@ def plan(
     from polyrhythm.cli.prepare import directory, typed
     from polyrhythm.cli.runtimes import RuntimeOptions
     from polyrhythm.errors import CompositionError
+    from polyrhythm.planner.answer import INTERRUPTED as STOPPED
     from polyrhythm.planner.objective import Prices
     from polyrhythm.planner.plan import PlanRequest, workers_of
-    from polyrhythm.planner.planner import INTERRUPTED as STOPPED
     from polyrhythm.units import duration, size
 
     request = PlanRequest(

@@ -13,10 +13,10 @@ from polyrhythm.cli.failures import notice, show_error
 from polyrhythm.cli.output import console, print_json, reserved
 from polyrhythm.cli.prepare import Prepared, Typed, prepared
 from polyrhythm.hardware import devices
-from polyrhythm.planner.answer import Plan
+from polyrhythm.planner.answer import INTERRUPTED, Plan
 from polyrhythm.planner.page import write
 from polyrhythm.planner.plan import HERE, PlanRequest
-from polyrhythm.planner.planner import INTERRUPTED, Planner
+from polyrhythm.planner.planner import Planner
 from polyrhythm.planner.table import show
 from polyrhythm.planner.verify import Verification
 from polyrhythm.report.progress import ProgressLine, board

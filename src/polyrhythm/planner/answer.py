@@ -10,6 +10,9 @@ from polyrhythm.planner.forecast import Interval
 from polyrhythm.strategy.strategy import Strategy
 from polyrhythm.systems import find
 
+INTERRUPTED = "interrupted: what was known by then"
+"""Why a search ended that was stopped from outside."""
+
 
 class Waits(msgspec.Struct, frozen=True):
     """What the time to the target consists of, as parts of 1.
@@ -136,6 +139,11 @@ class Plan(msgspec.Struct):
     seeds: list[int]
     scatter: list[Choice] = []
     nearest: str = ""
+
+    @property
+    def used(self) -> list[int]:
+        """Of `seeds`, those under which there was time for runs."""
+        return self.seeds[: max([1, *(each.seeds for each in self.choices)])]
 
     @property
     def best(self) -> Choice | None:

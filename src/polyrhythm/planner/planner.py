@@ -10,7 +10,7 @@ from statistics import median
 from msgspec.structs import replace
 
 from polyrhythm.parallel.pools import Done, Pool
-from polyrhythm.planner.answer import Choice, PhaseMap, Plan, Refusal
+from polyrhythm.planner.answer import INTERRUPTED, Choice, PhaseMap, Plan, Refusal
 from polyrhythm.planner.budget import Budget
 from polyrhythm.planner.candidate import ALONE, Candidate, first_of_each
 from polyrhythm.planner.circumstances import CAUSES, REMEDIES, RISKS
@@ -32,7 +32,6 @@ _LOOKED_AT = 3
 _DOUBTFUL = 5.0
 """What is extrapolated is listed if it should cost at most so many times what the best does."""
 
-INTERRUPTED = "interrupted: what was known by then"
 _ENDED = "nothing better was found for a while"
 _TIME_UP = "the time was up"
 _UNMEASURED = "no run gave a value of"

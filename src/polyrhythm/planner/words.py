@@ -5,14 +5,13 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 
-from polyrhythm.planner.answer import Choice, Plan, Waits
+from polyrhythm.planner.answer import INTERRUPTED, Choice, Plan, Waits
 from polyrhythm.planner.forecast import Interval
 from polyrhythm.report.metrics import show_metric
 from polyrhythm.units import show_bytes, show_seconds
 
 _RISKS = {"a straggler": "straggler", "slow links": "slow links", "a lost worker": "lost worker"}
 _FEW = 3
-INTERRUPTED = "interrupted"
 _WAITS = {"staleness": "more samples"}
 
 
@@ -95,7 +94,7 @@ def _none(plan: Plan) -> str:
 
 
 def _longer(plan: Plan) -> str:
-    return "it was interrupted; give it more time" if plan.ended.startswith(INTERRUPTED) else "give a longer --budget"
+    return "it was interrupted; give it more time" if plan.ended == INTERRUPTED else "give a longer --budget"
 
 
 def _first(plan: Plan, best: Choice) -> str:
@@ -105,9 +104,10 @@ def _first(plan: Plan, best: Choice) -> str:
             f"{best.name} come to it first, in about {show_seconds(best.seconds.middle)} ({between(best.seconds)}); its best was "
             f"{show_metric(best.quality)}."
         )
-    text = f"{best.name} comes to {plan.target} first, in {show_seconds(best.seconds.middle)} ({between(best.seconds)})"
+    time = show_seconds(best.seconds.middle)
+    text = f"{best.name} comes to {plan.target} first, in {time} ({between(best.seconds)}, {_runs(best.seeds)})"
     if plan.objective != "time":
-        text = f"{best.name} needs the least {plan.objective} to {plan.target}, and {show_seconds(best.seconds.middle)}"
+        text = f"{best.name} needs the least {plan.objective} to {plan.target}, and {time}"
     if len(plan.choices) > 1:
         text += f"; {_second(best, plan.choices[1])}"
     return f"{text}. {_alone(plan.alone, best) if plan.objective == 'time' else ''}".rstrip()
