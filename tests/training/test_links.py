@@ -27,14 +27,19 @@ CLOSE = 0.01
 def measured(network: str | Network, workers: int, congestions: Sequence[Congestion] = ()) -> list[Network]:
     """What each of `workers` workers finds on `network`; `congestions` are those of their hosts, Fair if there are none."""
     found: list[Network] = []
+    told: list[tuple[int, int]] = []
 
     def program(context: WorkerContext) -> None:
         rank = rank_of(context.port.name)
         congestion = congestions[rank] if congestions else Fair()
-        found.append(network_between(context, Group.of_workers(workers, rank), "found", congestion=congestion))
+        found.append(
+            network_between(context, Group.of_workers(workers, rank), "found", congestion=congestion, follow=lambda *far: told.append(far))
+        )
 
     survey = survey_job(workers)
     Simulator(network=network).execute(Job(workers, 0, program, survey.service, survey.essential), lambda event: None)
+    pairs = workers * (workers - 1)
+    assert sorted(told) == sorted((done, pairs) for done in range(1, pairs + 1) for _ in range(workers))
     return found
 
 

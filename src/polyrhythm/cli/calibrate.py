@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable
 from contextlib import ExitStack
 from dataclasses import dataclass
@@ -18,6 +19,7 @@ if TYPE_CHECKING:
     from polyrhythm.hardware.network import Network
     from polyrhythm.hardware.placement import Local
     from polyrhythm.processes.rendezvous.rank_environment import RankEnvironment
+    from polyrhythm.training.links import Follow
 
 Job = Annotated[
     str | None,
@@ -38,6 +40,8 @@ OneSeed = Annotated[int | None, typer.Option("--seed", metavar="S", help="The ro
 Out = Annotated[Path | None, typer.Option("--out", metavar="DIR", help="Write device.json and network.json there.")]
 
 _STEPS = 30
+_EVERY = 15.0
+"""Seconds between two lines about how far the measuring of the network is."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -145,9 +149,23 @@ def _joined(place: RankEnvironment, survey: _HostSurvey) -> tuple[tuple[Profile 
     from polyrhythm.hardware.placement import Local
     from polyrhythm.kernel.group import Group
     from polyrhythm.processes.rendezvous.join import enter
-    from polyrhythm.training.links import congestion_here, network_between, survey_job
+    from polyrhythm.training.links import congestion_here, network_between, survey_job, unfollowed
 
     with enter(survey_job(place.workers), lambda event: None, place) as joined:
         # all have joined: the others wait for the first message of the survey meanwhile, and use no core
         found = survey.measure() if place.rank == 0 else (None, Local())
-        return found, network_between(joined.context, Group.of_workers(place.workers, place.rank), "measured", found[1], congestion_here())
+        group, follow = Group.of_workers(place.workers, place.rank), _told() if place.rank == 0 else unfollowed
+        return found, network_between(joined.context, group, "measured", found[1], congestion_here(), follow)
+
+
+def _told() -> Follow:
+    """Says every now and then how many pairs of hosts are measured: each is measured alone, so that many take long."""
+    last = time.monotonic()
+
+    def told(done: int, pairs: int) -> None:
+        nonlocal last
+        if time.monotonic() - last >= _EVERY:
+            notice(f"{done} of {pairs} links are measured")
+            last = time.monotonic()
+
+    return told

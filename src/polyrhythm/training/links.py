@@ -9,7 +9,7 @@ with beta = 1 / rate.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -38,19 +38,32 @@ CONGESTION_CONTROL = Path("/proc/sys/net/ipv4/tcp_congestion_control")
 
 _FAIR = Fair()
 Rows = list[list[float]]
+Follow = Callable[[int, int], None]
+"""Told how many of how many ordered pairs of hosts are measured."""
 
 
-def network_between(context: WorkerContext, group: Group, name: str, local: Local | None = None, congestion: Congestion = _FAIR) -> Network:
+def unfollowed(done: int, pairs: int) -> None:
+    """Nobody is told how far a survey is."""
+
+
+def network_between(
+    context: WorkerContext,
+    group: Group,
+    name: str,
+    local: Local | None = None,
+    congestion: Congestion = _FAIR,
+    follow: Follow = unfollowed,
+) -> Network:
     """The network of the hosts of a run's workers, one on each; every worker must call it, and all get the same.
 
     Each ordered pair is measured while all others are idle: that gives latency and capacity. Then each host sends to all at once, and
     takes from all at once: the most that it reached is its egress and its ingress. Servers are placed as joined runs group them,
-    with workers. `congestion` is that of this host's connections (`congestion_here`); the network has it if all hosts do. Raises
-    CompositionError where there is one worker only.
+    with workers. `congestion` is that of this host's connections (`congestion_here`); the network has it if all hosts do. `follow` is
+    called after each pair. Raises CompositionError where there is one worker only.
     """
     if group.size < 2:
         raise CompositionError("One process alone has no network: start one on each of two or more hosts, with RANK and WORLD_SIZE set.")
-    survey = _LinkSurvey(context.port, group, SECONDS, congestion)
+    survey = _LinkSurvey(context.port, group, SECONDS, congestion, follow)
     context.perform(survey.carry_out())
     names = [f"host-{rank}" for rank in range(group.size)]
     sites = [Site(each, survey.egress[rank], survey.ingress[rank]) for rank, each in enumerate(names)]
@@ -104,11 +117,12 @@ async def _line(port: Port, group: Group, pair: tuple[int, int], seconds: float)
 class _LinkSurvey:
     """One worker's part; afterwards each has all figures: `latency` and `rate` by `[from][to]`, `egress` and `ingress` by host."""
 
-    def __init__(self, port: Port, group: Group, seconds: float, congestion: Congestion) -> None:
+    def __init__(self, port: Port, group: Group, seconds: float, congestion: Congestion, follow: Follow) -> None:
         self.port = port
         self.group = group
         self.seconds = seconds
         self.congestion = congestion
+        self.follow = follow
         self.latency: Rows
         self.rate: Rows
         self.agree = False
@@ -121,11 +135,13 @@ class _LinkSurvey:
         habits = await self._agree((self.congestion.every, self.congestion.seconds))
         self.agree = all(habit == habits[0] for habit in habits)
         mine: dict[int, LinkEstimate] = {}
-        for source, target in [(a, b) for a in workers for b in workers if a != b]:
+        pairs = [(a, b) for a in workers for b in workers if a != b]
+        for done, (source, target) in enumerate(pairs, 1):
             await self._agree((0.0,))
             line = await _line(self.port, self.group, (source, target), self.seconds)
             if line is not None:
                 mine[target] = line
+            self.follow(done, len(pairs))
         self.latency = await self._agree([mine[to].latency if to in mine else 0.0 for to in workers])
         self.rate = await self._agree([mine[to].rate if to in mine else 0.0 for to in workers])
         for host in workers:
