@@ -27,9 +27,7 @@ WEIGHTS = "replicas/0/parts/0/model/weights"
 NAMES = sorted(systems.SYSTEMS)
 PROMISED = [name for name in NAMES if not systems.find(name).order_matters]
 OTHERS = [name for name in NAMES if name not in PROMISED]
-TIMED = {"softsync", "easgd", "fedbuff", "async-local-sgd"}
-"""Systems in which what a contribution counts depends on when it comes: by its staleness, or by how far the center has moved."""
-TIMED = {"softsync", "easgd", "deepspark", "gossiping-sgd", "keuper-asgd"}
+TIMED = {"softsync", "easgd", "fedbuff", "async-local-sgd", "deepspark", "gossiping-sgd", "keuper-asgd"}
 """Systems in which what a contribution counts depends on when it comes: by its staleness, by how far the center or a peer has moved."""
 
 
