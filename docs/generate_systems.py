@@ -144,6 +144,11 @@ SENT: dict[str, Sent] = {
         "2 (P − 1) M in 2 P (P − 1) messages, after each of the first steps and then every τ steps",
         lambda P, M, B, D: 2 * (P - 1) * M,  # of the first steps
     ),
+    "local-sgd": Sent("2 (P − 1) M / τ in 2 P (P − 1) messages every τ steps"),
+    "qsparse-local-sgd": Sent(
+        "P (P − 1) / τ times a bit for each element of the matrices and two means for each row, and 2 (P − 1) / τ times the vectors, "
+        "in 3 P (P − 1) messages every τ steps"
+    ),
     "slowmo": Sent("2 (P − 1) M / τ in 2 P (P − 1) messages every τ steps"),
     "dl4j-averaging": Sent(
         "2 (P − 1) (M + U) / τ in 6 (P − 1) messages every τ steps, U being the bytes of the optimizer's state and a number a tensor; "

@@ -94,7 +94,7 @@ VALUES_DECIDE = (
     *("project-adam",),
     *("adasum", "horovod", "bitvector"),
     *("dl4j-sharing", "actors-decentralised"),
-    *("slowmo", "streaming-diloco"),  # these in tests/systems/test_traffic.py
+    *("slowmo", "streaming-diloco", "local-sgd", "qsparse-local-sgd"),  # these in tests/systems/test_traffic.py
     *("dgc", "powersgd-plus", "sparta"),  # the step decides, or headers count
     "li-ps",  # what is zero, filtered or changed
     *("ako", "hong-chandra", "dlion"),  # what is measured decides

@@ -29,6 +29,13 @@ def test_post_local_sgd_that_never_switches_is_all_reduce_with_momentum_too() ->
 def test_post_local_sgd_that_switches_at_once_is_local_sgd() -> None:
     switched = systems.find("post-local-sgd", synchronous=0, tau=5)
     assert torch.equal(weights(ADAM, 3, switched), weights(ADAM, 3, Strategy(consistency=LocalSteps(5))))
+    assert torch.equal(weights(ADAM, 3, switched), weights(ADAM, 3, systems.find("local-sgd", tau=5)))
+
+
+def test_qsparse_local_sgd_that_keeps_all_elements_is_local_sgd() -> None:
+    for workers in (1, 3):
+        every = weights(MOMENTUM, workers, systems.find("qsparse-local-sgd", tau=5, ratio=1.0))
+        close(every, weights(MOMENTUM, workers, systems.find("local-sgd", tau=5)), rtol=1e-5, atol=1e-6)
 
 
 def test_a_schedule_of_equal_rounds_is_a_number_of_steps() -> None:

@@ -44,6 +44,7 @@ PUBLISHED = (
     *("choco-sgd", "noloco"),
     "moshpit",
     "li-ps",
+    *("local-sgd", "qsparse-local-sgd"),
 )
 ORDER_MATTERS = (
     *("zhang-asgd", "paine", "consgd", "dynsgd", "asysg-con", "asysg-incon", "rudra", "rudra-adv", "rudra-adv-star"),

@@ -58,9 +58,9 @@ def ring(workers: int, topic: int) -> Traffic:
     return total(say(f"{topic}.{hop}", flat(chunk)) for hop in range(2 * (workers - 1)) for chunk in chunks)
 
 
-def direct(workers: int, topic: int) -> Traffic:
+def direct(workers: int, topic: int, numel: int = NUMEL) -> Traffic:
     """Every chunk travels from everyone else to its owner, and its sum from there to everyone else."""
-    chunks = [NUMEL // workers + (k < NUMEL % workers) for k in range(workers)]
+    chunks = [numel // workers + (k < numel % workers) for k in range(workers)]
     pairs = [(sender, to) for sender in range(workers) for to in range(workers) if sender != to]
     return total(say(f"{topic}.s.{a}", flat(chunks[b])) + say(f"{topic}.g.{a}", flat(chunks[a])) for a, b in pairs)
 
@@ -120,6 +120,12 @@ def test_no_worker_of_parallel_sgd_sends_more_than_a_logarithm_of_messages(worke
 def test_diloco_sends_a_ring_every_tau_steps_and_at_the_end(workers: int, tau: int) -> None:
     rounds = total(ring(workers, step) for step in range(1, -(-steps(workers) // tau) + 1))
     check(systems.find("diloco", tau=tau), workers, initial(workers) + rounds)
+
+
+@each_size
+def test_local_sgd_sends_what_diloco_does(workers: int) -> None:
+    rounds = total(ring(workers, step) for step in range(1, -(-steps(workers) // 5) + 1))
+    check(systems.find("local-sgd", tau=5), workers, initial(workers) + rounds)
 
 
 @each_size
@@ -310,6 +316,18 @@ def test_onebit_scatters_stripes_and_gathers_their_sums(workers: int, warmup: in
             for receiver in set(range(workers)) - {sender}:
                 after += say(f"{out}.{sender}", *stripes[receiver]) + say(f"{back}.{sender}", *stripes[sender])
     check(systems.find("onebit", warmup=warmup), workers, initial(workers) + plain + after)
+
+
+@each_size
+def test_qsparse_local_sgd_sends_the_bits_of_matrices_to_all_and_sums_of_vectors_every_tau_steps(workers: int) -> None:
+    tensors = [packet(Layout.of([each])) for each in network().named_parameters()]
+    words = [word for _, bits, means, vector in tensors if not vector.numel() for word in (bits, means)]
+    vectors = sum(vector.numel() for *_, vector in tensors)
+    rounds: Traffic = Counter()
+    for turn in range(-(-steps(workers) // 5)):
+        rounds += total(say(f"{2 * turn + 2}.{sender}", *words, times=workers - 1) for sender in range(workers))
+        rounds += direct(workers, 2 * turn + 1, vectors)
+    check(systems.find("qsparse-local-sgd", tau=5), workers, initial(workers) + rounds)
 
 
 def part_ring(numel: int, workers: int, topic: int) -> Traffic:

@@ -14,7 +14,7 @@ from polyrhythm.errors import CompositionError, unknown
 from polyrhythm.strategy.strategy import Strategy
 from polyrhythm.systems.adaptive import ako, dlion, hong_chandra
 from polyrhythm.systems.asynchronous import deepspark, downpour, easgd, geeps, hogwild, softsync, ssp, strom
-from polyrhythm.systems.averaging import admm_sgd, dl4j_averaging, post_local_sgd, slowmo
+from polyrhythm.systems.averaging import admm_sgd, dl4j_averaging, local_sgd, post_local_sgd, qsparse_local_sgd, slowmo
 from polyrhythm.systems.collective import adasum, collective_allreduce, d2l, firecaffe, parallel_sgd, yadan
 from polyrhythm.systems.compressed import demo, dgc, onebit_adam, powersgd_plus, qsgd, signsgd, terngrad
 from polyrhythm.systems.decentralized import choco_sgd, d_squared, decentralized, exact_diffusion, gradient_tracking, moshpit, noloco
@@ -60,6 +60,7 @@ SYSTEMS: dict[str, Callable[..., Strategy]] = {
         *(choco_sgd, noloco),
         moshpit,
         li_ps,
+        *(local_sgd, qsparse_local_sgd),
     )
 }
 
