@@ -168,6 +168,14 @@ def test_one_seed_is_enough_where_the_bounds_lie_apart() -> None:
     assert planner(found).leading() == [OTHER, ONE]
 
 
+def test_of_two_that_take_equally_long_the_first_is_the_one_that_sends_less() -> None:
+    found = findings(workers=(2,))
+    for candidate, nbytes in ((ONE, 1e6), (OTHER, 1e3)):
+        same = Training([Point(2.0, nbytes, 100.0, 0.01)], 0, 2.0, nbytes, 100.0, 20)
+        found.trainings[candidate] = dict.fromkeys(range(3), same)
+    assert planner(found).leading() == [OTHER, ONE]
+
+
 @pytest.mark.parametrize(("width", "lacks"), [(150, False), (100, True)])
 def test_a_narrow_terminal_breaks_no_number_and_is_told_what_it_lacks(width: int, lacks: bool) -> None:
     found = findings(workers=(2,))

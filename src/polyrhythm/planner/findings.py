@@ -71,6 +71,11 @@ class Findings:
         costs = [training.cost(self.objective, candidate.workers) for training in self.trainings[candidate].values()]
         return median(costs) if len(costs) > 1 else self.expected(candidate)
 
+    def order(self, candidate: Candidate) -> tuple[float, float]:
+        """By the typical cost, and where that is equal, because times are read on a grid, by the bytes to the target."""
+        ends = [training.end for training in self.trainings[candidate].values() if training.end is not None]
+        return self.typical(candidate), median([end.nbytes for end in ends]) if ends else math.inf
+
     def needed(self, candidate: Candidate) -> float:
         """Samples of all workers to the target, as far as the curve tells; infinite where it does not."""
         training = self.training(candidate)

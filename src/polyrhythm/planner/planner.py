@@ -127,7 +127,7 @@ class Planner:
         confirmed = {each for each in costs if len(found.trainings[each]) > 1}
         lowest = min((self._bounds(each).low for each in confirmed), default=math.inf)
         doubtful = {each for each in costs if each not in confirmed and self._bounds(each).high >= lowest}
-        order = sorted(costs, key=lambda each: (each in doubtful, costs[each]))
+        order = sorted(costs, key=lambda each: (each in doubtful, found.order(each)))
         reached = [each for each in order if found.cost_of(each) < math.inf]
         worst = _DOUBTFUL * min((costs[each] for each in reached), default=math.inf)
         others = [each for each in order if each not in reached and costs[each] <= worst]

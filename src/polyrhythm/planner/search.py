@@ -243,7 +243,7 @@ class Search:
         alone: Wanted = ALONE, seed, found.steps(ALONE, samples), math.inf
         confirmed: set[Candidate] = set()
         while self.budget.left(_CONFIRMED_BY) > 0:
-            ranked = sorted((each for each in found.ranked() if each not in found.refused), key=found.typical)
+            ranked = sorted((each for each in found.ranked() if each not in found.refused), key=found.order)
             if not ranked or ranked[0] in confirmed:
                 break
             chosen = [each for each in ranked if each not in confirmed][: self.confirmed]
