@@ -128,6 +128,7 @@ def test_a_metric_by_another_name_is_answered_with_those_that_there_are() -> Non
     found = Findings(scenario, Objective(), Space.of(scenario, ("allreduce",), (2,)), MeasureCache(None))
     plan = Planner(found, turns, turns.budget(1e6)).plan()
     assert "no run gave a value of accuracy: the JOB gives loss" in sentences(plan)[0]
+    assert turns.made <= 6  # it does not search on
 
 
 def test_how_near_it_came_is_said_where_nothing_came_to_the_target() -> None:

@@ -68,6 +68,8 @@ class Search:
     def run(self) -> None:
         """Search. What is known by then stays in `found` if this is interrupted."""
         field = self.heats()
+        if not self.found.measured:
+            return  # the JOB does not give the metric: more of it will not either
         work(self.pool, itertools.chain(self.again(field), self.draws(field)))  # draws begin while the last of those run
         self._settle()
         self.confirm()
