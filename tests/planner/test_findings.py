@@ -175,6 +175,7 @@ def test_of_two_that_take_equally_long_the_first_is_the_one_that_sends_less() ->
         same = Training([Point(2.0, nbytes, 100.0, 0.01)], 0, 2.0, nbytes, 100.0, 20)
         found.trainings[candidate] = dict.fromkeys(range(3), same)
     assert planner(found).leading() == [OTHER, ONE]
+    assert "the next system, allreduce, takes as long, and sends 1 MB instead of 1 kB" in sentences(planner(found).answer("over"))[0]
 
 
 @pytest.mark.parametrize(("width", "lacks"), [(150, False), (100, True)])

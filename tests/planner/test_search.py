@@ -61,7 +61,9 @@ def test_choices_are_ordered_by_the_objective(name: str) -> None:
 def test_the_answer_says_what_it_waits_for_and_what_would_help() -> None:
     plan = planner(findings(workers=(2,)), 12.0).plan()
     answer = " ".join(sentences(plan))
-    assert f", {len(plan.used)} seeds)" in answer
+    assert plan.best is not None
+    assert f", {plan.best.seeds} seeds)" in answer
+    assert plan.seeds_used == plan.seeds
     assert "Of the time of" in answer
     assert "What would have to change" in answer
 

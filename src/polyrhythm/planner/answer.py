@@ -118,7 +118,7 @@ class Plan(msgspec.Struct):
     """What a plan was asked for, and its answer: `choices`, the best first, one for each system; `alone` is one worker without others.
 
     `runs` were made in `seconds` of real time, and `kept` were taken from the cache; `ended` says why the search ended, and `nearest` how
-    near it came to the target where there is no choice.
+    near it came to the target where there is no choice. `seeds_used` are those of `seeds` under which there was time for runs.
     """
 
     job: str
@@ -139,11 +139,7 @@ class Plan(msgspec.Struct):
     seeds: list[int]
     scatter: list[Choice] = []
     nearest: str = ""
-
-    @property
-    def used(self) -> list[int]:
-        """Of `seeds`, those under which there was time for runs."""
-        return self.seeds[: max([1, *(each.seeds for each in self.choices)])]
+    seeds_used: list[int] = []
 
     @property
     def best(self) -> Choice | None:

@@ -16,12 +16,12 @@ from polyrhythm.units import show_seconds
 
 def write(plan: Plan, path: str | Path, asked: str = "") -> Path:
     """Write the page of `plan`; `asked` is the command that makes it again. The same plan gives the same bytes. Raises OSError."""
-    best, seeds = plan.best, ", ".join(map(str, plan.used))
+    best, seeds = plan.best, ", ".join(map(str, plan.seeds_used))
     page = rendered(
         "plan.html.jinja",
         title=f"A plan for {plan.job}: {plan.target}",
         circumstances=f"on the network {plan.network} with {plan.devices}; {', '.join(map(str, plan.workers))} workers; "
-        f"least {plan.objective}; {plan.runs + plan.kept} runs in virtual time; seed{'s' * (len(plan.used) > 1)} {seeds}",
+        f"least {plan.objective}; {plan.runs + plan.kept} runs in virtual time; seed{'s' * (len(plan.seeds_used) != 1)} {seeds}",
         sentences=sentences(plan),
         columns=columns(plan),
         choices=[row(plan, each) for each in plan.choices] + ([alone_row(plan, plan.alone)] if plan.alone is not None else []),

@@ -92,6 +92,7 @@ class Planner:
             self.search.all_seeds,
             self._compared(scatter),
             "" if choices else self._nearest(),
+            sorted({seed for each in leading for seed in found.trainings[each]}) or [scenario.seed],
         )
 
     def _unmeasured(self) -> str:

@@ -64,8 +64,9 @@ class Verification:
         plan.refused.extend(
             Refusal(name, "with what its system computes, as measured here, it does not come to the target") for name in missed
         )
-        there = sorted((each for each in corrected if each.name not in missed), key=lambda each: each.cost)
+        there = sorted((each for each in corrected if each.name not in missed), key=lambda each: (each.cost, each.nbytes))
         looked_at = {each.system for each in first}
+        plan.seeds_used = plan.seeds
         best, known = plan.best, {each.name: each for each in there}
         plan.scatter = [known.get(each.name, each) for each in plan.scatter if each.name not in missed]
         plan.choices = [*there, *(each for each in plan.choices if each.system not in looked_at)]

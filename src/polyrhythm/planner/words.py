@@ -105,9 +105,10 @@ def _first(plan: Plan, best: Choice) -> str:
             f"{show_metric(best.quality)}."
         )
     time = show_seconds(best.seconds.middle)
-    text = f"{best.name} comes to {plan.target} first, in {time} ({between(best.seconds)}, {_runs(best.seeds)})"
+    tried = _runs(best.seeds) if best.reached == best.seeds else f"{best.reached} of {_runs(best.seeds)}"
+    text = f"{best.name} comes to {plan.target} first, in {time} ({between(best.seconds)}, {tried})"
     if plan.objective != "time":
-        text = f"{best.name} needs the least {plan.objective} to {plan.target}, and {time}"
+        text = f"{best.name} needs the least {plan.objective} to {plan.target}, and {time} ({tried})"
     if len(plan.choices) > 1:
         text += f"; {_second(best, plan.choices[1])}"
     return f"{text}. {_alone(plan.alone, best) if plan.objective == 'time' else ''}".rstrip()
@@ -119,6 +120,10 @@ def _second(best: Choice, second: Choice) -> str:
         return f"{second.system} has not come to it in the time of the search, and might need {show_seconds(second.seconds.middle)}"
     if second.cost < best.cost:
         return f"{second.system} took less under its {_runs(second.seeds)}, but was not tried under as many seeds"
+    if second.cost == best.cost and second.nbytes > best.nbytes:
+        return (
+            f"the next system, {second.system}, takes as long, and sends {show_bytes(second.nbytes)} instead of {show_bytes(best.nbytes)}"
+        )
     if not best.cost:
         return "the next system needs none either" if not second.cost else f"the next system is {second.system}"
     return f"the next system, {second.system}, takes {second.cost / best.cost:.2g} times as much"

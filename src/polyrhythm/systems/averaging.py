@@ -13,19 +13,20 @@ from polyrhythm.topology import AggregationTree, AllReduce, Direct, Ring
 def local_sgd(tau: int = 16) -> Strategy:
     """Averages of the weights every few steps (local SGD; Stich, ICLR 2019, arXiv:1805.09767).
 
-    Every `tau` steps all workers average what they changed, which is the average of their weights. For convex problems the paper allows a
-    tau that grows with the square root of the number of steps; 16 is what Lin et al. (2020) take. Optimizer state stays with each worker.
+    Every `tau` steps all workers average what they changed, which is the average of their weights. For strongly convex problems the paper
+    allows a tau that grows with the square root of the number of steps; 16 is what Lin et al. (2020) take. Optimizer state stays with
+    each worker.
     """
     return Strategy(name="local-sgd", consistency=LocalSteps(tau), topology=AllReduce(Ring()), merge=Mean())
 
 
 def qsparse_local_sgd(tau: int = 8, ratio: float | None = None) -> Strategy:
-    """Local steps whose sum is sent in few bits (Qsparse-local-SGD; Basu, Data, Karakus, Diggavi, NeurIPS 2019, arXiv:1906.02367).
+    """Local steps whose changes are sent in few bits (Qsparse-local-SGD; Basu, Data, Karakus, Diggavi, NeurIPS 2019, arXiv:1906.02367).
 
     Every `tau` steps each worker sends what it changed since the last exchange, in a bit for each element of its matrices, and adds what
     rounding lost to what it sends next (error feedback); vectors are averaged as they are. With a `ratio` so many of the largest elements
-    are sent instead, as values. The paper takes tau = 4 to 8. It has a master, which sends back weights; here packets go to all, whose mean
-    is the same. A bit stands for the mean of its row's elements of that sign (Seide et al., 2014); the paper has one size for all.
+    are sent instead, as values. The paper also does both at once. It has a master, which sends back weights; here packets go to all, whose
+    mean is the same. A bit stands for the mean of its row's elements of that sign (Seide et al., 2014); the paper has one size for all.
     """
     kept = OneBit() if ratio is None else TopK(ratio)
     codec = PerTensor(ErrorFeedback(kept))

@@ -59,7 +59,7 @@ def network_between(
     Each ordered pair is measured while all others are idle: that gives latency and capacity. Then each host sends to all at once, and
     takes from all at once: the most that it reached is its egress and its ingress. Servers are placed as joined runs group them,
     with workers. `congestion` is that of this host's connections (`congestion_here`); the network has it if all hosts do. `follow` is
-    called after each pair. Raises CompositionError where there is one worker only.
+    called when it is known how many pairs are done. Raises CompositionError where there is one worker only.
     """
     if group.size < 2:
         raise CompositionError("One process alone has no network: start one on each of two or more hosts, with RANK and WORLD_SIZE set.")
@@ -136,14 +136,15 @@ class _LinkSurvey:
         self.agree = all(habit == habits[0] for habit in habits)
         mine: dict[int, LinkEstimate] = {}
         pairs = [(a, b) for a in workers for b in workers if a != b]
-        for done, (source, target) in enumerate(pairs, 1):
-            await self._agree((0.0,))
+        for done, (source, target) in enumerate(pairs):
+            await self._agree((0.0,))  # those before are done
+            self.follow(done, len(pairs))
             line = await _line(self.port, self.group, (source, target), self.seconds)
             if line is not None:
                 mine[target] = line
-            self.follow(done, len(pairs))
         self.latency = await self._agree([mine[to].latency if to in mine else 0.0 for to in workers])
         self.rate = await self._agree([mine[to].rate if to in mine else 0.0 for to in workers])
+        self.follow(len(pairs), len(pairs))
         for host in workers:
             others = [each for each in workers if each != host]
             spread = max([await self._flood([host], others) for _ in range(_FLOODS)])
