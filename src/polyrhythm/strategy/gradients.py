@@ -8,6 +8,7 @@ import torch
 from torch import Tensor, nn
 
 from polyrhythm.errors import CompositionError
+from polyrhythm.strategy.same_memory import laid
 from polyrhythm.tensors import NO_GRADIENT, Layout, without_gradient
 
 
@@ -28,6 +29,7 @@ class Parameters:
     def lie_in(self, flat: Tensor) -> None:
         """Let the parameters be views of `flat` (numel,), whose values they have from now on."""
         self.flat = flat
+        laid(flat)
         views = self.layout.views(flat)
         for parameter, view in zip(self.parameters, views, strict=True):
             parameter.data = view

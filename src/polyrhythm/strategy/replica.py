@@ -21,6 +21,7 @@ from polyrhythm.strategy.gradients import Parameters, copy_bytes, paste_bytes
 from polyrhythm.strategy.local_optimizer import LocalOptimizer
 from polyrhythm.strategy.part import Part, PartSeat
 from polyrhythm.strategy.payloads import PendingExchange
+from polyrhythm.strategy.same_memory import refuse_same_memory
 from polyrhythm.strategy.strategy_plan import StrategyPlan
 from polyrhythm.topology.algorithms.broadcast import broadcast, flat_broadcast
 from polyrhythm.trees import StateTree
@@ -52,6 +53,7 @@ class Replica:
         shares = divided(model, optimizer, plan)
         self.trained = {id(parameter) for share in shares for _, parameter in share.named}
         self.others = [t.detach() for t in (*model.parameters(), *model.buffers()) if id(t) not in self.trained and t.numel()]
+        refuse_same_memory(model, self.trained)
         self._port = context.port
         self._resumed = self._port.now()
         self.parts = []

@@ -1,0 +1,83 @@
+"""Parameters that lie in the same memory as something else: `attach` gives them memory of their own, which would untie them."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.utils.weak import WeakTensorKeyDictionary
+
+from polyrhythm.errors import CompositionError
+
+_LAID = WeakTensorKeyDictionary()
+"""The vectors in which parameters lie because they were attached: who attaches a model once more holds nothing else by them."""
+
+
+def laid(flat: Tensor) -> None:
+    """Parameters lie in `flat` (numel,) from now on, as nobody but us has asked for."""
+    _LAID[flat] = None
+
+
+def refuse_same_memory(model: nn.Module, trained: Collection[int]) -> None:
+    """Raise CompositionError where a parameter of `trained` (by id) has memory in common with another tensor of the model or of the user's.
+
+    One parameter that several modules own is one parameter: it stays tied.
+    """
+    by_storage: dict[int, list[tuple[str, Tensor]]] = {}
+    for name, tensor in _distinct(model):
+        if tensor.numel() and tensor.layout == torch.strided:
+            by_storage.setdefault(_address(tensor), []).append((name, tensor))
+    for beside in by_storage.values():
+        if any(id(tensor) in trained for _, tensor in beside):
+            _refuse_overlap(beside, trained)
+            _refuse_holder(beside)
+
+
+def _distinct(model: nn.Module) -> Iterator[tuple[str, Tensor]]:
+    yield from model.named_parameters()
+    yield from model.named_buffers()
+
+
+def _refuse_overlap(beside: list[tuple[str, Tensor]], trained: Collection[int]) -> None:
+    if len(beside) == 1:
+        return
+    for k, (name, tensor) in enumerate(beside):
+        for other, before in beside[:k]:
+            if (id(tensor) in trained or id(before) in trained) and _overlap(tensor, before):
+                raise CompositionError(
+                    f"{other} and {name} are two tensors in the same memory, and worker.attach would untie them: let both modules own one "
+                    f"parameter (`a.weight = b.weight`, not `a.weight.data = b.weight.data`), or give each a copy of its own (`.clone()`)."
+                )
+
+
+def _overlap(one: Tensor, other: Tensor) -> bool:
+    if one.dtype != other.dtype:
+        return bool(one.data_ptr() < other.data_ptr() + other.nbytes and other.data_ptr() < one.data_ptr() + one.nbytes)
+    taken = torch.zeros(one.untyped_storage().nbytes() // one.element_size(), dtype=torch.bool)
+    taken.as_strided(one.shape, one.stride(), one.storage_offset()).fill_(True)
+    return bool(taken.as_strided(other.shape, other.stride(), other.storage_offset()).any())
+
+
+def _refuse_holder(beside: list[tuple[str, Tensor]]) -> None:
+    """Parameters that are parts of a buffer are harmless if nobody has that buffer any more: it is the way some layers are made."""
+    name, first = beside[0]
+    part = len(beside) > 1 or first.nbytes < first.untyped_storage().nbytes()
+    if part and _holders(first) > len(beside) and _address(first) not in {_address(flat) for flat in _LAID}:
+        raise CompositionError(
+            f"{name} is a part of a larger tensor that is still in use, and worker.attach would give it memory of its own, so that the two "
+            "would have nothing to do with each other any more: give the parameter a copy (`.clone()`), or write to the parameter itself."
+        )
+
+
+def _address(tensor: Tensor) -> int:
+    storage: Any = tensor.untyped_storage()
+    return int(storage._cdata)
+
+
+def _holders(tensor: Tensor) -> int:
+    """How many tensors have this memory."""
+    storage: Any = tensor.untyped_storage()
+    count: int = torch._C._storage_Use_Count(storage._cdata)
+    return count - 1
