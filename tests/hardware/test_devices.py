@@ -7,8 +7,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from polyrhythm.errors import CompositionError, UnknownNameError
-from polyrhythm.hardware.devices import DEVICES, Device, Profile, load
+from polyrhythm.errors import CompositionError, PolyrhythmError, UnknownNameError
+from polyrhythm.hardware.devices import DEVICES, Device, Profile, files_of, load
 from polyrhythm.hardware.fleet import Fleet, Jitter, Mixed, Pace, RandomStragglers, Straggler, Uniform, fleet
 
 DEVICE = Device("d", 1000.0, 0.5)
@@ -114,18 +114,49 @@ def test_what_the_user_gives_becomes_a_fleet(tmp_path: Path) -> None:
     ("text", "says"),
     [
         ('{"name": "x"}', "must give flops or seconds_per_step"),
-        ('{"name": "x", "flops": 1, "seconds_per_step": 1}', "and not both"),
+        ('{"name": "x", "flops": 1, "seconds_per_step": 1}', "and not several of them"),
         ('{"name": "x", "flop": 1}', "unknown field `flop`"),
         ('{"name": "x", "flops": 0}', "above zero"),
         ('{"name": "x", "seconds_per_step": []}', "needs the seconds"),
         ('{"name": "x", "flops": "quick"}', "not a speed"),
+        ('{"name": "x", "machines": ["t4"], "flops": 1}', "and not several of them"),
+        ('{"name": "x", "machines": ["h10"]}', "Did you mean 'h100'"),
+        ('{"name": "x", "machines": ["t5.json"]}', "t5.json' cannot be read"),
+        ('{"name": "x", "machines": [{"name": "y"}]}', "The machine 'y' in the device file .* must give flops"),
+        ('{"name": "x", "machines": [{"name": "y", "machines": ["t4"]}]}', "The machine 'y' in the device file .* must give flops"),
+        ('{"name": "x", "machines": ["device.json"]}', "The machine 'x' in the device file .* must give flops"),
+        ('{"name": "x", "flops": 1, "paces": [{"type": "Jitter", "sigma": -1}]}', r"sigma -1.0. It must be zero or more.* `\$.paces"),
+        ('{"name": "x", "flops": 1, "paces": [{"type": "Wobble"}]}', "Wobble"),
+        ('{"name": "x", "flops": 1, "paces": [{"type": "Mixed", "speeds": [1], "slow": 2}]}', "unknown field `slow`"),
+        ('{"name": "x", "machines": ["t4", "a100"]}', "is a fleet of machines and paces"),
     ],
 )
 def test_a_wrong_device_file_is_refused_with_a_sentence(text: str, says: str, tmp_path: Path) -> None:
     path = tmp_path / "device.json"
     path.write_text(text)
-    with pytest.raises(CompositionError, match=says):
+    with pytest.raises(PolyrhythmError, match=says):
         load(path)
+
+
+def test_a_file_describes_mixed_machines_and_what_slows_them_as_a_fleet_in_python_does(tmp_path: Path) -> None:
+    (tmp_path / "pi.json").write_text('{"name": "measured pi", "seconds_per_step": [0.5]}')
+    (tmp_path / "calibrated").mkdir()
+    (tmp_path / "calibrated" / "device.json").write_text('{"name": "old", "seconds_per_step": [0.2]}')
+    path = tmp_path / "mixed.json"
+    path.write_text(
+        """{"name": "mixed", "machines": ["t4", "pi.json", "calibrated", {"name": "server", "flops": "15 GFLOPS", "overhead": "1 ms"}],
+            "paces": [{"type": "Jitter", "sigma": 0.1}, {"type": "Mixed", "speeds": [1, 0.5]}, {"type": "Straggler", "worker": 3,
+                       "factor": 4}, {"type": "RandomStragglers", "probability": 0.01, "factor": 10}, {"type": "Uniform"}],
+            "server": "a100"}"""
+    )
+    machines = (DEVICES["t4"], Profile("measured pi", (0.5,)), Profile("old", (0.2,)), Device("server", 15e9, 1e-3))
+    paces = (Jitter(0.1), Mixed((1.0, 0.5)), Straggler(3, 4.0), RandomStragglers(0.01, 10.0), Uniform())
+    assert fleet(path) == fleet(str(path)) == Fleet(machines, paces, DEVICES["a100"])
+    assert files_of(path) == [path, tmp_path / "pi.json", tmp_path / "calibrated" / "device.json"]
+    assert files_of("t4") == []
+    path.write_text('{"name": "pi", "seconds_per_step": [0.5], "paces": [{"type": "Jitter", "sigma": 0.1}]}')
+    measured = Profile("pi", (0.5,))
+    assert fleet(path) == Fleet((measured,), (Jitter(0.1),), measured)
 
 
 def test_what_cannot_be_is_refused_when_it_is_made(tmp_path: Path) -> None:

@@ -112,6 +112,23 @@ def test_a_file_may_give_text_or_numbers_and_one_way_stands_for_both() -> None:
     assert network.slowest() == (0.015, 10 * MBIT)
 
 
+def test_a_shared_medium_and_jitter_are_read_and_written(tmp_path: Path) -> None:
+    network = _load(
+        """{"name": "n", "sites": [{"name": "air", "egress": "300 Mbit/s", "latency": "4 ms", "medium": "120 Mbit/s", "jitter": "3 ms"},
+                                   {"name": "b", "egress": 1}],
+            "links": [{"from": "air", "to": "b", "latency": "20 ms", "jitter": "5 ms"}]}"""
+    )
+    assert network.sites[0].medium == 120 * MBIT
+    assert [network.site_jitter(*pair) for pair in ((0, 0), (0, 1), (1, 0), (1, 1))] == pytest.approx([0.003, 0.005, 0.005, 0.0])
+    assert network.varies
+    assert network.shares_media
+    path = tmp_path / "network.json"
+    path.write_text(to_json(network))
+    assert load(path) == network
+    assert not load("wan-11").varies
+    assert not load("wan-11").shares_media
+
+
 def test_the_way_back_may_differ() -> None:
     network = _load(
         """{"name": "n", "sites": [{"name": "a", "egress": 1}, {"name": "b", "egress": 1}],
@@ -133,6 +150,8 @@ def test_the_way_back_may_differ() -> None:
         ('{"name": "n", "sites": []}', "has no site"),
         ('{"name": "n", "sites": [{"name": "a", "egress": 1}, {"name": "a", "egress": 1}]}', "two sites of one name"),
         ('{"name": "n", "sites": [{"name": "a", "egress": 1}, {"name": "b", "egress": 1}]}', "no connection from site 'a' to 'b'"),
+        ('{"name": "n", "sites": [{"name": "a", "egress": 1, "medium": 0}]}', "not above zero"),
+        ('{"name": "n", "sites": [{"name": "a", "egress": 1, "latency": 1, "jitter": 2}]}', "no message arrives before it was sent"),
         ("not JSON", "cannot be used"),
     ],
 )

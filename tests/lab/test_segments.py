@@ -12,7 +12,7 @@ import pytest
 
 from polyrhythm.hardware import network
 from polyrhythm.hardware.changes import ChangeEntry
-from polyrhythm.hardware.network import Network
+from polyrhythm.hardware.network import Network, Site
 from polyrhythm.hardware.timetable import timetable
 from polyrhythm.lab.fabric import Fabric
 from polyrhythm.lab.fair_link import FairLink
@@ -66,6 +66,25 @@ def test_a_bandwidth_changes_at_its_time() -> None:
     under_test.plan(10.0, [(change.at, links[change.link], change.bandwidth) for change in timetable(slower, 2)])
     got = arrivals(under_test, [(10.0, 0, 1, 500), (10.0, 0, 1, 1000), (10.0, 0, 1, 100)])
     assert [when for when, _, _ in got] == pytest.approx([12.5, 13.5, 14.5])  # the second left at 10.5, at the old rate
+
+
+def test_hosts_of_a_shared_medium_take_turns_in_both_directions_and_inside_it_a_packet_is_sent_twice() -> None:
+    sites = [Site("air", 1e6, 1e6, medium=1000.0), Site("wired", 1e6, 1e6)]
+    air = Network.joined("home", sites, {("air", "wired"): 0.0, ("wired", "air"): 0.0}, {})  # hosts 0 and 1 are stations
+    both = arrivals(fabric(air, 4), [sent for _ in range(10) for sent in ((0.0, 0, 2, 100), (0.0, 3, 1, 100))])
+    assert max(when for when, _, _ in both) == pytest.approx(2.0, abs=0.01)
+    inside = arrivals(fabric(air, 4), [(0.0, 0, 1, 100)] * 10)
+    assert max(when for when, _, _ in inside) == pytest.approx(2.0, abs=0.01)
+    # as in the simulator, each passage has an equal share: a third of the air each
+    mixed = arrivals(fabric(air, 4), [sent for _ in range(10) for sent in ((0.0, 0, 1, 100), (0.0, 3, 1, 100))])
+    assert [max(when for when, _, frame in mixed if int(frame) % 2 == side) for side in (0, 1)] == pytest.approx([3.0, 3.0], abs=0.21)
+
+
+def test_the_jitter_of_a_network_varies_latencies_in_the_lab_too() -> None:
+    varying = Network("varying", (Site("far", 1e9, 1e9, 5.0, jitter=2.0),), ((0.0,),), ((float("inf"),),))
+    late = [when - 20.0 * int(frame) for when, _, frame in arrivals(fabric(varying, 2), [(20.0 * index, 0, 1, 1) for index in range(40)])]
+    assert all(3.0 <= each <= 7.01 for each in late)
+    assert max(late) - min(late) > 3.0
 
 
 def test_two_flows_that_leave_one_host_share_its_egress() -> None:

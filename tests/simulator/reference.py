@@ -19,6 +19,15 @@ class Begin(NamedTuple):
     nbytes: int
 
 
+AGAIN = " again"
+"""At the end of the name of a link that a path takes a second time."""
+
+
+def link_of(name: str) -> str:
+    """The link of that name on a path."""
+    return name.removesuffix(AGAIN)
+
+
 def links_of(network: Network, workers: int, sender: str, receiver: str, now: Fraction = Fraction(0)) -> dict[str, float]:
     """The links from `sender` to `receiver` by name, with their capacities at `now`."""
     here, there = network.host_of(sender, workers), network.host_of(receiver, workers)
@@ -28,12 +37,21 @@ def links_of(network: Network, workers: int, sender: str, receiver: str, now: Fr
     a, b = network.site_of(here, workers), network.site_of(there, workers)
     if a != b:
         links |= {f"up {a}": network.sites[a].uplink, f"down {b}": network.sites[b].downlink, f"pair {a} {b}": network.capacity[a][b]}
-    links |= {name: rate for name, rate in _changed(network, workers, now).items() if name in links}
+    links |= {f"medium {a}": network.sites[a].medium, f"medium {b}" + AGAIN * (a == b): network.sites[b].medium}
+    changed = _changed(network, workers, now)
+    links |= {name: changed[link_of(name)] for name in links if link_of(name) in changed}
     return {name: capacity for name, capacity in links.items() if capacity < math.inf}
 
 
 def _changed(network: Network, workers: int, now: Fraction) -> dict[str, float]:
-    names = {"egress": "egress {}", "ingress": "ingress {}", "uplink": "up {}", "downlink": "down {}", "pair": "pair {} {}"}
+    names = {
+        "egress": "egress {}",
+        "ingress": "ingress {}",
+        "uplink": "up {}",
+        "downlink": "down {}",
+        "medium": "medium {}",
+        "pair": "pair {} {}",
+    }
     due = [change for change in timetable(network, workers) if change.at <= now]
     return {names[change.link.kind].format(change.link.source, change.link.target): change.bandwidth for change in due}
 
@@ -41,16 +59,16 @@ def _changed(network: Network, workers: int, now: Fraction) -> dict[str, float]:
 def fair_rates(paths: dict[tuple[str, str], dict[str, float]]) -> dict[tuple[str, str], Fraction]:
     """Raise all rates together; whoever meets a full link stops."""
     rates = {flow: Fraction(0) for flow in paths}
-    left = {name: Fraction(capacity) for path in paths.values() for name, capacity in path.items()}
+    left = {link_of(name): Fraction(capacity) for path in paths.values() for name, capacity in path.items()}
     growing = list(paths)
     while growing:
-        users = {name: sum(name in paths[flow] for flow in growing) for name in left}
+        users = {name: sum(link_of(taken) == name for flow in growing for taken in paths[flow]) for name in left}
         pace = min(left[name] / users[name] for name in left if users[name])
         for flow in growing:
             rates[flow] += pace
         for name in left:
             left[name] -= pace * users[name]
-        growing = [flow for flow in growing if all(left[name] > 0 for name in paths[flow])]
+        growing = [flow for flow in growing if all(left[link_of(name)] > 0 for name in paths[flow])]
     return rates
 
 

@@ -72,7 +72,12 @@ def test_a_worker_outside_of_the_reduction_is_refused() -> None:
         play(job(*[reduces([], 1)] * 2), Simulator(network=PLAIN, collectives=ClosedForm()))
 
 
-def test_a_network_that_changes_in_time_is_refused() -> None:
-    changing = replace(PLAIN, changes=(ChangeEntry(at=1.0, host=0, egress=10.0),))
-    with pytest.raises(CompositionError, match="changes in time, and no closed form sees that"):
-        Simulator(network=changing, collectives=ClosedForm())
+def test_a_network_that_changes_in_time_or_varies_or_has_a_shared_medium_is_refused() -> None:
+    (site,) = PLAIN.sites
+    for network, what in (
+        (replace(PLAIN, changes=(ChangeEntry(at=1.0, host=0, egress=10.0),)), "changes in time"),
+        (replace(PLAIN, sites=(replace(site, medium=50.0),)), "has a shared medium"),
+        (replace(PLAIN, sites=(replace(site, latency=1.0, jitter=0.5),)), "has jitter"),
+    ):
+        with pytest.raises(CompositionError, match=f"{what}, and no closed form sees that"):
+            Simulator(network=network, collectives=ClosedForm())

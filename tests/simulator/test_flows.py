@@ -19,7 +19,7 @@ from polyrhythm.simulator import sharing
 from polyrhythm.simulator.connection import Connection
 from polyrhythm.simulator.flows import Flows
 
-from .reference import Begin, deliveries, links_of
+from .reference import Begin, deliveries, link_of, links_of
 
 PLAIN = Network.uniform("plain", 100.0, 0.0)
 
@@ -108,6 +108,41 @@ def test_sites_share_their_uplink_and_downlink() -> None:
     assert run(two_sites(), [begin(0, 4, 450), begin(1, 5, 450)]) == {0: 11.0, 1: 11.0}
     # The way back passes neither, and what stays inside a site passes no shared link.
     assert run(two_sites(), [begin(4, 0, 450), begin(5, 1, 450), begin(2, 3, 450)]) == {0: 6.5, 1: 6.5, 2: 4.5}
+
+
+def wireless(medium: float = 60.0) -> Network:
+    """An air that ten hosts share, and a line from the access point to two more."""
+    sites = [Site("air", 100.0, 100.0, 0.0, medium=medium), Site("wired", 100.0, 100.0)]
+    pairs = [("air", "wired"), ("wired", "air")]
+    return Network.joined("home", sites, dict.fromkeys(pairs, 0.0), {})
+
+
+def test_stations_of_a_wireless_network_share_one_medium_in_both_directions() -> None:
+    # workers 0-3 are stations, 4-7 wired: up and down share the air.
+    assert run(wireless(), [begin(0, 4, 300), begin(5, 1, 300)]) == {0: 10.0, 1: 10.0}
+    assert run(wireless(), [begin(0, 4, 600)]) == {0: 10.0}
+    # between stations a message takes the air twice: to the access point, and from it
+    assert run(wireless(), [begin(0, 1, 300)]) == {0: 10.0}
+    assert run(wireless(), [begin(0, 1, 200), begin(2, 4, 200)]) == {0: 10.0, 1: 10.0}
+    # the wired hosts do not notice
+    assert run(wireless(), [begin(4, 5, 1000), begin(0, 1, 300)]) == {0: 10.0, 1: 10.0}
+    falling = replace(wireless(), changes=(ChangeEntry(at=5.0, site="air", medium=30.0),))
+    assert run(falling, [begin(0, 1, 300)]) == {0: 15.0}
+
+
+def test_a_latency_varies_by_its_jitter_under_a_seed_and_messages_of_one_connection_keep_their_order() -> None:
+    site = Site("far", 100.0, 100.0, 5.0, jitter=2.0)
+    varying = Network("varying", (site,), ((0.0,),), ((math.inf,),))
+    begins = [begin(sender, 7, 1, time=20.0 * index) for index in range(40) for sender in range(3)]
+    times = run(varying, begins)
+    late = [times[index] - each.time for index, each in enumerate(begins)]
+    assert all(3.0 <= each <= 7.1 for each in late)
+    assert len(set(late)) > 100
+    assert max(late) - min(late) > 3.0
+    assert times == run(varying, begins)
+    crowd = run(varying, [begin(0, 1, 1) for _ in range(50)])
+    assert [crowd[index] for index in range(50)] == sorted(crowd.values())
+    assert run(replace(varying, sites=(replace(site, jitter=0.0),)), begins[:1]) == {0: 5.01}
 
 
 def test_a_pair_of_sites_shares_its_capacity_in_its_direction() -> None:
@@ -204,13 +239,13 @@ def networks() -> st.SearchStrategy[Network]:
     """A few shapes, with round and with awkward numbers."""
     rate = st.sampled_from([10.0, 30.0, 100.0, 77.7])
     shared = st.sampled_from([15.0, 40.0, 123.4, math.inf])
-    site = st.builds(Site, st.just("?"), rate, rate, st.sampled_from([0.0, 0.5]), shared, shared)
+    site = st.builds(Site, st.just("?"), rate, rate, st.sampled_from([0.0, 0.5]), shared, shared, shared)
 
     def change(host: int, at: float, egress: float | None, ingress: float) -> ChangeEntry:
         return ChangeEntry(at=at, host=host, egress=egress, ingress=ingress)
 
     def join(sites: list[Site], capacity: list[float], changes: list[ChangeEntry]) -> Network:
-        named = [Site(f"s{place}", s.egress, s.ingress, s.latency, s.uplink, s.downlink) for place, s in enumerate(sites)]
+        named = [replace(site, name=f"s{place}") for place, site in enumerate(sites)]
         pairs = [(a.name, b.name) for a in named for b in named if a is not b]
         joined = Network.joined("drawn", named, dict.fromkeys(pairs, 0.25), dict(zip(pairs, capacity, strict=False)))
         return replace(joined, changes=(*changes, *_of_sites(joined)))
@@ -222,6 +257,7 @@ def networks() -> st.SearchStrategy[Network]:
 def _of_sites(network: Network) -> list[ChangeEntry]:
     """Half of each shared bandwidth from 3 s on."""
     found = [ChangeEntry(at=3.0, site=site.name, uplink=site.uplink / 2) for site in network.sites if site.uplink < math.inf]
+    found += [ChangeEntry(at=4.0, site=site.name, medium=site.medium / 2) for site in network.sites if site.medium < math.inf]
     for a, row in enumerate(network.capacity):
         for b, capacity in enumerate(row):
             if a < b and capacity < math.inf and network.capacity[b][a] < math.inf:
@@ -291,13 +327,13 @@ def test_no_link_is_over_full_and_every_flow_has_a_bottleneck(few: int, network:
             capacity: dict[str, float] = {}
             shared = [(links_of(network, 5, c.sender.name, c.receiver.name), rate) for c, rate in flowing(flows)]
             for links, rate in shared:
-                for name in links:
+                for name in map(link_of, links):
                     load_of[name] += rate
                     fastest[name] = max(fastest[name], rate)
-                capacity |= links
+                capacity |= {link_of(name): most for name, most in links.items()}
             assert all(load_of[name] <= capacity[name] * (1 + 1e-9) for name in capacity)
             for links, rate in shared:
-                full = [name for name in links if load_of[name] >= capacity[name] * (1 - 1e-9)]
+                full = [name for name in map(link_of, links) if load_of[name] >= capacity[name] * (1 - 1e-9)]
                 assert not links or any(rate >= fastest[name] * (1 - 1e-9) for name in full)
             flows.advance(due)
 

@@ -94,12 +94,20 @@ def _facts(given_options: Typed) -> dict[str, str]:
     if given_options.arguments:
         facts["arguments"] = shlex.join(given_options.arguments)
     module = sys.modules.get(given_options.job.rpartition(":")[0])
+    job = file_of(given_options.job) or (Path(module.__file__) if module is not None and module.__file__ else None)
+    network = None if where.network in (None, *PRESETS) else located(str(where.network), networks.FILE)
     files = {
-        "job": file_of(given_options.job) or (Path(module.__file__) if module is not None and module.__file__ else None),
-        "network": None if where.network in (None, *PRESETS) else located(str(where.network), networks.FILE),
-        "device": None if where.device in (None, *devices.DEVICES) else located(str(where.device), devices.FILE),
+        "job": [] if job is None else [job],
+        "network": [] if network is None else [network],
+        "device": _device_files(where),
     }
-    return facts | {f"{what} sha256": sha256(file.read_bytes()).hexdigest() for what, file in files.items() if file is not None}
+    contents = {what: b"".join(file.read_bytes() for file in these) for what, these in files.items() if these}
+    return facts | {f"{what} sha256": sha256(content).hexdigest() for what, content in contents.items()}
+
+
+def _device_files(where: RuntimeOptions) -> list[Path]:
+    """Those of a simulated device; a real one has none."""
+    return [] if where.device is None or where.settled().on != "simulator" else devices.files_of(where.device)
 
 
 _WRITER = {COMPARISON: "compare", RUN: "run"}

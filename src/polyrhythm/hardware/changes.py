@@ -15,7 +15,7 @@ Quantity = str | float
 
 
 class ChangeEntry(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True, rename={"source": "from", "target": "to"}):
-    """As written: of one host, of one site's shared links, or of the connection from one site to another (and back)."""
+    """As written: of one host, of what one site shares, or of the connection from one site to another (and back)."""
 
     at: Quantity
     host: int | None = None
@@ -27,17 +27,18 @@ class ChangeEntry(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_
     uplink: Quantity | None = None
     downlink: Quantity | None = None
     bandwidth: Quantity | None = None
+    medium: Quantity | None = None
 
     def __post_init__(self) -> None:
         allowed = {
             "host": (self.host is not None, ("egress", "ingress")),
-            "site": (self.site is not None, ("uplink", "downlink")),
+            "site": (self.site is not None, ("uplink", "downlink", "medium")),
             "from and to": (self.source is not None and self.target is not None, ("bandwidth",)),
         }
         named = [name for name, (given, _) in allowed.items() if given]
         if len(named) != 1 or (self.source is None) != (self.target is None):
             raise ValueError("a change is of one host, of one site, or from one site to another: give one of host, site, or from and to")
-        rates = [name for name in ("egress", "ingress", "uplink", "downlink", "bandwidth") if getattr(self, name) is not None]
+        rates = [name for name in ("egress", "ingress", "uplink", "downlink", "medium", "bandwidth") if getattr(self, name) is not None]
         wanted = allowed[named[0]][1]
         if not rates or not set(rates) <= set(wanted):
             raise ValueError(f"a change of {named[0]} gives {' or '.join(wanted)}, and this one {' and '.join(rates) or 'no bandwidth'}")

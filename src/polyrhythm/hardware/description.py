@@ -7,7 +7,8 @@
 
 Rates are text ("50 Mbit/s") or bytes per second, durations text ("20 ms") or seconds, one way. What is left out is
 unlimited, or zero for a latency; `ingress` is `egress` where left out. `changes` are in `changes.py`; `loss` is the
-part of datagrams that do not arrive.
+part of datagrams that do not arrive. `medium` is what all hosts of a site share in both directions, as stations of a
+wireless network do; `jitter` is by how much the latency of a message may differ.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ Quantity = str | float
 
 
 class SiteEntry(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
-    """A site, the access of each of its hosts, and the bandwidth that all of them share towards other sites."""
+    """A site, the access of each of its hosts, and the bandwidth that all of them share: towards other sites, or for all they send."""
 
     name: str
     egress: Quantity
@@ -33,6 +34,8 @@ class SiteEntry(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_de
     latency: Quantity = 0.0
     uplink: Quantity | None = None
     downlink: Quantity | None = None
+    medium: Quantity | None = None
+    jitter: Quantity = 0.0
 
 
 class LinkEntry(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True, rename={"source": "from", "target": "to"}):
@@ -42,6 +45,7 @@ class LinkEntry(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_de
     target: str
     latency: Quantity
     bandwidth: Quantity | None = None
+    jitter: Quantity = 0.0
 
 
 class HostEntry(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):

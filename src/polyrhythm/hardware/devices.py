@@ -29,6 +29,7 @@ import msgspec
 from polyrhythm import units
 from polyrhythm.errors import CompositionError, unknown
 from polyrhythm.hardware.files import located
+from polyrhythm.hardware.paces import Pace, Paces
 
 FILE = "device.json"
 """The name of the profile in a directory of `polyrhythm calibrate`."""
@@ -140,40 +141,101 @@ DEVICES: dict[str, Device] = {
 }
 
 
-class _Written(msgspec.Struct, forbid_unknown_fields=True):
-    """A file: a name, and either a speed or measured steps."""
+class DeviceFile(msgspec.Struct, forbid_unknown_fields=True):
+    """A file: a name, and a speed, measured steps, or several machines, each a preset, a file beside this one, or written here.
+
+    `paces` slow the workers; `server` is the machine of servers.
+    """
 
     name: str
     flops: str | float | None = None
     overhead: str | float = 0.0
     seconds_per_step: float | list[float] | None = None
     seconds_per_contribution: float = 0.0
+    machines: list[str | DeviceFile] = []
+    paces: Paces = []
+    server: str | DeviceFile | None = None
+
+    @property
+    def given(self) -> int:
+        """How many of the ways to describe machines it uses."""
+        return (self.flops is not None) + (self.seconds_per_step is not None) + bool(self.machines)
 
 
 def load(path_or_name: str | Path) -> Machine:
     """The preset of that name, or the content of a JSON file: {"name", "flops", "overhead"} or {"name", "seconds_per_step"}.
 
     Measured steps may come with "seconds_per_contribution". A directory stands for its device.json, as `polyrhythm calibrate` writes it.
+    Raises CompositionError for a file of several machines, or with paces: that is a fleet.
     """
+    machines, paces, _ = load_all(path_or_name)
+    if len(machines) > 1 or paces:
+        raise CompositionError(f"{str(path_or_name)!r} is a fleet of machines and paces, and here is place for one machine: give one.")
+    return machines[0]
+
+
+def load_all(path_or_name: str | Path) -> tuple[tuple[Machine, ...], tuple[Pace, ...], Machine | None]:
+    """The machines of a preset's name or of a file, the paces that slow them, and that of servers, if it is given."""
     text = str(path_or_name)
     if text in DEVICES:
-        return DEVICES[text]
+        return (DEVICES[text],), (), None
     path = located(path_or_name, FILE)
     if path is None:
         raise unknown("device", text, DEVICES)
+    written = _read(path)
+    machines = tuple(_machine(each, path) for each in written.machines or (msgspec.structs.replace(written, paces=[]),))
+    return machines, tuple(written.paces), None if written.server is None else _machine(written.server, path)
+
+
+def files_of(path_or_name: str | Path) -> list[Path]:
+    """All files that make up the devices of a file; none for a preset's name."""
+    path = None if str(path_or_name) in DEVICES else located(path_or_name, FILE)
+    if path is None:
+        return []
+    written = _read(path)
+    named = [*written.machines, *([] if written.server is None else [written.server])]
+    return [path, *(file for each in named if isinstance(each, str) if (file := _beside(each, path)) is not None)]
+
+
+def _read(path: Path) -> DeviceFile:
     try:
-        written = msgspec.json.decode(path.read_bytes(), type=_Written)
+        written = msgspec.json.decode(path.read_bytes(), type=DeviceFile)
     except OSError as problem:
         raise CompositionError(
             f"The device file {str(path)!r} cannot be read: {problem.strerror}. Give a file or a preset's name."
         ) from problem
     except msgspec.MsgspecError as problem:
         raise CompositionError(
-            f"The device file {str(path)!r} cannot be used: {problem}. It has name, and flops and overhead, or seconds_per_step."
+            f"The device file {str(path)!r} cannot be used: {problem}. It has name, and one of flops (with overhead), seconds_per_step and "
+            "machines; paces and server may be given too."
         ) from problem
-    if (written.flops is None) == (written.seconds_per_step is None):
-        raise CompositionError(f"The device file {str(path)!r} must give flops or seconds_per_step, and not both.")
-    if written.flops is not None:
-        return Device(written.name, units.speed(written.flops), units.duration(written.overhead))
-    steps = written.seconds_per_step
-    return Profile(written.name, tuple(steps) if isinstance(steps, list) else (steps or 0.0,), written.seconds_per_contribution)
+    if written.given != 1:
+        raise CompositionError(f"The device file {str(path)!r} must give flops or seconds_per_step or machines, and not several of them.")
+    return written
+
+
+def _machine(given: str | DeviceFile, file: Path) -> Machine:
+    """One machine of `file`: a preset, another file, or as it is written there."""
+    if isinstance(given, str):
+        beside = _beside(given, file)
+        if beside is None:
+            return DEVICES[given]
+        given = _read(beside)
+    if given.machines or given.paces or given.given != 1:
+        raise CompositionError(
+            f"The machine {given.name!r} in the device file {str(file)!r} must give flops or seconds_per_step: machines and paces are "
+            "listed once, in the file that is given."
+        )
+    if given.flops is not None:
+        return Device(given.name, units.speed(given.flops), units.duration(given.overhead))
+    steps = given.seconds_per_step
+    return Profile(given.name, tuple(steps) if isinstance(steps, list) else (steps or 0.0,), given.seconds_per_contribution)
+
+
+def _beside(name: str, file: Path) -> Path | None:
+    """The file that `file` names, from where that is; None for a preset."""
+    if name in DEVICES:
+        return None
+    if located(name, FILE) is None and not (file.parent / name).exists():
+        raise unknown("device", name, DEVICES)
+    return located(file.parent / name, FILE)

@@ -1,8 +1,6 @@
 """The workers' machines, and what makes some workers or some steps slower than others.
 
-    Fleet((DEVICES["cpu-core"],), (Mixed((1.0, 0.5)), Jitter(0.1), Straggler(worker=3, factor=4.0)))
-
-Paces compose: their slowdowns multiply. Each draws from a stream of its own, so adding one changes no draw of another.
+Fleet((DEVICES["cpu-core"],), (Mixed((1.0, 0.5)), Jitter(0.1), Straggler(worker=3, factor=4.0)))
 """
 
 from __future__ import annotations
@@ -13,94 +11,16 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
 
-import numpy as np
-
 from polyrhythm import rng
 from polyrhythm.errors import CompositionError
-from polyrhythm.hardware.devices import DEVICES, Machine, load
-
-
-class Pace(Protocol):
-    """The factor by which the time of one step of one worker is multiplied."""
-
-    def slowdown(self, rank: int, draws: np.random.Generator) -> float:
-        """The factor for the next step of the worker of `rank`; `draws` is this pace's and worker's own stream."""
-
-
-@dataclass(frozen=True, slots=True)
-class Uniform:
-    """All workers keep the same time."""
-
-    def slowdown(self, rank: int, draws: np.random.Generator) -> float:
-        """Always 1."""
-        return 1.0
-
-
-@dataclass(frozen=True, slots=True)
-class Mixed:
-    """Workers have different `speeds`, assigned in rotation: 0.5 is half as fast as the device."""
-
-    speeds: tuple[float, ...]
-
-    def __post_init__(self) -> None:
-        if not self.speeds or min(self.speeds) <= 0:
-            raise CompositionError(f"Mixed was given the speeds {self.speeds}. Give one or more, all above zero.")
-
-    def slowdown(self, rank: int, draws: np.random.Generator) -> float:
-        """The inverse of the worker's speed."""
-        return 1.0 / self.speeds[rank % len(self.speeds)]
-
-
-@dataclass(frozen=True, slots=True)
-class Jitter:
-    """Every step's time is multiplied by a lognormal factor of mean 1; `sigma` is the deviation of its logarithm."""
-
-    sigma: float
-
-    def __post_init__(self) -> None:
-        if not 0 <= self.sigma < math.inf:
-            raise CompositionError(f"Jitter was given sigma {self.sigma}. It must be zero or more: 0.1 varies a step by about a tenth.")
-
-    def slowdown(self, rank: int, draws: np.random.Generator) -> float:
-        """A draw."""
-        return math.exp(self.sigma * draws.standard_normal() - self.sigma**2 / 2)
-
-
-@dataclass(frozen=True, slots=True)
-class Straggler:
-    """One `worker` takes `factor` times as long, always."""
-
-    worker: int
-    factor: float
-
-    def __post_init__(self) -> None:
-        if self.worker < 0 or self.factor <= 0:
-            raise CompositionError(
-                f"Straggler was given worker {self.worker} and factor {self.factor}. Give a rank and a factor above zero."
-            )
-
-    def slowdown(self, rank: int, draws: np.random.Generator) -> float:
-        """The factor, for that worker."""
-        return self.factor if rank == self.worker else 1.0
-
-
-@dataclass(frozen=True, slots=True)
-class RandomStragglers:
-    """Each step of each worker takes `factor` times as long with `probability` (as in Chen et al., 2016, on backup workers)."""
-
-    probability: float
-    factor: float
-
-    def __post_init__(self) -> None:
-        if not 0 <= self.probability <= 1 or self.factor <= 0:
-            raise CompositionError(
-                f"RandomStragglers was given probability {self.probability} and factor {self.factor}. "
-                "Give a probability from 0 to 1 and a factor above zero."
-            )
-
-    def slowdown(self, rank: int, draws: np.random.Generator) -> float:
-        """A draw."""
-        return self.factor if draws.random() < self.probability else 1.0
+from polyrhythm.hardware import devices
+from polyrhythm.hardware.devices import DEVICES, Machine
+from polyrhythm.hardware.paces import Jitter as Jitter
+from polyrhythm.hardware.paces import Mixed as Mixed
+from polyrhythm.hardware.paces import Pace as Pace
+from polyrhythm.hardware.paces import RandomStragglers as RandomStragglers
+from polyrhythm.hardware.paces import Straggler as Straggler
+from polyrhythm.hardware.paces import Uniform as Uniform
 
 
 @dataclass(frozen=True, slots=True)
@@ -193,9 +113,13 @@ class ServerTimer:
 def fleet(given: str | Path | Machine | Fleet) -> Fleet:
     """A fleet from what the user gave: a preset's name, a file, one machine for all workers, or a fleet.
 
-    Servers merge at the measured speed, where there is one.
+    Servers merge at the measured speed, where there is one. Raises `CompositionError`s for files that cannot be used.
     """
     if isinstance(given, Fleet):
         return given
-    machine = load(given) if isinstance(given, str | Path) else given
-    return Fleet((machine,), server=machine) if machine.measured else Fleet((machine,))
+    if isinstance(given, str | Path):
+        machines, paces, server = devices.load_all(given)
+    else:
+        machines, paces, server = (given,), (), None
+    serves = server or (machines[0] if machines[0].measured else DEVICES["cpu-core"])
+    return Fleet(machines, paces, serves)

@@ -21,32 +21,11 @@ from polyrhythm.hardware.description import Description, HostEntry, LinkEntry, Q
 from polyrhythm.hardware.files import located
 from polyrhythm.hardware.placement import Blocks, Deal, Local, OwnHosts, Placement
 from polyrhythm.hardware.presets import PRESETS
+from polyrhythm.hardware.site import Access as Access
+from polyrhythm.hardware.site import Site as Site
 
 FILE = "network.json"
 """The name of the network in a directory of `polyrhythm calibrate`."""
-
-
-@dataclass(frozen=True, slots=True)
-class Site:
-    """A group of hosts. Bytes per second: `egress` and `ingress` of each host, `uplink` and `downlink` shared by all of them.
-
-    `latency` is in seconds, one way, between two hosts of the site. The shared links carry only traffic that leaves or enters the site.
-    """
-
-    name: str
-    egress: float
-    ingress: float
-    latency: float = 0.0
-    uplink: float = math.inf
-    downlink: float = math.inf
-
-
-@dataclass(frozen=True, slots=True)
-class Access:
-    """The bytes per second that one host may send and receive."""
-
-    egress: float
-    ingress: float
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,8 +35,9 @@ class Network:
     Both matrices are indexed `[from][to]`; their diagonals are not used. `accesses` lists hosts that differ from their site. `deal` assigns
     hosts to sites, `placement` servers to hosts; `congestion` is the congestion control of connections. Server shard k runs at the site of
     the worker `beside[k]`, where that is given. `changes` are bandwidths that change at some time, `loss` is the part of datagrams
-    between hosts that do not arrive. Raises `CompositionError` for matrices of wrong sizes,
-    bandwidths that are not above zero and latencies below zero.
+    between hosts that do not arrive. `jitter` has the seconds by which the latency of a message between two sites may differ, none where it
+    is empty. Raises `CompositionError` for matrices of wrong sizes, bandwidths that are not above zero, latencies below zero and jitters
+    above them.
     """
 
     name: str
@@ -72,20 +52,23 @@ class Network:
     beside: tuple[int | None, ...] = ()
     changes: tuple[ChangeEntry, ...] = ()
     loss: float = 0.0
+    jitter: tuple[tuple[float, ...], ...] = ()
 
     def __post_init__(self) -> None:
         if not self.sites:
             raise CompositionError(f"The network {self.name!r} has no site. Give it at least one, with the egress of its hosts.")
         if len({site.name for site in self.sites}) < len(self.sites):
             raise CompositionError(f"The network {self.name!r} has two sites of one name. Name each differently.")
-        for matrix in (self.latency, self.capacity):
+        for matrix in (self.latency, self.capacity, *([self.jitter] if self.jitter else [])):
             if len(matrix) != len(self.sites) or any(len(row) != len(self.sites) for row in matrix):
                 raise CompositionError(
                     f"The network {self.name!r} needs matrices of {len(self.sites)} rows and columns, one for each site."
                 )
         access = [rate for site in self.sites for rate in (site.egress, site.ingress)]
         access += [rate for _, own in self.accesses for rate in (own.egress, own.ingress)] + [self.local.bandwidth]
-        shared = [rate for site in self.sites for rate in (site.uplink, site.downlink)] + [rate for row in self.capacity for rate in row]
+        shared = [rate for site in self.sites for rate in (site.uplink, site.downlink, site.medium)] + [
+            rate for row in self.capacity for rate in row
+        ]
         if not all(0 < rate < math.inf for rate in access):
             raise CompositionError(
                 f"A host of the network {self.name!r} has a bandwidth that is not a finite number above zero. Give it one."
@@ -99,6 +82,14 @@ class Network:
         for delay in [site.latency for site in self.sites] + [delay for row in self.latency for delay in row] + [self.local.latency]:
             if not 0 <= delay < math.inf:
                 raise CompositionError(f"A latency of the network {self.name!r} is {delay} seconds. It must be zero or more, and finite.")
+        swings = [(site.jitter, site.latency) for site in self.sites]
+        swings += [swing for row in zip(self.jitter, self.latency, strict=False) for swing in zip(*row, strict=True)]
+        for jitter, delay in swings:
+            if not 0 <= jitter <= delay:
+                raise CompositionError(
+                    f"A jitter of the network {self.name!r} is {jitter} seconds around a latency of {delay}: give 0 to {delay}, "
+                    "for no message arrives before it was sent."
+                )
 
     @classmethod
     def uniform(cls, name: str, bandwidth: Quantity, latency: Quantity, ingress: Quantity | None = None) -> Network:
@@ -112,11 +103,17 @@ class Network:
 
     @classmethod
     def joined(
-        cls, name: str, sites: Sequence[Site], latency: Mapping[tuple[str, str], float], capacity: Mapping[tuple[str, str], float]
+        cls,
+        name: str,
+        sites: Sequence[Site],
+        latency: Mapping[tuple[str, str], float],
+        capacity: Mapping[tuple[str, str], float],
+        jitter: Mapping[tuple[str, str], float] | None = None,
     ) -> Network:
-        """Sites with one-way `latency` (required) and shared `capacity` (unlimited if not given) by ordered pair of site names."""
+        """Sites with one-way `latency` (required), shared `capacity` (else unlimited) and `jitter` (else none) by ordered pair of names."""
         names = [site.name for site in sites]
-        for a, b in [*latency, *capacity]:
+        swings = {pair: swing for pair, swing in (jitter or {}).items() if swing}
+        for a, b in [*latency, *capacity, *swings]:
             for given in (a, b):
                 if given not in names:
                     raise unknown("site", given, names)
@@ -130,6 +127,7 @@ class Network:
             tuple(sites),
             tuple(tuple(latency.get((a, b), 0.0) if a != b else 0.0 for b in names) for a in names),
             tuple(tuple(capacity.get((a, b), math.inf) if a != b else math.inf for b in names) for a in names),
+            jitter=tuple(tuple(swings.get((a, b), 0.0) for b in names) for a in names) if swings else (),
         )
 
     @classmethod
@@ -143,19 +141,23 @@ class Network:
                 units.duration(site.latency),
                 _rate(site.uplink),
                 _rate(site.downlink),
+                _rate(site.medium),
+                units.duration(site.jitter),
             )
             for site in written.sites
         ]
         latency: dict[tuple[str, str], float] = {}
         capacity: dict[tuple[str, str], float] = {}
+        jitter: dict[tuple[str, str], float] = {}
         own = {(link.source, link.target) for link in written.links}
         for link in written.links:
             for pair in ((link.source, link.target), (link.target, link.source)):
                 if pair == (link.source, link.target) or pair not in own:
                     latency[pair] = units.duration(link.latency)
                     capacity[pair] = _rate(link.bandwidth)
+                    jitter[pair] = units.duration(link.jitter)
         accesses = tuple((each.host, Access(units.bandwidth(each.egress), _rate(each.ingress, each.egress))) for each in written.hosts)
-        network = cls.joined(written.name, sites, latency, capacity)
+        network = cls.joined(written.name, sites, latency, capacity, jitter)
         return replace(
             network,
             accesses=accesses,
@@ -201,11 +203,28 @@ class Network:
         """One-way latency in seconds from a host of the site `here` to another host of the site `there`."""
         return self.sites[here].latency if here == there else self.latency[here][there]
 
+    def site_jitter(self, here: int, there: int) -> float:
+        """By how many seconds the latency of a message from the site `here` to the site `there` may differ."""
+        if here == there:
+            return self.sites[here].jitter
+        return self.jitter[here][there] if self.jitter else 0.0
+
+    @property
+    def varies(self) -> bool:
+        """Whether any latency has a jitter."""
+        return bool(self.jitter) or any(site.jitter for site in self.sites)
+
+    @property
+    def shares_media(self) -> bool:
+        """Whether the hosts of some site share a medium."""
+        return any(site.medium < math.inf for site in self.sites)
+
     def slowest(self) -> tuple[float, float]:
         """The longest latency between two hosts, and the least bandwidth of a message that is alone on any path."""
         across = [(a, b) for a in range(len(self.sites)) for b in range(len(self.sites)) if a != b]
         delays = [site.latency for site in self.sites] + [self.latency[a][b] for a, b in across]
         rates = [min(site.egress, site.ingress) for site in self.sites] + [min(own.egress, own.ingress) for _, own in self.accesses]
+        rates += [site.medium / 2 for site in self.sites if site.medium < math.inf]
         if across:
             rates += [min(site.uplink, site.downlink) for site in self.sites] + [self.capacity[a][b] for a, b in across]
         return max(delays), min(rates)
@@ -234,10 +253,21 @@ def to_json(network: Network) -> str:
     names = [site.name for site in network.sites]
     pairs = [(a, b) for a in range(len(names)) for b in range(len(names)) if a != b]
     sites = [
-        SiteEntry(site.name, site.egress, site.ingress, site.latency, _finite(site.uplink), _finite(site.downlink))
+        SiteEntry(
+            site.name,
+            site.egress,
+            site.ingress,
+            site.latency,
+            _finite(site.uplink),
+            _finite(site.downlink),
+            _finite(site.medium),
+            site.jitter,
+        )
         for site in network.sites
     ]
-    links = [LinkEntry(names[a], names[b], network.latency[a][b], _finite(network.capacity[a][b])) for a, b in pairs]
+    links = [
+        LinkEntry(names[a], names[b], network.latency[a][b], _finite(network.capacity[a][b]), network.site_jitter(a, b)) for a, b in pairs
+    ]
     hosts = [HostEntry(host, access.egress, access.ingress) for host, access in network.accesses]
     written = Description(
         network.name,

@@ -13,14 +13,24 @@ from polyrhythm.hardware.network import Network
 
 
 class LinkKey(NamedTuple):
-    """A link of a network: "egress" or "ingress" of a host, "uplink" or "downlink" of a site, each given twice, or a "pair" of sites."""
+    """A link of a network: "egress" or "ingress" of a host, "uplink", "downlink" or "medium" of a site, or a "pair" of sites.
+
+    Source and target are the same host or site, but for a pair.
+    """
 
     kind: str
     source: int
     target: int
 
 
-_WORDS = {"egress": "sends at", "ingress": "receives at", "uplink": "uplink of", "downlink": "downlink of", "pair": "connection of"}
+_WORDS = {
+    "egress": "sends at",
+    "ingress": "receives at",
+    "uplink": "uplink of",
+    "downlink": "downlink of",
+    "medium": "medium of",
+    "pair": "connection of",
+}
 
 
 class Change(NamedTuple):
@@ -78,6 +88,7 @@ def _links_of(network: Network, entry: ChangeEntry, names: Sequence[str], worker
         return [
             (LinkKey("uplink", here, here), entry.uplink, site.uplink),
             (LinkKey("downlink", here, here), entry.downlink, site.downlink),
+            (LinkKey("medium", here, here), entry.medium, site.medium),
         ]
     a, b = (names.index(given) for given in (entry.source, entry.target) if given is not None)
     return [(LinkKey("pair", *pair), entry.bandwidth, network.capacity[pair[0]][pair[1]]) for pair in ((a, b), (b, a))]

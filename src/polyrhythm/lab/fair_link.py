@@ -38,15 +38,15 @@ class FairLink:
         self._busy = False
         self._waiting = 0
         self._virtual = 0.0  # the start tag of the packet in service; tags are in bytes
-        self._queues: dict[bytes, FlowQueue] = {}
+        self._queues: dict[tuple[bytes, int], FlowQueue] = {}  # by flow and place on its way, for a medium is taken twice
         self._due: list[tuple[float, int, Packet]] = []  # all that waits, by start tag; what was dropped stays until it comes up
         self._count = 0
 
     def enter(self, packet: Packet, agenda: PacketScheduler) -> None:
         """Append the packet to the queue of its flow."""
-        queue = self._queues.get(packet.flow)
+        queue = self._queues.get((packet.flow, packet.passed))
         if queue is None:
-            queue = self._open(packet.flow)
+            queue = self._open((packet.flow, packet.passed))
         start = max(self._virtual, queue.finish)
         queue.packets.append((start, packet))
         queue.nbytes += packet.nbytes
@@ -63,7 +63,7 @@ class FairLink:
         """Send the next packet on the link, which is free at `now`."""
         while self._due:
             start, _, packet = heappop(self._due)
-            queue = self._queues.get(packet.flow)
+            queue = self._queues.get((packet.flow, packet.passed))
             if queue is None or not queue.packets or queue.packets[0][1] is not packet:
                 continue  # it was dropped
             queue.packets.popleft()
@@ -88,7 +88,7 @@ class FairLink:
         self._waiting -= packet.nbytes
         agenda.drop(packet)
 
-    def _open(self, flow: bytes) -> FlowQueue:
+    def _open(self, flow: tuple[bytes, int]) -> FlowQueue:
         """An empty queue for `flow`; those of connections that have ended are forgotten once there are many."""
         if len(self._queues) > _MANY:
             self._queues = {name: queue for name, queue in self._queues.items() if queue.packets or queue.finish > self._virtual}

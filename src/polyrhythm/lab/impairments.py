@@ -1,6 +1,6 @@
-"""Jitter and loss, which a `Network` does not describe, for all pairs of hosts or for one.
+"""Jitter and loss of packets beside what a `Network` describes, for all pairs of hosts or for one.
 
-The simulator's links have neither, so these belong to the lab, and predictions leave them out.
+They belong to the lab alone, and predictions leave them out; a network's own jitter is in both.
 """
 
 from __future__ import annotations

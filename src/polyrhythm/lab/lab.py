@@ -21,6 +21,7 @@ from polyrhythm.lab.fabric import Traffic
 from polyrhythm.lab.impairments import Impairments
 from polyrhythm.lab.output import OutputReader, Show
 from polyrhythm.lab.requirements import require_machine, require_sense
+from polyrhythm.lab.ways import swing
 
 _LOOK_SECONDS = 0.02
 _GRACE_SECONDS = 1.0
@@ -47,7 +48,7 @@ class Lab:
         if not self.impairments.jitter.some:
             return
         for a, b in ((a, b) for a in range(self.hosts) for b in range(self.hosts) if a != b):
-            jitter, latency = self.impairments.jitter.between(a, b), self.network.delay(a, b, self.hosts)
+            jitter, latency = swing(self.network, self.impairments, a, b, self.hosts), self.network.delay(a, b, self.hosts)
             if jitter > latency:
                 raise CompositionError(
                     f"A jitter of {jitter * 1e3:g} ms was given, but the latency from host {a} to host {b} is only {latency * 1e3:g} ms: "

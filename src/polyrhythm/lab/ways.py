@@ -1,9 +1,9 @@
 """From a `Network` to the segments between every two hosts: the links that the simulator would take, and the distance.
 
-The order is egress, uplink, capacity between the sites, distance, downlink, ingress. Where two paths share a link in the network, they
-share the object. Every queue holds `ROUND_TRIPS` times what its rate carries in the longest round trip of its flows, and at least
-`LEAST_QUEUE` bytes. The network's description has no loss, so TCP must not lose packets here either; connections that share a queue take
-turns, so that none waits for the whole queue of another.
+The order is egress, shared medium, uplink, capacity between the sites, distance, downlink, shared medium, ingress. Where two paths share
+a link in the network, they share the object. Every queue holds `ROUND_TRIPS` times what its rate carries in the longest round trip of its
+flows, and at least `LEAST_QUEUE` bytes. The network's description has no loss, so TCP must not lose packets here either; connections that
+share a queue take turns, so that none waits for the whole queue of another.
 """
 
 from __future__ import annotations
@@ -48,13 +48,19 @@ def ways(network: Network, hosts: int, impairments: Impairments, links: Links) -
     def segments(a: int, b: int) -> tuple[PathSegment, ...]:
         if a == b:
             return ()
-        jitter, loss = impairments.jitter.between(a, b), impairments.loss.between(a, b)
+        jitter, loss = swing(network, impairments, a, b, hosts), impairments.loss.between(a, b)
         distance = Distance(network.delay(a, b, hosts), jitter, loss, f"{impairments.seed}/lab/{a}/{b}")
         before = [links[key] for key, _ in _leaving(network, a, b, hosts) if key in links]
         after = [links[key] for key, _ in _arriving(network, a, b, hosts) if key in links]
         return (*before, distance, *after)
 
     return [[segments(a, b) for b in range(hosts)] for a in range(hosts)]
+
+
+def swing(network: Network, impairments: Impairments, a: int, b: int, hosts: int) -> float:
+    """By how many seconds the latency from host `a` to host `b` may differ: the network's jitter and that of the lab."""
+    own = network.site_jitter(network.site_of(a, hosts), network.site_of(b, hosts))
+    return own + impairments.jitter.between(a, b)
 
 
 def least_latency(network: Network, hosts: int) -> float:
@@ -64,7 +70,10 @@ def least_latency(network: Network, hosts: int) -> float:
 
 def _leaving(network: Network, a: int, b: int, hosts: int) -> list[tuple[LinkKey, float]]:
     here, there = network.site_of(a, hosts), network.site_of(b, hosts)
-    own: list[tuple[LinkKey, float]] = [(LinkKey("egress", a, a), network.access(a, hosts).egress)]
+    own: list[tuple[LinkKey, float]] = [
+        (LinkKey("egress", a, a), network.access(a, hosts).egress),
+        (LinkKey("medium", here, here), network.sites[here].medium),
+    ]
     if here == there:
         return own
     return [
@@ -76,5 +85,8 @@ def _leaving(network: Network, a: int, b: int, hosts: int) -> list[tuple[LinkKey
 
 def _arriving(network: Network, a: int, b: int, hosts: int) -> list[tuple[LinkKey, float]]:
     here, there = network.site_of(a, hosts), network.site_of(b, hosts)
-    own: list[tuple[LinkKey, float]] = [(LinkKey("ingress", b, b), network.access(b, hosts).ingress)]
+    own: list[tuple[LinkKey, float]] = [
+        (LinkKey("medium", there, there), network.sites[there].medium),
+        (LinkKey("ingress", b, b), network.access(b, hosts).ingress),
+    ]
     return own if here == there else [(LinkKey("downlink", there, there), network.sites[there].downlink), *own]

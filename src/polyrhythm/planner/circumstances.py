@@ -30,6 +30,8 @@ def with_links(network: Network, bandwidth: float = 1.0, latency: float = 1.0) -
             latency=site.latency * latency,
             uplink=site.uplink * bandwidth,
             downlink=site.downlink * bandwidth,
+            medium=site.medium * bandwidth,
+            jitter=site.jitter * latency,
         )
 
     return replace(
@@ -37,6 +39,7 @@ def with_links(network: Network, bandwidth: float = 1.0, latency: float = 1.0) -
         sites=tuple(map(changed, network.sites)),
         latency=tuple(tuple(each * latency for each in row) for row in network.latency),
         capacity=tuple(tuple(each * bandwidth for each in row) for row in network.capacity),
+        jitter=tuple(tuple(each * latency for each in row) for row in network.jitter),
         accesses=tuple((host, Access(own.egress * bandwidth, own.ingress * bandwidth)) for host, own in network.accesses),
     )
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -31,6 +32,11 @@ class SharedLink:
         self.mark = 0
 
 
+def alone_on(links: Sequence[SharedLink]) -> float:
+    """The rate of a flow that has `links` for itself; one that it takes twice gives it half."""
+    return min([link.capacity / links.count(link) for link in links])
+
+
 class Endpoint:
     """Where an actor is: its host, its site and the links of its host. `code` orders actors, whenever they first sent.
 
@@ -54,7 +60,8 @@ class Connection:
     """The first-in-first-out connection from one actor to another: at most one message is on it, others wait.
 
     While it is a flow of its own, `remaining` bytes were left at `since` and flow at `rate`; in a group, the group has these figures.
-    `alone` is the rate when no link of its path is shared, `round_trip` the latency there and back. `cuts`
+    `alone` is the rate when no link of its path is shared; one that the path takes twice is twice in `links`. `round_trip` is the latency
+    there and back. `cuts`
     counts the faults and pauses that stop it; while it is `watched`, somebody wants to know when its last byte has left.
     """
 

@@ -2,8 +2,10 @@
 
 The rules. Messages from one actor to another go one after the other on one connection, so they arrive in the order sent.
 Different connections flow at the same time, at max-min fair rates over the links on their paths: egress of the sending
-host, uplink of its site, capacity from site to site, downlink, ingress of the receiving host. A message is delivered
-one latency after its last byte has left. Inside one host nothing is shared: the network's `Local` time is all.
+host, uplink of its site, capacity from site to site, downlink, ingress of the receiving host. A shared medium is a link
+too, of both directions, which a message inside its site takes twice. A message is delivered one latency after its last
+byte has left, give or take the jitter, and never before one that was sent earlier on its connection.
+Inside one host nothing is shared: the network's `Local` time is all.
 
 The cost. A flow alone on its links costs a few operations; a start or an end looks only at the flows whose links it
 touches, directly or through others; many such flows become a `FlowGroup`, in arrays. All that starts or ends at
@@ -19,7 +21,8 @@ from heapq import heappop, heappush
 
 from polyrhythm.hardware.network import Network
 from polyrhythm.hardware.timetable import LinkKey
-from polyrhythm.simulator.connection import REMEMBERED, Connection
+from polyrhythm.simulator.connection import REMEMBERED, Connection, alone_on
+from polyrhythm.simulator.delays import Delays
 from polyrhythm.simulator.filling import TOLERANCE
 from polyrhythm.simulator.pauses import Pauses
 from polyrhythm.simulator.routes import Routes
@@ -30,7 +33,7 @@ class Flows:
     """All messages under way on `network` among `workers` workers and any servers; time only moves forward.
 
     A driver calls `next_time`, moves its clock there, calls `advance`, and `start`s what follows at that instant. `seed` draws when
-    connections pause, if the network's congestion control has them do so.
+    connections pause, if the network's congestion control has them do so, and how latencies vary, if they do.
     """
 
     def __init__(self, network: Network, workers: int, seed: int = 0) -> None:
@@ -38,6 +41,7 @@ class Flows:
         self._sharing = Sharing(self._routes)
         self._pauses = Pauses(network.congestion, seed)
         self._pausing = network.congestion.every < math.inf
+        self._delays = Delays(network, seed) if network.varies else None
         self._time = 0.0
         self._connections: dict[str, dict[str, Connection]] = {}
         self._remembered = 0
@@ -128,7 +132,7 @@ class Flows:
         if link is None:
             return
         for connection in self._each(lambda connection: link in connection.links):
-            connection.alone = min([each.capacity for each in connection.links])
+            connection.alone = alone_on(connection.links)
         self._sharing.resize(link)
 
     def forget(self, now: float, actor: str) -> list[object]:
@@ -188,7 +192,8 @@ class Flows:
 
     def _finish(self, connection: Connection, now: float) -> None:
         self._delivered += 1
-        heappush(self._deliveries, (now + connection.latency, connection.key, self._delivered, connection.token))
+        arrives = now + connection.latency if self._delays is None else self._delays.arrival(connection, now)
+        heappush(self._deliveries, (arrives, connection.key, self._delivered, connection.token))
         if connection.waiting:
             nbytes, connection.token = connection.waiting.popleft()
             self._sharing.restart(connection, nbytes, now)

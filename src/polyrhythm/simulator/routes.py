@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from polyrhythm.hardware.network import Network
 from polyrhythm.hardware.timetable import LinkKey
-from polyrhythm.simulator.connection import Connection, Endpoint, SharedLink
+from polyrhythm.simulator.connection import Connection, Endpoint, SharedLink, alone_on
 
 
 class Routes:
@@ -27,7 +27,7 @@ class Routes:
         self._ways: dict[tuple[int, int], tuple[tuple[SharedLink, ...], float]] = {}
         self._capacity: list[float] = [math.inf]  # by link index; link 0 pads short routes
         self._capacities: NDArray[np.float64] = np.array(self._capacity)
-        self.places = 2 if len(network.sites) == 1 else 5
+        self.places = (2 if len(network.sites) == 1 else 5) + (2 if network.shares_media else 0)
 
     def capacities(self) -> NDArray[np.float64]:
         """Bytes per second by link index; not to be written to."""
@@ -43,9 +43,7 @@ class Routes:
             return Connection(here, there, (), local.bandwidth, local.latency, 2 * local.latency)
         shared, latency = self._ways.get((here.site, there.site)) or self._way(here.site, there.site)
         links = (here.egress, *shared, there.ingress)
-        return Connection(
-            here, there, links, min([link.capacity for link in links]), latency, latency + self._network.site_delay(there.site, here.site)
-        )
+        return Connection(here, there, links, alone_on(links), latency, latency + self._network.site_delay(there.site, here.site))
 
     def endpoint(self, actor: str) -> Endpoint:
         """Where `actor` is."""
@@ -62,16 +60,17 @@ class Routes:
     def _way(self, here: int, there: int) -> tuple[tuple[SharedLink, ...], float]:
         """The shared links from a site to a site, and the latency."""
         network = self._network
-        if here == there:
-            way: tuple[tuple[SharedLink, ...], float] = ((), network.site_delay(here, there))
-        else:
-            shared = (
+        up = (LinkKey("medium", here, here), network.sites[here].medium)
+        down = (LinkKey("medium", there, there), network.sites[there].medium)
+        between: tuple[tuple[LinkKey, float], ...] = ()
+        if here != there:
+            between = (
                 (LinkKey("uplink", here, here), network.sites[here].uplink),
                 (LinkKey("pair", here, there), network.capacity[here][there]),
                 (LinkKey("downlink", there, there), network.sites[there].downlink),
             )
-            links = tuple(self._link(key, capacity) for key, capacity in shared if capacity < math.inf)
-            way = (links, network.site_delay(here, there))
+        links = tuple(self._link(key, capacity) for key, capacity in (up, *between, down) if capacity < math.inf)
+        way = (links, network.site_delay(here, there))
         self._ways[here, there] = way
         return way
 

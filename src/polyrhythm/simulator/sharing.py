@@ -85,7 +85,7 @@ class Sharing:
         connection.attached = False
         key = connection.key
         for link in connection.links:
-            del link.flows[key]
+            link.flows.pop(key, None)  # a shared medium is on the path twice
             if not link.flows:
                 link.group = None
             elif link.group is None:

@@ -57,7 +57,8 @@ class Simulator:
         network: a preset's name ("lan", "slow", "wan-11", …), a file or a directory of `polyrhythm calibrate`, a `Network`, or `Instant()`.
         devices: a preset's name ("cpu-core", "a100", …), such a file or directory, a device or profile for all workers, or a `Fleet`.
         faults: crashes, stalls, cuts and drops, as values of `hardware.faults`.
-        seed: of jitter, stragglers, faults and pauses of connections; the run's own seed is that of the actors' random streams.
+        seed: of jitter of machines and links, stragglers, faults and pauses of connections; the run's own seed is that of the actors'
+            random streams.
         collectives: whether reductions, and what workers send to all others, travel as messages or are charged in closed form.
         shuffle_ties: a seed that orders simultaneous events; None keeps the order in which they were scheduled.
         separate_randomness: whether each program has its own states of the global random generators, as in a process of its own. It costs
@@ -80,8 +81,11 @@ class Simulator:
         network = self._network()
         if network is None and any(isinstance(fault, hazards.Cut | hazards.RandomCuts) for fault in self.faults):
             raise CompositionError("The network Instant() has no links that could be cut. Give another network, or no cuts.")
-        if network is not None and network.changes and isinstance(self.collectives, ClosedForm):
-            raise CompositionError(f"The network {network.name!r} changes in time, and no closed form sees that: leave out collectives=.")
+        if network is not None and isinstance(self.collectives, ClosedForm):
+            unseen = {"changes in time": network.changes, "has a shared medium": network.shares_media, "has jitter": network.varies}
+            for what, there in unseen.items():
+                if there:
+                    raise CompositionError(f"The network {network.name!r} {what}, and no closed form sees that: leave out collectives=.")
         fleet(self.devices)
 
     @property
