@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from functools import cache
 from typing import Any
 
@@ -48,6 +48,34 @@ def least_squares(worker: pr.Worker, epochs: int = 4, learning_rate: float = 0.0
         for a, b in worker.batches((x, y), batch_size=batch_size):
             optimizer.zero_grad()
             (model(a) - b).square().mean().backward()
+            optimizer.step()
+
+
+def own_batches(worker: pr.Worker, max_iters: int = 128, lr: float = 0.05, batch_size: int = 8) -> None:
+    """Train on samples that the JOB draws for itself and does not count."""
+    x, y = data()
+    model: Any = torch.nn.Linear(WIDTH, 1)
+    model, optimizer = worker.attach(model, torch.optim.SGD(model.parameters(), lr=lr))
+    worker.evaluate(lambda found: {"loss": (found(x) - y).square().mean().item()})
+    for _ in range(max_iters):
+        chosen = torch.randint(len(x), (batch_size,))
+        optimizer.zero_grad()
+        (model(x[chosen]) - y[chosen]).square().mean().backward()
+        optimizer.step()
+
+
+def sparse_rows(worker: pr.Worker, epochs: int = 4, lr: float = 0.5, batch_size: int = 8) -> None:
+    """An embedding whose gradients are sparse."""
+    draw = torch.Generator().manual_seed(1)
+    places, weights = torch.randint(0, 50, (512, 3), generator=draw), torch.randn(50, generator=draw)
+    y = weights[places].sum(1)
+    model: Any = torch.nn.EmbeddingBag(50, 1, mode="sum", sparse=True)
+    model, optimizer = worker.attach(model, torch.optim.SGD(model.parameters(), lr=lr))
+    worker.evaluate(lambda found: {"loss": (found(places).squeeze(1) - y).square().mean().item()})
+    for _ in range(epochs):
+        for a, b in worker.batches((places, y), batch_size=batch_size):
+            optimizer.zero_grad()
+            (model(a).squeeze(1) - b).square().mean().backward()
             optimizer.step()
 
 
@@ -113,9 +141,11 @@ def findings(
     workers: tuple[int, ...] = (2, 4),
     target: str = "loss=0.05",
     cache: MeasureCache | None = None,
+    train: Callable[..., None] = least_squares,
     **rest: Any,
 ) -> Findings:
     """What a search begins with."""
-    scenario = Scenario("least_squares", least_squares, parse_target(target), NETWORK, fleet("cpu-core"), facts={"job": "least_squares"})
+    name = train.__name__
+    scenario = Scenario(name, train, parse_target(target), NETWORK, fleet("cpu-core"), facts={"job": name})
     objective = rest.pop("objective", Objective())
     return Findings(scenario, objective, Space.of(scenario, systems, workers), cache or MeasureCache(None), **rest)

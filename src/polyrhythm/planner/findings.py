@@ -6,7 +6,7 @@ import math
 from dataclasses import dataclass, field
 from statistics import median
 
-from polyrhythm.errors import PolyrhythmError
+from polyrhythm.errors import CompositionError, PolyrhythmError
 from polyrhythm.kernel.events import Evaluated, Reported
 from polyrhythm.planner.candidate import ALONE, Candidate
 from polyrhythm.planner.curves import samples_needed
@@ -18,6 +18,7 @@ from polyrhythm.planner.objective import Objective, Spent
 from polyrhythm.planner.scenario import Scenario
 from polyrhythm.planner.space import Space
 from polyrhythm.planner.tasks import TIME_IS_UP, TrainingTask
+from polyrhythm.training.calibrate import APART
 from polyrhythm.training.replay import StepShape
 from polyrhythm.training.run import Attempt
 from polyrhythm.training.timing import charging, shape_of
@@ -137,7 +138,11 @@ class Findings:
         """What the JOB's steps are like, by its own settings or with a candidate's batch; observed once."""
         batch = self._own_batch(candidate)
         if batch not in self._shapes:
-            self._shapes[batch] = shape_of(self._with_batch(batch))
+            train = self._with_batch(batch)
+            try:
+                self._shapes[batch] = shape_of(train)
+            except CompositionError:  # sparse gradients, which one worker alone does not exchange but would
+                self._shapes[batch] = shape_of(train, strategy=APART)
         return self._shapes[batch]
 
     def activations(self, candidate: Candidate | None = None) -> int:
@@ -148,8 +153,21 @@ class Findings:
         return self._activations[batch]
 
     def batch(self, candidate: Candidate) -> int:
-        """Samples of a worker's step."""
-        return self.shape().samples if self.space.batch is None else int(dict(candidate.settings).get(*self.space.batch))
+        """Samples of a worker's step; where the JOB counts none, its batch by name, or one."""
+        counted = self.shape().samples or self.scenario.batch or 1
+        if self.space.batch is None:
+            return counted
+        name, own = self.space.batch
+        return max(1, round(counted * float(dict(candidate.settings).get(name, own)) / own))
+
+    def read(self, candidate: Candidate, attempt: Attempt, steps: int) -> Training:
+        """What a run of it says, which was to take so many steps."""
+        return Training.of(attempt, self.scenario.target, steps, 0 if self.counts else self.batch(candidate))
+
+    @property
+    def counts(self) -> bool:
+        """Whether the JOB says of a step how many samples it used: by `worker.batches`, a sampler or `worker.count`."""
+        return self.shape().samples > 0
 
     def steps(self, candidate: Candidate, samples: float) -> int:
         """Of each worker, for so many samples of all."""
@@ -162,7 +180,7 @@ class Findings:
     @property
     def samples(self) -> float:
         """Those that the JOB computes on by its own settings."""
-        return self.scenario.samples(self.shape().samples)
+        return self.scenario.samples(self.batch(ALONE))
 
     def impossible(self, candidate: Candidate) -> str:
         """Why the candidate cannot be run on these machines at all; empty where it can."""
@@ -210,7 +228,7 @@ class Findings:
 
     def keep(self, candidate: Candidate, seed: int, steps: int, attempt: Attempt) -> Training:
         """Note what came of a run. One that was too late replaces none, and says nothing of a further seed."""
-        training, known = Training.of(attempt, self.scenario.target, steps), self.trainings.setdefault(candidate, {})
+        training, known = self.read(candidate, attempt, steps), self.trainings.setdefault(candidate, {})
         self.runs += 1
         self.metrics.update(name for event in attempt.outcome.events if isinstance(event, Evaluated | Reported) for name in event.metrics)
         if training.cut != TIME_IS_UP:

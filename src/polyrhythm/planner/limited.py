@@ -3,8 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import dataclass, field
+from types import MethodType
 from typing import Any
+
+import torch
+from torch import nn
 
 from polyrhythm.errors import PolyrhythmError
 from polyrhythm.planner.memory import held
@@ -23,11 +28,14 @@ class Noted:
 
 @dataclass(frozen=True, slots=True)
 class Limited:
-    """As `train`, but `worker.batches` ends after so many `steps`: the same at all workers, so that none waits for another's step.
+    """As `train`, but over after so many `steps`: the same at all workers, so that none waits for another's step.
+
+    `worker.batches` ends then, and what follows the loops still runs. Steps on samples that come from elsewhere (`get_batch`, an
+    environment, a loader of the JOB's own) end with the last `optimizer.step()` itself.
 
     In one process, where all workers share this object, `end_after` makes it end sooner. With `whole_epochs` it goes on to the end of an
-    epoch: of a strategy whose workers pass over steps that others take, no part of one ends at the same step everywhere. A training
-    function that does not take its batches from `worker.batches` goes on to its own end. `moments` chooses when the result is evaluated.
+    epoch: of a strategy whose workers pass over steps that others take, no part of one ends at the same step everywhere. `moments` chooses
+    when the result is evaluated.
     """
 
     train: Train
@@ -48,14 +56,10 @@ class Limited:
 
     def __call__(self, worker: Worker) -> object:
         """Train, as one of the workers."""
-        whole, evaluate = worker.batches, worker.evaluate
-        worker.evaluate = lambda function: evaluate(function, self.moments)  # type: ignore[method-assign, assignment, misc]
-
-        def batches(*given: Any, **named: Any) -> _Batches | tuple[()]:
-            return () if worker.clock >= self.last else _Batches(whole(*given, **named), worker, self)
-
-        worker.batches = batches  # type: ignore[method-assign, assignment]
-        result = self.train(worker)
+        _Limits(self, worker).take_over()
+        result: object = None
+        with suppress(_Over):
+            result = self.train(worker)
         if worker.rank == 0:
             try:
                 self.noted.held = held(worker)
@@ -64,17 +68,68 @@ class Limited:
         return result
 
 
-@dataclass(frozen=True, slots=True)
+class _Over(BaseException):
+    """Ends a training function in the middle of its own loop, past its own `except Exception`."""
+
+
+class _Limits:
+    """One worker's: `passes` over batches are under way, which end by themselves."""
+
+    def __init__(self, limited: Limited, worker: Worker) -> None:
+        self.limited = limited
+        self.worker = worker
+        self.passes = 0
+        self._batches, self._attach, self._evaluate = worker.batches, worker.attach, worker.evaluate
+
+    def take_over(self) -> None:
+        """Let the worker end what it gives to the training function."""
+        worker = self.worker
+        worker.batches, worker.attach, worker.evaluate = self.batches, self.attach, self.evaluate  # type: ignore[method-assign, assignment]
+
+    @property
+    def over(self) -> bool:
+        """Whether the last step was taken."""
+        return self.worker.clock >= self.limited.last
+
+    def evaluate(self, function: Any) -> None:
+        """As `Worker.evaluate`, at the moments that were chosen."""
+        self._evaluate(function, self.limited.moments)
+
+    def batches(self, *given: Any, **named: Any) -> _Batches | tuple[()]:
+        """As `Worker.batches`."""
+        return () if self.over else _Batches(self._batches(*given, **named), self)
+
+    def attach(self, model: nn.Module, optimizer: torch.optim.Optimizer, **named: Any) -> tuple[nn.Module, torch.optim.Optimizer]:
+        """As `Worker.attach`; the optimizer's last step outside a pass over batches is the end."""
+        attached = self._attach(model, optimizer, **named)
+        whole = optimizer.step
+
+        def step(_: torch.optim.Optimizer, *given: Any, **rest: Any) -> Any:
+            result = whole(*given, **rest)
+            if self.over and not self.passes:
+                raise _Over
+            return result
+
+        step._wrapped_by_lr_sched = True  # type: ignore[attr-defined]  # schedulers would warn of a step that they have not wrapped
+        optimizer.step = MethodType(step, optimizer)  # type: ignore[method-assign]
+        return attached
+
+
 class _Batches:
-    whole: Any
-    worker: Worker
-    limit: Limited
+    def __init__(self, whole: Any, limits: _Limits) -> None:
+        self.whole = whole
+        self.limits = limits
 
     def __len__(self) -> int:
         return len(self.whole)
 
     def __iter__(self) -> Iterator[Any]:
-        for batch in self.whole:
-            yield batch
-            if self.worker.clock >= self.limit.last and not self.limit.whole_epochs:
-                return
+        limits = self.limits
+        limits.passes += 1
+        try:
+            for batch in self.whole:
+                yield batch
+                if limits.over and not limits.limited.whole_epochs:
+                    return
+        finally:
+            limits.passes -= 1

@@ -52,11 +52,11 @@ class Training(msgspec.Struct, frozen=True):
     begun: tuple[float, float, float] = (0.0, 0.0, 0.0)
 
     @staticmethod
-    def of(attempt: Attempt, target: Target, limit: int) -> Training:
-        """From a run, whole or broken off."""
+    def of(attempt: Attempt, target: Target, limit: int, uncounted: int = 0) -> Training:
+        """From a run, whole or broken off; a step has `uncounted` samples where the JOB counts none."""
         steps_taken = [event for event in attempt.outcome.events if isinstance(event, Stepped)]
         first, stepped = {event.actor: event for event in reversed(steps_taken)}, {event.actor: event for event in steps_taken}
-        taken, steps = Taken(steps_taken), max((event.clock for event in stepped.values()), default=0)
+        taken, steps = Taken(steps_taken, uncounted), max((event.clock for event in stepped.values()), default=0)
         curve = [
             Point(event.time, event.bytes_sent, taken.by(event.time), event.metrics[target.metric])
             for event in curve_of(attempt.outcome, target.metric)
@@ -106,14 +106,17 @@ class Training(msgspec.Struct, frozen=True):
 
 
 class Taken:
-    """The samples that all workers had computed on, by time; between the steps that are known a worker's increase evenly."""
+    """The samples that all workers had computed on, by time; between the steps that are known a worker's increase evenly.
 
-    def __init__(self, steps: Sequence[Stepped]) -> None:
+    A step has `uncounted` samples where none were counted.
+    """
+
+    def __init__(self, steps: Sequence[Stepped], uncounted: int = 0) -> None:
         self.known: dict[str, tuple[list[float], list[float]]] = {}
         for event in steps:
             times, samples = self.known.setdefault(event.actor, ([], []))
             times.append(event.time)
-            samples.append(float(event.samples))
+            samples.append(float(event.samples or uncounted * event.clock))
 
     def by(self, moment: float) -> float:
         """Of all workers, until then."""

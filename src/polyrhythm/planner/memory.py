@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
+import torch
 from torch import Tensor
 from torch.autograd.graph import saved_tensors_hooks
 
@@ -46,9 +47,14 @@ def held(worker: Worker) -> int:
     for replica in worker.attached:
         own = [part for each in replica.model.parameters() for part in (each.data, each.grad) if part is not None]
         for value in (*own, *replica.model.buffers(), *_tensors(replica.export())):
-            storage = value.untyped_storage()
-            found[storage.data_ptr()] = storage.nbytes()
+            for stored in _stored(value):
+                found[stored.untyped_storage().data_ptr()] = stored.untyped_storage().nbytes()
     return sum(found.values())
+
+
+def _stored(value: Tensor) -> tuple[Tensor, ...]:
+    """What it lies in: a sparse gradient in its rows and their places."""
+    return (value,) if value.layout == torch.strided else (value._indices(), value._values())
 
 
 @dataclass(slots=True)

@@ -12,7 +12,6 @@ from polyrhythm.planner.budget import Budget
 from polyrhythm.planner.candidate import Candidate
 from polyrhythm.planner.circumstances import REMEDIES, RISKS, Circumstance
 from polyrhythm.planner.findings import Findings
-from polyrhythm.planner.measured import Training
 from polyrhythm.planner.scenario import Scenario
 from polyrhythm.training.run import Attempt
 
@@ -71,7 +70,7 @@ class Outlook:
                     yield task, partial(self._note, candidate, name)
 
     def _note(self, candidate: Candidate, name: str, attempt: Attempt) -> None:
-        training = Training.of(attempt, self.found.scenario.target, 0)
+        training = self.found.read(candidate, attempt, 0)
         if not training.cut:  # one for which time was short says nothing
             self.rates[candidate, name] = training.seconds / training.samples if not training.error and training.samples else None
 

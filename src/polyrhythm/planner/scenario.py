@@ -22,6 +22,8 @@ from polyrhythm.workloads.settings import Train, settings_of, with_settings
 _LONGER = 8
 """A run may take so many times the epochs of the JOB until it reaches the target."""
 _SOME_MORE = 1.2
+BATCHES = ("batch_size", "batch")
+"""Names of the setting that is a worker's samples for a step."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,6 +52,12 @@ class Scenario:
         """How many the JOB goes through its data by its own settings; None where it has no such setting."""
         epochs = self.default("epochs")
         return epochs if isinstance(epochs, int) else None
+
+    @property
+    def batch(self) -> int | None:
+        """The JOB's batch, where it has a setting of that name."""
+        found = [value for name in BATCHES if is_positive(value := self.default(name))]
+        return int(found[0]) if found else None
 
     @property
     def _training(self) -> int | None:
@@ -107,6 +115,11 @@ class Scenario:
             ),
         ]
         return sha256(msgspec.json.encode(decides)).hexdigest()[:32]
+
+
+def is_positive(value: object) -> bool:
+    """Whether it is a number above zero."""
+    return isinstance(value, int | float) and not isinstance(value, bool) and value > 0
 
 
 def _name_of(train: Train) -> object:

@@ -8,7 +8,7 @@ from inspect import signature
 from typing import Any, Protocol
 
 from polyrhythm.planner.candidate import ALONE, Candidate, Pairs
-from polyrhythm.planner.scenario import Scenario
+from polyrhythm.planner.scenario import BATCHES, Scenario, is_positive
 from polyrhythm.systems import SYSTEMS
 
 OPTIONS: Mapping[str, Sequence[Any]] = {
@@ -20,7 +20,6 @@ OPTIONS: Mapping[str, Sequence[Any]] = {
 }
 """Values that are tried beside a system's own default, of options that many systems have."""
 RATES = ("lr", "learning_rate")
-BATCHES = ("batch_size", "batch")
 RATE_FACTORS = (0.25, 0.5, 1.0, 2.0, 4.0)
 BATCH_FACTORS = (0.5, 1.0, 2.0)
 
@@ -44,8 +43,8 @@ class Space:
     @staticmethod
     def of(scenario: Scenario, systems: Sequence[str], workers: Sequence[int]) -> Space:
         """Those of a training function: its learning rate and batch are found by their usual names."""
-        rates = [(name, float(scenario.default(name))) for name in RATES if _is_positive(scenario.default(name))]
-        batches = [(name, int(scenario.default(name))) for name in BATCHES if _is_positive(scenario.default(name))]
+        rates = [(name, float(scenario.default(name))) for name in RATES if is_positive(scenario.default(name))]
+        batches = [(name, int(scenario.default(name))) for name in BATCHES if is_positive(scenario.default(name))]
         rate, batch = next(iter(rates), None), next(iter(batches), None)
         if any(machine.measured for machine in scenario.devices.machines):
             batch = None  # measured steps take what they took, whatever their batch
@@ -110,10 +109,6 @@ def options_of(system: str) -> dict[str, tuple[Any, ...]]:
         if key in OPTIONS and _is_number(parameter.default):
             found[key] = (parameter.default, *(value for value in OPTIONS[key] if value != parameter.default))
     return found
-
-
-def _is_positive(value: object) -> bool:
-    return isinstance(value, int | float) and not isinstance(value, bool) and value > 0
 
 
 def _is_number(value: object) -> bool:

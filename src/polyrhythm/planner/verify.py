@@ -91,7 +91,7 @@ class Verification:
 
         def done(place: int, attempt: Attempt) -> None:
             candidate, _, _, steps = wanted[place]
-            runs.setdefault(candidate.name, []).append(Training.of(attempt, scenario.target, steps))
+            runs.setdefault(candidate.name, []).append(self.found.read(candidate, attempt, steps))
 
         tasks = (
             TrainingTask(scenario.elsewhere(devices=machines), candidate, found.objective, seed, steps)

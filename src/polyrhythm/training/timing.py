@@ -79,8 +79,8 @@ class _EnoughStepsError(PolyrhythmError):
     """Ends the observed run."""
 
 
-def shape_of(train: Train, seed: int = 0) -> StepShape:
-    """Observe the first steps of `train` at one worker, in virtual time.
+def shape_of(train: Train, seed: int = 0, strategy: str | Strategy = "single") -> StepShape:
+    """Observe the first steps of `train` at one worker, in virtual time, under `strategy`.
 
     Raises CompositionError if it takes none, or steps of several optimizers.
     """
@@ -105,7 +105,7 @@ def shape_of(train: Train, seed: int = 0) -> StepShape:
                 raise _EnoughStepsError
 
     on = Simulator(network=Instant(), devices=Device("one operation a second", 1.0))
-    alone = dataclasses.replace(systems.find("single"), shuffle=_Noting(batches))
+    alone = dataclasses.replace(systems.resolve(strategy), shuffle=_Noting(batches))
     tried = attempt(watched, workers=1, strategy=alone, on=on, seed=seed, watch=watch)
     if tried.error is not None and not isinstance(tried.error, _EnoughStepsError):
         raise tried.error
