@@ -1,9 +1,11 @@
+import json
 from pathlib import Path
 
 import pytest
 import torch
 
-from polyrhythm.checkpoints.checkpoint import Manifest
+from polyrhythm.checkpoints.checkpoint import PartialCheckpoint
+from polyrhythm.checkpoints.manifest import Manifest
 from polyrhythm.checkpoints.store import CheckpointStore, find
 from polyrhythm.errors import CheckpointError
 
@@ -52,18 +54,9 @@ def test_what_is_half_written_is_no_checkpoint_and_is_deleted_by_the_next_run(tm
     written(store, 1)
     store.partial(2).write("worker/0", {"w": torch.zeros(1)})
     assert [path.name for path in store.whole()] == ["step-00000001"]
-    store.clean()
+    release = store.lock()
+    release()
     assert [path.name for path in tmp_path.iterdir()] == ["step-00000001"]
-
-
-def test_damage_is_reported_with_what_to_do(tmp_path: Path) -> None:
-    path = written(CheckpointStore(tmp_path), 1)
-    (path / "worker-0.safetensors").write_bytes(b"\x08")
-    with pytest.raises(CheckpointError, match=r"is damaged: the state of worker/0 cannot be read .* Delete it to resume"):
-        find(path).read("worker/0")
-    (path / "manifest.json").write_text("{")
-    with pytest.raises(CheckpointError, match=r"is damaged, or not a checkpoint: .* Delete it"):
-        _ = find(path).manifest
 
 
 def test_a_directory_without_a_checkpoint_is_refused(tmp_path: Path) -> None:
@@ -87,9 +80,46 @@ def test_a_checkpoint_is_no_directory_for_others(tmp_path: Path) -> None:
         CheckpointStore(whole).prepare()
 
 
-def test_a_later_format_is_refused(tmp_path: Path) -> None:
-    store = CheckpointStore(tmp_path)
-    store.partial(1)
-    store.commit(1, Manifest(1, 0.0, 1, 0, 7, {}, [], version=99))
-    with pytest.raises(CheckpointError, match="version 99 of the format, and this release reads version 1"):
+@pytest.mark.parametrize("version", [1, 99])
+def test_another_version_of_the_format_is_refused(version: int, tmp_path: Path) -> None:
+    path = written(CheckpointStore(tmp_path), 1)
+    (path / "manifest.json").write_text(json.dumps({"step": 1, "version": version}))
+    with pytest.raises(CheckpointError, match=f"was written in version {version} of the format, and this release reads version 2: resume"):
         _ = find(tmp_path).manifest
+
+
+def test_a_directory_has_one_run_at_a_time(tmp_path: Path) -> None:
+    store = CheckpointStore(tmp_path)
+    release = store.lock()
+    for other in (CheckpointStore(tmp_path).prepare, CheckpointStore(tmp_path).lock):
+        with pytest.raises(CheckpointError, match=r"Another run is writing its checkpoints into .*: give another directory, or wait"):
+            other()
+    release()
+    assert list(tmp_path.iterdir()) == []
+    store.prepare()
+    store.lock()()
+
+
+def test_what_a_killed_run_held_is_taken_over(tmp_path: Path) -> None:
+    (tmp_path / ".run").write_text("earlier")
+    store = CheckpointStore(tmp_path)
+    store.prepare()
+    release = store.lock()
+    name = store.partial(3).run
+    assert len(name) == 16
+    assert CheckpointStore(tmp_path).partial(3).run == name, "other processes of the run find it there"
+    release()
+
+
+def test_files_of_another_run_are_not_committed(tmp_path: Path) -> None:
+    store = CheckpointStore(tmp_path)
+    store.partial(3).write("worker/0", {"step": 3})
+    release = store.lock()
+    store.partial(3).write("worker/1", {"step": 3})
+    with pytest.raises(CheckpointError, match="has no file of worker/0"):  # what was half-written is gone
+        store.commit(3, Manifest(3, 1.5, 2, 0, 7, {}, []))
+    PartialCheckpoint(store.partial(3).path, 3, "foreign").write("worker/0", {"step": 3})
+    with pytest.raises(CheckpointError, match=r"worker-0.json is a file of worker/0 after step 3 of the run foreign: another run writes"):
+        store.commit(3, Manifest(3, 1.5, 2, 0, 7, {}, []))
+    release()
+    assert store.whole() == []

@@ -516,7 +516,7 @@ def test_a_full_disk_ends_no_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     def full(*_: object) -> None:
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr("polyrhythm.checkpoints.checkpoint.save_tensors", full)
+    monkeypatch.setattr("polyrhythm.checkpoints.actor_files.save_tensors", full)
     with pytest.warns(RecordWarning, match=r"The checkpoint after step (9|18) was not written: .* No space left on device"):
         run(train, "ssp", checkpoint=tmp_path, every=9)
     assert list(tmp_path.iterdir()) == []

@@ -5,15 +5,20 @@ from __future__ import annotations
 import os
 import re
 import shutil
+import uuid
+from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
+from polyrhythm import lock
 from polyrhythm.atomic import flush
-from polyrhythm.checkpoints.checkpoint import MANIFEST, Checkpoint, Manifest
+from polyrhythm.checkpoints.checkpoint import NAME, Checkpoint, PartialCheckpoint
+from polyrhythm.checkpoints.manifest import MANIFEST, Manifest
 from polyrhythm.errors import CheckpointError
 
-_NAME = re.compile(r"step-(\d+)")
+LOCK = ".run"
+_ALIKE = re.compile(r"step-\d+", re.IGNORECASE)
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,7 +26,7 @@ class CheckpointStore:
     """Checkpoints step-00000120, step-00000240, … in `directory`; the latest `keep` of them stay.
 
     A checkpoint is written under a hidden name and renamed when every actor has written and flushed its part: what has a name without a dot
-    is whole, whenever a process or the machine stops.
+    is whole, whenever a process or the machine stops. While a run writes here, its worker 0 holds a file that has the run's name.
     """
 
     directory: Path
@@ -29,7 +34,7 @@ class CheckpointStore:
 
     def prepare(self) -> None:
         """Make the directory. Raises CheckpointError where checkpoints cannot be written."""
-        if (self.directory / MANIFEST).is_file():
+        if os.path.isfile(self.directory / MANIFEST):
             raise CheckpointError(
                 f"{self.directory} is a checkpoint itself: give the directory it is in, {self.directory.parent}, or, to resume it and "
                 "not the newest, resume=PATH in Python."
@@ -43,17 +48,40 @@ class CheckpointStore:
             raise CheckpointError(
                 f"No checkpoint can be written in {self.directory} ({reason or 'Permission denied'}): give one that can be written."
             )
+        if lock.is_held(self.directory / LOCK):
+            raise self._taken()
 
-    def partial(self, step: int) -> Checkpoint:
+    def lock(self) -> Callable[[], None]:
+        """Keep other runs out until what is returned is called, and delete what runs that were broken off have left half-written.
+
+        Called by worker 0 alone, which thereby gives the run its name. Raises CheckpointError where another run has done so.
+        """
+        try:
+            release = lock.take(self.directory / LOCK, uuid.uuid4().hex[:16])
+        except OSError as problem:
+            raise CheckpointError(
+                f"No checkpoint can be written in {self.directory} ({problem.strerror or problem}): give one that can be written."
+            ) from None
+        if release is None:
+            raise self._taken()
+        for left in [*self.directory.glob(".step-*.partial"), *self.directory.glob(".step-*.replaced")]:
+            shutil.rmtree(left, ignore_errors=True)
+        return release
+
+    def partial(self, step: int) -> PartialCheckpoint:
         """The checkpoint of `step` that is being written; its directory is made. Raises OSError."""
         path = self.directory / f".{_named(step)}.partial"
         path.mkdir(parents=True, exist_ok=True)
-        return Checkpoint(path)
+        run = ""
+        with suppress(FileNotFoundError):
+            run = (self.directory / LOCK).read_text()
+        return PartialCheckpoint(path, step, run)
 
     def commit(self, step: int, manifest: Manifest) -> Checkpoint:
-        """Make the partial checkpoint of `step` a whole one, and delete those that are not kept. Raises OSError.
+        """Make the partial checkpoint of `step` a whole one, and delete those that are not kept.
 
-        Checkpoints of later steps are deleted too: this run was resumed from before them, and they are not of it.
+        Checkpoints of later steps are deleted too: this run was resumed from before them, and they are not of it. Raises OSError, and
+        CheckpointError where the parts are not those of this run.
         """
         partial, whole, earlier = self.partial(step), self.directory / _named(step), self.directory / f".{_named(step)}.replaced"
         partial.conclude(manifest)
@@ -70,30 +98,53 @@ class CheckpointStore:
         return Checkpoint(whole)
 
     def whole(self) -> list[Path]:
-        """The directories of all whole checkpoints, the earliest step first."""
-        if not self.directory.is_dir():
-            return []
-        found = [(int(match[1]), path) for path in self.directory.iterdir() if (match := _NAME.fullmatch(path.name))]
-        return [path for _, path in sorted(found) if (path / MANIFEST).is_file()]
+        """The directories of all checkpoints, the earliest step first."""
+        return [path for path in self._named() if os.path.isfile(path / MANIFEST)]
 
     def newest(self) -> Checkpoint | None:
-        """The checkpoint of the latest step; None where there is none yet."""
-        found = self.whole()
-        return Checkpoint(found[-1]) if found else None
+        """The checkpoint of the latest step; None where there is none yet.
+
+        Raises CheckpointError for what was one, and would be passed over: without its manifest, or under a name that no run gives.
+        """
+        named = self._named()
+        if named and not os.path.isfile(named[-1] / MANIFEST):
+            _ = Checkpoint(named[-1]).manifest
+        for other in self._entries():
+            if _ALIKE.fullmatch(other.name) and not NAME.fullmatch(other.name):
+                digits = int(other.name.partition("-")[2])
+                raise CheckpointError(
+                    f"{other} has not the name of a checkpoint, and looks like one that was renamed: call it {_named(digits)}, or move it "
+                    "out of this directory."
+                )
+        return Checkpoint(named[-1]) if named else None
 
     def discard(self, step: int) -> None:
         """Delete what was written of the partial checkpoint of `step`."""
         shutil.rmtree(self.directory / f".{_named(step)}.partial", ignore_errors=True)
 
-    def clean(self) -> None:
-        """Delete what runs that were broken off have left half-written."""
-        for left in [*self.directory.glob(".step-*.partial"), *self.directory.glob(".step-*.replaced")]:
-            shutil.rmtree(left, ignore_errors=True)
+    def _taken(self) -> CheckpointError:
+        return CheckpointError(
+            f"Another run is writing its checkpoints into {self.directory}: give another directory, or wait until that run has ended."
+        )
+
+    def _named(self) -> list[Path]:
+        return sorted((path for path in self._entries() if NAME.fullmatch(path.name)), key=lambda path: int(path.name[5:]))
+
+    def _entries(self) -> list[Path]:
+        try:
+            return sorted(self.directory.iterdir())
+        except (FileNotFoundError, NotADirectoryError):
+            return []
+        except OSError as problem:
+            raise CheckpointError(
+                f"{self.directory} cannot be read ({problem.strerror or problem}): give a directory that --checkpoint or "
+                "pr.run(checkpoint=...) has written."
+            ) from None
 
 
 def find(given: Path) -> Checkpoint:
     """The checkpoint at `given`: that of one step, or the newest of a run's. Raises CheckpointError where there is none."""
-    if (given / MANIFEST).is_file():
+    if os.path.isfile(given / MANIFEST) or NAME.fullmatch(given.name):
         return Checkpoint(given)
     newest = CheckpointStore(given).newest()
     if newest is None:

@@ -13,8 +13,8 @@ from pathlib import Path
 
 from polyrhythm.atomic import flush
 from polyrhythm.errors import CompositionError, PolyrhythmError
+from polyrhythm.lock import is_held
 from polyrhythm.report import document, event_lines, weights
-from polyrhythm.report.lock import is_held
 from polyrhythm.report.outcome import Outcome
 
 RUN, EVENTS, WEIGHTS = "run.json", "events.jsonl", "weights.safetensors"

@@ -7,10 +7,10 @@ from pathlib import Path
 from safetensors import SafetensorError
 
 from polyrhythm.errors import CompositionError
+from polyrhythm.lock import is_held
 from polyrhythm.report import document, event_lines, unfinished, weights
 from polyrhythm.report.directory import EARLIER, EVENTS, RUN, WEIGHTS, path_of, reason
 from polyrhythm.report.event_lines import UNREADABLE, EventLines
-from polyrhythm.report.lock import is_held
 from polyrhythm.report.outcome import Outcome, Summary
 
 _DAMAGED = 120

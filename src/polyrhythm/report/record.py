@@ -10,10 +10,10 @@ from pathlib import Path
 
 from polyrhythm.atomic import beside, write
 from polyrhythm.errors import CompositionError, RecordError
+from polyrhythm.lock import hold
 from polyrhythm.report import directory as directories
 from polyrhythm.report import document, event_lines, weights
 from polyrhythm.report.directory import EVENTS, RESERVE, RUN, WEIGHTS, reason
-from polyrhythm.report.lock import hold
 from polyrhythm.report.outcome import Outcome
 
 _RESERVED_BYTES = 2**16

@@ -5,7 +5,8 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-from polyrhythm.checkpoints.checkpoint import Checkpoint, Manifest
+from polyrhythm.checkpoints.checkpoint import Checkpoint
+from polyrhythm.checkpoints.manifest import Manifest
 from polyrhythm.checkpoints.plan import CheckpointPlan, path_given
 from polyrhythm.checkpoints.request import CheckpointRequest
 from polyrhythm.checkpoints.store import CheckpointStore, find
@@ -41,6 +42,7 @@ def planned(plan: StrategyPlan, wanted: CheckpointRequest) -> CheckpointPlan:
             "resume=True), delete them, or give another directory."
         )
     if resumed is not None:
+        resumed.check()
         found, mine = resumed.manifest, manifest_of(plan, 0, 0.0)
         strategies = _differences(found.strategy, mine.strategy), _differences(mine.strategy, found.strategy)
         for what, there, here in (

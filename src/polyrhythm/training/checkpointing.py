@@ -7,9 +7,9 @@ from collections.abc import Callable
 from enum import IntEnum
 from typing import Any, NamedTuple
 
-from polyrhythm.checkpoints.checkpoint import Manifest
+from polyrhythm.checkpoints.manifest import Manifest
 from polyrhythm.checkpoints.plan import CheckpointPlan
-from polyrhythm.errors import RecordWarning, WorkloadError
+from polyrhythm.errors import CheckpointError, RecordWarning, WorkloadError
 from polyrhythm.kernel.events import Saved
 from polyrhythm.kernel.group import Group
 from polyrhythm.kernel.job import WorkerContext
@@ -109,12 +109,13 @@ class Checkpointing:
         self.manifest = manifest
         self.last = 0
         self.over = plan.store is None
+        self.close: Callable[[], None] = _nothing
 
     def begin(self, losses: Callable[[str], None]) -> None:
         """Coordinate, at worker 0; `losses` has notices of lost workers sent under a topic too."""
         if self.plan.store is None or self.group.rank:
             return
-        self.plan.store.clean()
+        self.close = self.plan.store.lock()
         losses(_VOTES)
         coordinator = Coordinator(self.context.port, self.group, self._commit, self.plan.store.discard)
 
@@ -190,6 +191,12 @@ class Checkpointing:
         assert self.plan.store is not None, "else there is nothing to commit"
         try:
             self.plan.store.commit(step, self.manifest(step))
+        except CheckpointError as problem:
+            return str(problem).rstrip(".")
         except OSError as problem:
             return f"it could not be renamed: {problem.strerror or problem}"
         return ""
+
+
+def _nothing() -> None:
+    """What a worker that holds no directory does when it closes."""

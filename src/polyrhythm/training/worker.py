@@ -9,7 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from polyrhythm import rng
-from polyrhythm.checkpoints.checkpoint import Manifest
+from polyrhythm.checkpoints.manifest import Manifest
 from polyrhythm.checkpoints.plan import CheckpointPlan
 from polyrhythm.errors import WorkloadError
 from polyrhythm.kernel.job import WorkerContext
@@ -223,6 +223,7 @@ class Worker:
     def close(self) -> None:
         """End this worker's persistent data-loading processes. Called for you when `train` ends, also after an error."""
         self._data.close()
+        self._checkpointing.close()
 
     @property
     def returning(self) -> bool:

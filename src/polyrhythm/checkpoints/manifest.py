@@ -1,0 +1,80 @@
+"""What a checkpoint is of, and the checksum of each of its files; the text of a manifest has a checksum of its own."""
+
+from __future__ import annotations
+
+import hashlib
+from functools import lru_cache
+
+import msgspec
+
+from polyrhythm.errors import CheckpointError
+
+MANIFEST = "manifest.json"
+VERSION = 2
+MOST_BYTES = 1 << 30
+"""No manifest is longer: a file has some hundred bytes in it."""
+
+
+class FileContent(msgspec.Struct, frozen=True):
+    """How long a file is, and the SHA-256 of all its bytes in hexadecimal digits, as `sha256sum` prints it."""
+
+    nbytes: int
+    sha256: str
+
+
+class Manifest(msgspec.Struct, frozen=True):
+    """What a checkpoint is of: the run's settings, the `step` of every worker, and the seconds that the run's clock showed.
+
+    `strategy` has the pieces by axis, as text; `groups` the members of each group of workers that exchange with each other. `version` is
+    that of the format. `run` names the run that wrote it, `files` the content of every file beside it; `sha256` is of the manifest
+    itself, with nothing in the place of `sha256`.
+    """
+
+    step: int
+    seconds: float
+    workers: int
+    servers: int
+    seed: int
+    strategy: dict[str, str]
+    groups: list[list[str]]
+    version: int = VERSION
+    run: str = ""
+    files: dict[str, FileContent] = {}
+    sha256: str = ""
+
+
+class _Version(msgspec.Struct):
+    """The one field that manifests of all versions have."""
+
+    version: int
+
+
+def encode(manifest: Manifest) -> bytes:
+    """The text of `manifest`, with its checksum."""
+    return _text(msgspec.structs.replace(manifest, sha256=_checksum(manifest)))
+
+
+@lru_cache(maxsize=8)  # every actor of a run reads the same one
+def decode(text: bytes) -> Manifest:
+    """The manifest that `text` is. Raises ValueError for what `encode` has not written, CheckpointError for another version."""
+    try:
+        version = msgspec.json.decode(text, type=_Version).version
+        if version != VERSION:
+            raise CheckpointError(
+                f"was written in version {version} of the format, and this release reads version {VERSION}: resume it with the release "
+                "that wrote it"
+            )
+        found = msgspec.json.decode(text, type=Manifest)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as problem:
+        raise ValueError(f"it is not what a run writes: {problem}") from None
+    if _text(found) != text or _checksum(found) != found.sha256:  # text that means the same, such as a key twice, is refused too
+        raise ValueError("it was changed after it was written: its checksum differs")
+    return found
+
+
+def _text(manifest: Manifest) -> bytes:
+    return msgspec.json.format(msgspec.json.encode(manifest))
+
+
+def _checksum(manifest: Manifest) -> str:
+    return hashlib.sha256(_text(msgspec.structs.replace(manifest, sha256=""))).hexdigest()
