@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -50,6 +51,16 @@ def test_every_requirement_is_a_range_that_holds_what_is_tested() -> None:
         wanted = Requirement(text)
         assert wanted.specifier.contains(pins()[canonicalize_name(wanted.name)]), text
         assert "==" not in text, text
+
+
+def test_an_install_without_extras_can_plan_and_has_the_bundled_jobs() -> None:
+    base = {canonicalize_name(Requirement(text).name) for text in PROJECT["dependencies"]}
+    assert {"optuna", "scikit-learn"} <= base
+    extras = {canonicalize_name(Requirement(text).name) for texts in PROJECT["optional-dependencies"].values() for text in texts}
+    for file in (ROOT / "src" / "polyrhythm" / "planner").glob("*.py"):
+        named = set(re.findall(r"^ *(?:import|from) (\w+)", file.read_text(), re.MULTILINE))
+        named |= set(re.findall(r'import_module\("(\w+)"\)', file.read_text()))
+        assert not {canonicalize_name(name) for name in named} & extras, file
 
 
 def run(*command: object, cwd: Path, **environment: str) -> str:

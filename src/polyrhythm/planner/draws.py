@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
+import importlib
 import math
 import warnings
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
-from polyrhythm.engines.requirements import needed
 from polyrhythm.parallel.pools import Followed
 from polyrhythm.planner.candidate import Candidate
 from polyrhythm.planner.findings import Findings
@@ -48,7 +48,7 @@ class Draws:
         names = tuple(dict.fromkeys(each.system for each in field))[:_SHORTLIST]
         self.space = replace(search.space, systems=names)
         self.study = _study(search.scenario.seed)
-        self.failed = needed("optuna", "plan").trial.TrialState.FAIL
+        self.failed = _optuna().trial.TrialState.FAIL
         self.seen: set[Candidate] = set()
         self.since = 0
         self.exhausted = False
@@ -123,10 +123,15 @@ class Draws:
 
 
 def _study(seed: int) -> Study:
-    optuna = needed("optuna", "plan")
+    optuna = _optuna()
     optuna.logging.set_verbosity(optuna.logging.WARNING)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", optuna.exceptions.ExperimentalWarning)
         sampler = optuna.samplers.TPESampler(seed=seed, n_startup_trials=12, multivariate=True, group=True, constant_liar=True)
     made: Study = optuna.create_study(direction="minimize", sampler=sampler)
     return made
+
+
+def _optuna() -> Any:
+    """Imported when something is drawn: it takes a second, for which other commands need not wait."""
+    return importlib.import_module("optuna")

@@ -48,7 +48,7 @@ def _table() -> np.ndarray:
     found = importlib.util.find_spec("sklearn")
     if found is None or not found.submodule_search_locations:
         raise WorkloadError(
-            'The digits data set is part of scikit-learn, which is not installed: run pip install "polyrhythm[data]", '
+            "The digits data set is part of scikit-learn, which is not installed: run pip install scikit-learn, "
             "or choose a workload without further requirements, such as chars-gpt."
         )
     return np.loadtxt(Path(found.submodule_search_locations[0]) / "datasets" / "data" / "digits.csv.gz", delimiter=",")
