@@ -7,15 +7,15 @@ Pages are written anew, with the words and bounds that the catalogue has now. On
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import msgspec
 
 from polyrhythm.reproductions import REPRODUCTIONS
-from polyrhythm.reproductions.findings import Findings, renewed
+from polyrhythm.reproductions.findings import MEDIAN_ONLY, NOT_REPRODUCED, REPRODUCED, Finding, Findings, renewed
 from polyrhythm.reproductions.kept import keep, kept
-from polyrhythm.reproductions.protocol import Efficiency
+from polyrhythm.reproductions.protocol import Efficiency, Kind
 from polyrhythm.reproductions.published import FILE, PublishedVerdict, shown, summed
 from polyrhythm.reproductions.rules import refuse
 from polyrhythm.systems import SYSTEMS
@@ -26,26 +26,25 @@ HEAD = """# Reproductions
 
 *This page is written by `python docs/generate_verdicts.py` from the findings beside it.*
 
-What papers claim beside what is measured here, each by one command, `polyrhythm reproduce NAME`. Bounds were fixed before the first run;
-where settings were changed after one, the page's notes say so. Where learning rates are tuned, all arms have the same grid, with a seed of
-its own; elsewhere all arms have one rate, chosen by hand. See [honest reports](../honest-reports.md). Statistical efficiency (steps,
-samples, quality; real gradients) is kept apart from system efficiency (virtual time, on the network and devices that each page names).
-Models and data are small and the simulator's machines are not the papers': a claim that is reproduced here holds in this setting, and one
-that is not may hold in the paper's.
+What papers claim beside what is measured here, each by one command, `polyrhythm reproduce NAME`. A claim is reproduced if every seed is
+within its bounds, *in the median only* if the median is and some seed is not, and not reproduced otherwise. An effect must differ from
+none, in the direction that the paper names; *no worse* is within a margin, and a value is a count, an identity or a formula. Bounds were
+fixed before the first run; where one was changed after it, its row says from what and why, and where settings were, the page's notes do.
+Where learning rates are tuned, all arms have the same grid, with a seed of its own; elsewhere all arms have one rate, chosen by hand. See
+[honest reports](../honest-reports.md). Statistical efficiency (steps, samples, quality; real gradients) is kept apart from system
+efficiency (virtual time, on the network and devices that each page names). Models and data are small and the simulator's machines are not
+the papers': a claim that is reproduced here holds in this setting, and one that is not may hold in the paper's.
 """
 
 
 def text(findings: Sequence[Findings]) -> str:
     """The page."""
     verdicts = [summed(each) for each in findings]
-    testable, reproduced = sum(each.testable for each in verdicts), sum(each.reproduced for each in verdicts)
-    whole = sum(each.verdict == "reproduced" for each in verdicts)
+    testable = sum(each.testable for each in verdicts)
     lines = [HEAD]
     if testable:
-        lines.append(
-            f"Of {testable} claims that can be tested here {reproduced} are reproduced ({100 * reproduced / testable:.0f} %): "
-            f"{_by_kind(findings)}. Of {sum(each.testable > 0 for each in verdicts)} papers {whole} are in all of them.\n"
-        )
+        lines += [_totals(findings), "", "| | reproduced | in the median only | not reproduced |", "|---|---|---|---|"]
+        lines += [*_kinds(findings), ""]
     lines += ["| reproduction | systems | paper | verdict | seeds |", "|---|---|---|---|---|"]
     lines += [_row(each, verdict) for each, verdict in zip(findings, verdicts, strict=True)]
     missing = [name for name in REPRODUCTIONS if name not in {each.name for each in findings}]
@@ -56,15 +55,31 @@ def text(findings: Sequence[Findings]) -> str:
     return "\n".join(lines) + "\n"
 
 
-def _by_kind(findings: Sequence[Findings]) -> str:
+def _totals(findings: Sequence[Findings]) -> str:
+    claims = [claim for each in findings for claim in each.claims if not claim.why_not]
+    reproduced, median = (_count(claims, verdict) for verdict in (REPRODUCED, MEDIAN_ONLY))
+    papers = [each.verdict for each in findings if any(not claim.why_not for claim in each.claims)]
+    share = f"{100 * reproduced / len(claims):.0f} %"
+    return (
+        f"Of {len(claims)} claims that can be tested here {reproduced} are reproduced ({share}), {median} in the median only, and "
+        f"{len(claims) - reproduced - median} are not. Of {len(papers)} papers {papers.count(REPRODUCED)} are in all of them, and "
+        f"{papers.count(MEDIAN_ONLY)} in the median."
+    )
+
+
+def _kinds(findings: Sequence[Findings]) -> Iterator[str]:
     """How many of each kind of claim, for an identity that holds says less than a training that comes out."""
     claims = [claim for each in findings for claim in each.claims if not claim.why_not]
-    counts = []
-    for efficiency in Efficiency:
-        kind = [claim.verdict for claim in claims if claim.efficiency == efficiency.value]
-        if kind:
-            counts.append(f"{kind.count('reproduced')} of {len(kind)} of {efficiency.value.partition(':')[0]}")
-    return ", ".join(counts)
+    rows = {kind.value: [claim for claim in claims if claim.kind == kind.value] for kind in Kind}
+    rows |= {each.value.partition(":")[0]: [claim for claim in claims if claim.efficiency == each.value] for each in Efficiency}
+    for name, group in rows.items():
+        if group:
+            counts = (str(_count(group, verdict)) for verdict in (REPRODUCED, MEDIAN_ONLY, NOT_REPRODUCED))
+            yield f"| {name} | {' | '.join(counts)} |"
+
+
+def _count(claims: Sequence[Finding], verdict: str) -> int:
+    return sum(claim.verdict == verdict for claim in claims)
 
 
 def _row(findings: Findings, verdict: PublishedVerdict) -> str:

@@ -15,7 +15,7 @@ from polyrhythm.reproductions.findings import Findings, renewed
 from polyrhythm.reproductions.jobs.recipes import SgdRecipe
 from polyrhythm.reproductions.jobs.teacher import Teacher
 from polyrhythm.reproductions.kept import keep, kept
-from polyrhythm.reproductions.protocol import Claim, Figures, Reproduction
+from polyrhythm.reproductions.protocol import Claim, Figures, Kind, Reproduction
 from polyrhythm.reproductions.rules import HonestyError
 from polyrhythm.reproductions.trial import Trial
 
@@ -44,7 +44,7 @@ TOY = Reproduction(
     tune=try_rates,
     measure=compare,
     claims=(
-        Claim(paper="Both have the same bits.", ours="difference of losses", figure="difference", unit="nats", most=0.0),
+        Claim(paper="Both have the same bits.", ours="difference of losses", figure="difference", unit="nats", most=0.0, kind=Kind.VALUE),
         Claim(paper="It needs no GPU.", untestable="It was not asked."),
     ),
 )

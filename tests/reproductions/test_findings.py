@@ -9,11 +9,11 @@ import pytest
 from polyrhythm.errors import CompositionError, UnknownNameError
 from polyrhythm.reproductions import REPRODUCTIONS, find
 from polyrhythm.reproductions.findings import interval, judge, verdict_of
-from polyrhythm.reproductions.protocol import Claim, Figures, Reproduction
+from polyrhythm.reproductions.protocol import Claim, Figures, Kind, Reproduction
 from polyrhythm.reproductions.trial import Trial
 from polyrhythm.systems import SYSTEMS
 
-HALF = Claim(paper="It loses little.", ours="points lost", figure="lost", unit="points", most=1.0)
+HALF = Claim(paper="It loses little.", ours="points lost", figure="lost", unit="points", most=1.0, kind=Kind.NO_WORSE)
 
 
 def nothing(trial: Trial) -> Figures:
@@ -24,9 +24,11 @@ def of(*claims: Claim) -> Reproduction:
     return Reproduction(name="toy", systems=(), paper="A paper (2020)", setting="A job.", claims=claims, measure=nothing)
 
 
-def test_a_claim_is_reproduced_if_the_median_is_within_its_bounds() -> None:
+def test_a_claim_is_reproduced_if_every_seed_is_within_its_bounds_and_in_the_median_only_if_the_median_is() -> None:
+    [finding] = judge(of(HALF), [{"lost": value} for value in (0.2, 0.95, 0.9)])
+    assert (finding.verdict, finding.median, finding.low, finding.high) == ("reproduced", 0.9, 0.2, 0.95)
     [finding] = judge(of(HALF), [{"lost": value} for value in (0.2, 5.0, 0.9)])
-    assert (finding.verdict, finding.median, finding.low, finding.high) == ("reproduced", 0.9, 0.2, 5.0)
+    assert (finding.verdict, finding.median, finding.low, finding.high) == ("in the median only", 0.9, 0.2, 5.0)
     [finding] = judge(of(HALF), [{"lost": value} for value in (0.2, 5.0, 1.1)])
     assert finding.verdict == "not reproduced"
 
@@ -46,7 +48,9 @@ def test_a_claim_that_cannot_be_tested_counts_for_nothing() -> None:
 
 
 def test_one_claim_that_is_not_reproduced_decides() -> None:
-    assert verdict_of(judge(of(HALF, HALF), [{"lost": 0.0}]) + judge(of(HALF), [{"lost": 3.0}])) == "not reproduced"
+    whole, median, none = (judge(of(HALF), [{"lost": value} for value in values]) for values in ([0.0] * 3, [0.0, 0.0, 3.0], [3.0] * 3))
+    assert verdict_of(whole + median) == "in the median only"
+    assert verdict_of(whole + median + none) == "not reproduced"
 
 
 def test_the_interval_is_the_range_of_few_values_and_narrower_than_that_of_many() -> None:

@@ -118,7 +118,7 @@ def _show(findings: Findings, file: Path) -> None:
 
     from polyrhythm.cli.output import console
     from polyrhythm.reproductions.findings import UNTESTABLE
-    from polyrhythm.reproductions.page import counted, measured
+    from polyrhythm.reproductions.page import counted, measured, wanted
 
     table = Table(box=None, pad_edge=False, header_style="bold")
     for heading in ("the paper", "here", "wanted", "measured", "verdict"):
@@ -126,7 +126,7 @@ def _show(findings: Findings, file: Path) -> None:
     for claim in findings.claims:
         untestable = claim.verdict == UNTESTABLE
         here, value = (claim.why_not, "") if untestable else (f"{claim.ours} ({claim.unit})", measured(claim))
-        table.add_row(claim.paper, here, claim.bounds, value, claim.verdict)
+        table.add_row(claim.paper, here, "" if untestable else wanted(claim).replace("*", ""), value, claim.verdict)
     out = console()
     few = "a quick run, which is no verdict: " if findings.quick else ""
     out.print(f"\n{findings.name}: {few}{findings.verdict}, {counted(findings)} ({len(findings.seeds)} seeds)", style="bold")

@@ -10,11 +10,12 @@ import msgspec
 
 from polyrhythm.report.repeats import spread
 from polyrhythm.reproductions.arm import Arm
-from polyrhythm.reproductions.protocol import Claim, Reproduction
+from polyrhythm.reproductions.protocol import Claim, Kind, Reproduction
 from polyrhythm.rng import stream
 
-Verdict = Literal["reproduced", "not reproduced", "cannot be tested here"]
+Verdict = Literal["reproduced", "in the median only", "not reproduced", "cannot be tested here"]
 REPRODUCED: Verdict = "reproduced"
+MEDIAN_ONLY: Verdict = "in the median only"
 NOT_REPRODUCED: Verdict = "not reproduced"
 UNTESTABLE: Verdict = "cannot be tested here"
 
@@ -26,7 +27,8 @@ _RESAMPLED = 2000
 class Finding(msgspec.Struct, kw_only=True):
     """One claim and what was measured for it: `values` by seed, their median, and a 95 % interval of it (see `interval`).
 
-    `bounds` is `least` and `most` in words; one that is None does not bound.
+    `bounds` is `least` and `most` in words; one that is None does not bound. `kind` is that of the claim, `changed` what was changed after
+    a run. `beside` is another figure that is shown with it, with `beside_values` by seed.
     """
 
     paper: str
@@ -43,6 +45,10 @@ class Finding(msgspec.Struct, kw_only=True):
     low: float | None = None
     high: float | None = None
     why_not: str = ""
+    kind: str = Kind.EFFECT.value
+    changed: str = ""
+    beside: str = ""
+    beside_values: list[float] = []
 
 
 class Circumstances(msgspec.Struct, kw_only=True):
@@ -80,14 +86,14 @@ class Findings(msgspec.Struct, kw_only=True):
 
 def judge(reproduction: Reproduction, figures: Sequence[Mapping[str, float]]) -> list[Finding]:
     """A finding for each claim, from the `figures` of each seed. Raises KeyError for a figure that was not measured."""
-    return [
-        _finding(claim, [float(each[claim.figure]) for each in figures] if not claim.untestable else []) for claim in reproduction.claims
-    ]
+    return [_finding(claim, figures) for claim in reproduction.claims]
 
 
 def renewed(findings: Findings, reproduction: Reproduction) -> Findings:
     """The same measurements, judged and told as `reproduction` has it now. Raises KeyError for a claim whose figure was not measured."""
-    figures = [{claim.figure: claim.values[k] for claim in findings.claims if claim.values} for k in range(len(findings.seeds))]
+    rows = {claim.figure: claim.values for claim in findings.claims if claim.values}
+    rows |= {claim.beside: claim.beside_values for claim in findings.claims if claim.beside}
+    figures = [{name: values[k] for name, values in rows.items()} for k in range(len(findings.seeds))]
     claims = judge(reproduction, figures)
     return msgspec.structs.replace(
         findings,
@@ -101,18 +107,23 @@ def renewed(findings: Findings, reproduction: Reproduction) -> Findings:
 
 
 def verdict_of(findings: Sequence[Finding]) -> Verdict:
-    """Reproduced if every claim that can be tested is; of a paper of which nothing can be tested, that."""
-    verdicts = [finding.verdict for finding in findings if finding.verdict != UNTESTABLE]
-    if not verdicts:
-        return UNTESTABLE
-    return REPRODUCED if all(each == REPRODUCED for each in verdicts) else NOT_REPRODUCED
+    """The least of the verdicts on the claims that can be tested; of a paper of which nothing can be tested, that."""
+    verdicts = {finding.verdict for finding in findings}
+    return next((each for each in (NOT_REPRODUCED, MEDIAN_ONLY, REPRODUCED) if each in verdicts), UNTESTABLE)
 
 
 def verdict_on(values: Sequence[float], least: float | None, most: float | None) -> Verdict:
-    """Reproduced if the median of the `values` is within the bounds; what is not a number is not. None does not bound."""
-    middle = math.nan if any(map(math.isnan, values)) else spread(values).median
-    within = (-math.inf if least is None else least) <= middle <= (math.inf if most is None else most)
-    return REPRODUCED if within else NOT_REPRODUCED
+    """Reproduced if every one of the `values` is within the bounds, or else in the median only if their median is.
+
+    What is not a number is in none. None does not bound.
+    """
+
+    def within(value: float) -> bool:
+        return (-math.inf if least is None else least) <= value <= (math.inf if most is None else most)
+
+    if any(map(math.isnan, values)) or not within(spread(values).median):
+        return NOT_REPRODUCED
+    return REPRODUCED if all(map(within, values)) else MEDIAN_ONLY
 
 
 def interval(values: Sequence[float]) -> tuple[float, float]:
@@ -124,7 +135,8 @@ def interval(values: Sequence[float]) -> tuple[float, float]:
     return medians[int(0.025 * _RESAMPLED)], medians[int(0.975 * _RESAMPLED) - 1]
 
 
-def _finding(claim: Claim, values: list[float]) -> Finding:
+def _finding(claim: Claim, figures: Sequence[Mapping[str, float]]) -> Finding:
+    values = [] if claim.untestable else [float(each[claim.figure]) for each in figures]
     found = Finding(
         paper=claim.paper,
         ours=claim.ours,
@@ -137,6 +149,10 @@ def _finding(claim: Claim, values: list[float]) -> Finding:
         most=claim.most if math.isfinite(claim.most) else None,
         values=values,
         why_not=claim.untestable,
+        kind=claim.kind.value,
+        changed=claim.changed,
+        beside=claim.beside,
+        beside_values=[float(each[claim.beside]) for each in figures] if claim.beside else [],
     )
     if values:
         found.verdict = verdict_on(values, found.least, found.most)

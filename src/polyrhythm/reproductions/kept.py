@@ -14,13 +14,18 @@ from polyrhythm.reproductions.findings import Findings
 from polyrhythm.reproductions.page import page
 from polyrhythm.reproductions.picture import picture
 
+_SELDOM = ("changed", "beside", "beside_values")
+"""What few claims have is left out where it is empty."""
+
 
 def keep(findings: Findings, directory: Path) -> Path:
     """Write NAME.md, NAME.svg and NAME.json, and return the page. Raises OSError."""
     directory.mkdir(parents=True, exist_ok=True)
     if any(claim.values for claim in findings.claims):
         write(directory / f"{findings.name}.svg", picture(findings, find(findings.name).claims).encode())
-    write(directory / f"{findings.name}.json", msgspec.json.format(msgspec.json.encode(_spelled(msgspec.to_builtins(findings))), indent=1))
+    data = msgspec.to_builtins(findings)
+    data["claims"] = [{key: value for key, value in claim.items() if value or key not in _SELDOM} for claim in data["claims"]]
+    write(directory / f"{findings.name}.json", msgspec.json.format(msgspec.json.encode(_spelled(data)), indent=1))
     file = directory / f"{findings.name}.md"
     write(file, page(findings).encode())
     return file

@@ -8,8 +8,8 @@ from itertools import groupby
 
 from polyrhythm.report.repeats import spread
 from polyrhythm.reproductions.arm import Arm
-from polyrhythm.reproductions.findings import UNTESTABLE, Finding, Findings
-from polyrhythm.reproductions.protocol import Scaling
+from polyrhythm.reproductions.findings import MEDIAN_ONLY, REPRODUCED, UNTESTABLE, Finding, Findings
+from polyrhythm.reproductions.protocol import Kind, Scaling
 from polyrhythm.units import show_bytes, show_seconds
 
 
@@ -52,13 +52,15 @@ def _lines(findings: Findings) -> Iterator[str]:
 
 
 def counted(findings: Findings) -> str:
-    """How many of the claims that can be tested were reproduced: "2 of 4 claims reproduced; 1 cannot be tested here"."""
+    """How many claims were reproduced: "2 of 4 claims reproduced, 1 in the median only; 1 cannot be tested here"."""
     testable = [claim for claim in findings.claims if claim.verdict != UNTESTABLE]
     if not testable:
         return "none of its claims can be tested here"
-    reproduced = sum(claim.verdict == "reproduced" for claim in testable)
+    reproduced = sum(claim.verdict == REPRODUCED for claim in testable)
+    median_only = sum(claim.verdict == MEDIAN_ONLY for claim in testable)
     untestable = len(findings.claims) - len(testable)
-    rest = f"; {untestable} cannot be tested here" if untestable else ""
+    rest = f", {median_only} in the median only" if median_only else ""
+    rest += f"; {untestable} cannot be tested here" if untestable else ""
     return f"{reproduced} of {len(testable)} claims reproduced{rest}"
 
 
@@ -66,13 +68,20 @@ def measured(claim: Finding) -> str:
     """The median, and the interval where it is wider: "0.97 (0.96 to 0.98)"."""
     if claim.median is None or claim.low is None or claim.high is None:
         return "not a number"
+    beside = f"; {claim.beside}: {_number(spread(claim.beside_values).median)}" if claim.beside_values else ""
     if claim.low == claim.high:
-        return _number(claim.median)
-    return f"{_number(claim.median)} ({_number(claim.low)} to {_number(claim.high)})"
+        return f"{_number(claim.median)}{beside}"
+    return f"{_number(claim.median)} ({_number(claim.low)} to {_number(claim.high)}){beside}"
+
+
+def wanted(claim: Finding) -> str:
+    """The bounds, whether they are a margin, and what was changed after a run: "no worse: at most 1.05 ratio"."""
+    margin = "no worse: " if claim.kind == Kind.NO_WORSE.value else ""
+    return f"{margin}{claim.bounds} {_unit(claim.unit)}".rstrip() + (f". *Changed after a run: {claim.changed}.*" if claim.changed else "")
 
 
 def _row(claim: Finding) -> str:
-    cells = (claim.paper, claim.ours, f"{claim.bounds} {_unit(claim.unit)}", measured(claim), claim.verdict)
+    cells = (claim.paper, claim.ours, wanted(claim), measured(claim), claim.verdict)
     return f"| {' | '.join(cell.replace('|', chr(92) + '|') for cell in cells)} |"
 
 
@@ -134,8 +143,8 @@ def _circumstances(findings: Findings) -> Iterator[str]:
     if findings.notes:
         yield f"- {findings.notes}"
     yield (
-        "- Bounds were fixed before the first run; where settings were changed after one, the notes say so. Seeds decide weights and the "
-        "order of samples, not the data. The rules of [honest reports](../honest-reports.md) hold."
+        "- Bounds were fixed before the first run; where one was changed after it, its row says so, and where settings were, the notes do. "
+        "Seeds decide weights and the order of samples, not the data. The rules of [honest reports](../honest-reports.md) hold."
     )
 
 

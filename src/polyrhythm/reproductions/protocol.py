@@ -14,6 +14,9 @@ Figures = Mapping[str, float]
 """What one seed has come to, by the name of the figure."""
 
 
+_RATIOS = ("ratio", "x")
+
+
 class Efficiency(Enum):
     """What a figure is about. The first two are never mixed in one claim."""
 
@@ -21,6 +24,17 @@ class Efficiency(Enum):
     SYSTEM = "system efficiency: virtual time on the network and devices that are named"
     EXACT = "exact: counted, or an identity of numbers"
     REAL = "real time on this machine"
+
+
+class Kind(Enum):
+    """What a claim asserts, which decides the bounds that it may have."""
+
+    EFFECT = "an effect"
+    """One arm differs from the other in the direction that is named: no difference at all is outside the bounds."""
+    NO_WORSE = "no worse"
+    """One arm is as good as the other up to a margin, so that no difference at all is within the bounds."""
+    VALUE = "a value"
+    """A count, an identity or the value of a formula: there are no two arms that could change places."""
 
 
 class Scaling(Enum):
@@ -38,8 +52,9 @@ class Scaling(Enum):
 class Claim:
     """One claim of a paper, and within which bounds the median of `figure` over the seeds must be for it to be reproduced.
 
-    `paper` is what the paper says, `ours` what `figure` is here, in `unit`. Bounds are set before anything is run. `untestable` says why
-    a claim cannot be tested here; it then has no figure.
+    `paper` is what the paper says, `ours` what `figure` is here, in `unit`. Bounds are set before anything is run; where one, or what is
+    measured, was changed after a run, `changed` says from what and why. `beside` names another figure, in the same unit, that is shown
+    with this one. `untestable` says why a claim cannot be tested here; it then has no figure.
     """
 
     paper: str
@@ -49,6 +64,9 @@ class Claim:
     least: float = -math.inf
     most: float = math.inf
     efficiency: Efficiency = Efficiency.STATISTICAL
+    kind: Kind = Kind.EFFECT
+    changed: str = ""
+    beside: str = ""
     untestable: str = ""
 
     def __post_init__(self) -> None:
@@ -58,6 +76,15 @@ class Claim:
             raise CompositionError(f"The claim {self.paper!r} names no figure, no unit or not what it is: give figure=, ours= and unit=.")
         if math.isinf(self.least) and math.isinf(self.most):
             raise CompositionError(f"Any value of {self.figure!r} would reproduce the claim {self.paper!r}: give least= or most=.")
+        null = without_effect(self.unit)
+        admitted = self.least <= null <= self.most
+        if self.kind is Kind.EFFECT and admitted:
+            raise CompositionError(
+                f"The claim {self.paper!r} would be reproduced by no effect at all, a {self.figure!r} of {null:g}: give bounds without "
+                "it, or say kind=Kind.NO_WORSE, or kind=Kind.VALUE where no two arms are compared."
+            )
+        if self.kind is Kind.NO_WORSE and not admitted:
+            raise CompositionError(f"The claim {self.paper!r} is to be one of no difference, and its bounds leave out {null:g}.")
 
     @property
     def bounds(self) -> str:
@@ -67,6 +94,18 @@ class Claim:
         if math.isinf(self.least):
             return f"at most {self.most:g}"
         return f"{self.least:g}" if self.least == self.most else f"{self.least:g} to {self.most:g}"
+
+
+def without_effect(unit: str) -> float:
+    """The value of a figure in `unit` for two arms that are equal: 1 of ratios, 0 of differences."""
+    return 1.0 if unit in _RATIOS else 0.0
+
+
+def swapped(value: float, unit: str) -> float:
+    """What the figure would be if its two arms changed places."""
+    if unit not in _RATIOS:
+        return -value
+    return 1 / value if value else math.inf
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -7,18 +7,19 @@ from pathlib import Path
 
 import msgspec
 
-from polyrhythm.reproductions.findings import Findings, Verdict
+from polyrhythm.reproductions.findings import MEDIAN_ONLY, REPRODUCED, UNTESTABLE, Findings, Verdict
 
 FILE = Path(__file__).parent / "verdicts.json"
 
 
 class PublishedVerdict(msgspec.Struct):
-    """The verdict on one reproduction: how many of its claims can be tested here, and how many of these were reproduced."""
+    """The verdict on one reproduction: how many of its claims can be tested here, were reproduced, and were in the median only."""
 
     reproduction: str
     systems: list[str]
     verdict: Verdict
     reproduced: int
+    median_only: int
     testable: int
     untestable: int
     seeds: int
@@ -27,12 +28,13 @@ class PublishedVerdict(msgspec.Struct):
 def summed(findings: Findings) -> PublishedVerdict:
     """The verdict of findings."""
     verdicts = [claim.verdict for claim in findings.claims]
-    untestable = verdicts.count("cannot be tested here")
+    untestable = verdicts.count(UNTESTABLE)
     return PublishedVerdict(
         findings.name,
         findings.systems,
         findings.verdict,
-        verdicts.count("reproduced"),
+        verdicts.count(REPRODUCED),
+        verdicts.count(MEDIAN_ONLY),
         len(verdicts) - untestable,
         untestable,
         len(findings.seeds),
@@ -54,9 +56,10 @@ def verdict_on(system: str) -> str:
 
 
 def shown(verdict: PublishedVerdict) -> str:
-    """A verdict with its counts: "reproduced (3 of 3 claims)", "not reproduced (1 of 2 claims reproduced; 2 cannot be tested here)"."""
+    """A verdict with its counts: "reproduced (3 of 3 claims)", "not reproduced (1 of 3 claims reproduced, 1 in the median only)"."""
     if not verdict.testable:
         return verdict.verdict
-    rest = f"; {verdict.untestable} cannot be tested here" if verdict.untestable else ""
+    rest = f", {verdict.median_only} in the median only" if verdict.median_only else ""
+    rest += f"; {verdict.untestable} cannot be tested here" if verdict.untestable else ""
     each = "claims" if verdict.reproduced == verdict.testable else "claims reproduced"
     return f"{verdict.verdict} ({verdict.reproduced} of {verdict.testable} {each}{rest})"

@@ -11,8 +11,8 @@ from dataclasses import dataclass
 
 from polyrhythm.errors import PolyrhythmError
 from polyrhythm.reproductions.arm import Arm
-from polyrhythm.reproductions.findings import LEAST_SEEDS, Findings, verdict_of, verdict_on
-from polyrhythm.reproductions.protocol import Efficiency, Scaling
+from polyrhythm.reproductions.findings import LEAST_SEEDS, NOT_REPRODUCED, Finding, Findings, Verdict, verdict_of, verdict_on
+from polyrhythm.reproductions.protocol import Efficiency, Kind, Scaling, swapped, without_effect
 
 
 class HonestyError(PolyrhythmError):
@@ -153,6 +153,27 @@ def _unfounded_verdict(findings: Findings) -> Iterator[str]:
         yield f"all in all it is called {findings.verdict}, and its claims say {verdict_of(findings.claims)}."
 
 
+def _either_way(findings: Findings) -> Iterator[str]:
+    for claim in findings.claims:
+        if claim.why_not or claim.kind == Kind.VALUE.value:
+            continue
+        null = without_effect(claim.unit)
+        admitted = verdict_on([null], claim.least, claim.most) != NOT_REPRODUCED
+        if claim.kind == Kind.NO_WORSE.value:
+            if not admitted:
+                yield f"{claim.figure} is to be no worse, and its bounds leave out {null:g}."
+        elif admitted:
+            yield f"{claim.figure} is called an effect, and its bounds admit {null:g}, which is none."
+        elif NOT_REPRODUCED not in (ways := _both_ways(claim)):
+            yield f"{claim.figure} is {ways[0]}, and would be {ways[1]} if its arms changed places."
+
+
+def _both_ways(claim: Finding) -> tuple[Verdict, Verdict]:
+    """The verdict on the values, and that if the two arms changed places."""
+    as_found, changed = claim.values, [swapped(each, claim.unit) for each in claim.values]
+    return verdict_on(as_found, claim.least, claim.most), verdict_on(changed, claim.least, claim.most)
+
+
 def too_few_seeds(seeds: int, quick: bool, efficiencies: Sequence[str]) -> str:
     """Why claims of such `efficiencies` (values of Efficiency) cannot be judged with so many seeds; empty where they can."""
     if quick or seeds >= LEAST_SEEDS or all(each == Efficiency.EXACT.value for each in efficiencies):
@@ -194,5 +215,6 @@ RULES = (
     HonestyRule(13, "too few seeds", _few_seeds),
     HonestyRule(14, "more threads than cores", _overloaded),
     HonestyRule(15, "a verdict that the figures do not give", _unfounded_verdict),
+    HonestyRule(16, "a claim that cannot fail", _either_way),
 )
-"""The twelve, and three of our own."""
+"""The twelve, and four of our own."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from polyrhythm.merge import Sum
-from polyrhythm.reproductions.protocol import Claim, Efficiency, Figures, Reproduction
+from polyrhythm.reproductions.protocol import Claim, Efficiency, Figures, Kind, Reproduction
 from polyrhythm.reproductions.ranks import rank_correlation
 from polyrhythm.reproductions.trial import Result, Trial
 from polyrhythm.simulator import Simulator
@@ -67,6 +67,7 @@ REPRODUCTION = Reproduction(
             figure="points lost",
             unit="points",
             most=2.0,
+            kind=Kind.NO_WORSE,
         ),
         Claim(
             paper="The larger the threshold, the lower the accuracy.",

@@ -12,7 +12,7 @@ from polyrhythm.reproductions.jobs.negotiation import NETWORK
 from polyrhythm.reproductions.jobs.questions import ask
 from polyrhythm.reproductions.jobs.recipes import SgdRecipe
 from polyrhythm.reproductions.jobs.teacher import Teacher
-from polyrhythm.reproductions.protocol import Claim, Efficiency, Figures, Reproduction
+from polyrhythm.reproductions.protocol import Claim, Efficiency, Figures, Kind, Reproduction
 from polyrhythm.reproductions.trial import Result, Trial
 from polyrhythm.tensors import Layout
 from polyrhythm.topology.algorithms.adaptive_sum import AdaptiveSum
@@ -101,6 +101,7 @@ REPRODUCTION = Reproduction(
             figure="own rate",
             unit="ratio",
             most=1.0,
+            kind=Kind.NO_WORSE,
         ),
         Claim(
             paper="Orthogonal gradients are added.",
@@ -109,6 +110,7 @@ REPRODUCTION = Reproduction(
             unit="difference",
             most=1e-6,
             efficiency=Efficiency.EXACT,
+            kind=Kind.VALUE,
         ),
         Claim(
             paper="Equal gradients are averaged.",
@@ -117,6 +119,7 @@ REPRODUCTION = Reproduction(
             unit="difference",
             most=1e-6,
             efficiency=Efficiency.EXACT,
+            kind=Kind.VALUE,
         ),
     ),
 )

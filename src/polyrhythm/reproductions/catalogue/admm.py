@@ -8,7 +8,7 @@ from polyrhythm.kernel.events import Agreed
 from polyrhythm.reproductions.jobs.own_classes import OwnClasses
 from polyrhythm.reproductions.jobs.recipes import SgdRecipe
 from polyrhythm.reproductions.jobs.teacher import Teacher, student
-from polyrhythm.reproductions.protocol import Claim, Efficiency, Figures, Reproduction
+from polyrhythm.reproductions.protocol import Claim, Efficiency, Figures, Kind, Reproduction
 from polyrhythm.reproductions.trial import Result, Trial
 from polyrhythm.systems import find
 from polyrhythm.workloads.digits import DigitsCnn
@@ -84,6 +84,7 @@ REPRODUCTION = Reproduction(
             figure="residual",
             unit="ratio",
             most=0.1,
+            kind=Kind.VALUE,
         ),
         Claim(
             paper="ADMM-SGD trains as parallel SGD does, which exchanges after every step.",
@@ -91,6 +92,7 @@ REPRODUCTION = Reproduction(
             figure="points lost",
             unit="points",
             most=1.0,
+            kind=Kind.NO_WORSE,
         ),
         Claim(
             paper="Local solves need fewer exchanges than a step each.",
@@ -108,6 +110,7 @@ REPRODUCTION = Reproduction(
             least=1.0,
             most=1.0,
             efficiency=Efficiency.EXACT,
+            kind=Kind.VALUE,
         ),
         Claim(
             paper="Each message has the size M of the model.",
@@ -118,6 +121,7 @@ REPRODUCTION = Reproduction(
             least=1.0,
             most=1.0,
             efficiency=Efficiency.EXACT,
+            kind=Kind.VALUE,
         ),
     ),
 )

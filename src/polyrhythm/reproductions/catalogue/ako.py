@@ -18,7 +18,7 @@ from polyrhythm.pieces.context import ExchangeContext
 from polyrhythm.report.metrics import Target
 from polyrhythm.reproductions.jobs.recipes import SgdRecipe
 from polyrhythm.reproductions.jobs.teacher import Teacher
-from polyrhythm.reproductions.protocol import Claim, Efficiency, Figures, Reproduction
+from polyrhythm.reproductions.protocol import Claim, Efficiency, Figures, Kind, Reproduction
 from polyrhythm.reproductions.trial import Result, Trial
 from polyrhythm.simulator import Simulator
 from polyrhythm.strategy import Strategy
@@ -121,6 +121,7 @@ REPRODUCTION = Reproduction(
             unit="1",
             most=0.0,
             efficiency=Efficiency.EXACT,
+            kind=Kind.VALUE,
         ),
         Claim(
             paper="p is chosen so that the bandwidth used does not grow with the cluster.",
@@ -129,6 +130,7 @@ REPRODUCTION = Reproduction(
             unit="ratio",
             most=1.05,
             efficiency=Efficiency.SYSTEM,
+            kind=Kind.VALUE,
         ),
         Claim(
             paper="Partial gradients reach an accuracy sooner than whole ones where bandwidth is short.",
@@ -153,6 +155,7 @@ REPRODUCTION = Reproduction(
             unit="ratio",
             least=0.9,
             efficiency=Efficiency.SYSTEM,
+            kind=Kind.NO_WORSE,
         ),
         Claim(
             paper="Sizes that follow each link's bandwidth do no worse than one size for all (Hong and Chandra, 2018).",
@@ -161,22 +164,25 @@ REPRODUCTION = Reproduction(
             unit="ratio",
             most=1.1,
             efficiency=Efficiency.SYSTEM,
+            kind=Kind.NO_WORSE,
         ),
         Claim(
             paper="No tuning of resources is needed: the exchange adapts itself.",
             ours="seconds to the target of the better of 1 and 16 partitions over those of Ako, where lines fall to a tenth in mid-run",
             figure="sooner than fixed",
             unit="x",
-            least=1.0,
+            least=1.09,
             efficiency=Efficiency.SYSTEM,
+            changed="the bound, from at least 1 to at least 1.09, because a ratio of 1 is not sooner, and times are known to 9 %",
         ),
         Claim(
             paper="Sizes and frequency adapt to the bandwidth of wide-area links (Hong and Chandra, 2018).",
             ours="seconds to the target of the better of 1 and 16 partitions over those of a size for each link, where lines fall",
             figure="links sooner than fixed",
             unit="x",
-            least=1.0,
+            least=1.09,
             efficiency=Efficiency.SYSTEM,
+            changed="the bound, from at least 1 to at least 1.09, because a ratio of 1 is not sooner, and times are known to 9 %",
         ),
     ),
 )

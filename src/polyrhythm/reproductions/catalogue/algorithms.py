@@ -13,7 +13,7 @@ from polyrhythm.hardware.network import Network
 from polyrhythm.kernel.group import Group
 from polyrhythm.kernel.port import Port
 from polyrhythm.reproductions.jobs.questions import Answers, ask
-from polyrhythm.reproductions.protocol import Claim, Efficiency, Figures, Reproduction
+from polyrhythm.reproductions.protocol import Claim, Efficiency, Figures, Kind, Reproduction
 from polyrhythm.reproductions.trial import Trial
 from polyrhythm.topology import Butterfly, Direct, Ring, Tree
 from polyrhythm.topology.algorithms.algorithm import Algorithm
@@ -102,6 +102,7 @@ REPRODUCTION = Reproduction(
             least=1.98,
             most=2.02,
             efficiency=Efficiency.SYSTEM,
+            kind=Kind.VALUE,
         ),
         Claim(
             paper="A ring takes 2 (P - 1) latencies.",
@@ -111,6 +112,7 @@ REPRODUCTION = Reproduction(
             least=29.7,
             most=30.3,
             efficiency=Efficiency.SYSTEM,
+            kind=Kind.VALUE,
         ),
         Claim(
             paper="Both make the same sums.",
@@ -119,6 +121,7 @@ REPRODUCTION = Reproduction(
             unit="difference",
             most=0.0,
             efficiency=Efficiency.EXACT,
+            kind=Kind.VALUE,
         ),
         Claim(
             paper="A tree sends 2 (P - 1) messages in all, each worker of halving and doubling 2 log2 P, of the others 2 (P - 1).",
@@ -127,6 +130,7 @@ REPRODUCTION = Reproduction(
             unit="messages",
             most=0.0,
             efficiency=Efficiency.EXACT,
+            kind=Kind.VALUE,
         ),
         Claim(
             paper="Which algorithm is fastest follows from latency, bandwidth, the size of the message and the number of workers.",
@@ -135,6 +139,7 @@ REPRODUCTION = Reproduction(
             unit="%",
             least=80.0,
             efficiency=Efficiency.SYSTEM,
+            kind=Kind.VALUE,
         ),
     ),
 )

@@ -7,7 +7,7 @@ from polyrhythm.reproductions.jobs.efficiency import efficiency
 from polyrhythm.reproductions.jobs.negotiation import NETWORK
 from polyrhythm.reproductions.jobs.shapes import Shaped
 from polyrhythm.reproductions.jobs.sized import Vectors
-from polyrhythm.reproductions.protocol import Claim, Efficiency, Figures, Reproduction
+from polyrhythm.reproductions.protocol import Claim, Efficiency, Figures, Kind, Reproduction
 from polyrhythm.reproductions.step_cost import step_cost, timed
 from polyrhythm.reproductions.trial import Trial
 from polyrhythm.simulator import Simulator
@@ -49,6 +49,7 @@ REPRODUCTION = Reproduction(
             least=1.5,
             most=1.51,
             efficiency=Efficiency.EXACT,
+            kind=Kind.VALUE,
         ),
         Claim(
             paper="Models with many parameters for their arithmetic scale worse: VGG-16 with 68 %, Inception V3 and ResNet-101 with 90 %.",

@@ -12,7 +12,7 @@ from polyrhythm.report.metrics import Target
 from polyrhythm.report.outcome import Outcome
 from polyrhythm.reproductions.jobs.recipes import SgdRecipe
 from polyrhythm.reproductions.jobs.teacher import Teacher
-from polyrhythm.reproductions.protocol import Claim, Efficiency, Figures, Reproduction
+from polyrhythm.reproductions.protocol import Claim, Efficiency, Figures, Kind, Reproduction
 from polyrhythm.reproductions.trial import Result, Trial
 from polyrhythm.simulator import Simulator
 from polyrhythm.strategy import Strategy
@@ -110,6 +110,7 @@ REPRODUCTION = Reproduction(
             figure="as synchronous",
             unit="ratio",
             most=1.05,
+            kind=Kind.NO_WORSE,
         ),
         Claim(
             paper="It is faster, since nobody waits.",
@@ -126,6 +127,7 @@ REPRODUCTION = Reproduction(
             unit="%",
             most=10.0,
             efficiency=Efficiency.SYSTEM,
+            kind=Kind.VALUE,
         ),
     ),
 )

@@ -17,7 +17,7 @@ from polyrhythm.report.metrics import Target
 from polyrhythm.reproductions.jobs.gradients import Gradients
 from polyrhythm.reproductions.jobs.recipes import SgdRecipe
 from polyrhythm.reproductions.jobs.teacher import Teacher
-from polyrhythm.reproductions.protocol import Claim, Figures, Reproduction, Scaling
+from polyrhythm.reproductions.protocol import Claim, Figures, Kind, Reproduction, Scaling
 from polyrhythm.reproductions.trial import Result, Trial
 from polyrhythm.simulator import Simulator
 from polyrhythm.strategy import Strategy
@@ -127,6 +127,7 @@ REPRODUCTION = Reproduction(
             figure="few",
             unit="1",
             least=0.8,
+            kind=Kind.VALUE,
         ),
         Claim(
             paper="Beyond that it need not be.",
@@ -141,6 +142,7 @@ REPRODUCTION = Reproduction(
             figure="torn",
             unit="x",
             most=1.05,
+            kind=Kind.NO_WORSE,
         ),
         Claim(
             paper="The average squared norm of the gradient falls with one over the square root of the iterations.",
@@ -150,6 +152,7 @@ REPRODUCTION = Reproduction(
             unit="1",
             least=-0.6,
             most=-0.4,
+            kind=Kind.VALUE,
         ),
     ),
 )

@@ -14,7 +14,7 @@ from polyrhythm.kernel.names import rank_of
 from polyrhythm.reproductions.jobs.recipes import SgdRecipe
 from polyrhythm.reproductions.jobs.teacher import Teacher, student
 from polyrhythm.reproductions.jobs.whole_numbers import WholeNumbers
-from polyrhythm.reproductions.protocol import Claim, Efficiency, Figures, Reproduction
+from polyrhythm.reproductions.protocol import Claim, Efficiency, Figures, Kind, Reproduction
 from polyrhythm.reproductions.step_cost import StepCost, of_machine, step_cost, timed
 from polyrhythm.reproductions.trial import Trial
 from polyrhythm.simulator import Simulator
@@ -116,6 +116,7 @@ REPRODUCTION = Reproduction(
             unit="ratio",
             most=2.0,
             efficiency=Efficiency.EXACT,
+            kind=Kind.VALUE,
         ),
         Claim(
             paper="Synchronization by tasks and blocks costs what a ring all-reduce does.",
@@ -124,6 +125,7 @@ REPRODUCTION = Reproduction(
             unit="ratio",
             most=1.2,
             efficiency=Efficiency.SYSTEM,
+            kind=Kind.NO_WORSE,
         ),
         Claim(
             paper="A task that fails is simply run again, for it has no state.",
@@ -132,6 +134,7 @@ REPRODUCTION = Reproduction(
             unit="steps",
             most=0.0,
             efficiency=Efficiency.EXACT,
+            kind=Kind.VALUE,
         ),
         Claim(
             paper="A task that is late need not be waited for.",
@@ -147,6 +150,7 @@ REPRODUCTION = Reproduction(
             figure="difference",
             unit="nats",
             most=1e-3,
+            kind=Kind.VALUE,
         ),
         Claim(
             paper="A gradient whose worker is lost is computed again.",

@@ -12,7 +12,7 @@ from polyrhythm.kernel.group import Group
 from polyrhythm.kernel.port import Port
 from polyrhythm.reproductions.jobs.negotiation import NETWORK, WORKERS, root_bytes
 from polyrhythm.reproductions.jobs.questions import ask
-from polyrhythm.reproductions.protocol import Claim, Efficiency, Figures, Reproduction
+from polyrhythm.reproductions.protocol import Claim, Efficiency, Figures, Kind, Reproduction
 from polyrhythm.reproductions.trial import Trial
 from polyrhythm.topology import BitVector, RootCoordinator
 from polyrhythm.topology.readiness.protocol import ReadyTensor
@@ -65,6 +65,7 @@ REPRODUCTION = Reproduction(
             unit="trials",
             most=0.0,
             efficiency=Efficiency.EXACT,
+            kind=Kind.VALUE,
         ),
         Claim(
             paper="Training scales with an efficiency of 0.93 to 27,600 V100 GPUs.",

@@ -7,7 +7,7 @@ from polyrhythm.hardware.devices import Profile
 from polyrhythm.merge import Sum
 from polyrhythm.reproductions.jobs.recipes import SgdRecipe
 from polyrhythm.reproductions.jobs.teacher import Teacher
-from polyrhythm.reproductions.protocol import Claim, Figures, Reproduction
+from polyrhythm.reproductions.protocol import Claim, Figures, Kind, Reproduction
 from polyrhythm.reproductions.trial import Result, Trial
 from polyrhythm.simulator import Simulator
 from polyrhythm.strategy import Strategy
@@ -70,6 +70,7 @@ REPRODUCTION = Reproduction(
             figure=_EIGHT,
             unit="ratio",
             most=1.01,
+            kind=Kind.NO_WORSE,
         ),
         Claim(
             paper="16 bits are as good as full precision.",
@@ -77,6 +78,7 @@ REPRODUCTION = Reproduction(
             figure=_SIXTEEN,
             unit="ratio",
             most=1.01,
+            kind=Kind.NO_WORSE,
         ),
         Claim(
             paper="Rounding must be unbiased: to the nearest, small updates are lost.",

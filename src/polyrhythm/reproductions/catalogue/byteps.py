@@ -13,7 +13,7 @@ from polyrhythm.merge import Sum
 from polyrhythm.reproductions.jobs.recipes import SgdRecipe
 from polyrhythm.reproductions.jobs.teacher import Teacher, student
 from polyrhythm.reproductions.jobs.whole_numbers import WholeNumbers
-from polyrhythm.reproductions.protocol import Claim, Efficiency, Figures, Reproduction
+from polyrhythm.reproductions.protocol import Claim, Efficiency, Figures, Kind, Reproduction
 from polyrhythm.reproductions.step_cost import StepCost, step_cost, timed
 from polyrhythm.reproductions.trial import Trial
 from polyrhythm.simulator import Simulator
@@ -111,6 +111,7 @@ REPRODUCTION = Reproduction(
             unit="%",
             most=2.0,
             efficiency=Efficiency.EXACT,
+            kind=Kind.VALUE,
         ),
         *(
             Claim(
@@ -121,6 +122,7 @@ REPRODUCTION = Reproduction(
                 least=0.95 * expected,
                 most=1.05 * expected,
                 efficiency=Efficiency.SYSTEM,
+                kind=Kind.VALUE,
             )
             for k, expected in ((k, 2 * 8 * 7 / (64 + 6 * k)) for k in _SPARES)
         ),
@@ -147,6 +149,7 @@ REPRODUCTION = Reproduction(
             unit="steps",
             most=0.0,
             efficiency=Efficiency.EXACT,
+            kind=Kind.VALUE,
         ),
         Claim(
             paper="Its training is that of an asynchronous parameter server.",
@@ -154,6 +157,7 @@ REPRODUCTION = Reproduction(
             figure="difference",
             unit="nats",
             most=1e-3,
+            kind=Kind.VALUE,
         ),
     ),
 )

@@ -14,7 +14,7 @@ from polyrhythm.pieces.codec import packets
 from polyrhythm.pieces.context import ExchangeContext
 from polyrhythm.reproductions.jobs.recipes import SgdRecipe
 from polyrhythm.reproductions.jobs.teacher import Teacher
-from polyrhythm.reproductions.protocol import Claim, Efficiency, Figures, Reproduction
+from polyrhythm.reproductions.protocol import Claim, Efficiency, Figures, Kind, Reproduction
 from polyrhythm.reproductions.trial import Result, Trial
 from polyrhythm.strategy import Strategy
 from polyrhythm.systems import find
@@ -102,6 +102,7 @@ REPRODUCTION = Reproduction(
             figure="sparse loss",
             unit="ratio",
             most=1.1,
+            kind=Kind.NO_WORSE,
         ),
         Claim(
             paper="With strong compression CHOCO-SGD converges almost as fast as with exact communication.",
@@ -109,6 +110,7 @@ REPRODUCTION = Reproduction(
             figure="levels loss",
             unit="ratio",
             most=1.1,
+            kind=Kind.NO_WORSE,
         ),
         Claim(
             paper="It sends many times fewer bits.",
@@ -133,6 +135,7 @@ REPRODUCTION = Reproduction(
             unit="ratio",
             most=0.001,
             efficiency=Efficiency.EXACT,
+            kind=Kind.VALUE,
         ),
         Claim(
             paper="Compressing the values themselves does not bring the workers together.",
@@ -141,6 +144,7 @@ REPRODUCTION = Reproduction(
             unit="ratio",
             least=0.05,
             efficiency=Efficiency.EXACT,
+            kind=Kind.VALUE,
         ),
     ),
 )

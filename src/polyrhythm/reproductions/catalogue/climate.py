@@ -7,7 +7,7 @@ from polyrhythm.hardware.network import Network, Site
 from polyrhythm.kernel.names import rank_of
 from polyrhythm.reproductions.jobs.recipes import SgdRecipe
 from polyrhythm.reproductions.jobs.teacher import Teacher, student
-from polyrhythm.reproductions.protocol import Claim, Efficiency, Figures, Reproduction
+from polyrhythm.reproductions.protocol import Claim, Efficiency, Figures, Kind, Reproduction
 from polyrhythm.reproductions.step_cost import of_machine, step_cost, timed
 from polyrhythm.reproductions.trial import Result, Trial
 from polyrhythm.simulator import Instant, Simulator
@@ -114,6 +114,7 @@ REPRODUCTION = Reproduction(
             unit="%",
             most=2.0,
             efficiency=Efficiency.EXACT,
+            kind=Kind.VALUE,
         ),
         Claim(
             paper="A step may be taken on the gradients of the step before without harm.",
@@ -121,6 +122,7 @@ REPRODUCTION = Reproduction(
             figure="lost by lag",
             unit="points",
             most=1.0,
+            kind=Kind.NO_WORSE,
         ),
         Claim(
             paper="The lag allows communication to overlap with computing.",
@@ -129,6 +131,7 @@ REPRODUCTION = Reproduction(
             unit="%",
             least=80.0,
             efficiency=Efficiency.SYSTEM,
+            kind=Kind.VALUE,
         ),
         Claim(
             paper="LARC lets large batches train.",

@@ -11,7 +11,7 @@ from polyrhythm.kernel.group import Group
 from polyrhythm.kernel.port import Port
 from polyrhythm.reproductions.jobs.negotiation import NETWORK
 from polyrhythm.reproductions.jobs.questions import ask
-from polyrhythm.reproductions.protocol import Claim, Efficiency, Figures, Reproduction
+from polyrhythm.reproductions.protocol import Claim, Efficiency, Figures, Kind, Reproduction
 from polyrhythm.reproductions.trial import Trial
 from polyrhythm.simulator import Simulator
 from polyrhythm.topology import Ring
@@ -98,6 +98,7 @@ REPRODUCTION = Reproduction(
             unit="trials",
             most=0.0,
             efficiency=Efficiency.EXACT,
+            kind=Kind.VALUE,
         ),
         Claim(
             paper="Without such keys workers must launch them in one order.",
@@ -106,6 +107,7 @@ REPRODUCTION = Reproduction(
             unit="%",
             least=50.0,
             efficiency=Efficiency.EXACT,
+            kind=Kind.VALUE,
         ),
     ),
 )

@@ -11,7 +11,7 @@ from polyrhythm.reproductions.jobs.differences import largest_difference
 from polyrhythm.reproductions.jobs.questions import ask
 from polyrhythm.reproductions.jobs.recipes import SgdRecipe
 from polyrhythm.reproductions.jobs.teacher import Teacher
-from polyrhythm.reproductions.protocol import Claim, Efficiency, Figures, Reproduction, Scaling
+from polyrhythm.reproductions.protocol import Claim, Efficiency, Figures, Kind, Reproduction, Scaling
 from polyrhythm.reproductions.trial import Trial
 from polyrhythm.topology import Star
 
@@ -62,6 +62,7 @@ REPRODUCTION = Reproduction(
             unit="difference",
             most=1e-6,
             efficiency=Efficiency.EXACT,
+            kind=Kind.VALUE,
         ),
         Claim(
             paper="All sums are made on device 0, whose traffic grows with their number: 2 (P - 1) M.",
@@ -70,6 +71,7 @@ REPRODUCTION = Reproduction(
             unit="%",
             most=1.0,
             efficiency=Efficiency.EXACT,
+            kind=Kind.VALUE,
         ),
         Claim(
             paper="The other devices send a gradient and get a sum, whatever their number: 2 M.",
@@ -78,6 +80,7 @@ REPRODUCTION = Reproduction(
             unit="%",
             most=1.0,
             efficiency=Efficiency.EXACT,
+            kind=Kind.VALUE,
         ),
     ),
 )

@@ -9,7 +9,7 @@ from polyrhythm.local import CorrectedWeights
 from polyrhythm.pieces.local import LocallyStepped
 from polyrhythm.reproductions.jobs.own_classes import OwnClasses
 from polyrhythm.reproductions.jobs.recipes import SgdRecipe
-from polyrhythm.reproductions.protocol import Claim, Efficiency, Figures, Reproduction
+from polyrhythm.reproductions.protocol import Claim, Efficiency, Figures, Kind, Reproduction
 from polyrhythm.reproductions.trial import Result, Trial
 from polyrhythm.systems import find
 from polyrhythm.tensors import Layout
@@ -95,6 +95,7 @@ REPRODUCTION = Reproduction(
             figure="bias",
             unit="ratio",
             least=0.01,
+            kind=Kind.VALUE,
         ),
         _distance_claim("D²", "D² converges as if data did not differ between workers."),
         _distance_claim("exact diffusion", "Exact diffusion removes the bias of diffusion with a constant step."),
@@ -105,6 +106,7 @@ REPRODUCTION = Reproduction(
             figure="loss",
             unit="ratio",
             most=1.02,
+            kind=Kind.NO_WORSE,
         ),
         Claim(
             paper="D² sends what D-PSGD sends.",
@@ -114,6 +116,7 @@ REPRODUCTION = Reproduction(
             least=0.99,
             most=1.01,
             efficiency=Efficiency.EXACT,
+            kind=Kind.VALUE,
         ),
         Claim(
             paper="Gradient tracking sends two vectors.",
@@ -123,6 +126,7 @@ REPRODUCTION = Reproduction(
             least=1.8,
             most=2.2,
             efficiency=Efficiency.EXACT,
+            kind=Kind.VALUE,
         ),
         Claim(
             paper="D² needs eigenvalues of the mixing matrix above -1/3.",
@@ -131,6 +135,7 @@ REPRODUCTION = Reproduction(
             unit="ratio",
             most=0.001,
             efficiency=Efficiency.EXACT,
+            kind=Kind.VALUE,
         ),
         Claim(
             paper="D² needs eigenvalues of the mixing matrix above -1/3.",
@@ -139,6 +144,7 @@ REPRODUCTION = Reproduction(
             unit="ratio",
             least=100.0,
             efficiency=Efficiency.EXACT,
+            kind=Kind.VALUE,
         ),
         Claim(
             paper="D-PSGD is faster than centralized algorithms on slow networks.",

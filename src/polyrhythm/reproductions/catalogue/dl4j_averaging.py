@@ -6,7 +6,7 @@ from torch import Tensor
 
 from polyrhythm.reproductions.jobs.recipes import SgdRecipe
 from polyrhythm.reproductions.jobs.teacher import Teacher
-from polyrhythm.reproductions.protocol import Claim, Efficiency, Figures, Reproduction, Scaling
+from polyrhythm.reproductions.protocol import Claim, Efficiency, Figures, Kind, Reproduction, Scaling
 from polyrhythm.reproductions.trial import Result, Trial
 from polyrhythm.systems import find
 
@@ -60,6 +60,7 @@ REPRODUCTION = Reproduction(
             unit="1",
             most=1e-5,
             efficiency=Efficiency.EXACT,
+            kind=Kind.VALUE,
         ),
         Claim(
             paper="A period of 5 to 10 is a reasonable default.",
@@ -67,6 +68,7 @@ REPRODUCTION = Reproduction(
             figure="period 5",
             unit="ratio",
             most=1.05,
+            kind=Kind.NO_WORSE,
         ),
         Claim(
             paper="Periods far above 20 harm.",
@@ -80,7 +82,8 @@ REPRODUCTION = Reproduction(
             ours="loss with updaters that are averaged over that with workers' own, period 5",
             figure="updater",
             unit="ratio",
-            most=1.0,
+            most=0.98,
+            changed="the bound, from at most 1 to at most 0.98, because a ratio of 1 would not show that it is more sensible",
         ),
     ),
 )

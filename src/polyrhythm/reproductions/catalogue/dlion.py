@@ -11,7 +11,7 @@ from polyrhythm.report.outcome import Outcome
 from polyrhythm.reproductions.jobs.recipes import SgdRecipe
 from polyrhythm.reproductions.jobs.teacher import Teacher
 from polyrhythm.reproductions.jobs.transfers import SkewedShares
-from polyrhythm.reproductions.protocol import Claim, Efficiency, Figures, Reproduction
+from polyrhythm.reproductions.protocol import Claim, Efficiency, Figures, Kind, Reproduction
 from polyrhythm.reproductions.trial import Result, Trial
 from polyrhythm.simulator import Simulator
 from polyrhythm.strategy import Strategy
@@ -122,6 +122,7 @@ REPRODUCTION = Reproduction(
             unit="%",
             most=10.0,
             efficiency=Efficiency.SYSTEM,
+            kind=Kind.VALUE,
         ),
         Claim(
             paper="Workers do not wait for slower ones.",
@@ -130,14 +131,16 @@ REPRODUCTION = Reproduction(
             unit="%",
             most=5.0,
             efficiency=Efficiency.SYSTEM,
+            kind=Kind.VALUE,
         ),
         Claim(
             paper="Sizes that follow each link's bandwidth help.",
             ours="seconds to the target with the elements within 10 % of the largest over those with as many as links carry",
             figure="sooner than fixed",
             unit="x",
-            least=1.0,
+            least=1.09,
             efficiency=Efficiency.SYSTEM,
+            changed="the bound, from at least 1 to at least 1.09, because a ratio of 1 is no help, and times are known to 9 %",
         ),
         Claim(
             paper="It is faster than Ako on unequal machines.",

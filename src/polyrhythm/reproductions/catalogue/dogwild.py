@@ -8,7 +8,7 @@ from polyrhythm.hardware.network import Network
 from polyrhythm.kernel.events import Undelivered
 from polyrhythm.reproductions.jobs.recipes import SgdRecipe
 from polyrhythm.reproductions.jobs.teacher import Teacher
-from polyrhythm.reproductions.protocol import Claim, Efficiency, Figures, Reproduction, Scaling
+from polyrhythm.reproductions.protocol import Claim, Efficiency, Figures, Kind, Reproduction, Scaling
 from polyrhythm.reproductions.trial import Result, Trial
 from polyrhythm.simulator import Simulator
 from polyrhythm.systems import find
@@ -75,6 +75,7 @@ REPRODUCTION = Reproduction(
             figure="lower, loss of 5 %",
             unit="points",
             most=1.0,
+            kind=Kind.NO_WORSE,
         ),
         Claim(
             paper="The more is lost, the more is missing, and training degrades gracefully.",
@@ -82,6 +83,7 @@ REPRODUCTION = Reproduction(
             figure="lower, loss of 20 %",
             unit="points",
             most=3.0,
+            kind=Kind.NO_WORSE,
         ),
         Claim(
             paper="What is lost is accounted for.",
@@ -91,6 +93,7 @@ REPRODUCTION = Reproduction(
             least=5.0,
             most=40.0,
             efficiency=Efficiency.EXACT,
+            kind=Kind.VALUE,
         ),
         Claim(
             paper="Messages with weights may come again late: they are idempotent.",
@@ -98,6 +101,7 @@ REPRODUCTION = Reproduction(
             figure="lower, weights doubled",
             unit="points",
             most=1.0,
+            kind=Kind.NO_WORSE,
         ),
         Claim(
             paper="Of weights that come again nothing is applied twice.",
@@ -106,6 +110,7 @@ REPRODUCTION = Reproduction(
             unit="%",
             most=0.01,
             efficiency=Efficiency.EXACT,
+            kind=Kind.VALUE,
         ),
         Claim(
             paper="Messages with differences are not idempotent: what comes again counts again.",
@@ -114,6 +119,7 @@ REPRODUCTION = Reproduction(
             unit="%",
             least=20.0,
             efficiency=Efficiency.EXACT,
+            kind=Kind.VALUE,
         ),
         Claim(
             paper="Small clusters speed up linearly.",

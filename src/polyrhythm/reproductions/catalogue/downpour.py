@@ -13,7 +13,7 @@ from polyrhythm.merge import Sum
 from polyrhythm.report.metrics import Target
 from polyrhythm.reproductions.jobs.recipes import SgdRecipe
 from polyrhythm.reproductions.jobs.teacher import Teacher
-from polyrhythm.reproductions.protocol import Claim, Efficiency, Figures, Reproduction, Scaling
+from polyrhythm.reproductions.protocol import Claim, Efficiency, Figures, Kind, Reproduction, Scaling
 from polyrhythm.reproductions.trial import Result, Trial
 from polyrhythm.simulator import Simulator
 from polyrhythm.strategy import Strategy
@@ -151,6 +151,7 @@ REPRODUCTION = Reproduction(
             least=2.6,
             most=3.8,
             efficiency=Efficiency.SYSTEM,
+            changed="the bound, from 2.6 to 4 to 2.6 to 3.8, the upper bound that belongs to the paper's 3.2",
         ),
         Claim(
             paper="There is no loss of recognition (Zhang et al.).",
@@ -158,13 +159,15 @@ REPRODUCTION = Reproduction(
             figure="loss of accuracy",
             unit="points",
             most=1.0,
+            kind=Kind.NO_WORSE,
         ),
         Claim(
             paper="Asynchronous SGD needs a warm start (Paine et al.).",
             ours="held-out loss of 8 clients after 60 steps of each, exchanges every 10, with a warm start of 20 over that without",
             figure="early",
             unit="x",
-            most=1.0,
+            most=0.98,
+            changed="the bound, from at most 1 to at most 0.98, because a ratio of 1 would not show that a warm start is needed",
         ),
         Claim(
             paper="Locally connected models scale better over machines than fully connected ones.",

@@ -10,7 +10,7 @@ from polyrhythm.merge import Mean, Sum
 from polyrhythm.report.metrics import Target
 from polyrhythm.reproductions.jobs.recipes import SgdRecipe
 from polyrhythm.reproductions.jobs.teacher import Teacher
-from polyrhythm.reproductions.protocol import Claim, Efficiency, Figures, Reproduction
+from polyrhythm.reproductions.protocol import Claim, Efficiency, Figures, Kind, Reproduction
 from polyrhythm.reproductions.trial import Result, Trial
 from polyrhythm.simulator import Simulator
 from polyrhythm.strategy import Strategy
@@ -97,13 +97,15 @@ REPRODUCTION = Reproduction(
             figure="sum over con",
             unit="x",
             least=1.0,
+            kind=Kind.NO_WORSE,
         ),
         Claim(
             paper="DynSGD converges in fewer updates than ConSGD.",
             ours="steps to the target of DynSGD over those of ConSGD",
             figure="dyn over con",
             unit="x",
-            most=1.0,
+            most=0.92,
+            changed="the bound, from at most 1 to at most 0.92, because a ratio of 1 is not fewer, and steps are known to 9 %",
         ),
         Claim(
             paper="With workers of equal speed every clock of DynSGD is an average.",
@@ -112,6 +114,7 @@ REPRODUCTION = Reproduction(
             unit="1",
             most=1.0,
             efficiency=Efficiency.EXACT,
+            kind=Kind.VALUE,
         ),
     ),
 )

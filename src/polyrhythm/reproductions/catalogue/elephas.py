@@ -11,7 +11,7 @@ from polyrhythm.hardware.placement import WithWorkers
 from polyrhythm.processes import Processes
 from polyrhythm.reproductions.jobs.recipes import SgdRecipe
 from polyrhythm.reproductions.jobs.teacher import Teacher
-from polyrhythm.reproductions.protocol import Claim, Efficiency, Figures, Reproduction
+from polyrhythm.reproductions.protocol import Claim, Efficiency, Figures, Kind, Reproduction
 from polyrhythm.reproductions.trial import Result, Trial
 from polyrhythm.simulator import Simulator
 from polyrhythm.strategy import Strategy
@@ -85,6 +85,7 @@ REPRODUCTION = Reproduction(
             figure="spread",
             unit="points",
             most=2.0,
+            kind=Kind.NO_WORSE,
         ),
         Claim(
             paper="Hogwild takes no locks and serves at least as many updates in a second.",
@@ -97,6 +98,7 @@ REPRODUCTION = Reproduction(
             unit="1",
             least=1.0,
             efficiency=Efficiency.EXACT,
+            kind=Kind.VALUE,
         ),
         Claim(
             paper="Locks prevent that updates are lost.",

@@ -14,7 +14,7 @@ from polyrhythm.reproductions.jobs.layers import Layers
 from polyrhythm.reproductions.jobs.recipes import SgdRecipe
 from polyrhythm.reproductions.jobs.teacher import Teacher
 from polyrhythm.reproductions.jobs.whole_numbers import WholeNumbers
-from polyrhythm.reproductions.protocol import Claim, Efficiency, Figures, Reproduction
+from polyrhythm.reproductions.protocol import Claim, Efficiency, Figures, Kind, Reproduction
 from polyrhythm.reproductions.step_cost import of_machine, step_cost
 from polyrhythm.reproductions.trial import Trial
 from polyrhythm.selection.factor_costs import as_factors, crossover, factors_to_server, gradients_to_servers
@@ -122,6 +122,7 @@ REPRODUCTION = Reproduction(
             unit="elements",
             most=0.0,
             efficiency=Efficiency.EXACT,
+            kind=Kind.VALUE,
         ),
         Claim(
             paper="Training is synchronous, whichever way a layer is exchanged: its result stays the same.",
@@ -129,6 +130,7 @@ REPRODUCTION = Reproduction(
             figure="difference",
             unit="nats",
             most=1e-3,
+            kind=Kind.VALUE,
         ),
         Claim(
             paper=(
@@ -140,6 +142,7 @@ REPRODUCTION = Reproduction(
             unit="%",
             most=2.0,
             efficiency=Efficiency.EXACT,
+            kind=Kind.VALUE,
         ),
         Claim(
             paper="Factors are cheaper up to the batch at which both costs are equal.",
@@ -148,6 +151,7 @@ REPRODUCTION = Reproduction(
             unit="1",
             most=1.0,
             efficiency=Efficiency.EXACT,
+            kind=Kind.VALUE,
         ),
         Claim(
             paper="Wait-free backpropagation overlaps communication with the backward pass.",
@@ -160,14 +164,16 @@ REPRODUCTION = Reproduction(
             unit="ratio",
             most=1.01,
             efficiency=Efficiency.EXACT,
+            kind=Kind.VALUE,
         ),
         Claim(
             paper="Project Adam's server gets factors and sends the whole layer to all: it is a hot spot that factors to everybody avoid.",
             ours="bytes of the busiest machine, Poseidon's over Project Adam's, the worst of 4 and 8 workers",
             figure="hot spot",
             unit="ratio",
-            most=1.0,
+            most=0.99,
             efficiency=Efficiency.EXACT,
+            changed="the bound, from at most 1 to at most 0.99, because a ratio of 1 would not show a hot spot",
         ),
         Claim(paper="VGG19-22K trains 15.5 times as fast on 16 nodes as on one.", untestable="There are no 16 GPUs here."),
     ),

@@ -13,7 +13,7 @@ from polyrhythm.merge import HeavyBall, OuterOptimizer, Sum
 from polyrhythm.report.metrics import Target
 from polyrhythm.reproductions.jobs.recipes import SgdRecipe
 from polyrhythm.reproductions.jobs.teacher import Teacher
-from polyrhythm.reproductions.protocol import Claim, Efficiency, Figures, Reproduction
+from polyrhythm.reproductions.protocol import Claim, Efficiency, Figures, Kind, Reproduction
 from polyrhythm.reproductions.ranks import rank_correlation
 from polyrhythm.reproductions.trial import Result, Trial
 from polyrhythm.simulator import ClosedForm, Simulator
@@ -144,8 +144,10 @@ REPRODUCTION = Reproduction(
             ours="seconds to the target of the worse of 4 and 8 groups with a momentum of 0.9 over those of one group",
             figure="not retuned",
             unit="x",
-            least=1.0,
+            least=1.09,
             efficiency=Efficiency.SYSTEM,
+            changed="the bound, from at least 1 to at least 1.09, because a ratio of 1 would not show that it must be tuned, and "
+            "times are known to 9 %",
         ),
         Claim(
             paper="Asynchrony acts as momentum: the more groups, the less of it is best.",
@@ -161,6 +163,7 @@ REPRODUCTION = Reproduction(
             unit="x",
             most=1.2,
             efficiency=Efficiency.SYSTEM,
+            kind=Kind.NO_WORSE,
         ),
         Claim(
             paper="A parameter server for each layer avoids that one becomes a bottleneck.",
@@ -169,6 +172,7 @@ REPRODUCTION = Reproduction(
             unit="x",
             most=1.3,
             efficiency=Efficiency.EXACT,
+            kind=Kind.VALUE,
         ),
         Claim(
             paper="(Yu, Jiang, Chi) Servers of groups relieve the root.",
@@ -177,6 +181,7 @@ REPRODUCTION = Reproduction(
             unit="%",
             most=2.0,
             efficiency=Efficiency.EXACT,
+            kind=Kind.VALUE,
         ),
         Claim(
             paper="15 PFLOP/s on about 9,600 nodes.",

@@ -14,7 +14,7 @@ from polyrhythm.reproductions.jobs.recipes import SgdRecipe
 from polyrhythm.reproductions.jobs.shapes import Shaped
 from polyrhythm.reproductions.jobs.sized import Vectors
 from polyrhythm.reproductions.jobs.teacher import Teacher
-from polyrhythm.reproductions.protocol import Claim, Efficiency, Figures, Reproduction
+from polyrhythm.reproductions.protocol import Claim, Efficiency, Figures, Kind, Reproduction
 from polyrhythm.reproductions.step_cost import step_cost, timed
 from polyrhythm.reproductions.trial import Trial
 from polyrhythm.simulator import Simulator
@@ -95,6 +95,7 @@ REPRODUCTION = Reproduction(
             unit="correlation",
             least=0.99,
             efficiency=Efficiency.SYSTEM,
+            kind=Kind.VALUE,
         ),
         Claim(
             paper="The time of an exchange over a reduction tree grows with log2 P.",
@@ -103,6 +104,7 @@ REPRODUCTION = Reproduction(
             unit="correlation",
             least=0.99,
             efficiency=Efficiency.SYSTEM,
+            kind=Kind.VALUE,
         ),
         Claim(
             paper="So a tree is P / log2 P times faster: 6.4 times on 32 workers.",
@@ -112,6 +114,7 @@ REPRODUCTION = Reproduction(
             least=0.9 * 6.4,
             most=1.1 * 6.4,
             efficiency=Efficiency.SYSTEM,
+            kind=Kind.VALUE,
         ),
         Claim(
             paper="A batch four times as large sends a quarter of the bytes in an epoch.",
@@ -121,6 +124,7 @@ REPRODUCTION = Reproduction(
             least=3.8,
             most=4.2,
             efficiency=Efficiency.EXACT,
+            kind=Kind.VALUE,
         ),
         Claim(
             paper="With a learning rate that is tuned for it the large batch loses no accuracy.",
@@ -128,6 +132,7 @@ REPRODUCTION = Reproduction(
             figure="points lost",
             unit="points",
             most=1.0,
+            kind=Kind.NO_WORSE,
         ),
         Claim(
             paper="Models with few parameters for their arithmetic scale better.",

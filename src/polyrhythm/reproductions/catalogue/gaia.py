@@ -10,7 +10,7 @@ from polyrhythm.report.metrics import Target
 from polyrhythm.report.outcome import Outcome
 from polyrhythm.reproductions.jobs.falling_rate import FallingRate
 from polyrhythm.reproductions.jobs.recipes import SgdRecipe
-from polyrhythm.reproductions.protocol import Claim, Efficiency, Figures, Reproduction
+from polyrhythm.reproductions.protocol import Claim, Efficiency, Figures, Kind, Reproduction
 from polyrhythm.reproductions.trial import Result, Trial
 from polyrhythm.simulator import Simulator
 from polyrhythm.strategy import Strategy
@@ -133,6 +133,7 @@ REPRODUCTION = Reproduction(
             unit="%",
             least=90.0,
             efficiency=Efficiency.SYSTEM,
+            kind=Kind.VALUE,
         ),
         Claim(
             paper="The model converges as with full synchronization.",
@@ -140,6 +141,7 @@ REPRODUCTION = Reproduction(
             figure="loss",
             unit="x",
             most=1.01,
+            kind=Kind.NO_WORSE,
         ),
         Claim(
             paper="Training is 1.8 to 53.5 times as fast as with full synchronization over the WAN.",
@@ -156,6 +158,7 @@ REPRODUCTION = Reproduction(
             unit="x",
             most=1.4,
             efficiency=Efficiency.SYSTEM,
+            kind=Kind.NO_WORSE,
         ),
         Claim(
             paper="The threshold must fall for the model to converge.",

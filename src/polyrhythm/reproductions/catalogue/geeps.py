@@ -21,7 +21,7 @@ from polyrhythm.memory import (
 from polyrhythm.reproductions.jobs.recipes import SgdRecipe
 from polyrhythm.reproductions.jobs.recurrent import RecurrentStack
 from polyrhythm.reproductions.jobs.teacher import points
-from polyrhythm.reproductions.protocol import Claim, Efficiency, Figures, Reproduction
+from polyrhythm.reproductions.protocol import Claim, Efficiency, Figures, Kind, Reproduction
 from polyrhythm.reproductions.trial import Trial
 from polyrhythm.simulator import Simulator
 
@@ -112,6 +112,7 @@ REPRODUCTION = Reproduction(
             unit="x",
             most=1.2,
             efficiency=Efficiency.SYSTEM,
+            kind=Kind.NO_WORSE,
         ),
         Claim(
             paper="Models several times as large as the memory can be trained.",
@@ -120,6 +121,7 @@ REPRODUCTION = Reproduction(
             unit="x",
             most=1.2,
             efficiency=Efficiency.SYSTEM,
+            kind=Kind.NO_WORSE,
         ),
         Claim(
             paper="Copying on demand would stall.",
@@ -136,6 +138,7 @@ REPRODUCTION = Reproduction(
             unit="ratio",
             most=1.0,
             efficiency=Efficiency.EXACT,
+            kind=Kind.VALUE,
         ),
         Claim(
             paper="Where data are does not change what is computed.",
@@ -144,6 +147,7 @@ REPRODUCTION = Reproduction(
             unit="trials",
             most=0.0,
             efficiency=Efficiency.EXACT,
+            kind=Kind.VALUE,
         ),
         Claim(
             paper="Lists of indices that are made once make batched reads fast.",

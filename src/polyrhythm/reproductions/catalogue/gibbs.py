@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from polyrhythm.hardware.devices import Profile
-from polyrhythm.reproductions.protocol import Claim, Figures, Reproduction, Scaling
+from polyrhythm.reproductions.protocol import Claim, Figures, Kind, Reproduction, Scaling
 from polyrhythm.reproductions.trial import Result, Trial
 from polyrhythm.simulator import Simulator
 from polyrhythm.systems import find
@@ -58,6 +58,7 @@ REPRODUCTION = Reproduction(
             figure="sequential",
             unit="1",
             most=0.02,
+            kind=Kind.VALUE,
         ),
         Claim(
             paper="Under Dobrushin's condition asynchronous sampling is accurate for all spins at once.",
@@ -65,6 +66,7 @@ REPRODUCTION = Reproduction(
             figure="marginals",
             unit="1",
             most=0.02,
+            kind=Kind.VALUE,
         ),
         Claim(
             paper="Statistics of bounded degree stay close to those of sequential sampling.",
@@ -72,6 +74,7 @@ REPRODUCTION = Reproduction(
             figure="pairs",
             unit="1",
             most=0.03,
+            kind=Kind.VALUE,
         ),
         Claim(
             paper="The error grows with the delay.",

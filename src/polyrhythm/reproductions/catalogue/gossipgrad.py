@@ -10,7 +10,7 @@ from polyrhythm import rng
 from polyrhythm.kernel.group import Group
 from polyrhythm.merge import Mean
 from polyrhythm.pieces.context import ExchangeContext
-from polyrhythm.reproductions.protocol import Claim, Efficiency, Figures, Reproduction, Scaling
+from polyrhythm.reproductions.protocol import Claim, Efficiency, Figures, Kind, Reproduction, Scaling
 from polyrhythm.reproductions.step_cost import step_cost, timed
 from polyrhythm.reproductions.trial import Trial
 from polyrhythm.simulator.simulator import Instant, Simulator
@@ -118,6 +118,7 @@ REPRODUCTION = Reproduction(
             least=0.0,
             most=0.0,
             efficiency=Efficiency.EXACT,
+            kind=Kind.VALUE,
         ),
         Claim(
             paper="Rotating the communicators lets every worker exchange directly with every other.",
@@ -127,6 +128,7 @@ REPRODUCTION = Reproduction(
             least=15.0,
             most=15.0,
             efficiency=Efficiency.EXACT,
+            kind=Kind.VALUE,
         ),
         Claim(
             paper="Without rotation a worker exchanges with log2 p others.",
@@ -136,6 +138,7 @@ REPRODUCTION = Reproduction(
             least=4.0,
             most=4.0,
             efficiency=Efficiency.EXACT,
+            kind=Kind.VALUE,
         ),
         Claim(
             paper="Gossip with one fixed partner does not diffuse what workers learn.",
@@ -150,6 +153,7 @@ REPRODUCTION = Reproduction(
             figure="against none",
             unit="ratio",
             most=1.02,
+            kind=Kind.NO_WORSE,
         ),
         Claim(
             paper="Accuracy is that of synchronous SGD.",
@@ -157,6 +161,7 @@ REPRODUCTION = Reproduction(
             figure="points lost",
             unit="points",
             most=1.0,
+            kind=Kind.NO_WORSE,
         ),
         Claim(
             paper="Rotation does not cost accuracy.",
@@ -164,6 +169,7 @@ REPRODUCTION = Reproduction(
             figure="points by rotation",
             unit="points",
             most=1.0,
+            kind=Kind.NO_WORSE,
         ),
         Claim(
             paper="A step communicates in O(1), where an all-reduce takes Θ(log p).",
@@ -172,6 +178,7 @@ REPRODUCTION = Reproduction(
             unit="ratio",
             most=1.1,
             efficiency=Efficiency.SYSTEM,
+            kind=Kind.NO_WORSE,
         ),
         Claim(
             paper="What a worker sends in a step does not depend on how many there are.",
@@ -181,6 +188,7 @@ REPRODUCTION = Reproduction(
             least=0.99,
             most=1.01,
             efficiency=Efficiency.EXACT,
+            kind=Kind.VALUE,
         ),
         Claim(
             paper="Sending samples around a ring lets every worker learn from all of them.",

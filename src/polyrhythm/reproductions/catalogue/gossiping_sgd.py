@@ -11,7 +11,7 @@ from polyrhythm.hardware.network import Network
 from polyrhythm.report.metrics import Target
 from polyrhythm.reproductions.jobs.recipes import SgdRecipe
 from polyrhythm.reproductions.jobs.teacher import Teacher
-from polyrhythm.reproductions.protocol import Claim, Efficiency, Figures, Reproduction, Scaling
+from polyrhythm.reproductions.protocol import Claim, Efficiency, Figures, Kind, Reproduction, Scaling
 from polyrhythm.reproductions.trial import Result, Trial
 from polyrhythm.simulator import Simulator
 from polyrhythm.strategy import Strategy
@@ -105,16 +105,18 @@ REPRODUCTION = Reproduction(
             ours="seconds of the all-reduce to the target over those of the soonest of push, pull and elastic averaging, 4 workers",
             figure="few",
             unit="x",
-            least=1.0,
+            least=1.09,
             efficiency=Efficiency.SYSTEM,
+            changed="the bound, from at least 1 to at least 1.09, because a ratio of 1 is not faster, and times are known to 9 %",
         ),
         Claim(
             paper="With many nodes the all-reduce converges faster.",
             ours="seconds of the soonest of these to the target over those of the all-reduce, 32 workers",
             figure="many",
             unit="x",
-            least=1.0,
+            least=1.09,
             efficiency=Efficiency.SYSTEM,
+            changed="the bound, from at least 1 to at least 1.09, because a ratio of 1 is not faster, and times are known to 9 %",
         ),
         Claim(
             paper="The ways cross at about 32 nodes.",
@@ -123,6 +125,7 @@ REPRODUCTION = Reproduction(
             unit="1",
             least=2.0,
             efficiency=Efficiency.SYSTEM,
+            kind=Kind.VALUE,
         ),
         Claim(paper="Times on up to 128 GPUs.", untestable="There are no GPUs here."),
     ),

@@ -15,7 +15,7 @@ from polyrhythm.codec import AdaptiveThreshold, ClippedFeedback
 from polyrhythm.kernel.group import Group
 from polyrhythm.pieces.context import ExchangeContext
 from polyrhythm.reproductions.jobs.teacher import points, student
-from polyrhythm.reproductions.protocol import Claim, Efficiency, Figures, Reproduction
+from polyrhythm.reproductions.protocol import Claim, Efficiency, Figures, Kind, Reproduction
 from polyrhythm.reproductions.trial import Trial
 from polyrhythm.tensors import Layout
 from polyrhythm.workloads.digits import DigitsMlp
@@ -94,6 +94,7 @@ REPRODUCTION = Reproduction(
             unit="steps",
             most=132,
             efficiency=Efficiency.EXACT,
+            kind=Kind.VALUE,
         ),
         Claim(
             paper="So it does from below, where everything is sent at first, in two bits an element.",
@@ -102,6 +103,7 @@ REPRODUCTION = Reproduction(
             unit="steps",
             most=132,
             efficiency=Efficiency.EXACT,
+            kind=Kind.VALUE,
         ),
         Claim(
             paper="Messages are far smaller than the updates.",
@@ -117,6 +119,7 @@ REPRODUCTION = Reproduction(
             figure="points lost",
             unit="points",
             most=1.0,
+            kind=Kind.NO_WORSE,
         ),
     ),
 )

@@ -11,7 +11,7 @@ from polyrhythm.processes import Processes
 from polyrhythm.report.outcome import Outcome
 from polyrhythm.reproductions.jobs.sparse_logistic import SparseRegression
 from polyrhythm.reproductions.jobs.step_locks import GlobalLock
-from polyrhythm.reproductions.protocol import Claim, Efficiency, Figures, Reproduction, Scaling
+from polyrhythm.reproductions.protocol import Claim, Efficiency, Figures, Kind, Reproduction, Scaling
 from polyrhythm.reproductions.trial import Result, Trial
 from polyrhythm.simulator import Simulator
 from polyrhythm.systems import find
@@ -101,6 +101,7 @@ REPRODUCTION = Reproduction(
             figure="worse",
             unit="ratio",
             most=1.02,
+            kind=Kind.NO_WORSE,
         ),
         Claim(
             paper="Near-linear speed-up with the number of processors on sparse problems.",
@@ -115,8 +116,9 @@ REPRODUCTION = Reproduction(
             ours="samples a second of 2 real processes without locks over those of 2 that share one lock",
             figure="over the lock",
             unit="ratio",
-            least=3.0,
+            least=10.0,
             efficiency=Efficiency.REAL,
+            changed="the bound, from at least 3 to at least 10, because the claim says an order of magnitude",
         ),
         Claim(
             paper="Updates that are sparse rarely overwrite each other; dense ones do.",

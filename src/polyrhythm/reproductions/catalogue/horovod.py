@@ -16,7 +16,7 @@ from polyrhythm.reproductions.jobs.negotiation import root_bytes
 from polyrhythm.reproductions.jobs.recipes import SgdRecipe
 from polyrhythm.reproductions.jobs.sized import Vectors
 from polyrhythm.reproductions.jobs.teacher import Teacher
-from polyrhythm.reproductions.protocol import Claim, Efficiency, Figures, Reproduction
+from polyrhythm.reproductions.protocol import Claim, Efficiency, Figures, Kind, Reproduction
 from polyrhythm.reproductions.step_cost import StepCost, step_cost, timed
 from polyrhythm.reproductions.trial import Trial
 from polyrhythm.simulator import Simulator
@@ -115,6 +115,7 @@ REPRODUCTION = Reproduction(
             least=1 / 1.05,
             most=1.05,
             efficiency=Efficiency.SYSTEM,
+            kind=Kind.NO_WORSE,
         ),
         Claim(
             paper="Fusion does not change what is computed.",
@@ -123,6 +124,7 @@ REPRODUCTION = Reproduction(
             unit="difference",
             most=1e-6,
             efficiency=Efficiency.EXACT,
+            kind=Kind.VALUE,
         ),
         Claim(
             paper="Autotuning finds a fusion buffer and a cycle time by Bayesian optimisation.",
@@ -131,6 +133,7 @@ REPRODUCTION = Reproduction(
             unit="ratio",
             most=1.1,
             efficiency=Efficiency.SYSTEM,
+            kind=Kind.NO_WORSE,
         ),
         Claim(
             paper="A response cache takes the place of negotiation by names once the tensors are known.",

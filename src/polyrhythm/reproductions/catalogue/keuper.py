@@ -19,7 +19,7 @@ from polyrhythm.pieces.context import ExchangeContext
 from polyrhythm.report.metrics import Target
 from polyrhythm.reproductions.jobs.recipes import SgdRecipe
 from polyrhythm.reproductions.jobs.teacher import Teacher
-from polyrhythm.reproductions.protocol import Claim, Figures, Reproduction, Scaling
+from polyrhythm.reproductions.protocol import Claim, Figures, Kind, Reproduction, Scaling
 from polyrhythm.reproductions.trial import Result, Trial
 from polyrhythm.simulator import Simulator
 from polyrhythm.strategy import Strategy
@@ -155,6 +155,7 @@ REPRODUCTION = Reproduction(
             unit="ratio",
             least=0.01,
             most=0.99,
+            kind=Kind.VALUE,
         ),
         Claim(
             paper="Parts of the state suffice.",
@@ -162,6 +163,7 @@ REPRODUCTION = Reproduction(
             figure="gain of parts",
             unit="ratio",
             least=0.8,
+            kind=Kind.NO_WORSE,
         ),
         Claim(
             paper="It scales nearly linearly to 1,024 threads.",

@@ -8,7 +8,7 @@ from polyrhythm.hardware.network import Network
 from polyrhythm.kernel.events import Sent
 from polyrhythm.reproductions.jobs.recipes import SgdRecipe
 from polyrhythm.reproductions.jobs.teacher import Teacher
-from polyrhythm.reproductions.protocol import Claim, Efficiency, Figures, Reproduction
+from polyrhythm.reproductions.protocol import Claim, Efficiency, Figures, Kind, Reproduction
 from polyrhythm.reproductions.trial import Trial
 from polyrhythm.simulator import Simulator
 from polyrhythm.systems import find
@@ -110,6 +110,7 @@ REPRODUCTION = Reproduction(
             least=15.68,
             most=16.32,
             efficiency=Efficiency.EXACT,
+            kind=Kind.VALUE,
         ),
         Claim(
             paper="With two bits accuracy falls by as little as 1 %.",
@@ -117,6 +118,7 @@ REPRODUCTION = Reproduction(
             figure="points lost",
             unit="points",
             most=1.0,
+            kind=Kind.NO_WORSE,
         ),
         Claim(
             paper="The optimizer may run at servers or at workers.",
@@ -125,6 +127,7 @@ REPRODUCTION = Reproduction(
             unit="difference",
             most=1e-4,
             efficiency=Efficiency.EXACT,
+            kind=Kind.VALUE,
         ),
         Claim(
             paper="Workers that wait for nobody (`dist_async`) train too.",
@@ -132,6 +135,7 @@ REPRODUCTION = Reproduction(
             figure="points lost async",
             unit="points",
             most=2.0,
+            kind=Kind.NO_WORSE,
         ),
         Claim(
             paper="Networks of fully connected layers train about twice as fast with two bits.",
@@ -148,6 +152,7 @@ REPRODUCTION = Reproduction(
             unit="x",
             most=1.1,
             efficiency=Efficiency.SYSTEM,
+            kind=Kind.NO_WORSE,
         ),
     ),
 )

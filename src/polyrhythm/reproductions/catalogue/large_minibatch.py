@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 from polyrhythm.reproductions.jobs.recipes import SgdRecipe
 from polyrhythm.reproductions.jobs.teacher import Teacher
-from polyrhythm.reproductions.protocol import Claim, Figures, Reproduction, Scaling
+from polyrhythm.reproductions.protocol import Claim, Figures, Kind, Reproduction, Scaling
 from polyrhythm.reproductions.trial import Result, Trial
 from polyrhythm.strategy import Strategy
 from polyrhythm.systems import find
@@ -93,6 +93,7 @@ REPRODUCTION = Reproduction(
             figure="lost",
             unit="points",
             most=1.0,
+            kind=Kind.NO_WORSE,
         ),
         Claim(
             paper="When the minibatch is multiplied by k, the learning rate must be multiplied by k.",

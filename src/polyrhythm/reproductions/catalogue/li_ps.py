@@ -18,7 +18,7 @@ from polyrhythm.merge import ProximalSGD, Sum
 from polyrhythm.report.metrics import Target
 from polyrhythm.report.outcome import Outcome
 from polyrhythm.reproductions.jobs.whole_pushes import WholePushes
-from polyrhythm.reproductions.protocol import Claim, Efficiency, Figures, Reproduction
+from polyrhythm.reproductions.protocol import Claim, Efficiency, Figures, Kind, Reproduction
 from polyrhythm.reproductions.ranks import rank_correlation
 from polyrhythm.reproductions.trial import Result, Trial
 from polyrhythm.simulator import Simulator
@@ -211,6 +211,7 @@ REPRODUCTION = Reproduction(
             figure="objective",
             unit="%",
             most=0.1,
+            kind=Kind.VALUE,
         ),
         Claim(
             paper="The filter leaves out weights that are zero in the end.",
@@ -218,6 +219,7 @@ REPRODUCTION = Reproduction(
             figure="support",
             unit="%",
             least=99.0,
+            kind=Kind.VALUE,
         ),
         Claim(
             paper="Lists of keys need be sent once (figure 12: caching them saves about half).",
@@ -234,6 +236,7 @@ REPRODUCTION = Reproduction(
             unit="1",
             most=0.0,
             efficiency=Efficiency.EXACT,
+            kind=Kind.VALUE,
         ),
         Claim(
             paper="Vector clocks take memory by ranges, and not by keys.",
@@ -242,6 +245,7 @@ REPRODUCTION = Reproduction(
             unit="ratio",
             most=1.0,
             efficiency=Efficiency.EXACT,
+            kind=Kind.VALUE,
         ),
         Claim(
             paper="636 TB of data on 1,000 machines take fewer hours than earlier systems; 6,000 machines learn topics.",

@@ -5,7 +5,7 @@ from __future__ import annotations
 from polyrhythm.codec import LowRank, Warmup
 from polyrhythm.reproductions.jobs.recipes import SgdRecipe
 from polyrhythm.reproductions.jobs.teacher import Teacher
-from polyrhythm.reproductions.protocol import Claim, Efficiency, Figures, Reproduction
+from polyrhythm.reproductions.protocol import Claim, Efficiency, Figures, Kind, Reproduction
 from polyrhythm.reproductions.trial import Trial
 from polyrhythm.reproductions.volume import times_fewer
 from polyrhythm.strategy import Strategy
@@ -51,6 +51,7 @@ REPRODUCTION = Reproduction(
             figure="points",
             unit="points",
             most=1.0,
+            kind=Kind.NO_WORSE,
         ),
         Claim(
             paper="The test performance is on par with SGD.",
@@ -58,6 +59,7 @@ REPRODUCTION = Reproduction(
             figure="loss",
             unit="ratio",
             most=1.05,
+            kind=Kind.NO_WORSE,
         ),
         Claim(
             paper="Without error feedback quality is lost.",
@@ -75,6 +77,7 @@ REPRODUCTION = Reproduction(
             least=0.9,
             most=1.0,
             efficiency=Efficiency.EXACT,
+            kind=Kind.VALUE,
         ),
         Claim(
             paper="Compression is by two orders of magnitude for large matrices, and less for small ones.",

@@ -12,7 +12,7 @@ import numpy.typing as npt
 from polyrhythm.hardware.faults import Crash
 from polyrhythm.reproductions.jobs.recipes import SgdRecipe
 from polyrhythm.reproductions.jobs.teacher import Teacher
-from polyrhythm.reproductions.protocol import Claim, Efficiency, Figures, Reproduction
+from polyrhythm.reproductions.protocol import Claim, Efficiency, Figures, Kind, Reproduction
 from polyrhythm.reproductions.trial import Result, Trial
 from polyrhythm.rng import stream
 from polyrhythm.simulator import Simulator
@@ -131,6 +131,7 @@ REPRODUCTION = Reproduction(
             unit="ratio",
             most=1e-12,
             efficiency=Efficiency.EXACT,
+            kind=Kind.VALUE,
         ),
         Claim(
             paper="Averaging converges exponentially fast in spite of failing peers.",
@@ -139,6 +140,7 @@ REPRODUCTION = Reproduction(
             unit="rounds",
             most=12.0,
             efficiency=Efficiency.EXACT,
+            kind=Kind.VALUE,
         ),
         Claim(
             paper="It needs fewer rounds than gossip.",
@@ -162,6 +164,7 @@ REPRODUCTION = Reproduction(
             figure="loss",
             unit="ratio",
             most=1.05,
+            kind=Kind.NO_WORSE,
         ),
         Claim(
             paper="Training goes on when peers are lost.",
@@ -169,6 +172,7 @@ REPRODUCTION = Reproduction(
             figure="churn",
             unit="ratio",
             most=1.1,
+            kind=Kind.NO_WORSE,
         ),
     ),
 )

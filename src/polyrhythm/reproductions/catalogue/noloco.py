@@ -8,7 +8,7 @@ from polyrhythm.kernel.events import Waited
 from polyrhythm.merge import Mean, Nesterov, OuterOptimizer
 from polyrhythm.reproductions.jobs.chars import Chars
 from polyrhythm.reproductions.jobs.recipes import AdamWRecipe
-from polyrhythm.reproductions.protocol import Claim, Efficiency, Figures, Reproduction
+from polyrhythm.reproductions.protocol import Claim, Efficiency, Figures, Kind, Reproduction
 from polyrhythm.reproductions.trial import Result, Trial
 from polyrhythm.simulator import Simulator
 from polyrhythm.strategy import Strategy
@@ -75,13 +75,15 @@ REPRODUCTION = Reproduction(
             figure="bits",
             unit="ratio",
             most=1.03,
+            kind=Kind.NO_WORSE,
         ),
         Claim(
             paper="Its momentum is of use beside averages of pairs.",
             ours="bits per character over those where pairs only average their weights",
             figure="momentum",
             unit="ratio",
-            most=1.0,
+            most=0.99,
+            changed="the bound, from at most 1 to at most 0.99, because a ratio of 1 is of no use",
         ),
         Claim(
             paper="Synchronising takes many times less than an all-reduce over a tree (the paper: ten times for hundreds of workers).",

@@ -15,7 +15,7 @@ from polyrhythm.pieces.context import ExchangeContext
 from polyrhythm.reproductions.jobs.chars import Chars
 from polyrhythm.reproductions.jobs.recipes import AdagradRecipe
 from polyrhythm.reproductions.jobs.teacher import Teacher
-from polyrhythm.reproductions.protocol import Claim, Efficiency, Figures, Reproduction
+from polyrhythm.reproductions.protocol import Claim, Efficiency, Figures, Kind, Reproduction
 from polyrhythm.reproductions.trial import Trial
 from polyrhythm.simulator import Simulator
 from polyrhythm.strategy import Strategy
@@ -120,6 +120,7 @@ REPRODUCTION = Reproduction(
             figure="points lost",
             unit="points",
             most=1.0,
+            kind=Kind.NO_WORSE,
         ),
         Claim(
             paper="AdaGrad does not suffer under quantization (the paper: it even improves slightly).",
@@ -128,6 +129,7 @@ REPRODUCTION = Reproduction(
             figure="loss gained",
             unit="%",
             most=5.0,
+            kind=Kind.NO_WORSE,
         ),
         Claim(
             paper="Without error feedback training does not converge well.",
@@ -150,6 +152,7 @@ REPRODUCTION = Reproduction(
             unit="ratio",
             most=1e-9,
             efficiency=Efficiency.EXACT,
+            kind=Kind.VALUE,
         ),
         Claim(
             paper="8 GPUs are 3.6 times as fast as one at 2,880 frames a batch (6.3 times at 16,000).",

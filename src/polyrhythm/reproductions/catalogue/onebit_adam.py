@@ -5,7 +5,7 @@ from __future__ import annotations
 from polyrhythm.codec import ErrorFeedback, ScaledSign, Striped
 from polyrhythm.reproductions.jobs.recipes import AdamWRecipe
 from polyrhythm.reproductions.jobs.teacher import Teacher
-from polyrhythm.reproductions.protocol import Claim, Efficiency, Figures, Reproduction
+from polyrhythm.reproductions.protocol import Claim, Efficiency, Figures, Kind, Reproduction
 from polyrhythm.reproductions.trial import Trial
 from polyrhythm.reproductions.volume import times_fewer
 from polyrhythm.strategy import Strategy
@@ -52,6 +52,7 @@ REPRODUCTION = Reproduction(
             figure="loss",
             unit="ratio",
             most=1.05,
+            kind=Kind.NO_WORSE,
         ),
         Claim(
             paper="It converges by samples as Adam does.",
@@ -59,6 +60,7 @@ REPRODUCTION = Reproduction(
             figure="points",
             unit="points",
             most=1.0,
+            kind=Kind.NO_WORSE,
         ),
         Claim(
             paper="Adam on gradients compressed with error feedback does not converge as Adam.",

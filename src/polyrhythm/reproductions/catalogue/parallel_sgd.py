@@ -7,7 +7,7 @@ import numpy as np
 from polyrhythm.hardware.devices import Profile
 from polyrhythm.hardware.network import Network
 from polyrhythm.reproductions.jobs.sized import Vectors
-from polyrhythm.reproductions.protocol import Claim, Efficiency, Figures, Reproduction
+from polyrhythm.reproductions.protocol import Claim, Efficiency, Figures, Kind, Reproduction
 from polyrhythm.reproductions.step_cost import StepCost, step_cost, timed
 from polyrhythm.reproductions.trial import Trial
 from polyrhythm.simulator import Simulator
@@ -52,6 +52,7 @@ REPRODUCTION = Reproduction(
             unit="messages/step",
             most=0.0,
             efficiency=Efficiency.EXACT,
+            kind=Kind.VALUE,
         ),
         Claim(
             paper="Each of these messages is a whole model M: 2 (P - 1) M.",
@@ -60,6 +61,7 @@ REPRODUCTION = Reproduction(
             unit="bytes/step",
             most=0.0,
             efficiency=Efficiency.EXACT,
+            kind=Kind.VALUE,
         ),
         Claim(
             paper="Communication takes O(M log P).",
@@ -68,6 +70,7 @@ REPRODUCTION = Reproduction(
             unit="correlation",
             least=0.99,
             efficiency=Efficiency.SYSTEM,
+            kind=Kind.VALUE,
         ),
         Claim(
             paper="A GPU trains a convolutional network faster than a CPU, the more so the larger the batch.",

@@ -13,7 +13,7 @@ from polyrhythm.merge import Mean
 from polyrhythm.report.metrics import Target
 from polyrhythm.reproductions.jobs.clock_schedules import violations
 from polyrhythm.reproductions.jobs.scheduled_lasso import ScheduledLasso, least_objective, updates_one_by_one
-from polyrhythm.reproductions.protocol import Claim, Efficiency, Figures, Reproduction
+from polyrhythm.reproductions.protocol import Claim, Efficiency, Figures, Kind, Reproduction
 from polyrhythm.reproductions.trial import Result, Trial
 from polyrhythm.scheduling import BlockSchedule, RandomBlocks, Strads
 from polyrhythm.simulator import Simulator
@@ -121,6 +121,7 @@ REPRODUCTION = Reproduction(
             unit="1",
             most=0.0,
             efficiency=Efficiency.EXACT,
+            kind=Kind.VALUE,
         ),
         Claim(
             paper="With a staleness of 0 it is bulk synchronous.",
@@ -129,6 +130,7 @@ REPRODUCTION = Reproduction(
             unit="1",
             most=0.0,
             efficiency=Efficiency.EXACT,
+            kind=Kind.VALUE,
         ),
         Claim(
             paper="Bounded staleness hides stragglers.",
@@ -158,6 +160,7 @@ REPRODUCTION = Reproduction(
             figure="strads",
             unit="ratio",
             most=2.0,
+            kind=Kind.NO_WORSE,
         ),
         Claim(
             paper="Its programs are faster than those of general platforms, and fit larger models on as many machines.",

@@ -60,7 +60,9 @@ REPRODUCTION = Reproduction(
             ours="held-out accuracy above that of local SGD at equal samples",
             figure="points to local",
             unit="points",
-            least=0.0,
+            least=0.2,
+            changed="the bound, from at least 0 to at least 0.2, because a difference of 0 is not less well; the claim before this "
+            "one asks for 0.2",
         ),
         Claim(
             paper="The second phase communicates less.",

@@ -12,7 +12,7 @@ from polyrhythm.kernel.group import Group
 from polyrhythm.pieces.context import ExchangeContext
 from polyrhythm.reproductions.jobs.recipes import SgdRecipe
 from polyrhythm.reproductions.jobs.teacher import Teacher
-from polyrhythm.reproductions.protocol import Claim, Efficiency, Figures, Reproduction
+from polyrhythm.reproductions.protocol import Claim, Efficiency, Figures, Kind, Reproduction
 from polyrhythm.reproductions.trial import Trial
 from polyrhythm.reproductions.volume import times_fewer
 from polyrhythm.systems import find
@@ -75,6 +75,7 @@ REPRODUCTION = Reproduction(
             unit="ratio",
             most=1.3,
             efficiency=Efficiency.EXACT,
+            kind=Kind.VALUE,
         ),
         Claim(
             paper="With s levels the variance is at most min(n / s², √n / s) times the squared norm.",
@@ -83,6 +84,7 @@ REPRODUCTION = Reproduction(
             unit="ratio",
             most=1.0,
             efficiency=Efficiency.EXACT,
+            kind=Kind.VALUE,
         ),
         Claim(
             paper="More levels trade bits for a smaller variance.",
@@ -98,6 +100,7 @@ REPRODUCTION = Reproduction(
             figure="points",
             unit="points",
             most=1.0,
+            kind=Kind.NO_WORSE,
         ),
         Claim(
             paper="Gradients of 4 bits train as well as those of 32.",
@@ -105,6 +108,7 @@ REPRODUCTION = Reproduction(
             figure="loss",
             unit="ratio",
             most=1.05,
+            kind=Kind.NO_WORSE,
         ),
         Claim(
             paper="4 bits are sent for each 32, and a norm for each bucket.",

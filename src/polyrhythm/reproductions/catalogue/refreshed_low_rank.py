@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from polyrhythm.reproductions.jobs.recipes import SgdRecipe
 from polyrhythm.reproductions.jobs.teacher import Teacher
-from polyrhythm.reproductions.protocol import Claim, Efficiency, Figures, Reproduction
+from polyrhythm.reproductions.protocol import Claim, Efficiency, Figures, Kind, Reproduction
 from polyrhythm.reproductions.trial import Trial
 from polyrhythm.systems import find
 
@@ -44,6 +44,7 @@ REPRODUCTION = Reproduction(
             figure="refresh",
             unit="ratio",
             most=1.02,
+            kind=Kind.NO_WORSE,
         ),
         Claim(
             paper="It trains like SGD.",
@@ -51,6 +52,7 @@ REPRODUCTION = Reproduction(
             figure="loss",
             unit="ratio",
             most=1.05,
+            kind=Kind.NO_WORSE,
         ),
         Claim(
             paper="Bytes stay few, as a decomposition is rare.",

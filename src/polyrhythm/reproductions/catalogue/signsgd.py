@@ -5,7 +5,7 @@ from __future__ import annotations
 from polyrhythm.reproductions.jobs.adversaries import Adversaries
 from polyrhythm.reproductions.jobs.recipes import AdamWRecipe, SgdRecipe
 from polyrhythm.reproductions.jobs.teacher import Teacher
-from polyrhythm.reproductions.protocol import Claim, Efficiency, Figures, Reproduction
+from polyrhythm.reproductions.protocol import Claim, Efficiency, Figures, Kind, Reproduction
 from polyrhythm.reproductions.trial import Result, Trial
 from polyrhythm.reproductions.volume import times_fewer
 from polyrhythm.systems import find
@@ -72,6 +72,7 @@ REPRODUCTION = Reproduction(
             figure="signsgd",
             unit="ratio",
             most=1.05,
+            kind=Kind.NO_WORSE,
         ),
         Claim(
             paper="Signum matches the speed of convergence of Adam (ICML 2018).",
@@ -79,6 +80,7 @@ REPRODUCTION = Reproduction(
             figure="signum",
             unit="ratio",
             most=1.05,
+            kind=Kind.NO_WORSE,
         ),
         Claim(
             paper="The vote is robust where a minority of workers invert their gradients, more so than an average.",

@@ -6,7 +6,7 @@ from polyrhythm.consistency import LocalSteps
 from polyrhythm.merge import Mean
 from polyrhythm.reproductions.jobs.recipes import SgdRecipe
 from polyrhythm.reproductions.jobs.teacher import Teacher
-from polyrhythm.reproductions.protocol import Claim, Efficiency, Figures, Reproduction
+from polyrhythm.reproductions.protocol import Claim, Efficiency, Figures, Kind, Reproduction
 from polyrhythm.reproductions.trial import Result, Trial
 from polyrhythm.strategy import Strategy
 from polyrhythm.systems import find
@@ -71,6 +71,7 @@ REPRODUCTION = Reproduction(
             least=0.999,
             most=1.001,
             efficiency=Efficiency.EXACT,
+            kind=Kind.VALUE,
         ),
         Claim(
             paper="Its runtime is on par with that of the base optimizer.",
@@ -79,6 +80,7 @@ REPRODUCTION = Reproduction(
             unit="ratio",
             most=1.05,
             efficiency=Efficiency.SYSTEM,
+            kind=Kind.NO_WORSE,
         ),
     ),
 )

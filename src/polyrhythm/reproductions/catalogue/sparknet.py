@@ -7,7 +7,7 @@ from polyrhythm.hardware.network import Network
 from polyrhythm.report.metrics import Target
 from polyrhythm.reproductions.jobs.recipes import SgdRecipe
 from polyrhythm.reproductions.jobs.teacher import Teacher
-from polyrhythm.reproductions.protocol import Claim, Efficiency, Figures, Reproduction, Scaling
+from polyrhythm.reproductions.protocol import Claim, Efficiency, Figures, Kind, Reproduction, Scaling
 from polyrhythm.reproductions.trial import Result, Trial
 from polyrhythm.simulator import Instant, Simulator
 from polyrhythm.systems import find
@@ -83,6 +83,7 @@ REPRODUCTION = Reproduction(
             unit="%",
             most=15.0,
             efficiency=Efficiency.SYSTEM,
+            kind=Kind.VALUE,
         ),
         Claim(
             paper="Where communication is slow, many local steps reach the target sooner than an exchange after each.",
@@ -105,7 +106,8 @@ REPRODUCTION = Reproduction(
             ours="steps to the target with tau = 50 over those with tau = 1",
             figure="decline",
             unit="x",
-            least=1.0,
+            least=1.09,
+            changed="the bound, from at least 1 to at least 1.09, because a ratio of 1 is no decline, and steps are known to 9 %",
         ),
     ),
 )

@@ -5,7 +5,7 @@ from __future__ import annotations
 from polyrhythm.consistency import LocalSteps
 from polyrhythm.reproductions.jobs.recipes import AdamWRecipe
 from polyrhythm.reproductions.jobs.teacher import Teacher
-from polyrhythm.reproductions.protocol import Claim, Efficiency, Figures, Reproduction
+from polyrhythm.reproductions.protocol import Claim, Efficiency, Figures, Kind, Reproduction
 from polyrhythm.reproductions.trial import Trial
 from polyrhythm.reproductions.volume import times_fewer
 from polyrhythm.strategy import Strategy
@@ -52,6 +52,7 @@ REPRODUCTION = Reproduction(
             figure="half",
             unit="ratio",
             most=1.05,
+            kind=Kind.NO_WORSE,
         ),
         Claim(
             paper="Averaging 0.1 % of the parameters at each step trains nearly as well.",
@@ -59,6 +60,7 @@ REPRODUCTION = Reproduction(
             figure="tenth",
             unit="ratio",
             most=1.1,
+            kind=Kind.NO_WORSE,
         ),
         Claim(
             paper="A few parameters keep workers close to each other.",

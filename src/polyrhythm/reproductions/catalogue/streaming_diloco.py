@@ -10,7 +10,7 @@ from polyrhythm.kernel.events import Stepped
 from polyrhythm.kernel.names import worker
 from polyrhythm.reproductions.jobs.recipes import AdamWRecipe
 from polyrhythm.reproductions.jobs.teacher import Teacher
-from polyrhythm.reproductions.protocol import Claim, Efficiency, Figures, Reproduction
+from polyrhythm.reproductions.protocol import Claim, Efficiency, Figures, Kind, Reproduction
 from polyrhythm.reproductions.trial import Result, Trial
 from polyrhythm.simulator import Simulator
 from polyrhythm.strategy import Strategy
@@ -68,6 +68,7 @@ REPRODUCTION = Reproduction(
             figure="loss",
             unit="ratio",
             most=1.02,
+            kind=Kind.NO_WORSE,
         ),
         Claim(
             paper="Fragments that are exchanged in turn reduce the peak bandwidth.",
@@ -83,6 +84,7 @@ REPRODUCTION = Reproduction(
             figure="four bits",
             unit="ratio",
             most=1.01,
+            kind=Kind.NO_WORSE,
         ),
         Claim(
             paper="Four bits and fewer at a time: less bandwidth in all.",
@@ -99,6 +101,7 @@ REPRODUCTION = Reproduction(
             unit="ratio",
             most=1.05,
             efficiency=Efficiency.SYSTEM,
+            kind=Kind.NO_WORSE,
         ),
     ),
 )

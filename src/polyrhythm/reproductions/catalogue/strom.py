@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from polyrhythm.reproductions.protocol import Claim, Efficiency, Figures, Reproduction
+from polyrhythm.reproductions.protocol import Claim, Efficiency, Figures, Kind, Reproduction
 from polyrhythm.reproductions.ranks import rank_correlation
 from polyrhythm.reproductions.trial import Trial
 from polyrhythm.systems import find
@@ -54,6 +54,7 @@ REPRODUCTION = Reproduction(
             figure="points lost",
             unit="points",
             most=1.0,
+            kind=Kind.NO_WORSE,
         ),
         Claim(
             paper="The threshold sets how much is sent.",

@@ -6,7 +6,7 @@ import math
 
 from polyrhythm.reproductions.jobs.recipes import SgdRecipe
 from polyrhythm.reproductions.jobs.teacher import Teacher
-from polyrhythm.reproductions.protocol import Claim, Efficiency, Figures, Reproduction
+from polyrhythm.reproductions.protocol import Claim, Efficiency, Figures, Kind, Reproduction
 from polyrhythm.reproductions.trial import Trial
 from polyrhythm.reproductions.volume import times_fewer
 from polyrhythm.systems import find
@@ -44,6 +44,7 @@ REPRODUCTION = Reproduction(
             figure="points",
             unit="points",
             most=2.0,
+            kind=Kind.NO_WORSE,
         ),
         Claim(
             paper="Clipping gradients at 2.5 σ improves convergence, as it bounds the variance.",
