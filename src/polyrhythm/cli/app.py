@@ -15,6 +15,7 @@ from polyrhythm.cli.join import join
 from polyrhythm.cli.lab import lab
 from polyrhythm.cli.launch import launch
 from polyrhythm.cli.networks import networks
+from polyrhythm.cli.parsing import StrictCommand
 from polyrhythm.cli.plan import plan
 from polyrhythm.cli.report import report
 from polyrhythm.cli.reproduce import reproduce
@@ -50,7 +51,7 @@ _COMMANDS = (
 )
 
 for command in _COMMANDS:
-    app.command()(command)
+    app.command(cls=StrictCommand)(command)
 # what follows the command of the lab's hosts is theirs, also where it looks like an option of ours
 app.command(context_settings={"allow_interspersed_args": False})(lab)
 
