@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import stat
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -66,7 +67,10 @@ class Checkpoint:
 
     def _manifest(self) -> Manifest:
         path = self.path / MANIFEST
-        if path.stat().st_size > MOST_BYTES:
+        status = path.stat()
+        if not stat.S_ISREG(status.st_mode):
+            raise ValueError("it is not a file")
+        if status.st_size > MOST_BYTES:
             raise ValueError("it is longer than any that a run writes")
         try:
             return decode(path.read_bytes())
