@@ -36,7 +36,7 @@ def train(worker: pr.Worker) -> None:
 def run(name: str, seed: int, resume: Path | None = None, checkpoint: Path | None = None) -> pr.Run:
     on = pr.Simulator(network="lan" if systems.find(name).shares_memory else "wan-3")
     if checkpoint is not None:
-        return pr.run(train, workers=4, strategy=name, on=on, seed=seed, checkpoint=checkpoint, every=4)
+        return pr.run(train, workers=4, strategy=name, on=on, seed=seed, checkpoint=checkpoint, every=4, keep=3)
     assert resume is not None
     return pr.run(train, workers=4, strategy=name, on=on, seed=seed, resume=resume)
 
