@@ -98,8 +98,8 @@ def test_the_damage_is_named_with_what_is_intact(kept: Path, tmp_path: Path) -> 
     torn = bytearray((kept / "run-1/step-00000020/worker-0.safetensors").read_bytes())
     torn[-1] ^= 1
     assert refused("worker-0.safetensors", bytes(torn)) == (
-        "refused: DIR/step-00000020 is damaged, or not a checkpoint: worker-0.safetensors has another content than was written: its SHA-256 "
-        f"differs. {intact}"
+        "refused: DIR/step-00000020 is damaged, or not a checkpoint: worker-0.safetensors has another content than was written: its "
+        f"SHA-256 differs. {intact}"
     )
     assert "its manifest.json cannot be used (it is not what a run writes: " in refused("manifest.json", b"{")
 

@@ -66,8 +66,7 @@ def resumed_after_damage(kind: str, name: str, kept: Path, folder: Path) -> str:
     DAMAGES[kind](folder / NEWEST, [folder / OLDER, *(other / NEWEST for other in others)], draw)
     try:
         again = run(name, 1, resume=folder)
-    except CheckpointError as refused:
-        assert str(refused).count(". ") >= 1 or ": " in str(refused)
+    except CheckpointError:
         return "refused"
     assert again.summary.weights_sha256 == undamaged, f"{kind} of {name}: other bits"
     return "the same bits"

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
 
 from polyrhythm.checkpoints.checkpoint import Checkpoint
+from polyrhythm.checkpoints.fitting import fitting
 from polyrhythm.checkpoints.store import CheckpointStore
 from polyrhythm.trees import StateTree
 
@@ -35,10 +37,12 @@ class ServerFiles:
     server: str
     scope: str
 
-    @property
-    def resumed(self) -> StateTree:
-        """What it had exported."""
-        return None if self.plan.resumed is None else self.plan.resumed.read(self._name)
+    def resume(self, restore: Callable[[StateTree], None]) -> None:
+        """Have `restore` take over what the server had exported; it is read from the files each time."""
+        if self.plan.resumed is None:
+            return
+        with fitting(f"state of {self.server}"):
+            restore(self.plan.resumed.read(self._name))
 
     def of(self, server: str) -> ServerFiles:
         """Those of another server."""

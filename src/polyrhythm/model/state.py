@@ -92,6 +92,8 @@ class ModelState:
 
     def restore(self, state: StateTree) -> None:
         """As `pieces.state.Stateful`; the weights are written to where they are."""
+        if state["weights"].shape != self.weights.shape:  # copy_ repeats a single one
+            raise ValueError(f"{state['weights'].numel()} weights, where this model has {self.weights.numel()}")
         if self.owned:
             self.weights.copy_(state["weights"])
         if state["anchor"] is not None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Protocol
 
 from polyrhythm.trees import StateTree
@@ -20,9 +21,8 @@ class Stateful(Protocol):
 class ServerCheckpoints(Protocol):
     """Where a server's state is written, and where it comes from in a run that is resumed."""
 
-    @property
-    def resumed(self) -> StateTree:
-        """What the server had exported in the run that is resumed; None where none is."""
+    def resume(self, restore: Callable[[StateTree], None]) -> None:
+        """Have `restore` take over what the server had exported in the run that is resumed; do nothing where none is."""
 
     def of(self, server: str) -> ServerCheckpoints:
         """Those of another server, whose part this one has taken over."""

@@ -188,6 +188,11 @@ class Replica:
 
     def restore(self, state: StateTree) -> None:
         """As `pieces.state.Stateful`."""
+        options, written = (
+            [sorted(group) for group in groups] for groups in (self.optimizer.param_groups, state["optimizer"]["param_groups"])
+        )
+        if options != written:  # else the first step would find that one is missing
+            raise ValueError(f"its optimizer has the options {written}, where {type(self.optimizer).__name__} here has {options}")
         with torch.no_grad():
             for part, exported in zip(self.parts, state["parts"], strict=True):
                 part.restore(exported)

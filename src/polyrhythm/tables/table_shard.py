@@ -59,8 +59,7 @@ class TableShard:
         await self.port.spawn("lost", self._watch())
         if given:
             self.store.put(given[0].long(), given[1:])
-        if (before := self.checkpoints.resumed) is not None:
-            self.restore(before)
+        self.checkpoints.resume(self.restore)
         while not self.clocks.over:
             delivery = await self.port.receive(REQUESTS)
             assert delivery is not None

@@ -128,8 +128,7 @@ class BlockServer:
             recipe = msgspec.json.decode(delivery.message.text, type=ShardRecipe)
             assert Layout(recipe.names, recipe.shapes).numel == weights.numel(), "a slice of the vector"
             self.blocks = SliceBlocks(weights.clone())
-            if (before := self.checkpoints.resumed) is not None:
-                self._restore(before)
+            self.checkpoints.resume(self._restore)
         self.joining.append(delivery.sender)
         if self.blocks is not None:
             for name in self.joining:
@@ -202,6 +201,8 @@ class BlockServer:
         return {"step": self.step, "weights": self.blocks.weights, "text": self.blocks.text, "tensors": list(self.blocks.tensors)}
 
     def _restore(self, state: StateTree) -> None:
+        if self.blocks is not None and state["weights"].shape != self.blocks.weights.shape:
+            raise ValueError(f"{state['weights'].numel()} weights, where this model has {self.blocks.weights.numel()}")
         self.step = state["step"]
         self.blocks = SliceBlocks(state["weights"], state["text"], tuple(state["tensors"]))
         if self.driver is not None:

@@ -180,8 +180,7 @@ class ServerShard:
             if self.upstream is not None:
                 await self.upstream.establish(self.model_state, recipe.optimizer)
             self.log = self.responses.log(weights, layout)
-            if (before := self.checkpoints.resumed) is not None:  # read from the files each time
-                self.restore(before)
+            self.checkpoints.resume(self.restore)
             self.initialized = True
         self.joining.append(delivery.sender)
         if self.initialized:

@@ -10,6 +10,7 @@ from torch import Tensor
 
 from polyrhythm import rng
 from polyrhythm.checkpoints.checkpoint import Checkpoint
+from polyrhythm.checkpoints.fitting import fitting
 from polyrhythm.errors import CheckpointError, WorkloadError, diverged
 from polyrhythm.kernel.events import Reported
 from polyrhythm.kernel.job import WorkerContext
@@ -103,7 +104,8 @@ class WorkerState:
         self._resume(self.tables[name], known[name])
 
     def _resume(self, each: CommonState, state: StateTree) -> None:
-        each.restore(state)
+        with fitting("model or optimizer"):
+            each.restore(state)
         self.samples, self.metrics = self.before["samples"], dict(self.before["metrics"])
         if not self.position.returning:
             self._arrive()
@@ -126,7 +128,8 @@ class WorkerState:
                 f"worker.keep was given {name!r}, which is not in the checkpoint: it has {', '.join(known) or 'nothing'}. Resume it with "
                 "the training function that wrote it."
             )
-        self.kept[name].load_state_dict(known[name])
+        with fitting(f"object that worker.keep was given as {name!r}"):
+            self.kept[name].load_state_dict(known[name])
 
     def _arrive(self) -> None:
         """Be where the broken-off run was, whatever the training function has done on the way."""
