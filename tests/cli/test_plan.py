@@ -15,7 +15,22 @@ import pytest
 
 from .test_run import heed_interruptions
 
-ASKED = ["--to", "loss=0.02", "--network", "slow", "--systems", "allreduce,sparknet,ssp", "--workers", "2", "--budget", "8s", "--jobs", "2"]
+ASKED = [
+    "--to",
+    "loss=0.02",
+    "--network",
+    "slow",
+    "--devices",
+    "cpu-core",
+    "--systems",
+    "allreduce,sparknet,ssp",
+    "--workers",
+    "2",
+    "--budget",
+    "8s",
+    "--jobs",
+    "2",
+]
 
 
 @pytest.fixture(scope="module")
@@ -28,6 +43,8 @@ def planned(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, str]:
     command = [sys.executable, "-m", "polyrhythm", "plan", str(place / "job.py"), *ASKED, "--out", str(place / "out")]
     done = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
     assert done.returncode == 0, done.stderr
+    assert done.stderr.count("the user prints") == 1, done.stderr
+    assert "the user prints" not in done.stdout
     return place, done.stdout
 
 
@@ -106,3 +123,17 @@ def test_what_cannot_be_is_said_at_once(tiny: Path, polyrhythm: Any, changed: li
     told = polyrhythm("plan", tiny, *ASKED, *changed)
     assert told.code == 2
     assert said in told.err
+
+
+def test_without_devices_it_is_about_machines_like_this_one_and_the_command_in_virtual_time_names_them(
+    polyrhythm: Any, tiny: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    asked = ["--to", "loss=0.5", "--network", "slow", "--systems", "sparknet", "--workers", "2", "--budget", "3s", "--jobs", "1"]
+    done = polyrhythm("plan", tiny, *asked)
+    assert "timing steps of" in done.err
+    (kept,) = (tmp_path / "polyrhythm").glob("job-py-*/device.json")
+    assert json.loads(kept.read_text())["name"] == "this machine"
+    [line] = [line for line in done.out.splitlines() if line.startswith("In virtual time: ")]
+    assert f"--device {kept}" in line
+    assert done.err.count("the user prints") == 1, done.err

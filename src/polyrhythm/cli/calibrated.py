@@ -6,14 +6,13 @@ from pathlib import Path
 from statistics import median
 from typing import Any
 
-import msgspec
 from rich.table import Table
 
 from polyrhythm.cli.failures import notice
 from polyrhythm.cli.output import console
 from polyrhythm.hardware import devices
 from polyrhythm.hardware import network as networks
-from polyrhythm.hardware.devices import Profile
+from polyrhythm.hardware.devices import Machine, Profile
 from polyrhythm.hardware.network import Network
 from polyrhythm.hardware.placement import Local
 from polyrhythm.units import show_seconds
@@ -21,11 +20,12 @@ from polyrhythm.units import show_seconds
 _BITS = 8
 
 
-def write_device(directory: Path, profile: Profile) -> None:
+def write_device(directory: Path, machine: Machine) -> Path:
     """device.json, for the simulator."""
     path = directory / devices.FILE
-    path.write_bytes(msgspec.json.format(msgspec.json.encode(profile), indent=2) + b"\n")
+    path.write_text(devices.to_json(machine), encoding="utf-8")
     notice(f"wrote {path}, for --device")
+    return path
 
 
 def write_network(directory: Path, network: Network) -> None:
@@ -58,7 +58,7 @@ def show(profile: Profile | None, network: Network | None, local: Local) -> None
     if profile is not None:
         steps = profile.seconds_per_step
         spread = f"{show_seconds(min(steps))} to {show_seconds(max(steps))}"
-        out.print(f"A step of {profile.name}: {show_seconds(median(steps))} (median of {len(steps)}, {spread})")
+        out.print(f"A step of the JOB here: {show_seconds(median(steps))} (median of {len(steps)}, {spread})")
         if profile.seconds_per_contribution:
             out.print(f"Merging a contribution: {show_seconds(profile.seconds_per_contribution)}")
     table = Table("from", "to", "alpha, one way", "beta, a MB", "Mbit/s")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -15,6 +16,7 @@ from polyrhythm.cli.request import Request
 from polyrhythm.cli.tuning import Tuning, choices, chosen, judge
 from polyrhythm.errors import RunError, unknown
 from polyrhythm.parallel.pools import HOST, pool_of
+from polyrhythm.report.job_output import Headed, JobOutput, kept_out, to_stderr
 from polyrhythm.report.metrics import Target, metrics_of
 from polyrhythm.report.outcome import Outcome
 from polyrhythm.report.progress import board, progress
@@ -80,6 +82,10 @@ class SystemComparison:
                 show_error(untried, name)
         return [next(made) if name not in unfit else plan.failed(untried).outcome for name, plan in plans]
 
+    @property
+    def _virtual(self) -> bool:
+        return self.request.typed.where.on == "simulator"  # the workers of real runs print as their user has them do
+
     def _plan(self, system: str, shown: str, where: str, settings: Mapping[str, str], seed: int) -> PlannedRun:
         strategy, command = self.request.strategies[system], self.request.command()
         return self.loaded.plan(shown, where, strategy, settings, seed, command)
@@ -89,9 +95,12 @@ class SystemComparison:
         made.take_kept()
         jobs = self.request.given.jobs
         if jobs == 1 and self.request.given.jobs_on == HOST:
+            output = JobOutput(Headed(to_stderr()))
             with progress(len(made.missing), self.watched) as begin:
                 for number, plan, directory in made.missing:
-                    made.add(number, plan.attempt(directory, begin(plan.name)))
+                    with kept_out(output) if self._virtual else nullcontext():
+                        attempt = plan.attempt(directory, begin(plan.name))
+                    made.add(number, attempt)
         else:
             pool = pool_of(self.request.given.jobs_on)
             with board(len(made.missing), self.watched) as shown:

@@ -71,3 +71,21 @@ def reserved(for_json: bool) -> Iterator[None]:
     finally:
         os.dup2(kept, 1)
         os.close(kept)
+
+
+@contextmanager
+def silent() -> Iterator[None]:
+    """Drop what this process and those that it starts meanwhile print."""
+    for stream in (sys.stdout, sys.stderr):
+        stream.flush()
+    kept = [(number, os.dup(number)) for number in (1, 2)]
+    nowhere = os.open(os.devnull, os.O_WRONLY)
+    try:
+        for number, _ in kept:
+            os.dup2(nowhere, number)
+        yield
+    finally:
+        os.close(nowhere)
+        for number, saved in kept:
+            os.dup2(saved, number)
+            os.close(saved)

@@ -77,13 +77,13 @@ def plan(
     from polyrhythm.errors import CompositionError
     from polyrhythm.planner.answer import INTERRUPTED as STOPPED
     from polyrhythm.planner.objective import Prices
-    from polyrhythm.planner.plan import PlanRequest, workers_of
+    from polyrhythm.planner.plan import HERE, PlanRequest, workers_of
     from polyrhythm.units import duration, size
 
     request = PlanRequest(
         target,
         network=network or "lan",
-        devices=device or "cpu-core",
+        devices=device or HERE,
         workers=workers_of(workers),
         objective=objective,
         prices=Prices(worker_hour, gigabyte, watts),
@@ -96,7 +96,7 @@ def plan(
         pool=on,
         cache=None if out is None else out / "measured",
     )
-    asked = typed(job, arguments, max(request.workers), RuntimeOptions("simulator", network, None if device == "here" else device))
+    asked = typed(job, arguments, max(request.workers), RuntimeOptions("simulator", network, None if device == HERE else device))
     if verify < 0:
         raise CompositionError(f"--verify {verify} runs nothing: give 1 or more, or leave it out.")
     again = shlex.join(["polyrhythm", *sys.argv[1:]])

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import os
+import re
 from dataclasses import dataclass, replace
+from hashlib import sha256
 from pathlib import Path
 
 import msgspec
@@ -10,17 +13,19 @@ import msgspec
 from polyrhythm import atomic
 from polyrhythm.cli.calibrated import write_device
 from polyrhythm.cli.failures import notice, show_error
-from polyrhythm.cli.output import console, print_json, reserved
+from polyrhythm.cli.output import console, print_json, reserved, silent
 from polyrhythm.cli.prepare import Prepared, Typed, prepared
+from polyrhythm.errors import CompositionError
 from polyrhythm.hardware import devices
 from polyrhythm.planner.answer import INTERRUPTED, Plan
+from polyrhythm.planner.here import machine_here
 from polyrhythm.planner.page import write
 from polyrhythm.planner.plan import HERE, PlanRequest
 from polyrhythm.planner.planner import Planner
 from polyrhythm.planner.table import show
 from polyrhythm.planner.verify import Verification
+from polyrhythm.report.job_output import kept_out
 from polyrhythm.report.progress import ProgressLine, board
-from polyrhythm.training.calibrate import device_profile
 from polyrhythm.units import show_seconds
 
 _MAPS = 0.6
@@ -64,9 +69,10 @@ class Planning:
             )
             line.remark(f"{known}, {max(0.0, planner.budget.left(1.0)):.0f} s left")
 
-        invocation = self.request.invocation(self.typed.job, self.typed.arguments)
+        invocation = request.invocation(self.typed.job, self.typed.arguments)
         planner = request.planner(loaded.train, self.typed.job, request.pool_with(line, seen), loaded.facts, invocation)
-        plan = planner.plan()
+        with kept_out(line.output):
+            plan = planner.plan()
         if plan.ended == INTERRUPTED:
             return plan
         try:
@@ -76,7 +82,8 @@ class Planning:
                     plan, planner.contenders(self.verify)
                 )
             if self.out is not None:
-                plan.maps = planner.maps(_MAPS * request.budget)
+                with kept_out(line.output):
+                    plan.maps = planner.maps(_MAPS * request.budget)
         except KeyboardInterrupt:
             plan.ended = INTERRUPTED
         return plan
@@ -88,9 +95,21 @@ class Planning:
         known = None if self.out is None else self.out / devices.FILE
         if known is not None and known.is_file():
             notice(f"this machine is as {known} has it; delete that file to time its steps anew")
-            return replace(self.request, devices=devices.load(known))
-        notice(f"timing steps of {self.typed.job} on this machine")
-        profile = device_profile(loaded.train)
-        if self.out is not None:
-            write_device(self.out, profile)
-        return replace(self.request, devices=profile)
+            return replace(self.request, devices=known)
+        notice(f"timing steps of {self.typed.job} on this machine, for the plan to be about such machines; --devices names others")
+        try:
+            with silent():
+                machine = machine_here(loaded.train, self.typed.job, self.request.settings)
+        except CompositionError as problem:
+            raise CompositionError(f"Steps of {self.typed.job} cannot be timed here: {problem} Or give --devices cpu-core.") from problem
+        return replace(self.request, devices=write_device(self.out or _kept_for(self.typed.job), machine))
+
+
+def _kept_for(job: str) -> Path:
+    """A directory of this user for what was timed of the JOB: the printed commands name the file, so that it must outlive this process."""
+    cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
+    label = re.sub(r"[^A-Za-z0-9]+", "-", Path(job).name).strip("-")
+    where = f"{label}-{sha256(f'{Path.cwd()} {job}'.encode()).hexdigest()[:8]}"
+    directory = cache / "polyrhythm" / where
+    directory.mkdir(parents=True, exist_ok=True)
+    return directory

@@ -187,6 +187,14 @@ def load_all(path_or_name: str | Path) -> tuple[tuple[Machine, ...], tuple[Pace,
     return machines, tuple(written.paces), None if written.server is None else _machine(written.server, path)
 
 
+def to_json(machine: Machine) -> str:
+    """The description of `machine`, as a file for `load`."""
+    written: object = machine
+    if isinstance(machine, Device):
+        written = {"name": machine.name, "flops": machine.flops, "overhead": machine.overhead_seconds}
+    return msgspec.json.format(msgspec.json.encode(written), indent=2).decode() + "\n"
+
+
 def files_of(path_or_name: str | Path) -> list[Path]:
     """All files that make up the devices of a file; none for a preset's name."""
     path = None if str(path_or_name) in DEVICES else located(path_or_name, FILE)

@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 from multiprocessing.connection import Connection, wait
 from multiprocessing.context import ForkProcess
 from pathlib import Path
+from threading import Lock
 from time import monotonic
 
 from polyrhythm.errors import PolyrhythmError, RunError
@@ -21,6 +22,7 @@ from polyrhythm.kernel.events import AnyEvent
 from polyrhythm.parallel.pools import Done, Task
 from polyrhythm.processes.runtime.failure import exit_reason
 from polyrhythm.processes.system.prctl import die_with_parent
+from polyrhythm.report.job_output import JobLine, JobOutput, kept_out
 from polyrhythm.report.progress import ProgressLine
 from polyrhythm.training.run import Attempt
 
@@ -71,7 +73,7 @@ class RunPool:
 
     def _start(self, place: int, plan: Task, directory: Path | None) -> None:
         ours, theirs = _FORK.Pipe(duplex=False)
-        process = _FORK.Process(target=_make, args=(plan, directory, theirs, os.getpid()))
+        process = _FORK.Process(target=_make, args=(plan, directory, theirs, os.getpid(), self.board.output.seen))
         with warnings.catch_warnings():
             # Python warns of threads, which a copy lacks and whose locks it may find held: there are those of libraries, which idle
             # while we are here, and are replaced in the copy (see `_make`). A JOB that leaves threads of its own at work is warned in
@@ -94,6 +96,9 @@ class RunPool:
         except EOFError:
             running.process.join()
             received = _died(running.plan, exit_reason(running.process.exitcode or 0))
+        if isinstance(received, JobLine):
+            self.board.output.line(received.text)
+            return
         if isinstance(received, AnyEvent):
             self.board.see(running.plan.name, received)
             return
@@ -106,24 +111,30 @@ class RunPool:
         self.done(running.place, received)
 
 
-def _make(plan: Task, directory: Path | None, connection: Connection, parent: int) -> None:
-    """The main function of a copy of the process: makes one run, and sends its events and its result."""
+def _make(plan: Task, directory: Path | None, connection: Connection, parent: int, seen: set[str]) -> None:
+    """The main function of a copy of the process: makes one run, and sends its events, its result, and lines that were not `seen`."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches all; the parent ends this process
     signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT})
     die_with_parent(parent)
-    last = 0.0
+    last, lock = 0.0, Lock()
+
+    def tell(line: str) -> None:
+        with lock, suppress(BrokenPipeError):  # a JOB may print in threads of its own
+            connection.send(JobLine(line))
 
     def watch(event: AnyEvent) -> None:
         nonlocal last
         if ProgressLine.follows(event) and monotonic() - last > _LOOK_SECONDS:
             last = monotonic()
-            connection.send(event)
+            with lock:
+                connection.send(event)
 
     # In a thread of its own: OpenMP's threads belong to the one that first used them, were not copied with it, and would be waited for
     # without end. A new thread gets new ones.
     with ThreadPoolExecutor(max_workers=1) as aside, suppress(BrokenPipeError):
         try:
-            attempt = aside.submit(plan.attempt, directory, watch).result()
+            with kept_out(JobOutput(tell, seen)):
+                attempt = aside.submit(plan.attempt, directory, watch).result()
         except PolyrhythmError as error:
             connection.send(error)
         else:

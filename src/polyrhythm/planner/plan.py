@@ -6,7 +6,7 @@ import inspect
 import math
 import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from hashlib import sha256
 from pathlib import Path
 from typing import Any
@@ -20,19 +20,21 @@ from polyrhythm.parallel.pools import HOST, Done, Pool, check, pool_of
 from polyrhythm.planner.answer import Plan
 from polyrhythm.planner.budget import Budget
 from polyrhythm.planner.findings import Findings
+from polyrhythm.planner.here import machine_here
 from polyrhythm.planner.invocation import Invocation
 from polyrhythm.planner.measure_cache import MeasureCache
 from polyrhythm.planner.objective import Objective, Prices
 from polyrhythm.planner.planner import Planner
 from polyrhythm.planner.scenario import Scenario
 from polyrhythm.planner.space import Space
+from polyrhythm.report.job_output import kept_out
 from polyrhythm.report.metrics import Target, parse_target
 from polyrhythm.report.progress import ProgressLine, board
 from polyrhythm.systems import SYSTEMS
 from polyrhythm.workloads.settings import Train
 
 HERE = "here"
-"""The device that is this machine, which the command line times before."""
+"""The device that is this machine, whose steps are timed before."""
 BUDGET = 100.0
 """Seconds that a plan may take, where nothing else is said."""
 WORKERS = (2, 4, 8)
@@ -44,7 +46,8 @@ class PlanRequest:
 
     Args:
         target: such as "accuracy=0.96".
-        network, devices: as of `Simulator`; a network is needed, since candidates differ by what they send.
+        network, devices: as of `Simulator`; a network is needed, since candidates differ by what they send. The device "here" is this
+            machine, whose steps are timed first.
         workers: the numbers of workers that may be used.
         objective: what there is to be least of until the target: "time", "bytes", "money" or "energy", at `prices`.
         budget: seconds that the plan may take. memory: bytes that one worker may use, or None.
@@ -151,7 +154,10 @@ def plan(train: Train, to: str, **request: Any) -> Plan:
         bundled = str(getattr(train, "name", "")) if type(train).__module__.startswith("polyrhythm.workloads.") else ""
         name = bundled or str(getattr(train, "__name__", "train"))
         facts = {} if wanted.cache is None else source_of(train)
-        return wanted.planner(train, name, wanted.pool_with(line), facts, wanted.invocation(bundled or None)).plan()
+        if wanted.devices == HERE:
+            wanted = replace(wanted, devices=machine_here(train, name, wanted.settings))
+        with kept_out(line.output):
+            return wanted.planner(train, name, wanted.pool_with(line), facts, wanted.invocation(bundled or None)).plan()
 
 
 def source_of(train: Train) -> dict[str, str]:

@@ -5,12 +5,14 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import partial
 
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, SpinnerColumn, TaskID, TextColumn, TimeElapsedColumn
 
 from polyrhythm.kernel.events import AnyEvent, Stepped
 from polyrhythm.kernel.names import worker
+from polyrhythm.report.job_output import Headed, JobOutput, to_stderr
 
 Watch = Callable[[AnyEvent], None]
 Begin = Callable[[str], Watch]
@@ -44,7 +46,7 @@ def _line(runs: int, refreshed: bool) -> Progress:
         *columns,
         TextColumn("{task.fields[steps]}"),
         TimeElapsedColumn(),
-        console=Console(stderr=True),
+        console=Console(file=sys.stderr),  # what it is now: a JOB's output is redirected while it runs
         auto_refresh=refreshed,
         refresh_per_second=4,
         transient=True,
@@ -53,13 +55,18 @@ def _line(runs: int, refreshed: bool) -> Progress:
 
 
 class ProgressLine:
-    """The line of runs that are under way at once; it starts no thread, so that the process may be copied meanwhile."""
+    """The line of runs that are under way at once; it starts no thread, so that the process may be copied meanwhile.
+
+    `output` shows what their JOB prints above it.
+    """
 
     def __init__(self, shown: Progress | None, runs: int) -> None:
         self._shown = shown
         self._task = TaskID(0) if shown is None else shown.add_task("", total=runs, steps="")
         self._names: list[str] = []
         self._remark = ""
+        show = to_stderr() if shown is None else partial(shown.console.print, markup=False, highlight=False)
+        self.output = JobOutput(Headed(show))
 
     @staticmethod
     def follows(event: AnyEvent) -> bool:

@@ -1,0 +1,86 @@
+"""What a JOB prints and warns of in many virtual runs: kept out of the way, and shown once.
+
+A hundred runs of eight workers would print each line eight hundred times. Lines that differ in numbers only count as one.
+"""
+
+from __future__ import annotations
+
+import io
+import re
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, redirect_stderr, redirect_stdout
+from dataclasses import dataclass, field
+
+HEADING = "the JOB prints (each line once, whatever its numbers; `polyrhythm run` shows all):"
+_NUMBER = re.compile(r"-?\d[\d.,_]*(?:e[+-]?\d+)?", re.IGNORECASE)
+_LONGEST = 100
+"""So many different lines are shown."""
+
+Show = Callable[[str], None]
+
+
+class JobOutput(io.TextIOBase):
+    """A stream that shows each of its lines once, and none that a stream in `seen` has shown."""
+
+    def __init__(self, show: Show, seen: set[str] | None = None) -> None:
+        self.seen: set[str] = set() if seen is None else seen
+        self._show = show
+        self._begun = ""
+
+    def writable(self) -> bool:
+        """Yes."""
+        return True
+
+    def write(self, text: str) -> int:
+        """Show the lines that `text` completes and that are new."""
+        *lines, self._begun = (self._begun + text).split("\n")
+        for line in lines:
+            self.line(line)
+        return len(text)
+
+    def line(self, line: str) -> None:
+        """Show a line, if it is new."""
+        shape = _NUMBER.sub("#", line).strip()
+        if shape and shape not in self.seen and len(self.seen) < _LONGEST:
+            self.seen.add(shape)
+            self._show(line)
+
+
+@dataclass(frozen=True, slots=True)
+class JobLine:
+    """A line that a run in another process shows."""
+
+    text: str
+
+
+@dataclass(slots=True)
+class Headed:
+    """Shows lines under a heading by `show`."""
+
+    show: Show
+    headed: bool = field(default=False)
+
+    def __call__(self, line: str) -> None:
+        """The line, after the heading before the first."""
+        if not self.headed:
+            self.headed = True
+            self.show(f"polyrhythm: {HEADING}")
+        self.show(f"  {line}")
+
+
+def to_stderr() -> Show:
+    """Shows lines on what stderr is now, also while it is redirected."""
+    stream = sys.stderr
+
+    def show(line: str) -> None:
+        print(line, file=stream, flush=True)
+
+    return show
+
+
+@contextmanager
+def kept_out(output: JobOutput) -> Iterator[None]:
+    """Send what is printed to stdout and stderr meanwhile to `output`."""
+    with redirect_stdout(output), redirect_stderr(output):
+        yield
