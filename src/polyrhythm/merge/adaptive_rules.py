@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import ClassVar, Self
 
 import torch
 from torch import Tensor
@@ -28,6 +28,10 @@ class Adam:
 
     def __post_init__(self) -> None:
         _check(self, self.learning_rate, self.betas, self.adaptivity)
+
+    def among(self, workers: int) -> Self:
+        """As it is, whatever their number."""
+        return self
 
     def initial(self, layout: Layout) -> State:
         """No momentum yet, and τ²."""
@@ -54,6 +58,10 @@ class Yogi:
 
     def __post_init__(self) -> None:
         _check(self, self.learning_rate, self.betas, self.adaptivity)
+
+    def among(self, workers: int) -> Self:
+        """As it is, whatever their number."""
+        return self
 
     def initial(self, layout: Layout) -> State:
         """No momentum yet, and τ²."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import ClassVar, Self
 
 import torch
 from torch import Tensor
@@ -34,6 +34,10 @@ class FrozenAdam:
             raise CompositionError(
                 f"{self} cannot step: the warm-up has at least 1 step, betas are 0 or more and below 1, and epsilon is positive."
             )
+
+    def among(self, workers: int) -> Self:
+        """As it is, whatever their number."""
+        return self
 
     def initial(self, layout: Layout) -> State:
         """No moments yet."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import ClassVar, Self
 
 import torch
 from torch import Tensor
@@ -39,6 +39,10 @@ class HeavyBall:
         if groups < 1:
             raise CompositionError(f"HeavyBall.beside(groups={groups}) has nobody who steps: give 1 or more.")
         return HeavyBall(momentum if groups == 1 or not 0 <= momentum < 1 else max(0.0, momentum - (1 - 1 / groups)))
+
+    def among(self, workers: int) -> Self:
+        """As it is, whatever their number."""
+        return self
 
     def initial(self, layout: Layout) -> State:
         """No momentum yet."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import ClassVar, Self
 
 import torch
 from torch import Tensor
@@ -28,6 +28,10 @@ class Nesterov:
                 f"Nesterov(learning_rate={self.learning_rate}, momentum={self.momentum}) would not converge: give a positive "
                 f"learning rate and a momentum of at least 0 and below 1."
             )
+
+    def among(self, workers: int) -> Self:
+        """As it is, whatever their number."""
+        return self
 
     def initial(self, layout: Layout) -> State:
         """No momentum yet."""
@@ -61,6 +65,10 @@ class Adagrad:
     def takes_rate(self) -> bool:
         """Without a learning rate of its own."""
         return self.learning_rate is None
+
+    def among(self, workers: int) -> Self:
+        """As it is, whatever their number."""
+        return self
 
     def initial(self, layout: Layout) -> State:
         """The sum of squares before the first step."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import ClassVar, Self
 
 from torch import Tensor
 
@@ -27,6 +27,10 @@ class SignDescent:
     def takes_rate(self) -> bool:
         """Without a learning rate of its own."""
         return self.learning_rate is None
+
+    def among(self, workers: int) -> Self:
+        """As it is, whatever their number."""
+        return self
 
     def initial(self, layout: Layout) -> State:
         """Nothing to remember."""

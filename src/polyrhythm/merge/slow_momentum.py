@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import ClassVar, Self
 
 import torch
 from torch import Tensor
@@ -29,6 +29,10 @@ class SlowMomentum:
     def __post_init__(self) -> None:
         if not self.alpha > 0 or not 0 <= self.beta < 1:
             raise CompositionError(f"{self} would not converge: give a positive alpha, and a beta of at least 0 and below 1.")
+
+    def among(self, workers: int) -> Self:
+        """As it is, whatever their number."""
+        return self
 
     def initial(self, layout: Layout) -> State:
         """No momentum yet."""
