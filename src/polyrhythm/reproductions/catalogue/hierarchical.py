@@ -70,7 +70,9 @@ REPRODUCTION = Reproduction(
     "numbers there, and of 64 and 1,000,000 numbers on 16 workers in groups of four on equal lines of 100 MB/s and 1 ms. The papers: "
     "hosts of 8 GPUs, up to 2,048 of them.",
     baseline=_RING.name,
-    notes="Bytes and seconds of steps are of exchanges without a training. Groups add up directly, leaders over a ring.",
+    notes="Bytes and seconds of steps are of exchanges without a training. Groups add up directly, leaders over a ring. "
+    "A step of the perceptron takes 24.7 ms over a flat ring and 21.9 ms with leaders: of 25 kB the latencies of the line, which both wait "
+    "for, are a large part.",
     measure=measure,
     claims=(
         Claim(
