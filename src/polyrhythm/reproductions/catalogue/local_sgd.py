@@ -66,6 +66,7 @@ REPRODUCTION = Reproduction(
     baseline=_BATCHED,
     scaling=Scaling.WEAK,
     stop="after a number of samples that was fixed beforehand; steps and seconds are those until the target was first reached",
+    notes="The rate of one worker is the lowest of the grid; those of the others are not at its edge.",
     measure=measure,
     tune=tune,
     claims=(
