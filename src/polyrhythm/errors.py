@@ -15,6 +15,8 @@ PolyrhythmError
     └── WireError        malformed or unauthenticated bytes from a peer
         └── TamperedError  bytes that were changed between two hosts
 
+Stopped is outside of the tree, as KeyboardInterrupt is: a signal such as SIGTERM has asked the process to end.
+
 DriftWarning, RecordWarning and UnshardedWarning are not errors: the run continued although its replicas had drifted apart by rounding, its
 record could not be written, or its workers may all train on the same data.
 """
@@ -22,6 +24,7 @@ record could not be written, or its workers may all train on the same data.
 from __future__ import annotations
 
 import difflib
+import signal
 from collections.abc import Iterable
 
 
@@ -99,6 +102,27 @@ class WireError(RunError):
 
 class TamperedError(WireError):
     """Bytes that a peer has sent, and that somebody between the two hosts has changed, repeated, reordered or left out."""
+
+
+class Stopped(KeyboardInterrupt, SystemExit):
+    """A signal has asked this process to end, which it does with exit code 128 plus the signal's `number` if nothing catches this.
+
+    `kept` is whether a checkpoint was written before; None where none was tried. `reason` is why the signal was sent, as far as is known.
+    """
+
+    def __init__(self, number: int, kept: bool | None = None, reason: str = "") -> None:
+        SystemExit.__init__(self, 128 + number)
+        self.number = number
+        self.kept = kept
+        self.reason = reason
+
+    @property
+    def signal(self) -> str:
+        """Its name, such as SIGTERM."""
+        return signal.Signals(self.number).name
+
+    def __reduce__(self) -> tuple[type[Stopped], tuple[int, bool | None, str]]:
+        return (Stopped, (self.number, self.kept, self.reason))
 
 
 class DriftWarning(UserWarning):

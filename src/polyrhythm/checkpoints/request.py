@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from os import PathLike
 from pathlib import Path
@@ -15,13 +16,15 @@ class CheckpointRequest:
     """What a user wants: checkpoints in `directory` after `every` steps, the latest `keep` of them; and from which to go on.
 
     `resume` is a checkpoint or the directory of a run; True takes the newest in `directory`, and begins anew where there is none.
-    Raises CompositionError for what cannot be.
+    A run that is asked to stop, by SIGTERM or SIGHUP, may take `grace` seconds to write a last one. Raises CompositionError for what
+    cannot be.
     """
 
     directory: str | Path | None = None
     every: int | None = None
     keep: int = 2
     resume: bool | str | Path = False
+    grace: float = 20.0
 
     def __post_init__(self) -> None:
         for name, number in (("every", self.every), ("keep", self.keep)):
@@ -40,5 +43,7 @@ class CheckpointRequest:
                 raise CompositionError("resume was given without a directory for checkpoints: give checkpoint (--checkpoint) too.")
         if self.every is not None and self.every < 1:
             raise CompositionError(f"every={self.every} is not a number of steps: give 1 or more.")
+        if isinstance(self.grace, bool) or not isinstance(self.grace, (int, float)) or not 0 <= self.grace < math.inf:
+            raise CompositionError(f"grace={self.grace!r} is no time to write a last checkpoint in: give 0 or more seconds.")
         if self.keep < 1:
             raise CompositionError(f"keep={self.keep} would keep no checkpoint: give 1 or more.")

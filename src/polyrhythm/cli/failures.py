@@ -4,6 +4,7 @@
 1      a run that was started failed, be it one of several, or what it found could not be kept
 2      what was given cannot be run: names, options, the JOB, its data
 130    interrupted
+128+n  stopped by the signal n: 143 by SIGTERM
 """
 
 from __future__ import annotations
@@ -15,7 +16,8 @@ from typing import ParamSpec, TypeVar
 
 import typer
 
-from polyrhythm.errors import DivergedError, PolyrhythmError, RunError, ScriptEnded, WorkerFailed, sentence
+from polyrhythm.errors import DivergedError, PolyrhythmError, RunError, ScriptEnded, Stopped, WorkerFailed, sentence
+from polyrhythm.kernel.stopping import notify, stoppable, told
 
 Given = ParamSpec("Given")
 Result = TypeVar("Result")
@@ -32,15 +34,21 @@ def guarded(command: Callable[Given, Result]) -> Callable[Given, Result]:
     @wraps(command)
     def safe(*arguments: Given.args, **options: Given.kwargs) -> Result:
         try:
-            return command(*arguments, **options)
-        except KeyboardInterrupt:
-            notice("interrupted")
-            raise typer.Exit(INTERRUPTED) from None
+            with stoppable():
+                return command(*arguments, **options)
+        except KeyboardInterrupt as problem:
+            notify(told(problem))
+            raise typer.Exit(interrupted(problem)) from None
         except PolyrhythmError as error:
             show_error(error)
             raise typer.Exit(exit_code(error)) from None
 
     return safe
+
+
+def interrupted(problem: KeyboardInterrupt | None) -> int:
+    """The exit code of a command that `problem`, or else Ctrl-C, has ended."""
+    return 128 + problem.number if isinstance(problem, Stopped) else INTERRUPTED
 
 
 def show_error(error: PolyrhythmError, about: str = "") -> None:

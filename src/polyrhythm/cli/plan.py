@@ -10,7 +10,7 @@ from typing import Annotated
 import typer
 
 from polyrhythm.cli.complete import complete_systems
-from polyrhythm.cli.failures import INTERRUPTED, guarded
+from polyrhythm.cli.failures import guarded, interrupted
 from polyrhythm.cli.options import Arguments, DeviceName, Job, Json, NetworkName, Quiet, Seed, Settings
 
 Goal = Annotated[str, typer.Option("--to", metavar="METRIC=VALUE", help="The target, such as accuracy=0.96.")]
@@ -75,6 +75,7 @@ def plan(
     from polyrhythm.cli.prepare import directory, typed
     from polyrhythm.cli.runtimes import RuntimeOptions
     from polyrhythm.errors import CompositionError
+    from polyrhythm.kernel.stopping import latest
     from polyrhythm.planner.answer import INTERRUPTED as STOPPED
     from polyrhythm.planner.objective import Prices
     from polyrhythm.planner.plan import HERE, PlanRequest, workers_of
@@ -102,5 +103,5 @@ def plan(
     again = shlex.join(["polyrhythm", *sys.argv[1:]])
     made = Planning(request, asked, directory(out), verify, watched=not (as_json or quiet), asked=again).make(as_json)
     if made.ended == STOPPED:
-        raise typer.Exit(INTERRUPTED)
+        raise typer.Exit(interrupted(latest()))
     raise typer.Exit(0 if made.best is not None else 1)

@@ -11,6 +11,7 @@ from typing import Any
 import torch
 from torch import is_grad_enabled
 
+from polyrhythm.errors import Stopped
 from polyrhythm.kernel.effects import (
     Compute,
     Flush,
@@ -140,6 +141,8 @@ class Scheduler:
             return
         except StopIteration as stop:
             value = stop.value
+        except Stopped:
+            raise
         except (Exception, SystemExit) as caught:  # a program that exits must not end the others without an error
             error = caught
             task.coroutine.close()  # still open where the runtime refused its effect
@@ -181,6 +184,8 @@ class Scheduler:
         program.since = self.queue.now
         try:
             request = program.run(value, error)
+        except Stopped:
+            raise
         except (Exception, SystemExit) as problem:
             fail(actor.name, problem)
         seconds = program.take_charge()

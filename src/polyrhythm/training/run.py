@@ -17,6 +17,7 @@ from polyrhythm.errors import CompositionError, PolyrhythmError, RecordWarning, 
 from polyrhythm.kernel.events import Overwritten
 from polyrhythm.kernel.job import Ending, Runtime, Work
 from polyrhythm.kernel.names import worker
+from polyrhythm.kernel.stopping import stoppable, stops_told
 from polyrhythm.loggers.protocol import MetricsLogger
 from polyrhythm.processes import Processes
 from polyrhythm.report.outcome import Outcome, Summary
@@ -55,6 +56,7 @@ def run(
     every: int | None = None,
     keep: int = 2,
     resume: bool | str | Path = False,
+    grace: float = 20.0,
     loggers: Sequence[MetricsLogger] = (),
     timeline: bool = False,
 ) -> Run:
@@ -69,14 +71,18 @@ def run(
     beginning if there is none yet), or its path. `train` is called again, and `worker.batches` yields the batches that were not yet used. A
     resumed run ends with the same bits as an uninterrupted one if results do not depend on the order in which messages arrive.
 
+    SIGTERM, SIGHUP and SIGQUIT end a run as Ctrl-C does, unless the program has handlers of its own: the record says so, no process is
+    left, and the exception `Stopped`, a KeyboardInterrupt and a SystemExit, ends the program with exit code 128 plus the signal's number.
+    With a `checkpoint` directory the first SIGTERM or SIGHUP has a last checkpoint written, within `grace` seconds.
+
     What is measured goes to `loggers` too, as it comes (`CSV`, `TensorBoard`, `WandB`, `MLflow`); one that fails is left out, with a
     RecordWarning. With a `timeline`, every message and the phases of every tensor's exchange are recorded too, for `Run.trace`: that may be
     millions of events. If stderr is a terminal, a progress line is shown. Raises PolyrhythmErrors only, and KeyboardInterrupt.
     """
     refuse_while_imported("pr.run")
     chosen = systems.resolve(strategy)
-    wanted = CheckpointRequest(checkpoint, every, keep, resume)
-    with progress(1, wanted=True) as begin:
+    wanted = CheckpointRequest(checkpoint, every, keep, resume, grace)
+    with stops_told(), progress(1, wanted=True) as begin:
         watch = begin(chosen.name)
         tried = attempt(
             train,
@@ -132,7 +138,8 @@ def attempt(
     work = training if places is None else training.job(places)  # what can be refused is refused before a record is begun
     summary = Summary(str(strategy.name), training.workers, runtime.kind, runtime.network_name, root)
     outcome = Outcome(summary, settings=recorded_settings(train, strategy, runtime, {**recorded_checkpoints(wanted), **(notes or {})}))
-    return _carry_out(work, runtime, Log(outcome, directory, watch, loggers))
+    with stoppable():
+        return _carry_out(work, runtime, Log(outcome, directory, watch, loggers, wanted))
 
 
 def _carry_out(work: Work, runtime: Runtime, log: Log) -> Attempt:

@@ -6,8 +6,8 @@ from collections.abc import Callable
 
 from polyrhythm.errors import TamperedError, WorkerFailed
 from polyrhythm.kernel.events import Faulted, Recorder
+from polyrhythm.kernel.stopping import notify
 from polyrhythm.processes.runtime.node import Node
-from polyrhythm.processes.runtime.stall_detection import notify
 
 _TOGETHER_SECONDS = 0.2
 """Actors of one host fall together, and some report why: so long is waited for all to be known before one is named."""

@@ -18,7 +18,7 @@ from types import FrameType
 from typing import Any, NoReturn
 
 from polyrhythm.errors import PolyrhythmError, WorkerFailed, sentence
-from polyrhythm.processes.runtime.stall_detection import notify
+from polyrhythm.kernel.stopping import notify
 
 _RETURNS = {dis.opmap[name] for name in ("RETURN_VALUE", "RETURN_CONST") if name in dis.opmap}
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import sys
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from pathlib import Path
@@ -11,6 +10,7 @@ from pathlib import Path
 from polyrhythm.errors import CompositionError, DeadlockError, WorkerFailed
 from polyrhythm.kernel.agreement import listed
 from polyrhythm.kernel.names import is_worker
+from polyrhythm.kernel.stopping import notify
 from polyrhythm.kernel.uneven import uneven
 from polyrhythm.processes.runtime.status import EVERY_SECONDS, ActorStatus
 
@@ -198,9 +198,3 @@ def _is_halted(pid: int) -> bool:
 def report(stall: StallReport) -> None:
     """Print it on stderr."""
     notify(stall.sentence)
-
-
-def notify(sentence: str) -> None:
-    """Print a sentence for the user on stderr, if there is one."""
-    if sys.stderr is not None:
-        print(f"polyrhythm: {sentence}", file=sys.stderr, flush=True)
