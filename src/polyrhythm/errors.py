@@ -11,6 +11,7 @@ PolyrhythmError
 ├── DivergedError        a loss or an update that is NaN or infinite
 └── RunError             a run that failed after it had started
     ├── WorkerFailed     a worker or server raised, or its process died
+    │   └── WorkerStopped  a worker was asked to end, by SIGTERM or Ctrl-C
     ├── DeadlockError    every actor waits; names what each waits for
     └── WireError        malformed or unauthenticated bytes from a peer
         └── TamperedError  bytes that were changed between two hosts
@@ -92,6 +93,13 @@ class WorkerFailed(RunError):
         return (WorkerFailed, (self.actor, self.reason, self.trace))
 
 
+class WorkerStopped(WorkerFailed):
+    """A worker that was asked to end, by a signal such as SIGTERM."""
+
+    def __reduce__(self) -> tuple[type[WorkerFailed], tuple[str, str, str]]:
+        return (WorkerStopped, (self.actor, self.reason, self.trace))
+
+
 class DeadlockError(RunError):
     """No actor can continue; the text names what each waits for."""
 
@@ -107,7 +115,8 @@ class TamperedError(WireError):
 class Stopped(KeyboardInterrupt, SystemExit):
     """A signal has asked this process to end, which it does with exit code 128 plus the signal's `number` if nothing catches this.
 
-    `kept` is whether a checkpoint was written before; None where none was tried. `reason` is why the signal was sent, as far as is known.
+    `kept` is whether a checkpoint was written before; None where none was tried. `reason` goes on with the
+    sentence "stopped by SIGTERM": who has sent it and why, as far as is known.
     """
 
     def __init__(self, number: int, kept: bool | None = None, reason: str = "") -> None:
@@ -115,6 +124,7 @@ class Stopped(KeyboardInterrupt, SystemExit):
         self.number = number
         self.kept = kept
         self.reason = reason
+        self.is_told = False
 
     @property
     def signal(self) -> str:

@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from polyrhythm.cli.complete import complete_systems
-from polyrhythm.cli.failures import guarded, interrupted, notice, show_error
+from polyrhythm.cli.failures import guarded, notice, show_error
 from polyrhythm.cli.options import Arguments, DeviceName, Engine, Job, Json, NetworkName, On, Options, Out, Quiet, Timeout, Workers
+from polyrhythm.kernel.stopping import exit_code as interrupted
 from polyrhythm.kernel.stopping import notify, told
 
 if TYPE_CHECKING:

@@ -16,13 +16,13 @@ from typing import ParamSpec, TypeVar
 
 import typer
 
-from polyrhythm.errors import DivergedError, PolyrhythmError, RunError, ScriptEnded, Stopped, WorkerFailed, sentence
-from polyrhythm.kernel.stopping import notify, stoppable, told
+from polyrhythm.errors import DivergedError, PolyrhythmError, RunError, ScriptEnded, WorkerFailed, sentence
+from polyrhythm.kernel.stopping import exit_code as interrupted
+from polyrhythm.kernel.stopping import stoppable, tell
 
 Given = ParamSpec("Given")
 Result = TypeVar("Result")
 
-INTERRUPTED = 130
 _EXIT = re.compile(r"sys\.exit\((\d+)\)")
 # argparse by the end of its path: the one that a compiled file carries need not be the one that it was found by.
 _BY_ARGPARSE = re.compile(r'[/\\]argparse\.py", line \d+, in exit\b')
@@ -37,18 +37,13 @@ def guarded(command: Callable[Given, Result]) -> Callable[Given, Result]:
             with stoppable():
                 return command(*arguments, **options)
         except KeyboardInterrupt as problem:
-            notify(told(problem))
+            tell(problem)
             raise typer.Exit(interrupted(problem)) from None
         except PolyrhythmError as error:
             show_error(error)
             raise typer.Exit(exit_code(error)) from None
 
     return safe
-
-
-def interrupted(problem: KeyboardInterrupt | None) -> int:
-    """The exit code of a command that `problem`, or else Ctrl-C, has ended."""
-    return 128 + problem.number if isinstance(problem, Stopped) else INTERRUPTED
 
 
 def show_error(error: PolyrhythmError, about: str = "") -> None:

@@ -45,6 +45,8 @@ def join(
     from polyrhythm.cli.pairs import pairs
     from polyrhythm.cli.prepare import own_arguments
     from polyrhythm.cli.presets import compose
+    from polyrhythm.errors import Stopped
+    from polyrhythm.kernel.stopping import exit_code
     from polyrhythm.training import join as training
     from polyrhythm.workloads.load import load
 
@@ -63,8 +65,11 @@ def join(
             resume=resume,
             bind=bind,
         )
-        train(worker)
-        run = worker.leave()
+        try:
+            train(worker)
+            run = worker.leave()
+        except Stopped as problem:  # it is told when the run is left, at exit, which knows more
+            raise typer.Exit(exit_code(problem)) from None
     if worker.rank:
         return
     if as_json:

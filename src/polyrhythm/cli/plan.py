@@ -10,7 +10,7 @@ from typing import Annotated
 import typer
 
 from polyrhythm.cli.complete import complete_systems
-from polyrhythm.cli.failures import guarded, interrupted
+from polyrhythm.cli.failures import guarded
 from polyrhythm.cli.options import Arguments, DeviceName, Job, Json, NetworkName, Quiet, Seed, Settings
 
 Goal = Annotated[str, typer.Option("--to", metavar="METRIC=VALUE", help="The target, such as accuracy=0.96.")]
@@ -75,6 +75,7 @@ def plan(
     from polyrhythm.cli.prepare import directory, typed
     from polyrhythm.cli.runtimes import RuntimeOptions
     from polyrhythm.errors import CompositionError
+    from polyrhythm.kernel.stopping import exit_code as interrupted
     from polyrhythm.kernel.stopping import latest
     from polyrhythm.planner.answer import INTERRUPTED as STOPPED
     from polyrhythm.planner.objective import Prices

@@ -136,8 +136,8 @@ class Job:
     a runtime may give them native sums. `beside` has, for each server, the rank of the worker at whose site it should run, or None
     where the runtime decides. `began` is what the run's clock shows when it begins: where one is resumed, the seconds that it had taken
     before. With a `timeline`, messages and the phases of exchanges are recorded too. `grace` is how many seconds the run may take to
-    write a last checkpoint when it is asked to stop; 0 where it can write none. Raises CompositionError for groups of equal names, or with members
-    that are not in the run.
+    write a last checkpoint when it is asked to stop; 0 where it can write none. Raises CompositionError for groups of equal names, or
+    with members that are not in the run.
     """
 
     workers: int

@@ -85,11 +85,7 @@ def latest() -> Stopped | None:
 def told(problem: KeyboardInterrupt) -> str:
     """A line for the user on what has ended the program, with what was noted at `problem`."""
     notes = ". ".join(getattr(problem, "__notes__", []))
-    what = (
-        f"stopped by {problem.signal}" + (f", {problem.reason}" if problem.reason else "")
-        if isinstance(problem, Stopped)
-        else "interrupted"
-    )
+    what = f"stopped by {problem.signal}{problem.reason}" if isinstance(problem, Stopped) else "interrupted"
     return f"{what}. {notes}." if notes else what
 
 
@@ -100,23 +96,44 @@ def notify(sentence: str) -> None:
             print(f"polyrhythm: {sentence}", file=sys.stderr, flush=True)
 
 
+def tell(problem: KeyboardInterrupt, about: str = "") -> None:
+    """Print what `told` gives, once for each problem, be it raised through several of us."""
+    if not getattr(problem, "is_told", False):
+        problem.is_told = True  # type: ignore[attr-defined]
+        notify(f"{about}: {told(problem)}" if about else told(problem))
+
+
+def exit_code(problem: KeyboardInterrupt | None) -> int:
+    """The exit code of a program that `problem`, or else Ctrl-C, has ended."""
+    return 128 + (problem.number if isinstance(problem, Stopped) else int(signal.SIGINT))
+
+
 @contextmanager
 def stops_told() -> Iterator[None]:
     """Print one line on stderr where Stopped passes, after which Python ends the program without a word."""
     try:
         yield
     except Stopped as problem:
-        notify(told(problem))
+        tell(problem)
         raise
+
+
+def ask_first(ask: Ask) -> None:
+    """Until `forget`, the first SIGTERM or SIGHUP calls `ask`, in the main thread between two instructions, and raises nothing."""
+    _asked.append(ask)
+
+
+def forget(ask: Ask) -> None:
+    """Undo `ask_first`."""
+    if ask in _asked:
+        _asked.remove(ask)
 
 
 @contextmanager
 def asked_first(ask: Ask) -> Iterator[None]:
-    """The first SIGTERM or SIGHUP calls `ask`, in the main thread between two instructions of Python, and raises nothing."""
-    mine: Ask = lambda problem: ask(problem)  # noqa: E731 (an object of its own, to be found again)
-    _asked.append(mine)
+    """`ask_first` in a `with` statement."""
+    ask_first(ask)
     try:
         yield
     finally:
-        if mine in _asked:
-            _asked.remove(mine)
+        forget(ask)

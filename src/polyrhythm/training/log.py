@@ -82,7 +82,7 @@ def break_off(outcome: Outcome, problem: BaseException, name: str = worker(0), n
     unfinished.count(outcome)
     if isinstance(problem, KeyboardInterrupt):
         outcome.state = "interrupted"
-        what = f"stopped by {problem.signal}" if isinstance(problem, Stopped) else "interrupted"
+        what = f"stopped by {problem.signal}{problem.reason}" if isinstance(problem, Stopped) else "interrupted"
         outcome.summary.error = ". ".join([f"The run was {what}: {unfinished.extent(outcome)}", *filter(None, [note])]) + "."
         return
     outcome.state = "failed"
