@@ -77,6 +77,11 @@ def stoppable() -> Iterator[None]:
         signals.restore()
 
 
+def come_again(problem: Stopped) -> None:
+    """From another thread: have the signal come once more, which breaks off whatever the main thread waits for."""
+    signal.pthread_kill(threading.main_thread().ident or 0, problem.number)
+
+
 def latest() -> Stopped | None:
     """What the latest of these signals has raised, or was given to who is asked; also where somebody has caught it."""
     return _latest[0] if _latest else None

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import _thread
-import signal
 import threading
 from dataclasses import dataclass, field
 from functools import partial
 
 from polyrhythm.errors import Stopped
+from polyrhythm.kernel.stopping import come_again
 
 
 @dataclass(slots=True)
@@ -26,7 +25,7 @@ class RequestedStop:
         if not self.grace:
             raise problem
         self.problem, problem.kept = problem, False
-        self.timer = threading.Timer(self.grace, partial(_thread.interrupt_main, signal.Signals(problem.number)))
+        self.timer = threading.Timer(self.grace, partial(come_again, problem))
         self.timer.daemon = True
         self.timer.start()
 

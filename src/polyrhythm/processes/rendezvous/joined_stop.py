@@ -6,14 +6,13 @@ one it is first seen whether all have been asked, as by a launcher that is being
 
 from __future__ import annotations
 
-import _thread
-import signal
 import threading
 import time
 from collections.abc import Callable, Sequence
 
 from polyrhythm.errors import PolyrhythmError, Stopped, WorkerFailed, WorkerStopped
 from polyrhythm.kernel.message import Message
+from polyrhythm.kernel.stopping import come_again
 from polyrhythm.processes.rendezvous.launcher_process import LauncherProcess
 from polyrhythm.processes.rendezvous.peer_monitor import PeerMonitor
 from polyrhythm.processes.runtime.node import Node
@@ -111,7 +110,7 @@ class JoinedStop:
     def _break_off(self) -> None:
         """Have the signal come once more, which raises Stopped where the program is."""
         assert self._problem is not None, "else nobody was asked"
-        _thread.interrupt_main(signal.Signals(self._problem.number))
+        come_again(self._problem)
 
     def _stop(self, kept: bool) -> None:
         """In the program's thread, where it has come to the step after which all stop."""

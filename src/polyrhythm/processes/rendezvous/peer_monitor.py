@@ -129,7 +129,7 @@ class PeerMonitor:
         if expired is not None:
             self._node.fail(expired)
         if self._launcher is not None and self._launcher.gone:
-            gone = f"{self._launcher.name}, which started {self._name} (as process {self._launcher.pid}), has ended"
+            gone = f"{self._launcher.name} (process {self._launcher.pid}), which started {self._name}, has ended"
             self._node.fail(RunError(f"{gone}: nobody would end or restart this worker any more, so it ends too."))
         self._node.loop.after(min(_LOOK_SECONDS, self._patience.notice / 4), self._look)
 
