@@ -1,6 +1,5 @@
 """A script that joins a run and trains until it is stopped, or for a while if it is to be `short`."""
 
-import os
 import sys
 import time
 from pathlib import Path
@@ -31,5 +30,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    assert os.environ
     main()

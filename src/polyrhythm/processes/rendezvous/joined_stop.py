@@ -47,13 +47,18 @@ class JoinedStop:
         if not self.grace or self._node.steps.stopped:
             raise problem
         problem.kept, self._problem = False, problem
-        self._timer = threading.Timer(self.grace if self._essential(self._name) else min(self.grace, _TOGETHER_SECONDS), self._break_off)
-        self._timer.daemon = True
-        self._timer.start()
+        self._give(self.grace if self._essential(self._name) else min(self.grace, _TOGETHER_SECONDS))
         self._node.loop.call(self._announce)
 
+    def _give(self, seconds: float) -> None:
+        """From now on there are so many seconds until the program is broken off."""
+        self.close()
+        self._timer = threading.Timer(seconds, self._break_off)
+        self._timer.daemon = True
+        self._timer.start()
+
     def close(self) -> None:
-        """The worker has left the run."""
+        """The program is on its way out: nothing breaks it off any more."""
         if self._timer is not None:
             self._timer.cancel()
 
@@ -62,6 +67,7 @@ class JoinedStop:
 
         `lost` are the workers without which the run has gone on, as its strategy promises.
         """
+        self.close()
         problem.kept = self._problem.kept if self._problem is not None else problem.kept
         deadline = time.monotonic() + _TOGETHER_SECONDS
         while self._launcher is not None and not self._known(lost) and problem.kept is None and time.monotonic() < deadline:
@@ -105,6 +111,8 @@ class JoinedStop:
             if self._problem is not None:
                 self._break_off()
         elif not self._vote.missing:
+            if self._problem is not None:
+                self._give(self.grace)  # all are asked, so nobody waits for this worker to be lost
             self._node.stop_point.settle(self._vote.step)
 
     def _break_off(self) -> None:
@@ -114,6 +122,7 @@ class JoinedStop:
 
     def _stop(self, kept: bool) -> None:
         """In the program's thread, where it has come to the step after which all stop."""
+        self.close()
         if self._problem is not None:
             self._problem.kept = kept
             raise self._problem

@@ -166,8 +166,13 @@ class Child:
             signal.signal(number, report)
 
     def _stop(self, kept: bool) -> None:
-        """The program has come to where the run stops: the launcher ends this process."""
-        self._in_loop(lambda: self._send("stopped", (float(kept),)))
+        """The program has come to where the run stops: the launcher ends this process, and has what it recorded until then."""
+
+        def send() -> None:
+            self._flush()
+            self._send("stopped", (float(kept),))
+
+        self._in_loop(send)
         Completion().wait()
 
     def _in_loop(self, call: Callable[[], None]) -> None:
