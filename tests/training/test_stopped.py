@@ -260,7 +260,8 @@ def test_a_joined_worker_that_is_stopped_is_lost_where_the_others_go_on(ranks: F
 
 
 def test_a_joined_worker_does_not_outlive_its_launcher(tmp_path: Path) -> None:
-    inner = f"import os, subprocess, sys; subprocess.Popen([sys.executable, {SCRIPT!r}, 'allreduce'], env=dict(os.environ)); import time; time.sleep(60)"
+    start = f"subprocess.Popen([sys.executable, {SCRIPT!r}, 'allreduce'])"
+    inner = f"import subprocess, sys, time; {start}; time.sleep(60)"
     variables = {
         "RANK": "0",
         "WORLD_SIZE": "1",

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import torch
 
-from polyrhythm.errors import CompositionError, Stopped
+from polyrhythm.errors import CompositionError, Stopped, WorkerFailed
 from polyrhythm.hardware import faults as hazards
 from polyrhythm.hardware import network as networks
 from polyrhythm.hardware.devices import Machine
@@ -130,6 +130,11 @@ class Simulator:
             except Stopped as problem:
                 problem.kept = problem.kept if shared.stop.problem is None else bool(problem.kept)
                 raise
+            except WorkerFailed as problem:
+                if problem.__cause__ is None or not scheduler.faults.cause:
+                    raise
+                # what somebody raises after a message was lost is the loss's doing: it is told first
+                raise WorkerFailed(problem.actor, f"{scheduler.faults.cause}; then {problem.reason}", problem.trace) from problem.__cause__
             finally:
                 shared.stop.close()
                 _abandon(scheduler)

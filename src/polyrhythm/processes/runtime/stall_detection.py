@@ -116,7 +116,8 @@ class StallDetector:
         # the last message of one that has ended may be what another waited for when it last sent its status
         if any(received.at <= self._changed + _SETTLING_SECONDS for received in self._received.values()):
             return None
-        waits = [wait for status in statuses.values() for wait in status.waits]
+        order = sorted(statuses, key=lambda name: not is_worker(name))  # a server that waits for anyone's message is idle, not the cause
+        waits = [wait for name in order for wait in statuses[name].waits]
         more = f"; and {len(waits) - _MOST_WAITS} more wait" if len(waits) > _MOST_WAITS else ""
         return DeadlockError(reason or f"Deadlock: {'; '.join(waits[:_MOST_WAITS])}{more}.")
 
