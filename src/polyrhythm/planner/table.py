@@ -75,8 +75,8 @@ def _columns(plan: Plan, left_out: Collection[str]) -> Table:
     rows = [row(plan, choice) for choice in plan.choices]
     for cells in rows:
         grid.add_row(*(Text(cells[index]) for index in shown))
-    if plan.alone is not None:
+    alone = alone_row(plan)
+    if alone is not None:
         grid.add_section()
-        cells = alone_row(plan, plan.alone)
-        grid.add_row(*(Text(cells[index]) for index in shown), style="dim")
+        grid.add_row(*(Text(alone[index]) for index in shown), style="dim")
     return grid

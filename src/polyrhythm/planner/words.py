@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Sequence
 
 from polyrhythm.planner.answer import INTERRUPTED, Choice, Plan, Waits
+from polyrhythm.planner.candidate import ALONE
 from polyrhythm.planner.forecast import Interval
 from polyrhythm.report.metrics import show_metric
 from polyrhythm.units import show_bytes, show_seconds
@@ -20,7 +21,7 @@ def columns(plan: Plan) -> list[str]:
     money = ["money"] if any(each.money is not None for each in plan.choices) else []
     measured = ["measured"] if any(each.corrected is not None for each in plan.choices) else []
     metric = plan.target.rpartition(" ")[0]
-    return ["", f"to {plan.target}", *measured, "between", "bytes", *money, metric, "memory", "waits for", *_RISKS.values()]
+    return ["", f"to {plan.target}", "bytes", "between", *measured, *money, metric, "memory", "waits for", *_RISKS.values()]
 
 
 def row(plan: Plan, choice: Choice) -> list[str]:
@@ -28,11 +29,11 @@ def row(plan: Plan, choice: Choice) -> list[str]:
     money = [f"{choice.money:.3g}" if choice.money is not None else "–"] if "money" in columns(plan) else []
     measured = ["–" if choice.corrected is None else f"× {choice.corrected:.2g}"] if "measured" in columns(plan) else []
     return [
-        choice.name + ("" if choice.reached in (0, choice.seeds) else f": {choice.reached} of {choice.seeds} seeds"),
+        named(choice) + ("" if choice.reached in (0, choice.seeds) else f": {choice.reached} of {choice.seeds} seeds"),
         f"{'about ' if choice.extrapolated else ''}{show_seconds(choice.seconds.middle)}",
-        *measured,
-        between(choice.seconds),
         show_bytes(choice.nbytes),
+        between(choice.seconds),
+        *measured,
         *money,
         show_metric(choice.quality),
         "–" if choice.memory is None else show_bytes(choice.memory),
@@ -41,10 +42,18 @@ def row(plan: Plan, choice: Choice) -> list[str]:
     ]
 
 
-def alone_row(plan: Plan, alone: Choice) -> list[str]:
-    """One worker alone, which the others are compared with."""
-    name, *rest = row(plan, alone)
-    return [f"one worker alone{name.removeprefix(alone.name)}", *rest]
+def named(choice: Choice) -> str:
+    """What a choice is called in tables and charts; a worker alone by that, wherever it stands."""
+    alone = f"{ALONE.system} × 1"
+    return choice.name.replace(alone, "one worker alone", 1) if choice.name.startswith(alone) else choice.name
+
+
+def alone_row(plan: Plan) -> list[str] | None:
+    """One worker alone, which the others are compared with; None where it is among them."""
+    alone = plan.alone
+    if alone is None or any(each.system == alone.system and each.workers == 1 for each in plan.choices):
+        return None
+    return row(plan, alone)
 
 
 def between(interval: Interval) -> str:
