@@ -12,7 +12,7 @@ import typer
 
 from polyrhythm.cli.failures import guarded, notice
 from polyrhythm.cli.options import Arguments, Job, Json, Options, Out, Seed, Settings, Timeout
-from polyrhythm.cli.run import Checkpoint, Every, Keep, Resume, System
+from polyrhythm.cli.run import Checkpoint, Every, Grace, Keep, Resume, System
 
 Bind = Annotated[
     str | None, typer.Option("--bind", metavar="ADDRESS", help="The address of this host to listen at; default: the one towards worker 0.")
@@ -33,6 +33,7 @@ def join(
     checkpoint: Checkpoint = None,
     every: Every = None,
     keep: Keep = 2,
+    grace: Grace = 20.0,
     resume: Resume = False,
     as_json: Json = False,
 ) -> None:
@@ -62,6 +63,7 @@ def join(
             checkpoint=checkpoint,
             every=every,
             keep=keep,
+            grace=grace,
             resume=resume,
             bind=bind,
         )
