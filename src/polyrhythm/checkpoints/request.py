@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import SupportsIndex
 
 from polyrhythm.errors import CompositionError
+from polyrhythm.settings import shown
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,10 +29,13 @@ class CheckpointRequest:
 
     def __post_init__(self) -> None:
         for name, number in (("every", self.every), ("keep", self.keep)):
-            if number is not None and (isinstance(number, bool) or not isinstance(number, SupportsIndex)):
-                raise CompositionError(f"{name}={number!r} is not a whole number: give 1 or more.")
+            if (number is not None or name == "keep") and (isinstance(number, bool) or not isinstance(number, SupportsIndex)):
+                raise CompositionError(f"{name}={shown(number)} is not a whole number: give 1 or more.")
         if self.directory is not None and not isinstance(self.directory, (str, PathLike)):
             raise CompositionError(f"checkpoint={self.directory!r} is not a path: give that of a directory.")
+        for name, path in (("checkpoint", self.directory), ("resume", self.resume)):
+            if not isinstance(path, bool) and path is not None and (str(path) == "" or "\0" in str(path)):
+                raise CompositionError(f"{name}={shown(path)} is not a path: it is empty or has a null character: give another.")
         if not isinstance(self.resume, (bool, str, PathLike)):
             raise CompositionError(f"resume={self.resume!r} is not a path: give that of a checkpoint, True or False.")
         if self.directory is None:

@@ -11,7 +11,7 @@ import typer
 
 from polyrhythm.cli.complete import complete_systems
 from polyrhythm.cli.failures import guarded
-from polyrhythm.cli.options import Arguments, DeviceName, Job, Json, NetworkName, Quiet, Seed, Settings
+from polyrhythm.cli.options import Arguments, DeviceName, Job, Json, NetworkName, Quiet, Seed, Settings, path_given
 
 Goal = Annotated[str, typer.Option("--to", metavar="METRIC=VALUE", help="The target, such as accuracy=0.96.")]
 Counts = Annotated[
@@ -41,7 +41,12 @@ Jobs = Annotated[int | None, typer.Option("--jobs", metavar="N", help="How many 
 JobsOn = Annotated[str, typer.Option("--on", metavar="host|ray", help="Where runs are made: this host, or a Ray cluster (RAY_ADDRESS).")]
 Where = Annotated[
     Path | None,
-    typer.Option("--out", metavar="DIR", help="Keep the runs there, so that the same command goes on, and write the plan and its page."),
+    typer.Option(
+        "--out",
+        metavar="DIR",
+        parser=path_given,
+        help="Keep the runs there, so that the same command goes on, and write the plan and its page.",
+    ),
 ]
 
 

@@ -26,6 +26,7 @@ from polyrhythm.cli.options import (
     Settings,
     Timeout,
     Workers,
+    path_given,
     repeated,
 )
 
@@ -37,7 +38,8 @@ System = Annotated[
     typer.Option("--system", metavar="NAME", help="A published system; `polyrhythm systems` lists them.", autocompletion=complete_systems),
 ]
 Checkpoint = Annotated[
-    Path | None, typer.Option("--checkpoint", metavar="DIR", help="Where to write checkpoints, and from where --resume continues.")
+    Path | None,
+    typer.Option("--checkpoint", metavar="DIR", parser=path_given, help="Where to write checkpoints, and from where --resume continues."),
 ]
 Every = Annotated[
     int | None, typer.Option("--every", metavar="STEPS", min=1, help="Write a checkpoint after every STEPS steps of each worker.")

@@ -16,6 +16,7 @@ from polyrhythm.pieces.codec import Aggregation, Encoded, gather_and_sum
 from polyrhythm.pieces.context import ExchangeContext
 from polyrhythm.pieces.requests import Packet
 from polyrhythm.pieces.traits import DIFFERENCES, EVERY_PATTERN, CodecTraits
+from polyrhythm.settings import checked
 from polyrhythm.tensors import Layout, State
 
 _MOST = 181
@@ -23,6 +24,7 @@ _MOST = 181
 
 
 @dataclass(frozen=True, slots=True)
+@checked
 class CosineTopK:
     """The `kept` largest coefficients of each block's cosine transform, as an int16 place and a value each (DeMo; Peng et al., 2024).
 

@@ -11,9 +11,11 @@ from polyrhythm.kernel.group import Group
 from polyrhythm.pieces.consistency import Consistency
 from polyrhythm.pieces.context import ExchangeContext
 from polyrhythm.pieces.traits import ConsistencyTraits, Payload
+from polyrhythm.settings import checked
 
 
 @dataclass(frozen=True, slots=True)
+@checked
 class LocalSteps:
     """Take `tau` steps with each worker's own optimizer, then exchange the update or the weights; `then` decides who waits for whom.
 

@@ -9,10 +9,12 @@ import torch
 from torch import Tensor
 
 from polyrhythm.errors import CompositionError
+from polyrhythm.settings import checked
 from polyrhythm.tensors import Layout, State
 
 
 @dataclass(frozen=True, slots=True)
+@checked
 class Adam:
     """m ← β₁ m + (1 - β₁) d; v ← β₂ v + (1 - β₂) d²; step = η m / (√v + τ) (FedAdam; Reddi et al., 2021, algorithm 2).
 
@@ -46,6 +48,7 @@ class Adam:
 
 
 @dataclass(frozen=True, slots=True)
+@checked
 class Yogi:
     """As `Adam`, but v ← v - (1 - β₂) d² sign(v - d²), which forgets large gradients more slowly (FedYogi; Reddi et al., 2021, alg. 2)."""
 

@@ -9,10 +9,12 @@ import torch
 from torch import Tensor
 
 from polyrhythm.errors import CompositionError
+from polyrhythm.settings import checked
 from polyrhythm.tensors import Layout, State
 
 
 @dataclass(frozen=True, slots=True)
+@checked
 class DelayedNesterov:
     """Nesterov momentum of every N updates; in between plain steps (Liu et al., 2024, arXiv:2401.09135, algorithm 3).
 

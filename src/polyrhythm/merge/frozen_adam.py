@@ -9,10 +9,12 @@ import torch
 from torch import Tensor
 
 from polyrhythm.errors import CompositionError
+from polyrhythm.settings import checked
 from polyrhythm.tensors import Layout, State
 
 
 @dataclass(frozen=True, slots=True)
+@checked
 class FrozenAdam:
     """Adam on the direction for `warmup` steps; then the direction is the momentum itself, and v stays (Tang et al., 2021, algorithm 1).
 

@@ -9,10 +9,12 @@ import torch
 from torch import Tensor
 
 from polyrhythm.errors import CompositionError
+from polyrhythm.settings import checked
 from polyrhythm.tensors import Layout, State
 
 
 @dataclass(frozen=True, slots=True)
+@checked
 class HeavyBall:
     """b ← μ b + d; step = η b, η being the workers' learning rate (Polyak, 1964, as torch.optim.SGD has it)."""
 

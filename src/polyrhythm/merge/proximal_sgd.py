@@ -15,6 +15,7 @@ from polyrhythm.merge.mean import Mean
 from polyrhythm.pieces.context import ExchangeContext
 from polyrhythm.pieces.merge import AnyContribution, DifferenceMerge, Direction, rates_of
 from polyrhythm.pieces.traits import GRADIENTS, MergeTraits
+from polyrhythm.settings import checked
 from polyrhythm.tensors import Layout, State
 
 
@@ -39,6 +40,7 @@ class AsCombined:
 
 
 @dataclass(frozen=True, slots=True)
+@checked
 class ProximalSGD:
     """w ← prox(w - η g), the soft threshold at η λ, on the aggregate g of a group (Li et al., OSDI 2014, algorithm 3; NIPS 2014).
 

@@ -9,10 +9,12 @@ import torch
 from torch import Tensor
 
 from polyrhythm.errors import CompositionError
+from polyrhythm.settings import checked
 from polyrhythm.tensors import Layout, State
 
 
 @dataclass(frozen=True, slots=True)
+@checked
 class Nesterov:
     """SGD with Nesterov momentum: b ← μ b + d; step = η (d + μ b) (Sutskever et al., 2013, as torch.optim.SGD has it)."""
 
@@ -44,6 +46,7 @@ class Nesterov:
 
 
 @dataclass(frozen=True, slots=True)
+@checked
 class Adagrad:
     """s ← s + d²; step = η d / (√s + ε) (Duchi et al., 2011; at the server: Dean et al., 2012, section 4.1).
 

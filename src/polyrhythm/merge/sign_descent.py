@@ -8,10 +8,12 @@ from typing import ClassVar, Self
 from torch import Tensor
 
 from polyrhythm.errors import CompositionError
+from polyrhythm.settings import checked
 from polyrhythm.tensors import Layout, State
 
 
 @dataclass(frozen=True, slots=True)
+@checked
 class SignDescent:
     """step = η sign(d), with the workers' learning rate or `learning_rate` (signSGD; Bernstein et al., 2018); nothing where d is zero."""
 

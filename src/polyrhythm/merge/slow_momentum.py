@@ -9,10 +9,12 @@ import torch
 from torch import Tensor
 
 from polyrhythm.errors import CompositionError
+from polyrhythm.settings import checked
 from polyrhythm.tensors import Layout, State
 
 
 @dataclass(frozen=True, slots=True)
+@checked
 class SlowMomentum:
     """u ← β u + d / γ; step = α γ u, γ being the workers' learning rate (SlowMo; Wang, Tantia, Ballas, Rabbat, ICLR 2020, algorithm 1).
 

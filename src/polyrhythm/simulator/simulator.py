@@ -25,6 +25,7 @@ from polyrhythm.kernel.job import Ending, Job, Location, Work, unplaced
 from polyrhythm.kernel.names import server, worker
 from polyrhythm.kernel.port import Port
 from polyrhythm.kernel.stopping import asked_first
+from polyrhythm.settings import checked
 from polyrhythm.simulator.actors import VirtualActor, VirtualTask
 from polyrhythm.simulator.broadcasts import Broadcasts
 from polyrhythm.simulator.collectives import ClosedForm, Collectives, Messages, Reductions
@@ -52,6 +53,7 @@ class Instant:
 
 
 @dataclass(frozen=True, slots=True)
+@checked
 class Simulator:
     """Virtual time: real programs with real gradients, on a simulated network and devices.
 

@@ -23,6 +23,7 @@ from polyrhythm.processes import Processes
 from polyrhythm.report.outcome import Outcome, Summary
 from polyrhythm.report.progress import Watch, ignore, progress
 from polyrhythm.report.unfinished import passed
+from polyrhythm.settings import shown
 from polyrhythm.strategy.strategy import Strategy
 from polyrhythm.tensors import digest
 from polyrhythm.training.checkpoint_plan import recorded_checkpoints
@@ -31,8 +32,8 @@ from polyrhythm.training.result import Run
 from polyrhythm.training.work import Train, Training
 from polyrhythm.workloads.script import refuse_while_imported
 
-_MOST_WORKERS = 10_000_000
-"""A virtual worker takes some kilobytes before it has a model."""
+_MOST_WORKERS = 100_000
+"""A virtual worker takes some milliseconds to begin, and more memory than its model."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,6 +128,8 @@ def attempt(
         raise CompositionError(f"workers={workers} trains nothing: give 1 or more.")
     if workers > _MOST_WORKERS:
         raise CompositionError(f"workers={workers} is more than a machine can hold, also in virtual time: give at most {_MOST_WORKERS:,}.")
+    if not isinstance(loggers, (list, tuple)) or not all(callable(getattr(each, "open", None)) for each in loggers):
+        raise CompositionError(f"loggers={shown(loggers)} is no list of loggers: give such as loggers=[pr.CSV('metrics.csv')].")
     if not callable(train):
         raise WorkloadError(f"{train!r} cannot be called: give a function train(worker), or use load_workload for a bundled one.")
     if on is not None and (isinstance(on, type) or not isinstance(on, Runtime)):
@@ -171,9 +174,9 @@ def recorded_settings(train: Train, strategy: Strategy, runtime: Runtime, notes:
 def whole_number(name: str, given: object, wanted: str) -> int:
     """`given` as a plain int, also where it is one of numpy's. Raises CompositionError for what is none, or has more than 64 bits."""
     if isinstance(given, bool) or not isinstance(given, SupportsIndex):
-        raise CompositionError(f"{name}={given!r} is not a whole number: give {wanted}.")
+        raise CompositionError(f"{name}={shown(given)} is not a whole number: give {wanted}.")
     if not -(2**63) <= index(given) < 2**63:
-        raise CompositionError(f"{name}={given!r} has more than 64 bits: give {wanted}.")
+        raise CompositionError(f"{name}={shown(given)} has more than 64 bits: give {wanted}.")
     return index(given)
 
 

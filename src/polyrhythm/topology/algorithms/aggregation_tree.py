@@ -12,9 +12,11 @@ from polyrhythm.kernel.effects import Rounding
 from polyrhythm.kernel.group import Group
 from polyrhythm.kernel.message import Message, wire_bytes
 from polyrhythm.kernel.port import Port
+from polyrhythm.settings import checked
 
 
 @dataclass(frozen=True, slots=True)
+@checked
 class AggregationTree:
     """Of `depth` levels between the driver and the last worker, and as wide as that takes (Spark's `treeAggregate`; its tasks are workers).
 
