@@ -69,9 +69,8 @@ def join(
     if used != place.workers:
         raise CompositionError(f"{chosen.name} uses {used} workers, but {place.workers} processes were started: start {used}.")
     outcome = Outcome(Summary(chosen.name, used, "processes", None, seed), settings={"strategy": repr(chosen)})
-    log = Log(
-        outcome, None if directory is None else make(directory) / f"worker-{place.rank}", ignore, () if place.rank else loggers, wanted
-    )
+    records = {} if directory is None else {name_of(rank): make(directory) / f"worker-{rank}" for rank in range(used)}
+    log = Log(outcome, records.pop(name_of(place.rank), None), ignore, () if place.rank else loggers, wanted)
     joining = Joining(patience=Patience(timeout=timeout), bind=bind or "")
     signals = StopSignals().install()
     try:
@@ -86,7 +85,7 @@ def join(
         if isinstance(problem, Stopped):
             tell(problem, name_of(place.rank))
         raise
-    membership = Membership(joined, log, signals)
+    membership = Membership(joined, log, signals, records)
     worker = Worker(joined.context, plan, checkpoints, membership.leave)
     membership.of(worker)
     return worker
