@@ -10,6 +10,8 @@ from typing import Any
 
 import numpy as np
 import pytest
+import torch
+from torch import nn
 
 import polyrhythm as pr
 from polyrhythm import systems
@@ -158,3 +160,31 @@ def test_a_batch_size_that_is_none_is_refused(size: Any) -> None:
 
     with pytest.raises(PolyrhythmError, match=r"batch_size=.* is not a (whole number|batch size)"):
         pr.run(train, workers=1, on=pr.Simulator())
+
+
+def train_shortly(worker: pr.Worker) -> None:
+    model = nn.Linear(3, 1)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
+    worker.attach(model, optimizer)
+    for (inputs,) in worker.batches((torch.ones(8, 3),), 2):
+        optimizer.zero_grad()
+        model(inputs).sum().backward()
+        optimizer.step()
+
+
+@pytest.mark.parametrize(
+    ("name", "option", "value"),
+    [
+        ("diloco", "tau", 2**62),
+        ("elephas", "tau", 10**9),
+        ("dl4j-averaging", "depth", 2**62),
+        ("streaming-diloco", "fragments", 10**6),
+        ("downpour", "initial_sum", 1e300),
+        ("fedadam", "adaptivity", 1e300),
+    ],
+)
+def test_what_is_absurd_in_a_system_ends_within_seconds(name: str, option: str, value: Any) -> None:
+    try:
+        pr.run(train_shortly, workers=2, strategy=systems.find(name, **{option: value}), on=pr.Simulator())
+    except CompositionError as problem:
+        assert ": give" in str(problem) or ", so give" in str(problem)  # noqa: PT017 (either ending is right)

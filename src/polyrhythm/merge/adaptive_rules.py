@@ -12,6 +12,8 @@ from polyrhythm.errors import CompositionError
 from polyrhythm.settings import checked
 from polyrhythm.tensors import Layout, State
 
+_LARGEST = 1e19
+
 
 @dataclass(frozen=True, slots=True)
 @checked
@@ -90,3 +92,5 @@ def _initial(layout: Layout, adaptivity: float) -> State:
 def _check(rule: object, learning_rate: float, betas: tuple[float, float], adaptivity: float) -> None:
     if not (learning_rate > 0 and adaptivity > 0 and all(0 <= beta < 1 for beta in betas)):
         raise CompositionError(f"{rule} cannot step: give a positive learning rate and adaptivity, and betas of at least 0 and below 1.")
+    if adaptivity > _LARGEST:
+        raise CompositionError(f"{rule} has an adaptivity whose square float32 cannot hold: give at most {_LARGEST:g}.")

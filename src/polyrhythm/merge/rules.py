@@ -12,6 +12,9 @@ from polyrhythm.errors import CompositionError
 from polyrhythm.settings import checked
 from polyrhythm.tensors import Layout, State
 
+_LARGEST = 3e38
+"""What float32 holds."""
+
 
 @dataclass(frozen=True, slots=True)
 @checked
@@ -63,6 +66,8 @@ class Adagrad:
     def __post_init__(self) -> None:
         if not (self.initial_sum >= 0 and self.epsilon > 0 and (self.learning_rate is None or self.learning_rate > 0)):
             raise CompositionError(f"{self} cannot step: the learning rate and epsilon must be positive, initial_sum at least 0.")
+        if self.initial_sum > _LARGEST:
+            raise CompositionError(f"{self} begins with a sum that float32 cannot hold: give at most {_LARGEST:g}.")
 
     @property
     def takes_rate(self) -> bool:
