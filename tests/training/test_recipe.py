@@ -44,6 +44,19 @@ def test_a_rate_that_stays_as_it_is_for_one_is_found_and_one_that_leaps() -> Non
         assert lint_recipe(model, optimizer, strategy, workers) == []
 
 
+@pytest.mark.parametrize(
+    ("system", "momentum", "workers", "found"),
+    [("ssp", 0.9, 3, True), ("adpsgd", 0.9, 4, True), ("zhang-asgd", 0.5, 4, True), ("ssp", 0.0, 8, False), ("ssp", 0.9, 2, False),
+     ("allreduce", 0.9, 8, False), ("diloco", 0.9, 8, False), ("single", 0.9, 1, False)],
+)  # fmt: skip
+def test_momentum_beside_updates_that_come_late_is_found(system: str, momentum: float, workers: int, found: bool) -> None:
+    layer = nn.Linear(2, 2)
+    said = lint_recipe(layer, torch.optim.SGD(layer.parameters(), lr=0.1, momentum=momentum), system, workers=workers)
+    late = [each for each in said if "come late and one by one" in each]
+    assert bool(late) == found
+    assert all(f"momentum {momentum:g}, and under {system} the updates of {workers} workers" in each for each in late)
+
+
 def test_decay_of_vectors_is_found_by_name() -> None:
     model = nn.Sequential(nn.Linear(4, 4), nn.BatchNorm1d(4))
     matrices, vectors = ([p for p in model.parameters() if (p.dim() > 1) == big] for big in (True, False))

@@ -18,6 +18,8 @@ from polyrhythm.strategy.strategy import Strategy
 _SHOWN = 3
 _LATE = 2**40
 _CLOSE = 1.01
+_MUCH, _SEVERAL = 0.5, 3
+"""Less momentum, or fewer workers, did no harm where this was measured (docs/commands.md)."""
 
 
 def lint_recipe(model: nn.Module, optimizer: torch.optim.Optimizer, strategy: str | Strategy, workers: int = 2) -> list[str]:
@@ -36,7 +38,12 @@ def lint_recipe(model: nn.Module, optimizer: torch.optim.Optimizer, strategy: st
     if workers < 1:
         raise CompositionError(f"A recipe for workers={workers} is for nobody: give 1 or more.")
     chosen = systems.resolve(strategy)
-    return [*rate_findings(chosen, chosen.workers(workers), 1.0, warms_up=False), *model_findings(model, optimizer)]
+    together = chosen.workers(workers)
+    return [
+        *rate_findings(chosen, together, 1.0, warms_up=False),
+        *momentum_findings(chosen, optimizer, together),
+        *model_findings(model, optimizer),
+    ]
 
 
 def model_findings(model: nn.Module, optimizer: torch.optim.Optimizer) -> list[str]:
@@ -53,6 +60,18 @@ def model_findings(model: nn.Module, optimizer: torch.optim.Optimizer) -> list[s
             "as the identity, which makes the first steps easier (Goyal et al., 2017), so call torch.nn.init.zeros_ on its weight."
         )
     return findings
+
+
+def momentum_findings(strategy: Strategy, optimizer: torch.optim.Optimizer, workers: int) -> list[str]:
+    """Whether the optimizer has momentum where updates come late and one by one: that is momentum too, and the two add up."""
+    momentum = max((float(group.get("momentum", 0.0)) for group in optimizer.param_groups), default=0.0)
+    if workers < _SEVERAL or momentum < _MUCH or not strategy.agreement.consistency.traits.order_matters:
+        return []
+    return [
+        f"The optimizer has momentum {momentum:g}, and under {strategy.name} the updates of {workers} workers come late and one by one, "
+        f"which acts as momentum of about {1 - 1 / workers:.2g} besides (Mitliagkas et al., 2016): give less momentum, or a smaller "
+        "learning rate, and compare with one worker alone."
+    ]
 
 
 def rate_findings(strategy: Strategy, workers: int, ratio: float, *, warms_up: bool) -> list[str]:

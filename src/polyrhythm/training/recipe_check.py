@@ -18,7 +18,7 @@ from polyrhythm.kernel.events import AnyEvent, Stepped
 from polyrhythm.simulator import Instant, Simulator
 from polyrhythm.strategy.strategy import Strategy
 from polyrhythm.tensors import digest
-from polyrhythm.training.recipe import model_findings, rate_findings
+from polyrhythm.training.recipe import model_findings, momentum_findings, rate_findings
 from polyrhythm.training.run import attempt
 from polyrhythm.training.saved_files import redirected
 from polyrhythm.training.work import Train
@@ -113,6 +113,8 @@ def _see(train: Train, strategy: Strategy, workers: int, seed: int) -> Seen:
     with warnings.catch_warnings(record=True) as told, redirected(note):
         warnings.simplefilter("always")
         tried = attempt(watched, workers=workers, strategy=strategy, on=Simulator(network=Instant()), seed=seed, watch=watch)
+    if held:
+        seen.found += momentum_findings(strategy, held[0], strategy.workers(workers))
     seen.sharded = not any(issubclass(each.category, UnshardedWarning) for each in told)
     expected = isinstance(tried.error, _SeenEnoughError) or _weights_findings(seen)  # replicas that begin apart end apart
     if tried.error is not None and not expected:
