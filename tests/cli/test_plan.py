@@ -13,6 +13,9 @@ from typing import Any
 
 import pytest
 
+from polyrhythm.cli.calibrated import write_device
+from polyrhythm.hardware.devices import Profile
+
 from .test_run import heed_interruptions
 
 ASKED = [
@@ -40,7 +43,9 @@ def planned(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, str]:
 
     place = tmp_path_factory.mktemp("plan")
     (place / "job.py").write_text(TINY)
-    command = [sys.executable, "-m", "polyrhythm", "plan", str(place / "job.py"), *ASKED, "--out", str(place / "out")]
+    write_device(place, Profile("slow", (0.05,)))
+    machines = ["--device", str(place)]
+    command = [sys.executable, "-m", "polyrhythm", "plan", str(place / "job.py"), *ASKED, *machines, "--out", str(place / "out")]
     done = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
     assert done.returncode == 0, done.stderr
     assert done.stderr.count("the user prints") == 1, done.stderr
@@ -66,7 +71,7 @@ def test_the_command_that_it_prints_runs(planned: tuple[Path, str], polyrhythm: 
 def test_the_code_that_it_prints_runs(planned: tuple[Path, str]) -> None:
     _, printed = planned
     [line] = [line for line in printed.splitlines() if line.startswith("In Python: ")]
-    code = line.removeprefix("In Python: ").strip().removesuffix(")") + ', on=pr.Simulator(network="slow"))'
+    code = line.removeprefix("In Python: ").strip()
     done = subprocess.run([sys.executable, "-c", f"import polyrhythm as pr\n{code}"], capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
 
@@ -82,7 +87,7 @@ def test_the_plan_and_its_page_are_kept(planned: tuple[Path, str]) -> None:
 
 def test_the_same_command_takes_what_was_measured(planned: tuple[Path, str], polyrhythm: Any) -> None:
     place, _ = planned
-    told = polyrhythm("plan", place / "job.py", *ASKED, "--out", place / "out", "--json")
+    told = polyrhythm("plan", place / "job.py", *ASKED, "--device", place, "--out", place / "out", "--json")
     assert json.loads(told.out)["kept"] >= 3
 
 

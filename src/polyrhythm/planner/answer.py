@@ -41,7 +41,8 @@ class Choice(msgspec.Struct, frozen=True):
     are those until the target, of all workers; `cost` is by the plan's objective. `quality` is the best value of the metric, `shortfall`
     how much worse that is than the best of all candidates (null where they are not compared), `memory` the bytes of one worker (null where
     unknown), `money` null without prices, `energy` in joules. `risks` are factors of the time to the target, null where a run fails;
-    `waits` null where it was not measured. `corrected` is the factor by which measured runs changed the seconds.
+    `waits` null where it was not measured. `corrected` is the factor by which measured runs changed the seconds; `executed` is a run of it
+    as its command has it.
     """
 
     name: str
@@ -66,6 +67,7 @@ class Choice(msgspec.Struct, frozen=True):
     waits: Waits | None = None
     risks: dict[str, float | None] = {}
     corrected: float | None = None
+    executed: Execution | None = None
 
     @property
     def strategy(self) -> Strategy:
@@ -76,6 +78,33 @@ class Choice(msgspec.Struct, frozen=True):
     def extrapolated(self) -> bool:
         """Whether no run of it came to the target."""
         return self.reached == 0
+
+    @property
+    def sure(self) -> bool:
+        """Whether every run of it came to the target."""
+        return 0 < self.reached == self.seeds
+
+    @property
+    def is_alone(self) -> bool:
+        """Whether it is one worker without others."""
+        return self.workers == 1
+
+
+class Execution(msgspec.Struct, frozen=True):
+    """Runs of a choice as its command has it, under `seeds` that the search had not used.
+
+    `seconds` are those of each to the target, None where it was not reached, for the reason `missed`; `expected` were the bounds before.
+    """
+
+    seeds: list[int]
+    seconds: list[float | None]
+    expected: Interval
+    missed: str = ""
+
+    @property
+    def inside(self) -> bool:
+        """Whether every run came to the target between the bounds."""
+        return all(each is not None and self.expected.low <= each <= self.expected.high for each in self.seconds)
 
 
 class Refusal(msgspec.Struct, frozen=True):
@@ -118,7 +147,8 @@ class Plan(msgspec.Struct):
     """What a plan was asked for, and its answer: `choices`, the best first, one for each system; `alone` is one worker without others.
 
     `runs` were made in `seconds` of real time, and `kept` were taken from the cache; `ended` says why the search ended, and `nearest` how
-    near it came to the target where there is no choice. `seeds_used` are those of `seeds` under which there was time for runs.
+    near it came to the target where there is no choice. `seeds_used` are those of `seeds` under which there was time for runs. `remarks`
+    are what is to be known of the JOB, and `obstacle` is why it was not searched at all.
     """
 
     job: str
@@ -140,11 +170,18 @@ class Plan(msgspec.Struct):
     scatter: list[Choice] = []
     nearest: str = ""
     seeds_used: list[int] = []
+    remarks: list[str] = []
+    obstacle: str = ""
 
     @property
     def best(self) -> Choice | None:
         """The first choice; None where no candidate is known to come to the target."""
         return self.choices[0] if self.choices else None
+
+    @property
+    def compared(self) -> Choice | None:
+        """One machine alone, where it is not among the choices itself."""
+        return None if any(each.is_alone for each in self.choices) else self.alone
 
     def front(self, x: str, y: str = "seconds") -> list[Choice]:
         """Of all candidates that came to the target, those that no other beats in both, by rising `x`."""

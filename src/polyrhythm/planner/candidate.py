@@ -27,15 +27,20 @@ class Candidate:
         return find(self.system, **dict(self.options))
 
     @property
+    def is_alone(self) -> bool:
+        """Whether it is one worker without others."""
+        return self.workers == 1
+
+    @property
     def name(self) -> str:
         """Readable, and one for each candidate."""
-        shown = ", ".join(f"{key}={_text(value)}" for key, value in (*self.options, *self.settings))
+        shown = ", ".join(f"{key}={show(value)}" for key, value in (*self.options, *self.settings))
         return f"{self.system} × {self.workers}" + (f" ({shown})" if shown else "")
 
     def arguments(self) -> list[str]:
         """Of a command that runs its system."""
-        options = [part for key, value in self.options for part in ("--option", f"{key}={_text(value)}")]
-        settings = [part for key, value in self.settings for part in ("--set", f"{key}={_text(value)}")]
+        options = [part for key, value in self.options for part in ("--option", f"{key}={show(value)}")]
+        settings = [part for key, value in self.settings for part in ("--set", f"{key}={show(value)}")]
         return ["--workers", str(self.workers), *options, *settings]
 
     def with_settings(self, base: Mapping[str, Any]) -> Candidate:
@@ -45,6 +50,8 @@ class Candidate:
 
 ALONE = Candidate("single", 1)
 """One worker that exchanges nothing, with the JOB's own settings."""
+ALONE_LOCALLY = Candidate("sparknet", 1)
+"""The same for sparse gradients, which `single` does not take: a worker that steps by itself, and has no one to average with."""
 
 
 def first_of_each(candidates: Iterable[Candidate]) -> list[Candidate]:
@@ -55,5 +62,6 @@ def first_of_each(candidates: Iterable[Candidate]) -> list[Candidate]:
     return list(found.values())
 
 
-def _text(value: Any) -> str:
+def show(value: Any) -> str:
+    """The value of an option or setting, as it is typed."""
     return f"{value:g}" if isinstance(value, float) else str(value)

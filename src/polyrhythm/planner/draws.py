@@ -12,15 +12,13 @@ from typing import TYPE_CHECKING, Any
 
 from polyrhythm.parallel.pools import Followed
 from polyrhythm.planner.candidate import Candidate
-from polyrhythm.planner.findings import Findings
+from polyrhythm.planner.findings import LEEWAY, Findings
 from polyrhythm.planner.measured import Training
 from polyrhythm.training.run import Attempt
 
 if TYPE_CHECKING:
     from optuna import Study, Trial
 
-LEEWAY = 1.5
-"""A run goes on until it has cost so many times what the best did: those that come near the best are ranked, not only refused."""
 _SHORTLIST = 6
 """The sampler draws among so many systems: those that came furthest as their papers have them."""
 _NEIGHBOURS = 3
@@ -79,7 +77,7 @@ class Draws:
                 too_long += 1
                 continue
             self.seen.add(candidate)
-            known, too_long, most = 0, 0, LEEWAY * search.best
+            known, too_long, most = 0, 0, search.worth
             if search.take_kept(candidate, seed, steps, most):
                 self._tell(trial, candidate)
             else:

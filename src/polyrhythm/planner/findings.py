@@ -3,26 +3,30 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from statistics import median
 
-from polyrhythm.errors import CompositionError, PolyrhythmError
+from polyrhythm.errors import PolyrhythmError
 from polyrhythm.kernel.events import Evaluated, Reported
-from polyrhythm.planner.candidate import ALONE, Candidate
+from polyrhythm.planner.candidate import ALONE, ALONE_LOCALLY, Candidate
 from polyrhythm.planner.curves import samples_needed
-from polyrhythm.planner.limited import Limited
+from polyrhythm.planner.lengths import Observed
 from polyrhythm.planner.measure_cache import MeasureCache
 from polyrhythm.planner.measured import Training
-from polyrhythm.planner.memory import activations
-from polyrhythm.planner.objective import Objective, Spent
+from polyrhythm.planner.objective import TIME, Objective, Spent
 from polyrhythm.planner.scenario import Scenario
+from polyrhythm.planner.shapes import Shapes
 from polyrhythm.planner.space import Space
 from polyrhythm.planner.tasks import TIME_IS_UP, TrainingTask
-from polyrhythm.training.calibrate import APART
 from polyrhythm.training.replay import StepShape
 from polyrhythm.training.run import Attempt
-from polyrhythm.training.timing import charging, shape_of
+from polyrhythm.training.timing import charging
 from polyrhythm.workloads.settings import Train
+
+LEEWAY = 1.5
+"""A run goes on until it has cost so many times what the best did: those that come near the best are ranked, not only refused."""
+_FAR_BEHIND = 4.0
+"""And so many times what one worker alone takes: then training together does not pay, and how little it does is not asked."""
 
 
 @dataclass(slots=True)
@@ -42,8 +46,23 @@ class Findings:
     runs: int = 0
     kept: int = 0
     metrics: set[str] = field(default_factory=set)
-    _shapes: dict[int | None, StepShape] = field(default_factory=dict)
-    _activations: dict[int | None, int] = field(default_factory=dict)
+    _shapes: Shapes = field(default_factory=Shapes)
+
+    def printed(self, candidate: Candidate, samples: float, whole: bool = False) -> Candidate:
+        """The candidate with all settings that it is run with outside of a search: the JOB's, and a length for so many samples.
+
+        With the `whole` length also where that is the JOB's own.
+        """
+        scenario = self.scenario
+        longer = scenario.longer(samples, candidate.workers, self.batch(candidate))
+        own = {} if scenario.length is None or not whole else scenario.length.times(1)
+        return candidate.with_settings({**scenario.settings, **own, **longer})
+
+    def observe(self, seen: Observed) -> None:
+        """Go by what first runs of the JOB showed."""
+        self.scenario = replace(self.scenario, observed=seen)
+        self.space = replace(self.space, length=self.scenario.length if seen.scheduled else None)
+        self.metrics |= seen.metrics
 
     # What is known of a candidate, under the first seed
 
@@ -107,12 +126,38 @@ class Findings:
 
     @property
     def best(self) -> float:
-        """The least cost of a candidate that reached the target and may be the answer; infinite before the first."""
-        return min((self.cost_of(each) for each in self.trainings if self.offers(each)), default=math.inf)
+        """The least cost of workers that came to the target together; infinite before the first."""
+        return min((self.cost_of(each) for each in self.trainings if not each.is_alone and self.fits(each)), default=math.inf)
+
+    @property
+    def worth(self) -> float:
+        """What a run may cost before it is broken off: so much more than the best did, and no more than many times one worker alone."""
+        alone = self.best_alone
+        return min(LEEWAY * self.best, _FAR_BEHIND * self.cost_of(alone) if self.offers(alone) else math.inf)
 
     def offers(self, candidate: Candidate) -> bool:
-        """Whether it may be the answer: it fits into memory, and one worker alone only where that was asked for."""
-        return (candidate != ALONE or self.space.allows_alone) and self.fits(candidate)
+        """Whether it may be the answer: it fits into memory, and one worker alone only where it may be quickest, or was asked for."""
+        return (not candidate.is_alone or self.space.allows_alone or self.objective.name == TIME) and self.fits(candidate)
+
+    @property
+    def best_alone(self) -> Candidate:
+        """The settings with which one worker alone comes to the target for the least, by all seeds; else those that came nearest."""
+        tried = [each for each in self.trainings if each.is_alone and self.trainings[each]]
+        target = self.scenario.target
+
+        def order(candidate: Candidate) -> tuple[bool, float, float]:
+            found = self.trainings[candidate]
+            values = [value for training in found.values() if (value := training.best(target)) is not None]
+            nearest = target.best(values) if values else (-math.inf if target.higher_is_better else math.inf)
+            costs = [training.cost(self.objective, 1) for training in found.values()]
+            return median(costs) == math.inf, median(costs), -nearest if target.higher_is_better else nearest
+
+        return min(tried, key=order, default=self.alone)
+
+    @property
+    def alone(self) -> Candidate:
+        """One worker with the JOB's own settings."""
+        return ALONE_LOCALLY if self.scenario.observed.sparse else ALONE
 
     @property
     def fewest(self) -> float:
@@ -137,20 +182,12 @@ class Findings:
     def shape(self, candidate: Candidate | None = None) -> StepShape:
         """What the JOB's steps are like, by its own settings or with a candidate's batch; observed once."""
         batch = self._own_batch(candidate)
-        if batch not in self._shapes:
-            train = self._with_batch(batch)
-            try:
-                self._shapes[batch] = shape_of(train)
-            except CompositionError:  # sparse gradients, which one worker alone does not exchange but would
-                self._shapes[batch] = shape_of(train, strategy=APART)
-        return self._shapes[batch]
+        return self._shapes.shape(batch, self._with_batch(batch))
 
     def activations(self, candidate: Candidate | None = None) -> int:
         """Bytes that backward() keeps, with a candidate's batch; observed once."""
         batch = self._own_batch(candidate)
-        if batch not in self._activations:
-            self._activations[batch] = activations(Limited(self._with_batch(batch), 2))
-        return self._activations[batch]
+        return self._shapes.activations(batch, self._with_batch(batch))
 
     def batch(self, candidate: Candidate) -> int:
         """Samples of a worker's step; where the JOB counts none, its batch by name, or one."""
@@ -175,7 +212,9 @@ class Findings:
 
     def shortest(self, candidate: Candidate) -> float:
         """The fewest samples that it can train on: where workers pass over steps that others take, those of an epoch."""
-        return self.samples / (self.scenario.epochs or 1) if candidate.strategy.chooses else 0.0
+        if not candidate.strategy.chooses:
+            return 0.0
+        return float(self.scenario.training or (self.scenario.observed.pass_length or 0) * self.batch(ALONE))
 
     @property
     def samples(self) -> float:

@@ -13,7 +13,7 @@ class Invocation:
     """`job` is what the command line calls the JOB, None for a function that it has no name for.
 
     `arguments` are the JOB's own, `machines` those of a run in virtual time on the plan's machines, None where these have no names;
-    `target` is what a run is to reach.
+    `target` is what a run is to reach; `function` is what a function without a name there is called in Python.
     """
 
     job: str | None
@@ -21,6 +21,7 @@ class Invocation:
     machines: tuple[str, ...] | None = None
     seed: int = 0
     target: str = ""
+    function: str = "train"
 
     def command(self, candidate: Candidate) -> str:
         """The command line that runs it; empty where there is none."""
@@ -38,15 +39,22 @@ class Invocation:
         return shlex.join(["polyrhythm", command, self.job, system, candidate.system, *candidate.arguments(), *seed, *further, *own])
 
     def code(self, candidate: Candidate) -> str:
-        """The same in Python."""
+        """The same in Python, in virtual time; without `on` it is run for real."""
         options = "".join(f", {key}={value!r}" for key, value in candidate.options)
         strategy = f'pr.systems.find("{candidate.system}"{options})' if candidate.options else f'"{candidate.system}"'
         seed = f", seed={self.seed}" if self.seed else ""
-        return f"pr.run({self._train(candidate)}, workers={candidate.workers}, strategy={strategy}{seed})"
+        return f"pr.run({self._train(candidate)}, workers={candidate.workers}, strategy={strategy}, on={self._simulator()}{seed})"
+
+    def _simulator(self) -> str:
+        """The plan's machines; by the names that they have in the call where they have none that can be written."""
+        if self.machines is None:
+            return "pr.Simulator(network, devices)"
+        named = dict(zip(self.machines[2::2], self.machines[3::2], strict=True))  # after --on simulator
+        return f"pr.Simulator({named['--network']!r}, {named['--device']!r})"
 
     def _train(self, candidate: Candidate) -> str:
         if self.job is None:
             given = "".join(f", {key}={value!r}" for key, value in candidate.settings)
-            return f"functools.partial(train{given})" if given else "train"
+            return f"lambda worker: {self.function}(worker{given})" if given else self.function
         given = f", {dict(candidate.settings)!r}" if candidate.settings else ""
         return f'pr.load_workload("{self.job}"{given})'

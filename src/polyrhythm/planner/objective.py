@@ -6,14 +6,13 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 from polyrhythm.errors import CompositionError, unknown
-from polyrhythm.settings import checked
 
 _HOUR = 3600.0
 _GIGABYTE = 1e9
+TIME = "time"
 
 
 @dataclass(frozen=True, slots=True)
-@checked
 class Prices:
     """What machines cost: `worker_hour` of one worker and `gigabyte` of traffic, in one currency; `watts` is what a worker draws."""
 
@@ -46,7 +45,7 @@ class Spent:
 Cost = Callable[[Spent, Prices], float]
 
 OBJECTIVES: Mapping[str, Cost] = {
-    "time": lambda spent, prices: spent.seconds,
+    TIME: lambda spent, prices: spent.seconds,
     "bytes": lambda spent, prices: spent.nbytes,
     "money": lambda spent, prices: spent.money(prices),
     "energy": lambda spent, prices: spent.energy(prices),

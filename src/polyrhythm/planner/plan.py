@@ -30,7 +30,6 @@ from polyrhythm.planner.space import Space
 from polyrhythm.report.job_output import kept_out
 from polyrhythm.report.metrics import Target, parse_target
 from polyrhythm.report.progress import ProgressLine, board
-from polyrhythm.settings import checked
 from polyrhythm.systems import SYSTEMS
 from polyrhythm.workloads.settings import Train
 
@@ -42,7 +41,6 @@ WORKERS = (2, 4, 8)
 
 
 @dataclass(frozen=True, slots=True)
-@checked
 class PlanRequest:
     """What a plan is asked for. Raises PolyrhythmErrors for what cannot be.
 
@@ -127,7 +125,7 @@ class PlanRequest:
         objective = Objective(self.objective, self.prices)
         cache = MeasureCache(None if self.cache is None else Path(self.cache))
         found = Findings(scenario, objective, space, cache, math.inf if self.memory is None else self.memory)
-        return Planner(found, pool, Budget(self.budget), invocation or self.invocation(job))
+        return Planner(found, pool, Budget(self.budget), invocation or self.invocation(job), self.jobs or os.cpu_count() or 1)
 
     def pool_with(self, line: ProgressLine, seen: Callable[[], None] = lambda: None) -> Callable[[Done], Pool]:
         """Pools of its jobs that show progress on `line` and call `seen` after each run."""
@@ -158,8 +156,9 @@ def plan(train: Train, to: str, **request: Any) -> Plan:
         facts = {} if wanted.cache is None else source_of(train)
         if wanted.devices == HERE:
             wanted = replace(wanted, devices=machine_here(train, name, wanted.settings))
+        called = replace(wanted.invocation(bundled or None), function=name)
         with kept_out(line.output):
-            return wanted.planner(train, name, wanted.pool_with(line), facts, wanted.invocation(bundled or None)).plan()
+            return wanted.planner(train, name, wanted.pool_with(line), facts, called).plan()
 
 
 def source_of(train: Train) -> dict[str, str]:

@@ -5,14 +5,16 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from dataclasses import replace as changed
 from statistics import median
 
 from msgspec.structs import replace
 
 from polyrhythm.parallel.pools import Done, Pool
+from polyrhythm.planner.acquaintance import Acquaintance
 from polyrhythm.planner.answer import INTERRUPTED, Choice, PhaseMap, Plan, Refusal
 from polyrhythm.planner.budget import Budget
-from polyrhythm.planner.candidate import ALONE, Candidate, first_of_each
+from polyrhythm.planner.candidate import Candidate, first_of_each
 from polyrhythm.planner.circumstances import CAUSES, REMEDIES, RISKS
 from polyrhythm.planner.findings import Findings
 from polyrhythm.planner.forecast import Interval, deviation, extrapolated, forecast
@@ -21,6 +23,7 @@ from polyrhythm.planner.measured import Training
 from polyrhythm.planner.objective import Spent
 from polyrhythm.planner.outlook import Outlook
 from polyrhythm.planner.phase_map import PhaseMaps
+from polyrhythm.planner.rehearsal import Rehearsal, within
 from polyrhythm.planner.search import Search
 from polyrhythm.report.metrics import show_metric
 
@@ -32,40 +35,75 @@ _LOOKED_AT = 3
 _DOUBTFUL = 5.0
 """What is extrapolated is listed if it should cost at most so many times what the best does."""
 
+_REHEARSED = 4
+"""At most so many choices are executed before one is printed."""
+_NEARLY = 1.1
+"""One machine alone comes first where it takes so many times what others do together: the error of virtual time is as large."""
+_OBSTACLE = "nothing was searched"
 _ENDED = "nothing better was found for a while"
 _TIME_UP = "the time was up"
 _UNMEASURED = "no run gave a value of"
 
 
+def _nothing(text: str) -> None:
+    """Nobody listens."""
+
+
 @dataclass(slots=True)
 class Planner:
-    """Makes a plan within `budget`; `pool` makes its runs, `invocation` says how a choice is run."""
+    """Makes a plan within `budget`; `pool` makes its runs, `at_once` so many, `invocation` says how a choice is run.
+
+    `said` is called with what is to be known of the JOB as soon as that was found.
+    """
 
     found: Findings
     pool: Callable[[Done], Pool]
     budget: Budget
     invocation: Invocation = field(default_factory=lambda: Invocation(None))
+    at_once: int = 1
+    said: Callable[[str], None] = _nothing
     search: Search = field(init=False)
     outlook: Outlook = field(init=False)
+    rehearsal: Rehearsal = field(init=False)
+    acquaintance: Acquaintance = field(init=False)
+    obstacle: str = field(default="", init=False)
 
     def __post_init__(self) -> None:
         self.search = Search(self.found, self.pool, self.budget)
         self.outlook = Outlook(self.found, self.pool, self.budget)
+        self.rehearsal = Rehearsal(self.found, self.pool, self.budget, [max(self.search.all_seeds) + each for each in (1, 2, 3)])
+        self.acquaintance = Acquaintance(self.found, self.budget, self.at_once)
 
     def plan(self) -> Plan:
         """The answer; what is known if this is interrupted."""
         ended = _ENDED
         try:
+            self.obstacle = self.acquaintance.obstacle()
+            if self.obstacle:
+                return self.answer(_OBSTACLE)
+            for remark in self.acquaintance.remarks:
+                self.said(remark)
             self.search.run()
             ended = _ENDED if self.search.drawn_out else _TIME_UP
             if not self.found.measured:
                 ended = self._unmeasured()
+            self._rehearse()
             leading = self.leading()[:_LOOKED_AT]
             self.outlook.look(leading[:1], {**CAUSES, **RISKS, **REMEDIES})
             self.outlook.look(leading, {**CAUSES, **RISKS})
         except KeyboardInterrupt:
             ended = INTERRUPTED
         return self.answer(ended)
+
+    def _rehearse(self) -> None:
+        """Execute the first choice as it will be printed; where another comes first then, that one."""
+        for _ in range(_REHEARSED):
+            leading = self.leading()[:1]
+            if not leading or leading[0] in self.rehearsal.executed or self.found.cost_of(leading[0]) == math.inf:
+                return
+            choice = self.choice(leading[0])
+            assert choice is not None
+            self.rehearsal.execute(leading[0], choice.seconds, within(choice.seconds, choice.samples))
 
     def answer(self, ended: str, maps: Sequence[PhaseMap] = ()) -> Plan:
         """What is known."""
@@ -81,7 +119,7 @@ class Planner:
             ", ".join(dict.fromkeys(each.name for each in scenario.devices.machines)),
             list(found.space.workers),
             choices[:_SHOWN],
-            self.choice(ALONE),
+            self.choice(found.best_alone),
             [Refusal(each.name, reason) for each, reason in found.refused.items()],
             self.outlook.remedies(leading[0]) if leading else [],
             list(maps),
@@ -93,6 +131,8 @@ class Planner:
             self._compared(scatter),
             "" if choices else self._nearest(),
             sorted({seed for each in leading for seed in found.trainings[each]}) or [scenario.seed],
+            list(self.acquaintance.remarks),
+            self.obstacle,
         )
 
     def _unmeasured(self) -> str:
@@ -128,11 +168,23 @@ class Planner:
         confirmed = {each for each in costs if len(found.trainings[each]) > 1}
         lowest = min((self._bounds(each).low for each in confirmed), default=math.inf)
         doubtful = {each for each in costs if each not in confirmed and self._bounds(each).high >= lowest}
-        order = sorted(costs, key=lambda each: (each in doubtful, found.order(each)))
-        reached = [each for each in order if found.cost_of(each) < math.inf]
+        order = sorted(costs, key=lambda each: (self._missed(each), each in doubtful, found.order(each)))
+        reached = self._alone_first([each for each in order if found.cost_of(each) < math.inf])
         worst = _DOUBTFUL * min((costs[each] for each in reached), default=math.inf)
         others = [each for each in order if each not in reached and costs[each] <= worst]
         return first_of_each([*reached, *others])
+
+    def _missed(self, candidate: Candidate) -> bool:
+        """Whether it did not come to the target under a seed, though it did under another."""
+        runs = self.found.trainings[candidate].values()
+        return any(training.end is None for training in runs) and len(runs) > 1
+
+    def _alone_first(self, order: list[Candidate]) -> list[Candidate]:
+        """With one machine alone before others that are hardly faster."""
+        found, alone = self.found, self.found.best_alone
+        if alone not in order or found.typical(alone) > _NEARLY * found.typical(order[0]) or self._missed(alone):
+            return order
+        return [alone, *(each for each in order if each != alone)]
 
     def _bounds(self, candidate: Candidate) -> Interval:
         """Of what the target costs it, as far apart as those of the seconds."""
@@ -158,7 +210,8 @@ class Planner:
         qualities = [best for training in runs if (best := training.best(target)) is not None]
         samples = median([training.end.samples for training in reached if training.end]) if reached else self.found.needed(candidate)
         scenario, prices = self.found.scenario, objective.prices
-        whole = candidate.with_settings({**scenario.settings, **scenario.longer(samples)})
+        whole = self.found.printed(candidate, within(seconds, samples))
+        executed = self.rehearsal.executed.get(candidate)
         return Choice(
             candidate.name,
             candidate.system,
@@ -178,9 +231,10 @@ class Planner:
             spent.energy(prices),
             self.invocation.command(whole),
             self.invocation.code(whole),
-            self.invocation.rehearsal(whole),
+            changed(self.invocation, seed=scenario.seed if executed is None or not executed.seeds else executed.seeds[0]).rehearsal(whole),
             self.outlook.waits(candidate),
             self.outlook.risks(candidate),
+            executed=executed,
         )
 
     def _spent(self, candidate: Candidate, reached: Sequence[Training]) -> tuple[Spent, Interval]:

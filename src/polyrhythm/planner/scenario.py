@@ -14,14 +14,14 @@ from polyrhythm.hardware.faults import FaultSource
 from polyrhythm.hardware.fleet import Fleet
 from polyrhythm.hardware.network import Network
 from polyrhythm.planner.candidate import Candidate
+from polyrhythm.planner.lengths import LONGER, Length, Observed, length_in
 from polyrhythm.report.metrics import Target
 from polyrhythm.report.outcome import versions
 from polyrhythm.simulator import Simulator
 from polyrhythm.workloads.settings import Train, settings_of, with_settings
+from polyrhythm.workloads.values import read
 
-_LONGER = 8
-"""A run may take so many times the epochs of the JOB until it reaches the target."""
-_SOME_MORE = 1.2
+_BATCHES = 1000
 BATCHES = ("batch_size", "batch")
 """Names of the setting that is a worker's samples for a step."""
 
@@ -30,7 +30,7 @@ BATCHES = ("batch_size", "batch")
 class Scenario:
     """`job` is what the training function is called in commands; `facts` are what its runs depend on and a repr would lack.
 
-    `settings` are those of the JOB that all candidates begin with.
+    `settings` are those of the JOB that all candidates begin with, `observed` what first runs of it showed.
     """
 
     job: str
@@ -42,16 +42,16 @@ class Scenario:
     faults: tuple[FaultSource, ...] = ()
     facts: Mapping[str, str] = field(default_factory=dict)
     settings: Mapping[str, Any] = field(default_factory=dict)
+    observed: Observed = field(default_factory=Observed)
 
     def on(self, seed: int) -> Simulator:
         """The machines, in virtual time."""
         return Simulator(network=self.network, devices=self.devices, faults=self.faults, seed=seed)
 
     @property
-    def epochs(self) -> int | None:
-        """How many the JOB goes through its data by its own settings; None where it has no such setting."""
-        epochs = self.default("epochs")
-        return epochs if isinstance(epochs, int) else None
+    def length(self) -> Length | None:
+        """How long the JOB trains by its own settings; None where none says so."""
+        return length_in({name: self.default(name) for name in settings_of(self.train)})
 
     @property
     def batch(self) -> int | None:
@@ -60,27 +60,45 @@ class Scenario:
         return int(found[0]) if found else None
 
     @property
-    def _training(self) -> int | None:
+    def training(self) -> int | None:
         """Samples in the JOB's data, if it says how many."""
         count = getattr(getattr(self.train, "sizes", None), "training", None)
         return count if isinstance(count, int) else None
 
-    def samples(self, batch: int) -> float:
-        """How many samples the JOB computes on by its own settings, if it says so; else those of a thousand batches."""
-        return 1000.0 * batch if self._training is None else float(self._training * (self.epochs or 1))
+    @property
+    def known(self) -> bool:
+        """Whether the JOB says how many samples it computes on, so that its length need not be observed."""
+        return self.training is not None and (self.length is None or "epoch" in self.length.name)
 
-    def longer(self, samples: float) -> dict[str, int]:
-        """The settings that the JOB needs for so many samples and some more; none where its own are enough, or where that is not known."""
-        if self._training is None or self.epochs is None or samples <= self._training * self.epochs:
+    def unit(self, batch: int) -> float | None:
+        """Samples of one more of the JOB's length, of one worker or, where workers divide them, of all; None where that is not known."""
+        if self.known:
+            return float(self.training or 0)
+        return None if self.observed.unit is None else self.observed.unit * batch
+
+    def samples(self, batch: int) -> float:
+        """How many samples one worker computes on by the JOB's own settings, as far as is known; else those of a thousand batches."""
+        unit, length, whole = self.unit(batch), self.length, self.observed.whole
+        if unit is not None and (length is not None or self.known):
+            return unit * (1 if length is None else length.own)
+        return (whole or _BATCHES) * float(batch)
+
+    def longer(self, samples: float, workers: int, batch: int) -> dict[str, int]:
+        """The length that the JOB needs for so many samples of all workers; nothing where its own is enough, or is its schedule's."""
+        length, unit = self.length, self.unit(batch)
+        if length is None or self.observed.scheduled:
             return {}
-        return {"epochs": min(self.epochs * _LONGER, math.ceil(_SOME_MORE * samples / self._training))}
+        if unit is None:
+            return length.times(LONGER)
+        needed = math.ceil(samples / (unit if self.observed.divided else unit * workers))
+        return {} if needed <= length.own else {length.name: min(length.own * LONGER, needed)}
 
     def trained(self, candidate: Candidate) -> Train:
-        """The JOB with the candidate's settings, and so many epochs that it ends at the target, not before.
+        """The JOB with the candidate's settings, and so long that it ends at the target, not before, unless its schedule depends on that.
 
         Raises PolyrhythmErrors for settings that it does not have.
         """
-        longer = {} if self.epochs is None else {"epochs": self.epochs * _LONGER}
+        longer = {} if self.length is None or self.observed.scheduled else self.length.times(LONGER)
         return self.set({**longer, **dict(candidate.settings)})
 
     def set(self, changes: Mapping[str, Any]) -> Train:
@@ -90,7 +108,13 @@ class Scenario:
     def default(self, name: str) -> Any:
         """What a setting is where no candidate changes it; None where the JOB does not have it."""
         known = settings_of(self.train).get(name)
-        return self.settings.get(name, None if known is None else known.default)
+        given = self.settings.get(name, None if known is None else known.default)
+        if known is None or not isinstance(given, str):
+            return given
+        try:
+            return read(given, known.kind)  # as it was typed
+        except ValueError:
+            return given
 
     def elsewhere(self, **changed: Any) -> Scenario:
         """The same on other machines."""

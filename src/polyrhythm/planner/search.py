@@ -11,11 +11,12 @@ from itertools import pairwise
 from statistics import median
 
 from polyrhythm.parallel.pools import Done, Followed, Pool, work
+from polyrhythm.planner.alone import AloneTuning, Wanted
 from polyrhythm.planner.budget import Budget
-from polyrhythm.planner.candidate import ALONE, Candidate
+from polyrhythm.planner.candidate import Candidate
 from polyrhythm.planner.curves import Race
-from polyrhythm.planner.draws import LEEWAY, Draws
-from polyrhythm.planner.findings import Findings
+from polyrhythm.planner.draws import Draws
+from polyrhythm.planner.findings import LEEWAY, Findings
 from polyrhythm.planner.measured import Training
 from polyrhythm.units import show_seconds
 
@@ -27,6 +28,8 @@ _NEXT_HEAT = 0.6
 _LEAST_FIELD = 4
 """But at least so many, and this many where time allows."""
 _FIELD = 8
+_ALONE = 0.2
+"""One machine alone is tuned for this part of the time."""
 _RACED_BY = 0.45
 """Heats are to be over by this part of the time; where no system has come to the target, they go on instead of draws."""
 _REVISITED_BY = 0.62
@@ -42,13 +45,10 @@ _SLOW_TO_RUN = 4.0
 """A candidate whose run takes so many times as long by the clock as the median of its heat waits until the heats are over."""
 _FAR_LONGER = 2.0
 _LONGER = 1.35
+_AGAIN = 2.0
 """A run under another seed may take so many times the samples; as many as it may cost, where that takes a small part of the time left."""
 _SMALL_PART = 1 / 8
 _LATE = "the time was up before it was tried: give a longer --budget"
-
-
-Wanted = tuple[Candidate, int, int, float]
-"""A candidate, a seed, how many steps, and the cost at which its run is broken off."""
 
 
 @dataclass(slots=True)
@@ -67,6 +67,8 @@ class Search:
 
     def run(self) -> None:
         """Search. What is known by then stays in `found` if this is interrupted."""
+        by = min(_RACED_BY, self.budget.spent() / self.budget.seconds + _ALONE)
+        AloneTuning(self.found, lambda wanted: self.make(wanted, by), lambda: self.budget.left(by)).run()
         field = self.heats()
         if not self.found.measured:
             return  # the JOB does not give the metric: more of it will not either
@@ -97,7 +99,7 @@ class Search:
             self.make(self._heat(running, part * found.samples), _DRAWN_BY)
             field = [*self._leaders(running, following * found.samples), *waiting]
             if part == _PARTS[0]:
-                field = [each if each == ALONE else replace(each, workers=max(found.space.workers)) for each in field]
+                field = [replace(each, workers=max(found.space.workers)) for each in field]
             if found.best < math.inf or (part >= 1.0 and not found.measured):
                 break
         untried = [each for each in field if found.training(each) is None]
@@ -108,12 +110,12 @@ class Search:
     def _heat(self, field: Sequence[Candidate], samples: float) -> Iterator[Wanted]:
         """The leading ones first: what costs much more than these is broken off."""
         for each in field:
-            yield each, self.found.scenario.seed, self.found.steps(each, samples), LEEWAY * self.found.best
+            yield each, self.found.scenario.seed, self.found.steps(each, samples), self.found.worth
 
     def _possible(self) -> list[Candidate]:
         field = []
         found = self.found
-        for few in found.space.first():
+        for few in found.space.first(**self._beginning()):
             many = replace(few, workers=max(found.space.workers))
             chosen = many if found.impossible(few) else few
             if reason := found.impossible(chosen):
@@ -122,13 +124,21 @@ class Search:
                 field.append(chosen)
         return field
 
+    def _beginning(self) -> dict[str, float]:
+        """The best settings of one worker alone, with half the rate where that is above the JOB's own: many systems bear less."""
+        best = self.found.best_alone
+        if self.found.cost_of(best) == math.inf:
+            return {}
+        known = {name: value for name, value in self.found.space.parameters(best).items() if name in ("rate", "length")}
+        return {name: value / 2 if name == "rate" and value >= 2 else value for name, value in known.items()}
+
     def _leaders(self, field: Sequence[Candidate], samples: float) -> list[Candidate]:
         """Those that run in the next heat, for so many samples."""
         found, alive = self.found, []
         for candidate in field:
             if (reason := self._reason(candidate)) is not None:
                 found.refused.setdefault(candidate, reason)
-            elif found.cost_of(candidate) == math.inf or found.cost_of(candidate) <= LEEWAY * found.best:
+            elif found.cost_of(candidate) == math.inf or found.cost_of(candidate) <= found.worth:
                 alive.append(candidate)
         curves = {each: training.curve for each in alive if (training := found.training(each)) is not None}
         race = Race(list(curves.values()), found.scenario.target)
@@ -167,7 +177,7 @@ class Search:
             return f"its training ended after {training.samples:.3g} samples, and had not come to the target"
         if training.end is not None:
             return None
-        if training.cut or self.found.least(candidate) > LEEWAY * self.found.best:
+        if training.cut or self.found.least(candidate) > self.found.worth:
             return self._dear(training)
         return None
 
@@ -190,17 +200,16 @@ class Search:
         Early curves err. Those that are expected to cost least begin; once the best is known, most of the other runs are soon broken off.
         """
         found = self.found
-        if found.best == math.inf:
+        if found.worth == math.inf:
             return iter(())
         curves = {each: training.curve for each in found.trainings if (training := found.training(each)) is not None}
         race = Race(list(curves.values()), found.scenario.target)
         unsolved = [each for each in (*field, *self.passed) if found.cost_of(each) == math.inf]
-        dear = [each for each in unsolved if found.least(each) > _HOPELESS * LEEWAY * found.best]
+        dear = [each for each in unsolved if found.least(each) > _HOPELESS * found.worth]
         found.refused.update((each, self._dear(training)) for each in dear if (training := found.training(each)) is not None)
         ordered = sorted((each for each in unsolved if each not in dear), key=lambda each: self._order(each, race))
-        compared: Wanted = ALONE, found.scenario.seed, found.steps(ALONE, found.samples), math.inf
-        others = ((each, found.scenario.seed, self._whole(each), LEEWAY * found.best) for each in ordered)
-        return self.wanted(itertools.chain([compared], others), _REVISITED_BY, _BROKEN_OFF_BY)
+        wanted = ((each, found.scenario.seed, self._whole(each), found.worth) for each in ordered)
+        return self.wanted(wanted, _REVISITED_BY, _BROKEN_OFF_BY)
 
     def _settle(self) -> None:
         """Why those that were passed over and have run since did not come to the target."""
@@ -227,7 +236,9 @@ class Search:
         if leading and self._left_for_draws() > 0:
             draws = Draws(self.found, leading, self._left_for_draws, self.budget.deadline(_BROKEN_OFF_BY))
             yield from draws.runs()
-            self.drawn_out = self.found.best < math.inf and draws.exhausted
+            self.drawn_out = self.found.worth < math.inf and draws.exhausted
+        elif not leading and self.found.worth < math.inf:
+            self.drawn_out = True  # one worker alone is far ahead of all
 
     def _left_for_draws(self) -> float:
         """Seconds, of which the best by now keeps as many as one more run of it takes."""
@@ -236,22 +247,22 @@ class Search:
         return min(self.budget.left(_DRAWN_BY), self.budget.left(_CONFIRMED_BY) - again)
 
     def confirm(self) -> None:
-        """Run the best under further seeds, for more samples than they needed under the first, and one worker alone under the first.
+        """Run the best, and the best of one worker alone, under further seeds, for more samples than they needed under the first.
 
         What was best under one seed is often not so under others: this goes on until the first by the median is one that has run under all.
         """
-        found, seed = self.found, self.found.scenario.seed
-        samples = 2 * found.fewest if found.fewest < math.inf else found.samples
-        alone: Wanted = ALONE, seed, found.steps(ALONE, samples), math.inf
+        found = self.found
         confirmed: set[Candidate] = set()
         while self.budget.left(_CONFIRMED_BY) > 0:
-            ranked = sorted((each for each in found.ranked() if each not in found.refused), key=found.order)
-            if not ranked or ranked[0] in confirmed:
+            alone = found.best_alone
+            ranked = [each for each in found.ranked() if each not in found.refused and (each == alone or not each.is_alone)]
+            ranked = sorted(ranked, key=found.order)
+            if not ranked or (ranked[0] in confirmed and alone in confirmed):
                 break
-            chosen = [each for each in ranked if each not in confirmed][: self.confirmed]
-            confirmed.update(chosen)
-            self.make([*(one for further in self.all_seeds[1:] for one in self._further(chosen, further)), alone], _CONFIRMED_BY)
-        self.make([alone], _CONFIRMED_BY)
+            compared = [alone] if found.cost_of(alone) < math.inf and alone not in confirmed else []
+            chosen = list(dict.fromkeys([*compared, *(each for each in ranked if each not in confirmed)]))[: self.confirmed + len(compared)]
+            confirmed.update([*chosen, alone])
+            self.make((one for further in self.all_seeds[1:] for one in self._further(chosen, further)), _CONFIRMED_BY)
 
     def _further(self, candidates: Sequence[Candidate], seed: int) -> Iterator[Wanted]:
         for each in candidates:
@@ -264,7 +275,7 @@ class Search:
         patient = found.steps(candidate, 2 * LEEWAY * needed)
         if found.real_seconds(candidate, patient) <= _SMALL_PART * self.budget.left():
             return patient
-        return found.steps(candidate, _LONGER * needed)
+        return found.steps(candidate, _AGAIN * needed)
 
     def make(self, wanted: Iterable[Wanted], until: float, off: float = 1.0) -> None:
         """Run candidates where no run is known that went as far: none begins after part `until` of the time, or ends after part `off`."""

@@ -11,7 +11,7 @@ from rich.table import Table
 from rich.text import Text
 
 from polyrhythm.planner.answer import Plan
-from polyrhythm.planner.words import alone_row, columns, row, ruled_out, sentences
+from polyrhythm.planner.words import columns, row, ruled_out, sentences
 from polyrhythm.units import show_seconds
 
 _NAME = 30
@@ -31,7 +31,8 @@ def show(plan: Plan, console: Console) -> None:
         if left_out:
             console.print(Text(f"Left out, as the terminal is narrow: {', '.join(left_out)}."), style="dim")
         best = plan.choices[0]
-        for name, line in (("Run it:         ", best.command), ("In virtual time:", best.rehearsal), ("In Python:      ", best.code)):
+        lines = (("Run it:         ", best.command), ("In virtual time:", best.rehearsal), ("In Python:      ", best.code))
+        for name, line in lines if best.sure else ():
             if line:
                 console.print(Text(f"{name} {line}"), soft_wrap=True)  # a command stays in one line, to be copied
     if plan.refused:
@@ -75,8 +76,8 @@ def _columns(plan: Plan, left_out: Collection[str]) -> Table:
     rows = [row(plan, choice) for choice in plan.choices]
     for cells in rows:
         grid.add_row(*(Text(cells[index]) for index in shown))
-    alone = alone_row(plan)
-    if alone is not None:
+    if plan.compared is not None:
         grid.add_section()
-        grid.add_row(*(Text(alone[index]) for index in shown), style="dim")
+        cells = row(plan, plan.compared)
+        grid.add_row(*(Text(cells[index]) for index in shown), style="dim")
     return grid

@@ -64,8 +64,9 @@ class Verification:
         plan.refused.extend(
             Refusal(name, "with what its system computes, as measured here, it does not come to the target") for name in missed
         )
-        there = sorted((each for each in corrected if each.name not in missed), key=lambda each: (each.cost, each.nbytes))
-        looked_at = {each.system for each in first}
+        alone = [each for each in plan.choices if each.is_alone and each.name not in {choice.name for choice in first}]
+        there = sorted((each for each in (*corrected, *alone) if each.name not in missed), key=lambda each: (each.cost, each.nbytes))
+        looked_at = {each.system for each in (*first, *alone)}
         plan.seeds_used = plan.seeds
         best, known = plan.best, {each.name: each for each in there}
         plan.scatter = [known.get(each.name, each) for each in plan.scatter if each.name not in missed]

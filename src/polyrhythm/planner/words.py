@@ -6,8 +6,9 @@ from collections import Counter
 from collections.abc import Sequence
 
 from polyrhythm.planner.answer import INTERRUPTED, Choice, Plan, Waits
-from polyrhythm.planner.candidate import ALONE
+from polyrhythm.planner.candidate import show
 from polyrhythm.planner.forecast import Interval
+from polyrhythm.planner.objective import TIME
 from polyrhythm.report.metrics import show_metric
 from polyrhythm.units import show_bytes, show_seconds
 
@@ -21,39 +22,26 @@ def columns(plan: Plan) -> list[str]:
     money = ["money"] if any(each.money is not None for each in plan.choices) else []
     measured = ["measured"] if any(each.corrected is not None for each in plan.choices) else []
     metric = plan.target.rpartition(" ")[0]
-    return ["", f"to {plan.target}", "bytes", "between", *measured, *money, metric, "memory", "waits for", *_RISKS.values()]
+    return ["", f"to {plan.target}", *measured, "between", "bytes", *money, metric, "memory", "waits for", *_RISKS.values()]
 
 
 def row(plan: Plan, choice: Choice) -> list[str]:
     """One choice."""
     money = [f"{choice.money:.3g}" if choice.money is not None else "–"] if "money" in columns(plan) else []
     measured = ["–" if choice.corrected is None else f"× {choice.corrected:.2g}"] if "measured" in columns(plan) else []
+    name = f"one machine alone ({_settings(choice)})" if choice.is_alone else choice.name
     return [
-        named(choice) + ("" if choice.reached in (0, choice.seeds) else f": {choice.reached} of {choice.seeds} seeds"),
+        name + ("" if choice.reached in (0, choice.seeds) else f": {choice.reached} of {choice.seeds} seeds"),
         f"{'about ' if choice.extrapolated else ''}{show_seconds(choice.seconds.middle)}",
-        show_bytes(choice.nbytes),
-        between(choice.seconds),
         *measured,
+        between(choice.seconds),
+        show_bytes(choice.nbytes),
         *money,
         show_metric(choice.quality),
         "–" if choice.memory is None else show_bytes(choice.memory),
         "–" if choice.waits is None else _most(choice.waits),
         *(_risk(choice, name) for name in _RISKS),
     ]
-
-
-def named(choice: Choice) -> str:
-    """What a choice is called in tables and charts; a worker alone by that, wherever it stands."""
-    alone = f"{ALONE.system} × 1"
-    return choice.name.replace(alone, "one worker alone", 1) if choice.name.startswith(alone) else choice.name
-
-
-def alone_row(plan: Plan) -> list[str] | None:
-    """One worker alone, which the others are compared with; None where it is among them."""
-    alone = plan.alone
-    if alone is None or any(each.system == alone.system and each.workers == 1 for each in plan.choices):
-        return None
-    return row(plan, alone)
 
 
 def between(interval: Interval) -> str:
@@ -75,9 +63,11 @@ def _risk(choice: Choice, name: str) -> str:
 def sentences(plan: Plan) -> list[str]:
     """The answer, what decides it, and what would change it."""
     best = plan.best
+    if plan.obstacle:
+        return [plan.obstacle]
     if best is None:
-        return [_none(plan)]
-    found = [_first(plan, best)]
+        return [_none(plan), *plan.remarks]
+    found = [_first(plan, best), *_executed(plan, best), *plan.remarks]
     if best.waits is not None:
         found.append(_why(best, best.waits))
     if plan.remedies:
@@ -114,12 +104,19 @@ def _first(plan: Plan, best: Choice) -> str:
             f"{show_metric(best.quality)}."
         )
     time = show_seconds(best.seconds.middle)
-    tried = _runs(best.seeds) if best.reached == best.seeds else f"{best.reached} of {_runs(best.seeds)}"
+    tried = _runs(best.seeds) if best.sure else f"{best.reached} of {_runs(best.seeds)}"
+    if not best.sure:
+        return (
+            f"No way of training came to {plan.target} under every seed: the best, {best.name}, did under {tried}, in {time} "
+            f"({between(best.seconds)}). {_longer(plan).capitalize()}, an easier target, or other settings of the JOB."
+        )
+    if best.is_alone:
+        return _machine(plan, best, f"{time} ({between(best.seconds)}, {tried})")
     text = f"{best.name} comes to {plan.target} first, in {time} ({between(best.seconds)}, {tried})"
     if plan.objective != "time":
         text = f"{best.name} needs the least {plan.objective} to {plan.target}, and {time} ({tried})"
-    if len(plan.choices) > 1:
-        text += f"; {_second(best, plan.choices[1])}"
+    if others := [each for each in plan.choices[1:] if not each.is_alone]:
+        text += f"; {_second(best, others[0])}"
     return f"{text}. {_alone(plan.alone, best) if plan.objective == 'time' else ''}".rstrip()
 
 
@@ -146,18 +143,46 @@ def _alone(alone: Choice | None, best: Choice) -> str:
     """Whether training together pays."""
     if alone is None:
         return ""
-    if best.system == alone.system:
-        return "That is one worker alone: training together does not pay here."
-    if alone.reached < alone.seeds:
-        return (
-            f"One worker alone, with the settings of the JOB, comes to it under {alone.reached} of {alone.seeds} seeds in so many samples."
-        )
+    name = f"One machine alone, tuned in the same way ({_settings(alone)}),"
+    if not alone.sure:
+        return f"{name} came to it under {alone.reached} of {_runs(alone.seeds)}."
     if not best.seconds.middle:
         return ""
-    ratio = alone.seconds.middle / best.seconds.middle
-    if ratio >= 1:
-        return f"One worker alone, with the settings of the JOB, takes {ratio:.2g} times as long."
-    return f"One worker alone, with the settings of the JOB, takes only {ratio:.2g} of that: training together does not pay here."
+    return f"{name} takes {alone.seconds.middle / best.seconds.middle:.2g} times as long."
+
+
+def _machine(plan: Plan, best: Choice, found: str) -> str:
+    """The answer where training together does not pay."""
+    text = f"One machine alone: with {_settings(best)} it comes to {plan.target} in {found}"
+    if plan.objective != TIME:
+        text = f"One machine alone needs the least {plan.objective} to {plan.target}: with {_settings(best)}, in {found}"
+    if len(plan.choices) == 1:
+        return f"{text}. Training together does not pay here: nothing else came to it in a time that is near this."
+    second = plan.choices[1]
+    if second.extrapolated or not best.cost:
+        return f"{text}. Training together does not pay here: {_second(best, second)}."
+    ratio = second.cost / best.cost
+    than = f"{ratio:.2g} times as much" if ratio > 1.005 else f"{ratio:.2g} of that, which is within the error of virtual time"
+    return f"{text}. Training together does not pay here: the best way, {second.name}, takes {than}."
+
+
+def _settings(choice: Choice) -> str:
+    return ", ".join(f"{key}={show(value)}" for key, value in choice.settings.items()) or "the settings of the JOB"
+
+
+def _executed(plan: Plan, best: Choice) -> list[str]:
+    """What came of its command."""
+    done = best.executed
+    if done is None:
+        return [] if best.extrapolated else ["The command was not executed before it was printed: give a longer --budget."]
+    seeds = f"seed{'s' * (len(done.seeds) > 1)} {', '.join(map(str, done.seeds))}"
+    what = f"Executed as it is printed, under {seeds}, which the search did not use,"
+    came = ", ".join("not at all" if each is None else show_seconds(each) for each in done.seconds)
+    text = f"{what} it came to {plan.target} after {came}"
+    if done.missed:
+        return [f"{text}: {done.missed}."]
+    bounds = f"the bounds of the search ({between(done.expected)})"
+    return [f"{text}: within {bounds}." if done.inside else f"{text}: outside of {bounds}; those above include it."]
 
 
 def _why(best: Choice, waits: Waits) -> str:

@@ -57,7 +57,7 @@ def _line(runs: int, refreshed: bool) -> Progress:
 class ProgressLine:
     """The line of runs that are under way at once; it starts no thread, so that the process may be copied meanwhile.
 
-    `output` shows what their JOB prints above it.
+    `output` shows what their JOB prints above it, and `say` a line of ours.
     """
 
     def __init__(self, shown: Progress | None, runs: int) -> None:
@@ -66,6 +66,7 @@ class ProgressLine:
         self._names: list[str] = []
         self._remark = ""
         show = to_stderr() if shown is None else partial(shown.console.print, markup=False, highlight=False)
+        self.say = show
         self.output = JobOutput(Headed(show))
 
     @staticmethod

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache, lru_cache
+from math import prod
 from types import MethodType
 from typing import Any
 
@@ -208,7 +209,7 @@ def _zeros(shape: StepShape) -> nn.Module:
             model.get_submodule(parent).add_module(last, _named_after(tuple(classes))())
     for name, size in zip(shape.layout.names, shape.layout.shapes, strict=True):
         owner, last = _owner(model, name)
-        owner.register_parameter(last, nn.Parameter(torch.zeros(size, dtype=shape.dtype)))  # two in the same memory would be refused
+        owner.register_parameter(last, nn.Parameter(_nothing(prod(size), shape.dtype).view(size)))  # attaching it takes a copy
     for name, each in shape.frozen.items():
         owner, last = _owner(model, name)
         owner.register_parameter(last, nn.Parameter(torch.zeros_like(each), requires_grad=False))

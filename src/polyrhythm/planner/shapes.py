@@ -1,0 +1,36 @@
+"""What the steps of a JOB are like with one batch or another, each observed once."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from polyrhythm.errors import CompositionError
+from polyrhythm.planner.limited import Limited
+from polyrhythm.planner.memory import activations
+from polyrhythm.training.calibrate import APART
+from polyrhythm.training.replay import StepShape
+from polyrhythm.training.timing import shape_of
+from polyrhythm.workloads.settings import Train
+
+
+@dataclass(slots=True)
+class Shapes:
+    """By a key for the batch, None for the JOB's own."""
+
+    shapes: dict[int | None, StepShape] = field(default_factory=dict)
+    kept: dict[int | None, int] = field(default_factory=dict)
+
+    def shape(self, batch: int | None, train: Train) -> StepShape:
+        """Of `train`, which has that batch."""
+        if batch not in self.shapes:
+            try:
+                self.shapes[batch] = shape_of(train)
+            except CompositionError:  # sparse gradients, which one worker alone does not exchange but would
+                self.shapes[batch] = shape_of(train, strategy=APART)
+        return self.shapes[batch]
+
+    def activations(self, batch: int | None, train: Train) -> int:
+        """Bytes that its backward() keeps."""
+        if batch not in self.kept:
+            self.kept[batch] = activations(Limited(train, 2))
+        return self.kept[batch]
