@@ -27,7 +27,7 @@ class GossipNesterov:
     paper lets γ differ from β; the code that its authors have published takes one number for both, 0.7, and momenta of 0.3 to 0.9.
     """
 
-    traits: ClassVar = LocalTraits(frozenset({Payload.WEIGHTS}), corrects=False, settles=False)
+    traits: ClassVar = LocalTraits(frozenset({Payload.WEIGHTS}), corrects=False, settles=False, accumulates=True)
     vectors: ClassVar = 2
     least_eigenvalue: ClassVar[None] = None
 

@@ -174,6 +174,7 @@ class LocalTraits:
     `goes_on`: whether a worker goes on from other weights than those that were agreed on in an exchange of updates (`LocalRule.go_on`).
     `needs_mean`: whether what comes of an exchange must be the mean of what all workers have done, at once, and not something else.
     `componentwise`: whether it looks at nothing but the components that a gradient has, wherever they are: a sparse one stays sparse.
+    `accumulates`: whether what local steps did acts again in later exchanges, as a momentum does.
     """
 
     payloads: frozenset[Payload]
@@ -183,6 +184,7 @@ class LocalTraits:
     goes_on: bool = False
     needs_mean: bool = False
     componentwise: bool = False
+    accumulates: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -195,6 +197,7 @@ class TopologyTraits:
     mean of weights already, which the merge has to agree with. `least_eigenvalue`, for a number of workers, is that of its mixing matrix,
     where this is symmetric, doubly stochastic and the same in every exchange. `differences`: whether what codecs are given of weights is
     their difference to what the receivers have. `takes`: what a controller may set. `spare_servers` is how many servers may be lost.
+    `on_top`: whether what comes is a difference to what was sent, and is added to whatever weights the worker has by then.
     """
 
     payloads: frozenset[Payload]
@@ -208,3 +211,4 @@ class TopologyTraits:
     takes: frozenset[ControlledSetting] = frozenset()
     forwards: bool = False
     spare_servers: int = 0
+    on_top: bool = False

@@ -32,8 +32,8 @@ class Deferral:
     """Sends each tensor when `backward()` has computed it; `step()` does not wait, and a module's forward pass waits for its own.
 
     `steps` knows what leaves and what is done with what comes. `left` are the numbers of the parameters of which something has left since
-    the last `step()`, and `outstanding` those of which what comes has not been awaited. Between steps, after `settle`, nothing is
-    outstanding.
+    the last `step()`, and `outstanding` those of which what comes has not been awaited; `untouched` is whether that is so of all. Between
+    steps, after `settle`, nothing is outstanding.
     """
 
     def __init__(self, model: nn.Module, tensors: Tensors, part: DeferringPart) -> None:
@@ -42,6 +42,7 @@ class Deferral:
         self.parameters = part.optimizer.parameters
         self.outstanding: set[int] = set()
         self.left: set[int] = set()
+        self.untouched = False
         self.places = WaitingPlaces(model, self.parameters.parameters)
         self.arrivals = Arrivals(self.parameters, self._send, part.check_early)
         self.steps: DeferredSteps = DEFERRED_STEPS[part.agreement.payload](part, self.arrivals)
@@ -67,6 +68,8 @@ class Deferral:
         if not self.left:
             return False
         self.left, self.outstanding = set(), set(departed)
+        self.untouched = True
+        self.part.writes.note()
         self.steps.step(departed)
         self.places.learn()
         if self.steps.needs_all:
@@ -124,11 +127,19 @@ class Deferral:
         if not numbers:
             return
         with _undisturbed(self.parameters.flat.device.type):
+            self._refuse_writes()
             merged = self.part.context.perform(self.tensors.receive(numbers))
             if not self.part_way:
                 self.part.look()
             self.outstanding.difference_update(numbers)
             self.steps.arrive(numbers, merged)
+            if not self.outstanding:
+                self.part.writes.note()
+
+    def _refuse_writes(self) -> None:
+        if self.untouched:  # looked at once a step: before the first of its tensors
+            self.untouched = False
+            self.part.writes.refuse_under_way(self.part.state.clock)
 
 
 class _Hook:

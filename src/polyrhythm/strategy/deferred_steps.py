@@ -14,6 +14,7 @@ from polyrhythm.pieces.topology import Agreement
 from polyrhythm.pieces.traits import Payload
 from polyrhythm.strategy.arrivals import Arrivals, Departure
 from polyrhythm.strategy.local_optimizer import LocalOptimizer, Options
+from polyrhythm.strategy.written import HandWrites
 from polyrhythm.tensors import without_gradient
 
 
@@ -31,6 +32,10 @@ class SteppingPart(Protocol):
     @property
     def agreement(self) -> Agreement:
         """The pieces of the exchange."""
+
+    @property
+    def writes(self) -> HandWrites:
+        """Who else writes to the weights."""
 
     def check_early(self, value: Tensor) -> None:
         """Raise DivergedError if `value`, which is about to leave, is not finite."""
@@ -142,6 +147,7 @@ class StepsThenMixes:
         if parameter.grad is not None:
             self.before[number] = parameter.detach().clone()
             optimizer.step_these([parameter], self.options, 1.0)
+            self.part.writes.early = True
         weights = parameter.detach().reshape(-1)
         self.part.check_early(weights)
         self.arrivals.leave([parameter])

@@ -25,7 +25,8 @@ _ADDED = 1e-6
 class LocalOptimizer:
     """Steps on `parameters` alone: others of the optimizer have no gradient meanwhile, so that it passes over them.
 
-    `plain_step` is the optimizer's own step. `clip_norm` is the norm to which gradients are clipped, None where they are not.
+    `plain_step` is the optimizer's own step; a run that only takes time puts another there.
+    `clip_norm` is the norm to which gradients are clipped, None where they are not.
     """
 
     def __init__(
@@ -35,7 +36,7 @@ class LocalOptimizer:
         self.parameters = parameters
         self.clip_norm = clip_norm
         self.clips_merged = False
-        self._plain_step = plain_step
+        self.plain_step = plain_step
         every = [each for group in optimizer.param_groups for each in group["params"]]
         self._others = [each for each in every if id(each) not in parameters.names]
         # some optimizers (Adagrad, Rprop, …) have a state before their first step
@@ -77,7 +78,7 @@ class LocalOptimizer:
     def step(self) -> None:
         """Step on the gradients that the parameters have."""
         with self._alone():
-            self._plain_step()
+            self.plain_step()
 
     def step_on(self, gradient: Tensor, rates: tuple[float, ...]) -> None:
         """Step on `gradient` (numel,) with these learning rates of the groups."""
@@ -114,7 +115,7 @@ class LocalOptimizer:
             for group, then in zip(groups, options, strict=True):
                 group.update(then, params=[each for each in group["params"] if id(each) in chosen])
             with at(self.optimizer, tuple(float(then["lr"]) * scale for then in options)):
-                self._plain_step()
+                self.plain_step()
         finally:
             for group, before in zip(groups, kept, strict=True):
                 group.update(before)

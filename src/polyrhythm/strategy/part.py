@@ -35,6 +35,7 @@ from polyrhythm.strategy.payloads import PAYLOADS, PendingExchange
 from polyrhythm.strategy.rates import refuse_unscaled
 from polyrhythm.strategy.snapshots import new_snapshots
 from polyrhythm.strategy.strategy_plan import PlannedExchange
+from polyrhythm.strategy.written import HandWrites
 from polyrhythm.trees import StateTree
 
 
@@ -80,11 +81,28 @@ class Part:
         self.overlap: Overlap | None = None
         self.deferral: Deferral | None = None
         self.snapshots = new_snapshots(len(plan.result_actors()))
+        self.writes = HandWrites(parameters, self.agreement, planned.exchange.topology.traits, seat.port.name)
 
     @property
     def pattern(self) -> Pattern:
         """With whom the exchange is."""
         return self.level.pattern
+
+    @property
+    def states(self) -> list[ModelState]:
+        """The weights, with what each exchange counts from."""
+        return [self.state, *(inner.state for inner in self.inner)]
+
+    @property
+    def shifts(self) -> bool:
+        """Whether each worker adds up by itself what all others did."""
+        return self.pattern is Pattern.PEERS
+
+    @property
+    def steps_once(self) -> bool:
+        """Whether the optimizer itself takes one step for each of the worker's, inside its `optimizer.step()`."""
+        waits = self.channel.tensors is None and not self.planned.exchange.topology.traits.late
+        return self.payload.steps_here and (waits or not self.agreement.payload.is_gradient)
 
     def look(self) -> None:
         """What the workers agreed on last is about to change, or may be: keep it, if it is wanted.
@@ -111,6 +129,12 @@ class Part:
         self.rule.establish(self.context)
         self._follow_weights()
         self._rebase()
+        self.writes.note()
+
+    def count_from_here(self) -> None:
+        """The weights as they are now are those that all workers agree on."""
+        self.state.set_anchor_to_weights()
+        self._rebase()
 
     def begin_overlap(self, model: nn.Module) -> None:
         """From now on exchange the gradients of `model` as backward() computes them, where the topology can."""
@@ -125,7 +149,8 @@ class Part:
         return self.overlap is not None or self.deferral is not None
 
     def refuse_changes(self) -> None:
-        """Raise WorkloadError if gradients that were exchanged in backward() are not those that are there now."""
+        """Raise an error for weights that were written in vain, or gradients that were exchanged in backward() and changed since."""
+        self.writes.take(self)
         if self.overlap is not None:
             self.overlap.arrivals.refuse_changes()
             self.overlap.begin_rest()
@@ -210,6 +235,7 @@ class Part:
 
     def finish(self) -> None:
         """Bring the exchange to its end: afterwards the parameters are the final weights."""
+        self.writes.refuse_end(self.clock)
         if self.deferral is not None:
             self.deferral.close()
         if self.overlap is not None:
@@ -229,6 +255,9 @@ class Part:
         self._follow_weights()
         if (writes := self.channel.writes) is not None:
             self.context.record(Overwritten(self.port.now(), self.port.name, writes.written, writes.lost))
+
+    def end_alike(self) -> None:
+        """After `finish`, as `drift.end_alike` where replicas must be equal."""
         if self.ends_alike:
             end_alike(self.context, self.workers, self.parameters.layout, self.state.weights, self.clock)
 
@@ -263,6 +292,13 @@ class Part:
         self.channel.restore(state["channel"])
         for inner, exported in zip(self.inner, state["inner"], strict=True):
             inner.restore(exported)
+        self.writes.note(resumed=True)
+
+    def restore_weights(self, state: StateTree) -> None:
+        """As `restore`, of the weights alone, if the training function has written others meanwhile."""
+        if self.writes.watched.changed():
+            self.state.weights.copy_(state["model"]["weights"])
+            self.writes.note(resumed=True)
 
     @property
     def _shapes(self) -> dict[str, list[int]]:

@@ -16,12 +16,14 @@ from polyrhythm.kernel.job import WorkerContext
 from polyrhythm.kernel.together import together
 from polyrhythm.pieces.traits import Pattern
 from polyrhythm.strategy.alike import begin_alike
+from polyrhythm.strategy.constraints import Constraint, Constraints
 from polyrhythm.strategy.division import divided
 from polyrhythm.strategy.gradients import Parameters, copy_bytes, paste_bytes
 from polyrhythm.strategy.local_optimizer import LocalOptimizer
 from polyrhythm.strategy.part import Part, PartSeat
 from polyrhythm.strategy.payloads import PendingExchange
 from polyrhythm.strategy.same_memory import refuse_same_memory
+from polyrhythm.strategy.step_hooks import hooked, refuse_replaced, without_hooks
 from polyrhythm.strategy.strategy_plan import StrategyPlan
 from polyrhythm.topology.algorithms.broadcast import broadcast, flat_broadcast
 from polyrhythm.trees import StateTree
@@ -44,12 +46,13 @@ class Replica:
     ) -> None:
         self.model = model
         self.optimizer = optimizer
+        self.constraints = Constraints(model)
         self.plan = plan
         self.context = context
         self.group = plan.group(context.port.name)
         self.clip_norm = clip_norm
         self._clip_next: float | None = None
-        plain_step: Callable[[], Any] = optimizer.step
+        plain_step = without_hooks(optimizer)
         shares = divided(model, optimizer, plan)
         self.trained = {id(parameter) for share in shares for _, parameter in share.named}
         self.others = [t.detach() for t in (*model.parameters(), *model.buffers()) if id(t) not in self.trained and t.numel()]
@@ -76,6 +79,7 @@ class Replica:
     def establish(self, stepping: Callable[[], None]) -> None:
         """Begin with the weights of worker 0, and put `stepping`, which calls `step`, behind `optimizer.step()`."""
         _refuse_closures(self.optimizer)
+        refuse_replaced(self.optimizer, once=len(self.parts) == 1 and self.parts[0].steps_once)
         for part in self.parts:
             part.refuse_optimizer()
         begin_alike(self.context, self.model, self.optimizer, self.trained)
@@ -108,9 +112,10 @@ class Replica:
             stepping()
             return loss
 
+        whole = hooked(step, self.settle)
         # Learning-rate schedulers wrap step() to see that it was called, and warn when it is replaced; ours notifies them itself.
-        step._wrapped_by_lr_sched = True  # type: ignore[attr-defined]
-        self.optimizer.step = MethodType(step, self.optimizer)  # type: ignore[method-assign]
+        whole._wrapped_by_lr_sched = True  # type: ignore[attr-defined]
+        self.optimizer.step = MethodType(whole, self.optimizer)  # type: ignore[method-assign]
         # A GradScaler then hands its scale to step() instead of deciding by itself; step() can refuse with a reason.
         self.optimizer._step_supports_amp_scaling = True  # type: ignore[attr-defined]
 
@@ -131,7 +136,16 @@ class Replica:
         self._exchange([(part, pending) for part in self.parts if (pending := part.step()) is not None])
         for part in self.parts:
             part.control.stepped(part.clock, computed, samples)
+            part.writes.note()
+        if self.constraints:
+            self.settle()
+            self.constraints.apply(self.parts)
         self._resumed = self._port.now()
+
+    def constrain(self, function: Constraint) -> None:
+        """Apply `function` to the model now, and after every update of its weights. Raises CompositionError where servers hold these."""
+        self.settle()
+        self.constraints.add(function, self.parts, self.plan.strategy.name)
 
     @property
     def rests(self) -> bool:
@@ -141,6 +155,8 @@ class Replica:
     def pass_over(self) -> None:
         """Do not take the next step, and have the weights that the one after it needs."""
         self._exchange([(part, pending) for part in self.parts if (pending := part.pass_over()) is not None])
+        for part in self.parts:
+            part.writes.note()
         self._resumed = self._port.now()
 
     def reported(self, metrics: Mapping[str, float]) -> None:
@@ -198,10 +214,16 @@ class Replica:
                 part.restore(exported)
             for tensor, value in zip(self.others, state["others"], strict=True):
                 tensor.copy_(value)
-        self.restore_optimizer(state)
+        self._restore_optimizer(state)
 
-    def restore_optimizer(self, state: StateTree) -> None:
-        """As `restore`, of the optimizer alone: a learning-rate scheduler may have changed it since."""
+    def restore_again(self, state: StateTree) -> None:
+        """As `restore`, of what the training function may have changed since: weights, and the optimizer, by a learning-rate scheduler."""
+        with torch.no_grad():
+            for part, exported in zip(self.parts, state["parts"], strict=True):
+                part.restore_weights(exported)
+        self._restore_optimizer(state)
+
+    def _restore_optimizer(self, state: StateTree) -> None:
         self.optimizer.load_state_dict(state["optimizer"])
         self.optimizer._opt_called = True  # type: ignore[attr-defined]  # a scheduler that catches up would warn that no step was taken
 
@@ -215,6 +237,9 @@ class Replica:
         self.context.stopped(self.clock)
         for part in self.parts:
             part.finish()
+        self.constraints.apply(self.parts)
+        for part in self.parts:
+            part.end_alike()
 
 
 def _refuse_closures(optimizer: torch.optim.Optimizer) -> None:

@@ -37,7 +37,7 @@ class PairAverages:
     The run ends with the mean of all replicas.
     """
 
-    traits: ClassVar = TopologyTraits(frozenset({Payload.WEIGHTS}), Pattern.SOME_PEERS)
+    traits: ClassVar = TopologyTraits(frozenset({Payload.WEIGHTS}), Pattern.SOME_PEERS, on_top=True)
     service: ClassVar[None] = None
     result: ClassVar = AllWorkers()
 

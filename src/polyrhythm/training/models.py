@@ -13,6 +13,7 @@ from polyrhythm.kernel.job import WorkerContext
 from polyrhythm.pieces.buffers import Keeper
 from polyrhythm.pieces.controller import ControlledSetting
 from polyrhythm.strategy.averaging import TOPIC, average
+from polyrhythm.strategy.constraints import Constraint
 from polyrhythm.strategy.losses import Losses
 from polyrhythm.strategy.replica import Replica
 from polyrhythm.strategy.service import announce, dismiss, dismiss_all
@@ -125,6 +126,19 @@ class Models:
                 f"No attached optimizer has {shown}, which would not be trained or exchanged: attach that "
                 "optimizer too (call worker.attach once for each), or freeze with requires_grad_(False)."
             )
+
+    def constrain(self, function: Constraint, model: nn.Module | None) -> None:
+        """As `Worker.constrain`."""
+        if model is None and len(self.modules) != 1:
+            raise WorkloadError(
+                f"worker.constrain was called with {len(self.modules)} attached models: "
+                + ("name the one, worker.constrain(function, model=critic)." if self.modules else "call worker.attach first.")
+            )
+        replicas = [replica for replica in self.replicas if model is None or replica.model is model]
+        if not replicas:
+            raise WorkloadError(f"worker.constrain was given a {type(model).__name__} that is not attached: give a model that is.")
+        for replica in replicas:
+            replica.constrain(function)
 
     def finish(self) -> dict[str, float]:
         """Every replica's run ends; then the buffers are settled, and the evaluations made: those of the final weights."""

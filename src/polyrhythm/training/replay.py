@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache, lru_cache
-from math import prod
-from types import MethodType
 from typing import Any
 
 import torch
@@ -21,6 +19,7 @@ from polyrhythm.strategy.exchange import AnyExchange
 from polyrhythm.strategy.part import Part
 from polyrhythm.strategy.replica import Replica
 from polyrhythm.strategy.strategy import Strategy
+from polyrhythm.strategy.written import UnwatchedWeights
 from polyrhythm.tensors import Layout, State
 from polyrhythm.training.worker import Worker
 
@@ -62,10 +61,11 @@ class Replay:
         """Take the steps; time passes by the runtime's profile."""
         model = _zeros(self.shape)
         optimizer = torch.optim.SGD(model.parameters(), lr=0.0)
-        optimizer.step = MethodType(_stand_still, optimizer)  # type: ignore[method-assign]
         model, optimizer = worker.attach(model, optimizer)
         _refuse_unknown_sizes(worker.attached)
         for part in (part for replica in worker.attached for part in replica.parts):
+            part.optimizer.plain_step = _stand_still
+            part.writes.watched = UnwatchedWeights()
             _lie_together(part)
         batches = self._batches(worker)
         for _ in range(self.steps):
@@ -196,7 +196,7 @@ def _go_backward(model: nn.Module) -> None:
         parameter.backward(torch.zeros_like(parameter))  # type: ignore[no-untyped-call]
 
 
-def _stand_still(optimizer: torch.optim.Optimizer) -> None:
+def _stand_still() -> None:
     """A step from zeros by zeros."""
 
 
@@ -209,7 +209,7 @@ def _zeros(shape: StepShape) -> nn.Module:
             model.get_submodule(parent).add_module(last, _named_after(tuple(classes))())
     for name, size in zip(shape.layout.names, shape.layout.shapes, strict=True):
         owner, last = _owner(model, name)
-        owner.register_parameter(last, nn.Parameter(_nothing(prod(size), shape.dtype).view(size)))  # attaching it takes a copy
+        owner.register_parameter(last, nn.Parameter(torch.zeros(size, dtype=shape.dtype)))  # two in the same memory would be refused
     for name, each in shape.frozen.items():
         owner, last = _owner(model, name)
         owner.register_parameter(last, nn.Parameter(torch.zeros_like(each), requires_grad=False))

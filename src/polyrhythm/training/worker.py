@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sized
+from collections.abc import Callable, Iterable, Sized
 from typing import Any, TypeVar
 
 import torch
@@ -93,6 +93,17 @@ class Worker:
             self.barrier()  # others would read the shared weights before worker 0 has restored them
         self._checkpointing.last = self.clock
         return model, optimizer
+
+    def constrain(self, function: Callable[[Any], object], model: nn.Module | None = None) -> None:
+        """Have weights satisfy something after every update: `worker.constrain(clip)`, where `clip(model)` writes to the parameters.
+
+        `function` bounds, norms or masks the parameters of the model in place; given a model that satisfies it already, it changes
+        nothing. It is called without gradients: now, after every step, when an exchange has changed the weights, and at the end. Call
+        it after `attach`, at every worker; `model` says which, if several are attached. Raises CompositionError for a strategy whose
+        servers hold the weights, WorkloadError for a model that is not attached.
+        """
+        self._steps.refuse_if_finished("worker.constrain", "call it before training")
+        self._models.constrain(function, model)
 
     def table(
         self,

@@ -135,7 +135,7 @@ class WorkerState:
         """Be where the broken-off run was, whatever the training function has done on the way."""
         self.context.port.restore(self.before["streams"])
         for replica, state in zip(self.replicas, self.before["replicas"], strict=False):
-            replica.restore_optimizer(state)
+            replica.restore_again(state)
         for name in self.kept:
             self._restore(name)
         rng.restore(self.before["random"])

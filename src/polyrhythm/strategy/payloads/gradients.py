@@ -26,6 +26,11 @@ class GradientPayload:
         """The worker's optimizer steps on what was merged."""
         return self.part.optimizer.step_on
 
+    @property
+    def steps_here(self) -> bool:
+        """Unless servers run it, or the merge has its own."""
+        return not self.served and not self.own_rule
+
     def recipe(self) -> str:
         """Of the worker's optimizer, where servers are to run it."""
         return self.part.optimizer.lend() if self.served and not self.own_rule else ""

@@ -97,6 +97,10 @@ class PayloadOfPart(Protocol):
     def optimize(self) -> Optimize | None:
         """How a merged contribution becomes a step; None where it is subtracted."""
 
+    @property
+    def steps_here(self) -> bool:
+        """Whether the worker's optimizer steps at the worker, so that its state counts."""
+
     def recipe(self) -> str:
         """How the optimizer is built where the weights are held; empty where it stays here."""
 

@@ -30,6 +30,11 @@ class RowsPayload:
         """As for gradients."""
         return self.gradients.optimize
 
+    @property
+    def steps_here(self) -> bool:
+        """As for gradients."""
+        return self.gradients.steps_here
+
     def recipe(self) -> str:
         """As for gradients."""
         return self.gradients.recipe()

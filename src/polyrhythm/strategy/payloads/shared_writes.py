@@ -24,6 +24,11 @@ class SharedWritesPayload:
         """Nothing is merged."""
         return None
 
+    @property
+    def steps_here(self) -> bool:
+        """It takes the local steps."""
+        return True
+
     def recipe(self) -> str:
         """The optimizer stays here."""
         return ""

@@ -26,6 +26,11 @@ class UpdatePayload:
         """Updates are subtracted."""
         return None
 
+    @property
+    def steps_here(self) -> bool:
+        """It takes the local steps."""
+        return True
+
     def recipe(self) -> str:
         """The optimizer stays here."""
         return ""

@@ -20,6 +20,11 @@ class WeightsPayload:
         """Weights are mixed."""
         return None
 
+    @property
+    def steps_here(self) -> bool:
+        """It takes the local steps."""
+        return True
+
     def recipe(self) -> str:
         """The optimizer stays here."""
         return ""
