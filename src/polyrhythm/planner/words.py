@@ -80,6 +80,8 @@ def sentences(plan: Plan) -> list[str]:
 
 def _none(plan: Plan) -> str:
     """What to do where nothing is known to reach the target."""
+    if plan.remarks and not plan.runs + plan.kept:
+        return f"Nothing could be tried in the time of the search: {_longer(plan)}, or name a few --systems."
     if plan.refused and not plan.runs + plan.kept:
         return "None of the systems can be run on these machines; the reasons are below."
     large = sum(each.reason.startswith("a worker needs") for each in plan.refused)
