@@ -174,6 +174,11 @@ class Part:
         """Raise DivergedError if one of `values`, which leave the worker, is not finite."""
         self._refuse_infinite(values, self.clock)
 
+    @property
+    def awaits(self) -> bool:
+        """Whether something of the last step is still to come, and the library to write weights before the next."""
+        return self.deferral is not None and bool(self.deferral.outstanding)
+
     def average_gradients(self) -> None:
         """Put the mean gradient of the worker's group in the place of its own, where the group has exchanges of its own."""
         for inner in self.inner:

@@ -23,6 +23,9 @@ from polyrhythm.training.shards import LoadedShards, sharded
 from polyrhythm.training.source import Sources, Streams, parts_of, source_of, stream_of
 from polyrhythm.training.stream import DEFAULT_BATCH_SIZE, LoaderStream, PlainStream, StreamShard
 
+Drawn = Callable[[], Callable[[], None]]
+"""Called when a batch is drawn; what it returns is called when the next one is."""
+
 
 class StreamBatches:
     """A worker's batches of data without a length: an epoch each time it is iterated."""
@@ -49,7 +52,10 @@ class Batches:
 
 
 class Data:
-    """One worker's access to samples. `count` is called with the samples of the next step; `used` is whether any access was used."""
+    """One worker's access to samples. `count` is called with the samples of the next step; `used` is whether any access was used.
+
+    The owner may put something else for `drawn`, which looks at what is done with batches.
+    """
 
     def __init__(
         self,
@@ -62,6 +68,7 @@ class Data:
         follow: Follow,
     ) -> None:
         self.used = False
+        self.drawn: Drawn = _unwatched
         self.position = position
         self._shuffle = shuffle
         self._group = group
@@ -127,7 +134,9 @@ class Data:
         """The batches of the next epoch; its number is taken when the first batch is requested."""
         for samples, batch in self.position.follow(begin, skip):
             self._count(samples)
+            used = self.drawn()
             yield batch
+            used()
 
     def _shards(self, data: Any, batch_size: int | None) -> ShardFeed | None:
         """The feed of data that divide themselves; of a loader the source is kept as that of others is. None for other data."""
@@ -161,6 +170,11 @@ class Data:
         feed = self._shuffle.feed(self._group, port, perform, self._controls, self._follow)
         self._feeds = [*self._feeds[-_FEEDS + 1 :], (parts, feed)]
         return feed
+
+
+def _unwatched() -> Callable[[], None]:
+    """Nothing is trained."""
+    return lambda: None
 
 
 def _uncounted(samples: int) -> None:
