@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import copy
-from collections import defaultdict
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -58,8 +57,9 @@ class Lookahead(Optimizer):
     """Zhang et al., 2019, as a wrapper that shares the groups of its base."""
 
     def __init__(self, base: Optimizer, every: int = 2, share: float = 0.5) -> None:
+        super().__init__(base.param_groups, {})
         self.base, self.every, self.share, self.steps = base, every, share, 0
-        self.param_groups, self.defaults, self.state = base.param_groups, base.defaults, defaultdict(dict)
+        self.param_groups = base.param_groups
         self.slow = [each.detach().clone() for group in self.param_groups for each in group["params"]]
 
     @torch.no_grad()
