@@ -116,7 +116,7 @@ class Replica:
             stepping()
             return loss
 
-        whole = hooked(step, self.settle)
+        whole = self.watch.attached(hooked(step, self.settle))
         # Learning-rate schedulers wrap step() to see that it was called, and warn when it is replaced; ours notifies them itself.
         whole._wrapped_by_lr_sched = True  # type: ignore[attr-defined]
         self.optimizer.step = MethodType(whole, self.optimizer)  # type: ignore[method-assign]

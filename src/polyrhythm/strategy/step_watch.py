@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 from weakref import WeakValueDictionary
@@ -88,7 +89,7 @@ class StepWatch:
         self._clock: Callable[[], int] = lambda: 0
         self._awaits: Callable[[], bool] = lambda: False
         self._taken = 0
-        self._inside = False
+        self._inside = 0
         self._outside: OutsideStep | None = None
         self._began: Glance | None = None
         self._shown: Glance | None = None
@@ -110,18 +111,32 @@ class StepWatch:
         """The run is over, and what is done with the weights from now on is the user's alone."""
         _STEPS.leave(self)
 
-    def own(self, step: Callable[[], Any]) -> Callable[[], None]:
+    def own(self, step: Callable[..., Any]) -> Callable[[], None]:
         """`step` of the optimizer, as one that the library takes."""
 
         def take() -> None:
-            self._inside = True
-            try:
+            with self._step_inside():
                 step()
-            finally:
-                self._inside = False
-                self._taken += 1
+            self._taken += 1
 
         return take
+
+    def attached(self, step: Callable[..., Any]) -> Callable[..., Any]:
+        """`step` in the place of the optimizer's: the hooks of all optimizers, which it calls, are no sign of another step."""
+
+        def take(*given: Any, **options: Any) -> Any:
+            with self._step_inside():
+                return step(*given, **options)
+
+        return take
+
+    @contextmanager
+    def _step_inside(self) -> Iterator[None]:
+        self._inside += 1
+        try:
+            yield
+        finally:
+            self._inside -= 1
 
     def look(self) -> Glance:
         """What is there now."""
