@@ -16,12 +16,14 @@ from polyrhythm.trees import StateTree
 class CheckpointPlan:
     """`store` is where checkpoints are written, one after `every` steps of each worker; `resumed` is the one from which the run goes on.
 
-    Without a store none are written; without `every` only those that the training function requests.
+    Without a store none are written; without `every` only those that the training function requests. `grace` is how many seconds a run that
+    is asked to stop may take to write a last one.
     """
 
     store: CheckpointStore | None = None
     every: int | None = None
     resumed: Checkpoint | None = None
+    grace: float = 0.0
 
     @property
     def began(self) -> float:

@@ -76,6 +76,8 @@ class Part:
             parameters.flat, parameters.layout, self.agreement.merge, context, self.payload.optimize, optimizer.step_scaled
         )
         self.state.clip = optimizer.clipped
+        for state in (self.state, *(inner.state for inner in self.inner)):
+            state.rates = optimizer.rates
         beside = companions(self.level, seat.port, self.state)
         self.rule = LocalRuleOfPart(self.agreement.local, parameters, optimizer, self.state, beside)
         self.overlap: Overlap | None = None

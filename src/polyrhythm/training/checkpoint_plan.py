@@ -57,7 +57,7 @@ def planned(plan: StrategyPlan, wanted: CheckpointRequest) -> CheckpointPlan:
                     f"{resumed.path} belongs to a run with another {what}: {there}, where this run has {here}. Resume with the settings of "
                     "that run, or give another directory."
                 )
-    return CheckpointPlan(store, wanted.every, resumed)
+    return CheckpointPlan(store, wanted.every, resumed, 0.0 if store is None else float(wanted.grace))
 
 
 def newest(wanted: CheckpointRequest) -> Checkpoint | None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import warnings
 from collections.abc import Callable, Iterable, Iterator
 from functools import partial
-from typing import Any
+from typing import Any, SupportsIndex
 from weakref import WeakKeyDictionary
 
 from torch.utils.data import DataLoader, IterableDataset, Sampler
@@ -16,6 +16,7 @@ from polyrhythm.kernel.port import Port
 from polyrhythm.pieces.controller import Controls
 from polyrhythm.pieces.sharded import BackgroundSums, ShardedSource
 from polyrhythm.pieces.shuffle import Batch, Feed, Follow, Order, Perform, ShardFeed, Shuffle
+from polyrhythm.settings import shown
 from polyrhythm.training.loader import LoaderSource
 from polyrhythm.training.position import DataPosition
 from polyrhythm.training.sampling import Listed, Permuted, ShareSampler, order_of
@@ -82,6 +83,8 @@ class Data:
 
     def batches(self, data: Any, batch_size: int | None, port: Port, perform: Perform) -> Batches | StreamBatches:
         """As `Worker.batches`."""
+        if batch_size is not None and (isinstance(batch_size, bool) or not isinstance(batch_size, SupportsIndex)):
+            raise DataError(f"batch_size={shown(batch_size)} is not a whole number: give the number of samples, 1 or more.")
         if (shards := self._shards(data, batch_size)) is not None:
             epoch = partial(self._counted, shards.epoch, _nothing)
             return StreamBatches(epoch) if (count := shards.count()) is None else Batches(epoch, count)

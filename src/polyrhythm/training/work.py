@@ -96,6 +96,7 @@ def make_job(train: Train, plan: StrategyPlan, chosen: CheckpointPlan | None = N
         plan.beside,
         checkpoints.began,
         timeline,
+        checkpoints.grace,
     )
 
 

@@ -151,8 +151,7 @@ class Worker:
 
     def _between(self) -> None:
         """A batch is requested, and those before it have been used."""
-        if self._checkpointing.due(self.clock):
-            self._checkpointing.save(self.clock)
+        self._checkpointing.between(self.clock)
 
     def _manifest(self, step: int) -> Manifest:
         return manifest_of(self._plan, step, self._context.port.now())
