@@ -38,12 +38,10 @@ if TYPE_CHECKING:
     from polyrhythm.codec import PerTensor as PerTensor
     from polyrhythm.codec import RandomK as RandomK
     from polyrhythm.codec import RandomSkip as RandomSkip
-    from polyrhythm.codec import RateScaled as RateScaled
     from polyrhythm.codec import RefreshedLowRank as RefreshedLowRank
     from polyrhythm.codec import Relative as Relative
     from polyrhythm.codec import Rows as Rows
     from polyrhythm.codec import ScaledSign as ScaledSign
-    from polyrhythm.codec import SenderMean as SenderMean
     from polyrhythm.codec import SharedK as SharedK
     from polyrhythm.codec import Sign as Sign
     from polyrhythm.codec import Significant as Significant
@@ -90,6 +88,7 @@ if TYPE_CHECKING:
     from polyrhythm.errors import PolyrhythmError as PolyrhythmError
     from polyrhythm.errors import RecordError as RecordError
     from polyrhythm.errors import RecordWarning as RecordWarning
+    from polyrhythm.errors import ResumedWarning as ResumedWarning
     from polyrhythm.errors import UnshardedWarning as UnshardedWarning
     from polyrhythm.hardware.devices import Device as Device
     from polyrhythm.hardware.devices import Profile as Profile
@@ -289,7 +288,7 @@ _PLACES = {
     "codec": (
         "AdaptiveThreshold AveragedMomentum Cast Clipped ClippedFeedback CosineTopK DecayingFeedback E3M0 ErrorFeedback "
         "FeatureBlocks GapCoded Identity KKT KeyList LocalMomentum LowRank MaxN MomentumCorrection OneBit OneBitTensorwise "
-        "Partitions PerTensor RandomK RandomSkip RateScaled RefreshedLowRank Relative Rows ScaledSign SenderMean SharedK Sign Significant "
+        "Partitions PerTensor RandomK RandomSkip RefreshedLowRank Relative Rows ScaledSign SharedK Sign Significant "
         "StochasticLevels Striped SufficientFactors Ternary Threshold TopK TopKWarmup TwoBit UnitSigns Warmup"
     ),
     "consistency": (
@@ -303,7 +302,7 @@ _PLACES = {
     "engines.slurm": "Slurm",
     "engines.spark": "Spark",
     "engines.torchrun": "Torchrun",
-    "errors": "CheckpointError DriftWarning PolyrhythmError RecordError RecordWarning UnshardedWarning",
+    "errors": "CheckpointError DriftWarning PolyrhythmError RecordError RecordWarning ResumedWarning UnshardedWarning",
     "hardware.devices": "Device Profile",
     "hardware.faults": "Crash Cut DatagramFaults Drop RandomCrashes RandomCuts RandomStalls Stall",
     "hardware.fleet": "Fleet Jitter Mixed RandomStragglers Straggler",

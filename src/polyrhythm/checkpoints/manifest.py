@@ -26,7 +26,8 @@ class Manifest(msgspec.Struct, frozen=True):
     """What a checkpoint is of: the run's settings, the `step` of every worker, and the seconds that the run's clock showed.
 
     `strategy` has the pieces by axis, as text; `groups` the members of each group of workers that exchange with each other. `version` is
-    that of the format. `run` names the run that wrote it, `files` the content of every file beside it; `sha256` is of the manifest
+    that of the format. `circumstances` are what a resumed run may have otherwise, and then says so; `resumes` is how it will end. `run`
+    names the run that wrote it, `files` the content of every file beside it; `sha256` is of the manifest
     itself, with nothing in the place of `sha256`.
     """
 
@@ -39,6 +40,8 @@ class Manifest(msgspec.Struct, frozen=True):
     groups: list[list[str]]
     version: int = VERSION
     run: str = ""
+    circumstances: dict[str, str] = {}
+    resumes: str = ""
     files: dict[str, FileContent] = {}
     sha256: str = ""
 

@@ -26,7 +26,6 @@ from polyrhythm.cli.options import (
     Settings,
     Timeout,
     Workers,
-    path_given,
     repeated,
 )
 
@@ -38,19 +37,20 @@ System = Annotated[
     typer.Option("--system", metavar="NAME", help="A published system; `polyrhythm systems` lists them.", autocompletion=complete_systems),
 ]
 Checkpoint = Annotated[
-    Path | None,
-    typer.Option("--checkpoint", metavar="DIR", parser=path_given, help="Where to write checkpoints, and from where --resume continues."),
+    Path | None, typer.Option("--checkpoint", metavar="DIR", help="Where to write checkpoints, and from where --resume continues.")
 ]
 Every = Annotated[
     int | None, typer.Option("--every", metavar="STEPS", min=1, help="Write a checkpoint after every STEPS steps of each worker.")
 ]
 Keep = Annotated[int, typer.Option("--keep", metavar="N", min=1, help="How many of the latest checkpoints to keep.")]
-Grace = Annotated[
-    float,
-    typer.Option("--grace", metavar="SECONDS", help="How long SIGTERM and SIGHUP wait for a last checkpoint; 0 writes none."),
-]
 Resume = Annotated[
     bool, typer.Option("--resume", help="Continue from the newest checkpoint in --checkpoint; from the beginning if there is none yet.")
+]
+Override = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--override", metavar="NAME", help="Resume with this run's own NAME: lr or another option, data, a variable; may be repeated."
+    ),
 ]
 LogTo = Annotated[
     list[str] | None,
@@ -83,8 +83,8 @@ def run(
     checkpoint: Checkpoint = None,
     every: Every = None,
     keep: Keep = 2,
-    grace: Grace = 20.0,
     resume: Resume = False,
+    override: Override = None,
     log: LogTo = None,
     timeline: Timeline = False,
     as_json: Json = False,
@@ -102,7 +102,7 @@ def run(
     from polyrhythm.report.progress import progress
 
     strategy, shown = compose(system, pairs(options or [], "--option")), loggers(log or ())
-    wanted = CheckpointRequest(checkpoint, every, keep, resume, grace)
+    wanted = CheckpointRequest(checkpoint, every, keep, resume, override or [])
     given_options = typed(job, arguments, workers, RuntimeOptions(on, network, device, timeout, tuple(engine or ())))
     changes = [*repeated("--set", settings), *repeated("--option", options)]
     again = given_options.command("run", before=["--system", system], after=["--seed", str(seed), *changes])
@@ -131,6 +131,7 @@ def _announce(checkpoint: Path | None) -> None:
 def _report(attempt: Attempt, as_json: bool, kept: Path | None) -> int:
     """Print the result of the run; returns the exit code."""
     from polyrhythm.cli.output import print_json, print_outcomes
+    from polyrhythm.training.checkpoint_plan import CHANGED, RESUMES
 
     for trouble in attempt.troubles:
         notice(trouble)
@@ -144,6 +145,9 @@ def _report(attempt: Attempt, as_json: bool, kept: Path | None) -> int:
         print_json(attempt.outcome.summary)
     else:
         print_outcomes([attempt.outcome])
+    for told in (CHANGED, RESUMES):
+        if told in attempt.outcome.settings:
+            notice(attempt.outcome.settings[told])
     if attempt.troubles:
         return 1
     if kept is not None:

@@ -12,7 +12,6 @@ import torch
 from torch import Tensor
 
 from polyrhythm.errors import CompositionError
-from polyrhythm.model.wrapped_optimizer import advice
 from polyrhythm.tensors import Layout, without_gradient
 from polyrhythm.trees import StateTree
 
@@ -53,7 +52,7 @@ def describe(optimizer: torch.optim.Optimizer, names: Mapping[int, str]) -> str:
     if HOSTED.get(kind) is not type(optimizer):
         raise CompositionError(
             f"{kind} cannot run at a server, which has only a part of the weights: use one of {', '.join(HOSTED)}, or a system whose "
-            f"workers run the optimizer themselves (allreduce, ssp, sparknet, diloco, …).{advice(optimizer)}"
+            f"workers run the optimizer themselves (allreduce, ssp, sparknet, diloco, …)."
         )
     groups = []
     for group in optimizer.param_groups:

@@ -96,8 +96,7 @@ class CodecTraits:
     whether what is lost is zero on average. `transforms`: whether it is not the values that are sent, but something made of them and of
     earlier ones, such as a momentum; what is sent and kept then adds up to that. `keeps`: whether what is not sent is kept and sent later.
     `takes`: what a controller may set. `ranged`: whether a packet is where a range begins (1,) and its values, and all else is NO_GRADIENT;
-    such packets are added up without being decoded. `divides`: whether a total is not the sum of what all have sent, but of each of its
-    components the mean over those that have sent it.
+    such packets are added up without being decoded.
     """
 
     payloads: frozenset[Payload]
@@ -109,7 +108,6 @@ class CodecTraits:
     keeps: bool = False
     takes: frozenset[ControlledSetting] = frozenset()
     ranged: bool = False
-    divides: bool = False
 
     @property
     def makes_packets(self) -> bool:

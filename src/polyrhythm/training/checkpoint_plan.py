@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from pathlib import Path
+from types import MappingProxyType
 
 from polyrhythm.checkpoints.checkpoint import Checkpoint
 from polyrhythm.checkpoints.manifest import Manifest
@@ -13,12 +15,26 @@ from polyrhythm.checkpoints.store import CheckpointStore, find
 from polyrhythm.errors import CheckpointError
 from polyrhythm.strategy.strategy import Strategy
 from polyrhythm.strategy.strategy_plan import StrategyPlan
+from polyrhythm.training.circumstances import changes, moved, promise
+
+RESUMES, CHANGED = "how it resumes", "changed since the checkpoint"
+"""Settings of a resumed run in its record."""
 
 
-def manifest_of(plan: StrategyPlan, step: int, seconds: float) -> Manifest:
-    """The description of a run by `plan` that its checkpoints hold."""
+def manifest_of(plan: StrategyPlan, step: int, seconds: float, found: Mapping[str, str] = MappingProxyType({})) -> Manifest:
+    """The description of a run by `plan`, in the circumstances that were `found`, that its checkpoints hold."""
     groups = [list(members) for each in plan.exchanges for _, members in each.plan.groups]
-    return Manifest(step, seconds, len(plan.members), len(plan.servers), plan.seed, described(plan.strategy), groups)
+    return Manifest(
+        step,
+        seconds,
+        len(plan.members),
+        len(plan.servers),
+        plan.seed,
+        described(plan.strategy),
+        groups,
+        circumstances=dict(found),
+        resumes=promise(plan.strategy),
+    )
 
 
 def described(strategy: Strategy) -> dict[str, str]:
@@ -26,8 +42,8 @@ def described(strategy: Strategy) -> dict[str, str]:
     return {axis: re.sub(r" at 0x[0-9a-f]+", "", repr(piece)) for axis, piece in strategy.pieces.items()}
 
 
-def planned(plan: StrategyPlan, wanted: CheckpointRequest) -> CheckpointPlan:
-    """Where a run by `plan` writes checkpoints, and from which checkpoint it continues.
+def planned(plan: StrategyPlan, wanted: CheckpointRequest, here: Mapping[str, str] = MappingProxyType({})) -> CheckpointPlan:
+    """Where a run by `plan` in the circumstances `here` writes checkpoints, and from which checkpoint it continues.
 
     Raises CheckpointError for a checkpoint of another strategy, seed or number of workers, for a path that is not a checkpoint, or for a
     new run in a directory with checkpoints of another, or in one in which none can be written.
@@ -45,19 +61,20 @@ def planned(plan: StrategyPlan, wanted: CheckpointRequest) -> CheckpointPlan:
         resumed.check()
         found, mine = resumed.manifest, manifest_of(plan, 0, 0.0)
         strategies = _differences(found.strategy, mine.strategy), _differences(mine.strategy, found.strategy)
-        for what, there, here in (
+        compared: tuple[tuple[str, object, object], ...] = (
             ("strategy", *strategies),
             ("number of workers", found.workers, mine.workers),
             ("number of servers", found.servers, mine.servers),
             ("seed", found.seed, mine.seed),
             ("division into groups", found.groups, mine.groups),
-        ):
-            if there != here:
+        )
+        for what, there, now in compared:
+            if there != now:
                 raise CheckpointError(
-                    f"{resumed.path} belongs to a run with another {what}: {there}, where this run has {here}. Resume with the settings of "
+                    f"{resumed.path} belongs to a run with another {what}: {there}, where this run has {now}. Resume with the settings of "
                     "that run, or give another directory."
                 )
-    return CheckpointPlan(store, wanted.every, resumed, 0.0 if store is None else float(wanted.grace))
+    return CheckpointPlan(store, wanted.every, resumed, frozenset(wanted.override), here)
 
 
 def newest(wanted: CheckpointRequest) -> Checkpoint | None:
@@ -76,12 +93,21 @@ def _resumed(store: CheckpointStore | None, resume: bool | str | Path) -> Checkp
     return find(path_given(resume))
 
 
-def recorded_checkpoints(wanted: CheckpointRequest) -> dict[str, str]:
-    """The settings about checkpoints, as the record of a run shows them."""
+def recorded_checkpoints(wanted: CheckpointRequest, here: Mapping[str, str] = MappingProxyType({})) -> dict[str, str]:
+    """The settings about checkpoints, as the record of a run in the circumstances `here` shows them."""
     found = {}
     if wanted.directory is not None:
         found["checkpoints"] = str(path_given(wanted.directory))
     resumed = _resumed(None if wanted.directory is None else CheckpointStore(path_given(wanted.directory), wanted.keep), wanted.resume)
     if resumed is not None:
         found["resumed"] = f"{resumed.path}, after step {resumed.manifest.step}"
+        before, strategy = resumed.manifest.circumstances, resumed.manifest.resumes
+        found[RESUMES] = " ".join([*moved(before, here), *overridden(wanted), strategy])
+        if changed := changes(before, here):
+            found[CHANGED] = " ".join(changed)
     return found
+
+
+def overridden(wanted: CheckpointRequest) -> list[str]:
+    """A sentence about settings of which the run takes its own."""
+    return [f"Its own and not those of the checkpoint are: {', '.join(wanted.override)}."] if wanted.override else []

@@ -124,14 +124,6 @@ class Checkpointing:
 
         self.context.perform(spawn())
 
-    def between(self, clock: int) -> None:
-        """After step `clock`: write the checkpoint that is due; the last one where the run was asked to stop, which ends here then."""
-        last = None if self.plan.store is None else self.context.last_step(clock)
-        if last is not None and clock >= last:
-            self.context.stop(self.save(clock))
-        elif self.due(clock):
-            self.save(clock)
-
     def due(self, clock: int) -> bool:
         """Whether a checkpoint is to be written after step `clock`, or should have been after one since the last."""
         every = self.plan.every
@@ -147,11 +139,13 @@ class Checkpointing:
         if position.returning:  # the broken-off run has written this one; a new one would have a position before its weights
             position.saved()
             return True
+        position.refuse_saving_early()
         return self.save(step)
 
     def save(self, step: int) -> bool:
         """Write the checkpoint after `step`, together with all other workers; whether it is kept. It takes no virtual time."""
         self.last = step
+        self.state.look()
         if self.over or self._vote(Vote(Stage.READY, step)) is None:
             return False
         problem = self.state.drain(step)

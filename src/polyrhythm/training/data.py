@@ -5,8 +5,9 @@ from __future__ import annotations
 import warnings
 from collections.abc import Callable, Iterable, Iterator
 from functools import partial
-from typing import Any, SupportsIndex
-from weakref import WeakKeyDictionary
+from itertools import islice
+from typing import Any
+from weakref import WeakKeyDictionary, ref
 
 from torch.utils.data import DataLoader, IterableDataset, Sampler
 
@@ -15,17 +16,16 @@ from polyrhythm.kernel.group import Group
 from polyrhythm.kernel.port import Port
 from polyrhythm.pieces.controller import Controls
 from polyrhythm.pieces.sharded import BackgroundSums, ShardedSource
-from polyrhythm.pieces.shuffle import Batch, Feed, Follow, Order, Perform, ShardFeed, Shuffle
-from polyrhythm.settings import shown
+from polyrhythm.pieces.shuffle import Feed, Follow, Order, Perform, ShardFeed, Shuffle
+from polyrhythm.training.callers import refuse_counters
+from polyrhythm.training.data_request import Begin, DataRequest, facts_of
 from polyrhythm.training.loader import LoaderSource
-from polyrhythm.training.position import DataPosition
+from polyrhythm.training.loops import DataFacts
+from polyrhythm.training.position import DataPosition, Skip
 from polyrhythm.training.sampling import Listed, Permuted, ShareSampler, order_of
 from polyrhythm.training.shards import LoadedShards, sharded
 from polyrhythm.training.source import Sources, Streams, parts_of, source_of, stream_of
 from polyrhythm.training.stream import DEFAULT_BATCH_SIZE, LoaderStream, PlainStream, StreamShard
-
-Drawn = Callable[[], Callable[[], None]]
-"""Called when a batch is drawn; what it returns is called when the next one is."""
 
 
 class StreamBatches:
@@ -53,10 +53,7 @@ class Batches:
 
 
 class Data:
-    """One worker's access to samples. `count` is called with the samples of the next step; `used` is whether any access was used.
-
-    The owner may put something else for `drawn`, which looks at what is done with batches.
-    """
+    """One worker's access to samples. `count` is called with the samples of the next step; `used` is whether any access was used."""
 
     def __init__(
         self,
@@ -69,7 +66,6 @@ class Data:
         follow: Follow,
     ) -> None:
         self.used = False
-        self.drawn: Drawn = _unwatched
         self.position = position
         self._shuffle = shuffle
         self._group = group
@@ -81,24 +77,23 @@ class Data:
         self._loaded: WeakKeyDictionary[DataLoader[Any], LoadedShards] = WeakKeyDictionary()
         self._sources: WeakKeyDictionary[DataLoader[Any], LoaderSource | LoaderStream] = WeakKeyDictionary()
 
-    def batches(self, data: Any, batch_size: int | None, port: Port, perform: Perform) -> Batches | StreamBatches:
+    def batches(self, wanted: DataRequest, port: Port, perform: Perform) -> Batches | StreamBatches:
         """As `Worker.batches`."""
-        if batch_size is not None and (isinstance(batch_size, bool) or not isinstance(batch_size, SupportsIndex)):
-            raise DataError(f"batch_size={shown(batch_size)} is not a whole number: give the number of samples, 1 or more.")
-        if (shards := self._shards(data, batch_size)) is not None:
-            epoch = partial(self._counted, shards.epoch, _nothing)
-            return StreamBatches(epoch) if (count := shards.count()) is None else Batches(epoch, count)
-        source = self._source(data)
-        size = _size(source, batch_size)
+        if (divided := self._shards(wanted)) is not None:
+            shards, size = divided
+            epoch = partial(self._counted, facts_of(wanted.data, size), wanted.limited(shards.epoch), _nothing)
+            return _iterable(epoch, shards.count(), wanted)
+        source = self._source(wanted.data)
+        size = _size(source, wanted.batch_size)
         if isinstance(source, (PlainStream, LoaderStream)):
-            return StreamBatches(lambda: self._counted(lambda number, _: self._shuffle.stream(source, self._group, number, size), _nothing))
-        feed = self._feed(data, port, perform)
-        return Batches(
-            lambda: self._counted(
-                lambda number, _: feed.epoch(source, number, size), lambda number, taken: feed.skip(source, number, size, taken)
-            ),
-            feed.count(source, size),
-        )
+            begin = wanted.limited(lambda number, _: self._shuffle.stream(source, self._group, number, size))
+            skip = partial(_read, begin) if source.once else _nothing
+            return _iterable(partial(self._counted, facts_of(wanted.data, size), begin, skip), None, wanted)
+        feed = self._feed(wanted.data, port, perform)
+        count = feed.count(source, size)  # refuses data that cannot be sharded
+        begin = wanted.limited(lambda number, _: feed.epoch(source, number, size))
+        epoch = partial(self._counted, facts_of(wanted.data, size), begin, lambda number, taken: feed.skip(source, number, size, taken))
+        return _iterable(epoch, count, wanted)
 
     def sampler(self, dataset: Any, shuffle: bool, counts: bool) -> ShareSampler:
         """As `Worker.sampler`."""
@@ -128,31 +123,49 @@ class Data:
                 stacklevel=4,
             )
 
+    def numbered(self, batches: Any, start: int) -> Iterator[tuple[int, Any]]:
+        """As `Worker.enumerate`."""
+        if not isinstance(batches, (Batches, StreamBatches)):
+            raise DataError(f"worker.enumerate was given a {type(batches).__name__}: give it what worker.batches(...) returns.")
+        for batch in batches:
+            yield start + self.position.number(), batch
+
     def close(self) -> None:
         """End the processes that persist between epochs."""
         for source in (*self._sources.values(), *self._loaded.values()):
             source.close()
 
-    def _counted(self, begin: Callable[[int, int], Iterator[Batch]], skip: Callable[[int, int], None]) -> Iterator[Any]:
+    def _counted(self, facts: DataFacts, begin: Begin, skip: Skip) -> Iterator[Any]:
         """The batches of the next epoch; its number is taken when the first batch is requested."""
-        for samples, batch in self.position.follow(begin, skip):
+        this: list[Any] = [None]
+        made = self._drawn(this, facts, begin, skip)
+        this[0] = ref(made)
+        return made
+
+    def _drawn(self, this: list[Any], facts: DataFacts, begin: Begin, skip: Skip) -> Iterator[Any]:
+        for samples, batch in self.position.follow(facts, begin, skip):
+            if self.position.joined:
+                self.position.joined = False
+                if self._group.rank == 0:  # the others have the same code, and looking for who holds an object takes a while
+                    refuse_counters(this[0]())
             self._count(samples)
-            used = self.drawn()
             yield batch
-            used()
 
-    def _shards(self, data: Any, batch_size: int | None) -> ShardFeed | None:
-        """The feed of data that divide themselves; of a loader the source is kept as that of others is. None for other data."""
+    def _shards(self, wanted: DataRequest) -> tuple[ShardFeed, int] | None:
+        """The feed of data that divide themselves, and the batch size; of a loader the source is kept as that of others is."""
+        data, size = wanted.data, wanted.batch_size
+        source: ShardedSource | None
         if isinstance(data, DataLoader):
-            loaded = self._loaded.get(data)
-            if loaded is None and isinstance(data.dataset, ShardedSource):
-                loaded = self._loaded[data] = LoadedShards(data)
-            return None if loaded is None else self._divided(loaded, batch_size or loaded.batch_size)
-        source = sharded(data)
-        return None if source is None else self._divided(source, DEFAULT_BATCH_SIZE if batch_size is None else batch_size)
-
-    def _divided(self, source: ShardedSource, batch_size: int) -> ShardFeed:
-        return self._shuffle.sharded(source, self._group, self._totals, batch_size)
+            source = self._loaded.get(data)
+            if source is None and isinstance(data.dataset, ShardedSource):
+                source = self._loaded[data] = LoadedShards(data)
+            size = size or getattr(source, "batch_size", None)
+        else:
+            source = sharded(data)
+        if source is None:
+            return None
+        size = DEFAULT_BATCH_SIZE if size is None else size
+        return self._shuffle.sharded(source, self._group, self._totals, size), size
 
     def _source(self, data: Any) -> Sources | Streams:
         """What `data` are; of a loader it is kept as long as the loader, for the processes that it may keep (persistent_workers)."""
@@ -175,17 +188,26 @@ class Data:
         return feed
 
 
-def _unwatched() -> Callable[[], None]:
-    """Nothing is trained."""
-    return lambda: None
-
-
 def _uncounted(samples: int) -> None:
     """Whoever draws counts."""
 
 
 def _nothing(number: int, taken: int) -> None:
     """Streams and shards are read anew in every epoch."""
+
+
+def _read(begin: Begin, number: int, taken: int) -> None:
+    """An iterator has what it gave in earlier passes only once."""
+    for _ in islice(begin(number, 0), taken):
+        pass
+
+
+def _iterable(epoch: Callable[[], Iterator[Any]], count: int | None, wanted: DataRequest) -> Batches | StreamBatches:
+    if count is None:
+        return StreamBatches(epoch)
+    if wanted.steps is not None and wanted.steps > count:
+        raise DataError(f"steps={wanted.steps} is more than the {count} batches that a pass over these data has: give at most {count}.")
+    return Batches(epoch, count if wanted.steps is None else wanted.steps)
 
 
 def _size(source: Sources | Streams, given: int | None) -> int:

@@ -14,7 +14,7 @@ from polyrhythm.training.worker_state import WorkerState
 
 
 class Steps:
-    """`batch` are the samples that the next one will have used; `between` is called after one that is outside a pass over data.
+    """`between` is called after one that is outside a pass over data.
 
     `drawn` are the batches since the last step, which are counted where a strategy has workers pass steps over.
     """
@@ -28,7 +28,6 @@ class Steps:
         self.state = state
         self.between = between
         self.data: Data
-        self.batch = 0
         self.drawn = 0
         self.finished = False
         state.position.passed_over = self.passed_over
@@ -57,19 +56,19 @@ class Steps:
         if self.state.position.spare:
             self._discard()  # computed for the loop alone
             return
+        self.state.position.refuse_steps_before_arrival()
         self._refuse_accumulation()
         if self.models.chooses and any(replica.rests for replica in self.models.replicas):
             self._discard()
             self._pass_over()
             return
-        samples, self.batch = self.batch, 0
+        samples, self.state.batch = self.state.batch, 0
         self.context.charge(samples)
         self.models.evaluation.look()
         each.step(samples)
         self.state.samples += samples
         self._stepped()
-        if not self.state.position.under_way:
-            self.between()
+        self.state.position.stepped()
 
     def passed_over(self) -> bool:
         """Whether the step of a batch that was drawn is passed over; it is then."""
@@ -83,7 +82,7 @@ class Steps:
         return False
 
     def _discard(self) -> None:
-        self.batch = 0
+        self.state.batch = 0
         self.context.discard()
 
     def _pass_over(self) -> None:
@@ -115,7 +114,7 @@ class Steps:
 
     def count(self, samples: int) -> None:
         """As `Worker.count`."""
-        self.batch += samples
+        self.state.batch += samples
         self.data.used = True
 
     def refuse_if_finished(self, call: str = "optimizer.step() or a table's clock()", remedy: str = "take all steps before it") -> None:

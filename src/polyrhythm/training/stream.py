@@ -30,6 +30,11 @@ class PlainStream:
     def __init__(self, data: Iterable[Any]) -> None:
         self.data = data
 
+    @property
+    def once(self) -> bool:
+        """Whether a pass goes on where the one before was left, as that over an iterator does."""
+        return isinstance(self.data, Iterator)
+
     def elements(self, seed: int) -> Iterator[Any]:
         """One pass."""
         return alone(self.data)
@@ -41,6 +46,8 @@ class PlainStream:
 
 class LoaderStream:
     """The elements of a DataLoader over an IterableDataset, in the order in which the loader's processes give them."""
+
+    once = False
 
     def __init__(self, loader: DataLoader[Any]) -> None:
         refuse_own_ways(loader)

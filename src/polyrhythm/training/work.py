@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from typing import Any
 
 from polyrhythm.checkpoints.plan import CheckpointPlan
 from polyrhythm.checkpoints.request import CheckpointRequest
-from polyrhythm.errors import CompositionError, WorkloadError
+from polyrhythm.errors import CompositionError, PolyrhythmError, WorkloadError
 from polyrhythm.kernel.job import Job, Location, WorkerContext
 from polyrhythm.kernel.message import Message
 from polyrhythm.report.event_lines import encoded
@@ -32,6 +32,7 @@ class Training:
     seed: int
     checkpoints: CheckpointRequest = field(default_factory=CheckpointRequest)
     timeline: bool = False
+    circumstances: Mapping[str, str] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         self.strategy.check(self.workers)
@@ -49,7 +50,7 @@ class Training:
     def job(self, locations: Sequence[Location]) -> Job:
         """The runtime's view of it, with its checkpoints looked up. Raises CompositionError and CheckpointError for what does not fit."""
         plan = StrategyPlan.of(self.strategy, locations, self.seed)
-        return make_job(self.train, plan, planned(plan, self.checkpoints), self.timeline)
+        return make_job(self.train, plan, planned(plan, self.checkpoints, self.circumstances), self.timeline)
 
     def continued(self) -> Training:
         """The same, from its newest checkpoint; as it began where it has written none yet."""
@@ -96,7 +97,6 @@ def make_job(train: Train, plan: StrategyPlan, chosen: CheckpointPlan | None = N
         plan.beside,
         checkpoints.began,
         timeline,
-        checkpoints.grace,
     )
 
 
@@ -105,18 +105,24 @@ def _explained(own: Worker) -> Iterator[None]:
     """Errors of the training function, with what to do about those that have to do with being run by us."""
     try:
         yield
-    except NameError as error:
-        if own.returning:
+    except (ArithmeticError, LookupError, NameError, StopIteration, TypeError, ValueError) as error:
+        if own.returning and not isinstance(error, PolyrhythmError):
             raise WorkloadError(
-                f"{error}. The run was resumed, and passes over the data that were used before the checkpoint have no batches now: "
-                "give names that are used after a pass a value before it."
+                f"{type(error).__name__}: {error}. The run was resumed, and passes over the data that were used before the checkpoint "
+                "have no batches now: write `for epoch in worker.range(n):`, which begins with the epoch of the checkpoint, or give names "
+                "that are used after a pass a value before it."
             ) from error
+        _translate(error)
         raise
-    except (ValueError, RuntimeError) as error:
-        for torchs, ours in _TRANSLATED.items():
-            if torchs in str(error):
-                raise CompositionError(ours) from error
+    except RuntimeError as error:
+        _translate(error)
         raise
+
+
+def _translate(error: Exception) -> None:
+    for torchs, ours in _TRANSLATED.items():
+        if torchs in str(error):
+            raise CompositionError(ours) from error
 
 
 def conclusion(own: Worker) -> Message:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sized
+import builtins
+from collections.abc import Callable, Iterable, Iterator, Sized
 from typing import Any, TypeVar
 
 import torch
@@ -20,8 +21,10 @@ from polyrhythm.tables.shape import TableShape
 from polyrhythm.training.checkpoint_plan import manifest_of
 from polyrhythm.training.checkpointing import Checkpointing
 from polyrhythm.training.data import Batches, Data, StreamBatches
+from polyrhythm.training.data_request import DataRequest
 from polyrhythm.training.evaluation import Evaluate, Moments, every_moment
 from polyrhythm.training.models import Models
+from polyrhythm.training.own_variables import Variables
 from polyrhythm.training.result import Leave, Run, no_leaving
 from polyrhythm.training.sampling import ShareSampler
 from polyrhythm.training.steps import Steps
@@ -62,12 +65,11 @@ class Worker:
         self._together = Together(collective, group, context.perform)
         self._plan = plan
         self._tables = Tables(plan, context, self._models)
-        self._state = WorkerState(context, self._models.replicas, self._tables.states, chosen.resumed, self._between)
+        self._state = WorkerState(context, self._models.replicas, self._tables.states, chosen, self._between)
         self._steps = Steps(context, self._models, self._tables.states, self._state, self._between)
         self._data = self._steps.data = Data(
             strategy.shuffle, group, self._together, self.count, self._state.position, self._models, self._models.follow_losses
         )
-        self._data.drawn = self._models.batch
         rng.seed_everything(group.seed, "worker", group.rank)
         self._checkpointing = Checkpointing(chosen, context, group, self._state, self._manifest)
         self._checkpointing.begin(self._models.follow_losses)
@@ -107,14 +109,7 @@ class Worker:
         self._models.constrain(function, model)
 
     def table(
-        self,
-        name: str,
-        *,
-        rows: int,
-        columns: int = 1,
-        row: RowKind | None = None,
-        initial: Tensor | None = None,
-        cache: int | None = None,
+        self, name: str, *, rows: int, columns: int = 1, row: RowKind | None = None, initial: Tensor | None = None, cache: int | None = None
     ) -> Table:
         """Open a table of numbers that all workers share, beside a model or instead of one: `get` rows, `inc` them, and end a `clock`.
 
@@ -141,6 +136,18 @@ class Worker:
         for name, kept in objects.items():
             self._state.keep(name, kept)
 
+    def variables(self, **values: Any) -> Variables:
+        """Variables that are in checkpoints: `own = worker.variables(best=0.0)`, then `own.best = max(own.best, accuracy)`.
+
+        Give each its value at the beginning: a number, text, a tensor, or lists, tuples and dicts of them. In a resumed run they have those
+        of the checkpoint.
+        """
+        return self._state.keep_values(values)
+
+    def enumerate(self, batches: Batches | StreamBatches, start: int = 0) -> Iterator[tuple[int, Any]]:
+        """The batches of a pass with their numbers, as `enumerate` gives them, which go on in a resumed run."""
+        return self._data.numbered(batches, start)
+
     def save(self) -> bool:
         """Write a checkpoint now, and return whether it was written. Every worker calls it after the same step, at the end of an iteration.
 
@@ -151,20 +158,29 @@ class Worker:
 
     def _between(self) -> None:
         """A batch is requested, and those before it have been used."""
-        self._checkpointing.between(self.clock)
+        if self._checkpointing.due(self.clock):
+            self._checkpointing.save(self.clock)
 
     def _manifest(self, step: int) -> Manifest:
-        return manifest_of(self._plan, step, self._context.port.now())
+        return manifest_of(self._plan, step, self._context.port.now(), self._checkpointing.plan.circumstances)
 
-    def batches(self, dataset: Any, batch_size: int | None = None) -> Batches | StreamBatches:
+    def batches(self, dataset: Any, batch_size: int | None = None, *, steps: int | None = None) -> Batches | StreamBatches:
         """This worker's batches: each iteration over them is an epoch; shards are disjoint, and all workers get equally many batches.
 
         `dataset` is a map-style Dataset or a tuple of tensors, reshuffled each epoch; a DataLoader, whose sampler, loading processes and
         options are used; a stream (an IterableDataset, an iterator), which every worker reads completely; or data that divide
         themselves (any `ShardedSource`), of which each worker reads its shard. `batch_size` counts samples per worker and step; the
-        default is the loader's own, otherwise 32. `len()` is the number of batches, where it is known. Raises DataError for other data.
+        default is the loader's own, otherwise 32. `steps` ends each pass after that many batches, in a resumed run too. `len()` is the
+        number of batches, where it is known. Raises DataError for other data.
         """
-        return self._data.batches(dataset, batch_size, self._context.port, self._context.perform)
+        return self._data.batches(DataRequest(dataset, batch_size, steps), self._context.port, self._context.perform)
+
+    def range(self, *bounds: int) -> Iterator[int]:
+        """The numbers of `range(...)`, in a resumed run from where they were: `for epoch in worker.range(10):`.
+
+        It counts epochs, with passes over data inside, or the steps of a loop without `batches`.
+        """
+        return self._state.position.count(builtins.range(*bounds))
 
     def sampler(self, dataset: Sized, shuffle: bool = True, counts: bool = True) -> ShareSampler:
         """A sampler of this worker's shard of `dataset`, for a DataLoader of your own: equally many indices for all, reshuffled each epoch.
@@ -186,7 +202,6 @@ class Worker:
 
         The last ones are the run's final metrics. Raises DivergedError for one that is not finite, WorkloadError for one that is no number.
         """
-        self._models.shown()
         self._state.report(metrics, self.clock)
 
     def evaluate(self, function: Evaluate, moments: Moments = every_moment) -> None:
@@ -220,6 +235,7 @@ class Worker:
         if not self._steps.held:
             raise WorkloadError("The training function never called worker.attach(model, optimizer): call it before the training loop.")
         if not self._steps.finished:
+            self._state.position.refuse_end_before_arrival()
             self._steps.finished = True
             self._checkpointing.end(self.clock)
             self._tables.finish()
@@ -279,7 +295,6 @@ class Worker:
 
     def count(self, samples: int) -> None:
         """Count `samples` samples as used by the next step, for training functions that do not use `batches` or `sampler`."""
-        self._models.shown()
         self._steps.count(samples)
 
     @property

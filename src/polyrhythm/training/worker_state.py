@@ -7,17 +7,20 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from torch import Tensor
+from torch.optim.lr_scheduler import LRScheduler
 
 from polyrhythm import rng
-from polyrhythm.checkpoints.checkpoint import Checkpoint
 from polyrhythm.checkpoints.fitting import fitting
+from polyrhythm.checkpoints.plan import CheckpointPlan
 from polyrhythm.errors import CheckpointError, WorkloadError, diverged
 from polyrhythm.kernel.events import Reported
 from polyrhythm.kernel.job import WorkerContext
 from polyrhythm.pieces.common_state import CommonState
 from polyrhythm.strategy.replica import Replica
+from polyrhythm.training.loops import DATA
 from polyrhythm.training.numbers import number
-from polyrhythm.training.position import DataPosition
+from polyrhythm.training.own_variables import OwnVariables, Variables, multiply
+from polyrhythm.training.position import STEP, DataPosition
 from polyrhythm.trees import StateTree
 
 
@@ -33,19 +36,23 @@ class WorkerState:
         context: WorkerContext,
         replicas: Sequence[Replica],
         tables: Mapping[str, CommonState],
-        resumed: Checkpoint | None,
+        plan: CheckpointPlan,
         between: Callable[[], None],
     ) -> None:
         self.context = context
         self.replicas = replicas
         self.tables = tables
+        self.override = plan.override
         self.position = DataPosition(between, self._arrive)
         self.samples = 0
+        self.batch = 0
         self.metrics: dict[str, float] = {}
         self.kept: dict[str, Any] = {}
-        self.before: StateTree = None if resumed is None else resumed.read(context.port.name)
+        self.before: StateTree = None if plan.resumed is None else plan.resumed.read(context.port.name)
         if self.before is not None:
-            self.position.restore(self.before["epochs"])
+            self.position.restore(self.before["position"], plan.override)
+        self.variables = OwnVariables(None if self.before is None else self.before["variables"], self._mine, plan.override)
+        self.position.watch = self.variables.moment
 
     def report(self, metrics: Mapping[str, float | Tensor], clock: int) -> None:
         """Record `metrics`, unless the broken-off run has."""
@@ -70,11 +77,13 @@ class WorkerState:
         return {
             "replicas": [replica.export() for replica in self.replicas],
             **({"tables": {name: table.export() for name, table in self.tables.items()}} if self.tables else {}),
-            "epochs": self.position.export(),
+            "position": self.position.export(),
+            "variables": self.variables.seen,
             "kept": {name: kept.state_dict() for name, kept in self.kept.items()},
             "random": rng.export(),
             "streams": self.context.port.export(),
             "samples": self.samples,
+            "batch": self.batch,
             "metrics": self.metrics,
         }
 
@@ -88,7 +97,9 @@ class WorkerState:
                 f"worker.attach was called {attached} times, but {known} times in the run that wrote the checkpoint: resume it with the "
                 "training function that wrote it."
             )
-        self._resume(self.replicas[-1], self.before["replicas"][attached - 1])
+        before = self.before["replicas"][attached - 1]
+        self.replicas[-1].options.refuse_others(before["options"], self.override)
+        self._resume(self.replicas[-1], before)
         return True
 
     def resume_table(self, name: str) -> None:
@@ -108,7 +119,7 @@ class WorkerState:
             each.restore(state)
         self.samples, self.metrics = self.before["samples"], dict(self.before["metrics"])
         if not self.position.returning:
-            self._arrive()
+            self._arrive(STEP)
 
     def keep(self, name: str, kept: Any) -> None:
         """Export and restore an object of the user's too."""
@@ -123,19 +134,59 @@ class WorkerState:
 
     def _restore(self, name: str) -> None:
         known = self.before["kept"]
-        if name not in known:
+        state = known[name] if name in known else self.variables.recorded(name)
+        if state is None:
             raise CheckpointError(
                 f"worker.keep was given {name!r}, which is not in the checkpoint: it has {', '.join(known) or 'nothing'}. Resume it with "
                 "the training function that wrote it."
             )
         with fitting(f"object that worker.keep was given as {name!r}"):
-            self.kept[name].load_state_dict(known[name])
+            self.kept[name].load_state_dict(state)
 
-    def _arrive(self) -> None:
+    def keep_values(self, values: Mapping[str, Any]) -> Variables:
+        """Values of the user's that go on from those of the checkpoint; from the variables that it recorded where it has no such values."""
+        own = Variables(dict(values))
+        name = f"variables/{sum(isinstance(each, Variables) for each in self.kept.values())}"
+        self.kept[name] = own
+        if self.before is not None and name not in self.before["kept"]:
+            found = {each: self.variables.recorded(each) for each in values}
+            self.before["kept"][name] = {each: value for each, value in found.items() if value is not None}
+        if self.before is not None:
+            self._restore(name)
+        return own
+
+    def look(self) -> None:
+        """A checkpoint is about to be written: remember the training function's variables as they are here."""
+        self.variables.look(self.position.kind, [*self.kept])
+
+    def _mine(self) -> set[int]:
+        """What is restored without being found among the training function's variables."""
+        held: list[Any] = [*self.kept.values()]
+        for replica in self.replicas:
+            held += [replica.model, replica.optimizer, *replica.model.parameters(), *replica.model.buffers()]
+        return set(map(id, held))
+
+    def _refuse_unknown(self) -> None:
+        """Raise CheckpointError for a name to override that no setting has."""
+        known = {DATA, *(name for replica in self.replicas for group in replica.options.groups for name in group), *self.variables.names}
+        if unknown := sorted(self.override - known):
+            raise CheckpointError(
+                f"override has {unknown[0]!r}, and there is no such setting: it can have {', '.join(sorted(known))}, or nothing."
+            )
+
+    def _arrive(self, kind: str) -> None:
         """Be where the broken-off run was, whatever the training function has done on the way."""
         self.context.port.restore(self.before["streams"])
         for replica, state in zip(self.replicas, self.before["replicas"], strict=False):
             replica.restore_again(state)
         for name in self.kept:
             self._restore(name)
+        self.variables.arrived(kind)
+        for replica, state in zip(self.replicas, self.before["replicas"], strict=False):
+            replica.options.override(replica.optimizer, state["options"], self.override)
+            if "lr" in self.override:
+                schedules = [each for each in (*self.kept.values(), *self.variables.schedules) if isinstance(each, LRScheduler)]
+                multiply((each for each in schedules if each.optimizer is replica.optimizer), replica.options.factors(state["options"]))
+        self._refuse_unknown()
+        self.batch = self.before["batch"]
         rng.restore(self.before["random"])

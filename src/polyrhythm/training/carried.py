@@ -1,0 +1,165 @@
+"""Variables whose value one iteration of a loop takes from the one before it, found in the code of a function."""
+
+from __future__ import annotations
+
+import dis
+from collections import deque
+from collections.abc import Iterable, Iterator, Mapping
+from functools import lru_cache
+from itertools import pairwise
+from types import CodeType, FrameType, FunctionType
+from typing import Any, NamedTuple
+
+from torch import Tensor
+
+
+class Path(NamedTuple):
+    """A variable by its name, or an attribute or an item of what it refers to."""
+
+    name: str
+    attribute: str = ""
+    item: str = ""
+
+    def __str__(self) -> str:
+        return self.name + (f".{self.attribute}" if self.attribute else f"[{self.item!r}]" if self.item else "")
+
+
+class _Region(NamedTuple):
+    """A loop: the offsets of its first and last instruction, and what it carries on; the `targets` of a `for` are numbers at most."""
+
+    start: int
+    end: int
+    carried: frozenset[Path]
+    targets: frozenset[Path]
+
+
+def numbers(frame: FrameType) -> dict[str, Any]:
+    """The values, by name, of the variables that the loops of `frame` which are under way carry on: numbers, and lists of numbers."""
+    local: Mapping[str, Any] = frame.f_locals
+    found: dict[str, Any] = {}
+    for region in _regions(frame.f_code):
+        if region.start <= frame.f_lasti <= region.end:
+            found |= {str(path): value for path in region.carried if (value := _plain(_value(path, frame, local))) is not None}
+            targets = {path: _value(path, frame, local) for path in region.targets}
+            found |= {str(path): value for path, value in targets.items() if type(value) is int}
+    if "self" in frame.f_code.co_varnames:
+        kind: Any = type(local.get("self"))
+        for path in _of_methods(kind):
+            if (value := _plain(_value(path, frame, local))) is not None:
+                found[str(path)] = value
+    return found
+
+
+def _value(path: Path, frame: FrameType, local: Mapping[str, Any]) -> Any:
+    value = local.get(path.name, frame.f_globals.get(path.name))
+    if path.attribute:
+        return getattr(value, "__dict__", {}).get(path.attribute)
+    return value.get(path.item) if path.item and isinstance(value, dict) else None if path.item else value
+
+
+def _plain(value: Any) -> Any:
+    """A number, a list of numbers, or how many items a list has; None for anything else."""
+    if isinstance(value, (bool, int, float)):
+        return value
+    if isinstance(value, Tensor) and value.numel() == 1 and value.device.type == "cpu":
+        return value.item()
+    if isinstance(value, (list, deque)):
+        short = len(value) <= _MOST and all(isinstance(item, (bool, int, float)) for item in value)
+        return list(value) if short else f"{len(value)} items"
+    return None
+
+
+@lru_cache(maxsize=512)
+def _regions(code: CodeType) -> tuple[_Region, ...]:
+    instructions = list(dis.get_instructions(code))
+    ends: dict[int, int] = {}
+    for each in instructions:
+        if each.opcode in _JUMPS and isinstance(each.argval, int) and each.argval <= each.offset:
+            ends[each.argval] = max(each.offset, ends.get(each.argval, 0))
+    nested = frozenset().union(*(_nested(const, code) for const in code.co_consts if isinstance(const, CodeType)), frozenset())
+    regions = []
+    for start, end in ends.items():
+        inside = [each for each in instructions if start <= each.offset <= end]
+        carried = _carried(inside) | _in_place(inside) | _grown(inside, code) | nested
+        regions.append(_Region(start, end, carried, _targets(inside)))
+    return tuple(regions)
+
+
+def _accesses(instructions: Iterable[dis.Instruction]) -> Iterator[tuple[str, str]]:
+    """LOAD or STORE, and the name, in the order of the code."""
+    for each in instructions:
+        names = each.argval if isinstance(each.argval, tuple) else (each.argval,)
+        deeds = [part for part in each.opname.split("_") if part in ("LOAD", "STORE")]
+        if each.opname.endswith(_VARIABLES) and len(deeds) == len(names):
+            yield from zip(deeds, names, strict=True)
+
+
+def _carried(instructions: list[dis.Instruction]) -> frozenset[Path]:
+    """What is read before it is written."""
+    first: dict[str, str] = {}
+    stored = set()
+    for deed, name in _accesses(instructions):
+        first.setdefault(name, deed)
+        if deed == "STORE":
+            stored.add(name)
+    return frozenset(Path(name) for name in stored if first[name] == "LOAD")
+
+
+def _targets(inside: list[dis.Instruction]) -> frozenset[Path]:
+    """The variables of a `for` over these instructions."""
+    found: set[Path] = set()
+    if inside and inside[0].opname == "FOR_ITER":
+        for each in inside[1:]:
+            if each.opname.startswith("STORE_") and each.opname.endswith(_VARIABLES):
+                found |= {Path(name) for _, name in _accesses([each])}
+            elif each.opname != "UNPACK_SEQUENCE":
+                break
+    stored = [name for deed, name in _accesses(inside) if deed == "STORE"]
+    return frozenset(path for path in found if stored.count(path.name) == 1)  # others say nothing about how far the loop is
+
+
+def _in_place(inside: list[dis.Instruction]) -> frozenset[Path]:
+    """Attributes and items that an operation such as += changes."""
+    found: set[Path] = set()
+    for place, each in enumerate(inside):
+        before = inside[max(0, place - 4) : place]
+        copies = sum(other.opname == "COPY" for other in before[-2:])
+        if each.opname == "LOAD_ATTR" and copies == 1 and len(before) > 1 and before[-2].opname.startswith("LOAD_"):
+            found.add(Path(str(before[-2].argval), attribute=str(each.argval)))
+        elif copies == 2 and len(before) == 4 and before[1].opname == "LOAD_CONST" and isinstance(before[1].argval, str):
+            found.add(Path(str(before[0].argval), item=before[1].argval))
+    return frozenset(found)
+
+
+def _grown(inside: list[dis.Instruction], code: CodeType) -> frozenset[Path]:
+    """Lists of the function's own that items are added to."""
+    return frozenset(
+        Path(before.argval)
+        for before, each in pairwise(inside)
+        if each.opname in ("LOAD_METHOD", "LOAD_ATTR") and str(each.argval) in _GROWING and before.opname.startswith("LOAD_")
+        if isinstance(before.argval, str) and before.argval not in code.co_freevars and before.opname != "LOAD_GLOBAL"
+    )
+
+
+def _nested(inner: CodeType, outer: CodeType) -> frozenset[Path]:
+    """Variables of a function that one defined in it changes."""
+    instructions = list(dis.get_instructions(inner))
+    return frozenset(path for path in _carried(instructions) if path.name in inner.co_freevars and path.name in outer.co_cellvars)
+
+
+@lru_cache(maxsize=128)
+def _of_methods(kind: type) -> frozenset[Path]:
+    """Attributes that methods of a class of the user's change in place."""
+    found: set[Path] = set()
+    for each in kind.__mro__:
+        if not each.__module__.startswith(("torch", "builtins", "polyrhythm.training")):
+            for value in vars(each).values():
+                if isinstance(value, FunctionType):
+                    found |= {path for path in _in_place(list(dis.get_instructions(value))) if path.name == "self" and path.attribute}
+    return frozenset(found)
+
+
+_JUMPS = frozenset((*dis.hasjrel, *dis.hasjabs))
+_VARIABLES = ("_FAST", "_FAST_CHECK", "_FAST_BORROW", "_NAME", "_GLOBAL", "_DEREF")
+_GROWING = frozenset(("append", "extend", "appendleft", "insert"))
+_MOST = 10_000
