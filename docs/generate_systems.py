@@ -12,7 +12,6 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from polyrhythm.cli.presets import AXES, published
-from polyrhythm.kernel.names import worker
 from polyrhythm.pieces.traits import Pattern
 from polyrhythm.strategy.strategy import Strategy
 from polyrhythm.systems import SYSTEMS, find
@@ -256,7 +255,8 @@ training; when the run finishes, floating-point buffers are averaged over the wo
 
 **Arrival order.** If it does not matter, both runtimes give the same final weights for the same seed, bit for bit.
 
-**A lost worker.** A run ends if worker 0, which holds the result, or a server is lost. Lost workers are not replaced.
+**A lost worker.** A run ends if worker 0, which holds the result, or a server is lost. Lost workers are not replaced. Under torchrun nobody
+continues, whatever the system: torchrun ends all workers when one is lost.
 """
 
 
@@ -273,13 +273,6 @@ def state_of(strategy: Strategy) -> str:
     return f"at each worker, its own{outer}"
 
 
-def lost_of(strategy: Strategy) -> str:
-    """What happens without a worker that is not worker 0."""
-    if strategy.workers(2) == 1:
-        return "there is no other"
-    return "the run ends and names it" if strategy.essential(worker(1)) else "the others continue"
-
-
 def overview() -> list[str]:
     """The table of all systems."""
     rows = [
@@ -289,7 +282,7 @@ def overview() -> list[str]:
     for name in SYSTEMS:
         shown, strategy = published(name), find(name)
         pieces = " | ".join(f"`{piece}`" for piece in (shown.consistency, shown.topology, shown.codec, shown.merge))
-        rows.append(f"| [`{name}`](#{name}) | {pieces} | {'yes' if strategy.order_matters else 'no'} | {lost_of(strategy)} |")
+        rows.append(f"| [`{name}`](#{name}) | {pieces} | {'yes' if strategy.order_matters else 'no'} | {shown.lost_worker} |")
     return rows
 
 
@@ -306,7 +299,7 @@ def section(name: str) -> list[str]:
         "optimizer state": state_of(strategy),
         "sent a step": SENT[name].text,
         "order of arrival": "matters" if strategy.order_matters else "does not matter",
-        "a lost worker": lost_of(strategy),
+        "a lost worker": shown.lost_worker,
     }
     if strategy.topology.traits.pattern is Pattern.SHARED:
         facts["lost writes"] = "counted in real processes; not modelled in virtual time, where there are none"

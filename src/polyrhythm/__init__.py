@@ -38,10 +38,12 @@ if TYPE_CHECKING:
     from polyrhythm.codec import PerTensor as PerTensor
     from polyrhythm.codec import RandomK as RandomK
     from polyrhythm.codec import RandomSkip as RandomSkip
+    from polyrhythm.codec import RateScaled as RateScaled
     from polyrhythm.codec import RefreshedLowRank as RefreshedLowRank
     from polyrhythm.codec import Relative as Relative
     from polyrhythm.codec import Rows as Rows
     from polyrhythm.codec import ScaledSign as ScaledSign
+    from polyrhythm.codec import SenderMean as SenderMean
     from polyrhythm.codec import SharedK as SharedK
     from polyrhythm.codec import Sign as Sign
     from polyrhythm.codec import Significant as Significant
@@ -288,7 +290,7 @@ _PLACES = {
     "codec": (
         "AdaptiveThreshold AveragedMomentum Cast Clipped ClippedFeedback CosineTopK DecayingFeedback E3M0 ErrorFeedback "
         "FeatureBlocks GapCoded Identity KKT KeyList LocalMomentum LowRank MaxN MomentumCorrection OneBit OneBitTensorwise "
-        "Partitions PerTensor RandomK RandomSkip RefreshedLowRank Relative Rows ScaledSign SharedK Sign Significant "
+        "Partitions PerTensor RandomK RandomSkip RateScaled RefreshedLowRank Relative Rows ScaledSign SenderMean SharedK Sign Significant "
         "StochasticLevels Striped SufficientFactors Ternary Threshold TopK TopKWarmup TwoBit UnitSigns Warmup"
     ),
     "consistency": (

@@ -11,9 +11,12 @@ PolyrhythmError
 ├── DivergedError        a loss or an update that is NaN or infinite
 └── RunError             a run that failed after it had started
     ├── WorkerFailed     a worker or server raised, or its process died
+    │   └── WorkerStopped  a worker was asked to end, by SIGTERM or Ctrl-C
     ├── DeadlockError    every actor waits; names what each waits for
     └── WireError        malformed or unauthenticated bytes from a peer
         └── TamperedError  bytes that were changed between two hosts
+
+Stopped is outside of the tree, as KeyboardInterrupt is: a signal such as SIGTERM has asked the process to end.
 
 DriftWarning, RecordWarning, ResumedWarning and UnshardedWarning are not errors: the run continued although its replicas had drifted apart
 by rounding, its record could not be written, its file is not what it was at the checkpoint, or its workers may all train on the same data.
@@ -22,6 +25,7 @@ by rounding, its record could not be written, its file is not what it was at the
 from __future__ import annotations
 
 import difflib
+import signal
 from collections.abc import Iterable
 
 
@@ -89,6 +93,13 @@ class WorkerFailed(RunError):
         return (WorkerFailed, (self.actor, self.reason, self.trace))
 
 
+class WorkerStopped(WorkerFailed):
+    """A worker that was asked to end, by a signal such as SIGTERM."""
+
+    def __reduce__(self) -> tuple[type[WorkerFailed], tuple[str, str, str]]:
+        return (WorkerStopped, (self.actor, self.reason, self.trace))
+
+
 class DeadlockError(RunError):
     """No actor can continue; the text names what each waits for."""
 
@@ -99,6 +110,29 @@ class WireError(RunError):
 
 class TamperedError(WireError):
     """Bytes that a peer has sent, and that somebody between the two hosts has changed, repeated, reordered or left out."""
+
+
+class Stopped(KeyboardInterrupt, SystemExit):
+    """A signal has asked this process to end, which it does with exit code 128 plus the signal's `number` if nothing catches this.
+
+    `kept` is whether a checkpoint was written before; None where none was tried. `reason` goes on with the
+    sentence "stopped by SIGTERM": who has sent it and why, as far as is known.
+    """
+
+    def __init__(self, number: int, kept: bool | None = None, reason: str = "") -> None:
+        SystemExit.__init__(self, 128 + number)
+        self.number = number
+        self.kept = kept
+        self.reason = reason
+        self.is_told = False
+
+    @property
+    def signal(self) -> str:
+        """Its name, such as SIGTERM."""
+        return signal.Signals(self.number).name
+
+    def __reduce__(self) -> tuple[type[Stopped], tuple[int, bool | None, str]]:
+        return (Stopped, (self.number, self.kept, self.reason))
 
 
 class DriftWarning(UserWarning):

@@ -6,6 +6,7 @@ import math
 import re
 
 from polyrhythm.errors import CompositionError
+from polyrhythm.settings import shown
 
 _PATTERN = re.compile(r"\s*([0-9.]+(?:e[+-]?[0-9]+)?)\s*([A-Za-zµ/]*)\s*", re.IGNORECASE)
 _AMBIGUOUS = re.compile(r"([kKmMgG]?)b/[sS]")
@@ -18,12 +19,21 @@ _SPEEDS = {"FLOPS": 1.0, "MFLOPS": 1e6, "GFLOPS": 1e9, "TFLOPS": 1e12, "PFLOPS":
 
 def _parse(given: str | float, scales: dict[str, float], what: str, example: str) -> float:
     if not isinstance(given, str):
-        return float(given)
+        return _number(given, what, example)
     found = _PATTERN.fullmatch(given)
     scale = next((scale for unit, scale in scales.items() if found and unit.lower() == found[2].lower()), None)
     if found is None or scale is None:
         raise CompositionError(f"{given!r} is not a {what}: write a number and one of {', '.join(scales)}, for example {example!r}.")
-    return float(found[1]) * scale
+    return _number(found[1], what, example) * scale
+
+
+def _number(given: object, what: str, example: str) -> float:
+    try:
+        if not isinstance(given, (bool, bytes)) and not math.isnan(number := float(given)):  # type: ignore[arg-type]
+            return number
+    except (TypeError, ValueError, OverflowError):
+        pass
+    raise CompositionError(f"{shown(given)} is not a {what}: give a number, or text such as {example!r}.")
 
 
 def bandwidth(given: str | float) -> float:

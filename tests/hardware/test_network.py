@@ -102,7 +102,7 @@ def test_a_file_may_give_text_or_numbers_and_one_way_stands_for_both() -> None:
             "hosts": [{"host": 0, "egress": "10 Mbit/s"}],
             "deal": {"type": "RoundRobin"}}"""
     )
-    assert network.sites[0] == Site("lab", 1000 * MBIT, 1000 * MBIT, pytest.approx(50e-6), 100 * MBIT, math.inf)
+    assert network.sites[0] == Site("lab", 1000 * MBIT, 1000 * MBIT, 50 * 1e-6, 100 * MBIT, math.inf)
     assert network.sites[1] == Site("attic", 20 * MBIT, 100 * MBIT, 0.002)
     assert network.latency == ((0.0, 0.015), (0.015, 0.0))
     assert network.capacity[0][1] == network.capacity[1][0] == 80 * MBIT

@@ -232,3 +232,15 @@ def test_what_no_run_came_to_has_no_command() -> None:
     made.search.make([(ONE, 0, 24, math.inf)], 1.0)
     made.invocation = Invocation("job.py")
     assert "Run it" not in plan_text(made.answer("the time was up"))
+
+
+def test_the_bounds_take_in_every_run_that_was_made() -> None:
+    found = findings(workers=(2,))
+    found.trainings = {
+        ONE: {seed: came_in(seconds) for seed, seconds in enumerate([1.0, 1.0, 1.0, 1.0, 3.0])},
+        **{Candidate("ssp", workers): {seed: came_in(1.0) for seed in range(3)} for workers in range(2, 12)},
+    }
+    choice = planner(found).choice(ONE)
+    assert choice is not None
+    assert choice.seconds.low <= 1.0
+    assert choice.seconds.high >= 3.0

@@ -74,8 +74,8 @@ def test_a_reproduction_is_found_by_its_name_and_by_its_systems() -> None:
     assert find("onebit").name == "onebit"
     with pytest.raises(UnknownNameError, match="Did you mean 'onebit'"):
         find("one-bit")
-    with pytest.raises(CompositionError, match="hierarchical has no experiment of its own"):
-        find("hierarchical")
+    with pytest.raises(CompositionError, match="hybrid-groups has no experiment of its own"):
+        find("hybrid-groups")
 
 
 @pytest.mark.parametrize("name", REPRODUCTIONS)

@@ -30,8 +30,8 @@ def test_it_names_every_waiting_actor_the_topic_the_sender_and_the_time() -> Non
     with pytest.raises(DeadlockError) as caught:
         play(job(waits("a", "worker/1", after=2.5), waits("b", "worker/2"), silent, servers=(serve,)), Simulator(network=PLAIN))
     assert str(caught.value) == (
-        "Deadlock at 2.5 s of virtual time: server/0 waits for 'push' from anyone; worker/0 waits for 'a' from worker/1; "
-        "worker/1 waits for 'b' from worker/2, which has ended."
+        "Deadlock at 2.5 s of virtual time: worker/0 waits for 'a' from worker/1; "
+        "worker/1 waits for 'b' from worker/2, which has ended; server/0 waits for 'push' from anyone."
     )
 
 

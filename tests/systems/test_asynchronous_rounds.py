@@ -49,6 +49,17 @@ def test_delayed_momentum_of_single_updates_is_nesterov_bit_for_bit() -> None:
         assert torch.equal(step, expected)
 
 
+@pytest.mark.parametrize("workers", [2, 3, 5])
+def test_momentum_moves_once_in_as_many_updates_as_there_are_workers(workers: int) -> None:
+    follows, given = pr.DelayedNesterov(), pr.DelayedNesterov(every=4)
+    assert follows.among(workers) == pr.DelayedNesterov(every=workers)
+    assert given.among(workers) == given
+    job = Toy(epochs=4)
+    as_many, other = (find("async-local-sgd", tau=2, every=every) for every in (workers, workers + 1))
+    hashes = [trained(job, workers, each).summary.weights_sha256 for each in (find("async-local-sgd", tau=2), as_many, other)]
+    assert hashes[0] == hashes[1] != hashes[2]
+
+
 @pytest.mark.parametrize("spread", [0.0, 0.4, 1.0])
 def test_a_round_of_delayed_momentum_moves_as_far_as_nesterov_on_the_mean(spread: float) -> None:
     delayed, plain = pr.DelayedNesterov(every=4, spread=spread), pr.Nesterov()

@@ -284,6 +284,6 @@ def test_joined_runs_that_are_killed_have_streamed_their_events(tmp_path: Path) 
     codes = joined("os.kill(os.getpid(), signal.SIGKILL)", tmp_path)
     assert codes[1] == -signal.SIGKILL
     killed = load(tmp_path / "worker-1")
-    assert (killed.state, killed.summary.steps) == ("running", 21)
-    assert (killed.summary.error or "").startswith("The run did not end: ")
+    assert (killed.state, killed.summary.steps) == ("failed", 21)
+    assert (killed.summary.error or "").startswith("worker/1 failed: its process was killed, or its host was lost, as worker/0 found: ")
     assert load(tmp_path / "worker-0").state == "failed"

@@ -15,9 +15,11 @@ from torch.nn.modules.batchnorm import _BatchNorm
 from polyrhythm.errors import CompositionError
 from polyrhythm.pieces.buffers import Keeper
 from polyrhythm.pieces.modes import Modes, modes, set_modes
+from polyrhythm.settings import checked
 
 
 @dataclass(frozen=True, slots=True)
+@checked
 class RecalibratedBuffers:
     """Batch norm's statistics are those of the last `batches` batches of each worker under the final weights, averaged over the workers.
 

@@ -16,13 +16,15 @@ from polyrhythm.trees import StateTree
 class CheckpointPlan:
     """`store` is where checkpoints are written, one after `every` steps of each worker; `resumed` is the one from which the run goes on.
 
-    Without a store none are written; without `every` only those that the training function requests. `override` names settings of which
-    a resumed run takes its own; `circumstances` are recorded beside them.
+    Without a store none are written; without `every` only those that the training function requests. `grace` is how many seconds a run that
+    is asked to stop may take to write a last one. `override` names settings of which a resumed run takes its own; `circumstances` are
+    recorded beside them.
     """
 
     store: CheckpointStore | None = None
     every: int | None = None
     resumed: Checkpoint | None = None
+    grace: float = 0.0
     override: frozenset[str] = frozenset()
     circumstances: Mapping[str, str] = field(default_factory=dict)
 

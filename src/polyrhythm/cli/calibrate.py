@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from polyrhythm.cli.failures import guarded, notice
-from polyrhythm.cli.options import Arguments, Json, Options, Settings
+from polyrhythm.cli.options import Arguments, Json, Options, Settings, path_given
 
 if TYPE_CHECKING:
     from polyrhythm.hardware.devices import Profile
@@ -37,7 +37,7 @@ System = Annotated[
     typer.Option("--system", metavar="NAME", help="Also time the computation of this system; without it each worker trains alone."),
 ]
 OneSeed = Annotated[int | None, typer.Option("--seed", metavar="S", help="The root of every random stream; default 0.")]
-Out = Annotated[Path | None, typer.Option("--out", metavar="DIR", help="Write device.json and network.json there.")]
+Out = Annotated[Path | None, typer.Option("--out", metavar="DIR", parser=path_given, help="Write device.json and network.json there.")]
 
 _STEPS = 30
 _EVERY = 15.0

@@ -8,8 +8,10 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from polyrhythm.cli.complete import complete_systems
-from polyrhythm.cli.failures import INTERRUPTED, guarded, notice, show_error
+from polyrhythm.cli.failures import guarded, notice, show_error
 from polyrhythm.cli.options import Arguments, DeviceName, Engine, Job, Json, NetworkName, On, Options, Out, Quiet, Timeout, Workers
+from polyrhythm.kernel.stopping import exit_code as interrupted
+from polyrhythm.kernel.stopping import notify, told
 
 if TYPE_CHECKING:
     from polyrhythm.cli.comparison import ComparisonResult, Settings, SystemComparison
@@ -95,11 +97,11 @@ def compare(
 def _make(runs: SystemComparison, settings: Settings) -> ComparisonResult:
     try:
         return runs.make(settings)
-    except KeyboardInterrupt:
+    except KeyboardInterrupt as problem:
         if runs.out is None:
             raise
-        notice(f"interrupted: the runs that have ended are in {runs.out}; the same command goes on from there, and report draws them")
-        raise typer.Exit(INTERRUPTED) from None
+        notify(f"{told(problem)}: the runs that have ended are in {runs.out}; the same command goes on from there, and report draws them")
+        raise typer.Exit(interrupted(problem)) from None
 
 
 def _show(result: ComparisonResult, as_json: bool) -> None:

@@ -68,5 +68,7 @@ def _show(diagnosis: Diagnosis) -> None:
         return
     causes = Table("cause", "found", "what to change", "time would be", box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="bold")
     for cause in diagnosis.causes:
-        causes.add_row(Text(f"{cause.kind}: {cause.where}"), Text(cause.finding), Text(cause.advice), f"× {1 - cause.gain:.2g}")
+        causes.add_row(
+            Text(f"{cause.kind}: {cause.where}"), Text(cause.finding), Text(cause.advice), f"× {cause.low:.2g} to {cause.high:.2g}"
+        )
     out.print(causes)

@@ -4,6 +4,7 @@
 1      a run that was started failed, be it one of several, or what it found could not be kept
 2      what was given cannot be run: names, options, the JOB, its data
 130    interrupted
+128+n  stopped by the signal n: 143 by SIGTERM
 """
 
 from __future__ import annotations
@@ -16,11 +17,12 @@ from typing import ParamSpec, TypeVar
 import typer
 
 from polyrhythm.errors import DivergedError, PolyrhythmError, RunError, ScriptEnded, WorkerFailed, sentence
+from polyrhythm.kernel.stopping import exit_code as interrupted
+from polyrhythm.kernel.stopping import stoppable, tell
 
 Given = ParamSpec("Given")
 Result = TypeVar("Result")
 
-INTERRUPTED = 130
 _EXIT = re.compile(r"sys\.exit\((\d+)\)")
 # argparse by the end of its path: the one that a compiled file carries need not be the one that it was found by.
 _BY_ARGPARSE = re.compile(r'[/\\]argparse\.py", line \d+, in exit\b')
@@ -32,10 +34,11 @@ def guarded(command: Callable[Given, Result]) -> Callable[Given, Result]:
     @wraps(command)
     def safe(*arguments: Given.args, **options: Given.kwargs) -> Result:
         try:
-            return command(*arguments, **options)
-        except KeyboardInterrupt:
-            notice("interrupted")
-            raise typer.Exit(INTERRUPTED) from None
+            with stoppable():
+                return command(*arguments, **options)
+        except KeyboardInterrupt as problem:
+            tell(problem)
+            raise typer.Exit(interrupted(problem)) from None
         except PolyrhythmError as error:
             show_error(error)
             raise typer.Exit(exit_code(error)) from None

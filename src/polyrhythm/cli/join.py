@@ -12,7 +12,7 @@ import typer
 
 from polyrhythm.cli.failures import guarded, notice
 from polyrhythm.cli.options import Arguments, Job, Json, Options, Out, Seed, Settings, Timeout
-from polyrhythm.cli.run import Checkpoint, Every, Keep, Override, Resume, System
+from polyrhythm.cli.run import Checkpoint, Every, Grace, Keep, Override, Resume, System
 
 Bind = Annotated[
     str | None, typer.Option("--bind", metavar="ADDRESS", help="The address of this host to listen at; default: the one towards worker 0.")
@@ -33,6 +33,7 @@ def join(
     checkpoint: Checkpoint = None,
     every: Every = None,
     keep: Keep = 2,
+    grace: Grace = 20.0,
     resume: Resume = False,
     override: Override = None,
     as_json: Json = False,
@@ -46,6 +47,8 @@ def join(
     from polyrhythm.cli.pairs import pairs
     from polyrhythm.cli.prepare import own_arguments
     from polyrhythm.cli.presets import compose
+    from polyrhythm.errors import Stopped
+    from polyrhythm.kernel.stopping import exit_code
     from polyrhythm.training import join as training
     from polyrhythm.workloads.load import load
 
@@ -61,12 +64,16 @@ def join(
             checkpoint=checkpoint,
             every=every,
             keep=keep,
+            grace=grace,
             resume=resume,
             override=override or [],
             bind=bind,
         )
-        train(worker)
-        run = worker.leave()
+        try:
+            train(worker)
+            run = worker.leave()
+        except Stopped as problem:  # it is told when the run is left, at exit, which knows more
+            raise typer.Exit(exit_code(problem)) from None
     if worker.rank:
         return
     if as_json:

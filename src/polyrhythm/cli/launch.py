@@ -9,7 +9,7 @@ import typer
 from polyrhythm.cli.complete import complete_launchers
 from polyrhythm.cli.failures import guarded
 from polyrhythm.cli.options import Arguments, Engine, Job, Json, Options, Out, Seed, Settings, Timeout, Workers, repeated
-from polyrhythm.cli.run import Checkpoint, Every, Keep, Resume, System
+from polyrhythm.cli.run import Checkpoint, Every, Grace, Keep, Resume, System
 
 On = Annotated[
     str,
@@ -34,6 +34,7 @@ def launch(
     checkpoint: Checkpoint = None,
     every: Every = None,
     keep: Keep = 2,
+    grace: Grace = 20.0,
     resume: Resume = False,
     as_json: Json = False,
     print_only: Print = False,
@@ -52,6 +53,7 @@ def launch(
         ("--out", out),
     ]
     named += [("--checkpoint", checkpoint), ("--every", every), ("--keep", keep if keep != 2 else None)]
+    named.append(("--grace", grace if grace != 20.0 else None))
     flags = [part for name, value in named if value is not None for part in (name, str(value))]
     flags += [*repeated("--set", settings), *repeated("--option", options), *(["--json"] if as_json else [])]
     wanted = LaunchRequest(job, arguments or [], workers, flags, resume, checkpoint is not None)

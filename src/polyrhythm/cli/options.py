@@ -67,7 +67,16 @@ Settings = Annotated[
 Options = Annotated[
     list[str] | None, typer.Option("--option", metavar="KEY=VALUE", help="An option of the system, such as slack=5; may be repeated.")
 ]
-Out = Annotated[Path | None, typer.Option("--out", metavar="DIR", help="Write the record of the run to this directory.")]
+
+
+def path_given(text: str) -> Path:
+    """The path that an option was given. Raises typer.BadParameter for an empty one, which would be the current directory."""
+    if not text:
+        raise typer.BadParameter("it is empty: give a path; . is the current directory.")
+    return Path(text)
+
+
+Out = Annotated[Path | None, typer.Option("--out", metavar="DIR", parser=path_given, help="Write the record of the run to this directory.")]
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON object on stdout, and nothing else.")]
 Quiet = Annotated[bool, typer.Option("--quiet", help="Show no progress.")]
 

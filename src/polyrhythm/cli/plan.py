@@ -10,8 +10,8 @@ from typing import Annotated
 import typer
 
 from polyrhythm.cli.complete import complete_systems
-from polyrhythm.cli.failures import INTERRUPTED, guarded
-from polyrhythm.cli.options import Arguments, DeviceName, Job, Json, NetworkName, Quiet, Seed, Settings
+from polyrhythm.cli.failures import guarded
+from polyrhythm.cli.options import Arguments, DeviceName, Job, Json, NetworkName, Quiet, Seed, Settings, path_given
 
 Goal = Annotated[str, typer.Option("--to", metavar="METRIC=VALUE", help="The target, such as accuracy=0.96.")]
 Counts = Annotated[
@@ -41,7 +41,12 @@ Jobs = Annotated[int | None, typer.Option("--jobs", metavar="N", help="How many 
 JobsOn = Annotated[str, typer.Option("--on", metavar="host|ray", help="Where runs are made: this host, or a Ray cluster (RAY_ADDRESS).")]
 Where = Annotated[
     Path | None,
-    typer.Option("--out", metavar="DIR", help="Keep the runs there, so that the same command goes on, and write the plan and its page."),
+    typer.Option(
+        "--out",
+        metavar="DIR",
+        parser=path_given,
+        help="Keep the runs there, so that the same command goes on, and write the plan and its page.",
+    ),
 ]
 
 
@@ -75,6 +80,8 @@ def plan(
     from polyrhythm.cli.prepare import directory, typed
     from polyrhythm.cli.runtimes import RuntimeOptions
     from polyrhythm.errors import CompositionError
+    from polyrhythm.kernel.stopping import exit_code as interrupted
+    from polyrhythm.kernel.stopping import latest
     from polyrhythm.planner.answer import INTERRUPTED as STOPPED
     from polyrhythm.planner.objective import Prices
     from polyrhythm.planner.plan import HERE, PlanRequest, workers_of
@@ -102,5 +109,5 @@ def plan(
     again = shlex.join(["polyrhythm", *sys.argv[1:]])
     made = Planning(request, asked, directory(out), verify, watched=not (as_json or quiet), asked=again).make(as_json)
     if made.ended == STOPPED:
-        raise typer.Exit(INTERRUPTED)
+        raise typer.Exit(interrupted(latest()))
     raise typer.Exit(0 if made.best is not None else 1)

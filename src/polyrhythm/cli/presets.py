@@ -12,6 +12,7 @@ import msgspec
 
 from polyrhythm.cli.pairs import convert
 from polyrhythm.errors import CompositionError, unknown
+from polyrhythm.kernel.names import worker
 from polyrhythm.pieces.controller import Fixed
 from polyrhythm.pieces.local import PlainSteps
 from polyrhythm.reproductions.published import verdict_on
@@ -46,6 +47,7 @@ class Published(msgspec.Struct):
     shuffle: str
     exchanges: str
     options: dict[str, Option]
+    lost_worker: str
     reproduction: str
     description: str
 
@@ -69,9 +71,17 @@ def published(name: str) -> Published:
         **pieces,
         exchanges=exchanges,
         options=options,
+        lost_worker=lost_of(strategy),
         reproduction=verdict_on(name),
         description=text,
     )
+
+
+def lost_of(strategy: Strategy) -> str:
+    """What happens without a worker that is not worker 0."""
+    if strategy.workers(2) == 1:
+        return "there is no other"
+    return "the run ends and names it" if strategy.essential(worker(1)) else "the others continue"
 
 
 def _exchanges(strategy: Strategy) -> str:

@@ -8,9 +8,12 @@ from typing import Annotated
 import typer
 
 from polyrhythm.cli.failures import guarded
+from polyrhythm.cli.options import path_given
 
 Directories = Annotated[list[Path], typer.Argument(metavar="RUN_DIR...", help="Directories written by run --out or compare --out.")]
-File = Annotated[Path | None, typer.Option("--out", metavar="FILE", help="Where to write the page; default RUN_DIR/report.html.")]
+File = Annotated[
+    Path | None, typer.Option("--out", metavar="FILE", parser=path_given, help="Where to write the page; default RUN_DIR/report.html.")
+]
 
 
 @guarded

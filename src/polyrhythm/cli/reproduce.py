@@ -12,7 +12,7 @@ import typer
 
 from polyrhythm.cli.complete import complete_reproductions
 from polyrhythm.cli.failures import guarded, notice
-from polyrhythm.cli.options import Json
+from polyrhythm.cli.options import Json, path_given
 
 if TYPE_CHECKING:
     from polyrhythm.reproductions.conduct import ReproductionPlan
@@ -28,7 +28,12 @@ Seeds = Annotated[int | None, typer.Option("--seeds", metavar="N", help="How man
 Jobs = Annotated[int | None, typer.Option("--jobs", metavar="N", help="How many runs at once; default one for each core.")]
 Where = Annotated[
     Path | None,
-    typer.Option("--out", metavar="DIR", help="Where pages are written; default docs/reproductions, with --quick runs/reproductions."),
+    typer.Option(
+        "--out",
+        metavar="DIR",
+        parser=path_given,
+        help="Where pages are written; default docs/reproductions, with --quick runs/reproductions.",
+    ),
 ]
 _FULL, _QUICK = 5, 2
 

@@ -26,6 +26,7 @@ from polyrhythm.cli.options import (
     Settings,
     Timeout,
     Workers,
+    path_given,
     repeated,
 )
 
@@ -37,12 +38,17 @@ System = Annotated[
     typer.Option("--system", metavar="NAME", help="A published system; `polyrhythm systems` lists them.", autocompletion=complete_systems),
 ]
 Checkpoint = Annotated[
-    Path | None, typer.Option("--checkpoint", metavar="DIR", help="Where to write checkpoints, and from where --resume continues.")
+    Path | None,
+    typer.Option("--checkpoint", metavar="DIR", parser=path_given, help="Where to write checkpoints, and from where --resume continues."),
 ]
 Every = Annotated[
     int | None, typer.Option("--every", metavar="STEPS", min=1, help="Write a checkpoint after every STEPS steps of each worker.")
 ]
 Keep = Annotated[int, typer.Option("--keep", metavar="N", min=1, help="How many of the latest checkpoints to keep.")]
+Grace = Annotated[
+    float,
+    typer.Option("--grace", metavar="SECONDS", help="How long SIGTERM and SIGHUP wait for a last checkpoint; 0 writes none."),
+]
 Resume = Annotated[
     bool, typer.Option("--resume", help="Continue from the newest checkpoint in --checkpoint; from the beginning if there is none yet.")
 ]
@@ -83,6 +89,7 @@ def run(
     checkpoint: Checkpoint = None,
     every: Every = None,
     keep: Keep = 2,
+    grace: Grace = 20.0,
     resume: Resume = False,
     override: Override = None,
     log: LogTo = None,
@@ -102,7 +109,7 @@ def run(
     from polyrhythm.report.progress import progress
 
     strategy, shown = compose(system, pairs(options or [], "--option")), loggers(log or ())
-    wanted = CheckpointRequest(checkpoint, every, keep, resume, override or [])
+    wanted = CheckpointRequest(checkpoint, every, keep, resume, grace, override or [])
     given_options = typed(job, arguments, workers, RuntimeOptions(on, network, device, timeout, tuple(engine or ())))
     changes = [*repeated("--set", settings), *repeated("--option", options)]
     again = given_options.command("run", before=["--system", system], after=["--seed", str(seed), *changes])

@@ -54,6 +54,8 @@ def _print_one(shown: Published) -> None:
     for axis in AXES:
         out.print(f"  {axis:<12} {getattr(shown, axis)}")
     out.print(f"  {'claims':<12} {shown.reproduction}")
+    continues = shown.lost_worker == "the others continue"
+    out.print(f"  {'lost worker':<12} {shown.lost_worker}{', but not under torchrun, which ends all of them' if continues else ''}")
     if shown.exchanges:
         out.print(f"  {'exchanges':<12} {shown.exchanges}")
     out.print("\nOptions" if shown.options else "\nNo options.")

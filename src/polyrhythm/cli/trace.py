@@ -8,9 +8,12 @@ from typing import Annotated
 import typer
 
 from polyrhythm.cli.failures import guarded
+from polyrhythm.cli.options import path_given
 from polyrhythm.cli.report import Directories
 
-File = Annotated[Path | None, typer.Option("--out", metavar="FILE", help="Where to write the trace; default RUN_DIR/trace.json.")]
+File = Annotated[
+    Path | None, typer.Option("--out", metavar="FILE", parser=path_given, help="Where to write the trace; default RUN_DIR/trace.json.")
+]
 
 
 @guarded

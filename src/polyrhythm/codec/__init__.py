@@ -26,10 +26,12 @@ from polyrhythm.codec.partitions import Partitions
 from polyrhythm.codec.per_tensor import PerTensor
 from polyrhythm.codec.random_k import RandomK
 from polyrhythm.codec.random_skip import RandomSkip
+from polyrhythm.codec.rate_scaled import RateScaled
 from polyrhythm.codec.refreshed_low_rank import RefreshedLowRank
 from polyrhythm.codec.relative import Relative
 from polyrhythm.codec.rows import Rows
 from polyrhythm.codec.scaled_sign import ScaledSign
+from polyrhythm.codec.sender_mean import SenderMean
 from polyrhythm.codec.shared_k import SharedK
 from polyrhythm.codec.sign import Sign
 from polyrhythm.codec.significant import Significant
@@ -117,6 +119,8 @@ MEMBERS: tuple[Codec, ...] = (
     Clipped(1.0, PerTensor(MomentumCorrection(TopKWarmup((0.5, 0.1), 2)), rest=MomentumCorrection(TopK(0.5)))),
     ErrorFeedback(RefreshedLowRank(1, period=2)),
     DecayingFeedback(CosineTopK(2, chunk=4)),
+    RateScaled(DecayingFeedback(SenderMean(CosineTopK(2, chunk=4)))),
+    SenderMean(CosineTopK(3, chunk=2)),
     CosineTopK(4096),
     SharedK(0.1),
     ErrorFeedback(SharedK(0.2)),
@@ -156,10 +160,12 @@ __all__ = [
     "PerTensor",
     "RandomK",
     "RandomSkip",
+    "RateScaled",
     "RefreshedLowRank",
     "Relative",
     "Rows",
     "ScaledSign",
+    "SenderMean",
     "SharedK",
     "Sign",
     "Significant",

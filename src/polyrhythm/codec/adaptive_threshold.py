@@ -17,6 +17,7 @@ from polyrhythm.pieces.codec import Aggregation, Encoded
 from polyrhythm.pieces.context import ExchangeContext
 from polyrhythm.pieces.requests import Packet
 from polyrhythm.pieces.traits import DIFFERENCES, EVERY_PATTERN, CodecTraits
+from polyrhythm.settings import checked
 from polyrhythm.tensors import Layout, State
 
 _DENSE = 1 / 16
@@ -25,6 +26,7 @@ _STEP = 0.5 ** (1 / 20)
 
 
 @dataclass(frozen=True, slots=True)
+@checked
 class AdaptiveThreshold:
     """As Threshold, but after each step in which a smaller share than `fewest` was sent tau is multiplied by 0.5^(1/20), and divided by it
     after one in which more than `most` was (Deeplearning4j's gradient sharing, 2018).

@@ -13,10 +13,12 @@ from polyrhythm.pieces.codec import Aggregated, Aggregation, Codec
 from polyrhythm.pieces.context import ExchangeContext
 from polyrhythm.pieces.nested import divide, under
 from polyrhythm.pieces.traits import CodecTraits, Pattern
+from polyrhythm.settings import checked
 from polyrhythm.tensors import Layout, State
 
 
 @dataclass(frozen=True, slots=True)
+@checked
 class AveragedMomentum:
     """The first `warmup` values as they are; then β m + (1 - β) g by `inner`, whose mean becomes m (Tang et al., 2021, algorithm 1).
 

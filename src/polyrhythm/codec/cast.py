@@ -14,10 +14,12 @@ from polyrhythm.pieces.codec import Aggregated, Aggregation, Encoded
 from polyrhythm.pieces.context import ExchangeContext
 from polyrhythm.pieces.requests import AllReduceRequest, Packet
 from polyrhythm.pieces.traits import EVERY_PATTERN, EVERY_PAYLOAD, CodecTraits, Pattern
+from polyrhythm.settings import checked
 from polyrhythm.tensors import Layout, State
 
 
 @dataclass(frozen=True, slots=True)
+@checked
 class Cast:
     """Every element rounded to torch.float16 or torch.bfloat16 (Sergeev and Del Balso, 2018, Horovod's `Compression.fp16`).
 

@@ -12,10 +12,12 @@ from polyrhythm.pieces.codec import Aggregation, Codec, Encoded, packets
 from polyrhythm.pieces.context import ExchangeContext
 from polyrhythm.pieces.requests import Packet
 from polyrhythm.pieces.traits import CodecTraits
+from polyrhythm.settings import checked
 from polyrhythm.tensors import Layout, State
 
 
 @dataclass(frozen=True, slots=True)
+@checked
 class Clipped:
     """Scale a value down to a norm of `norm` / √P, then encode it by `inner` (local gradient clipping; Lin et al., 2018, section 3.2).
 

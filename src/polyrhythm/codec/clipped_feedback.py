@@ -15,6 +15,7 @@ from polyrhythm.pieces.codec import Aggregated, Aggregation, Encoded, PacketCode
 from polyrhythm.pieces.context import ExchangeContext
 from polyrhythm.pieces.requests import Packet
 from polyrhythm.pieces.traits import CodecTraits, Payload
+from polyrhythm.settings import checked
 from polyrhythm.tensors import Layout, State
 
 _RESIDUAL, _ROUNDS, _CLIPPED = "residual", "rounds", "clipped"
@@ -29,6 +30,7 @@ class QuantumCodec(PacketCodec, Protocol):
 
 
 @dataclass(frozen=True, slots=True)
+@checked
 class ClippedFeedback:
     """As ErrorFeedback, but every `every` values the residual is clipped to ± `quanta` times the inner codec's quantum.
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import ClassVar
@@ -16,6 +16,7 @@ from polyrhythm.pieces.codec import Aggregation, Encoded, gather_and_sum
 from polyrhythm.pieces.context import ExchangeContext
 from polyrhythm.pieces.requests import Packet
 from polyrhythm.pieces.traits import DIFFERENCES, EVERY_PATTERN, CodecTraits
+from polyrhythm.settings import checked
 from polyrhythm.tensors import Layout, State
 
 _MOST = 181
@@ -23,13 +24,14 @@ _MOST = 181
 
 
 @dataclass(frozen=True, slots=True)
+@checked
 class CosineTopK:
     """The `kept` largest coefficients of each block's cosine transform, as an int16 place and a value each (DeMo; Peng et al., 2024).
 
     A tensor (out, in, …) counts as a matrix (out, rest), a vector as one row. It is cut into blocks whose sides are the largest divisors of
     its own that are not above `chunk`, and each block is transformed along both sides (DCT-II, orthonormal). What is not sent is lost: wrap
-    it, DecayingFeedback(CosineTopK(32)). The sum is that of all workers' coefficients; the authors' code divides each by the number of
-    workers that sent it, which has the same sign where the values are taken apart, and not quite the same where they overlap.
+    it, DecayingFeedback(CosineTopK(32)). The sum is that of all workers' coefficients; `SenderMean` divides each by the number of workers
+    that sent it.
     """
 
     traits: ClassVar = CodecTraits(DIFFERENCES, EVERY_PATTERN, lossy=True)
@@ -64,15 +66,17 @@ class CosineTopK:
 
     def decode(self, packet: Packet, layout: Layout) -> Tensor:
         """Transformed back."""
-        places, values = packet
-        result, at = values.new_zeros(layout.numel), 0
+        return self.decode_mean([packet], layout)
+
+    def decode_mean(self, packets: Sequence[Packet], layout: Layout) -> Tensor:
+        """Of each coefficient the mean over the packets that have it, transformed back; where none has it, zero."""
+        result, at = packets[0][1].new_zeros(layout.numel), 0
         for tensor, blocks in zip(layout.views(result), self._blocks(layout), strict=True):
             if tensor.numel():
                 count, kept = tensor.numel() // blocks.numel, min(self.kept, blocks.numel)
                 end = at + count * kept
-                coefficients = values.new_zeros(count, blocks.numel)
-                coefficients.scatter_(1, places[at:end].view(count, kept).long(), values[at:end].view(count, kept))
-                tensor.copy_(blocks.restore(coefficients).view(tensor.shape))
+                sent = [(places[at:end].view(count, kept).long(), values[at:end].view(count, kept)) for places, values in packets]
+                tensor.copy_(blocks.restore(_mean(sent, blocks.numel)).view(tensor.shape))
                 at = end
         return result
 
@@ -114,6 +118,19 @@ class _Blocks:
         whole = _cosines(self.height, cut.dtype).T @ cut @ _cosines(self.width, cut.dtype)
         restored: Tensor = whole.transpose(1, 2).reshape(self.rows, self.columns)
         return restored
+
+
+def _mean(sent: Sequence[tuple[Tensor, Tensor]], numel: int) -> Tensor:
+    """The mean (blocks, numel) of the values that were sent for each place, added up in the order of their senders."""
+    first, values = sent[0]
+    total = values.new_zeros(len(first), numel).scatter_(1, first, values)
+    if len(sent) == 1:
+        return total
+    senders = torch.zeros_like(total).scatter_(1, first, 1.0)
+    for places, values in sent[1:]:
+        total.scatter_add_(1, places, values)
+        senders.scatter_add_(1, places, torch.ones_like(values))
+    return total / senders.clamp_(min=1.0)
 
 
 @lru_cache(maxsize=64)

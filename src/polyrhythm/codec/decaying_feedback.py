@@ -14,10 +14,12 @@ from polyrhythm.pieces.context import ExchangeContext
 from polyrhythm.pieces.nested import divide, under
 from polyrhythm.pieces.requests import Packet
 from polyrhythm.pieces.traits import CodecTraits
+from polyrhythm.settings import checked
 from polyrhythm.tensors import Layout, State
 
 
 @dataclass(frozen=True, slots=True)
+@checked
 class DecayingFeedback:
     """m ← β m + g; `inner` encodes m; m loses what it sends (decoupled momentum; Peng, Quesnelle, Kingma, 2024, algorithm 1).
 

@@ -12,12 +12,14 @@ from polyrhythm.pieces.codec import Aggregated, Aggregation, Codec, Encoded, pac
 from polyrhythm.pieces.context import ExchangeContext
 from polyrhythm.pieces.requests import Packet
 from polyrhythm.pieces.traits import CodecTraits, Payload
+from polyrhythm.settings import checked
 from polyrhythm.tensors import Layout, State
 
 _RESIDUAL = "residual"
 
 
 @dataclass(frozen=True, slots=True)
+@checked
 class ErrorFeedback:
     """Add what `inner` did not send to the next value (Seide et al., 2014; Karimireddy et al., 2019).
 

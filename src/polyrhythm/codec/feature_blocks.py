@@ -14,10 +14,12 @@ from polyrhythm.pieces.codec import Aggregation, Encoded, PacketCodec, gather_an
 from polyrhythm.pieces.context import ExchangeContext
 from polyrhythm.pieces.requests import Packet
 from polyrhythm.pieces.traits import EVERY_PATTERN, GRADIENTS, CodecTraits
+from polyrhythm.settings import checked
 from polyrhythm.tensors import NO_GRADIENT, Layout, State
 
 
 @dataclass(frozen=True, slots=True)
+@checked
 class FeatureBlocks:
     """At step t all workers send the gradient of the same one of `blocks` ranges, encoded by `inner`, and that alone is stepped on.
 

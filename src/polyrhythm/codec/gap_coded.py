@@ -16,12 +16,14 @@ from polyrhythm.pieces.codec import Aggregation, Encoded
 from polyrhythm.pieces.context import ExchangeContext
 from polyrhythm.pieces.requests import Packet
 from polyrhythm.pieces.traits import CodecTraits
+from polyrhythm.settings import checked
 from polyrhythm.tensors import Layout, State
 
 _Bits = NDArray[np.bool_]
 
 
 @dataclass(frozen=True, slots=True)
+@checked
 class GapCoded:
     """The words of `inner` with their indices as gaps in Golomb-Rice codes (Strom, 2015, section 3; Golomb, 1966; Rice, 1979).
 

@@ -14,10 +14,12 @@ from polyrhythm.pieces.codec import Aggregated, Aggregation, Encoded, PacketCode
 from polyrhythm.pieces.context import ExchangeContext
 from polyrhythm.pieces.requests import Packet
 from polyrhythm.pieces.traits import CodecTraits, Payload
+from polyrhythm.settings import checked
 from polyrhythm.tensors import Layout, State
 
 
 @dataclass(frozen=True, slots=True)
+@checked
 class KKT:
     """Leave out the gradient of a weight that is zero where it is at most λ (1 - `delta`), and encode the rest by `inner`.
 

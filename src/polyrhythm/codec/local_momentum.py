@@ -13,10 +13,12 @@ from polyrhythm.pieces.context import ExchangeContext
 from polyrhythm.pieces.nested import divide, under
 from polyrhythm.pieces.requests import Packet
 from polyrhythm.pieces.traits import CodecTraits
+from polyrhythm.settings import checked
 from polyrhythm.tensors import NO_GRADIENT, Layout, State
 
 
 @dataclass(frozen=True, slots=True)
+@checked
 class LocalMomentum:
     """m ← β m + (1 - β) g at each worker, and m is what `inner` encodes (Signum; Bernstein et al., 2018, algorithm 2).
 

@@ -16,10 +16,12 @@ from polyrhythm.pieces.codec import Aggregated, Aggregation
 from polyrhythm.pieces.context import ExchangeContext
 from polyrhythm.pieces.requests import AllReduceRequest, CollectiveRequest
 from polyrhythm.pieces.traits import DIFFERENCES, CodecTraits, Pattern
+from polyrhythm.settings import checked
 from polyrhythm.tensors import Layout, State
 
 
 @dataclass(frozen=True, slots=True)
+@checked
 class LowRank:
     """PowerSGD: one warm-started step of the power iteration towards the best approximation of `rank` (Vogels et al., 2019, algorithm 1).
 

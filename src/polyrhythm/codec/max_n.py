@@ -16,6 +16,7 @@ from polyrhythm.pieces.context import ExchangeContext
 from polyrhythm.pieces.controller import ControlledSetting
 from polyrhythm.pieces.requests import Packet
 from polyrhythm.pieces.traits import DIFFERENCES, EVERY_PATTERN, CodecTraits
+from polyrhythm.settings import checked
 from polyrhythm.tensors import Layout, State
 
 _ENTRY = 8
@@ -23,6 +24,7 @@ _ENTRY = 8
 
 
 @dataclass(frozen=True, slots=True)
+@checked
 class MaxN:
     """Of each tensor the elements of a magnitude within `percent` % of its largest, with their int32 indices (DLion; HPDC 2021).
 

@@ -14,10 +14,12 @@ from polyrhythm.pieces.context import ExchangeContext
 from polyrhythm.pieces.nested import divide, under
 from polyrhythm.pieces.requests import Packet
 from polyrhythm.pieces.traits import CodecTraits
+from polyrhythm.settings import checked
 from polyrhythm.tensors import Layout, State
 
 
 @dataclass(frozen=True, slots=True)
+@checked
 class MomentumCorrection:
     """u ← m u + g; v ← v + u; `inner` encodes v; where it sends something, v loses that and u becomes zero (Lin et al., 2018, section 3).
 

@@ -14,10 +14,12 @@ from polyrhythm.pieces.context import ExchangeContext
 from polyrhythm.pieces.controller import ControlledSetting
 from polyrhythm.pieces.requests import Packet
 from polyrhythm.pieces.traits import DIFFERENCES, EVERY_PATTERN, CodecTraits
+from polyrhythm.settings import checked
 from polyrhythm.tensors import NO_GRADIENT, Layout, State
 
 
 @dataclass(frozen=True, slots=True)
+@checked
 class Partitions:
     """One of `count` equal ranges an exchange, in turn, with the sum of what the last `count` exchanges gave it (Ako; SoCC 2016).
 

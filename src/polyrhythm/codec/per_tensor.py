@@ -16,10 +16,12 @@ from polyrhythm.pieces.context import ExchangeContext
 from polyrhythm.pieces.nested import divide, under
 from polyrhythm.pieces.requests import Packet
 from polyrhythm.pieces.traits import CodecTraits, Pattern
+from polyrhythm.settings import checked
 from polyrhythm.tensors import Layout, State
 
 
 @dataclass(frozen=True, slots=True)
+@checked
 class PerTensor:
     """Encode tensors of two or more dimensions, of `smallest` elements or more, by `inner`, and the others by `rest`.
 

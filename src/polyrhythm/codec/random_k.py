@@ -14,10 +14,12 @@ from polyrhythm.pieces.codec import Aggregation, Encoded
 from polyrhythm.pieces.context import ExchangeContext
 from polyrhythm.pieces.requests import Packet
 from polyrhythm.pieces.traits import DIFFERENCES, EVERY_PATTERN, CodecTraits
+from polyrhythm.settings import checked
 from polyrhythm.tensors import Layout, State
 
 
 @dataclass(frozen=True, slots=True)
+@checked
 class RandomK:
     """⌈ratio · n⌉ elements drawn uniformly without repetition, each as an int32 index and its value (rand_k of Stich et al., 2018).
 

@@ -14,10 +14,12 @@ from polyrhythm.pieces.codec import Aggregated, Aggregation, Encoded, PacketCode
 from polyrhythm.pieces.context import ExchangeContext
 from polyrhythm.pieces.requests import Packet
 from polyrhythm.pieces.traits import DIFFERENCES, CodecTraits
+from polyrhythm.settings import checked
 from polyrhythm.tensors import Layout, State
 
 
 @dataclass(frozen=True, slots=True)
+@checked
 class RandomSkip:
     """Skip each element with `probability`, and encode the rest by `inner` (Li et al., OSDI 2014, section 5.1).
 

@@ -14,10 +14,12 @@ from polyrhythm.pieces.codec import Aggregated, Aggregation
 from polyrhythm.pieces.context import ExchangeContext
 from polyrhythm.pieces.requests import AllReduceRequest
 from polyrhythm.pieces.traits import DIFFERENCES, CodecTraits, Pattern
+from polyrhythm.settings import checked
 from polyrhythm.tensors import Layout, State
 
 
 @dataclass(frozen=True, slots=True)
+@checked
 class RefreshedLowRank:
     """LowRank whose projection becomes, every `period` values, the leading right singular vectors of the sum (PowerSGD+; Xie et al., 2025).
 

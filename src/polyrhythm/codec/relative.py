@@ -18,10 +18,12 @@ from polyrhythm.pieces.codec import Aggregation, Encoded
 from polyrhythm.pieces.context import ExchangeContext
 from polyrhythm.pieces.requests import Packet
 from polyrhythm.pieces.traits import DIFFERENCES, EVERY_PATTERN, CodecTraits
+from polyrhythm.settings import checked
 from polyrhythm.tensors import Layout, State
 
 
 @dataclass(frozen=True, slots=True)
+@checked
 class Relative:
     """Every element of magnitude v / √t · max(|w|, `floor`) or more, as an int32 index and its whole value (Gaia; Hsieh et al., 2017).
 

@@ -15,10 +15,12 @@ from polyrhythm.pieces.codec import Aggregated, Aggregation
 from polyrhythm.pieces.context import ExchangeContext
 from polyrhythm.pieces.requests import AllReduceRequest
 from polyrhythm.pieces.traits import DIFFERENCES, CodecTraits, Pattern, Payload
+from polyrhythm.settings import checked
 from polyrhythm.tensors import Layout, State
 
 
 @dataclass(frozen=True, slots=True)
+@checked
 class SharedK:
     """⌈ratio · n⌉ elements drawn uniformly, the same at all workers, in one reduction of their values (SPARTA; Beton et al., 2025).
 

@@ -17,12 +17,14 @@ from polyrhythm.pieces.codec import Aggregation, Encoded, gather_and_sum
 from polyrhythm.pieces.context import ExchangeContext
 from polyrhythm.pieces.requests import Packet
 from polyrhythm.pieces.traits import DIFFERENCES, EVERY_PATTERN, CodecTraits
+from polyrhythm.settings import checked
 from polyrhythm.tensors import Layout, State
 
 _MOST = 127
 
 
 @dataclass(frozen=True, slots=True)
+@checked
 class StochasticLevels:
     """Each element as ‖v‖₂ · sign · l / s, with l of s = `levels` drawn so that nothing is lost on average (QSGD; Alistarh et al., 2017).
 

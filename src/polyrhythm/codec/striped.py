@@ -16,10 +16,12 @@ from polyrhythm.pieces.context import ExchangeContext
 from polyrhythm.pieces.nested import divide, under
 from polyrhythm.pieces.requests import AllGatherRequest, AllToAllRequest, Packet
 from polyrhythm.pieces.traits import CodecTraits, Pattern
+from polyrhythm.settings import checked
 from polyrhythm.tensors import Layout, State
 
 
 @dataclass(frozen=True, slots=True)
+@checked
 class Striped:
     """Send each worker its stripe, encoded by `inner`, sum what came for one's own, and gather the sums, encoded by `inner` again.
 

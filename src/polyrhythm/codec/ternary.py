@@ -15,10 +15,12 @@ from polyrhythm.pieces.codec import Aggregation, Encoded, gather_and_sum
 from polyrhythm.pieces.context import ExchangeContext
 from polyrhythm.pieces.requests import Packet
 from polyrhythm.pieces.traits import DIFFERENCES, EVERY_PATTERN, CodecTraits
+from polyrhythm.settings import checked
 from polyrhythm.tensors import Layout, State
 
 
 @dataclass(frozen=True, slots=True)
+@checked
 class Ternary:
     """Each element as s · sign · b, with its tensor's largest magnitude s, and b = 1 with probability |g| / s (TernGrad; Wen et al., 2017).
 

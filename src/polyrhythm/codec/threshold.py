@@ -16,12 +16,14 @@ from polyrhythm.pieces.codec import Aggregation, Encoded
 from polyrhythm.pieces.context import ExchangeContext
 from polyrhythm.pieces.requests import Packet
 from polyrhythm.pieces.traits import DIFFERENCES, EVERY_PATTERN, CodecTraits
+from polyrhythm.settings import checked
 from polyrhythm.tensors import Layout, State
 
 _WORDS = {torch.float32: torch.int32, torch.float64: torch.int64}
 
 
 @dataclass(frozen=True, slots=True)
+@checked
 class Threshold:
     """±tau for every element of magnitude above `tau`, in one word each: 31 bits of index and a sign (Strom, 2015, section 3).
 

@@ -16,10 +16,12 @@ from polyrhythm.pieces.codec import Aggregation, Encoded
 from polyrhythm.pieces.context import ExchangeContext
 from polyrhythm.pieces.requests import Packet
 from polyrhythm.pieces.traits import DIFFERENCES, EVERY_PATTERN, CodecTraits
+from polyrhythm.settings import checked
 from polyrhythm.tensors import Layout, State
 
 
 @dataclass(frozen=True, slots=True)
+@checked
 class TopK:
     """The ⌈ratio · n⌉ elements of largest magnitude, each as an int32 index and its value (Aji and Heafield, 2017).
 

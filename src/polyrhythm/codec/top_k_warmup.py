@@ -15,10 +15,12 @@ from polyrhythm.pieces.codec import Aggregation, Encoded
 from polyrhythm.pieces.context import ExchangeContext
 from polyrhythm.pieces.requests import Packet
 from polyrhythm.pieces.traits import DIFFERENCES, EVERY_PATTERN, CodecTraits
+from polyrhythm.settings import checked
 from polyrhythm.tensors import Layout, State
 
 
 @dataclass(frozen=True, slots=True)
+@checked
 class TopKWarmup:
     """TopK of each of `ratios` for `steps` values, then of the last for ever (warm-up training; Lin et al., 2018, section 3.3).
 

@@ -16,12 +16,14 @@ from polyrhythm.pieces.codec import Aggregation, Encoded, gather_and_sum
 from polyrhythm.pieces.context import ExchangeContext
 from polyrhythm.pieces.requests import Packet
 from polyrhythm.pieces.traits import DIFFERENCES, EVERY_PATTERN, CodecTraits
+from polyrhythm.settings import checked
 from polyrhythm.tensors import Layout, State
 
 _BYTES_A_WORD = 4
 
 
 @dataclass(frozen=True, slots=True)
+@checked
 class UnitSigns:
     """1 for every element above `threshold`, -1 for all others, whatever their magnitude (MXNet's `1bit`; Chen et al., 2015).
 

@@ -14,12 +14,14 @@ from polyrhythm.pieces.context import ExchangeContext
 from polyrhythm.pieces.nested import divide, under
 from polyrhythm.pieces.requests import Packet
 from polyrhythm.pieces.traits import CodecTraits
+from polyrhythm.settings import checked
 from polyrhythm.tensors import Layout, State
 
 _DENSE, _INNER = 0, 1
 
 
 @dataclass(frozen=True, slots=True)
+@checked
 class Warmup:
     """Send the first `steps` values as they are, and encode all later ones by `inner` (Seide et al., 2014; Lin et al., 2018).
 

@@ -8,9 +8,11 @@ from polyrhythm.errors import CompositionError
 from polyrhythm.kernel.group import Group
 from polyrhythm.pieces.context import ExchangeContext
 from polyrhythm.pieces.traits import GRADIENTS, ONE_SIDED, ConsistencyTraits
+from polyrhythm.settings import checked
 
 
 @dataclass(frozen=True, slots=True)
+@checked
 class Bounded:
     """Let a worker run at most `slack` steps ahead of the slowest (Ho et al., 2013; SSP of Petuum, Xing et al., 2015).
 

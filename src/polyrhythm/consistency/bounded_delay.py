@@ -8,9 +8,11 @@ from polyrhythm.errors import CompositionError
 from polyrhythm.kernel.group import Group
 from polyrhythm.pieces.context import ExchangeContext
 from polyrhythm.pieces.traits import GRADIENTS, ConsistencyTraits, Pattern
+from polyrhythm.settings import checked
 
 
 @dataclass(frozen=True, slots=True)
+@checked
 class BoundedDelay:
     """Step t starts when all steps up to t - `delay` - 1 have finished at all workers (Li et al., OSDI 2014, section 3.4).
 

@@ -10,9 +10,11 @@ from polyrhythm.kernel.group import Group
 from polyrhythm.pieces.consistency import Consistency
 from polyrhythm.pieces.context import ExchangeContext
 from polyrhythm.pieces.traits import ConsistencyTraits, Pattern
+from polyrhythm.settings import checked
 
 
 @dataclass(frozen=True, slots=True)
+@checked
 class Buffered:
     """Merge `size` contributions at a time, and at most as many as there are workers (FedBuff; Nguyen et al., AISTATS 2022, alg. 1).
 

@@ -9,9 +9,11 @@ from polyrhythm.errors import CompositionError
 from polyrhythm.kernel.group import Group
 from polyrhythm.pieces.context import ExchangeContext
 from polyrhythm.pieces.traits import GRADIENTS, ConsistencyTraits, Pattern, Payload
+from polyrhythm.settings import checked
 
 
 @dataclass(frozen=True, slots=True)
+@checked
 class Intervals:
     """Push accumulated gradients every `push` steps, fetch weights every `fetch` steps, and wait for neither (Dean et al., 2012, alg. 7.1).
 

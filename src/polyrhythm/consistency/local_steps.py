@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
+from functools import lru_cache
 
 from polyrhythm.consistency.bulk_synchronous import BulkSynchronous
 from polyrhythm.consistency.schedules import Every, ExchangeSchedule
@@ -11,9 +12,14 @@ from polyrhythm.kernel.group import Group
 from polyrhythm.pieces.consistency import Consistency
 from polyrhythm.pieces.context import ExchangeContext
 from polyrhythm.pieces.traits import ConsistencyTraits, Payload
+from polyrhythm.settings import checked
+
+_every = lru_cache(maxsize=64)(Every)
+"""Asked for at every step."""
 
 
 @dataclass(frozen=True, slots=True)
+@checked
 class LocalSteps:
     """Take `tau` steps with each worker's own optimizer, then exchange the update or the weights; `then` decides who waits for whom.
 
@@ -39,7 +45,7 @@ class LocalSteps:
     @property
     def schedule(self) -> ExchangeSchedule:
         """After which steps an exchange follows."""
-        return Every(self.tau) if isinstance(self.tau, int) else self.tau
+        return _every(self.tau) if isinstance(self.tau, int) else self.tau
 
     @property
     def traits(self) -> ConsistencyTraits:

@@ -11,11 +11,13 @@ from polyrhythm.pieces.consistency import Consistency
 from polyrhythm.pieces.context import ExchangeContext
 from polyrhythm.pieces.controller import ControlledSetting
 from polyrhythm.pieces.traits import ConsistencyTraits, Payload
+from polyrhythm.settings import checked
 
 _FAR = 2**40
 
 
 @dataclass(frozen=True, slots=True)
+@checked
 class PacedLocalSteps:
     """As `LocalSteps`, but each worker takes as many steps between exchanges as its controller has decided, at first `tau`.
 

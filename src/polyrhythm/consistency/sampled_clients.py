@@ -11,12 +11,14 @@ from polyrhythm.errors import CompositionError
 from polyrhythm.kernel.group import Group
 from polyrhythm.pieces.context import ExchangeContext
 from polyrhythm.pieces.traits import ConsistencyTraits, Pattern, Payload
+from polyrhythm.settings import checked
 
 _ROUNDS = 64
 """How many rounds are remembered: all workers of a simulated run ask who is in them."""
 
 
 @dataclass(frozen=True, slots=True)
+@checked
 class SampledClients:
     """Rounds of `tau` local steps by max(1, round(fraction P)) of P workers, drawn anew for each round (McMahan et al., 2017, alg. 1).
 

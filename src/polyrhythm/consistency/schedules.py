@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from polyrhythm.errors import CompositionError
+from polyrhythm.settings import checked
 
 
 class ExchangeSchedule(Protocol):
@@ -19,6 +20,7 @@ class ExchangeSchedule(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
+@checked
 class Every:
     """Every `steps` steps; the first time after `offset`, if that is not 0 (the fragments of Douillard et al., 2025, are staggered so)."""
 
@@ -41,6 +43,7 @@ class Every:
 
 
 @dataclass(frozen=True, slots=True)
+@checked
 class Switched:
     """After each of the first `synchronous` steps, then every `steps` steps (post-local SGD; Lin, Stich, Patel, Jaggi, ICLR 2020)."""
 

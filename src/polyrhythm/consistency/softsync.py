@@ -10,9 +10,11 @@ from polyrhythm.kernel.group import Group
 from polyrhythm.pieces.consistency import Consistency
 from polyrhythm.pieces.context import ExchangeContext
 from polyrhythm.pieces.traits import ConsistencyTraits, Pattern
+from polyrhythm.settings import checked
 
 
 @dataclass(frozen=True, slots=True)
+@checked
 class SoftSync:
     """Merge groups of c = max(1, ⌊P / groups⌋) contributions, from whichever workers (Rudra; Gupta, Zhang, Wang, 2016).
 

@@ -10,11 +10,13 @@ from polyrhythm.kernel.group import Group
 from polyrhythm.pieces.consistency import Consistency
 from polyrhythm.pieces.context import ExchangeContext
 from polyrhythm.pieces.traits import ConsistencyTraits, HeadStart, Pattern
+from polyrhythm.settings import checked
 
 _FAR = 2**40
 
 
 @dataclass(frozen=True, slots=True)
+@checked
 class WarmStart:
     """The first `workers` replicas train alone for `steps` steps, then the others take over their weights (Dean et al., 2012, section 4.1).
 

@@ -11,10 +11,12 @@ import torch
 from polyrhythm.controllers.check import check_every
 from polyrhythm.errors import CompositionError
 from polyrhythm.pieces.controller import ControlledSetting, ControllerTraits, Decision, Measurements
+from polyrhythm.settings import checked
 from polyrhythm.tensors import State
 
 
 @dataclass(frozen=True, slots=True)
+@checked
 class BatchShares:
     """Of P · b samples a step a worker takes its share of the samples that all compute in a second (DLion; HPDC 2021).
 

@@ -9,10 +9,12 @@ from dataclasses import dataclass
 from polyrhythm.controllers.check import check_every
 from polyrhythm.kernel.names import rank_of
 from polyrhythm.pieces.controller import ControlledSetting, ControllerTraits, Decision, Measurements
+from polyrhythm.settings import checked
 from polyrhythm.tensors import State
 
 
 @dataclass(frozen=True, slots=True)
+@checked
 class BestWorker:
     """Every `every` steps a worker learns who has the least loss of all that have reported one (DLion; Hong and Chandra, HPDC 2021).
 

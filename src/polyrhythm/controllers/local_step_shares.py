@@ -8,10 +8,12 @@ from dataclasses import dataclass
 from polyrhythm.controllers.check import check_every
 from polyrhythm.errors import CompositionError
 from polyrhythm.pieces.controller import ControlledSetting, ControllerTraits, Decision, Measurements
+from polyrhythm.settings import checked
 from polyrhythm.tensors import State
 
 
 @dataclass(frozen=True, slots=True)
+@checked
 class LocalStepShares:
     """⌊v / v_max · most⌋ local steps for a worker of v steps a second, the fastest of v_max (dynamic local updates; Liu et al., 2024).
 

@@ -9,10 +9,12 @@ from dataclasses import dataclass
 from polyrhythm.controllers.check import check_every
 from polyrhythm.errors import CompositionError
 from polyrhythm.pieces.controller import ControlledSetting, ControllerTraits, Decision, Measurements
+from polyrhythm.settings import checked
 from polyrhythm.tensors import State
 
 
 @dataclass(frozen=True, slots=True)
+@checked
 class SharedPartitions:
     """One number for all receivers, p = ⌈bytes to all / (bandwidth · seconds of a step)⌉ (Ako; Watcharapichat et al., SoCC 2016).
 
@@ -40,6 +42,7 @@ class SharedPartitions:
 
 
 @dataclass(frozen=True, slots=True)
+@checked
 class LinkPartitions:
     """A number for each receiver, from the bandwidth of the link to it and the worker's own speed (Hong and Chandra, 2018).
 

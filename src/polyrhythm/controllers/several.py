@@ -10,10 +10,12 @@ from functools import reduce
 from polyrhythm.errors import CompositionError
 from polyrhythm.pieces.controller import Controller, ControllerTraits, Decision, Measurements
 from polyrhythm.pieces.nested import divide, under
+from polyrhythm.settings import checked
 from polyrhythm.tensors import State
 
 
 @dataclass(frozen=True, slots=True)
+@checked
 class Several:
     """Each of `controllers` decides about its own settings, all from the same measures."""
 

@@ -8,10 +8,12 @@ from dataclasses import dataclass
 from polyrhythm.controllers.check import check_every
 from polyrhythm.errors import CompositionError
 from polyrhythm.pieces.controller import ControlledSetting, ControllerTraits, Decision, Measurements
+from polyrhythm.settings import checked
 from polyrhythm.tensors import State
 
 
 @dataclass(frozen=True, slots=True)
+@checked
 class StepBytes:
     """A packet may have `share` times the bytes that its link carries in a step (per-link prioritized exchange of DLion; HPDC 2021)."""
 

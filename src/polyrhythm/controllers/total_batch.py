@@ -8,10 +8,12 @@ from typing import ClassVar
 
 from polyrhythm.errors import CompositionError
 from polyrhythm.pieces.controller import ControlledSetting, ControllerTraits, Decision, Measurements
+from polyrhythm.settings import checked
 from polyrhythm.tensors import State
 
 
 @dataclass(frozen=True, slots=True)
+@checked
 class TotalBatch:
     """A worker takes samples / P samples a step, from its second on (the μλ rule; Gupta, Zhang, Wang, ICDM 2016, section 5).
 

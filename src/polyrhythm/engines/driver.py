@@ -25,8 +25,8 @@ from polyrhythm.kernel.events import AnyEvent, Evaluated, Faulted, Recorder, Res
 from polyrhythm.kernel.job import Ending, Work
 from polyrhythm.kernel.message import Message
 from polyrhythm.kernel.names import worker
+from polyrhythm.kernel.stopping import notify
 from polyrhythm.processes.runtime import failure
-from polyrhythm.processes.runtime.stall_detection import notify
 from polyrhythm.processes.runtime.whole_run import of_whole_run
 from polyrhythm.processes.store.store_server import StoreServer
 from polyrhythm.processes.transport.loop import Loop

@@ -16,8 +16,8 @@ from polyrhythm.engines.protocol import DRIVER, TaskOrder
 from polyrhythm.errors import RunError
 from polyrhythm.kernel.events import AnyEvent
 from polyrhythm.kernel.message import Message
+from polyrhythm.kernel.stopping import notify
 from polyrhythm.processes.runtime.completion import Completion
-from polyrhythm.processes.runtime.stall_detection import notify
 from polyrhythm.processes.transport.addresses import Address
 from polyrhythm.processes.transport.connector import ConnectionFactory, Connector
 from polyrhythm.processes.transport.frame_link import FrameLink, Wiring

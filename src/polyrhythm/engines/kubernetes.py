@@ -17,11 +17,13 @@ from polyrhythm.engines.pods import PodTasks
 from polyrhythm.engines.protocol import TaskOrder, Tasks
 from polyrhythm.engines.submission import SECRET, Submission, WorkerCommand
 from polyrhythm.errors import CompositionError
+from polyrhythm.settings import checked
 
 _PORT = 29400
 
 
 @dataclass(frozen=True, slots=True)
+@checked
 class Kubernetes(EngineRuntime):
     """Runs on a Kubernetes cluster, by the pods of an Indexed Job, which `kubectl` creates in `namespace` of the cluster of `context`.
 

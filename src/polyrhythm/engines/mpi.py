@@ -12,9 +12,11 @@ from polyrhythm.engines.commands import ORDER, TASK, CommandTasks
 from polyrhythm.engines.engine import EngineRuntime
 from polyrhythm.engines.protocol import TaskOrder, Tasks
 from polyrhythm.engines.submission import SECRET, Submission, WorkerCommand, command_line
+from polyrhythm.settings import checked
 
 
 @dataclass(frozen=True, slots=True)
+@checked
 class Mpi(EngineRuntime):
     """Runs by MPI's launcher, which places the workers by its own `options`: ("--hostfile", "hosts", "--map-by", "node").
 

@@ -13,6 +13,7 @@ from polyrhythm.engines.engine import EngineRuntime
 from polyrhythm.engines.protocol import Loss, TaskOrder, Tasks
 from polyrhythm.engines.requirements import needed
 from polyrhythm.errors import CompositionError
+from polyrhythm.settings import checked
 
 _connected: list[str] = []
 """The addresses of clusters with which this process was connected here, so that Ray does not print what actors print."""
@@ -20,6 +21,7 @@ _PLACEMENTS = ("PACK", "SPREAD", "STRICT_PACK", "STRICT_SPREAD")
 
 
 @dataclass(frozen=True, slots=True)
+@checked
 class Ray(EngineRuntime):
     """Runs on a Ray cluster (Moritz et al., OSDI 2018), by actors of `cpus` cores and `gpus` devices each.
 

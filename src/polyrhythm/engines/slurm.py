@@ -11,9 +11,11 @@ from polyrhythm.engines.commands import TASK, CommandTasks
 from polyrhythm.engines.engine import EngineRuntime
 from polyrhythm.engines.protocol import TaskOrder, Tasks
 from polyrhythm.engines.submission import Submission, WorkerCommand
+from polyrhythm.settings import checked
 
 
 @dataclass(frozen=True, slots=True)
+@checked
 class Slurm(EngineRuntime):
     """Runs by SLURM's srun (Yoo et al., JSSPP 2003): in the allocation of this process, else in one that srun asks for.
 

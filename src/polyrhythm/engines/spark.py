@@ -14,11 +14,13 @@ import msgspec
 from polyrhythm.engines.engine import EngineRuntime
 from polyrhythm.engines.protocol import Loss, TaskOrder, Tasks
 from polyrhythm.engines.requirements import needed
+from polyrhythm.settings import checked
 
 _LEAVING_SECONDS = 5.0
 
 
 @dataclass(frozen=True, slots=True)
+@checked
 class Spark(EngineRuntime):
     """Runs on Apache Spark, by the tasks of a barrier stage (SPARK-24374), which start together or not at all.
 

@@ -7,11 +7,13 @@ import secrets
 import subprocess
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from shlex import join
 from shutil import which
 from typing import Protocol
 
-from polyrhythm.errors import CompositionError
+from polyrhythm.errors import CompositionError, Stopped
+from polyrhythm.processes.system.prctl import end_with_parent
 
 SECRET = "POLYRHYTHM_SECRET"
 NEW_SECRET = "$(head -c 16 /dev/urandom | od -An -tx1 | tr -d ' \\n')"
@@ -41,13 +43,26 @@ class Submission:
     environment: Mapping[str, str] = field(default_factory=dict, repr=False)
 
     def submit(self) -> int:
-        """Run the command; its exit code. Raises CompositionError where it is not installed."""
+        """Run the command; its exit code. Raises CompositionError where it is not installed.
+
+        Whoever is asked to end asks the command to end, and waits until it has ended its workers: torchrun gives them half a minute.
+        """
         if which(self.command[0]) is None:
             raise CompositionError(
                 f"There is no command {self.command[0]!r} here: install it, or print what it would be given with --print."
             )
         environment = {**os.environ, **self.environment}
-        return subprocess.run(self.command, input=self.text.encode() if self.reads else None, env=environment, check=False).returncode
+        bound = partial(end_with_parent, os.getpid())
+        stdin = subprocess.PIPE if self.reads else None
+        with subprocess.Popen(self.command, stdin=stdin, env=environment, preexec_fn=bound) as process:
+            try:
+                process.communicate(self.text.encode() if self.reads else None)
+            except KeyboardInterrupt as problem:
+                if isinstance(problem, Stopped):  # Ctrl-C has reached it already
+                    process.send_signal(problem.number)
+                process.wait()
+                raise
+            return process.returncode
 
 
 class Launchable(Protocol):

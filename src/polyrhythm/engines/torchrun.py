@@ -15,12 +15,14 @@ from polyrhythm.engines.hosts import HostTasks
 from polyrhythm.engines.protocol import TaskOrder, Tasks
 from polyrhythm.engines.submission import Submission, WorkerCommand, command_line
 from polyrhythm.errors import CompositionError
+from polyrhythm.settings import checked
 
 _AGENT = ("-m", "torch.distributed.run")
 _TASK = ("-m", "polyrhythm.engines")
 
 
 @dataclass(frozen=True, slots=True)
+@checked
 class Torchrun(EngineRuntime):
     """Runs by torchrun's elastic agents, which start all workers again up to `restarts` times if one is lost.
 

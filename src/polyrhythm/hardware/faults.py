@@ -15,9 +15,11 @@ from typing import Protocol
 
 from polyrhythm import rng
 from polyrhythm.errors import CompositionError, UnknownNameError, unknown
+from polyrhythm.settings import checked
 
 
 @dataclass(frozen=True, slots=True)
+@checked
 class Crash:
     """`actor` crashes at time `at` and is not replaced; messages that had not left it completely are lost."""
 
@@ -34,6 +36,7 @@ class Crash:
 
 
 @dataclass(frozen=True, slots=True)
+@checked
 class Stall:
     """`actor` does nothing for `duration` from `at` on, and then resumes; what it had sent arrives."""
 
@@ -53,6 +56,7 @@ class Stall:
 
 
 @dataclass(frozen=True, slots=True)
+@checked
 class Cut:
     """No byte flows between `a` and `b`, in either direction, for `duration` from `at`; then the bytes flow on. Nothing is lost.
 
@@ -74,6 +78,7 @@ class Cut:
 
 
 @dataclass(frozen=True, slots=True)
+@checked
 class Drop:
     """Each message is lost with `probability`, between two actors or, without `between`, anywhere, for `duration` from `at`.
 
@@ -97,6 +102,7 @@ class Drop:
 
 
 @dataclass(frozen=True, slots=True)
+@checked
 class DatagramFaults:
     """What becomes of datagrams, which nobody sends again: each is lost with probability `loss`.
 
@@ -139,6 +145,7 @@ class FaultSource(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
+@checked
 class RandomCrashes:
     """Each actor of the role `among` crashes at `rate_per_hour` (a Poisson process, hence once at most) until `horizon`."""
 
@@ -157,6 +164,7 @@ class RandomCrashes:
 
 
 @dataclass(frozen=True, slots=True)
+@checked
 class RandomStalls:
     """Each actor of the role `among` stalls at `rate_per_hour`, each time for `duration`, until `horizon`."""
 
@@ -179,6 +187,7 @@ class RandomStalls:
 
 
 @dataclass(frozen=True, slots=True)
+@checked
 class RandomCuts:
     """`a` and `b` are cut off from each other at `rate_per_hour`, each time for `duration`, until `horizon`."""
 

@@ -21,9 +21,11 @@ from polyrhythm.hardware.paces import Pace as Pace
 from polyrhythm.hardware.paces import RandomStragglers as RandomStragglers
 from polyrhythm.hardware.paces import Straggler as Straggler
 from polyrhythm.hardware.paces import Uniform as Uniform
+from polyrhythm.settings import checked
 
 
 @dataclass(frozen=True, slots=True)
+@checked
 class Fleet:
     """`machines`, assigned to the workers in rotation, and the `paces` that slow them; servers compute on `server`, at full speed.
 

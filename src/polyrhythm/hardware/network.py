@@ -23,12 +23,17 @@ from polyrhythm.hardware.placement import Blocks, Deal, Local, OwnHosts, Placeme
 from polyrhythm.hardware.presets import PRESETS
 from polyrhythm.hardware.site import Access as Access
 from polyrhythm.hardware.site import Site as Site
+from polyrhythm.settings import checked
 
+_LEAST_RATE = 1.0
+"""Bytes per second: with less, one message takes longer than a virtual clock can tell apart."""
+_LONGEST_DELAY = 366 * 86400.0
 FILE = "network.json"
 """The name of the network in a directory of `polyrhythm calibrate`."""
 
 
 @dataclass(frozen=True, slots=True)
+@checked
 class Network:
     """Sites, and for each ordered pair of them the one-way `latency` in seconds and the shared `capacity` in bytes per second.
 
@@ -69,19 +74,26 @@ class Network:
         shared = [rate for site in self.sites for rate in (site.uplink, site.downlink, site.medium)] + [
             rate for row in self.capacity for rate in row
         ]
-        if not all(0 < rate < math.inf for rate in access):
-            raise CompositionError(
-                f"A host of the network {self.name!r} has a bandwidth that is not a finite number above zero. Give it one."
-            )
-        if not all(rate > 0 for rate in shared):
-            raise CompositionError(
-                f"A shared bandwidth of the network {self.name!r} is not above zero. Give a positive one; to interrupt a link use Cut."
-            )
+        for rate in access:
+            if not _LEAST_RATE <= rate < math.inf:
+                raise CompositionError(
+                    f"A host of the network {self.name!r} has a bandwidth of {rate} bytes per second, which is not a finite number above "
+                    "zero, or is less than one byte per second. Give one byte per second or more."
+                )
+        for rate in shared:
+            if not rate >= _LEAST_RATE:
+                raise CompositionError(
+                    f"A shared bandwidth of the network {self.name!r} is {rate} bytes per second, which is not above zero, or is less than "
+                    "one byte per second. Give one byte per second or more; to interrupt a link use Cut."
+                )
+        _check_hosts(self.name, [host for host, _ in self.accesses])
         if not 0 <= self.loss < 1:
             raise CompositionError(f"The network {self.name!r} loses {self.loss} of its datagrams. Give a part from 0 to less than 1.")
         for delay in [site.latency for site in self.sites] + [delay for row in self.latency for delay in row] + [self.local.latency]:
-            if not 0 <= delay < math.inf:
-                raise CompositionError(f"A latency of the network {self.name!r} is {delay} seconds. It must be zero or more, and finite.")
+            if not 0 <= delay <= _LONGEST_DELAY:
+                raise CompositionError(
+                    f"A latency of the network {self.name!r} is {delay} seconds. It must be zero or more, and finite: at most a year."
+                )
         swings = [(site.jitter, site.latency) for site in self.sites]
         swings += [swing for row in zip(self.jitter, self.latency, strict=False) for swing in zip(*row, strict=True)]
         for jitter, delay in swings:
@@ -149,7 +161,12 @@ class Network:
         latency: dict[tuple[str, str], float] = {}
         capacity: dict[tuple[str, str], float] = {}
         jitter: dict[tuple[str, str], float] = {}
-        own = {(link.source, link.target) for link in written.links}
+        pairs = [(link.source, link.target) for link in written.links]
+        own = set(pairs)
+        for here, there in pairs:
+            if here == there or pairs.count((here, there)) > 1:
+                wrong = "from a site to itself: give the site's own latency" if here == there else "twice: give each direction once"
+                raise CompositionError(f"The network {written.name!r} has the link from {here!r} to {there!r} {wrong}.")
         for link in written.links:
             for pair in ((link.source, link.target), (link.target, link.source)):
                 if pair == (link.source, link.target) or pair not in own:
@@ -286,3 +303,11 @@ def to_json(network: Network) -> str:
 
 def _finite(rate: float) -> float | None:
     return None if math.isinf(rate) else rate
+
+
+def _check_hosts(network: str, hosts: Sequence[int]) -> None:
+    """Raise CompositionError for numbers of hosts that cannot be."""
+    for host in hosts:
+        if host < 0 or hosts.count(host) > 1:
+            reason = "is listed twice: give it once" if host >= 0 else "is no number of a host: they count from 0"
+            raise CompositionError(f"The network {network!r} has an access of its own for host {host}, which {reason}.")

@@ -5,8 +5,11 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
+from polyrhythm.settings import checked
+
 
 @dataclass(frozen=True, slots=True)
+@checked
 class Site:
     """A group of hosts. Bytes per second: `egress` and `ingress` of each host, `uplink` and `downlink` shared by all of them.
 

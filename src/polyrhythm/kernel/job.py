@@ -86,6 +86,15 @@ class WorkerContext(Protocol):
     def stopped(self, steps: int) -> None:
         """The program has taken the last of its `steps`: a deadlock message can then explain why others wait for it."""
 
+    def last_step(self, clock: int) -> int | None:
+        """The step after which all workers write a last checkpoint, because the run was asked to stop; None while it was not.
+
+        Called between two steps, after `clock` of them. It may wait until all workers have said how far they are.
+        """
+
+    def stop(self, kept: bool) -> None:
+        """The last checkpoint is written, if it was `kept`: the run ends here, and this does not return."""
+
 
 @dataclass(frozen=True, slots=True)
 class Location:
@@ -126,7 +135,8 @@ class Job:
     is the root of every random stream. `groups` are those whose sums are made besides the sums of all workers, each a name and its members;
     a runtime may give them native sums. `beside` has, for each server, the rank of the worker at whose site it should run, or None
     where the runtime decides. `began` is what the run's clock shows when it begins: where one is resumed, the seconds that it had taken
-    before. With a `timeline`, messages and the phases of exchanges are recorded too. Raises CompositionError for groups of equal names, or
+    before. With a `timeline`, messages and the phases of exchanges are recorded too. `grace` is how many seconds the run may take to
+    write a last checkpoint when it is asked to stop; 0 where it can write none. Raises CompositionError for groups of equal names, or
     with members that are not in the run.
     """
 
@@ -140,6 +150,7 @@ class Job:
     beside: tuple[int | None, ...] = ()
     began: float = 0.0
     timeline: bool = False
+    grace: float = 0.0
 
     def __post_init__(self) -> None:
         names = [name for name, _ in self.groups]

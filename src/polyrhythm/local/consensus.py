@@ -13,12 +13,14 @@ from polyrhythm.errors import CompositionError
 from polyrhythm.pieces.context import ExchangeContext
 from polyrhythm.pieces.local import Moments
 from polyrhythm.pieces.traits import LocalTraits, Payload
+from polyrhythm.settings import checked
 from polyrhythm.tensors import Layout, State
 
 _DUAL, _RESIDUAL = "u", "residual"
 
 
 @dataclass(frozen=True, slots=True)
+@checked
 class Consensus:
     """The local steps of consensus ADMM in scaled form (Boyd et al., 2011, section 7.1; with SGD for local problems: Hegde, Usmani, 2016).
 

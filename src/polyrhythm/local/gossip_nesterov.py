@@ -13,12 +13,14 @@ from polyrhythm.errors import CompositionError
 from polyrhythm.pieces.context import ExchangeContext
 from polyrhythm.pieces.local import LocallyStepped, MixingRule, Moments
 from polyrhythm.pieces.traits import LocalTraits, Payload
+from polyrhythm.settings import checked
 from polyrhythm.tensors import Layout, State
 
 _MOMENTUM = "momentum"
 
 
 @dataclass(frozen=True, slots=True)
+@checked
 class GossipNesterov:
     """δ ← α δ - β Δ̄ - γ (φ - φ̄); φ ← φ + δ, a bar being the mean over those who exchange (NoLoCo; Kolehmainen et al., 2025, section 3).
 

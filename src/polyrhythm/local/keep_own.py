@@ -13,10 +13,12 @@ from polyrhythm.errors import CompositionError
 from polyrhythm.pieces.context import ExchangeContext
 from polyrhythm.pieces.local import Moments
 from polyrhythm.pieces.traits import LocalTraits, Payload
+from polyrhythm.settings import checked
 from polyrhythm.tensors import Layout, State
 
 
 @dataclass(frozen=True, slots=True)
+@checked
 class KeepOwn:
     """After an exchange a worker goes on from α w + (1 - α) z: α = `part` of its own weights, the rest what was agreed on.
 

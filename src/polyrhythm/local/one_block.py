@@ -13,10 +13,12 @@ from polyrhythm.errors import CompositionError
 from polyrhythm.pieces.context import ExchangeContext
 from polyrhythm.pieces.local import Moments
 from polyrhythm.pieces.traits import LOCAL, LocalTraits, Payload
+from polyrhythm.settings import checked
 from polyrhythm.tensors import Layout, State
 
 
 @dataclass(frozen=True, slots=True)
+@checked
 class OneBlock:
     """Each step changes one of `blocks` ranges of the weights, drawn uniformly (AsySG-incon; Lian et al., NIPS 2015, algorithm 2).
 

@@ -12,10 +12,12 @@ from polyrhythm.errors import CompositionError
 from polyrhythm.pieces.context import ExchangeContext
 from polyrhythm.pieces.local import Moments
 from polyrhythm.pieces.traits import LOCAL, LocalTraits
+from polyrhythm.settings import checked
 from polyrhythm.tensors import Layout, State
 
 
 @dataclass(frozen=True, slots=True)
+@checked
 class Proximal:
     """Adds mu (w - w0) to the gradient, w0 being the weights of the last exchange (FedProx; Li et al., MLSys 2020, eq. 2)."""
 

@@ -9,11 +9,13 @@ from pathlib import Path
 from typing import IO
 
 from polyrhythm.loggers.protocol import RunDescription
+from polyrhythm.settings import checked
 
 COLUMNS = ("seconds", "step", "metric", "value")
 
 
 @dataclass(frozen=True, slots=True)
+@checked
 class CSV:
     """A file with one line for each value: seconds, step, metric, value. It is made anew, and each line is there when it is written.
 

@@ -8,12 +8,14 @@ from typing import Any
 
 from polyrhythm.engines.requirements import needed
 from polyrhythm.loggers.protocol import RunDescription
+from polyrhythm.settings import checked
 
 _LONGEST = 6000
 """How many characters a parameter of MLflow may have."""
 
 
 @dataclass(frozen=True, slots=True)
+@checked
 class MLflow:
     """A run of `experiment` at `tracking`: a database ("sqlite:///mlflow.db") or a server ("http://…"). Needs `polyrhythm[mlflow]`."""
 

@@ -9,9 +9,11 @@ from typing import Any
 
 from polyrhythm.engines.requirements import needed
 from polyrhythm.loggers.protocol import RunDescription
+from polyrhythm.settings import checked
 
 
 @dataclass(frozen=True, slots=True)
+@checked
 class TensorBoard:
     """Event files in `directory`, one more for each run: `tensorboard --logdir DIRECTORY` shows them. Needs `polyrhythm[tensorboard]`."""
 

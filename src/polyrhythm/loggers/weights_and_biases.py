@@ -9,9 +9,11 @@ from typing import Any
 
 from polyrhythm.engines.requirements import needed
 from polyrhythm.loggers.protocol import RunDescription
+from polyrhythm.settings import checked
 
 
 @dataclass(frozen=True, slots=True)
+@checked
 class WandB:
     """A run of `project`, written to `directory`; `wandb sync` uploads it later. Needs `polyrhythm[wandb]`.
 

@@ -9,9 +9,11 @@ import torch
 from torch import Tensor
 
 from polyrhythm.errors import CompositionError
+from polyrhythm.settings import checked
 
 
 @dataclass(frozen=True, slots=True)
+@checked
 class IndexList:
     """Where the rows of one batch of keys lie (rows,), made once, when the keys of each batch are known (Cui et al., 2016, section 4.2)."""
 

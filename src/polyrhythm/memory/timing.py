@@ -9,12 +9,14 @@ from dataclasses import dataclass
 from polyrhythm.errors import CompositionError
 from polyrhythm.memory.planner import MemoryPlan
 from polyrhythm.memory.trace import AccessTrace
+from polyrhythm.settings import checked
 
 _WARM = 3
 """Iterations after which one is like the next."""
 
 
 @dataclass(frozen=True, slots=True)
+@checked
 class Transfers:
     """Copies between the memories: `bandwidth` in bytes a second in each direction, and `latency` seconds for each copy."""
 

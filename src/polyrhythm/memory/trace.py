@@ -6,8 +6,11 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 
+from polyrhythm.settings import checked
+
 
 @dataclass(frozen=True, slots=True)
+@checked
 class TracedOperation:
     """One part of an iteration, and the blocks that must be in fast memory while it is computed.
 
@@ -33,6 +36,7 @@ class TracedOperation:
 
 
 @dataclass(frozen=True)
+@checked
 class AccessTrace:
     """The operations of an iteration, which the next one repeats, and the bytes of each block."""
 

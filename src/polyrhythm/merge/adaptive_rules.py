@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import ClassVar, Self
 
 import torch
 from torch import Tensor
 
 from polyrhythm.errors import CompositionError
+from polyrhythm.settings import checked
 from polyrhythm.tensors import Layout, State
+
+_LARGEST = 1e19
 
 
 @dataclass(frozen=True, slots=True)
+@checked
 class Adam:
     """m ← β₁ m + (1 - β₁) d; v ← β₂ v + (1 - β₂) d²; step = η m / (√v + τ) (FedAdam; Reddi et al., 2021, algorithm 2).
 
@@ -29,6 +33,10 @@ class Adam:
     def __post_init__(self) -> None:
         _check(self, self.learning_rate, self.betas, self.adaptivity)
 
+    def among(self, workers: int) -> Self:
+        """As it is, whatever their number."""
+        return self
+
     def initial(self, layout: Layout) -> State:
         """No momentum yet, and τ²."""
         return _initial(layout, self.adaptivity)
@@ -42,6 +50,7 @@ class Adam:
 
 
 @dataclass(frozen=True, slots=True)
+@checked
 class Yogi:
     """As `Adam`, but v ← v - (1 - β₂) d² sign(v - d²), which forgets large gradients more slowly (FedYogi; Reddi et al., 2021, alg. 2)."""
 
@@ -54,6 +63,10 @@ class Yogi:
 
     def __post_init__(self) -> None:
         _check(self, self.learning_rate, self.betas, self.adaptivity)
+
+    def among(self, workers: int) -> Self:
+        """As it is, whatever their number."""
+        return self
 
     def initial(self, layout: Layout) -> State:
         """No momentum yet, and τ²."""
@@ -79,3 +92,5 @@ def _initial(layout: Layout, adaptivity: float) -> State:
 def _check(rule: object, learning_rate: float, betas: tuple[float, float], adaptivity: float) -> None:
     if not (learning_rate > 0 and adaptivity > 0 and all(0 <= beta < 1 for beta in betas)):
         raise CompositionError(f"{rule} cannot step: give a positive learning rate and adaptivity, and betas of at least 0 and below 1.")
+    if adaptivity > _LARGEST:
+        raise CompositionError(f"{rule} has an adaptivity whose square float32 cannot hold: give at most {_LARGEST:g}.")

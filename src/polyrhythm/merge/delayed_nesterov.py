@@ -2,22 +2,24 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import ClassVar
 
 import torch
 from torch import Tensor
 
 from polyrhythm.errors import CompositionError
+from polyrhythm.settings import checked
 from polyrhythm.tensors import Layout, State
 
 
 @dataclass(frozen=True, slots=True)
+@checked
 class DelayedNesterov:
     """Nesterov momentum of every N updates; in between plain steps (Liu et al., 2024, arXiv:2401.09135, algorithm 3).
 
     s ← s + d. At each N-th update b ← μ b + s / N, s ← 0 and step = η (d + (N (1 - c) + c) μ b); at the others step = η (d + c μ b).
-    `every` is N, in the paper the number of workers, and `spread` c, from 0 (momentum at the N-th alone) to 1 (evenly; N times the
+    `every` is N, by default the number of workers, and `spread` c, from 0 (momentum at the N-th alone) to 1 (evenly; N times the
     paper's c). A merge that divides by the number of workers, as Mean does for single updates, makes η / P of it; then N updates move the
     weights by the mean of their d and by one momentum. With N = 1 it is `Nesterov`.
     """
@@ -27,15 +29,19 @@ class DelayedNesterov:
 
     learning_rate: float = 0.7
     momentum: float = 0.9
-    every: int = 4
+    every: int | None = None
     spread: float = 0.0
 
     def __post_init__(self) -> None:
-        if not (self.learning_rate > 0 and 0 <= self.momentum < 1 and self.every >= 1 and 0 <= self.spread <= 1):
+        if not (self.learning_rate > 0 and 0 <= self.momentum < 1 and (self.every is None or self.every >= 1) and 0 <= self.spread <= 1):
             raise CompositionError(
                 f"{self!r} cannot step: give a positive learning rate, a momentum of at least 0 and below 1, every=1 update or more, and a "
                 "spread from 0 to 1."
             )
+
+    def among(self, workers: int) -> DelayedNesterov:
+        """With the number of workers for N, unless another one was given."""
+        return self if self.every is not None else replace(self, every=workers)
 
     def initial(self, layout: Layout) -> State:
         """No momentum yet, and no updates."""
@@ -45,9 +51,10 @@ class DelayedNesterov:
     def step(self, direction: Tensor, state: State, rate: float) -> tuple[Tensor, State]:
         """η (d + a μ b), with a as large as it is the turn of the momentum."""
         momentum, total = state["momentum"].to(direction.device), state["sum"].to(direction.device) + direction
+        assert self.every is not None, "the number of workers decides: ask `among` first"
         count = state["count"] + 1
         share = self.spread
-        if count.item() == self.every:
+        if count.item() >= self.every:  # it was more, if a worker has left meanwhile
             momentum = self.momentum * momentum + total / self.every
             total, count = torch.zeros_like(total), torch.zeros(())
             share += self.every * (1 - self.spread)

@@ -11,9 +11,11 @@ from torch import Tensor
 from polyrhythm.errors import CompositionError
 from polyrhythm.pieces.context import ExchangeContext
 from polyrhythm.pieces.traits import MergeTraits, Payload
+from polyrhythm.settings import checked
 
 
 @dataclass(frozen=True, slots=True)
+@checked
 class Elastic:
     """Both sides move towards each other by α = beta / P of their distance (EASGD; Zhang, Choromanska, LeCun, 2015, eq. 5-6).
 

@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import ClassVar, Self
 
 import torch
 from torch import Tensor
 
 from polyrhythm.errors import CompositionError
+from polyrhythm.settings import checked
 from polyrhythm.tensors import Layout, State
 
 
 @dataclass(frozen=True, slots=True)
+@checked
 class HeavyBall:
     """b ← μ b + d; step = η b, η being the workers' learning rate (Polyak, 1964, as torch.optim.SGD has it)."""
 
@@ -39,6 +41,10 @@ class HeavyBall:
         if groups < 1:
             raise CompositionError(f"HeavyBall.beside(groups={groups}) has nobody who steps: give 1 or more.")
         return HeavyBall(momentum if groups == 1 or not 0 <= momentum < 1 else max(0.0, momentum - (1 - 1 / groups)))
+
+    def among(self, workers: int) -> Self:
+        """As it is, whatever their number."""
+        return self
 
     def initial(self, layout: Layout) -> State:
         """No momentum yet."""

@@ -13,9 +13,11 @@ from polyrhythm.merge.trust_ratios import scaled_by_layer
 from polyrhythm.pieces.context import ExchangeContext
 from polyrhythm.pieces.merge import AnyContribution, DifferenceMerge, Direction, rates_of
 from polyrhythm.pieces.traits import GRADIENTS, MergeTraits
+from polyrhythm.settings import checked
 
 
 @dataclass(frozen=True, slots=True)
+@checked
 class LARC:
     """Step on each tensor with the smaller of the learning rate η and λ = trust ‖w‖ / (‖g‖ + β ‖w‖) (LARC; Kurth et al., 2018).
 

@@ -12,12 +12,14 @@ from polyrhythm.merge.trust_ratios import scaled_by_layer
 from polyrhythm.pieces.context import ExchangeContext
 from polyrhythm.pieces.merge import AnyContribution, DifferenceMerge, Direction
 from polyrhythm.pieces.traits import GRADIENTS, MergeTraits, Pattern
+from polyrhythm.settings import checked
 
 LAYERWISE = frozenset({Pattern.COLLECTIVE, Pattern.PEERS})
 """Where whoever merges has whole layers."""
 
 
 @dataclass(frozen=True, slots=True)
+@checked
 class LARS:
     """Multiply the merged gradient of each tensor by trust ‖w‖ / (‖g‖ + β ‖w‖), β the weight decay (LARS; You, Gitman, Ginsburg, 2017).
 

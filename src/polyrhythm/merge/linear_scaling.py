@@ -11,9 +11,11 @@ from polyrhythm.merge.total import count, sum_of
 from polyrhythm.pieces.context import ExchangeContext
 from polyrhythm.pieces.merge import AnyContribution, Direction
 from polyrhythm.pieces.traits import DIFFERENCES, MergeTraits
+from polyrhythm.settings import checked
 
 
 @dataclass(frozen=True, slots=True)
+@checked
 class LinearScaling:
     """The mean over workers, the learning rate multiplied by k, to which it grows over `warmup` steps (Goyal et al., 2017, section 2.2).
 

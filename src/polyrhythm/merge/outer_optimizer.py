@@ -10,9 +10,11 @@ from polyrhythm.merge.mean import Mean
 from polyrhythm.pieces.context import ExchangeContext
 from polyrhythm.pieces.merge import AnyContribution, DifferenceMerge, Direction, Rule
 from polyrhythm.pieces.traits import DIFFERENCES, MergeTraits
+from polyrhythm.settings import checked
 
 
 @dataclass(frozen=True, slots=True)
+@checked
 class OuterOptimizer:
     """Combine contributions as `inner` does, then let `rule` step.
 

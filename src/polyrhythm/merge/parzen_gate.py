@@ -11,12 +11,14 @@ from torch import Tensor
 from polyrhythm.errors import CompositionError
 from polyrhythm.pieces.context import ExchangeContext
 from polyrhythm.pieces.traits import MergeTraits, Pattern, Payload
+from polyrhythm.settings import checked
 
 BESIDE_STEPS = frozenset({Pattern.PEERS, Pattern.NEIGHBOURS, Pattern.SOME_PEERS})
 """Where whoever merges takes steps itself."""
 
 
 @dataclass(frozen=True, slots=True)
+@checked
 class ParzenGate:
     """Mix in the weights of those to whom one's own step comes nearer, and of no others (Keuper, Pfreundt, 2015, arXiv:1505.04956).
 

@@ -11,9 +11,11 @@ from polyrhythm.merge.total import count, total
 from polyrhythm.pieces.context import ExchangeContext
 from polyrhythm.pieces.merge import AnyContribution, Direction
 from polyrhythm.pieces.traits import DIFFERENCES, MergeTraits
+from polyrhythm.settings import checked
 
 
 @dataclass(frozen=True, slots=True)
+@checked
 class PolynomialStaleness:
     """The mean of a group, each contribution times (1 + its staleness)^-power (FedBuff; Nguyen et al., AISTATS 2022, section 5).
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import ClassVar
+from typing import ClassVar, Self
 
 import torch
 from torch import Tensor
@@ -15,6 +15,7 @@ from polyrhythm.merge.mean import Mean
 from polyrhythm.pieces.context import ExchangeContext
 from polyrhythm.pieces.merge import AnyContribution, DifferenceMerge, Direction, rates_of
 from polyrhythm.pieces.traits import GRADIENTS, MergeTraits
+from polyrhythm.settings import checked
 from polyrhythm.tensors import Layout, State
 
 
@@ -24,6 +25,10 @@ class AsCombined:
 
     takes_rate: ClassVar = False
     takes_norm: ClassVar = True
+
+    def among(self, workers: int) -> Self:
+        """As it is, whatever their number."""
+        return self
 
     def initial(self, layout: Layout) -> State:
         """Nothing to remember."""
@@ -35,6 +40,7 @@ class AsCombined:
 
 
 @dataclass(frozen=True, slots=True)
+@checked
 class ProximalSGD:
     """w ← prox(w - η g), the soft threshold at η λ, on the aggregate g of a group (Li et al., OSDI 2014, algorithm 3; NIPS 2014).
 

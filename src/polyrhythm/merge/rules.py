@@ -3,16 +3,21 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import ClassVar, Self
 
 import torch
 from torch import Tensor
 
 from polyrhythm.errors import CompositionError
+from polyrhythm.settings import checked
 from polyrhythm.tensors import Layout, State
+
+_LARGEST = 3e38
+"""What float32 holds."""
 
 
 @dataclass(frozen=True, slots=True)
+@checked
 class Nesterov:
     """SGD with Nesterov momentum: b ← μ b + d; step = η (d + μ b) (Sutskever et al., 2013, as torch.optim.SGD has it)."""
 
@@ -29,6 +34,10 @@ class Nesterov:
                 f"learning rate and a momentum of at least 0 and below 1."
             )
 
+    def among(self, workers: int) -> Self:
+        """As it is, whatever their number."""
+        return self
+
     def initial(self, layout: Layout) -> State:
         """No momentum yet."""
         return {"momentum": torch.zeros(layout.numel)}
@@ -40,6 +49,7 @@ class Nesterov:
 
 
 @dataclass(frozen=True, slots=True)
+@checked
 class Adagrad:
     """s ← s + d²; step = η d / (√s + ε) (Duchi et al., 2011; at the server: Dean et al., 2012, section 4.1).
 
@@ -56,11 +66,17 @@ class Adagrad:
     def __post_init__(self) -> None:
         if not (self.initial_sum >= 0 and self.epsilon > 0 and (self.learning_rate is None or self.learning_rate > 0)):
             raise CompositionError(f"{self} cannot step: the learning rate and epsilon must be positive, initial_sum at least 0.")
+        if self.initial_sum > _LARGEST:
+            raise CompositionError(f"{self} begins with a sum that float32 cannot hold: give at most {_LARGEST:g}.")
 
     @property
     def takes_rate(self) -> bool:
         """Without a learning rate of its own."""
         return self.learning_rate is None
+
+    def among(self, workers: int) -> Self:
+        """As it is, whatever their number."""
+        return self
 
     def initial(self, layout: Layout) -> State:
         """The sum of squares before the first step."""

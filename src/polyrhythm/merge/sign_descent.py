@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import ClassVar, Self
 
 from torch import Tensor
 
 from polyrhythm.errors import CompositionError
+from polyrhythm.settings import checked
 from polyrhythm.tensors import Layout, State
 
 
 @dataclass(frozen=True, slots=True)
+@checked
 class SignDescent:
     """step = η sign(d), with the workers' learning rate or `learning_rate` (signSGD; Bernstein et al., 2018); nothing where d is zero."""
 
@@ -27,6 +29,10 @@ class SignDescent:
     def takes_rate(self) -> bool:
         """Without a learning rate of its own."""
         return self.learning_rate is None
+
+    def among(self, workers: int) -> Self:
+        """As it is, whatever their number."""
+        return self
 
     def initial(self, layout: Layout) -> State:
         """Nothing to remember."""

@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import ClassVar, Self
 
 import torch
 from torch import Tensor
 
 from polyrhythm.errors import CompositionError
+from polyrhythm.settings import checked
 from polyrhythm.tensors import Layout, State
 
 
 @dataclass(frozen=True, slots=True)
+@checked
 class SlowMomentum:
     """u ← β u + d / γ; step = α γ u, γ being the workers' learning rate (SlowMo; Wang, Tantia, Ballas, Rabbat, ICLR 2020, algorithm 1).
 
@@ -29,6 +31,10 @@ class SlowMomentum:
     def __post_init__(self) -> None:
         if not self.alpha > 0 or not 0 <= self.beta < 1:
             raise CompositionError(f"{self} would not converge: give a positive alpha, and a beta of at least 0 and below 1.")
+
+    def among(self, workers: int) -> Self:
+        """As it is, whatever their number."""
+        return self
 
     def initial(self, layout: Layout) -> State:
         """No momentum yet."""

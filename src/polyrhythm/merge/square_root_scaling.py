@@ -12,9 +12,11 @@ from polyrhythm.merge.total import count, sum_of
 from polyrhythm.pieces.context import ExchangeContext
 from polyrhythm.pieces.merge import AnyContribution, Direction
 from polyrhythm.pieces.traits import DIFFERENCES, MergeTraits
+from polyrhythm.settings import checked
 
 
 @dataclass(frozen=True, slots=True)
+@checked
 class SquareRootScaling:
     """The mean over workers, the learning rate multiplied by √(λ μ / B) (Gupta, Zhang, Wang, ICDM 2016, for hardsync).
 

@@ -12,6 +12,7 @@ import torch
 from torch import Tensor
 
 from polyrhythm.errors import CompositionError
+from polyrhythm.model.wrapped_optimizer import advice
 from polyrhythm.tensors import Layout, without_gradient
 from polyrhythm.trees import StateTree
 
@@ -52,7 +53,7 @@ def describe(optimizer: torch.optim.Optimizer, names: Mapping[int, str]) -> str:
     if HOSTED.get(kind) is not type(optimizer):
         raise CompositionError(
             f"{kind} cannot run at a server, which has only a part of the weights: use one of {', '.join(HOSTED)}, or a system whose "
-            f"workers run the optimizer themselves (allreduce, ssp, sparknet, diloco, …)."
+            f"workers run the optimizer themselves (allreduce, ssp, sparknet, diloco, …).{advice(optimizer)}"
         )
     groups = []
     for group in optimizer.param_groups:

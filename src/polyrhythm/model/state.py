@@ -23,8 +23,9 @@ class ModelState:
     a worker that takes local steps has moved away from the weights it last agreed on, and those are the anchor. `own_step` runs the
     optimizer on the gradient that the parameters have, with its learning rates multiplied. `context` has the group whose contributions are
     merged, and a random stream. The owner may put something else for `clip`, which the merge's own optimizer sees directions through,
-    and keeps `clock`: a worker's step, at a server the slowest worker's merged one; `factors` of
-    the gradient that is being exchanged; and `samples`, which a worker has computed on since they were last taken.
+    and for `rates`, which gives the learning rates of the worker's optimizer; it keeps `clock`: a worker's step, at a server the slowest
+    worker's merged one; `factors` of the gradient that is being exchanged; and `samples`, which a worker has computed on since they were
+    last taken.
     """
 
     __slots__ = (
@@ -39,6 +40,7 @@ class ModelState:
         "optimize",
         "own_step",
         "owned",
+        "rates",
         "rule",
         "samples",
         "state",
@@ -66,6 +68,7 @@ class ModelState:
         self.optimize = optimize
         self.own_step = own_step
         self.clip: Callable[[Tensor], Tensor] = _whole
+        self.rates: Callable[[], tuple[float, ...]] = _no_rates
         self._start = context
         self.clock = 0
         self.version = 0
@@ -125,7 +128,8 @@ class ModelState:
         self.memory = direction.state
         device, rates = self.weights.device, rates_of(contributions)
         if self.rule is not None:
-            step, self.state = self.rule.step(self.clip(direction.average().to(device)), self.state, rates[0] if rates else 0.0)
+            rule = self.rule.among(self._start.group.size)
+            step, self.state = rule.step(self.clip(direction.average().to(device)), self.state, rates[0] if rates else 0.0)
             self.adopt(self.anchor - direction.scale * step)
         elif self.optimize is not None:
             self.optimize(direction.average().to(device), tuple(rate * direction.scale for rate in rates))
@@ -191,3 +195,7 @@ class ModelState:
 
 def _whole(direction: Tensor) -> Tensor:
     return direction
+
+
+def _no_rates() -> tuple[float, ...]:
+    return ()

@@ -17,12 +17,14 @@ from pathlib import Path
 from threading import Lock
 from time import monotonic
 
-from polyrhythm.errors import PolyrhythmError, RunError
+from polyrhythm.errors import PolyrhythmError, RunError, sentence
 from polyrhythm.kernel.events import AnyEvent
 from polyrhythm.parallel.pools import Done, Task
 from polyrhythm.processes.runtime.failure import exit_reason
 from polyrhythm.processes.system.prctl import die_with_parent
+from polyrhythm.report import killed
 from polyrhythm.report.job_output import JobLine, JobOutput, kept_out
+from polyrhythm.report.outcome import State
 from polyrhythm.report.progress import ProgressLine
 from polyrhythm.training.run import Attempt
 
@@ -32,11 +34,17 @@ _LOOK_SECONDS = 0.25
 
 @dataclass(frozen=True, slots=True)
 class _Running:
-    """A run that is under way: its place among the plans, what it is, and the process that makes it."""
+    """A run that is under way: its place among the plans, what it is, the process that makes it, and where its record is."""
 
     place: int
     plan: Task
     process: ForkProcess
+    directory: Path | None
+
+    def killed(self, why: str, state: State) -> None:
+        """Complete the record that its process can no longer complete."""
+        if self.directory is not None:
+            killed.complete(self.directory, why, state)
 
 
 @dataclass(slots=True)
@@ -70,6 +78,7 @@ class RunPool:
             for running in self._busy.values():
                 running.process.kill()
                 running.process.join()
+                running.killed("The run was interrupted together with those beside it", "interrupted")
 
     def _start(self, place: int, plan: Task, directory: Path | None) -> None:
         ours, theirs = _FORK.Pipe(duplex=False)
@@ -86,7 +95,7 @@ class RunPool:
             finally:
                 signal.pthread_sigmask(signal.SIG_SETMASK, before)
         theirs.close()
-        self._busy[ours] = _Running(place, plan, process)
+        self._busy[ours] = _Running(place, plan, process, directory)
         self.board.begin(plan.name)
 
     def _receive(self, connection: Connection) -> None:
@@ -96,6 +105,7 @@ class RunPool:
         except EOFError:
             running.process.join()
             received = _died(running.plan, exit_reason(running.process.exitcode or 0))
+            running.killed(sentence(received.error).rstrip(".") if received.error else "The run was killed", "failed")
         if isinstance(received, JobLine):
             self.board.output.line(received.text)
             return

@@ -21,6 +21,10 @@ def _no_weights() -> Tensor:
     return torch.empty(0)
 
 
+def _no_rates() -> tuple[float, ...]:
+    return ()
+
+
 @dataclass(frozen=True)
 class ExchangeContext:
     """One exchange, as the actor that encodes or merges sees it.
@@ -32,6 +36,7 @@ class ExchangeContext:
 
     A merge has more: the `layout` of the vector, the `state` that it returned with its last direction (empty at first), and `moved`. Where
     a topology encodes for each receiver apart, a codec has the `receiver`. `controls` is what was decided while the run was under way.
+    `rates` gives the learning rates of the worker's optimizer as they are, by parameter group; none outside of collective exchanges.
     """
 
     group: Group
@@ -44,6 +49,7 @@ class ExchangeContext:
     update: Callable[[], Tensor] = _no_weights
     receiver: str = ""
     controls: Controls = AS_COMPOSED
+    rates: Callable[[], tuple[float, ...]] = _no_rates
 
     @cached_property
     def weights(self) -> Tensor:

@@ -151,6 +151,9 @@ class Rule(Protocol):
     def takes_norm(self) -> bool:
         """Whether its steps depend on how long a direction is: clipping its norm means nothing to one that takes signs."""
 
+    def among(self, workers: int) -> Rule:
+        """The same optimizer for the contributions of so many workers; itself, where their number does not matter."""
+
     def initial(self, layout: Layout) -> State:
         """The state before the first step."""
 

@@ -96,7 +96,8 @@ class CodecTraits:
     whether what is lost is zero on average. `transforms`: whether it is not the values that are sent, but something made of them and of
     earlier ones, such as a momentum; what is sent and kept then adds up to that. `keeps`: whether what is not sent is kept and sent later.
     `takes`: what a controller may set. `ranged`: whether a packet is where a range begins (1,) and its values, and all else is NO_GRADIENT;
-    such packets are added up without being decoded.
+    such packets are added up without being decoded. `divides`: whether a total is not the sum of what all have sent, but of each of its
+    components the mean over those that have sent it.
     """
 
     payloads: frozenset[Payload]
@@ -108,6 +109,7 @@ class CodecTraits:
     keeps: bool = False
     takes: frozenset[ControlledSetting] = frozenset()
     ranged: bool = False
+    divides: bool = False
 
     @property
     def makes_packets(self) -> bool:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Protocol
 
 from torch import Tensor
@@ -30,6 +30,10 @@ class WeightsView(Protocol):
     @property
     def factors(self) -> Mapping[str, Factors]:
         """What multiplies out to the gradient that is being exchanged, by the name of the linear layer; empty where nobody collects it."""
+
+    @property
+    def rates(self) -> Callable[[], tuple[float, ...]]:
+        """Gives the learning rates of the worker's optimizer as they are; none where it has none."""
 
     def take_samples(self) -> float:
         """On how many samples the worker has computed since this was last called."""

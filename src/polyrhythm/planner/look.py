@@ -63,13 +63,15 @@ class Look:
 
     def observed(self) -> Observed:
         """What there is to see. Raises PolyrhythmErrors for a JOB that cannot be run."""
+        began = monotonic()
         try:
             first = self.trial(self.scenario.set({}), _FEW, evaluated=True)
         except CompositionError:  # sparse gradients, which one worker alone does not exchange but would
             self.strategy = APART
             first = self.trial(self.scenario.set({}), _FEW, evaluated=True)
         target, length = self.scenario.target.metric, self.scenario.length
-        real = min((later - before for before, later in pairwise(first.moments)), default=0.0)  # the first step loads what all need
+        gaps = [later - before for before, later in pairwise(first.moments)] or [monotonic() - began]
+        real = min(gaps)  # the first step loads what all need
         sparse = self.strategy is APART
         seen = Observed(frozenset(first.metrics), first.untrained.get(target), real, pass_length=first.pass_length, sparse=sparse)
         if self.scenario.known:

@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 from polyrhythm.errors import CompositionError, unknown
+from polyrhythm.settings import checked
 
 _HOUR = 3600.0
 _GIGABYTE = 1e9
@@ -13,6 +14,7 @@ TIME = "time"
 
 
 @dataclass(frozen=True, slots=True)
+@checked
 class Prices:
     """What machines cost: `worker_hour` of one worker and `gigabyte` of traffic, in one currency; `watts` is what a worker draws."""
 

@@ -30,6 +30,7 @@ from polyrhythm.planner.space import Space
 from polyrhythm.report.job_output import kept_out
 from polyrhythm.report.metrics import Target, parse_target
 from polyrhythm.report.progress import ProgressLine, board
+from polyrhythm.settings import checked
 from polyrhythm.systems import SYSTEMS
 from polyrhythm.workloads.settings import Train
 
@@ -41,6 +42,7 @@ WORKERS = (2, 4, 8)
 
 
 @dataclass(frozen=True, slots=True)
+@checked
 class PlanRequest:
     """What a plan is asked for. Raises PolyrhythmErrors for what cannot be.
 

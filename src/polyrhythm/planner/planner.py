@@ -85,7 +85,7 @@ class Planner:
                 self.said(remark)
             self.search.run()
             ended = _ENDED if self.search.drawn_out else _TIME_UP
-            if not self.found.measured:
+            if self.found.runs + self.found.kept and not self.found.measured:
                 ended = self._unmeasured()
             self._rehearse()
             leading = self.leading()[:_LOOKED_AT]
@@ -246,6 +246,7 @@ class Planner:
             if missed < len(ends):
                 times = times[missed:]  # those that did not come there are the slowest: the median of all is that of the slower part
             seconds = forecast(times, *self._deviation())
+            seconds = Interval(min(seconds.low, *(end.seconds for end in ends)), seconds.middle, seconds.high)
             return Spent(seconds.middle, median([end.nbytes for end in ends]), candidate.workers), seconds
         training = self.found.training(candidate)
         assert training is not None

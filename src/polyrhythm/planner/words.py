@@ -22,26 +22,30 @@ def columns(plan: Plan) -> list[str]:
     money = ["money"] if any(each.money is not None for each in plan.choices) else []
     measured = ["measured"] if any(each.corrected is not None for each in plan.choices) else []
     metric = plan.target.rpartition(" ")[0]
-    return ["", f"to {plan.target}", *measured, "between", "bytes", *money, metric, "memory", "waits for", *_RISKS.values()]
+    return ["", f"to {plan.target}", "bytes", "between", *measured, *money, metric, "memory", "waits for", *_RISKS.values()]
 
 
 def row(plan: Plan, choice: Choice) -> list[str]:
     """One choice."""
     money = [f"{choice.money:.3g}" if choice.money is not None else "–"] if "money" in columns(plan) else []
     measured = ["–" if choice.corrected is None else f"× {choice.corrected:.2g}"] if "measured" in columns(plan) else []
-    name = f"one machine alone ({_settings(choice)})" if choice.is_alone else choice.name
     return [
-        name + ("" if choice.reached in (0, choice.seeds) else f": {choice.reached} of {choice.seeds} seeds"),
+        named(choice) + ("" if choice.reached in (0, choice.seeds) else f": {choice.reached} of {choice.seeds} seeds"),
         f"{'about ' if choice.extrapolated else ''}{show_seconds(choice.seconds.middle)}",
-        *measured,
-        between(choice.seconds),
         show_bytes(choice.nbytes),
+        between(choice.seconds),
+        *measured,
         *money,
         show_metric(choice.quality),
         "–" if choice.memory is None else show_bytes(choice.memory),
         "–" if choice.waits is None else _most(choice.waits),
         *(_risk(choice, name) for name in _RISKS),
     ]
+
+
+def named(choice: Choice) -> str:
+    """What a choice is called in tables and charts; one machine alone by that, wherever it stands."""
+    return f"one machine alone ({_settings(choice)})" if choice.is_alone else choice.name
 
 
 def between(interval: Interval) -> str:
@@ -80,6 +84,8 @@ def sentences(plan: Plan) -> list[str]:
 
 def _none(plan: Plan) -> str:
     """What to do where nothing is known to reach the target."""
+    if plan.remarks and not plan.runs + plan.kept:
+        return f"Nothing could be tried in the time of the search: {_longer(plan)}, or name a few --systems."
     if plan.refused and not plan.runs + plan.kept:
         return "None of the systems can be run on these machines; the reasons are below."
     large = sum(each.reason.startswith("a worker needs") for each in plan.refused)

@@ -2,13 +2,8 @@
 
 from __future__ import annotations
 
-import itertools
-from bisect import bisect_left
 from collections import defaultdict
-from collections.abc import Callable, Collection, Iterable, Sequence
-from dataclasses import dataclass
-from functools import cached_property
-from operator import itemgetter
+from collections.abc import Callable, Sequence
 from statistics import median
 
 import msgspec
@@ -17,10 +12,8 @@ from msgspec.structs import replace
 from polyrhythm.errors import CompositionError
 from polyrhythm.kernel.events import Faulted, Merged
 from polyrhythm.kernel.names import is_worker
-from polyrhythm.report.connections import Connections
-from polyrhythm.report.critical_path import PathPart, critical_path
+from polyrhythm.report.evidence import Evidence
 from polyrhythm.report.outcome import Outcome
-from polyrhythm.report.step_times import StepTimes
 from polyrhythm.units import show_bytes, show_seconds
 
 _SLOW_WORKER = 1.25
@@ -32,19 +25,30 @@ FAULTS = ("lost worker", "slower since", "slow worker", "slow link", "loss")
 """Kinds of what differs from its peers, or from before; others are conditions of the whole run."""
 _MENDED = 1.5
 """A fault comes before a condition that gains up to so many times as much: one thing is mended sooner than a network is replaced."""
+_ABOUT = 1.3
+"""A factor is predicted within so many times."""
+_REST = 0.05
+"""And this part of what was waited for may remain: what is neither latency nor bandwidth, such as waiting for one's turn."""
 _HUNDRED = 99.5
 _TENFOLD = 0.9
 """What is gained of a part that becomes a tenth."""
 
 
 class Cause(msgspec.Struct, frozen=True):
-    """Something that made the run slow: `kind` in a word, where, what was found, what to do, and which part of the time it gains."""
+    """Something that made the run slow: `kind` in a word, where, what was found, what to do, and which part of the time it gains.
+
+    `most` is what it might gain if all that was waited for is its doing, where the record does not tell. Without it the time should be
+    between `low` and `high` times what it is.
+    """
 
     kind: str
     where: str
     finding: str
     advice: str
     gain: float
+    most: float = 0.0
+    low: float = 0.0
+    high: float = 1.0
 
 
 class PathShare(msgspec.Struct, frozen=True):
@@ -72,71 +76,10 @@ class Diagnosis(msgspec.Struct, frozen=True):
     remarks: list[str] = []
 
 
-@dataclass(frozen=True)
-class Evidence:
-    """What the record of a run has to say."""
-
-    outcome: Outcome
-    path: list[PathPart]
-    steps: StepTimes
-    connections: Connections
-
-    @staticmethod
-    def of(outcome: Outcome) -> Evidence:
-        """Read from the events."""
-        events = outcome.events
-        return Evidence(outcome, critical_path(events), StepTimes(events), Connections(events))
-
-    @property
-    def seconds(self) -> float:
-        """How long the path is."""
-        return sum(part.seconds for part in self.path) or 1.0
-
-    def computing(self, actor: str, since: float = 0.0) -> float:
-        """The part of the path in which the actor computed, after a moment."""
-        return self._share(part for part in self.path if part.what == "computing" and part.actor == actor and part.end > since)
-
-    def sending(self, members: Collection[tuple[str, str]]) -> float:
-        """The part of the path in which something was under way on these connections."""
-        return self._share(part for part in self.path if part.what == "sending" and (part.actor, part.to) in members)
-
-    def waiting(self, actor: str) -> float:
-        """The part of the path in which the actor had a message and did something else."""
-        return self._share(part for part in self.path if part.what == "waiting" and part.actor == actor)
-
-    @property
-    def exchanging(self) -> float:
-        """The part of the path in which messages were waited for that were not held up by a server's merging."""
-        under_way = [part for part in self.path if part.what == "sending" or (part.what == "waiting" and is_worker(part.actor))]
-        held_up = sum(max((_shared(part, spans) for spans in self.merges.values()), default=0.0) for part in under_way)
-        return self._share(under_way) - held_up / self.seconds
-
-    @cached_property
-    def merges(self) -> dict[str, list[tuple[float, float]]]:
-        """When each server merged, in order; none of a virtual run, where merges are recorded with the real seconds that they took."""
-        if self.outcome.summary.virtual_seconds is not None:
-            return {}
-        spans: defaultdict[str, list[tuple[float, float]]] = defaultdict(list)
-        for event in self.outcome.events:
-            if isinstance(event, Merged) and not is_worker(event.actor):
-                spans[event.actor].append((event.time - event.seconds, event.time))
-        return {name: sorted(own) for name, own in spans.items()}
-
-    @property
-    def unexplained(self) -> float:
-        """The part of the time in which a worker waited for servers, and nothing was under way between them, nor did others compute."""
-        worker = self.path[-1].actor if self.path and is_worker(self.path[-1].actor) else ""
-        served = self.connections.served(worker) / self.seconds
-        return max(0.0, self._share(part for part in self.path if part.what == "waiting") - served) if served else 0.0
-
-    def _share(self, parts: Iterable[PathPart]) -> float:
-        return sum(part.seconds for part in parts) / self.seconds
-
-
 def diagnose(outcome: Outcome) -> Diagnosis:
     """Find the causes. Real runs are read as well as virtual ones; with `--timeline` the path follows every message."""
     evidence = Evidence.of(outcome)
-    causes = [cause for rule in RULES for cause in rule(evidence)]
+    causes = [_bounded(cause) for rule in RULES for cause in rule(evidence)]
     places: defaultdict[tuple[str, str], float] = defaultdict(float)
     for part in evidence.path:
         places[part.what, f"{part.actor} to {part.to}" if part.to else part.actor] += part.seconds / evidence.seconds
@@ -151,6 +94,12 @@ def diagnose(outcome: Outcome) -> Diagnosis:
     )
 
 
+def _bounded(cause: Cause) -> Cause:
+    """With the factors between which the time should lie without it."""
+    factor = 1 - cause.gain
+    return replace(cause, low=max(0.0, min(factor / _ABOUT, 1 - cause.most)), high=min(1.0, factor * _ABOUT + _REST * cause.most))
+
+
 def united(outcomes: Sequence[Outcome]) -> Outcome:
     """The records of the workers of one run as one. Raises CompositionError for records of several systems."""
     if len(systems := {outcome.summary.system for outcome in outcomes}) > 1:
@@ -160,13 +109,6 @@ def united(outcomes: Sequence[Outcome]) -> Outcome:
     lost = sorted({name for outcome in outcomes for name in outcome.summary.lost})
     events = [event for outcome in outcomes for event in outcome.events]
     return Outcome(replace(first, workers=max(first.workers, len(outcomes)), steps=steps, lost=lost), events)
-
-
-def _shared(part: PathPart, spans: Sequence[tuple[float, float]]) -> float:
-    """The seconds of a part of the path that lie in any of these spans, which are in order."""
-    begin = bisect_left(spans, part.begin, key=itemgetter(1))
-    inside = itertools.takewhile(lambda span: span[0] < part.end, itertools.islice(spans, begin, None))
-    return sum(min(part.end, end) - max(part.begin, start) for start, end in inside)
 
 
 def _times(factor: float) -> str:
@@ -246,6 +188,7 @@ def _slow_links(evidence: Evidence) -> list[Cause]:
                 f"{where} carries a message {_times(factor)} as slowly as the other links",
                 "mend the link, send less over it (compression, local steps), or choose a system that knows of sites (hierarchical)",
                 path * (1 - 1 / factor),
+                (path if evidence.followed else max(path, evidence.waited)) * (1 - 1 / factor),
             )
         )
     return causes
@@ -259,6 +202,7 @@ def _lossy_links(evidence: Evidence) -> list[Cause]:
             f"{each.resent / each.nbytes:.2%} of the bytes from {each.actor} to {each.to} were lost and sent again",
             "find the line that loses packets; until then several lanes, or a congestion control that bears loss (bbr), help",
             min(0.9, evidence.exchanging * min(0.95, 20 * each.resent / each.nbytes)),
+            0.95 * evidence.waited,
         )
         for each in evidence.connections.worst_of_each_sender(lambda each: each.resent / each.nbytes)
         if each.nbytes and each.resent / each.nbytes > _LOSSY
@@ -274,7 +218,9 @@ def _busy_servers(evidence: Evidence) -> list[Cause]:
         if busy > _BUSY:
             finding = f"{name} merges for {busy:.0%} of the time, and others wait for it"
             advice = "divide its keys over more servers, or choose a system without one (allreduce, adpsgd)"
-            causes.append(Cause("busy server", name, finding, advice, busy / 2))
+            causes.append(
+                Cause("busy server", name, finding, advice, busy / 2, 1 / 2)
+            )  # it may merge all the time, also while others compute
     return causes
 
 
@@ -287,7 +233,7 @@ def _small_messages(evidence: Evidence) -> list[Cause]:
     each = messages / steps / max(1, evidence.outcome.summary.workers)
     finding = f"each worker sends {each:.3g} messages of {show_bytes(nbytes / messages)} a step, and latency is {latency:.0%} of the time"
     advice = "send larger buckets, and exchange after several steps (local steps) or while computing"
-    return [Cause("latency", "all links", finding, advice, latency * _TENFOLD)]
+    return [Cause("latency", "all links", finding, advice, latency * _TENFOLD, _most(evidence, latency))]
 
 
 def _bandwidth(evidence: Evidence) -> list[Cause]:
@@ -300,7 +246,12 @@ def _bandwidth(evidence: Evidence) -> list[Cause]:
     if not evidence.connections.timed:
         finding += "; how much of that is latency is not known, because the record does not count what each connection carried"
     advice = "compress what is sent, take several local steps between exchanges, or ask `polyrhythm plan` which system suits these links"
-    return [Cause("bandwidth", "all links", finding, advice, part * _TENFOLD)]
+    return [Cause("bandwidth", "all links", finding, advice, part * _TENFOLD, _most(evidence, part))]
+
+
+def _most(evidence: Evidence, part: float) -> float:
+    """What a condition of the links may gain: all that was waited for, where the record does not tell which part is its doing."""
+    return _TENFOLD * (part if evidence.followed else max(part, evidence.waited))
 
 
 RULES: Sequence[Callable[[Evidence], list[Cause]]] = (

@@ -62,6 +62,8 @@ def path_of(given: str | Path) -> Path:
         os.fsencode(path)
     except (TypeError, ValueError) as problem:
         raise CompositionError(f"{given!r} is not a path: {reason(problem)}. Give a string or a Path.") from None
+    if isinstance(given, str) and not given:
+        raise CompositionError("'' is not a path: it is empty. Give that of a directory; \".\" is the current one.")
     if "\0" in str(path):
         raise CompositionError(f"{given!r} is not a path: it contains a null character. Leave that out.")
     return path

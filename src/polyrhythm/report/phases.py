@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import altair as alt
@@ -25,17 +25,25 @@ class Phase:
     here: bool
 
 
-def phase_diagram(title: str, subtitle: str, x_title: str, y_title: str, phases: Sequence[Phase]) -> Panel:
-    """A field for each place, in the colour of its winner; where things are as they are now has a frame."""
-    systems = list(dict.fromkeys(each.winner for each in phases))
-    hues = {name: ON_A_PAGE.hues[place % len(ON_A_PAGE.hues)] for place, name in enumerate(systems)}
+@dataclass(frozen=True, slots=True)
+class Words:
+    """What stands above a diagram and beside its axes."""
+
+    title: str
+    subtitle: str
+    x: str
+    y: str
+
+
+def phase_diagram(words: Words, phases: Sequence[Phase], hues: Mapping[str, str]) -> Panel:
+    """A field for each place, in the hue of its winner; where things are as they are now has a frame."""
     rows = [
         {"x": each.column, "y": each.row, "winner": each.winner, "remark": each.remark, "frame": 2.5 if each.here else 0.0}
         for each in phases
     ]
     whole: alt.Chart = alt.Chart(alt.InlineData(values=rows)).encode(
-        x=alt.X("x:O").sort(list(dict.fromkeys(each.column for each in phases))).axis(labelAngle=0).title(x_title),
-        y=alt.Y("y:O").sort(list(dict.fromkeys(each.row for each in phases))).title(y_title),
+        x=alt.X("x:O").sort(list(dict.fromkeys(each.column for each in phases))).axis(labelAngle=0).title(words.x),
+        y=alt.Y("y:O").sort(list(dict.fromkeys(each.row for each in phases))).title(words.y),
     )
     fields = whole.mark_rect(opacity=_DARK, stroke=ON_A_PAGE.soft).encode(
         color=alt.Color("winner:N").scale(domain=list(hues), range=list(hues.values())).legend(None),
@@ -45,4 +53,4 @@ def phase_diagram(title: str, subtitle: str, x_title: str, y_title: str, phases:
     names = whole.mark_text(dy=-6, fontSize=10, limit=84, color="var(--ink)").encode(text="winner:N")
     remarks = whole.mark_text(dy=8, fontSize=10, color="var(--ink)").encode(text="remark:N")
     height = 50 + _ROW * len({each.row for each in phases})
-    return finished(title, subtitle, [], alt.LayerChart(layer=[fields, names, remarks]), height)
+    return finished(words.title, words.subtitle, [], alt.LayerChart(layer=[fields, names, remarks]), height)

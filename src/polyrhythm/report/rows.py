@@ -36,7 +36,7 @@ def sheet(group: Sequence[Series], target: Target | None) -> Sheet:
     mixed = len(crowds(group)) > 1
     # What decides stands first: on a phone the rest is a swipe away.
     columns = ["system", *(["workers"] if mixed else []), *([f"to {target}"] if target is not None else [])]
-    columns += ["virtual time" if is_virtual(group[0].outcome) else "time", *metrics, "bytes sent", "messages", "steps", "samples"]
+    columns += ["virtual time" if is_virtual(group[0].outcome) else "time", "bytes sent", *metrics, "messages", "steps", "samples"]
     order = sorted(repeats_of(group), key=lambda one: _rank(one, target))
     rows = [_cells(one, metrics, mixed, target) for one in order]
     return Sheet(columns, rows, [one.first for one in order], [text for one in order for run in one.runs for text in _remarks(run)])
@@ -61,13 +61,13 @@ def _cells(one: Repeats, metrics: list[str], mixed: bool, target: Target | None)
     if target is not None:
         cells.append(_to(one, target))
     cells.append(one.of(lambda outcome: outcome.time).shown(show_seconds) if measured else "failed" if one.failed else "–")
+    # A run that failed before it was measured sent an unknown amount, not nothing.
+    cells.append(one.of(lambda outcome: outcome.summary.bytes_sent).shown(show_bytes) if measured else "–")
     finals = [one.final(name) for name in metrics]
     cells += [show_metric(None) if final is None else final.shown(show_metric) for final in finals]
-    counts = [one.of(lambda outcome: outcome.summary.bytes_sent).shown(show_bytes)]
-    counts += [one.of(count).shown(_whole) for count in (_messages, _steps)]
+    counts = [one.of(count).shown(_whole) for count in (_messages, _steps)]
     uncounted = any(summary.steps and not summary.samples for summary in summaries)  # a loop over batches of its own counts none
     counts.append("–" if uncounted else one.of(lambda outcome: outcome.summary.samples).shown(_whole))
-    # A run that failed before it was measured sent an unknown amount, not nothing.
     return [*cells, *(counts if measured else ["–"] * len(counts))]
 
 

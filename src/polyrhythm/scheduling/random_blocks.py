@@ -10,9 +10,11 @@ from torch import Tensor
 
 from polyrhythm.errors import CompositionError
 from polyrhythm.scheduling.block_schedule import Similarity
+from polyrhythm.settings import checked
 
 
 @dataclass(frozen=True, slots=True)
+@checked
 class RandomBlocks:
     """`parallel` blocks, uniformly, without a look at what depends on what (Shotgun; Bradley, Kyrola, Bickson, Guestrin, ICML 2011)."""
 

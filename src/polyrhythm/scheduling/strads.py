@@ -10,9 +10,11 @@ from torch import Tensor
 
 from polyrhythm.errors import CompositionError
 from polyrhythm.scheduling.block_schedule import Similarity
+from polyrhythm.settings import checked
 
 
 @dataclass(frozen=True, slots=True)
+@checked
 class Strads:
     """Up to `parallel` blocks that depend neither on each other nor on one in flight by `theta` or more.
 

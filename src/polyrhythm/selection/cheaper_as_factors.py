@@ -8,9 +8,11 @@ from typing import ClassVar
 from polyrhythm.errors import CompositionError
 from polyrhythm.pieces.selection import Candidate
 from polyrhythm.selection.linear_layers import linear_shape
+from polyrhythm.settings import checked
 
 
 @dataclass(frozen=True, slots=True)
+@checked
 class CheaperAsFactors:
     """Weight and bias of each nn.Linear, of m outputs and n inputs, for which 2 K (P - 1) (m + n) <= 2 m n (P + S - 2) / S (Poseidon).
 

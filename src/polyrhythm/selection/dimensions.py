@@ -7,9 +7,11 @@ from typing import ClassVar
 
 from polyrhythm.errors import CompositionError
 from polyrhythm.pieces.selection import Candidate
+from polyrhythm.settings import checked
 
 
 @dataclass(frozen=True, slots=True)
+@checked
 class Dimensions:
     """Parameters of `least` dimensions or more, and of `elements` elements or more: matrices and convolutions, not biases."""
 

@@ -8,9 +8,11 @@ from typing import ClassVar
 from polyrhythm.errors import CompositionError
 from polyrhythm.pieces.selection import Candidate
 from polyrhythm.selection.linear_layers import linear_shape
+from polyrhythm.settings import checked
 
 
 @dataclass(frozen=True, slots=True)
+@checked
 class FewerAsFactors:
     """Weight and bias of each nn.Linear, of m outputs and n inputs, for which K (m + n) < m n for a `batch` of K samples.
 

@@ -7,9 +7,11 @@ from typing import ClassVar
 
 from polyrhythm.errors import CompositionError
 from polyrhythm.pieces.selection import Candidate
+from polyrhythm.settings import checked
 
 
 @dataclass(frozen=True, slots=True)
+@checked
 class Fragment:
     """Every `count`-th of the modules that own parameters, beginning with the module `index`.
 

@@ -7,9 +7,11 @@ from typing import ClassVar
 
 from polyrhythm.errors import CompositionError
 from polyrhythm.pieces.selection import Candidate
+from polyrhythm.settings import checked, shown
 
 
 @dataclass(frozen=True, slots=True, init=False)
+@checked
 class Modules:
     """Parameters owned by a module of one of these classes, by class name, subclasses included: `Modules("Embedding", "EmbeddingBag")`."""
 
@@ -20,6 +22,8 @@ class Modules:
     def __init__(self, *kinds: str) -> None:
         if not kinds:
             raise CompositionError('Modules() takes no parameter: give at least one class name, such as "Linear".')
+        if not all(isinstance(kind, str) for kind in kinds):
+            raise CompositionError(f"Modules({', '.join(map(shown, kinds))}) has what is no text: give names of classes.")
         object.__setattr__(self, "kinds", kinds)
 
     def __repr__(self) -> str:

@@ -8,9 +8,11 @@ from typing import ClassVar
 
 from polyrhythm.errors import CompositionError
 from polyrhythm.pieces.selection import Candidate
+from polyrhythm.settings import checked, shown
 
 
 @dataclass(frozen=True, slots=True, init=False)
+@checked
 class Named:
     """Parameters whose full name matches one of `patterns`, as file names match in a shell: `Named("embedding.*", "head.bias")`."""
 
@@ -21,6 +23,8 @@ class Named:
     def __init__(self, *patterns: str) -> None:
         if not patterns:
             raise CompositionError('Named() takes no parameter: give at least one name or pattern, such as "embedding.*".')
+        if not all(isinstance(pattern, str) for pattern in patterns):
+            raise CompositionError(f"Named({', '.join(map(shown, patterns))}) has what is no text: give names of parameters, or patterns.")
         object.__setattr__(self, "patterns", patterns)
 
     def __repr__(self) -> str:

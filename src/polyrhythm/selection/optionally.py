@@ -6,9 +6,11 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from polyrhythm.pieces.selection import Candidate, Selection
+from polyrhythm.settings import checked
 
 
 @dataclass(frozen=True, slots=True)
+@checked
 class Optionally:
     """The parameters that `selection` takes, if the model has any: `Optionally(Modules("Embedding"))`.
 

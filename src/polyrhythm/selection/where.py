@@ -7,9 +7,11 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from polyrhythm.pieces.selection import Candidate
+from polyrhythm.settings import checked
 
 
 @dataclass(frozen=True, slots=True, repr=False)
+@checked
 class Where:
     """Parameters for which `condition(candidate)` is true; it must be the same at every worker."""
 

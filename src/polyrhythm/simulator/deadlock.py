@@ -14,19 +14,30 @@ from polyrhythm.simulator.actors import VirtualActor, VirtualTask
 _SHOWN = 16
 
 
-def deadlock(now: float, actors: dict[str, VirtualActor], joined: dict[tuple[str, str], int], stopped: dict[str, int]) -> DeadlockError:
+def deadlock(
+    now: float, actors: dict[str, VirtualActor], joined: dict[tuple[str, str], int], stopped: dict[str, int], cause: str = ""
+) -> DeadlockError:
     """The error for a run in which nothing will happen any more.
 
-    `joined` counts the members that have joined each reduction, `stopped` the steps of programs that take no more.
+    `joined` counts the members that have joined each reduction, `stopped` the steps of programs that take no more. `cause` are injected
+    faults that keep messages from arriving: they come first, and nobody's training function is blamed.
     """
     going = [actor.name for actor in actors.values() if actor.program is not None and not actor.ended and actor.name not in stopped]
     reason = uneven(stopped, going, [actor.name for actor in actors.values() if any(_calls(task.waiting) for task in actor.tasks)])
-    if reason is not None:
+    if reason is not None and not cause:
         return DeadlockError(reason)
     waiting = [(actor, task) for actor in actors.values() for task in actor.tasks if not isinstance(task.waiting, Wait | None)]
-    waits = [_wait(actor, task, actors, joined) for actor, task in waiting]
+    waits = [_wait(actor, task, actors, joined) for actor, task in sorted(waiting, key=lambda each: _idleness(*each))]
     more = f"; and {len(waits) - _SHOWN} more wait" if len(waits) > _SHOWN else ""
-    return DeadlockError(f"Deadlock at {now:.9g} s of virtual time: {'; '.join(waits[:_SHOWN])}{more}.")
+    because = f", because {cause}" if cause else ""
+    return DeadlockError(f"Deadlock at {now:.9g} s of virtual time{because}: {'; '.join(waits[:_SHOWN])}{more}.")
+
+
+def _idleness(actor: VirtualActor, task: VirtualTask) -> tuple[bool, bool]:
+    """Last come servers and listeners that take messages from anyone: they are idle, and nobody waits for them."""
+    serves = actor.program is None
+    anyone = isinstance(task.waiting, Receive) and not task.waiting.sender
+    return anyone and (serves or bool(task.name)), serves
 
 
 def _calls(effect: Effect[Any] | None) -> bool:

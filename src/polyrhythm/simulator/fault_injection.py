@@ -66,14 +66,15 @@ class FaultInjection:
 
     def _cut(self, fault: Cut, _: None) -> None:
         self._record(fault.a, f"cut off from {fault.b} for {fault.duration:.9g} s")
+        self._scheduler.faults.cut(fault, self._scheduler.queue.now)
         self._scheduler.mailroom.block(fault.a, fault.b, True)
         self._scheduler.queue.at(self._scheduler.queue.now + fault.duration, (self._mend, fault, None))
 
     def _mend(self, fault: Cut, _: None) -> None:
         self._scheduler.mailroom.block(fault.a, fault.b, False)
 
-    def losses(self, sender: str, receiver: str) -> Callable[[], bool] | None:
-        """A function that draws whether the next message from `sender` to `receiver` is lost; None where no message can be."""
+    def losses(self, sender: str, receiver: str) -> Callable[[str], bool] | None:
+        """A function that draws whether the next message from `sender` to `receiver`, under a topic, is lost; None where none can be."""
         here, there = self._names(sender), self._names(receiver)
         drops = [
             (drop, rng.stream(self._seed, "drop", place, sender, receiver))
@@ -83,11 +84,12 @@ class FaultInjection:
         if not drops:
             return None
 
-        def loses() -> bool:
+        def loses(topic: str) -> bool:
             now = self._scheduler.queue.now
             lost = [drop for drop, stream in drops if drop.at <= now < drop.at + drop.duration and stream.random() < drop.probability]
             if lost:
                 self._record(sender, f"a message to {receiver} was lost")
+                self._scheduler.faults.lose(sender, receiver, topic, now)
             return bool(lost)
 
         return loses

@@ -14,14 +14,14 @@ from polyrhythm.simulator.actors import VirtualActor
 class FifoChannel:
     """The channel from one actor to another, and the messages on it, oldest first (None in the place of one that will be lost).
 
-    `loses` draws whether the next message is lost; `crosses` is whether it leads to another site. `fates` are, of datagrams alone, the
-    seconds by which each copy that arrives is late. A channel is its own token in the carrier, which keeps the order of each
-    channel: every arrival is that of the oldest message, in whatever order simultaneous arrivals are handled.
+    `loses` draws whether the next message, under a topic, is lost; `crosses` is whether it leads to another site. `fates` are, of
+    datagrams alone, the seconds by which each copy that arrives is late. A channel is its own token in the carrier, which keeps the order
+    of each channel: every arrival is that of the oldest message, in whatever order simultaneous arrivals are handled.
     """
 
     sender: VirtualActor
     receiver: VirtualActor
-    loses: Callable[[], bool] | None
+    loses: Callable[[str], bool] | None
     crosses: bool = False
     fates: deque[tuple[float, ...]] | None = None
     line: deque[Delivery | None] = field(default_factory=deque)

@@ -80,7 +80,7 @@ class Mailroom:
         self.arrivals: Recorder | None = None
         self.bytes_between_sites: int | None = None if carrier is None else 0
         self.broadcasts: Broadcasts | None = None
-        self.losses: Callable[[str, str], Callable[[], bool] | None] = _loses_nothing
+        self.losses: Callable[[str, str], Callable[[str], bool] | None] = _loses_nothing
         self.fates: Fates = _all_in_time
         self.handlers: dict[type, Callable[[VirtualTask, Any], None]] = {
             Send: self.send,
@@ -160,7 +160,7 @@ class Mailroom:
         channel.messages += 1
         if not channel.line:
             channel.since = self._queue.now
-        lost = channel.loses is not None and channel.loses()
+        lost = channel.loses is not None and channel.loses(message.topic)
         channel.line.append(None if lost else Delivery(actor.name, message))
         if self._events is not None:
             self._events(Sent(self._queue.now, actor.name, to, message.topic, nbytes))

@@ -27,6 +27,7 @@ from polyrhythm.simulator.counting import OperationCounter
 from polyrhythm.simulator.isolation import ThreadState, refuse_unsafe_places
 from polyrhythm.simulator.mailroom import Mailroom
 from polyrhythm.simulator.randomness import Randomness
+from polyrhythm.simulator.requested_stop import RequestedStop
 
 T = TypeVar("T")
 
@@ -39,7 +40,7 @@ class SharedState:
     """What all programs of a run share.
 
     `drawing` is the random states of the program that ran last, or None where programs share the global ones; `first` is the worker that
-    came first in a round, and its alignment; `stopped` has the steps of the programs that take no more.
+    came first in a round, and its alignment; `stopped` has the steps of the programs that take no more; `stop` is of a run asked to end.
     """
 
     record: Recorder
@@ -48,6 +49,7 @@ class SharedState:
     agreements: Agreements = field(default_factory=Agreements)
     first: dict[int, tuple[str, Alignment]] = field(default_factory=dict)
     stopped: dict[str, int] = field(default_factory=dict)
+    stop: RequestedStop = field(default_factory=lambda: RequestedStop(0.0))
 
 
 class Program:
@@ -185,6 +187,14 @@ class Program:
     def stopped(self, steps: int) -> None:
         """Note that no step follows."""
         self._shared.stopped[self.actor.name] = steps
+
+    def last_step(self, clock: int) -> int | None:
+        """Where the run was asked to stop: one step beyond the worker that is furthest."""
+        return self._shared.stop.last_step(self.actor.name, clock)
+
+    def stop(self, kept: bool) -> None:
+        """Raise what ends the run."""
+        self._shared.stop.stop(kept)
 
     @property
     def ended(self) -> bool:

@@ -11,6 +11,7 @@ from typing import Any
 import torch
 from torch import is_grad_enabled
 
+from polyrhythm.errors import Stopped
 from polyrhythm.kernel.effects import (
     Compute,
     Flush,
@@ -31,6 +32,7 @@ from polyrhythm.simulator.collectives import Reductions
 from polyrhythm.simulator.deadlock import deadlock
 from polyrhythm.simulator.event_queue import EventQueue, Work
 from polyrhythm.simulator.failure import fail
+from polyrhythm.simulator.fault_log import FaultLog
 from polyrhythm.simulator.mailroom import Carrier, Mailroom
 from polyrhythm.simulator.memories import VirtualMemories
 from polyrhythm.simulator.program import Program
@@ -50,6 +52,7 @@ class Scheduler:
     sends: Recorder | None = None
     ending: Ending = field(default_factory=Ending)
     stopped: dict[str, int] = field(default_factory=dict)
+    faults: FaultLog = field(default_factory=FaultLog)
 
     def __post_init__(self) -> None:
         self.wake = self._wake
@@ -90,7 +93,8 @@ class Scheduler:
             flow = math.inf if carrier is None else carrier.next_time()
             time = queue.advance(flow)
             if time == math.inf:
-                raise deadlock(queue.now, self.actors, {} if self.reductions is None else self.reductions.joined(), self.stopped)
+                joined = {} if self.reductions is None else self.reductions.joined()
+                raise deadlock(queue.now, self.actors, joined, self.stopped, self.faults.cause)
             if carrier is not None and flow <= time:
                 for channel in carrier.advance(time):
                     ready.append((arrive, channel, None))
@@ -140,6 +144,8 @@ class Scheduler:
             return
         except StopIteration as stop:
             value = stop.value
+        except Stopped:
+            raise
         except (Exception, SystemExit) as caught:  # a program that exits must not end the others without an error
             error = caught
             task.coroutine.close()  # still open where the runtime refused its effect
@@ -181,6 +187,8 @@ class Scheduler:
         program.since = self.queue.now
         try:
             request = program.run(value, error)
+        except Stopped:
+            raise
         except (Exception, SystemExit) as problem:
             fail(actor.name, problem)
         seconds = program.take_charge()

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import torch
 
-from polyrhythm.errors import CompositionError
+from polyrhythm.errors import CompositionError, Stopped, WorkerFailed
 from polyrhythm.hardware import faults as hazards
 from polyrhythm.hardware import network as networks
 from polyrhythm.hardware.devices import Machine
@@ -24,6 +24,8 @@ from polyrhythm.kernel.events import Recorder, Started
 from polyrhythm.kernel.job import Ending, Job, Location, Work, unplaced
 from polyrhythm.kernel.names import server, worker
 from polyrhythm.kernel.port import Port
+from polyrhythm.kernel.stopping import asked_first
+from polyrhythm.settings import checked
 from polyrhythm.simulator.actors import VirtualActor, VirtualTask
 from polyrhythm.simulator.broadcasts import Broadcasts
 from polyrhythm.simulator.collectives import ClosedForm, Collectives, Messages, Reductions
@@ -35,6 +37,7 @@ from polyrhythm.simulator.flows import Flows
 from polyrhythm.simulator.network_changes import plan_changes
 from polyrhythm.simulator.program import Program, SharedState
 from polyrhythm.simulator.randomness import Randomness
+from polyrhythm.simulator.requested_stop import RequestedStop
 from polyrhythm.simulator.scheduler import Scheduler
 
 _COLLECTED_AFTER = 50_000
@@ -50,6 +53,7 @@ class Instant:
 
 
 @dataclass(frozen=True, slots=True)
+@checked
 class Simulator:
     """Virtual time: real programs with real gradients, on a simulated network and devices.
 
@@ -122,9 +126,19 @@ class Simulator:
                 for actor in scheduler.actors.values():
                     record(Started(job.began, actor.name))
                     scheduler.begin(actor)
-                scheduler.run()
+                with asked_first(shared.stop.ask):
+                    scheduler.run()
                 _close(scheduler)
+            except Stopped as problem:
+                problem.kept = problem.kept if shared.stop.problem is None else bool(problem.kept)
+                raise
+            except WorkerFailed as problem:
+                if problem.__cause__ is None or not scheduler.faults.cause:
+                    raise
+                # what somebody raises after a message was lost is the loss's doing: it is told first
+                raise WorkerFailed(problem.actor, f"{scheduler.faults.cause}; then {problem.reason}", problem.trace) from problem.__cause__
             finally:
+                shared.stop.close()
                 _abandon(scheduler)
                 if before is not None and shared.drawing is not None:
                     shared.drawing.save()
@@ -170,7 +184,11 @@ class Simulator:
     def _staff(self, scheduler: Scheduler, job: Job, machines: Fleet) -> SharedState:
         """Create the tasks of servers and the programs of workers."""
         shared = SharedState(
-            scheduler.record, scheduler.mailroom, Randomness() if self.separate_randomness else None, stopped=scheduler.stopped
+            scheduler.record,
+            scheduler.mailroom,
+            Randomness() if self.separate_randomness else None,
+            stopped=scheduler.stopped,
+            stop=RequestedStop(job.grace),
         )
         counter = OperationCounter()
         for shard in range(job.servers):

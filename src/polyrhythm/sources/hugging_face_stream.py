@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any, ClassVar, Protocol
 
 from polyrhythm.pieces.sharded import Rows, ShardRequest
+from polyrhythm.settings import checked
 from polyrhythm.sources.columns import collated, columns_of
 
 _AT_ONCE = 256
@@ -28,6 +29,7 @@ class DatasetStream(Protocol):
 
 
 @dataclass(frozen=True)
+@checked
 class HuggingFaceStream:
     """A streaming data set (`load_dataset(..., streaming=True)`, `to_iterable_dataset()`), shuffled as it was told to be.
 

@@ -13,6 +13,7 @@ from torch import Tensor
 
 from polyrhythm.errors import DataError
 from polyrhythm.pieces.sharded import Rows, ShardRequest
+from polyrhythm.settings import checked
 from polyrhythm.sources.columns import ArrowArray, ArrowStream, collated, columns_of
 from polyrhythm.sources.kept_rows import KeptRows
 
@@ -28,6 +29,7 @@ class NamedRow(Protocol):
 
 
 @dataclass(frozen=True)
+@checked
 class LocalShard:
     """An iterable whose samples no other worker has; workers need not have equally many, and none may be empty for all.
 

@@ -15,12 +15,14 @@ import torch
 from polyrhythm import rng
 from polyrhythm.errors import DataError
 from polyrhythm.pieces.sharded import Rows, ShardRequest
+from polyrhythm.settings import checked
 from polyrhythm.shuffle.rows import part
 from polyrhythm.sources.arrow import columns_of_arrow, pyarrow
 from polyrhythm.sources.columns import collated
 
 
 @dataclass(frozen=True)
+@checked
 class ParquetFiles:
     """The rows of Parquet files: a directory, a pattern, a file, or a list of them, which every host can read.
 

@@ -8,11 +8,13 @@ from typing import Any, ClassVar
 
 from polyrhythm.errors import DataError
 from polyrhythm.pieces.sharded import Rows, ShardRequest
+from polyrhythm.settings import checked
 from polyrhythm.sources.batch_iterator import BatchIterator, Dividing, IteratesBatches
 from polyrhythm.sources.columns import collated
 
 
 @dataclass(frozen=True)
+@checked
 class RayShards:
     """One `DataIterator` for each worker, by rank, of one `streaming_split`; they travel to actors with the training function.
 

@@ -14,6 +14,7 @@ import torch
 from polyrhythm import rng
 from polyrhythm.errors import DataError
 from polyrhythm.pieces.sharded import Rows, ShardRequest
+from polyrhythm.settings import checked
 from polyrhythm.sources.columns import collated
 
 Sample = dict[str, Any]
@@ -54,6 +55,7 @@ _VALUES: dict[str, Callable[[bytes], Any]] = {
 
 
 @dataclass(frozen=True)
+@checked
 class TarShards:
     """Samples in tar files (a pattern, or a list of paths), which are dealt out to the workers file by file.
 

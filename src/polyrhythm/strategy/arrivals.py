@@ -82,8 +82,9 @@ class Arrivals:
         number = self.numbers[id(parameter)]
         if number in self.came:
             raise WorkloadError(
-                "A parameter got a gradient twice before optimizer.step(), and exchanges begin during backward(): sum the losses before "
-                "one backward(), or use a topology that exchanges in step(), such as AllReduce, or Gossip without Deferred."
+                "A parameter got a gradient twice before optimizer.step(), and exchanges begin during backward(): call optimizer.step() "
+                "after each backward(), sum the losses before one backward(), or use a topology that exchanges in step(), such as "
+                "AllReduce, or Gossip without Deferred."
             )
         self.came.add(number)
         self._elements += parameter.numel()

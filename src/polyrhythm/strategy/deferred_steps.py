@@ -10,6 +10,7 @@ from torch import Tensor
 
 from polyrhythm.errors import CompositionError, WorkloadError
 from polyrhythm.model.state import ModelState
+from polyrhythm.model.wrapped_optimizer import advice
 from polyrhythm.pieces.topology import Agreement
 from polyrhythm.pieces.traits import Payload
 from polyrhythm.strategy.arrivals import Arrivals, Departure
@@ -206,7 +207,7 @@ def refuse_coupled(optimizer: torch.optim.Optimizer) -> None:
     if not type(optimizer).__module__.startswith("torch.optim"):
         raise CompositionError(
             f"{type(optimizer).__name__} is none of torch.optim's optimizers and may look at all parameters in a step, but under Deferred "
-            "each takes its step alone: use one of torch.optim's, or the same topology without Deferred."
+            f"each takes its step alone: use one of torch.optim's, or the same topology without Deferred.{advice(optimizer)}"
         )
 
 

@@ -21,6 +21,7 @@ from polyrhythm.pieces.local import LocalRule, PlainSteps
 from polyrhythm.pieces.merge import Merge
 from polyrhythm.pieces.topology import Agreement, Topology
 from polyrhythm.pieces.traits import Pattern, Payload
+from polyrhythm.settings import checked
 from polyrhythm.strategy.check import require_piece
 from polyrhythm.strategy.fit import CHOICES, conflict, payload, remedy
 from polyrhythm.strategy.flat_plan import FlatPlan
@@ -80,6 +81,7 @@ class AnyExchange(Protocol):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
+@checked
 class Exchange:
     """A compatible consistency, topology, codec, merge, rule for local steps and controller, for all of a model or for some parameters.
 

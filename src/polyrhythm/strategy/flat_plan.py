@@ -8,6 +8,7 @@ from typing import Any
 
 from torch import Tensor
 
+from polyrhythm.errors import CompositionError
 from polyrhythm.kernel.effects import Effect
 from polyrhythm.kernel.group import Group
 from polyrhythm.kernel.names import server
@@ -16,6 +17,8 @@ from polyrhythm.pieces.topology import Agreement, Channel, ServerEndpoint, Topol
 from polyrhythm.strategy.companion import companion_scopes
 from polyrhythm.strategy.plan import Crew, Level
 from polyrhythm.tensors import Layout
+
+_MOST_SERVERS = 100_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,6 +33,8 @@ class FlatPlan:
     def server_names(self) -> tuple[str, ...]:
         """The shards, by name."""
         count = server_count(self.topology, len(self.crew.members))
+        if count > _MOST_SERVERS:
+            raise CompositionError(f"{count} servers are more than a run can hold: give at most {_MOST_SERVERS:,} shards or servers.")
         return tuple(server(self.crew.first_server + k) for k in range(count))
 
     @property

@@ -91,12 +91,21 @@ class Parameters:
             if absent:
                 parameter.grad = None
 
+    @property
+    def in_place(self) -> bool:
+        """Whether the parameters lie where they were put: not when the model was moved, or `p.data` replaced."""
+        return [p.data_ptr() for p in self.parameters] == self.places
+
+    def values(self) -> Tensor:
+        """The values that the parameters have (numel,), wherever they lie; a view, or a new tensor."""
+        return self.flat if self.in_place else torch.cat([p.detach().reshape(-1).to(self.flat) for p in self.parameters])
+
     def check(self) -> None:
         """Refuse what the user has done since attaching that would leave some weights out of the exchange."""
-        if [p.data_ptr() for p in self.parameters] != self.places:
+        if not self.in_place:
             raise CompositionError(
                 "The model was moved or converted after worker.attach, so its parameters are not those that the workers exchange: "
-                "call model.to(...) before attaching."
+                "call model.to(...) before attaching, and write p.data.copy_(values), not p.data = values."
             )
 
 

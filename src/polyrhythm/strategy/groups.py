@@ -9,6 +9,7 @@ from typing import Protocol
 
 from polyrhythm.errors import CompositionError
 from polyrhythm.kernel.job import Location
+from polyrhythm.settings import checked
 
 
 class Groups(Protocol):
@@ -37,6 +38,7 @@ class ByHost:
 
 
 @dataclass(frozen=True, slots=True)
+@checked
 class OfSize:
     """Neighbouring ranks form groups of `size` workers; the last may be smaller."""
 
@@ -53,6 +55,7 @@ class OfSize:
 
 
 @dataclass(frozen=True, slots=True)
+@checked
 class InGroups:
     """`count` groups of neighbouring ranks, whose sizes differ by at most one; as many as there are workers, where they are fewer."""
 
@@ -71,6 +74,7 @@ class InGroups:
 
 
 @dataclass(frozen=True, slots=True)
+@checked
 class Given:
     """Explicit groups: the ranks of each."""
 

@@ -13,6 +13,7 @@ from polyrhythm.pieces.context import ExchangeContext
 from polyrhythm.pieces.merge import keeps_rates
 from polyrhythm.pieces.topology import Agreement, Topology
 from polyrhythm.pieces.traits import Pattern, Payload
+from polyrhythm.settings import checked
 from polyrhythm.strategy.across import Across, Leaders
 from polyrhythm.strategy.check import require_piece
 from polyrhythm.strategy.exchange import AnyExchange, Exchange
@@ -25,6 +26,7 @@ from polyrhythm.strategy.served_levels import refusal_of_mirrors, refusal_of_rel
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+@checked
 class Hierarchical:
     """`inner` within groups, `outer` among them: each group takes part in `outer` as one worker.
 

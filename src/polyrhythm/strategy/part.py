@@ -76,6 +76,8 @@ class Part:
             parameters.flat, parameters.layout, self.agreement.merge, context, self.payload.optimize, optimizer.step_scaled
         )
         self.state.clip = optimizer.clipped
+        for state in (self.state, *(inner.state for inner in self.inner)):
+            state.rates = optimizer.rates
         beside = companions(self.level, seat.port, self.state)
         self.rule = LocalRuleOfPart(self.agreement.local, parameters, optimizer, self.state, beside)
         self.overlap: Overlap | None = None
@@ -173,6 +175,11 @@ class Part:
     def check(self, values: Sequence[Tensor]) -> None:
         """Raise DivergedError if one of `values`, which leave the worker, is not finite."""
         self._refuse_infinite(values, self.clock)
+
+    @property
+    def awaits(self) -> bool:
+        """Whether something of the last step is still to come, and the library to write weights before the next."""
+        return self.deferral is not None and bool(self.deferral.outstanding)
 
     def average_gradients(self) -> None:
         """Put the mean gradient of the worker's group in the place of its own, where the group has exchanges of its own."""

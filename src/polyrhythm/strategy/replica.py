@@ -25,6 +25,7 @@ from polyrhythm.strategy.part import Part, PartSeat
 from polyrhythm.strategy.payloads import PendingExchange
 from polyrhythm.strategy.same_memory import refuse_same_memory
 from polyrhythm.strategy.step_hooks import hooked, refuse_replaced, without_hooks
+from polyrhythm.strategy.step_watch import StepWatch
 from polyrhythm.strategy.strategy_plan import StrategyPlan
 from polyrhythm.topology.algorithms.broadcast import broadcast, flat_broadcast
 from polyrhythm.trees import StateTree
@@ -61,10 +62,12 @@ class Replica:
         refuse_same_memory(model, self.trained)
         self._port = context.port
         self._resumed = self._port.now()
-        self.parts = []
-        for share in shares:
-            parameters, scope = Parameters(share.named, share.modules), share.planned.scope(number, share.kind)
-            local = LocalOptimizer(optimizer, plain_step, parameters, clip_norm)
+        self.parts: list[Part] = []
+        flats = [Parameters(share.named, share.modules) for share in shares]
+        self.watch = StepWatch(optimizer, flats, plan.strategy.shares_memory)
+        for share, parameters in zip(shares, flats, strict=True):
+            scope = share.planned.scope(number, share.kind)
+            local = LocalOptimizer(optimizer, self.watch.own(plain_step), parameters, clip_norm)
             seat = PartSeat(context, context.port.scoped(scope), scope, self.group)
             self.parts.append(Part(parameters, local, share.planned, seat))
 
@@ -92,6 +95,7 @@ class Replica:
         for part in self.parts:
             part.begin_overlap(self.model)
         self._take_over(stepping)
+        self.watch.begin(lambda: self.clock, lambda: any(part.awaits for part in self.parts))
         self._resumed = self._port.now()
 
     def _copy_others(self) -> None:
@@ -114,7 +118,7 @@ class Replica:
             stepping()
             return loss
 
-        whole = hooked(step, self.settle)
+        whole = self.watch.attached(hooked(step, self.settle))
         # Learning-rate schedulers wrap step() to see that it was called, and warn when it is replaced; ours notifies them itself.
         whole._wrapped_by_lr_sched = True  # type: ignore[attr-defined]
         self.optimizer.step = MethodType(whole, self.optimizer)  # type: ignore[method-assign]
@@ -129,6 +133,7 @@ class Replica:
         """One step of this worker: computed already on `samples`, now exchanged and merged as the strategy has it."""
         computed = self._port.now() - self._resumed
         self._check()
+        self.watch.refuse_step()
         norm, self._clip_next = (self.clip_norm if self._clip_next is None else self._clip_next), None
         for part in self.parts:
             part.optimizer.clip_norm = norm
@@ -213,6 +218,7 @@ class Replica:
             for tensor, value in zip(self.others, state["others"], strict=True):
                 tensor.copy_(value)
         self._restore_optimizer(state)
+        self.watch.restart()
 
     def restore_again(self, state: StateTree) -> None:
         """As `restore`, of what the training function may have changed since: weights, and the optimizer, by a learning-rate scheduler."""
@@ -220,6 +226,7 @@ class Replica:
             for part, exported in zip(self.parts, state["parts"], strict=True):
                 part.restore_weights(exported)
         self._restore_optimizer(state)
+        self.watch.restart()
 
     def _restore_optimizer(self, state: StateTree) -> None:
         self.optimizer.load_state_dict(state["optimizer"])
@@ -233,6 +240,7 @@ class Replica:
     def finish(self) -> None:
         """Bring the run to its end: afterwards the model holds the final weights."""
         self.context.stopped(self.clock)
+        self.watch.close()
         for part in self.parts:
             part.finish()
         self.constraints.apply(self.parts)

@@ -21,6 +21,7 @@ from polyrhythm.pieces.shuffle import Shuffle
 from polyrhythm.pieces.topology import Agreement, Topology
 from polyrhythm.pieces.traits import Pattern
 from polyrhythm.selection import Named
+from polyrhythm.settings import checked, shown
 from polyrhythm.shuffle import GlobalShuffle
 from polyrhythm.strategy.check import require_piece
 from polyrhythm.strategy.exchange import AnyExchange, Exchange
@@ -30,6 +31,7 @@ _AXES = ("exchange", "selected", "consistency", "topology", "codec", "merge", "l
 
 
 @dataclass(frozen=True, slots=True, init=False, repr=False)
+@checked
 class Strategy:
     """A distributed training method, composed of pieces.
 
@@ -66,6 +68,8 @@ class Strategy:
                 raise unknown("axis of a Strategy", axis, _AXES)
         if exchange is not None:
             require_piece("exchange", exchange, Exchange())
+        if not isinstance(selected, (list, tuple)):
+            raise CompositionError(f"selected={shown(selected)} is no list: give pairs of a selection and an exchange.")
         for entry in selected:
             _require_pair(entry)
         chosen = Exchange(**pieces) if exchange is None else exchange.with_pieces(pieces) if pieces else exchange  # type: ignore[arg-type]

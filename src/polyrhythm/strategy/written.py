@@ -11,11 +11,14 @@ import torch
 from polyrhythm.errors import CompositionError
 from polyrhythm.pieces.topology import Agreement
 from polyrhythm.pieces.traits import Pattern, Payload, TopologyTraits
+from polyrhythm.strategy.drift import distance, rounding
 from polyrhythm.strategy.gradients import Parameters
 
 _WHOLE = 8
 """So many looks compare every element. A loop that writes after each step is found in these; later ones compare a sample."""
 _SPREAD = 64
+_ROUNDINGS = 4
+"""By how many steps' roundings weights may differ that were changed and put back."""
 _CONSTRAIN = "for a bound on weights that is to hold after every step call worker.constrain(function) once."
 _INTEGERS = {4: torch.int32, 8: torch.int64}
 _TOGETHER = frozenset({Pattern.COLLECTIVE, Pattern.COMBINED, Pattern.SUMMED})
@@ -67,7 +70,14 @@ class WatchedWeights:
         now = self._look(seen.total is not None)
         if seen.total is None and not self.parameters.flat.is_cpu:
             return now.versions != seen.versions
-        return now.sample != seen.sample or now.total != seen.total
+        if now.sample == seen.sample:
+            return now.total != seen.total
+        return not self._rounds(now.sample, seen.sample)
+
+    def _rounds(self, now: bytes, then: bytes) -> bool:
+        """Whether weights differ as after noise that was added and subtracted again."""
+        dtype = self.parameters.flat.dtype
+        return distance(_floats(now, dtype), _floats(then, dtype)) <= rounding(dtype, _ROUNDINGS)
 
     def _look(self, whole: bool) -> _Seen:
         flat = self.parameters.flat
@@ -89,6 +99,10 @@ class UnwatchedWeights:
     def changed(self) -> bool:
         """Nobody could say."""
         return False
+
+
+def _floats(sample: bytes, dtype: torch.dtype) -> torch.Tensor:
+    return torch.frombuffer(bytearray(sample), dtype=dtype) if sample else torch.zeros(0, dtype=dtype)
 
 
 def keeps_writes(agreement: Agreement, traits: TopologyTraits) -> bool:

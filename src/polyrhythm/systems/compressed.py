@@ -11,8 +11,10 @@ from polyrhythm.codec import (
     LocalMomentum,
     MomentumCorrection,
     PerTensor,
+    RateScaled,
     RefreshedLowRank,
     ScaledSign,
+    SenderMean,
     Sign,
     StochasticLevels,
     Striped,
@@ -94,9 +96,10 @@ def powersgd_plus(rank: int = 2, period: int = 50, warmup: int = 10) -> Strategy
 def demo(kept: int = 32, chunk: int = 64, decay: float = 0.999) -> Strategy:
     """Momenta that stay apart but for their fast components (DeMo; Peng, Quesnelle, Kingma, 2024, arXiv:2411.19870).
 
-    Each worker adds its gradients to a momentum that fades by `decay`. Of every block of at most `chunk` by `chunk` elements the `kept`
-    largest cosine coefficients are sent, and taken out of it; every element then moves by the learning rate along the sign of the sum.
-    Weight decay, which the paper's optimizer has too, is left out.
+    Each worker adds its gradients, times the learning rate, to a momentum that fades by `decay`. Of every block of at most `chunk` by
+    `chunk` elements the `kept` largest cosine coefficients are sent, and taken out of it. Of each coefficient the mean over the workers
+    that sent it is taken, and transformed back; every element then moves by the learning rate along the sign of that. This is the authors'
+    code; weight decay, which it has too, is left out.
     """
-    codec = DecayingFeedback(CosineTopK(kept, chunk), decay)
+    codec = RateScaled(DecayingFeedback(SenderMean(CosineTopK(kept, chunk)), decay))
     return Strategy(name="demo", topology=AllReduce(Ring()), codec=codec, merge=OuterOptimizer(SignDescent()))

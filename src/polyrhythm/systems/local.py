@@ -29,11 +29,11 @@ def diloco(tau: int = 20, outer_learning_rate: float = 0.7, outer_momentum: floa
     return Strategy(name="diloco", consistency=LocalSteps(tau), topology=AllReduce(Ring()), merge=outer)
 
 
-def async_local_sgd(tau: int = 10, learning_rate: float = 0.7, momentum: float = 0.9, every: int = 4) -> Strategy:
+def async_local_sgd(tau: int = 10, learning_rate: float = 0.7, momentum: float = 0.9, every: int | None = None) -> Strategy:
     """Asynchronous local SGD with delayed momentum and local steps by speed (Liu, Chhaparia, Douillard et al., 2024, arXiv:2401.09135).
 
-    As `diloco`, but nobody waits: the server steps on each worker's update as it comes, and its momentum moves once in `every` updates, for
-    which the paper takes the number of workers; momentum at each would act P times a round, on updates of different age. The fastest
+    As `diloco`, but nobody waits: the server steps on each worker's update as it comes, and its momentum moves once in `every` updates, by
+    default, as in the paper, their number P; momentum at each would act P times a round, on updates of different age. The fastest
     worker takes `tau` steps, a slower one as many as it can meanwhile. Each update counts 1 / P.
     """
     return Strategy(

@@ -12,6 +12,8 @@ from polyrhythm.strategy import Exchange
 from polyrhythm.strategy.strategy import Strategy
 from polyrhythm.topology import AllReduce, Delayed, Ring
 
+_MOST_FRAGMENTS = 1000
+
 
 def streaming_diloco(
     tau: int = 20, fragments: int = 3, delay: int = 1, own: float = 0.5, outer_learning_rate: float = 0.4, full_precision: bool = False
@@ -29,6 +31,10 @@ def streaming_diloco(
         raise CompositionError(
             f"streaming-diloco with fragments={fragments} has nothing to exchange: it is the number of parts of the model, so give 1 "
             "(all of it at once) or more."
+        )
+    if fragments > _MOST_FRAGMENTS:
+        raise CompositionError(
+            f"streaming-diloco with fragments={fragments} has more exchanges than modules: give at most {_MOST_FRAGMENTS}."
         )
     codec = Identity() if full_precision else Striped(ErrorFeedback(E3M0()))
     staggered = [

@@ -8,6 +8,7 @@ import torch
 from torch import Tensor
 
 from polyrhythm.pieces.requests import Packet
+from polyrhythm.settings import checked
 from polyrhythm.tables.row_kind import RowStore
 from polyrhythm.tables.values import checked_type, matching
 
@@ -16,6 +17,7 @@ _LEAST = 16
 
 
 @dataclass(frozen=True, slots=True)
+@checked
 class DenseRows:
     """Every element of a row is kept and sent. A packet is one tensor (n, columns)."""
 

@@ -8,6 +8,7 @@ import torch
 from torch import Tensor
 
 from polyrhythm.pieces.requests import Packet
+from polyrhythm.settings import checked
 from polyrhythm.tables.row_kind import RowStore
 from polyrhythm.tables.values import checked_type, matching
 
@@ -16,6 +17,7 @@ Elements = tuple[Tensor, Tensor]
 
 
 @dataclass(frozen=True, slots=True)
+@checked
 class SparseRows:
     """Only elements that were added to are kept and sent: for rows that are mostly zero, such as counts of words by topic.
 

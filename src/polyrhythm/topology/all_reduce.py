@@ -13,6 +13,7 @@ from polyrhythm.pieces.responses import ApplyInPlace, Response
 from polyrhythm.pieces.result_source import FirstWorker
 from polyrhythm.pieces.topology import Agreement, Channel, WorkerEndpoint
 from polyrhythm.pieces.traits import DIFFERENCES, Pattern, TopologyTraits
+from polyrhythm.settings import checked
 from polyrhythm.topology.algorithms.algorithm import Algorithm
 from polyrhythm.topology.algorithms.native_first import NativeFirst
 from polyrhythm.topology.algorithms.ring import Ring
@@ -21,6 +22,7 @@ from polyrhythm.topology.vector_channel import NoServers, VectorChannel
 
 
 @dataclass(frozen=True, slots=True)
+@checked
 class AllReduce:
     """Collective requests among the workers alone; `algorithm` is how sums are made: Ring, Direct, Tree, Butterfly, Fastest."""
 

@@ -10,6 +10,7 @@ from polyrhythm.errors import CompositionError
 from polyrhythm.kernel.group import Group
 from polyrhythm.kernel.message import Message
 from polyrhythm.kernel.port import Port
+from polyrhythm.settings import checked
 from polyrhythm.topology.algorithms.broadcast import broadcast_message
 from polyrhythm.topology.gaussian_process import Array, GaussianProcess, expected_improvement
 from polyrhythm.topology.tuning import Knobs, Tuner
@@ -17,6 +18,7 @@ from polyrhythm.trees import StateTree
 
 
 @dataclass(frozen=True, slots=True)
+@checked
 class Autotune:
     """Bayesian optimisation of the fusion buffer and the cycle, by bytes summed per second (Horovod's autotuning, 2019).
 

@@ -13,6 +13,7 @@ from polyrhythm.pieces.responses import AdoptWeights, ReplaceSent, Response
 from polyrhythm.pieces.result_source import AllWorkers
 from polyrhythm.pieces.topology import Agreement, Channel, InitialState, WorkerEndpoint
 from polyrhythm.pieces.traits import Pattern, Payload, TopologyTraits
+from polyrhythm.settings import checked
 from polyrhythm.tensors import State
 from polyrhythm.topology.algorithms.algorithm import Algorithm
 from polyrhythm.topology.algorithms.broadcast import broadcast
@@ -24,6 +25,7 @@ from polyrhythm.trees import StateTree
 
 
 @dataclass(frozen=True, slots=True)
+@checked
 class AverageWeights:
     """Each worker steps by itself, and the mean of what all send of their weights takes the place of what it has sent (Beton et al., 2025).
 

@@ -11,6 +11,7 @@ import torch
 from torch import Tensor
 
 from polyrhythm.errors import CompositionError
+from polyrhythm.settings import checked
 
 
 class Barrier(Protocol):
@@ -30,6 +31,7 @@ class Unannounced:
 
 
 @dataclass(frozen=True, slots=True)
+@checked
 class SelectiveBarrier:
     """The indices of the elements, first; receivers respond to no read of them until their values have come (Gaia, NSDI 2017).
 

@@ -11,12 +11,14 @@ from polyrhythm.kernel.effects import Effect
 from polyrhythm.pieces.result_source import FirstWorker
 from polyrhythm.pieces.topology import Agreement, Channel, ServerEndpoint, ServerSide, WorkerEndpoint
 from polyrhythm.pieces.traits import Pattern, Payload, TopologyTraits
+from polyrhythm.settings import checked
 from polyrhythm.tensors import Layout
 from polyrhythm.topology.block_client import BlockClient
 from polyrhythm.topology.block_server import BlockServer
 
 
 @dataclass(frozen=True, slots=True)
+@checked
 class BlockStore:
     """Gradients, weights and the optimizer's state as blocks of `slices`, one for each worker if None (BigDL; Dai et al., SoCC 2019).
 

@@ -12,6 +12,7 @@ from polyrhythm.pieces.responses import AdoptWeights, Response
 from polyrhythm.pieces.result_source import Shards
 from polyrhythm.pieces.topology import Agreement, Channel, InitialState, ServerSide, WorkerEndpoint
 from polyrhythm.pieces.traits import Pattern, Payload, TopologyTraits
+from polyrhythm.settings import checked
 from polyrhythm.tensors import State
 from polyrhythm.topology.server import Server
 from polyrhythm.topology.server_records import Wanted
@@ -22,6 +23,7 @@ _FAR = 2**40
 
 
 @dataclass(frozen=True, slots=True)
+@checked
 class Blockwise:
     """The weights in `blocks`, read without a lock around them all (AsySG-incon; Lian et al., NIPS 2015, section 4).
 

@@ -17,6 +17,7 @@ from polyrhythm.pieces.result_source import Shards
 from polyrhythm.pieces.served_weights import WeightLog
 from polyrhythm.pieces.topology import Agreement, Channel, InitialState, ServerSide, WorkerEndpoint
 from polyrhythm.pieces.traits import GRADIENTS, Pattern, TopologyTraits
+from polyrhythm.settings import checked
 from polyrhythm.tensors import Layout, State
 from polyrhythm.topology.division import EvenRows
 from polyrhythm.topology.losses import GONE
@@ -44,6 +45,7 @@ class _Unasked:
 
 
 @dataclass(frozen=True, slots=True)
+@checked
 class BroadcastTree:
     """New weights go from the server to `fan_out` workers, and from each of these to as many others (Rudra-adv*; Gupta et al., 2016).
 

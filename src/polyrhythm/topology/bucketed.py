@@ -17,6 +17,7 @@ from polyrhythm.pieces.result_source import FirstWorker
 from polyrhythm.pieces.topology import Agreement, Buckets, Channel, InitialState, WorkerEndpoint
 from polyrhythm.pieces.traits import Pattern, Payload, TopologyTraits
 from polyrhythm.pieces.weights import WeightsView
+from polyrhythm.settings import checked
 from polyrhythm.tensors import Layout, State
 from polyrhythm.topology.algorithms.broadcast import broadcast
 from polyrhythm.topology.algorithms.native_first import NativeFirst
@@ -26,6 +27,7 @@ from polyrhythm.trees import StateTree
 
 
 @dataclass(frozen=True, slots=True)
+@checked
 class Bucketed:
     """Exchange gradients in buckets of about `nbytes`, each as soon as backward() has computed it (Li et al., 2020, section 3.2).
 

@@ -42,6 +42,7 @@ class CollectiveClient:
         self.layout = layout
         self.weights = weights
         self.held = held
+        self.context = self.context.changed(rates=held.rates)
         self.state = self.codec.initial(layout)
 
     async def sum(self, value: Tensor, clock: int) -> Tensor:

@@ -13,6 +13,7 @@ from polyrhythm.pieces.responses import AdoptWeights, Response
 from polyrhythm.pieces.result_source import AllWorkers
 from polyrhythm.pieces.topology import Agreement, Channel, InitialState, WorkerEndpoint
 from polyrhythm.pieces.traits import Pattern, Payload, TopologyTraits
+from polyrhythm.settings import checked
 from polyrhythm.tensors import State
 from polyrhythm.topology.graph import Graph, RingGraph
 from polyrhythm.topology.mixing_weights import MetropolisHastings, MixingWeights, degrees
@@ -21,6 +22,7 @@ from polyrhythm.trees import StateTree
 
 
 @dataclass(frozen=True, slots=True)
+@checked
 class CompressedGossip:
     """x̂_i ← x̂_i + Q(x_i - x̂_i), sent as Q(…); x_i ← x_i + γ Σ_j w_ij (x̂_j - x̂_i) (CHOCO-SGD; Koloskova, Stich, Jaggi, 2019, algorithm 2).
 

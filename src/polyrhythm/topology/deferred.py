@@ -9,6 +9,7 @@ from polyrhythm.errors import CompositionError
 from polyrhythm.pieces.result_source import ResultSource
 from polyrhythm.pieces.topology import Agreement, Channel, ServerSide, WorkerEndpoint
 from polyrhythm.pieces.traits import Payload, TopologyTraits
+from polyrhythm.settings import checked
 from polyrhythm.topology.summation import Summation
 
 
@@ -35,6 +36,7 @@ class Deferrable(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
+@checked
 class Deferred:
     """Send each tensor as soon as backward() has computed it, and wait for what comes of it only before the forward pass that needs it.
 

@@ -17,6 +17,7 @@ from polyrhythm.pieces.responses import AdoptWeights, ApplyContributions, ApplyO
 from polyrhythm.pieces.result_source import FirstWorker
 from polyrhythm.pieces.topology import Agreement, Channel, InitialState, WorkerEndpoint
 from polyrhythm.pieces.traits import Pattern, Payload, TopologyTraits
+from polyrhythm.settings import checked
 from polyrhythm.tensors import State
 from polyrhythm.topology.algorithms.broadcast import broadcast
 from polyrhythm.topology.all_reduce import AllReduce
@@ -26,6 +27,7 @@ from polyrhythm.trees import StateTree
 
 
 @dataclass(frozen=True, slots=True)
+@checked
 class Delayed:
     """The sum of step t is stepped on at step t + `steps` (Pipe-SGD; Li et al., NeurIPS 2018, with a width of `steps` + 1).
 

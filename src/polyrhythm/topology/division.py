@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from math import prod
 
 from polyrhythm.errors import CompositionError
+from polyrhythm.settings import checked
 from polyrhythm.tensors import Layout
 
 
@@ -19,6 +20,7 @@ class EvenRows:
 
 
 @dataclass(frozen=True, slots=True)
+@checked
 class ByKey:
     """Tensor k whole to server 9973 k mod S, and tensors of `largest` elements or more in even parts to all (MXNet; Chen et al., 2015).
 

@@ -14,6 +14,7 @@ from polyrhythm.pieces.responses import AdoptWeights, Response
 from polyrhythm.pieces.result_source import FirstWorker
 from polyrhythm.pieces.topology import Agreement, Channel, InitialState, RowWrites, WorkerEndpoint
 from polyrhythm.pieces.traits import Pattern, Payload, TopologyTraits
+from polyrhythm.settings import checked
 from polyrhythm.sharing.fixed_point import read_into
 from polyrhythm.tensors import Layout, State
 from polyrhythm.topology.host_memory import HostMemory, refuse_device
@@ -25,6 +26,7 @@ _TYPES = {8: torch.int8, 16: torch.int16}
 
 
 @dataclass(frozen=True, slots=True)
+@checked
 class FixedPointMemory:
     """As SharedMemory, but with weights of `bits` bits, 8 or 16, to which updates are rounded (Buckwild!; De Sa et al., NIPS 2015).
 

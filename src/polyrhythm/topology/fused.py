@@ -10,6 +10,7 @@ from polyrhythm.kernel.effects import Rounding
 from polyrhythm.pieces.result_source import FirstWorker
 from polyrhythm.pieces.topology import Agreement, Channel, WorkerEndpoint
 from polyrhythm.pieces.traits import Pattern, Payload, TopologyTraits
+from polyrhythm.settings import checked
 from polyrhythm.topology.all_reduce import AllReduce
 from polyrhythm.topology.fusing import Cycles
 from polyrhythm.topology.readiness.cached import ResponseCache
@@ -20,6 +21,7 @@ from polyrhythm.topology.tuning import FusionTuning, Knobs, Untuned
 
 
 @dataclass(frozen=True, slots=True)
+@checked
 class Fused:
     """Sum gradients during backward(), several in one buffer of up to `nbytes` (tensor fusion; Horovod, Sergeev and Del Balso, 2018).
 

@@ -15,6 +15,7 @@ from polyrhythm.pieces.responses import AdoptWeights, MixWeights, Response
 from polyrhythm.pieces.result_source import AllWorkers
 from polyrhythm.pieces.topology import Agreement, Channel, InitialState, WorkerEndpoint
 from polyrhythm.pieces.traits import Pattern, Payload, TopologyTraits
+from polyrhythm.settings import checked
 from polyrhythm.tensors import Layout, State
 from polyrhythm.topology.company import PresentMembers
 from polyrhythm.topology.graph import Dissemination, Graph
@@ -23,6 +24,7 @@ from polyrhythm.trees import StateTree
 
 
 @dataclass(frozen=True, slots=True)
+@checked
 class Gossip:
     """At exchange t each worker sends its weights to those whom `graph` names, and mixes in those that it receives from others.
 

@@ -9,6 +9,7 @@ from typing import Any, Protocol
 from polyrhythm import rng
 from polyrhythm.errors import CompositionError
 from polyrhythm.kernel.group import Group
+from polyrhythm.settings import checked
 
 
 class Graph(Protocol):
@@ -49,6 +50,7 @@ class RingGraph:
 
 
 @dataclass(frozen=True, slots=True)
+@checked
 class Dissemination:
     """Step t: send to i + 2^(t mod ⌈log2 P⌉), receive from i - 2^(t mod ⌈log2 P⌉) (GossipGraD; Daily et al., 2018, section 4).
 
@@ -87,6 +89,7 @@ class RandomPairs:
 
 
 @dataclass(frozen=True, slots=True)
+@checked
 class FixedGraph:
     """The neighbours in any undirected networkx graph whose nodes are the ranks 0…P-1.
 

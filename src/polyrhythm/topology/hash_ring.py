@@ -10,10 +10,12 @@ from functools import lru_cache
 from math import ceil
 
 from polyrhythm.errors import CompositionError
+from polyrhythm.settings import checked
 from polyrhythm.tensors import Layout
 
 
 @dataclass(frozen=True, slots=True)
+@checked
 class HashRing:
     """Each server holds the keys before its `virtual` points on a ring (Li et al., OSDI 2014, section 4.3; Karger et al., 1997).
 

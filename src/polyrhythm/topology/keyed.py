@@ -11,6 +11,7 @@ from polyrhythm.kernel.port import Port
 from polyrhythm.pieces.result_source import FirstWorker
 from polyrhythm.pieces.topology import Agreement, Channel, WorkerEndpoint
 from polyrhythm.pieces.traits import Pattern, Payload, TopologyTraits
+from polyrhythm.settings import checked
 from polyrhythm.topology.all_reduce import AllReduce
 from polyrhythm.topology.collective_client import CollectiveClient
 from polyrhythm.topology.tensor_channel import TensorChannel, TensorSum
@@ -18,6 +19,7 @@ from polyrhythm.trees import StateTree
 
 
 @dataclass(frozen=True, slots=True)
+@checked
 class Keyed:
     """Begin an all-reduce of each tensor as soon as backward() has computed it (TensorFlow's CollectiveAllReduce, 2018).
 

@@ -15,6 +15,7 @@ from polyrhythm.pieces.responses import ApplyAndLearn, Response
 from polyrhythm.pieces.result_source import FirstWorker
 from polyrhythm.pieces.topology import Agreement, Channel, InitialState, Topology, WorkerEndpoint
 from polyrhythm.pieces.traits import Pattern, TopologyTraits
+from polyrhythm.settings import checked
 from polyrhythm.tensors import State
 from polyrhythm.topology.link_exchange import LinkExchange
 from polyrhythm.trees import StateTree
@@ -23,6 +24,7 @@ _ASKED, _TAUGHT = "ask weights", "weights"
 
 
 @dataclass(frozen=True, slots=True)
+@checked
 class KnowledgeTransfer:
     """As `inner`; every `every` steps a worker asks the one that its controller names for its weights (DLion; Hong and Chandra, HPDC 2021).
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Coroutine, Mapping
+from collections.abc import Callable, Coroutine, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -97,6 +97,10 @@ class _Range:
     @property
     def factors(self) -> Mapping[str, Factors]:
         return self.whole.factors
+
+    @property
+    def rates(self) -> Callable[[], tuple[float, ...]]:
+        return self.whole.rates
 
     def take_samples(self) -> float:
         return 0.0  # they are those of the whole

@@ -17,6 +17,7 @@ from polyrhythm.pieces.responses import AdoptWeights, Response
 from polyrhythm.pieces.result_source import FirstWorker
 from polyrhythm.pieces.topology import Agreement, Channel, InitialState, WorkerEndpoint
 from polyrhythm.pieces.traits import Pattern, Payload, TopologyTraits
+from polyrhythm.settings import checked
 from polyrhythm.tensors import State
 from polyrhythm.topology.stream_peers import StreamPeers
 from polyrhythm.topology.weight_ranges import WeightRanges
@@ -30,6 +31,7 @@ _HEAD_BYTES = 1024
 
 
 @dataclass(frozen=True, slots=True)
+@checked
 class LossyStreams:
     """Each worker loops over its weights and sends all others what it did to them, a range of `nbytes` after another, in datagrams.
 

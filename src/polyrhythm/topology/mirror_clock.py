@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import ClassVar, Protocol
 
 from polyrhythm.errors import CompositionError
+from polyrhythm.settings import checked
 
 
 class MirrorClock(Protocol):
@@ -32,6 +33,7 @@ class AsAgreed:
 
 
 @dataclass(frozen=True, slots=True)
+@checked
 class RoundTrips:
     """By what is done in `trips` round trips to the farthest site, and at least a step (Gaia; Hsieh et al., NSDI 2017).
 

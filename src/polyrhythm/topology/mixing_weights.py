@@ -11,6 +11,7 @@ import numpy.typing as npt
 
 from polyrhythm.errors import CompositionError
 from polyrhythm.kernel.group import Group
+from polyrhythm.settings import checked
 from polyrhythm.topology.graph import Graph
 
 _PROBED_RANKS, _PROBED_EXCHANGES = 8, 4
@@ -47,6 +48,7 @@ class UniformWeights:
 
 
 @dataclass(frozen=True, slots=True)
+@checked
 class Lazy:
     """A part `stay` of a worker's own weights, and the rest as `inner` has it: the eigenvalues become stay + (1 - stay) λ.
 

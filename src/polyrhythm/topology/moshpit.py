@@ -18,6 +18,7 @@ from polyrhythm.pieces.responses import AdoptWeights, Response
 from polyrhythm.pieces.result_source import AllWorkers
 from polyrhythm.pieces.topology import Agreement, Channel, InitialState, WorkerEndpoint
 from polyrhythm.pieces.traits import Pattern, Payload, TopologyTraits
+from polyrhythm.settings import checked
 from polyrhythm.tensors import Layout, State
 from polyrhythm.topology.grid import line
 from polyrhythm.topology.peer_mail import MAIL, PeerMail
@@ -27,6 +28,7 @@ _PART, _MEAN = "part", "mean"
 
 
 @dataclass(frozen=True, slots=True)
+@checked
 class Moshpit:
     """Workers average within lines of a virtual grid, along one axis after the other (Ryabinin, Gorbunov, Plokhotnyuk, Pekhimenko, 2021).
 

@@ -10,6 +10,7 @@ from polyrhythm.errors import CompositionError
 from polyrhythm.pieces.result_source import FirstWorker
 from polyrhythm.pieces.topology import Agreement, PeerChannel, WorkerEndpoint
 from polyrhythm.pieces.traits import Pattern, Payload, TopologyTraits
+from polyrhythm.settings import checked
 from polyrhythm.topology.barriers import Barrier, Unannounced
 from polyrhythm.topology.hub_groups import HubGroups
 from polyrhythm.topology.mirror_clock import AsAgreed, MirrorClock
@@ -17,6 +18,7 @@ from polyrhythm.topology.overlay_channel import OverlayChannel
 
 
 @dataclass(frozen=True, slots=True)
+@checked
 class Overlay:
     """As Mirrors, in `groups`: a member sends what it has to its group's hub, which sends it on (Gaia; Hsieh et al., NSDI 2017).
 

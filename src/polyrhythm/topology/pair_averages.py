@@ -16,6 +16,7 @@ from polyrhythm.pieces.responses import AdoptWeights, Response
 from polyrhythm.pieces.result_source import AllWorkers
 from polyrhythm.pieces.topology import Agreement, Channel, InitialState, WorkerEndpoint
 from polyrhythm.pieces.traits import Pattern, Payload, TopologyTraits
+from polyrhythm.settings import checked
 from polyrhythm.tensors import Layout, State
 from polyrhythm.topology.bipartite import BipartiteGraph
 from polyrhythm.topology.graph import Graph
@@ -27,6 +28,7 @@ _ASK, _ANSWER = "ask", "answer"
 
 
 @dataclass(frozen=True, slots=True)
+@checked
 class PairAverages:
     """After a step a worker asks one of those that `graph` lets it send to, drawn at random, and both go to the mean of their weights.
 

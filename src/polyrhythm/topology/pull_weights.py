@@ -15,6 +15,7 @@ from polyrhythm.pieces.responses import AdoptWeights, MixWeights, Response
 from polyrhythm.pieces.result_source import AllWorkers
 from polyrhythm.pieces.topology import Agreement, Channel, InitialState, WorkerEndpoint
 from polyrhythm.pieces.traits import Pattern, Payload, TopologyTraits
+from polyrhythm.settings import checked
 from polyrhythm.tensors import Layout, State
 from polyrhythm.topology.complete_graph import CompleteGraph
 from polyrhythm.topology.graph import Graph
@@ -26,6 +27,7 @@ _ASK, _ANSWER = "ask", "answer"
 
 
 @dataclass(frozen=True, slots=True)
+@checked
 class PullWeights:
     """A worker asks one of those that `graph` lets it send to, drawn at random, for its weights, and mixes them with its own.
 

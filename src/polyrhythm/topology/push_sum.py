@@ -18,6 +18,7 @@ from polyrhythm.pieces.responses import AdoptWeights, Response
 from polyrhythm.pieces.result_source import AllWorkers
 from polyrhythm.pieces.topology import Agreement, Channel, InitialState, WorkerEndpoint
 from polyrhythm.pieces.traits import Pattern, Payload, TopologyTraits
+from polyrhythm.settings import checked
 from polyrhythm.tensors import Layout, State
 from polyrhythm.topology.algorithms.broadcast import broadcast
 from polyrhythm.topology.algorithms.tree import Tree
@@ -30,6 +31,7 @@ def _one_peer() -> Graph:
 
 
 @dataclass(frozen=True, slots=True)
+@checked
 class PushSum:
     """A worker keeps one share of its weights and of its mass, and sends one to each of those whom `graph` names (Kempe et al., 2003).
 

@@ -19,6 +19,7 @@ from polyrhythm.pieces.responses import AdoptWeights, ApplyContributions, MixPar
 from polyrhythm.pieces.result_source import AllWorkers, FirstWorker
 from polyrhythm.pieces.topology import Agreement, Channel, InitialState, WorkerEndpoint
 from polyrhythm.pieces.traits import Pattern, Payload, TopologyTraits
+from polyrhythm.settings import checked
 from polyrhythm.tensors import Layout, State
 from polyrhythm.topology.complete_graph import CompleteGraph
 from polyrhythm.topology.graph import Graph
@@ -28,6 +29,7 @@ from polyrhythm.trees import StateTree
 
 
 @dataclass(frozen=True, slots=True)
+@checked
 class PushWeights:
     """A worker sends its weights to one of those that `graph` lets it send to, drawn at random, and mixes in what has come.
 
@@ -53,6 +55,7 @@ class PushWeights:
 
 
 @dataclass(frozen=True, slots=True)
+@checked
 class PushParts:
     """As PushWeights, but a worker sends one of so many `parts` of its weights, drawn at random, and keeps its own in the end.
 

@@ -12,6 +12,7 @@ from polyrhythm.pieces.division import Division
 from polyrhythm.pieces.result_source import FirstWorker
 from polyrhythm.pieces.topology import Agreement, Channel, ServerEndpoint, ServerSide, WorkerEndpoint
 from polyrhythm.pieces.traits import Pattern, Payload, TopologyTraits
+from polyrhythm.settings import checked
 from polyrhythm.tensors import Layout
 from polyrhythm.topology.decoded_sums import DecodedSums
 from polyrhythm.topology.division import ByKey
@@ -21,6 +22,7 @@ from polyrhythm.topology.sum_server import SumServer
 
 
 @dataclass(frozen=True, slots=True)
+@checked
 class ServedSums:
     """Tensors, or rows of them, are pushed encoded to the server that `division` names, which sums them and answers with the sum as it is.
 

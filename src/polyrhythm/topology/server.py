@@ -13,6 +13,7 @@ from polyrhythm.pieces.result_source import Shards
 from polyrhythm.pieces.served_weights import ServedWeights
 from polyrhythm.pieces.topology import Agreement, Channel, ServerEndpoint, ServerSide, WorkerEndpoint
 from polyrhythm.pieces.traits import EVERY_PAYLOAD, Pattern, TopologyTraits
+from polyrhythm.settings import checked
 from polyrhythm.tensors import Layout
 from polyrhythm.topology.background_client import BackgroundClient
 from polyrhythm.topology.division import EvenRows
@@ -25,6 +26,7 @@ from polyrhythm.topology.server_shard import ServerShard
 
 
 @dataclass(frozen=True, slots=True, repr=False)
+@checked
 class Server:
     """The weights in `shards` parts, each on a server of its own (Li et al., 2014): of nearly equal bytes, or as `division` has them.
 

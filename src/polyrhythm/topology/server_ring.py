@@ -13,6 +13,7 @@ from polyrhythm.pieces.result_source import FirstWorker
 from polyrhythm.pieces.served_weights import ServedWeights
 from polyrhythm.pieces.topology import Agreement, Channel, ServerEndpoint, ServerSide, WorkerEndpoint
 from polyrhythm.pieces.traits import Pattern, Payload, TopologyTraits
+from polyrhythm.settings import checked
 from polyrhythm.tensors import Layout
 from polyrhythm.topology.delayed_client import DelayedClient
 from polyrhythm.topology.hash_ring import HashRing
@@ -28,6 +29,7 @@ _LISTS = 64
 
 
 @dataclass(frozen=True, slots=True, repr=False)
+@checked
 class ServerRing:
     """The weights in a part for each of `servers`, of which the next `replicas` servers have copies (Li et al., OSDI 2014).
 

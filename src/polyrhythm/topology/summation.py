@@ -11,6 +11,7 @@ from polyrhythm.kernel.effects import Effect
 from polyrhythm.pieces.result_source import FirstWorker
 from polyrhythm.pieces.topology import Agreement, Channel, ServerEndpoint, ServerSide, WorkerEndpoint
 from polyrhythm.pieces.traits import DIFFERENCES, Pattern, TopologyTraits
+from polyrhythm.settings import checked
 from polyrhythm.tensors import Layout
 from polyrhythm.topology.collective_client import CollectiveClient
 from polyrhythm.topology.each_tensor import EachTensor
@@ -23,6 +24,7 @@ from polyrhythm.topology.vector_channel import VectorChannel
 
 
 @dataclass(frozen=True, slots=True)
+@checked
 class Summation:
     """Sums are made by `spares` servers, and by the workers for what is left, so that all lines are busy (BytePS; Jiang et al., 2020).
 

@@ -11,6 +11,7 @@ from polyrhythm.pieces.responses import AdoptWeights, Response
 from polyrhythm.pieces.result_source import AllWorkers
 from polyrhythm.pieces.topology import Agreement, Channel, InitialState, WorkerEndpoint
 from polyrhythm.pieces.traits import Pattern, Payload, TopologyTraits
+from polyrhythm.settings import checked
 from polyrhythm.tensors import State
 from polyrhythm.topology.graph import Graph, RingGraph
 from polyrhythm.topology.mixing_weights import MetropolisHastings, MixingWeights, degrees, least_eigenvalue
@@ -19,6 +20,7 @@ from polyrhythm.trees import StateTree
 
 
 @dataclass(frozen=True, slots=True)
+@checked
 class WeightedGossip:
     """At every exchange x_i ← Σ_j w_ij x_j over a worker and its neighbours, w being symmetric and doubly stochastic (Lian et al., 2017).
 

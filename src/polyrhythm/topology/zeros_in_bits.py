@@ -11,6 +11,7 @@ from torch import Tensor
 
 from polyrhythm.pieces.requests import Packet
 from polyrhythm.pieces.served_weights import ServedWeights, WeightLog
+from polyrhythm.settings import checked
 from polyrhythm.tensors import Layout
 from polyrhythm.topology.served_weights import AllWeights
 from polyrhythm.trees import StateTree
@@ -20,6 +21,7 @@ _AS_IT_IS = -1
 
 
 @dataclass(frozen=True, slots=True)
+@checked
 class ZerosInBits:
     """As `responses`, but of each tensor of weights a bit an element that says whether it is zero, and the others' values.
 

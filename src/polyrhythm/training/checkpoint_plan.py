@@ -74,7 +74,8 @@ def planned(plan: StrategyPlan, wanted: CheckpointRequest, here: Mapping[str, st
                     f"{resumed.path} belongs to a run with another {what}: {there}, where this run has {now}. Resume with the settings of "
                     "that run, or give another directory."
                 )
-    return CheckpointPlan(store, wanted.every, resumed, frozenset(wanted.override), here)
+    grace = 0.0 if store is None else float(wanted.grace)
+    return CheckpointPlan(store, wanted.every, resumed, grace, frozenset(wanted.override), here)
 
 
 def newest(wanted: CheckpointRequest) -> Checkpoint | None:

@@ -124,6 +124,14 @@ class Checkpointing:
 
         self.context.perform(spawn())
 
+    def between(self, clock: int) -> None:
+        """After step `clock`: write the checkpoint that is due; the last one where the run was asked to stop, which ends here then."""
+        last = None if self.plan.store is None else self.context.last_step(clock)
+        if last is not None and clock >= last:
+            self.context.stop(self.save(clock))
+        elif self.due(clock):
+            self.save(clock)
+
     def due(self, clock: int) -> bool:
         """Whether a checkpoint is to be written after step `clock`, or should have been after one since the last."""
         every = self.plan.every

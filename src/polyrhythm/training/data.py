@@ -6,7 +6,7 @@ import warnings
 from collections.abc import Callable, Iterable, Iterator
 from functools import partial
 from itertools import islice
-from typing import Any
+from typing import Any, SupportsIndex
 from weakref import WeakKeyDictionary, ref
 
 from torch.utils.data import DataLoader, IterableDataset, Sampler
@@ -17,6 +17,7 @@ from polyrhythm.kernel.port import Port
 from polyrhythm.pieces.controller import Controls
 from polyrhythm.pieces.sharded import BackgroundSums, ShardedSource
 from polyrhythm.pieces.shuffle import Feed, Follow, Order, Perform, ShardFeed, Shuffle
+from polyrhythm.settings import shown
 from polyrhythm.training.callers import refuse_counters
 from polyrhythm.training.data_request import Begin, DataRequest, facts_of
 from polyrhythm.training.loader import LoaderSource
@@ -26,6 +27,9 @@ from polyrhythm.training.sampling import Listed, Permuted, ShareSampler, order_o
 from polyrhythm.training.shards import LoadedShards, sharded
 from polyrhythm.training.source import Sources, Streams, parts_of, source_of, stream_of
 from polyrhythm.training.stream import DEFAULT_BATCH_SIZE, LoaderStream, PlainStream, StreamShard
+
+Drawn = Callable[[], Callable[[], None]]
+"""Called when a batch is drawn; what it returns is called when the next one is."""
 
 
 class StreamBatches:
@@ -53,7 +57,10 @@ class Batches:
 
 
 class Data:
-    """One worker's access to samples. `count` is called with the samples of the next step; `used` is whether any access was used."""
+    """One worker's access to samples. `count` is called with the samples of the next step; `used` is whether any access was used.
+
+    The owner may put something else for `drawn`, which looks at what is done with batches.
+    """
 
     def __init__(
         self,
@@ -66,6 +73,7 @@ class Data:
         follow: Follow,
     ) -> None:
         self.used = False
+        self.drawn: Drawn = _unwatched
         self.position = position
         self._shuffle = shuffle
         self._group = group
@@ -79,6 +87,9 @@ class Data:
 
     def batches(self, wanted: DataRequest, port: Port, perform: Perform) -> Batches | StreamBatches:
         """As `Worker.batches`."""
+        size = wanted.batch_size
+        if size is not None and (isinstance(size, bool) or not isinstance(size, SupportsIndex)):
+            raise DataError(f"batch_size={shown(size)} is not a whole number: give the number of samples, 1 or more.")
         if (divided := self._shards(wanted)) is not None:
             shards, size = divided
             epoch = partial(self._counted, facts_of(wanted.data, size), wanted.limited(shards.epoch), _nothing)
@@ -149,7 +160,9 @@ class Data:
                 if self._group.rank == 0:  # the others have the same code, and looking for who holds an object takes a while
                     refuse_counters(this[0]())
             self._count(samples)
+            used = self.drawn()
             yield batch
+            used()
 
     def _shards(self, wanted: DataRequest) -> tuple[ShardFeed, int] | None:
         """The feed of data that divide themselves, and the batch size; of a loader the source is kept as that of others is."""
@@ -186,6 +199,11 @@ class Data:
         feed = self._shuffle.feed(self._group, port, perform, self._controls, self._follow)
         self._feeds = [*self._feeds[-_FEEDS + 1 :], (parts, feed)]
         return feed
+
+
+def _unwatched() -> Callable[[], None]:
+    """Nothing is trained."""
+    return lambda: None
 
 
 def _uncounted(samples: int) -> None:

@@ -9,8 +9,9 @@ from pathlib import Path
 
 from polyrhythm import systems
 from polyrhythm.checkpoints.request import CheckpointRequest
-from polyrhythm.errors import CompositionError
+from polyrhythm.errors import CompositionError, Stopped
 from polyrhythm.kernel.names import worker as name_of
+from polyrhythm.kernel.stopping import StopSignals, tell
 from polyrhythm.loggers.protocol import MetricsLogger
 from polyrhythm.processes.rendezvous.join import JoinedRun, Joining, attend
 from polyrhythm.processes.rendezvous.locations import locate
@@ -42,6 +43,7 @@ def join(
     every: int | None = None,
     keep: int = 2,
     resume: bool | str | Path = False,
+    grace: float = 20.0,
     override: Sequence[str] = (),
     loggers: Sequence[MetricsLogger] = (),
     bind: str | None = None,
@@ -54,23 +56,26 @@ def join(
     perhaps join another. With a `directory`, this worker's record is written to `directory`/worker-RANK from the beginning, as by `run`.
     A script succeeds by reaching its end or by `sys.exit(0)`, and then waits for the others; if it fails, all others fail too, with an
     error that names it. After waiting `timeout` seconds for a worker that makes no progress, the run stops with an error that names it;
-    without a timeout this is only reported on stderr. `checkpoint`, `every`, `keep`, `resume` and `override` are those of `run`; all hosts
-    must share the directory. Worker 0 has the `loggers`, as those of `run`. `bind` is the address of this host to listen at, instead of
-    that of the interface towards worker 0. Raises CompositionError if a launcher is at work and gives no rank, if the number of processes
-    is not what the strategy uses, or if their settings differ; RunError if the others do not join.
+    without a timeout this is only reported on stderr. `checkpoint`, `every`, `keep`, `resume`, `grace` and `override` are those of `run`;
+    all hosts must share the directory. SIGTERM and the like end the script as they end `run`. Worker 0 has the `loggers`, as those of
+    `run`. `bind` is the address of this host to listen at, instead of that of the interface towards worker 0. Raises CompositionError if a
+    launcher is at work and gives no rank, if the number of processes is not what the strategy uses, or if their settings differ; RunError
+    if the others do not join.
     """
     require_linux("join(), which makes a worker of this process,")
     refuse_while_imported("pr.join")
     leave_failed()
     chosen, seed = systems.resolve(strategy), whole_number("seed", seed, "the same at all ranks")
-    wanted = CheckpointRequest(checkpoint, every, keep, resume, override)
+    wanted = CheckpointRequest(checkpoint, every, keep, resume, grace, override)
     place = find_rank_environment()
     used = chosen.workers(place.workers)
     if used != place.workers:
         raise CompositionError(f"{chosen.name} uses {used} workers, but {place.workers} processes were started: start {used}.")
     outcome = Outcome(Summary(chosen.name, used, "processes", None, seed), settings={"strategy": repr(chosen)})
-    log = Log(outcome, None if directory is None else make(directory) / f"worker-{place.rank}", ignore, () if place.rank else loggers)
+    records = {} if directory is None else {name_of(rank): make(directory) / f"worker-{rank}" for rank in range(used)}
+    log = Log(outcome, records.pop(name_of(place.rank), None), ignore, () if place.rank else loggers, wanted)
     joining = Joining(patience=Patience(timeout=timeout), bind=bind or "")
+    signals = StopSignals().install()
     try:
         with attend(place, joining) as rendezvous:
             plan = StrategyPlan.of(chosen, locate(rendezvous), seed)
@@ -79,8 +84,11 @@ def join(
             joined = JoinedRun(make_job(_elsewhere, plan, checkpoints), log.record, rendezvous, replace(joining, facts=facts))
     except BaseException as problem:
         log.fail(problem, name_of(place.rank))
+        signals.restore()
+        if isinstance(problem, Stopped):
+            tell(problem, name_of(place.rank))
         raise
-    membership = Membership(joined, log)
+    membership = Membership(joined, log, signals, records)
     worker = Worker(joined.context, plan, checkpoints, membership.leave)
     membership.of(worker)
     return worker

@@ -6,29 +6,42 @@ import warnings
 from collections.abc import Sequence
 from pathlib import Path
 
-from polyrhythm.errors import PolyrhythmError, RecordWarning, WorkerFailed, sentence
+from polyrhythm.checkpoints.request import CheckpointRequest
+from polyrhythm.errors import PolyrhythmError, RecordWarning, Stopped, WorkerFailed, sentence
 from polyrhythm.kernel.events import AnyEvent
 from polyrhythm.kernel.names import worker
 from polyrhythm.loggers.feed import MetricsFeed
 from polyrhythm.loggers.protocol import MetricsLogger, RunDescription
+from polyrhythm.processes.system.signals import DeferredSignals
 from polyrhythm.report import unfinished
 from polyrhythm.report.outcome import Outcome
 from polyrhythm.report.progress import Watch
 from polyrhythm.report.record import Record
+from polyrhythm.training.last_checkpoint import last_checkpoint
 
 
 class Log:
     """Keeps events in `outcome`, and as they come in `directory` too, if there is one; shows them to `watch` and to `loggers`.
 
+    If the run is interrupted, what is known of its `checkpoints` is kept too, and added to the interruption as a note.
+
     Raises CompositionError if `directory` can hold no record, or a logger lacks what it needs. What cannot be written later is in
     `troubles` when the log is closed.
     """
 
-    def __init__(self, outcome: Outcome, directory: str | Path | None, watch: Watch, loggers: Sequence[MetricsLogger] = ()) -> None:
+    def __init__(
+        self,
+        outcome: Outcome,
+        directory: str | Path | None,
+        watch: Watch,
+        loggers: Sequence[MetricsLogger] = (),
+        checkpoints: CheckpointRequest | None = None,
+    ) -> None:
         outcome.state = "running"
         self.outcome = outcome
         self.troubles: list[str] = []
         self._watch = watch
+        self._checkpoints = checkpoints or CheckpointRequest()
         summary = outcome.summary
         run = RunDescription(summary.system, summary.workers, summary.on, summary.seed, outcome.settings)
         self._feed = MetricsFeed(loggers, run)
@@ -43,9 +56,13 @@ class Log:
         self._watch(event)
 
     def fail(self, problem: BaseException, name: str = worker(0)) -> None:
-        """Close the record of a run that `problem` ended at the actor `name`."""
-        break_off(self.outcome, problem, name)
-        self.close()
+        """Close the record of a run that `problem` ended at the actor `name`; a signal that comes meanwhile acts only after that."""
+        with DeferredSignals(lambda: None):
+            note = last_checkpoint(problem, self._checkpoints) if isinstance(problem, KeyboardInterrupt) else ""
+            break_off(self.outcome, problem, name, note)
+            if note:
+                problem.add_note(note)
+            self.close()
 
     def close(self) -> None:
         """Complete the record by what the outcome is now."""
@@ -60,12 +77,13 @@ class Log:
             warnings.warn(trouble, RecordWarning, stacklevel=3)
 
 
-def break_off(outcome: Outcome, problem: BaseException, name: str = worker(0)) -> None:
-    """Complete `outcome` of a run that `problem` ended at the actor `name`, from its events."""
+def break_off(outcome: Outcome, problem: BaseException, name: str = worker(0), note: str = "") -> None:
+    """Complete `outcome` of a run that `problem` ended at the actor `name`, from its events; `note` ends the text of an interruption."""
     unfinished.count(outcome)
     if isinstance(problem, KeyboardInterrupt):
         outcome.state = "interrupted"
-        outcome.summary.error = f"The run was interrupted: {unfinished.extent(outcome)}."
+        what = f"stopped by {problem.signal}{problem.reason}" if isinstance(problem, Stopped) else "interrupted"
+        outcome.summary.error = ". ".join([f"The run was {what}: {unfinished.extent(outcome)}", *filter(None, [note])]) + "."
         return
     outcome.state = "failed"
     reason = f"it called sys.exit({problem.code!r})" if isinstance(problem, SystemExit) else f"{type(problem).__name__}: {problem}"

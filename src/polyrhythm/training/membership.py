@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 import atexit
+from collections.abc import Mapping
 from functools import partial
+from pathlib import Path
 
-from polyrhythm.errors import WorkloadError
+from polyrhythm.errors import Stopped, WorkloadError
+from polyrhythm.kernel.stopping import StopSignals, tell
 from polyrhythm.processes.rendezvous.join import JoinedRun
+from polyrhythm.report import killed
 from polyrhythm.training.log import Log
 from polyrhythm.training.result import Run
 from polyrhythm.training.run import conclude
@@ -18,11 +22,16 @@ _present: list[Membership] = []
 
 
 class Membership:
-    """This process's part in the run `joined`, whose record is in `log`, until it leaves: soon or at exit."""
+    """This process's part in the run `joined`, whose record is in `log`, until it leaves: soon or at exit.
 
-    def __init__(self, joined: JoinedRun, log: Log) -> None:
+    `others` are the directories for the records of the other workers, where there are any: one that is killed leaves its own unfinished.
+    """
+
+    def __init__(self, joined: JoinedRun, log: Log, signals: StopSignals, others: Mapping[str, Path]) -> None:
         self._joined = joined
         self._log = log
+        self._signals = signals
+        self._others = others
         self._name = joined.context.port.name
         self._worker: Worker | None = None
 
@@ -52,9 +61,13 @@ class Membership:
                 raise self._joined.failure
             conclude(self._log.outcome, self._joined.leave(conclusion(worker)), self._name)
         except BaseException as problem:
+            problem = self._joined.why(problem) if isinstance(problem, Stopped) else problem
             self._joined.abandon(problem)
-            self._log.fail(problem, self._name)
+            self._fail(problem)
+            self._signals.restore()
             raise
+        self._signals.restore()
+        self._complete_others()
         self._log.close()
         self._log.warn()
         return Run(self._log.outcome)
@@ -66,8 +79,20 @@ class Membership:
         if self._worker is not None:
             self._worker.close()
         self._joined.abandon(problem)
+        self._signals.restore()
         if problem is not None:
             self._log.fail(problem, self._name)
+            self._complete_others()
+
+    def _fail(self, problem: BaseException) -> None:
+        self._log.fail(problem, self._name)
+        self._complete_others()
+        if isinstance(problem, Stopped):
+            tell(problem, self._name)
+
+    def _complete_others(self) -> None:
+        for name, directory in self._others.items():
+            killed.complete(directory, f"{name} failed: its process was killed, or its host was lost, as {self._name} found")
 
     def _forget(self) -> None:
         _present.remove(self)
@@ -79,9 +104,11 @@ class Membership:
         if worker is None:
             return
         worker.close()
-        ending = self._joined.end(worker.finished, partial(conclusion, worker), lambda problem: self._log.fail(problem, self._name))
+        ending = self._joined.end(worker.finished, partial(conclusion, worker), self._fail)
+        self._signals.restore()
         if ending is not None:
             conclude(self._log.outcome, ending, self._name)
+            self._complete_others()
             self._log.close()
             self._log.warn()
 

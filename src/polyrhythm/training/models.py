@@ -142,6 +142,8 @@ class Models:
 
     def finish(self) -> dict[str, float]:
         """Every replica's run ends; then the buffers are settled, and the evaluations made: those of the final weights."""
+        for replica in self.replicas:
+            replica.watch.refuse_end()
         self.evaluation.agree()  # who took no step has not yet, and the others wait for it in theirs
         for replica in self.replicas:
             replica.finish()
@@ -171,6 +173,21 @@ class Models:
             for buffer, mean in zip(own, self.context.perform(average(self.context.port, self.group, values)), strict=True):
                 with torch.no_grad():
                     buffer.copy_(mean)
+
+    def batch(self) -> Callable[[], None]:
+        """A batch is drawn: what to call when the next one is. It raises WorkloadError if the first was trained on without a step."""
+        before = [(replica.watch, replica.watch.look()) for replica in self.replicas]
+
+        def check() -> None:
+            for watch, glance in before:
+                watch.refuse_batch(glance)
+
+        return check
+
+    def shown(self) -> None:
+        """The training function reports: as `batch`, where it makes its own."""
+        for replica in self.replicas:
+            replica.watch.refuse_shown()
 
     def weights(self) -> dict[str, Tensor]:
         """By name, on the CPU, each in memory of its own; with the model's name before it where there are several."""

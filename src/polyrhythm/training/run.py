@@ -17,11 +17,13 @@ from polyrhythm.errors import CompositionError, PolyrhythmError, RecordWarning, 
 from polyrhythm.kernel.events import Overwritten
 from polyrhythm.kernel.job import Ending, Runtime, Work
 from polyrhythm.kernel.names import worker
+from polyrhythm.kernel.stopping import stoppable, stops_told
 from polyrhythm.loggers.protocol import MetricsLogger
 from polyrhythm.processes import Processes
 from polyrhythm.report.outcome import Outcome, Summary
 from polyrhythm.report.progress import Watch, ignore, progress
 from polyrhythm.report.unfinished import passed
+from polyrhythm.settings import shown
 from polyrhythm.strategy.strategy import Strategy
 from polyrhythm.tensors import digest
 from polyrhythm.training.checkpoint_plan import CHANGED, recorded_checkpoints
@@ -31,8 +33,8 @@ from polyrhythm.training.result import Run
 from polyrhythm.training.work import Train, Training
 from polyrhythm.workloads.script import refuse_while_imported
 
-_MOST_WORKERS = 10_000_000
-"""A virtual worker takes some kilobytes before it has a model."""
+_MOST_WORKERS = 100_000
+"""A virtual worker takes some milliseconds to begin, and more memory than its model."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,6 +58,7 @@ def run(
     every: int | None = None,
     keep: int = 2,
     resume: bool | str | Path = False,
+    grace: float = 20.0,
     override: Sequence[str] = (),
     loggers: Sequence[MetricsLogger] = (),
     timeline: bool = False,
@@ -72,14 +75,18 @@ def run(
     resumed run ends with the same bits as an uninterrupted one if results do not depend on the order in which messages arrive. It has the
     settings of the run that wrote the checkpoint, or is refused: `override` names those of which it takes its own, such as "lr" or "data".
 
+    SIGTERM, SIGHUP and SIGQUIT end a run as Ctrl-C does, unless the program has handlers of its own: the record says so, no process is
+    left, and the exception `Stopped`, a KeyboardInterrupt and a SystemExit, ends the program with exit code 128 plus the signal's number.
+    With a `checkpoint` directory the first SIGTERM or SIGHUP has a last checkpoint written, within `grace` seconds.
+
     What is measured goes to `loggers` too, as it comes (`CSV`, `TensorBoard`, `WandB`, `MLflow`); one that fails is left out, with a
     RecordWarning. With a `timeline`, every message and the phases of every tensor's exchange are recorded too, for `Run.trace`: that may be
     millions of events. If stderr is a terminal, a progress line is shown. Raises PolyrhythmErrors only, and KeyboardInterrupt.
     """
     refuse_while_imported("pr.run")
     chosen = systems.resolve(strategy)
-    wanted = CheckpointRequest(checkpoint, every, keep, resume, override)
-    with progress(1, wanted=True) as begin:
+    wanted = CheckpointRequest(checkpoint, every, keep, resume, grace, override)
+    with stops_told(), progress(1, wanted=True) as begin:
         watch = begin(chosen.name)
         tried = attempt(
             train,
@@ -126,6 +133,8 @@ def attempt(
         raise CompositionError(f"workers={workers} trains nothing: give 1 or more.")
     if workers > _MOST_WORKERS:
         raise CompositionError(f"workers={workers} is more than a machine can hold, also in virtual time: give at most {_MOST_WORKERS:,}.")
+    if not isinstance(loggers, (list, tuple)) or not all(callable(getattr(each, "open", None)) for each in loggers):
+        raise CompositionError(f"loggers={shown(loggers)} is no list of loggers: give such as loggers=[pr.CSV('metrics.csv')].")
     if not callable(train):
         raise WorkloadError(f"{train!r} cannot be called: give a function train(worker), or use load_workload for a bundled one.")
     if on is not None and (isinstance(on, type) or not isinstance(on, Runtime)):
@@ -140,7 +149,8 @@ def attempt(
     outcome = Outcome(
         summary, settings=recorded_settings(train, strategy, runtime, {**recorded_checkpoints(wanted, here), **(notes or {})})
     )
-    return _carry_out(work, runtime, Log(outcome, directory, watch, loggers))
+    with stoppable():
+        return _carry_out(work, runtime, Log(outcome, directory, watch, loggers, wanted))
 
 
 def _carry_out(work: Work, runtime: Runtime, log: Log) -> Attempt:
@@ -172,9 +182,9 @@ def recorded_settings(train: Train, strategy: Strategy, runtime: Runtime, notes:
 def whole_number(name: str, given: object, wanted: str) -> int:
     """`given` as a plain int, also where it is one of numpy's. Raises CompositionError for what is none, or has more than 64 bits."""
     if isinstance(given, bool) or not isinstance(given, SupportsIndex):
-        raise CompositionError(f"{name}={given!r} is not a whole number: give {wanted}.")
+        raise CompositionError(f"{name}={shown(given)} is not a whole number: give {wanted}.")
     if not -(2**63) <= index(given) < 2**63:
-        raise CompositionError(f"{name}={given!r} has more than 64 bits: give {wanted}.")
+        raise CompositionError(f"{name}={shown(given)} has more than 64 bits: give {wanted}.")
     return index(given)
 
 

@@ -97,6 +97,7 @@ def make_job(train: Train, plan: StrategyPlan, chosen: CheckpointPlan | None = N
         plan.beside,
         checkpoints.began,
         timeline,
+        checkpoints.grace,
     )
 
 

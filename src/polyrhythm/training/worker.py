@@ -70,6 +70,7 @@ class Worker:
         self._data = self._steps.data = Data(
             strategy.shuffle, group, self._together, self.count, self._state.position, self._models, self._models.follow_losses
         )
+        self._data.drawn = self._models.batch
         rng.seed_everything(group.seed, "worker", group.rank)
         self._checkpointing = Checkpointing(chosen, context, group, self._state, self._manifest)
         self._checkpointing.begin(self._models.follow_losses)
@@ -158,8 +159,7 @@ class Worker:
 
     def _between(self) -> None:
         """A batch is requested, and those before it have been used."""
-        if self._checkpointing.due(self.clock):
-            self._checkpointing.save(self.clock)
+        self._checkpointing.between(self.clock)
 
     def _manifest(self, step: int) -> Manifest:
         return manifest_of(self._plan, step, self._context.port.now(), self._checkpointing.plan.circumstances)
@@ -202,6 +202,7 @@ class Worker:
 
         The last ones are the run's final metrics. Raises DivergedError for one that is not finite, WorkloadError for one that is no number.
         """
+        self._models.shown()
         self._state.report(metrics, self.clock)
 
     def evaluate(self, function: Evaluate, moments: Moments = every_moment) -> None:
@@ -295,6 +296,7 @@ class Worker:
 
     def count(self, samples: int) -> None:
         """Count `samples` samples as used by the next step, for training functions that do not use `batches` or `sampler`."""
+        self._models.shown()
         self._steps.count(samples)
 
     @property

@@ -20,13 +20,17 @@ from types import TracebackType
 
 from msgspec.structs import replace
 
-from polyrhythm.errors import CompositionError, RunError
+from polyrhythm.errors import CompositionError, RunError, Stopped
 from polyrhythm.kernel.agreement import Facts
 from polyrhythm.kernel.events import AnyEvent, Recorder, Started
+from polyrhythm.kernel.group import workers
 from polyrhythm.kernel.job import Ending, Job
 from polyrhythm.kernel.message import Message
 from polyrhythm.kernel.names import worker
+from polyrhythm.kernel.stopping import ask_first, forget
 from polyrhythm.processes.collectives.reducer import GroupReducer
+from polyrhythm.processes.rendezvous.joined_stop import JoinedStop
+from polyrhythm.processes.rendezvous.launcher_process import launcher_process
 from polyrhythm.processes.rendezvous.local_servers import LocalServers
 from polyrhythm.processes.rendezvous.loss_policy import LossPolicy
 from polyrhythm.processes.rendezvous.negotiation import collectives, compare, device_of, everyone, servers_of
@@ -91,6 +95,8 @@ class JoinedRun:
         self._loss_policy.on_loss = self._monitor.lose
         self._servers = LocalServers(self._node.loop, self._record, self._node.fail)
         self._shutdown = Shutdown(self._node, self._monitor, self._servers, self._record)
+        self._stop = JoinedStop(self._node, self._monitor, workers(job.workers), job.essential, launcher_process())
+        self._stop.grace = job.grace
         self._context = NodeContext(self._node)
         atexit.register(self._at_exit)
         try:
@@ -146,7 +152,9 @@ class JoinedRun:
 
     def abandon(self, why: BaseException | None = None) -> None:
         """End as one that has failed, and send the others why, where that is known. Its servers are killed."""
-        if why is not None and not self._left:
+        if isinstance(why, KeyboardInterrupt) and not self._left and not self._job.essential(self._name):
+            self._shutdown.send_stopping()  # the others go on
+        elif why is not None and not self._left:
             self._shutdown.send_failure(why)
         self._close()
 
@@ -188,6 +196,7 @@ class JoinedRun:
         else:  # communicators are formed when they are needed first
             rendezvous.stop_listening()
         self._record(Started(self._node.port.now(), self._name))
+        ask_first(self._stop.ask)
 
     def _use(self, found: dict[str, GroupReducer]) -> None:
         used = threading.Event()
@@ -207,6 +216,8 @@ class JoinedRun:
         if self._left:
             return
         self._left = True
+        forget(self._stop.ask)
+        self._stop.close()
         atexit.unregister(self._at_exit)
         self._script.release()
         self._node.stop(self._servers.close)
@@ -224,16 +235,23 @@ class JoinedRun:
             return None
         fault = self._script.fault(self._name, settled)
         if fault is not None:
-            why = self._node.failure or fault  # before it leaves, which is one more failure for the node
+            why = self.why(fault)  # before it leaves, which is one more failure for the node
             self.abandon(fault)
             on_failure(why)
             return None
         try:
             return self.leave(conclude())
-        except Exception as problem:
+        except BaseException as problem:
+            why = self.why(problem)
             self.abandon(problem)
-            on_failure(problem)
-            end_badly(problem)
+            on_failure(why)
+            end_badly(why)
+
+    def why(self, problem: BaseException) -> BaseException:
+        """Why this worker's part in the run has ended, which `problem` has shown."""
+        if isinstance(problem, Stopped):
+            return self._stop.explained(problem, self._loss_policy.lost)
+        return self._node.failure or problem
 
     def _at_exit(self) -> None:
         self.end(settled=False, conclude=lambda: None)

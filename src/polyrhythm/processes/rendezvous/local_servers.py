@@ -8,10 +8,14 @@ from contextlib import ExitStack
 from polyrhythm.errors import PolyrhythmError, WorkerFailed
 from polyrhythm.kernel.events import AnyEvent, Recorder
 from polyrhythm.kernel.message import Message
+from polyrhythm.processes.runtime import failure
 from polyrhythm.processes.spawn import fork_client
 from polyrhythm.processes.spawn.supervisor import SupervisedChild, Supervisor
 from polyrhythm.processes.transport.addresses import Address
 from polyrhythm.processes.transport.loop import Loop
+
+_TOGETHER_SECONDS = 1.0
+"""A batch system signals all processes of a job, one after the other."""
 
 
 class LocalServers:
@@ -20,6 +24,8 @@ class LocalServers:
     def __init__(self, loop: Loop, record: Recorder, on_failure: Callable[[PolyrhythmError], None]) -> None:
         self._record = record
         self._on_failure = on_failure
+        self._loop = loop
+        self._signalled: dict[str, int] = {}
         self._stack = ExitStack()
         self._supervisor = Supervisor(loop, self)
 
@@ -75,7 +81,10 @@ class LocalServers:
             self._record(event)
 
     def received(self, child: SupervisedChild, message: Message) -> None:
-        """Servers of joined workers report to all workers, and to this process nothing besides."""
+        """A server was sent a signal that asks it to end; where this process was too, it ends them all before."""
+        if message.topic == "signalled":
+            self._signalled[child.name] = int(message.numbers[0])
+            self._loop.after(_TOGETHER_SECONDS, lambda: None if child.dead else child.link.send_control(Message("end", message.numbers)))
 
     def ended(self, child: SupervisedChild) -> None:
         """See `over`."""
@@ -83,7 +92,8 @@ class LocalServers:
     def lost(self, child: SupervisedChild, why: str) -> None:
         """A failure, unless it had ended."""
         if child.ended is None:
-            self._on_failure(WorkerFailed(child.name, why))
+            number = self._signalled.get(child.name)
+            self._on_failure(WorkerFailed(child.name, why if number is None else failure.exit_reason(-number)))
 
     def failed(self, error: PolyrhythmError) -> None:
         """A failure of the worker's too."""

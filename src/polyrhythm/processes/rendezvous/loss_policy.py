@@ -6,8 +6,9 @@ from collections.abc import Callable
 
 from polyrhythm.errors import TamperedError, WorkerFailed
 from polyrhythm.kernel.events import Faulted, Recorder
+from polyrhythm.kernel.stopping import notify
+from polyrhythm.processes.rendezvous.launcher_process import launcher_process
 from polyrhythm.processes.runtime.node import Node
-from polyrhythm.processes.runtime.stall_detection import notify
 
 _TOGETHER_SECONDS = 0.2
 """Actors of one host fall together, and some report why: so long is waited for all to be known before one is named."""
@@ -26,6 +27,7 @@ class LossPolicy:
         self._essential = essential
         self._record = record
         self._broken: dict[str, Exception | None] = {}
+        self._launcher = launcher_process()
         node.on_connection_lost = self._connection_lost
 
     def _connection_lost(self, name: str, why: Exception | None) -> None:
@@ -45,7 +47,17 @@ class LossPolicy:
         self._record(Faulted(self._node.port.now(), name, "its connection was lost"))
         self._node.lose(name)
         self.on_loss(name)
-        notify(f"{self._node.port.name} continues without {name}, whose connection was lost.")
+        notify(f"{self._node.port.name} continues without {name}, whose connection was lost.{self._warning}")
+
+    @property
+    def _warning(self) -> str:
+        """What the launcher will do about it, which only it can decide."""
+        if self._launcher is None or not self._launcher.ends_all:
+            return ""
+        return (
+            f" But {self._launcher.name} ends all workers when one is lost: to survive that, start them with polyrhythm run or srun, or "
+            "have them started again from a checkpoint."
+        )
 
     def _name_broken(self) -> None:
         """Fail, naming a worker rather than the servers that fell with it."""

@@ -12,12 +12,12 @@ from polyrhythm.errors import RunError
 from polyrhythm.kernel.agreement import Facts, difference
 from polyrhythm.kernel.job import Job
 from polyrhythm.kernel.names import rank_of, server, worker
+from polyrhythm.kernel.stopping import notify
 from polyrhythm.processes.collectives.nccl import Communicators, Nccl
 from polyrhythm.processes.collectives.reducer import GroupReducer
 from polyrhythm.processes.collectives.shared_memory import SharedMemoryReducer
 from polyrhythm.processes.collectives.traffic import CountTraffic
 from polyrhythm.processes.rendezvous.rendezvous import WORKERS, Rendezvous
-from polyrhythm.processes.runtime.stall_detection import notify
 from polyrhythm.processes.transport.wire import VERSION
 from polyrhythm.sharing import MemoryGroup, SharedSegment, can_share
 

@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 
 import msgspec
 
+from polyrhythm.errors import RunError
 from polyrhythm.kernel.agreement import Facts
 from polyrhythm.kernel.events import Faulted, Recorder
 from polyrhythm.kernel.message import Message
 from polyrhythm.kernel.names import is_worker, worker
+from polyrhythm.processes.rendezvous.launcher_process import launcher_process
 from polyrhythm.processes.runtime import agreement, failure
 from polyrhythm.processes.runtime.node import Node
 from polyrhythm.processes.runtime.reporter import StatusReporter
@@ -37,6 +39,8 @@ class PeerMonitor:
         self._record = record
         self._collector = agreement.AgreementCollector()
         self.farewells: dict[str, Message] = {}
+        self.on_stopping: Callable[[str, Message], None] = lambda name, message: None
+        self._launcher = launcher_process()
         self._hosts: dict[str, str] = {}
         self._detector = StallDetector(patience, lambda other: self._hosts.get(other) == self._hosts.get(name))
         node.on_control = self._receive
@@ -71,6 +75,10 @@ class PeerMonitor:
         """Send all the `error` that has ended this worker."""
         self._broadcast(failure.failure_message(self._name, error))
 
+    def send_stopping(self, clock: int) -> None:
+        """Send all that this worker was asked to end, after `clock` steps; ENDED where it does so at once."""
+        self._broadcast(Message("stopping", (float(clock),)))
+
     def _broadcast(self, message: Message) -> None:
         for name in self._node.peers.reached:
             self._node.peers.send_control(name, message)
@@ -100,6 +108,8 @@ class PeerMonitor:
                 self._check()
             case "farewell":
                 self.farewells[name] = message
+            case "stopping":
+                self.on_stopping(name, message)
             case "failed":
                 self._node.fail(failure.rebuild(message))
 
@@ -118,6 +128,9 @@ class PeerMonitor:
             self._record(Faulted(self._node.port.now(), stall.culprits[0], f"makes no progress: {stall.sentence}"))
         if expired is not None:
             self._node.fail(expired)
+        if self._launcher is not None and self._launcher.gone:
+            gone = f"{self._launcher.name} (process {self._launcher.pid}), which started {self._name}, has ended"
+            self._node.fail(RunError(f"{gone}: nobody would end or restart this worker any more, so it ends too."))
         self._node.loop.after(min(_LOOK_SECONDS, self._patience.notice / 4), self._look)
 
     def _forget_the_ended(self) -> None:

@@ -11,9 +11,9 @@ from typing import Protocol
 
 from polyrhythm.errors import CompositionError, RunError
 from polyrhythm.kernel.names import worker
+from polyrhythm.kernel.stopping import notify
 from polyrhythm.processes.rendezvous.hosts import Names, is_address, is_everywhere, is_loopback, is_own, towards
 from polyrhythm.processes.rendezvous.secret import SECRET, given_secret
-from polyrhythm.processes.runtime.stall_detection import notify
 from polyrhythm.processes.store.attempt import StoreTarget
 from polyrhythm.processes.store.dialogue import PUBLIC
 from polyrhythm.processes.store.store_client import StoreClient

@@ -18,7 +18,7 @@ from types import FrameType
 from typing import Any, NoReturn
 
 from polyrhythm.errors import PolyrhythmError, WorkerFailed, sentence
-from polyrhythm.processes.runtime.stall_detection import notify
+from polyrhythm.kernel.stopping import exit_code, latest, notify, tell
 
 _RETURNS = {dis.opmap[name] for name in ("RETURN_VALUE", "RETURN_CONST") if name in dis.opmap}
 
@@ -51,9 +51,13 @@ class Script:
         last = getattr(sys, "last_value", None)
         if _exits and _exits[-1][1] is last:  # nothing was raised since
             code = _exits[-1][0]
+            if (stopped := latest()) is not None and code == stopped.code:
+                return stopped
             return None if code is None or code == 0 else SystemExit(code)
         if isinstance(last, BaseException):
             return last
+        if (stopped := latest()) is not None:
+            return stopped
         return None if settled else WorkerFailed(
             name,
             "it raised SystemExit without calling sys.exit, so its exit code is unknown: end the script with sys.exit(...), "
@@ -62,15 +66,18 @@ class Script:
 
 
 def end_badly(error: BaseException) -> NoReturn:
-    """End this process with exit code 1 from within an exit handler, which else could not: after the other handlers, and with a message."""
+    """End this process with an exit code from within an exit handler, which else could not: after the others, and with a message."""
     _ending.append(error)
-    notify(sentence(error) if isinstance(error, PolyrhythmError) else f"{type(error).__name__}: {error}")
+    if isinstance(error, KeyboardInterrupt):
+        tell(error)
+    else:
+        notify(sentence(error) if isinstance(error, PolyrhythmError) else f"{type(error).__name__}: {error}")
     with suppress(BaseException):  # it is theirs to report
         atexit._run_exitfuncs()
     for stream in (sys.stdout, sys.stderr):
         with suppress(OSError, ValueError, AttributeError):
             stream.flush()
-    os._exit(1)
+    os._exit(exit_code(error) if isinstance(error, KeyboardInterrupt) else 1)
 
 
 _watched: list[Script] = []

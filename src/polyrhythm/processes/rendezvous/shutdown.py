@@ -15,6 +15,7 @@ from polyrhythm.processes.rendezvous.local_servers import LocalServers
 from polyrhythm.processes.rendezvous.peer_monitor import PeerMonitor
 from polyrhythm.processes.runtime.completion import Completion
 from polyrhythm.processes.runtime.node import Node
+from polyrhythm.processes.runtime.stop_point import ENDED
 
 _LOOK_SECONDS = 0.002
 _SENDING_SECONDS = 2.0
@@ -68,6 +69,12 @@ class Shutdown:
         """Send all the error `why` that has ended this worker, and wait until that is on its way."""
         sent = Completion()
         self._node.loop.call(lambda: self._send(lambda: self._monitor.send_failure(why), lambda: sent.finish(None, None)))
+        sent.wait()
+
+    def send_stopping(self) -> None:
+        """Send all that this worker leaves because it was asked to end, and wait until that is on its way."""
+        sent = Completion()
+        self._node.loop.call(lambda: self._send(lambda: self._monitor.send_stopping(ENDED), lambda: sent.finish(None, None)))
         sent.wait()
 
     def wait(self, reached: Callable[[], bool], seconds: float = math.inf) -> None:

@@ -94,6 +94,15 @@ class NodeContext:
     def stopped(self, steps: int) -> None:
         """No step follows."""
         self._node.steps.stopped = True
+        self._node.stop_point.end()
+
+    def last_step(self, clock: int) -> int | None:
+        """Wait until all workers have said how far they are, if the run was asked to stop."""
+        return self._node.stop_point.look(clock)
+
+    def stop(self, kept: bool) -> None:
+        """End as the run's launcher has it."""
+        self._node.stop_point.on_stop(kept)
 
     def _differences(self, facts: Facts, remedy: str) -> str:
         began = self._stop_computing()

@@ -10,7 +10,7 @@ from types import TracebackType
 
 import msgspec
 
-from polyrhythm.errors import PolyrhythmError, WorkerFailed
+from polyrhythm.errors import PolyrhythmError, Stopped, WorkerFailed, WorkerStopped
 from polyrhythm.kernel.message import Message
 from polyrhythm.processes.transport.wire import packed
 
@@ -30,6 +30,9 @@ class Failure(msgspec.Struct, frozen=True):
 
 def failure_message(actor: str, error: BaseException) -> Message:
     """The message that `error` ended `actor`."""
+    if isinstance(error, KeyboardInterrupt):
+        how = f"stopped by {error.signal}" if isinstance(error, Stopped) else "interrupted"
+        error = WorkerStopped(actor, f"it was {how}{', and a last checkpoint was written before' * bool(getattr(error, 'kept', None))}")
     text, trace = _text(error), _trace(error)
     if isinstance(error, WorkerFailed):
         actor, text, trace = error.actor, error.reason, error.trace
@@ -43,8 +46,8 @@ def rebuild(message: Message) -> PolyrhythmError:
     failure = msgspec.json.decode(message.tensors[0].numpy().data, type=Failure)
     known = {_name(kind): kind for kind in _tree(PolyrhythmError)}
     kind = next((known[name] for name in failure.kinds if name in known), WorkerFailed)
-    if kind is WorkerFailed:
-        return WorkerFailed(failure.actor, failure.text, failure.trace)
+    if issubclass(kind, WorkerFailed):
+        return kind(failure.actor, failure.text, failure.trace)
     return kind(failure.text)
 
 

@@ -22,6 +22,7 @@ from polyrhythm.processes.runtime.pending_agreement import PendingAgreement
 from polyrhythm.processes.runtime.program_queue import ProgramQueue, QueuedCoroutine
 from polyrhythm.processes.runtime.role import Role
 from polyrhythm.processes.runtime.status import StepTracker
+from polyrhythm.processes.runtime.stop_point import StopPoint
 from polyrhythm.processes.runtime.sums import Sums
 from polyrhythm.processes.transport.addresses import Address, Listeners
 from polyrhythm.processes.transport.frame_link import Wiring
@@ -48,6 +49,7 @@ class Node:
         self.is_over: Callable[[str], bool] = self.has_ended
         self.steps = StepTracker()
         self.agreement = PendingAgreement(role.name)
+        self.stop_point = StopPoint()
         self.origin = time.monotonic()
         self.loop = Loop()
         self._role = role
@@ -179,6 +181,7 @@ class Node:
             for completion in list(self._completions):
                 completion.finish(None, error)
             self._sums.give_up()
+            self.stop_point.fail(error)
             self.on_failure(error)
 
     def lose(self, name: str) -> None:

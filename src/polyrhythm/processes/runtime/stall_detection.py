@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import sys
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from pathlib import Path
@@ -11,6 +10,7 @@ from pathlib import Path
 from polyrhythm.errors import CompositionError, DeadlockError, WorkerFailed
 from polyrhythm.kernel.agreement import listed
 from polyrhythm.kernel.names import is_worker
+from polyrhythm.kernel.stopping import notify
 from polyrhythm.kernel.uneven import uneven
 from polyrhythm.processes.runtime.status import EVERY_SECONDS, ActorStatus
 
@@ -116,7 +116,8 @@ class StallDetector:
         # the last message of one that has ended may be what another waited for when it last sent its status
         if any(received.at <= self._changed + _SETTLING_SECONDS for received in self._received.values()):
             return None
-        waits = [wait for status in statuses.values() for wait in status.waits]
+        order = sorted(statuses, key=lambda name: not is_worker(name))  # a server that waits for anyone's message is idle, not the cause
+        waits = [wait for name in order for wait in statuses[name].waits]
         more = f"; and {len(waits) - _MOST_WAITS} more wait" if len(waits) > _MOST_WAITS else ""
         return DeadlockError(reason or f"Deadlock: {'; '.join(waits[:_MOST_WAITS])}{more}.")
 
@@ -198,9 +199,3 @@ def _is_halted(pid: int) -> bool:
 def report(stall: StallReport) -> None:
     """Print it on stderr."""
     notify(stall.sentence)
-
-
-def notify(sentence: str) -> None:
-    """Print a sentence for the user on stderr, if there is one."""
-    if sys.stderr is not None:
-        print(f"polyrhythm: {sentence}", file=sys.stderr, flush=True)

@@ -1,8 +1,11 @@
 """A worker's or a server's own process, from the fork to its end.
 
 It has a control link to its launcher. To the launcher go `address`, `events`, the result (a plain frame),
-`ended`, `failed`, `condition`, `agree`. From the launcher come `table`, `lost`, `ended` (of others), `agreed`, `release`. The end of
-that link is the end of the launcher, and so of this process.
+`ended`, `failed`, `condition`, `agree`, `held`, `stopped`, `signalled`. From the launcher come `table`, `lost`, `ended` (of others),
+`agreed`, `release`, `hold`, `stop`, `end`. The end of that link is the end of the launcher, and so of this process.
+
+SIGTERM, SIGHUP and SIGQUIT, which batch systems send to all processes of a job, are the launcher's to decide on: whether the run is
+asked to stop, or only this process is to end.
 """
 
 from __future__ import annotations
@@ -15,6 +18,7 @@ import time
 from collections import deque
 from collections.abc import Callable, Coroutine
 from functools import partial
+from types import FrameType
 from typing import Any
 
 import msgspec
@@ -29,6 +33,7 @@ from polyrhythm.kernel.job import WorkerContext
 from polyrhythm.kernel.message import Message
 from polyrhythm.kernel.names import is_worker
 from polyrhythm.kernel.port import Port
+from polyrhythm.kernel.stopping import ENDING
 from polyrhythm.processes.collectives.nccl import Communicators, Nccl
 from polyrhythm.processes.collectives.reducer import GroupReducer
 from polyrhythm.processes.collectives.shared_memory import SharedMemoryReducer
@@ -105,12 +110,15 @@ class Child:
         self._launcher.on_frame = self._receive_control
         self._launcher.on_close = lambda *_: os.killpg(0, signal.SIGKILL)
         self._begun, self._released = Completion(), Completion()
+        self._node.stop_point.on_stop = self._stop
+        self._node.stop_point.on_end = lambda: self._in_loop(lambda: self._send("stopped", (0.0,)))
         self._node.agreement.on_request = lambda facts, remedy: self._launcher.send_control(agreement.agreement_request(facts, remedy))
 
     def run(self, work: Callable[[], Work]) -> int:
         """Run the actor from its start to its end; the process's exit code."""
         self._node.start()
         try:
+            self._report_signals()
             program, service = work()
             self._in_loop(lambda: self._send("address", text=msgspec.json.encode(self._address).decode()))
             self._begun.wait()
@@ -143,6 +151,29 @@ class Child:
             self._send("ended", (peers.bytes_sent, peers.messages_sent, ended))
 
         self._in_loop(send)
+
+    def _report_signals(self) -> None:
+        process = os.getpid()
+
+        def report(number: int, frame: FrameType | None) -> None:
+            if os.getpid() == process:
+                self._in_loop(lambda: self._send("signalled", (float(number),)))
+            else:  # a fork of the program's own, which its library may end so
+                signal.signal(number, signal.SIG_DFL)
+                os.kill(os.getpid(), number)
+
+        for number in ENDING:
+            signal.signal(number, report)
+
+    def _stop(self, kept: bool) -> None:
+        """The program has come to where the run stops: the launcher ends this process, and has what it recorded until then."""
+
+        def send() -> None:
+            self._flush()
+            self._send("stopped", (float(kept),))
+
+        self._in_loop(send)
+        Completion().wait()
 
     def _in_loop(self, call: Callable[[], None]) -> None:
         self._node.loop.call(call)
@@ -196,6 +227,12 @@ class Child:
                 self._node.agreement.settle(message.text)
             case "release":
                 self._released.finish(None, None)
+            case "hold":
+                self._send("held", (float(self._node.stop_point.hold()),))
+            case "stop":
+                self._node.stop_point.settle(int(message.numbers[0]))
+            case "end":
+                os._exit(128 + int(message.numbers[0]))
 
     def _begin(self, message: Message) -> None:
         data = message.tensors[0].numpy().tobytes()

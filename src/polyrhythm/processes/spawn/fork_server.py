@@ -19,6 +19,7 @@ from contextlib import suppress
 
 import msgspec
 
+from polyrhythm.kernel.stopping import ENDING
 from polyrhythm.processes.system.descriptors import allow_many
 from polyrhythm.processes.system.prctl import die_with_parent, set_name
 
@@ -189,7 +190,8 @@ def main(descriptor: int, parent_pid: int, bound: bool) -> None:
     """Run the fork server. `bound` has the kernel kill it with the thread that started it, which must then be the main thread."""
     if bound:
         die_with_parent(parent_pid)
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    for number in (signal.SIGINT, *ENDING):  # a batch system sends them to all processes of a job, and the launcher decides
+        signal.signal(number, signal.SIG_IGN)
     signal.pthread_sigmask(signal.SIG_SETMASK, ())  # the thread that started this may have blocked the death of children
     set_name("polyrhythm")
     allow_many()  # for the children, which inherit it

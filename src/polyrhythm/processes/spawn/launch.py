@@ -21,10 +21,12 @@ from polyrhythm.processes.store.store_server import StoreServer
 from polyrhythm.processes.system import capacity
 from polyrhythm.processes.system.linux import require_linux
 from polyrhythm.processes.transport.frame_link import Wiring
+from polyrhythm.settings import checked
 from polyrhythm.sharing import SharedSegment, can_share
 
 
 @dataclass(frozen=True, slots=True)
+@checked
 class Processes:
     """Real processes on this host (Linux), connected by local sockets and shared memory.
 

@@ -8,20 +8,25 @@ from contextlib import suppress
 
 import msgspec
 
-from polyrhythm.errors import PolyrhythmError, RunError, WorkerFailed
+from polyrhythm.errors import PolyrhythmError, RunError, Stopped, WorkerFailed
 from polyrhythm.kernel.events import AnyEvent, Faulted, Recorder, Stepped
 from polyrhythm.kernel.job import Ending, Job
 from polyrhythm.kernel.message import Message
 from polyrhythm.kernel.names import is_worker
+from polyrhythm.kernel.stopping import asked_first
+from polyrhythm.processes.runtime import failure
 from polyrhythm.processes.runtime.agreement import AgreementCollector
 from polyrhythm.processes.runtime.stall_detection import Patience, StallDetector, report
 from polyrhythm.processes.runtime.status import ActorStatus
 from polyrhythm.processes.runtime.whole_run import of_whole_run
 from polyrhythm.processes.spawn.fork_client import ForkClient
+from polyrhythm.processes.spawn.requested_stop import RequestedStop
 from polyrhythm.processes.spawn.supervisor import SupervisedChild, Supervisor
 from polyrhythm.processes.transport.loop import Loop
 
 _LOOK_SECONDS = 1.0
+_TOGETHER_SECONDS = 1.0
+"""A batch system signals all processes of a job, one after the other."""
 _RELEASE_SECONDS = 10.0
 """So long the processes of a run that is over may take to exit."""
 
@@ -40,7 +45,9 @@ class LaunchedRun:
         self._detector = StallDetector(patience)
         self._origin = 0.0
         self._begun = False
-        self._failure: PolyrhythmError | None = None
+        self._failure: PolyrhythmError | Stopped | None = None
+        self._stop: RequestedStop | None = None
+        self._signalled: dict[str, int] = {}
         self._lost: list[str] = []
 
     def execute(self, client: ForkClient, devices: dict[str, str], job_spec: int, preload: Iterable[str]) -> Ending:
@@ -48,12 +55,15 @@ class LaunchedRun:
         try:
             self._supervisor.start(client, devices, job_spec, preload)
             self._loop.after(self._startup, self._check_startup)
-            self._loop.run()
+            with asked_first(lambda problem: self._loop.call(lambda: self._request_stop(problem))):
+                self._loop.run()
             if self._failure is not None:
                 with suppress(RunError, OSError):  # a fork server that does not respond must not hide why the run failed
                     client.clear()
                 self._supervisor.drain()  # what the actors had still recorded before they were killed
                 raise self._failure
+            if self._stop is not None:
+                raise self._stop.problem
             return self._ending()
         finally:
             self._supervisor.close()
@@ -86,8 +96,12 @@ class LaunchedRun:
                 self._check_agreement()
             case "condition":
                 self._detector.update(child.name, msgspec.json.decode(message.text, type=ActorStatus), time.monotonic())
-                if (deadlock := self._detector.deadlock(time.monotonic())) is not None:
+                if (deadlock := self._detector.deadlock(time.monotonic())) is not None and self._stop is None:
                     self.failed(deadlock)
+            case "held" | "stopped" if self._stop is not None:
+                self._stop.received(child.name, message)
+            case "signalled":
+                self._loop.after(_TOGETHER_SECONDS, lambda: self._end_signalled(child, int(message.numbers[0])))
 
     def ended(self, child: SupervisedChild) -> None:
         """An actor has ended well, which the others must know."""
@@ -101,10 +115,10 @@ class LaunchedRun:
         if self._supervisor.gone and all(map(self._is_over, self._supervisor.children.values())):
             self._loop.stop()
 
-    def failed(self, error: PolyrhythmError) -> None:
+    def failed(self, error: PolyrhythmError | Stopped) -> None:
         """The run ends with its first error."""
         if self._failure is None:
-            self._failure = error
+            self._failure = error if self._stop is None else self._stop.problem
         self._loop.stop()
 
     # What follows from it
@@ -112,6 +126,10 @@ class LaunchedRun:
     def _lose(self, child: SupervisedChild, why: str) -> None:
         if self._failure is not None or self._is_over(child):
             return
+        if child.name in self._signalled:
+            why = failure.exit_reason(-self._signalled[child.name])
+        if self._stop is not None:
+            self._stop.lose()
         if not self._begun or self._job.essential(child.name):
             self.failed(WorkerFailed(child.name, why))
             return
@@ -124,6 +142,17 @@ class LaunchedRun:
         self._supervisor.broadcast(Message("lost", text=child.name))
         self._check_agreement()
         self._check_end()
+
+    def _request_stop(self, problem: Stopped) -> None:
+        """A signal asks the run to end: with a last checkpoint, if it can have one."""
+        self._stop = RequestedStop(problem, self._supervisor, self._workers_left(), self.failed)
+        self._stop.begin(self._loop, self._job.grace if self._begun else 0.0)
+
+    def _end_signalled(self, child: SupervisedChild, number: int) -> None:
+        """A child was sent a signal that asks it to end; where all were, this process was too, and decides for them."""
+        if self._stop is None and not child.dead:
+            self._signalled[child.name] = number
+            child.link.send_control(Message("end", (float(number),)))
 
     def _is_over(self, child: SupervisedChild) -> bool:
         """Whether nothing more is expected of it."""

@@ -16,6 +16,7 @@ from polyrhythm.processes.transport.decoder import Decoder
 from polyrhythm.processes.transport.loop import READ, WRITE, Loop
 from polyrhythm.processes.transport.path import Path, measure
 from polyrhythm.processes.transport.wire import CONTROL, Frame, Limits, StripeSink, Tally
+from polyrhythm.settings import checked
 
 MOST_LANES = 256
 """From one actor to another; more are refused."""
@@ -26,6 +27,7 @@ _READS_AT_ONCE = 16
 
 
 @dataclass(frozen=True, slots=True)
+@checked
 class Wiring:
     """How the processes of a run are joined.
 

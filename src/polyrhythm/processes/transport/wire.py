@@ -30,6 +30,7 @@ from torch import Tensor
 
 from polyrhythm.errors import WireError
 from polyrhythm.kernel.message import DTYPES, HEADER_BYTES, TENSOR_HEADER_BYTES, Message
+from polyrhythm.settings import checked
 from polyrhythm.tensors import as_bytes
 
 MAGIC = b"PR"
@@ -51,6 +52,7 @@ assert TENSOR.size == TENSOR_HEADER_BYTES
 
 
 @dataclass(frozen=True, slots=True)
+@checked
 class Limits:
     """The most that a frame may hold: bytes of topic, text and payload; numbers, tensors, and dimensions of a tensor."""
 

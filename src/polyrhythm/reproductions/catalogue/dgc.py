@@ -7,7 +7,7 @@ from polyrhythm.reproductions.jobs.recipes import SgdRecipe
 from polyrhythm.reproductions.jobs.teacher import Teacher
 from polyrhythm.reproductions.protocol import Claim, Efficiency, Figures, Kind, Reproduction
 from polyrhythm.reproductions.trial import Trial
-from polyrhythm.reproductions.volume import times_fewer
+from polyrhythm.reproductions.volume import AT_16, beside
 from polyrhythm.strategy import Strategy
 from polyrhythm.systems import find
 
@@ -27,7 +27,7 @@ def measure(trial: Trial) -> Figures:
         "loss": corrected.final / dense.final,
         "points": 100 * (dense.metric("accuracy") - corrected.metric("accuracy")),
         "correction": fed_back.final / corrected.final,
-        "ratio": times_fewer(Teacher(width=512), find("dgc", ratio=_RATIO, warmup=1), after=4),
+        **beside(Teacher(width=512), find("dgc", ratio=_RATIO, warmup=1), after=4),
     }
 
 
@@ -55,6 +55,7 @@ REPRODUCTION = Reproduction(
             ours="bytes of a dense gradient over those of the packet of a thousandth of it, indices and headers included, between 2 "
             "workers",
             figure="ratio",
+            beside=AT_16,
             unit="ratio",
             least=270.0,
             efficiency=Efficiency.EXACT,

@@ -7,7 +7,7 @@ from polyrhythm.reproductions.jobs.recipes import AdamWRecipe
 from polyrhythm.reproductions.jobs.teacher import Teacher
 from polyrhythm.reproductions.protocol import Claim, Efficiency, Figures, Kind, Reproduction
 from polyrhythm.reproductions.trial import Trial
-from polyrhythm.reproductions.volume import times_fewer
+from polyrhythm.reproductions.volume import AT_16, beside
 from polyrhythm.strategy import Strategy
 from polyrhythm.systems import find
 
@@ -30,7 +30,7 @@ def measure(trial: Trial) -> Figures:
         "points": 100 * (adam.metric("accuracy") - bits.metric("accuracy")),
         "naive": compressed.final / adam.final,
         "whole run": adam.outcome.summary.bytes_sent / bits.outcome.summary.bytes_sent,
-        "ratio": times_fewer(Teacher(width=512), find("onebit-adam", warmup=1), after=2),
+        **beside(Teacher(width=512), find("onebit-adam", warmup=1), after=2),
     }
 
 
@@ -81,6 +81,7 @@ REPRODUCTION = Reproduction(
             paper="After the warm-up each element takes one bit.",
             ours="bytes of a dense exchange over those of one after the warm-up, headers included, between 2 workers",
             figure="ratio",
+            beside=AT_16,
             unit="ratio",
             least=30.0,
             efficiency=Efficiency.EXACT,

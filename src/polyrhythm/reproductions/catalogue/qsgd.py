@@ -14,7 +14,7 @@ from polyrhythm.reproductions.jobs.recipes import SgdRecipe
 from polyrhythm.reproductions.jobs.teacher import Teacher
 from polyrhythm.reproductions.protocol import Claim, Efficiency, Figures, Kind, Reproduction
 from polyrhythm.reproductions.trial import Trial
-from polyrhythm.reproductions.volume import times_fewer
+from polyrhythm.reproductions.volume import AT_16, beside
 from polyrhythm.systems import find
 from polyrhythm.tensors import Layout
 
@@ -36,7 +36,7 @@ def measure(trial: Trial) -> Figures:
     return {
         "loss": rounded.final / dense.final,
         "points": 100 * (dense.metric("accuracy") - rounded.metric("accuracy")),
-        "ratio": times_fewer(job, find("qsgd", levels=7, bucket=_BUCKET)),
+        **beside(job, find("qsgd", levels=7, bucket=_BUCKET)),
         "bias": max(bias for _, bias in errors),
         "bound": max(variance / bound for variance, bound in zip(variances, bounds, strict=True)),
         "levels": max(b / a for a, b in pairwise(variances)),
@@ -114,6 +114,7 @@ REPRODUCTION = Reproduction(
             paper="4 bits are sent for each 32, and a norm for each bucket.",
             ours="bytes of a dense gradient over those of its packet, headers included, between 2 workers",
             figure="ratio",
+            beside=AT_16,
             unit="ratio",
             least=7.5,
             efficiency=Efficiency.EXACT,

@@ -8,7 +8,7 @@ from polyrhythm.reproductions.jobs.recipes import SgdRecipe
 from polyrhythm.reproductions.jobs.teacher import Teacher
 from polyrhythm.reproductions.protocol import Claim, Efficiency, Figures, Kind, Reproduction
 from polyrhythm.reproductions.trial import Trial
-from polyrhythm.reproductions.volume import times_fewer
+from polyrhythm.reproductions.volume import AT_16, beside
 from polyrhythm.systems import find
 
 _WORKERS = 4
@@ -23,7 +23,7 @@ def measure(trial: Trial) -> Figures:
     return {
         "points": 100 * (dense.metric("accuracy") - ternary.metric("accuracy")),
         "clipping": unclipped.final / ternary.final,
-        "ratio": times_fewer(job, find("terngrad")),
+        **beside(job, find("terngrad")),
     }
 
 
@@ -57,6 +57,7 @@ REPRODUCTION = Reproduction(
             paper="2 bits are sent for each 32.",
             ours="bytes of a dense gradient over those of its packet, headers included, between 2 workers",
             figure="ratio",
+            beside=AT_16,
             unit="ratio",
             least=15.0,
             efficiency=Efficiency.EXACT,

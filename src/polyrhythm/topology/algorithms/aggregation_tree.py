@@ -12,9 +12,14 @@ from polyrhythm.kernel.effects import Rounding
 from polyrhythm.kernel.group import Group
 from polyrhythm.kernel.message import Message, wire_bytes
 from polyrhythm.kernel.port import Port
+from polyrhythm.settings import checked
+
+_DEEPEST = 64
+"""Levels of a tree of two branches over as many workers as 64 bits count."""
 
 
 @dataclass(frozen=True, slots=True)
+@checked
 class AggregationTree:
     """Of `depth` levels between the driver and the last worker, and as wide as that takes (Spark's `treeAggregate`; its tasks are workers).
 
@@ -30,6 +35,8 @@ class AggregationTree:
     def __post_init__(self) -> None:
         if self.depth < 1:
             raise CompositionError(f"AggregationTree(depth={self.depth}) reaches no worker: give 1 or more levels.")
+        if self.depth > _DEEPEST:
+            raise CompositionError(f"AggregationTree(depth={self.depth}) has more levels than workers: give {_DEEPEST} or less.")
 
     def seconds(self, nbytes: int, workers: int, latency: float, bandwidth: float) -> float:
         """Both legs; what reaches a worker together shares its line."""

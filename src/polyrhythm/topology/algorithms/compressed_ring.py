@@ -12,10 +12,12 @@ from polyrhythm.kernel.group import Group
 from polyrhythm.kernel.message import Message, wire_bytes
 from polyrhythm.kernel.port import Port
 from polyrhythm.pieces.requests import Packet
+from polyrhythm.settings import checked
 from polyrhythm.topology.algorithms.hops import Hop, Truncated
 
 
 @dataclass(frozen=True, slots=True)
+@checked
 class CompressedRing:
     """Ring, in which each worker decodes what comes, adds its own part and encodes the sum again (Pipe-SGD; Li et al., 2018).
 

@@ -11,6 +11,7 @@ from polyrhythm.errors import CompositionError
 from polyrhythm.kernel.effects import Rounding
 from polyrhythm.kernel.group import Group
 from polyrhythm.kernel.port import Port
+from polyrhythm.settings import checked
 from polyrhythm.topology.algorithms.algorithm import Algorithm
 from polyrhythm.topology.algorithms.butterfly import Butterfly
 from polyrhythm.topology.algorithms.direct import Direct
@@ -23,6 +24,7 @@ _ROUNDING = 1e-9
 
 
 @dataclass(frozen=True, slots=True)
+@checked
 class Fastest:
     """For each tensor the one of `among` whose closed form is least where a message takes `latency` seconds + bytes / `bandwidth`.
 

@@ -12,12 +12,14 @@ from torch import Tensor
 from polyrhythm.errors import CompositionError
 from polyrhythm.kernel.group import Group
 from polyrhythm.kernel.port import Port
+from polyrhythm.settings import checked
 from polyrhythm.topology.readiness.conjunction import Conjunction, at_root, by_doubling
 from polyrhythm.topology.readiness.coordinator import RootCoordinator
 from polyrhythm.topology.readiness.protocol import Negotiator, Readiness, ReadyTensor
 
 
 @dataclass(frozen=True, slots=True)
+@checked
 class ResponseCache:
     """Bits to worker 0 and back instead of names, for up to `capacity` tensors (Horovod's response cache; Sergeev and Del Balso, 2018).
 
@@ -38,6 +40,7 @@ class ResponseCache:
 
 
 @dataclass(frozen=True, slots=True)
+@checked
 class BitVector:
     """As `ResponseCache`, but the bits of all are combined by an all-reduce, without a root (Laanait et al., 2019, arXiv:1909.11150).
 

@@ -13,10 +13,12 @@ from polyrhythm.kernel.events import Stalled
 from polyrhythm.kernel.group import Group
 from polyrhythm.kernel.message import Message
 from polyrhythm.kernel.port import Port
+from polyrhythm.settings import checked
 from polyrhythm.topology.readiness.protocol import Negotiator, ReadyTensor
 
 
 @dataclass(frozen=True, slots=True)
+@checked
 class RootCoordinator:
     """Each cycle all send worker 0 the names of what has become ready, and get the list of what to sum (Horovod, 2018, section 3).
 

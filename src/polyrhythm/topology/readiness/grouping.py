@@ -8,6 +8,7 @@ from fnmatch import fnmatchcase
 from typing import Protocol
 
 from polyrhythm.errors import CompositionError
+from polyrhythm.settings import checked
 
 
 class Grouping(Protocol):
@@ -27,6 +28,7 @@ class Separately:
 
 
 @dataclass(frozen=True, slots=True)
+@checked
 class Neighbours:
     """`count` tensors that follow one another in the model (the graph-aware grouping of Laanait et al., 2019, section 3.2).
 
@@ -45,6 +47,7 @@ class Neighbours:
 
 
 @dataclass(frozen=True, slots=True)
+@checked
 class ByPattern:
     """Groups by patterns of names, as ("layers.0.*", "head.*"); what no pattern matches goes by itself (Horovod's `groups`)."""
 

@@ -1,0 +1,144 @@
+"""Signals that ask this process to end: SIGTERM, SIGHUP and SIGQUIT end it as Ctrl-C does, so that records are closed and say why.
+
+Python's own reaction to them is the system's: the process is gone, without a word. Here they raise `Stopped` in the main thread. Who can
+do better than break off, such as a run that can still write a checkpoint, is asked instead, by the first SIGTERM or SIGHUP.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from types import FrameType
+
+from polyrhythm.errors import Stopped
+
+ENDING = tuple(int(getattr(signal, name)) for name in ("SIGTERM", "SIGHUP", "SIGQUIT") if hasattr(signal, name))
+"""Ctrl-C, SIGINT, has a handler of Python's own."""
+_AT_ONCE = {int(getattr(signal, name)) for name in ("SIGQUIT",) if hasattr(signal, name)}
+
+Ask = Callable[[Stopped], None]
+
+_asked: list[Ask] = []
+_latest: list[Stopped] = []
+
+
+class StopSignals:
+    """From `install` to `restore` these signals raise Stopped in the main thread, unless the program has a handler or ignores them.
+
+    Only in the main thread, and once: within another one's `install`, nothing is done.
+    """
+
+    def __init__(self) -> None:
+        self._installed: list[int] = []
+        self._process = 0
+
+    def install(self) -> StopSignals:
+        """Take the place of the system's own reaction."""
+        if threading.current_thread() is threading.main_thread():
+            self._process = os.getpid()
+            for number in ENDING:
+                if signal.getsignal(number) is signal.SIG_DFL:
+                    signal.signal(number, self._stop)
+                    self._installed.append(number)
+        return self
+
+    def restore(self) -> None:
+        """Let the system react again, but for signals that the program has given a handler meanwhile."""
+        if os.getpid() == self._process and threading.current_thread() is threading.main_thread():
+            while self._installed:
+                number = self._installed.pop()
+                if signal.getsignal(number) == self._stop:
+                    signal.signal(number, signal.SIG_DFL)
+
+    def _stop(self, number: int, frame: FrameType | None) -> None:
+        if os.getpid() != self._process:  # a fork of the program's own, which its library may end by this very signal
+            signal.signal(number, signal.SIG_DFL)
+            os.kill(os.getpid(), number)
+            return
+        problem = Stopped(number)
+        _latest[:] = [problem]
+        if _asked and number not in _AT_ONCE:
+            _asked.pop()(problem)  # once: who asks a second time does not want to wait
+        else:
+            raise problem
+
+
+@contextmanager
+def stoppable() -> Iterator[None]:
+    """`StopSignals` in a `with` statement."""
+    signals = StopSignals().install()
+    try:
+        yield
+    finally:
+        signals.restore()
+
+
+def come_again(problem: Stopped) -> None:
+    """From another thread: have the signal come once more, which breaks off whatever the main thread waits for."""
+    signal.pthread_kill(threading.main_thread().ident or 0, problem.number)
+
+
+def latest() -> Stopped | None:
+    """What the latest of these signals has raised, or was given to who is asked; also where somebody has caught it."""
+    return _latest[0] if _latest else None
+
+
+def told(problem: KeyboardInterrupt) -> str:
+    """A line for the user on what has ended the program, with what was noted at `problem`."""
+    notes = ". ".join(getattr(problem, "__notes__", []))
+    what = f"stopped by {problem.signal}{problem.reason}" if isinstance(problem, Stopped) else "interrupted"
+    return f"{what}. {notes}." if notes else what
+
+
+def notify(sentence: str) -> None:
+    """Print a sentence for the user on stderr, if there is one, and somebody still reads it."""
+    if sys.stderr is not None:
+        with suppress(OSError, ValueError):
+            print(f"polyrhythm: {sentence}", file=sys.stderr, flush=True)
+
+
+def tell(problem: KeyboardInterrupt, about: str = "") -> None:
+    """Print what `told` gives, once for each problem, be it raised through several of us."""
+    if not getattr(problem, "is_told", False):
+        problem.is_told = True  # type: ignore[attr-defined]
+        notify(f"{about}: {told(problem)}" if about else told(problem))
+
+
+def exit_code(problem: KeyboardInterrupt | None) -> int:
+    """The exit code of a program that `problem`, or else Ctrl-C, has ended."""
+    return 128 + (problem.number if isinstance(problem, Stopped) else int(signal.SIGINT))
+
+
+@contextmanager
+def stops_told() -> Iterator[None]:
+    """Print one line on stderr where Stopped passes, after which Python ends the program without a word."""
+    try:
+        yield
+    except Stopped as problem:
+        tell(problem)
+        raise
+
+
+def ask_first(ask: Ask) -> None:
+    """Until `forget`, the first SIGTERM or SIGHUP calls `ask`, in the main thread between two instructions, and raises nothing."""
+    _asked.append(ask)
+
+
+def forget(ask: Ask) -> None:
+    """Undo `ask_first`."""
+    if ask in _asked:
+        _asked.remove(ask)
+
+
+@contextmanager
+def asked_first(ask: Ask) -> Iterator[None]:
+    """`ask_first` in a `with` statement."""
+    ask_first(ask)
+    try:
+        yield
+    finally:
+        forget(ask)

@@ -1,0 +1,59 @@
+"""How a plan is shown: one colour for a system, one row for one worker alone, and what decides first."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from polyrhythm.planner.answer import Cell, Choice, PhaseMap, Plan
+from polyrhythm.planner.forecast import Interval
+from polyrhythm.planner.page import hues_of, write
+from polyrhythm.planner.table import plan_text
+from polyrhythm.planner.words import columns
+
+
+def choice(system: str, workers: int, seconds: float, nbytes: float = 1e6) -> Choice:
+    bounds = Interval(seconds / 2, seconds, seconds * 2)
+    settings: dict[str, Any] = {"lr": 0.1} if system == "single" else {}
+    name = f"{system} × {workers}" + (" (lr=0.1)" if settings else "")
+    return Choice(name, system, workers, {}, settings, 1, 1, bounds, nbytes, 100.0, seconds, 0.9, 0.0, 10, None, 1.0, "", "", "")
+
+
+def plan(choices: list[Choice], maps: list[PhaseMap] | None = None) -> Plan:
+    alone = choice("single", 1, 5.0, 0.0)
+    return Plan(
+        "job.py", "accuracy 0.9", "time", "slow", "this machine", [2, 4], choices, alone, [], [], maps or [], 3, 0, 1.0,
+        "the time was up", [0],
+        scatter=[choice("ssp", 2, 3.0, 2e6), *choices],
+    )  # fmt: skip
+
+
+def test_one_machine_alone_is_one_row() -> None:
+    both = plan([choice("diloco", 4, 1.0), choice("single", 1, 5.0, 0.0)])
+    assert both.compared is None
+    assert plan_text(both).count("one machine alone (lr=0.1)") == 1
+    assert "single × 1" not in plan_text(both).partition("Run it")[0].partition("───")[2]
+    apart = plan([choice("diloco", 4, 1.0)])
+    assert plan_text(apart).count("one machine alone (lr=0.1)") == 1
+
+
+def test_name_time_and_bytes_stand_first() -> None:
+    assert columns(plan([choice("diloco", 4, 1.0)]))[:3] == ["", "to accuracy 0.9", "bytes"]
+
+
+def test_a_system_has_one_hue_in_the_table_the_fronts_and_the_maps(tmp_path: Any) -> None:
+    cells = [
+        Cell(2, 0.1, "ssp", 1.0, 2.0),
+        Cell(2, 1.0, "diloco", 1.0, 2.0),
+        Cell(4, 1.0, "diloco", 1.0, None),
+        Cell(4, 0.1, "tree", 1.0, None),
+    ]
+    given = plan(
+        [choice("diloco", 4, 1.0), choice("sparknet", 2, 2.0, 1e5)], [PhaseMap("bandwidth", 1e6, ["ssp", "diloco", "tree"], cells)]
+    )
+    hues = hues_of(given)
+    assert list(hues) == ["diloco", "sparknet", "single", "ssp", "tree"]
+    assert len(set(hues.values())) == 5
+    page = write(given, tmp_path / "plan.html").read_text()
+    for name in ("diloco", "ssp"):
+        assert f'"hue": "{hues[name]}"' in page.replace('"hue":"', '"hue": "')
+    assert page.count(f'stroke="{hues["diloco"]}"') >= 1

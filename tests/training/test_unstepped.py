@@ -1,0 +1,87 @@
+"""A run whose attached optimizer is never stepped, though the weights change, is never a success."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from kinds import fewest
+from toy import data, network
+
+from polyrhythm import systems
+from polyrhythm.errors import PolyrhythmError
+from polyrhythm.processes import Processes
+
+from .scenes import EVERY_SYSTEM, go, sgd
+from .unstepped import CASES, gradient, subtract
+
+
+@pytest.mark.parametrize("system", fewest(EVERY_SYSTEM))
+def test_weights_that_change_without_a_step_are_refused_and_what_only_looks_so_is_right(system: str) -> None:
+    found = {name: case.outcome(system) for name, case in CASES.items()}
+    assert {name: outcome for name, outcome in found.items() if outcome not in ("right", "refused", "limit")} == {}
+
+
+@pytest.mark.parametrize(
+    ("name", "system"),
+    [
+        ("SAM's two methods", "allreduce"),
+        ("an update by hand", "hogwild"),
+        ("own batches, without a word", "ssp"),
+        ("evaluates, swaps, adds noise, accumulates", "gossipgrad"),
+    ],
+)
+def test_so_they_are_in_processes(name: str, system: str) -> None:
+    assert CASES[name].outcome(system, Processes()) == ("right" if CASES[name].said is None else "refused")
+
+
+def test_it_is_noticed_at_the_first_batch_after() -> None:
+    drawn = []
+
+    def train(worker: Any) -> None:
+        model = network()
+        model, optimizer = worker.attach(model, sgd(model))
+        for number, (x, y) in enumerate(worker.batches(data(), batch_size=8)):
+            drawn.append(number)
+            gradient(model, x, y)
+            if number < 2:
+                optimizer.step()
+            else:
+                for parameter in model.parameters():
+                    subtract(parameter)
+
+    with pytest.raises(PolyrhythmError, match=r"A batch has changed the weights"):
+        go(train, workers=1)
+    assert drawn == [0, 1, 2]
+
+
+def test_a_worker_that_evaluates_only_has_taken_no_step_and_ends_well() -> None:
+    def train(worker: Any) -> None:
+        model = network()
+        worker.attach(model, sgd(model))
+        for x, y in worker.batches(data(), batch_size=8):
+            worker.report(loss=gradient(model, x, y))
+
+    for system in ("allreduce", "ssp", "easgd", "gossipgrad", "hogwild", "single"):
+        assert go(train, system, 1 if system == "single" else 2).summary.steps == 0
+
+
+def test_what_is_done_with_a_model_after_its_run_is_not_looked_at() -> None:
+    kept = []
+
+    def train(worker: Any) -> None:
+        model = network()
+        model, optimizer = worker.attach(model, sgd(model))
+        for x, y in worker.batches(data(), batch_size=8):
+            gradient(model, x, y)
+            optimizer.step()
+        worker.finish()
+        kept.append(model)
+        with_another = sgd(model)
+        gradient(model, x, y)
+        with_another.step()
+        worker.report(loss=1.0)
+
+    go(train, systems.find("ssp"))
+    with_another = sgd(kept[0])
+    with_another.step()
