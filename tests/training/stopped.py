@@ -1,4 +1,4 @@
-"""A script that joins a run and trains until it is stopped, or for a while if it is to be `short`."""
+"""A script that joins a run and trains until it is stopped, or for a while if it is to be `short`; by `command` it is a JOB."""
 
 import sys
 import time
@@ -10,11 +10,8 @@ from toy import data, network
 
 import polyrhythm as pr
 
-system, *words = sys.argv[1:]
 
-
-def main() -> None:
-    worker = pr.join(system, directory="record", checkpoint="ck" if "checkpoint" in words else None)
+def train(worker: pr.Worker, short: bool = False) -> None:
     model = network()
     model, optimizer = worker.attach(model, torch.optim.SGD(model.parameters(), lr=0.1))
     began = time.monotonic()
@@ -25,8 +22,19 @@ def main() -> None:
             optimizer.step()
             Path(f"up.{worker.rank}").touch()
             time.sleep(0.002)
-        if worker.any("short" in words and time.monotonic() - began > 6):
+        if worker.any(short and time.monotonic() - began > 6):
             break
+
+
+def main() -> None:
+    system, *words = sys.argv[1:]
+    if "command" in words:
+        from polyrhythm.cli import main as polyrhythm
+
+        sys.argv = ["polyrhythm", "join", __file__, "--system", system, "--out", "record"]
+        polyrhythm()
+    worker = pr.join(system, directory="record", checkpoint="ck" if "checkpoint" in words else None)
+    train(worker, "short" in words)
 
 
 if __name__ == "__main__":

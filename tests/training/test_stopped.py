@@ -9,7 +9,8 @@ import sys
 import textwrap
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -211,12 +212,15 @@ def ranks() -> Iterator[Forker]:
         yield made
 
 
-def joined(ranks: Forker, directory: Path, system: str, to: Callable[[list[int]], list[int]], *options: str, **variables: str) -> list[Any]:
+def joined(
+    ranks: Forker, directory: Path, system: str, to: Callable[[list[int]], Iterable[int]], *options: str, **variables: str
+) -> list[Any]:
     """How two joined scripts end when those processes of `to` are sent SIGTERM while they train."""
     pids = ranks.start(directory, [SCRIPT, system, *options], 2, **variables)
     assert soon(lambda: all((directory / f"up.{rank}").exists() for rank in range(2)))
     for pid in to(pids):
-        os.kill(pid, signal.SIGTERM)
+        with suppress(ProcessLookupError):
+            os.kill(pid, signal.SIGTERM)
     return ranks.wait(directory, pids, 40.0)
 
 
@@ -241,6 +245,19 @@ def test_joined_workers_stop_together_with_a_last_checkpoint(system: str, ranks:
         kept = load(tmp_path / "record" / f"worker-{rank}")
         assert kept.state == "interrupted"
         assert "stopped by SIGTERM from its launcher (srun): " in (kept.summary.error or "")
+
+
+@pytest.mark.parametrize("by", ["script", "command"])
+def test_joined_workers_that_are_signalled_again_and_again_close_their_records_first(by: str, ranks: Forker, tmp_path: Path) -> None:
+    def pestered(pids: list[int]) -> Iterator[int]:
+        for _ in range(20):
+            yield from pids
+            time.sleep(0.03)
+
+    for rank, each in enumerate(joined(ranks, tmp_path, "allreduce", pestered, by, TORCHELASTIC_RUN_ID="none")):
+        assert each.code in (143, -signal.SIGTERM)  # a last one may come when Python has ended all but itself
+        assert each.err.count(f"worker/{rank}: stopped by SIGTERM from its launcher (torchrun)") == 1
+        assert load(tmp_path / "record" / f"worker-{rank}").state == "interrupted"
 
 
 def test_one_joined_worker_that_is_stopped_takes_the_others_along_with_a_last_checkpoint(ranks: Forker, tmp_path: Path) -> None:

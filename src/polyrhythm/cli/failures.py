@@ -16,9 +16,9 @@ from typing import ParamSpec, TypeVar
 
 import typer
 
-from polyrhythm.errors import DivergedError, PolyrhythmError, RunError, ScriptEnded, WorkerFailed, sentence
+from polyrhythm.errors import DivergedError, PolyrhythmError, RunError, ScriptEnded, Stopped, WorkerFailed, sentence
+from polyrhythm.kernel.stopping import StopSignals, note, tell
 from polyrhythm.kernel.stopping import exit_code as interrupted
-from polyrhythm.kernel.stopping import stoppable, tell
 
 Given = ParamSpec("Given")
 Result = TypeVar("Result")
@@ -33,15 +33,21 @@ def guarded(command: Callable[Given, Result]) -> Callable[Given, Result]:
 
     @wraps(command)
     def safe(*arguments: Given.args, **options: Given.kwargs) -> Result:
+        signals = StopSignals().install()
+        ends = False
         try:
-            with stoppable():
-                return command(*arguments, **options)
+            return command(*arguments, **options)
         except KeyboardInterrupt as problem:
+            ends = isinstance(problem, Stopped)  # a second one must not break off how this process ends
+            note(problem)
             tell(problem)
             raise typer.Exit(interrupted(problem)) from None
         except PolyrhythmError as error:
             show_error(error)
             raise typer.Exit(exit_code(error)) from None
+        finally:
+            if not ends:
+                signals.restore()
 
     return safe
 

@@ -48,7 +48,6 @@ def join(
     from polyrhythm.cli.prepare import own_arguments
     from polyrhythm.cli.presets import compose
     from polyrhythm.errors import Stopped
-    from polyrhythm.kernel.stopping import exit_code
     from polyrhythm.training import join as training
     from polyrhythm.workloads.load import load
 
@@ -72,8 +71,9 @@ def join(
         try:
             train(worker)
             run = worker.leave()
-        except Stopped as problem:  # it is told when the run is left, at exit, which knows more
-            raise typer.Exit(exit_code(problem)) from None
+        except Stopped as problem:
+            problem.is_told = True  # when the run is left, at exit, which knows more
+            raise
     if worker.rank:
         return
     if as_json:

@@ -12,6 +12,7 @@ import sys
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
+from dataclasses import dataclass
 from types import FrameType
 
 from polyrhythm.errors import Stopped
@@ -23,44 +24,51 @@ _AT_ONCE = {int(getattr(signal, name)) for name in ("SIGQUIT",) if hasattr(signa
 Ask = Callable[[Stopped], None]
 
 _asked: list[Ask] = []
-_latest: list[Stopped] = []
+_latest: list[KeyboardInterrupt] = []
+_owners: list[StopSignals] = []
+_installed: list[int] = []
 
 
 class StopSignals:
     """From `install` to `restore` these signals raise Stopped in the main thread, unless the program has a handler or ignores them.
 
-    Only in the main thread, and once: within another one's `install`, nothing is done.
+    Only in the main thread. They do so until the last of those who have installed this restores it, in whatever order.
     """
-
-    def __init__(self) -> None:
-        self._installed: list[int] = []
-        self._process = 0
 
     def install(self) -> StopSignals:
         """Take the place of the system's own reaction."""
         if threading.current_thread() is threading.main_thread():
-            self._process = os.getpid()
+            _owners.append(self)
             for number in ENDING:
                 if signal.getsignal(number) is signal.SIG_DFL:
-                    signal.signal(number, self._stop)
-                    self._installed.append(number)
+                    signal.signal(number, _Handler(os.getpid()))
+                    _installed.append(number)
         return self
 
     def restore(self) -> None:
         """Let the system react again, but for signals that the program has given a handler meanwhile."""
-        if os.getpid() == self._process and threading.current_thread() is threading.main_thread():
-            while self._installed:
-                number = self._installed.pop()
-                if signal.getsignal(number) == self._stop:
-                    signal.signal(number, signal.SIG_DFL)
+        if self not in _owners or threading.current_thread() is not threading.main_thread():
+            return
+        _owners.remove(self)
+        while _installed and not _owners:
+            number = _installed.pop()
+            if isinstance(signal.getsignal(number), _Handler):
+                signal.signal(number, signal.SIG_DFL)
 
-    def _stop(self, number: int, frame: FrameType | None) -> None:
-        if os.getpid() != self._process:  # a fork of the program's own, which its library may end by this very signal
+
+@dataclass(frozen=True, slots=True)
+class _Handler:
+    """In the `process` that has installed it."""
+
+    process: int
+
+    def __call__(self, number: int, frame: FrameType | None) -> None:
+        if os.getpid() != self.process:  # a fork of the program's own, which its library may end by this very signal
             signal.signal(number, signal.SIG_DFL)
             os.kill(os.getpid(), number)
             return
         problem = Stopped(number)
-        _latest[:] = [problem]
+        note(problem)
         if _asked and number not in _AT_ONCE:
             _asked.pop()(problem)  # once: who asks a second time does not want to wait
         else:
@@ -82,7 +90,12 @@ def come_again(problem: Stopped) -> None:
     signal.pthread_kill(threading.main_thread().ident or 0, problem.number)
 
 
-def latest() -> Stopped | None:
+def note(problem: KeyboardInterrupt) -> None:
+    """Have `latest` give `problem`, which ends the program: somebody catches it, to end that with an exit code of its own."""
+    _latest[:] = [problem]
+
+
+def latest() -> KeyboardInterrupt | None:
     """What the latest of these signals has raised, or was given to who is asked; also where somebody has caught it."""
     return _latest[0] if _latest else None
 

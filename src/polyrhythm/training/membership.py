@@ -61,9 +61,7 @@ class Membership:
                 raise self._joined.failure
             conclude(self._log.outcome, self._joined.leave(conclusion(worker)), self._name)
         except BaseException as problem:
-            problem = self._joined.why(problem) if isinstance(problem, Stopped) else problem
-            self._joined.abandon(problem)
-            self._fail(problem)
+            self._joined.fail(problem, self._fail)
             self._signals.restore()
             raise
         self._signals.restore()
@@ -88,6 +86,7 @@ class Membership:
         self._log.fail(problem, self._name)
         self._complete_others()
         if isinstance(problem, Stopped):
+            problem.is_told = False
             tell(problem, self._name)
 
     def _complete_others(self) -> None:

@@ -14,13 +14,13 @@ import os
 import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from types import TracebackType
 
 from msgspec.structs import replace
 
-from polyrhythm.errors import CompositionError, RunError, Stopped
+from polyrhythm.errors import CompositionError, RunError, Stopped, WorkerStopped
 from polyrhythm.kernel.agreement import Facts
 from polyrhythm.kernel.events import AnyEvent, Recorder, Started
 from polyrhythm.kernel.group import workers
@@ -47,6 +47,7 @@ from polyrhythm.processes.spawn import job_spec
 from polyrhythm.processes.spawn.job_spec import JobSpec
 from polyrhythm.processes.system.allocator import keep_memory
 from polyrhythm.processes.system.descriptors import allow_many
+from polyrhythm.processes.system.signals import DeferredSignals
 from polyrhythm.processes.transport.addresses import listen_everywhere
 from polyrhythm.processes.transport.frame_link import Wiring
 
@@ -83,6 +84,7 @@ class JoinedRun:
         self._recorder = record
         self._recording = threading.Lock()
         self._left = False
+        self._cause: BaseException | None = None
         self._script = Script()
         keep_memory()
         allow_many()
@@ -145,7 +147,7 @@ class JoinedRun:
         try:
             ending = self._shutdown.leave(others, result, self._loss_policy.lost)
         except BaseException as problem:
-            self.abandon(problem)
+            self.fail(problem)
             raise
         self._close()
         return ending
@@ -235,23 +237,30 @@ class JoinedRun:
             return None
         fault = self._script.fault(self._name, settled)
         if fault is not None:
-            why = self.why(fault)  # before it leaves, which is one more failure for the node
-            self.abandon(fault)
-            on_failure(why)
+            self.fail(fault, on_failure)
             return None
         try:
             return self.leave(conclude())
         except BaseException as problem:
-            why = self.why(problem)
-            self.abandon(problem)
-            on_failure(why)
-            end_badly(why)
+            end_badly(self.fail(problem, on_failure))
+
+    def fail(self, problem: BaseException, on_failure: Callable[[BaseException], None] = _ignore) -> BaseException:
+        """Abandon the run that `problem` has ended here, and call `on_failure` with why; a signal that comes meanwhile changes nothing."""
+        why = problem
+        with suppress(KeyboardInterrupt), DeferredSignals(lambda: None):
+            why = self._cause = self._cause or self.why(problem)  # before it leaves, which is one more failure for the node
+            try:
+                self.abandon(problem)
+            finally:
+                on_failure(why)
+        return why
 
     def why(self, problem: BaseException) -> BaseException:
         """Why this worker's part in the run has ended, which `problem` has shown."""
         if isinstance(problem, Stopped):
             return self._stop.explained(problem, self._loss_policy.lost)
-        return self._node.failure or problem
+        failure = self._node.failure
+        return problem if failure is None or (isinstance(problem, KeyboardInterrupt) and isinstance(failure, WorkerStopped)) else failure
 
     def _at_exit(self) -> None:
         self.end(settled=False, conclude=lambda: None)

@@ -51,7 +51,7 @@ class Script:
         last = getattr(sys, "last_value", None)
         if _exits and _exits[-1][1] is last:  # nothing was raised since
             code = _exits[-1][0]
-            if (stopped := latest()) is not None and code == stopped.code:
+            if (stopped := latest()) is not None and code == exit_code(stopped):
                 return stopped
             return None if code is None or code == 0 else SystemExit(code)
         if isinstance(last, BaseException):
