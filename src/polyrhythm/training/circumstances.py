@@ -7,12 +7,14 @@ import inspect
 import platform
 from collections.abc import Mapping
 from contextlib import suppress
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import torch
 
 from polyrhythm.strategy.strategy import Strategy
+from polyrhythm.workloads.settings import Configured
 
 SCRIPT, RUNTIME = "file of the training function", "runtime"
 ENDS_ALIKE = "A resumed run ends with the bits of one that was not broken off."
@@ -30,6 +32,8 @@ def promise(strategy: Strategy) -> str:
 def circumstances(train: Any, runtime: str) -> dict[str, str]:
     """Those of a run of `train` here."""
     found = {"torch": str(torch.__version__), "Python": platform.python_version(), RUNTIME: runtime}
+    while isinstance(train, (partial, Configured)):
+        train = train.func if isinstance(train, partial) else train.train
     with suppress(TypeError, OSError):
         path = inspect.getsourcefile(train if inspect.isroutine(train) or inspect.ismodule(train) else type(train))
         if path is not None:
