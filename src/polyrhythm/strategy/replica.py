@@ -27,6 +27,7 @@ from polyrhythm.strategy.same_memory import refuse_same_memory
 from polyrhythm.strategy.step_hooks import hooked, refuse_replaced, without_hooks
 from polyrhythm.strategy.step_watch import StepWatch
 from polyrhythm.strategy.strategy_plan import StrategyPlan
+from polyrhythm.strategy.unused_state import UnusedState
 from polyrhythm.topology.algorithms.broadcast import broadcast, flat_broadcast
 from polyrhythm.trees import StateTree
 
@@ -70,6 +71,7 @@ class Replica:
             local = LocalOptimizer(optimizer, self.watch.own(plain_step), parameters, clip_norm)
             seat = PartSeat(context, context.port.scoped(scope), scope, self.group)
             self.parts.append(Part(parameters, local, share.planned, seat))
+        self.unused = UnusedState(optimizer, [part.optimizer for part in self.parts if not part.payload.steps_here], plan.strategy.name)
 
     @property
     def clock(self) -> int:
@@ -84,6 +86,7 @@ class Replica:
     def establish(self, stepping: Callable[[], None]) -> None:
         """Begin with the weights of worker 0, and put `stepping`, which calls `step`, behind `optimizer.step()`."""
         _refuse_closures(self.optimizer)
+        self.unused.begin()
         refuse_replaced(self.optimizer, once=len(self.parts) == 1 and self.parts[0].steps_once)
         for part in self.parts:
             part.refuse_optimizer()
@@ -134,6 +137,7 @@ class Replica:
         computed = self._port.now() - self._resumed
         self._check()
         self.watch.refuse_step()
+        self.unused.refuse_written()
         norm, self._clip_next = (self.clip_norm if self._clip_next is None else self._clip_next), None
         for part in self.parts:
             part.optimizer.clip_norm = norm
@@ -229,7 +233,7 @@ class Replica:
         self.watch.restart()
 
     def _restore_optimizer(self, state: StateTree) -> None:
-        self.optimizer.load_state_dict(state["optimizer"])
+        self.unused.restore(state["optimizer"])
         self.optimizer._opt_called = True  # type: ignore[attr-defined]  # a scheduler that catches up would warn that no step was taken
 
     def settle(self) -> None:
@@ -243,6 +247,7 @@ class Replica:
         self.watch.close()
         for part in self.parts:
             part.finish()
+        self.unused.close()
         self.constraints.apply(self.parts)
         for part in self.parts:
             part.end_alike()
