@@ -123,8 +123,13 @@ def keeps_writes(agreement: Agreement, traits: TopologyTraits) -> bool:
     return pattern in _MIXED
 
 
-def begun_elsewhere(traits: TopologyTraits) -> bool:
-    """Whether others than the workers know the weights since worker.attach, and count from them: servers, hubs, shared memory, streams."""
+def begun_elsewhere(agreement: Agreement, traits: TopologyTraits) -> bool:
+    """Whether others than the workers know the weights since worker.attach, and count from them: servers, hubs, shared memory, streams.
+
+    Memory in which the parameters themselves lie is not elsewhere.
+    """
+    if agreement.payload is Payload.NOTHING:
+        return False
     return traits.forwards or traits.pattern in {Pattern.SERVED, Pattern.STORED, Pattern.SHARED, Pattern.DATAGRAMS}
 
 
@@ -149,7 +154,7 @@ class HandWrites:
     def __init__(self, parameters: Parameters, agreement: Agreement, traits: TopologyTraits, name: str) -> None:
         self.watched: Written = UnwatchedWeights() if agreement.payload is Payload.NOTHING else WatchedWeights(parameters)
         self.keeps = keeps_writes(agreement, traits)
-        self.begun_elsewhere = begun_elsewhere(traits)
+        self.begun_elsewhere = begun_elsewhere(agreement, traits)
         self.name = name
         self.resumed = False
         self.early = False
