@@ -157,6 +157,7 @@ class Replica:
         """Apply `function` to the model now, and after every update of its weights. Raises CompositionError where servers hold these."""
         self.settle()
         self.constraints.add(function, self.parts, self.plan.strategy.name)
+        self.watch.restart()
 
     @property
     def rests(self) -> bool:
