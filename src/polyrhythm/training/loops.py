@@ -25,6 +25,8 @@ class DataFacts(NamedTuple):
 NUMBERS = DataFacts("worker.range", -1, 0, "")
 """Those of a loop over numbers."""
 
+REQUEST, STEP, SAVE = "request", "step", "save"
+"""Where a checkpoint is written, or a resumed run arrives: at the request of an item, in a step outside of loops, in worker.save()."""
 DATA = "data"
 """What `override` has for a resumed run that takes other data or another batch size."""
 
@@ -154,6 +156,14 @@ def ended_early(way: WayBack) -> str:
         f"and {loop.taken} of its items were handed out. Passes that were over before the checkpoint are empty in a resumed run, and what "
         "is computed after them sees the weights of the checkpoint: where that decides how long to train, write "
         "`for epoch in worker.range(n):`, which begins with the epoch of the checkpoint."
+    )
+
+
+def too_short(loop: Loop, count: int) -> str:
+    """Why a pass of which `loop.taken` batches were taken cannot go on over data that have `count`."""
+    return (
+        f"The checkpoint was written after {loop.taken} batches of a pass over the data that now has {count}: resume it with the data and "
+        "the batch size of the run that wrote it."
     )
 
 

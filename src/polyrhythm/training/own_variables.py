@@ -17,7 +17,7 @@ from torch.optim.lr_scheduler import LRScheduler
 from polyrhythm.errors import CheckpointError, CompositionError, RecordWarning, WorkloadError
 from polyrhythm.training import carried
 from polyrhythm.training.callers import users
-from polyrhythm.training.position import REQUEST, STEP
+from polyrhythm.training.loops import REQUEST, STEP
 from polyrhythm.trees import StateTree, separate
 
 

@@ -10,15 +10,12 @@ from polyrhythm.errors import CheckpointError, WorkloadError
 from polyrhythm.pieces.shuffle import Batch
 from polyrhythm.training import loops
 from polyrhythm.training.callers import iterated_by_for
-from polyrhythm.training.loops import DATA, NUMBERS, DataFacts, Loop, WayBack
+from polyrhythm.training.leader import Leader
+from polyrhythm.training.loops import DATA, NUMBERS, REQUEST, SAVE, STEP, DataFacts, Loop, WayBack
 from polyrhythm.trees import StateTree
 
 Skip = Callable[[int, int], None]
 """Is given the number of a pass that is over, and how many batches were taken from it."""
-
-
-REQUEST, STEP, SAVE = "request", "step", "save"
-"""Where a checkpoint is written, or a resumed run arrives: at the request of an item, in a step outside of loops, in worker.save()."""
 
 
 def _never() -> bool:
@@ -50,8 +47,7 @@ class DataPosition:
         self._way = WayBack(())
         self._unskipped: list[Loop] = []
         self._open: list[int] = []
-        self._leader: Loop | None = None
-        self._drawn: Loop | None = None
+        self._leader = Leader()
         self._number = 0
         self._override: Collection[str] = ()
         self._stepped = False
@@ -175,10 +171,7 @@ class DataPosition:
                 for count in range(loop.taken):
                     last = next(rest, None)
                     if last is None:
-                        raise CheckpointError(
-                            f"The checkpoint was written after {loop.taken} batches of a pass over the data that now has {count}: resume "
-                            "it with the data and the batch size of the run that wrote it."
-                        )
+                        raise CheckpointError(loops.too_short(loop, count))
         return last
 
     @contextmanager
@@ -213,22 +206,19 @@ class DataPosition:
         for other in self._open[self._open.index(place) + 1 :]:
             self.loops[other].detached = True  # it goes on through several iterations of this one
         if loop.number >= 0:
-            loop.fresh = True
-            if self._drawn is None or (self._drawn.detached and not loop.detached):
-                self._drawn = loop
+            self._leader.drew(loop)
+
+    def _under_way(self) -> Iterator[Loop]:
+        return (self.loops[place] for place in self._open)
 
     def _request(self, place: int) -> None:
         """The next item of a loop is requested: a moment for a checkpoint, if what was drawn is used and no step would be repeated."""
-        loop, leader = self.loops[place], self._leader
         self.watch(REQUEST)
         if self.returning or any(self.loops[each].stepped for each in loops.current(self.loops, place)):
             return
-        if leader is None or leader.over:
-            if any(self.loops[each].fresh for each in self._open):
-                return
-        elif leader.fresh or (loop.number >= 0 and loop is not leader):
+        if not self._leader.begins(self.loops[place], self._under_way()):
             return
-        self._drawn, self._asking = None, place
+        self._asking = place
         try:
             self._between()
         finally:
@@ -245,13 +235,9 @@ class DataPosition:
             raise CheckpointError(loops.ended_early(self._way))
 
     def stepped(self) -> None:
-        """A step was taken. The leader is the pass whose request begins an iteration: which is drawn from first, between two steps."""
-        leader, self._stepped = self._leader, True
-        if leader is None or leader.over or not leader.fresh:
-            self._leader = self._drawn or leader
-        self._drawn = None
-        for place in self._open:
-            self.loops[place].fresh = False
+        """A step was taken."""
+        self._stepped = True
+        self._leader.stepped(self._under_way())
         if self._open:
             if (innermost := self._innermost()) >= 0:
                 self.loops[innermost].stepped = True
@@ -283,7 +269,7 @@ class DataPosition:
 
     def refuse_saving_early(self) -> None:
         """Raise WorkloadError where a batch was drawn whose step was not taken: a resumed run would not take it either."""
-        if self._leader is not None and not self._leader.over and self._leader.fresh:
+        if self._leader.waits:
             raise WorkloadError(loops.SAVED_EARLY)
 
     def saved(self) -> None:

@@ -17,10 +17,10 @@ from polyrhythm.kernel.events import Reported
 from polyrhythm.kernel.job import WorkerContext
 from polyrhythm.pieces.common_state import CommonState
 from polyrhythm.strategy.replica import Replica
-from polyrhythm.training.loops import DATA
+from polyrhythm.training.loops import DATA, STEP
 from polyrhythm.training.numbers import number
 from polyrhythm.training.own_variables import OwnVariables, Variables, multiply
-from polyrhythm.training.position import STEP, DataPosition
+from polyrhythm.training.position import DataPosition
 from polyrhythm.trees import StateTree
 
 
