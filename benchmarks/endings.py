@@ -138,7 +138,7 @@ ATTACKS: dict[str, Callable[[Processes, random.Random], None]] = {
     "SIGKILL the fork server": to(others, KILL),
     "SIGTERM a worker": to(workers, TERM),
     "SIGTERM a server": to(servers, TERM),
-    "SIGSTOP a worker": to(workers, STOP),
+    "SIGSTOP a worker": to(workers, STOP, CONT, gap=10.0),
     "a cut line": to(workers, USR1),
 }
 LAUNCHERS = {

@@ -1,5 +1,6 @@
 """A script that joins a run and trains until it is stopped, or for a while if it is to be `short`; by `command` it is a JOB."""
 
+import os
 import sys
 import time
 from pathlib import Path
@@ -21,6 +22,8 @@ def train(worker: pr.Worker, short: bool = False) -> None:
             F.cross_entropy(model(x), y).backward()
             optimizer.step()
             Path(f"up.{worker.rank}").touch()
+            if "DIVERGES" in os.environ and worker.rank == 1:
+                worker.report(loss=float("nan"))
             time.sleep(0.002)
         if worker.any(short and time.monotonic() - began > 6):
             break

@@ -69,13 +69,14 @@ def test_a_run_in_virtual_time_is_stopped_by_what_asks_it_to_end(number: signal.
 
 @pytest.mark.parametrize("system", ["allreduce", "softsync", pytest.param("gossipgrad", marks=pytest.mark.long)])
 def test_the_last_checkpoint_is_one_from_which_the_run_ends_with_the_same_bits(system: str, tmp_path: Path) -> None:
+    train = at_step(3, lambda: signal.raise_signal(signal.SIGTERM))
     with pytest.raises(Stopped) as caught:
-        go(at_step(3, lambda: signal.raise_signal(signal.SIGTERM)), system, directory=tmp_path / "record", checkpoint=tmp_path / "ck")
+        go(train, system, directory=tmp_path / "record", checkpoint=tmp_path / "ck")
     store = CheckpointStore(tmp_path / "ck")
     (whole,) = store.whole()
     assert caught.value.kept
     assert f"A last checkpoint was written, {whole}, " in (load(tmp_path / "record").summary.error or "")
-    resumed = go(trains(sgd, epochs=2), system, checkpoint=tmp_path / "ck", resume=True)
+    resumed = go(train, system, checkpoint=tmp_path / "ck", resume=True)  # which does not come to that step again
     assert torch.equal(flat(resumed), flat(go(trains(sgd, epochs=2), system)))
 
 
@@ -258,6 +259,15 @@ def test_joined_workers_that_are_signalled_again_and_again_close_their_records_f
         assert each.code in (143, -signal.SIGTERM)  # a last one may come when Python has ended all but itself
         assert each.err.count(f"worker/{rank}: stopped by SIGTERM from its launcher (torchrun)") == 1
         assert load(tmp_path / "record" / f"worker-{rank}").state == "interrupted"
+
+
+def test_what_ends_the_command_of_one_worker_is_what_the_others_hear(ranks: Forker, tmp_path: Path) -> None:
+    for rank, each in enumerate(ranks.run(tmp_path, [SCRIPT, "allreduce", "command"], 2, 60.0, DIVERGES="1")):
+        assert each.code == 1
+        text = load(tmp_path / "record" / f"worker-{rank}").summary.error or ""
+        assert "loss" in text
+        assert "the training diverged" in text
+        assert "sys.exit" not in text
 
 
 def test_one_joined_worker_that_is_stopped_takes_the_others_along_with_a_last_checkpoint(ranks: Forker, tmp_path: Path) -> None:

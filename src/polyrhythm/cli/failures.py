@@ -17,7 +17,7 @@ from typing import ParamSpec, TypeVar
 import typer
 
 from polyrhythm.errors import DivergedError, PolyrhythmError, RunError, ScriptEnded, Stopped, WorkerFailed, sentence
-from polyrhythm.kernel.stopping import StopSignals, note, tell
+from polyrhythm.kernel.stopping import StopSignals, note_end, tell
 from polyrhythm.kernel.stopping import exit_code as interrupted
 
 Given = ParamSpec("Given")
@@ -39,10 +39,11 @@ def guarded(command: Callable[Given, Result]) -> Callable[Given, Result]:
             return command(*arguments, **options)
         except KeyboardInterrupt as problem:
             ends = isinstance(problem, Stopped)  # a second one must not break off how this process ends
-            note(problem)
+            note_end(problem, interrupted(problem))
             tell(problem)
             raise typer.Exit(interrupted(problem)) from None
         except PolyrhythmError as error:
+            note_end(error, exit_code(error))
             show_error(error)
             raise typer.Exit(exit_code(error)) from None
         finally:

@@ -24,7 +24,8 @@ _AT_ONCE = {int(getattr(signal, name)) for name in ("SIGQUIT",) if hasattr(signa
 Ask = Callable[[Stopped], None]
 
 _asked: list[Ask] = []
-_latest: list[KeyboardInterrupt] = []
+_latest: list[Stopped] = []
+_ended: list[tuple[BaseException, int]] = []
 _owners: list[StopSignals] = []
 _installed: list[int] = []
 
@@ -68,7 +69,7 @@ class _Handler:
             os.kill(os.getpid(), number)
             return
         problem = Stopped(number)
-        note(problem)
+        _latest[:] = [problem]
         if _asked and number not in _AT_ONCE:
             _asked.pop()(problem)  # once: who asks a second time does not want to wait
         else:
@@ -90,14 +91,19 @@ def come_again(problem: Stopped) -> None:
     signal.pthread_kill(threading.main_thread().ident or 0, problem.number)
 
 
-def note(problem: KeyboardInterrupt) -> None:
-    """Have `latest` give `problem`, which ends the program: somebody catches it, to end that with an exit code of its own."""
-    _latest[:] = [problem]
-
-
-def latest() -> KeyboardInterrupt | None:
+def latest() -> Stopped | None:
     """What the latest of these signals has raised, or was given to who is asked; also where somebody has caught it."""
     return _latest[0] if _latest else None
+
+
+def note_end(problem: BaseException, code: int) -> None:
+    """Have `noted_end` give `problem`, on whose account the program now ends with the exit code `code`."""
+    _ended[:] = [(problem, code)]
+
+
+def noted_end(code: object) -> BaseException | None:
+    """What the program ends of, where it ends with `code` because somebody has caught that and said so."""
+    return _ended[0][0] if _ended and _ended[0][1] == code else None
 
 
 def told(problem: KeyboardInterrupt) -> str:

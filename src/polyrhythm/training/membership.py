@@ -8,6 +8,7 @@ from functools import partial
 from pathlib import Path
 
 from polyrhythm.errors import Stopped, WorkloadError
+from polyrhythm.kernel.message import Message
 from polyrhythm.kernel.stopping import StopSignals, tell
 from polyrhythm.processes.rendezvous.join import JoinedRun
 from polyrhythm.report import killed
@@ -89,6 +90,16 @@ class Membership:
             problem.is_told = False
             tell(problem, self._name)
 
+    def _concluded(self, worker: Worker) -> Message:
+        worker.close()
+        return conclusion(worker)
+
+    def _end_badly(self, worker: Worker, problem: BaseException) -> None:
+        try:
+            worker.close()
+        finally:
+            self._fail(problem)
+
     def _complete_others(self) -> None:
         for name, directory in self._others.items():
             killed.complete(directory, f"{name} failed: its process was killed, or its host was lost, as {self._name} found")
@@ -102,8 +113,7 @@ class Membership:
         worker = self._worker
         if worker is None:
             return
-        worker.close()
-        ending = self._joined.end(worker.finished, partial(conclusion, worker), self._fail)
+        ending = self._joined.end(worker.finished, partial(self._concluded, worker), partial(self._end_badly, worker))
         self._signals.restore()
         if ending is not None:
             conclude(self._log.outcome, ending, self._name)

@@ -235,13 +235,16 @@ class JoinedRun:
         """
         if self._left or not self._script.here:
             return None
-        fault = self._script.fault(self._name, settled)
-        if fault is not None:
-            self.fail(fault, on_failure)
-            return None
+        fault: BaseException | None = None
         try:
-            return self.leave(conclude())
+            with DeferredSignals(lambda: None):  # a second one must not break off how the first one ends this
+                fault = self._script.fault(self._name, settled)
+                if fault is not None:
+                    self.fail(fault, on_failure)
+            return self.leave(conclude()) if fault is None else None
         except BaseException as problem:
+            if fault is not None:
+                return None
             end_badly(self.fail(problem, on_failure))
 
     def fail(self, problem: BaseException, on_failure: Callable[[BaseException], None] = _ignore) -> BaseException:

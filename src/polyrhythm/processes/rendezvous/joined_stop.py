@@ -99,6 +99,8 @@ class JoinedStop:
         """Another worker has been asked to end."""
         (number,) = message.numbers
         self.asked.add(name)
+        if not self._vote.missing:
+            return  # it has stopped where all do, and leaves
         self._vote.add(name, int(number))
         if self._problem is None and self._essential(name) and number != ENDED and self.grace:
             self._announce()

@@ -18,7 +18,7 @@ from types import FrameType
 from typing import Any, NoReturn
 
 from polyrhythm.errors import PolyrhythmError, WorkerFailed, sentence
-from polyrhythm.kernel.stopping import exit_code, latest, notify, tell
+from polyrhythm.kernel.stopping import exit_code, latest, noted_end, notify, tell
 
 _RETURNS = {dis.opmap[name] for name in ("RETURN_VALUE", "RETURN_CONST") if name in dis.opmap}
 
@@ -51,8 +51,8 @@ class Script:
         last = getattr(sys, "last_value", None)
         if _exits and _exits[-1][1] is last:  # nothing was raised since
             code = _exits[-1][0]
-            if (stopped := latest()) is not None and code == exit_code(stopped):
-                return stopped
+            if (problem := noted_end(code)) is not None:
+                return problem
             return None if code is None or code == 0 else SystemExit(code)
         if isinstance(last, BaseException):
             return last
