@@ -43,15 +43,15 @@ def nothing(model: nn.Module, step: int) -> None:
 
 def loop(worker: Any, model: nn.Module, optimizer: torch.optim.Optimizer, after: After = nothing) -> int:
     """The usual loop, with something `after` each step; how many there were."""
-    steps = 0
+    own = worker.variables(steps=0)
     for _ in range(EPOCHS):
         for x, y in worker.batches(data(), batch_size=8):
             optimizer.zero_grad()
             F.cross_entropy(model(x), y).backward()
             optimizer.step()
-            steps += 1
-            after(model, steps)
-    return steps
+            own.steps += 1
+            after(model, own.steps)
+    return int(own.steps)
 
 
 def attached(worker: Any, rate: float = 0.1, momentum: float = 0.0) -> tuple[nn.Module, torch.optim.Optimizer]:
@@ -261,6 +261,7 @@ def a_parametrized_weight(worker: Any) -> None:
     model, optimizer = worker.attach(model, torch.optim.SGD(model.parameters(), lr=0.1))
     before = model[0].parametrizations.weight.original.detach().clone()
     loop(worker, model, optimizer)
+    worker.finish()
     assert not torch.equal(before, model[0].parametrizations.weight.original), "it was trained"
 
 

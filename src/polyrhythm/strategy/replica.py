@@ -87,7 +87,8 @@ class Replica:
         """Begin with the weights of worker 0, and put `stepping`, which calls `step`, behind `optimizer.step()`."""
         _refuse_closures(self.optimizer)
         self.unused.begin()
-        refuse_replaced(self.optimizer, once=len(self.parts) == 1 and self.parts[0].steps_once)
+        once = len(self.parts) == 1 and self.parts[0].steps_once and not self.plan.strategy.chooses
+        refuse_replaced(self.optimizer, once)
         for part in self.parts:
             part.refuse_optimizer()
         begin_alike(self.context, self.model, self.optimizer, self.trained)

@@ -56,8 +56,8 @@ def refuse_replaced(optimizer: torch.optim.Optimizer, once: bool) -> None:
     if not once and _of_class(optimizer) is None:
         raise CompositionError(
             f"step() of this {type(optimizer).__name__} was replaced before worker.attach, and under this system it is not called once a "
-            "step: servers take the step, or it is taken in parts. Use register_step_pre_hook and register_step_post_hook, or replace "
-            "step() after worker.attach."
+            "step: servers take it, or it is taken in parts, or passed over. Use register_step_pre_hook and register_step_post_hook, or "
+            "replace step() after worker.attach."
         )
 
 

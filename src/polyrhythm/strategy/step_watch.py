@@ -126,7 +126,9 @@ class StepWatch:
 
         def take(*given: Any, **options: Any) -> Any:
             with self._step_inside():
-                return step(*given, **options)
+                result = step(*given, **options)
+            self._taken += 1  # also one that is passed over
+            return result
 
         return take
 
