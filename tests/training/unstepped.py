@@ -271,7 +271,7 @@ def replaces(worker: Any) -> None:
 
 OUTSIDE = r"has stepped on parameters of the attached \w+ and is not attached"
 UNSTEPPED = r"step\(\) of the attached SGD was not called, so nothing of it is exchanged"
-TO_KEEP = rf"{OUTSIDE}.*To keep (Sam|Lookahead), attach the SGD that it steps by"
+TO_KEEP = rf"({OUTSIDE}|evaluates the model several times per step).*To keep (Sam|Lookahead), attach the SGD that it steps by"
 
 CASES = {
     "SAM's two methods": Case(sam(lambda optimizer: optimizer), TO_KEEP),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
-from typing import Any, Protocol
+from typing import Any, Protocol, TypeVar
 
 import torch
 from torch import nn
@@ -15,6 +15,15 @@ from polyrhythm.pieces.topology import Tensors
 from polyrhythm.strategy.arrivals import Arrivals
 from polyrhythm.strategy.deferred_steps import DEFERRED_STEPS, DeferredSteps, SteppingPart
 from polyrhythm.strategy.waiting_places import WaitingPlaces
+
+Waiting = TypeVar("Waiting", bound=Callable[..., None])
+
+
+def _uncompiled(waiting: Waiting) -> Waiting:
+    """`waiting`, before which torch.compile ends a graph: `torch.compiler.disable` would cost microseconds at every call of a module."""
+    waiting._torchdynamo_disable = True  # type: ignore[attr-defined]
+    waiting._torchdynamo_disable_msg = "the forward pass waits for what other workers send"  # type: ignore[attr-defined]
+    return waiting
 
 
 class DeferringPart(SteppingPart, Protocol):
@@ -43,6 +52,7 @@ class Deferral:
         self.outstanding: set[int] = set()
         self.left: set[int] = set()
         self.untouched = False
+        self._wait = torch.compiler.disable(self._wait_for)  # type: ignore[no-untyped-call]
         self.places = WaitingPlaces(model, self.parameters.parameters)
         self.arrivals = Arrivals(self.parameters, self._send, part.check_early)
         self.steps: DeferredSteps = DEFERRED_STEPS[part.agreement.payload](part, self.arrivals)
@@ -96,13 +106,17 @@ class Deferral:
         for hook in self._hooks:
             hook.remove()
 
+    @_uncompiled
     def _enter(self, module: nn.Module) -> None:
         numbers = [number for number in self.places.call(module) if number in self.outstanding]
         if numbers:
-            missing = sum(self.parameters.parameters[number].numel() for number in self.outstanding)
-            with _undisturbed(self.parameters.flat.device.type):
-                self.part.context.reach(1 - missing / max(1, self.parameters.layout.numel))
-                self._settle(numbers)
+            self._wait(numbers)
+
+    def _wait_for(self, numbers: Sequence[int]) -> None:
+        missing = sum(self.parameters.parameters[number].numel() for number in self.outstanding)
+        with _undisturbed(self.parameters.flat.device.type):
+            self.part.context.reach(1 - missing / max(1, self.parameters.layout.numel))
+            self._settle(numbers)
 
     def _read(self, reader: object) -> None:
         self.settle()

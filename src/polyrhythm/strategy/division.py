@@ -13,6 +13,7 @@ from polyrhythm.pieces.selection import Candidate
 from polyrhythm.strategy.strategy_plan import PlannedExchange, StrategyPlan
 
 _EXCHANGED = (torch.float32, torch.float64)
+_REAL = {torch.complex64: "torch.float32", torch.complex128: "torch.float64"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,6 +63,12 @@ def divided(model: nn.Module, optimizer: torch.optim.Optimizer, plan: StrategyPl
 def _shares(planned: PlannedExchange, named: Sequence[tuple[str, nn.Parameter]], modules: Mapping[str, nn.Module]) -> Iterator[Share]:
     kinds = dict.fromkeys((parameter.dtype, parameter.device) for _, parameter in named)
     for number, (dtype, device) in enumerate(kinds):
+        if dtype.is_complex:
+            raise CompositionError(
+                f"The parameters are {dtype}, and merges, codecs and norms are for real numbers: make the parameters real, with "
+                f"torch.view_as_real(parameter.data) of {_REAL.get(dtype, 'torch.float32')}, and take torch.view_as_complex(parameter) in "
+                "the forward pass."
+            )
         if dtype not in _EXCHANGED:
             raise CompositionError(
                 f"The parameters are {dtype}, which loses small updates and which codecs cannot encode: keep them in torch.float32, and "

@@ -11,6 +11,7 @@ from torch import Tensor, nn
 
 from polyrhythm.errors import CompositionError
 from polyrhythm.model.remote_optimizer import describe
+from polyrhythm.strategy.attachable import changed_groups
 from polyrhythm.strategy.gradients import Parameters
 from polyrhythm.strategy.rates import at
 from polyrhythm.trees import copied
@@ -110,6 +111,8 @@ class LocalOptimizer:
         if self.clips_merged:
             self.clip()
         groups, chosen = self.optimizer.param_groups, {id(parameter) for parameter in parameters}
+        if len(groups) != len(options):
+            raise changed_groups()
         kept = [dict(group) for group in groups]
         try:
             for group, then in zip(groups, options, strict=True):

@@ -20,6 +20,7 @@ from polyrhythm.pieces.context import ExchangeContext
 from polyrhythm.pieces.responses import Response
 from polyrhythm.pieces.topology import InitialState
 from polyrhythm.pieces.traits import Pattern
+from polyrhythm.strategy.attachable import refuse_modes
 from polyrhythm.strategy.companion import companions
 from polyrhythm.strategy.control_loop import ControlLoop
 from polyrhythm.strategy.deferral import Deferral
@@ -115,7 +116,8 @@ class Part:
             self.snapshots.look(self.port.now(), self.state.anchor)
 
     def refuse_optimizer(self) -> None:
-        """Raise CompositionError for an optimizer that takes no notice of how much a contribution counts."""
+        """Raise CompositionError for an optimizer that takes no notice of how much a contribution counts, or of an exchange at all."""
+        refuse_modes(self.optimizer.optimizer, self.agreement, self.level.pattern)
         refuse_unscaled(self.optimizer.optimizer, self.agreement, self.level.group.size)
         if self.channel.tensors is not None:
             refuse_coupled(self.optimizer.optimizer)

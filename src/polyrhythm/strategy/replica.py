@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import inspect
 from collections.abc import Callable, Mapping
 from operator import itemgetter
 from types import MethodType
@@ -16,6 +15,7 @@ from polyrhythm.kernel.job import WorkerContext
 from polyrhythm.kernel.together import together
 from polyrhythm.pieces.traits import Pattern
 from polyrhythm.strategy.alike import begin_alike
+from polyrhythm.strategy.attachable import HeldParameters, refuse_unattachable
 from polyrhythm.strategy.constraints import Constraint, Constraints
 from polyrhythm.strategy.division import divided
 from polyrhythm.strategy.gradients import Parameters, copy_bytes, paste_bytes
@@ -59,6 +59,7 @@ class Replica:
         plain_step = without_hooks(optimizer)
         shares = divided(model, optimizer, plan)
         self.trained = {id(parameter) for share in shares for _, parameter in share.named}
+        self._held = HeldParameters(model, optimizer, self.trained)
         self.others = [t.detach() for t in (*model.parameters(), *model.buffers()) if id(t) not in self.trained and t.numel()]
         refuse_same_memory(model, self.trained)
         self._port = context.port
@@ -85,7 +86,7 @@ class Replica:
 
     def establish(self, stepping: Callable[[], None]) -> None:
         """Begin with the weights of worker 0, and put `stepping`, which calls `step`, behind `optimizer.step()`."""
-        _refuse_closures(self.optimizer)
+        refuse_unattachable(self.optimizer)
         self.unused.begin()
         once = len(self.parts) == 1 and self.parts[0].steps_once and not self.plan.strategy.chooses
         refuse_replaced(self.optimizer, once)
@@ -193,12 +194,7 @@ class Replica:
 
     def _check(self) -> None:
         """Refuse what the user has done since attaching that would leave some weights out of the exchange."""
-        for group in self.optimizer.param_groups:
-            if any(id(p) not in self.trained and p.grad is not None for p in group["params"]):
-                raise CompositionError(
-                    "A parameter has a gradient but was frozen, or not in the optimizer, when the model was attached, so it is not "
-                    "exchanged: attach it with requires_grad=True, and with a learning rate of 0 until it is to be trained."
-                )
+        self._held.refuse_changes(self.clock)
         for part in self.parts:
             part.parameters.check()
 
@@ -247,18 +243,10 @@ class Replica:
         """Bring the run to its end: afterwards the model holds the final weights."""
         self.context.stopped(self.clock)
         self.watch.close()
+        self._held.refuse_other_model()
         for part in self.parts:
             part.finish()
         self.unused.close()
         self.constraints.apply(self.parts)
         for part in self.parts:
             part.end_alike()
-
-
-def _refuse_closures(optimizer: torch.optim.Optimizer) -> None:
-    closure = inspect.signature(optimizer.step).parameters.get("closure")
-    if closure is not None and closure.default is inspect.Parameter.empty:
-        raise CompositionError(
-            f"{type(optimizer).__name__} evaluates the model several times per step, which is not supported: use an optimizer whose "
-            f"step() needs no closure, such as SGD or AdamW."
-        )

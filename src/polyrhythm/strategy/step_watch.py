@@ -146,7 +146,8 @@ class StepWatch:
 
     def stepping(self, optimizer: torch.optim.Optimizer) -> None:
         """`optimizer` is about to step on parameters that are watched here."""
-        if not self._inside and self._outside is None:
+        wraps = any(held is self.optimizer for held in vars(optimizer).values())  # it steps by the one that is attached
+        if not (self._inside or wraps) and self._outside is None:
             self._outside = OutsideStep(optimizer, self.look())
 
     def refuse_batch(self, before: Glance) -> None:

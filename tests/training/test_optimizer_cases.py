@@ -1,0 +1,40 @@
+"""Optimizers of other makers, and changes to one that is attached: as in a plain loop, or refused with what fits."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from kinds import fewest
+from torch import nn
+from toy import network
+
+from polyrhythm.processes import Processes
+from polyrhythm.strategy.needs_closure import needs_closure
+
+from .optimizer_cases import CASES, Asks, Calls, Own, Raises, compiled
+from .scenes import EVERY_SYSTEM, flat, go
+from .unstepped import Lookahead, Sam
+
+
+@pytest.mark.parametrize("system", fewest(EVERY_SYSTEM))
+def test_each_is_right_or_refused(system: str) -> None:
+    found = {name: case.outcome(system) for name, case in CASES.items()}
+    assert {name: outcome for name, outcome in found.items() if outcome not in ("right", "refused", "limit")} == {}
+
+
+@pytest.mark.parametrize(("name", "system"), [("a group added", "byteps"), ("SAM itself", "ssp"), ("complex parameters", "mxnet")])
+def test_so_it_is_in_processes(name: str, system: str) -> None:
+    assert CASES[name].outcome(system, Processes()) == "refused"
+
+
+@pytest.mark.parametrize("system", ["byteps", "mxnet-worker-update", "powersgd"])
+def test_a_compiled_model_trains_to_the_same_bits(system: str) -> None:
+    assert torch.equal(flat(go(compiled(), system)), flat(go(compiled(lambda model: model), system)))
+
+
+def test_what_needs_a_closure_is_read_from_its_code() -> None:
+    model: nn.Module = network()
+    base = torch.optim.SGD(model.parameters(), lr=0.1)
+    can = [Own(model.parameters()), Asks(model.parameters()), Lookahead(base), base, torch.optim.Adam(model.parameters())]
+    cannot = [Calls(model.parameters()), Raises(model.parameters()), Sam(model.parameters(), torch.optim.SGD, lr=0.1)]
+    assert [needs_closure(each) for each in (*can, *cannot, torch.optim.LBFGS(model.parameters()))] == [False] * 5 + [True] * 4
