@@ -168,6 +168,7 @@ def around(worker: Any) -> None:
 GROUPS = r"parameter groups were changed after worker\.attach"
 CLOSURE = r"evaluates the model several times per step"
 MODES = r"has two sets of weights, and puts those for training or those for evaluation into the model"
+WRITTEN = r"The weights were written by hand at worker/\d, after step"
 
 CASES = {
     "a closure without which it cannot step": Case(trains(lambda model: Calls(model.parameters())), CLOSURE),
@@ -184,7 +185,7 @@ CASES = {
     "a parameter removed": Case(changes(removes), GROUPS),
     "a layer replaced": Case(changes(replaces_layer), r"has other parameters than when it was attached"),
     "compiled": Case(compiled()),
-    "a wrapper around the attached one": Case(around),
+    "a wrapper around the attached one": Case(around, limits=(*OWN_LIMITS, WRITTEN)),
     "foreach": Case(trains(lambda model: torch.optim.SGD(model.parameters(), lr=0.1, foreach=True))),
     "fused": Case(trains(lambda model: torch.optim.AdamW(model.parameters(), lr=0.01, fused=True))),
     "maximize": Case(trains(lambda model: torch.optim.SGD(model.parameters(), lr=0.01, maximize=True))),
