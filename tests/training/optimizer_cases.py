@@ -168,7 +168,7 @@ def around(worker: Any) -> None:
 GROUPS = r"parameter groups were changed after worker\.attach"
 CLOSURE = r"evaluates the model several times per step"
 MODES = r"has two sets of weights, and puts those for training or those for evaluation into the model"
-WRITTEN = r"The weights were written by hand at worker/\d, after step"
+WRITTEN = r"The weights were written by hand at worker/\d, after "
 
 CASES = {
     "a closure without which it cannot step": Case(trains(lambda model: Calls(model.parameters())), CLOSURE),
