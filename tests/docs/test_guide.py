@@ -25,6 +25,7 @@ HOW_TOS = sorted(str(path.relative_to(ROOT)) for path in ROOT.glob("docs/how-to/
 PAGES = (
     "README.md",
     "docs/guide.md",
+    "docs/own-writes.md",
     "docs/tables.md",
     "docs/memory.md",
     "docs/networks.md",
