@@ -225,3 +225,16 @@ def test_weights_that_satisfy_a_constraint_do_so_after_resuming(tmp_path: Any) -
     again = go(train, "diloco", checkpoint=tmp_path, every=5, resume=True)
     assert whole.summary.weights_sha256 == again.summary.weights_sha256
     assert is_bounded(dict(again.weights))
+
+
+@pytest.mark.parametrize(
+    "make", [lambda p: torch.optim.Adam(p, 0.01), lambda p: torch.optim.SGD(p, 0.1, momentum=0.9), torch.optim.Adagrad]
+)
+@pytest.mark.parametrize("system", ["downpour", "softsync", "elephas-asynchronous", "signsgd", "fifteen-pf"])
+def test_what_an_optimizer_remembers_of_its_own_steps_here_is_no_state_that_somebody_wrote(system: str, make: Any) -> None:
+    def train(worker: Any) -> None:
+        model = network()
+        model, optimizer = worker.attach(model, make(model.parameters()))
+        loop(worker, model, optimizer)
+
+    go(train, system)

@@ -150,6 +150,7 @@ class Replica:
         for part in self.parts:
             part.control.stepped(part.clock, computed, samples)
             part.writes.note()
+        self.unused.note()
         if self.constraints:
             self.settle()
             self.constraints.apply(self.parts)

@@ -25,17 +25,27 @@ class UnusedState:
         self._hooks: list[Any] = []
 
     def begin(self) -> None:
-        """The optimizer is attached. Raises CompositionError if it has taken steps before, or a state was loaded into it."""
+        """The optimizer is attached. Raises CompositionError if it has taken steps before, or a state was loaded into it.
+
+        What those of other libraries have before their first step is their own business.
+        """
         if not self.unused:
             return
-        if any(_has_stepped(state) for each in self.unused for state in each.states()):
+        if type(self.optimizer).__module__.startswith("torch.optim") and any(
+            _has_stepped(state) for each in self.unused for state in each.states()
+        ):
             raise self._refused("when it was attached")
         self._listen()
 
     def refuse_written(self) -> None:
-        """A step begins. Raises CompositionError if the state is another one than in the beginning."""
+        """A step begins. Raises CompositionError if the state is another one than after the last."""
         if self.unused and self._now() != self._marks:
             raise self._refused("by hand")
+
+    def note(self) -> None:
+        """A step is over, in which the optimizer may have stepped here too, on weights that are replaced when others come."""
+        if self.unused:
+            self._marks = self._now()
 
     def restore(self, state: Mapping[str, Any]) -> None:
         """Load what the optimizer had in a checkpoint of the run: options, and a state that is still the first."""
@@ -62,7 +72,7 @@ class UnusedState:
             raise self._refused("by load_state_dict")
 
     def _loaded(self, optimizer: torch.optim.Optimizer) -> None:
-        self._marks = self._now()
+        self.note()
 
     def _now(self) -> _Marks:
         """Which tensors there are, and how often each was written to."""
