@@ -264,7 +264,7 @@ class Case:
             now = time.monotonic() - began
             if self.result.said is None and self._said():
                 self.result.said = now
-            if all(each.poll() is not None for each in self.started):
+            if all(each.poll() is not None for each in self.started) and not self._marked():
                 self.result.ended = self.result.ended if asked else time.monotonic() - began
                 break
             if not asked and (self._continues() or now > 8) and self._survivable():
@@ -286,7 +286,8 @@ class Case:
             self.result.unsaid += outcome.state == "running"
 
     def _survivable(self) -> bool:
-        return self.result.attack in ("SIGKILL a worker", "SIGTERM a worker", "a cut line")
+        """Whether some systems survive it; where there is no server, a worker takes its place."""
+        return self.result.attack.endswith((" a worker", " a server")) or self.result.attack == "a cut line"
 
     def _continues(self) -> bool:
         """Whether a record tells of a loss, without its run having ended."""
@@ -325,10 +326,7 @@ class Case:
         return Processes(top, forked or joined or top, served, rest)
 
     def _clean(self, shm: set[str]) -> None:
-        """What is left half a second after the end, in the whole system as far as it can be this case's."""
-        deadline = time.monotonic() + 5
-        while time.monotonic() < deadline and self._marked():
-            time.sleep(0.1)
+        """What is left, in the whole system as far as it can be this case's."""
         self.result.left += [f"process {pid}" for pid in self._marked()]
         self.result.left += [f"temporary {path.name}" for path in self.temporary.iterdir() if not path.name.startswith(_TORCHS)]
         self.result.left += [f"lock {path}" for path in self.out.rglob("*.lock")]
@@ -381,6 +379,8 @@ def main() -> None:
     parser.add_argument("--only", default="", help="a launcher, an attack, or both: torchrun/SIGKILL")
     parser.add_argument("--out", type=Path, help="where all results are written, as JSON")
     given = parser.parse_args()
+    for number in (INT, QUIT, HUP):  # a shell, or nohup, has what runs in the background ignore them, and so would all that is started
+        signal.signal(number, signal.default_int_handler if number == INT else signal.SIG_DFL)
     launcher, _, attack = given.only.partition("/")
     drawn = cases(given.count, given.seed)
     drawn = [case for case in drawn if not given.only or (case[0] == launcher and (not attack or case[1] == attack)) or case[1] == launcher]

@@ -50,7 +50,8 @@ def test_seeds_are_ranges_and_lists() -> None:
 def test_each_system_runs_under_each_seed_and_is_one_row(compare: Any, tmp_path: Path) -> None:
     out = tmp_path / "kept"
     told = compare("allreduce,ssp", "--seeds", "0..2", "--out", out, "--to", "loss=0.9")
-    assert (told.code, told.err) == (0, f"polyrhythm: the report is in {out / 'report.html'}\n")
+    assert told.code == 0
+    assert told.err.endswith(f"polyrhythm: the report is in {out / 'report.html'}\n")
     assert "By the medians of 3 seeds: " in told.out
     assert ", 3 of 3" in told.out
     record = json.loads((out / "compare.json").read_text())
@@ -71,9 +72,8 @@ def test_a_comparison_of_seeds_is_drawn_again_from_its_record(compare: Any, poly
 
 
 def test_the_global_batch_is_shared_out_among_the_workers_that_a_system_uses(compare: Any) -> None:
-    told = compare("single,allreduce", "--global-batch", 16)
-    assert "told 1 0.1 16 None" in told.out
-    assert "told 4 0.1 4 None" in told.out
+    assert "told 1 0.1 16 None" in compare("single", "--global-batch", 16).err
+    assert "told 4 0.1 4 None" in compare("allreduce", "--global-batch", 16).err
     assert json.loads(compare("single,allreduce", "--global-batch", 16, "--json").out)["settings"] == {
         "single": {"batch_size": "16"},
         "allreduce": {"batch_size": "4"},
@@ -85,7 +85,7 @@ def test_settings_of_one_system_count_more_than_those_of_all(compare: Any) -> No
         compare("tree,ssp,allreduce", "--set", "ssp.lr=0.02", "--set", "lr=0.05", "--set", "tree.decay=none", "--json").out
     )
     assert settings["settings"] == {"tree": {"lr": "0.05", "decay": "none"}, "ssp": {"lr": "0.02"}, "allreduce": {"lr": "0.05"}}
-    assert "told 4 0.02 4 None" in compare("ssp", "--set", "ssp.lr=0.02", "--set", "lr=0.05").out
+    assert "told 4 0.02 4 None" in compare("ssp", "--set", "ssp.lr=0.02", "--set", "lr=0.05").err
 
 
 def test_every_system_is_tuned_with_the_same_grid_on_a_seed_apart(compare: Any, polyrhythm: Any, tmp_path: Path) -> None:

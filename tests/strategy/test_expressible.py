@@ -1,5 +1,6 @@
 """What published systems need of the protocols, each shown by pieces that are not part of the package."""
 
+import copy
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any, ClassVar
@@ -279,15 +280,17 @@ def test_an_optimizer_that_begins_anew_is_as_a_new_one(kind: Any) -> None:
 
     def rebuilt(worker: Any) -> None:
         model = network()
-        model, optimizer = worker.attach(model, torch.optim.SGD(model.parameters(), lr=0.0))
+        model, optimizer = worker.attach(model, torch.optim.SGD(model.parameters(), lr=1.0))
         for _ in range(2):
             for x, y in worker.batches(data(), batch_size=8):
                 optimizer.zero_grad()
                 F.cross_entropy(model(x), y).backward()
-                gradients = [parameter.grad.clone() for parameter in model.parameters()]
-                kind(model.parameters(), lr=0.01).step()
-                for parameter, gradient in zip(model.parameters(), gradients, strict=True):
-                    parameter.grad = gradient
+                stepped = copy.deepcopy(model)
+                for parameter, own in zip(model.parameters(), stepped.parameters(), strict=True):
+                    own.grad = parameter.grad
+                kind(stepped.parameters(), lr=0.01).step()
+                for parameter, own in zip(model.parameters(), stepped.parameters(), strict=True):
+                    parameter.grad = (parameter - own).detach()
                 optimizer.step()
 
     by_hand = run(rebuilt, workers=1, strategy="single", on=Simulator(), seed=5)

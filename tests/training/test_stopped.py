@@ -169,6 +169,7 @@ def train(worker):
     if worker.rank == 1:
         print(os.getpid(), flush=True)
     for step in range(10**6):
+        worker.count(1)
         optimizer.zero_grad()
         model(torch.ones(1, 2)).sum().backward()
         optimizer.step()

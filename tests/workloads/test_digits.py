@@ -69,5 +69,5 @@ def test_the_cnn_learns_the_digits_with_one_worker_and_with_four(workers: int, l
 def test_without_scikit_learn_the_remedy_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(importlib.util, "find_spec", lambda _: None)
     digits.cache_clear()
-    with pytest.raises(PolyrhythmError, match=r'pip install "polyrhythm\[data\]"'):
+    with pytest.raises(PolyrhythmError, match="run pip install scikit-learn"):
         digits()

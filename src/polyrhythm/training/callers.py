@@ -6,6 +6,7 @@ import dis
 import gc
 import inspect
 import sys
+import warnings
 from collections.abc import Iterator
 from itertools import chain, count, islice
 from types import FrameType, GeneratorType
@@ -30,6 +31,16 @@ def users() -> Iterator[FrameType]:
             if frame.f_code.co_name == "<module>":
                 return
         frame = frame.f_back
+
+
+def warn_user(text: str, category: type[Warning]) -> None:
+    """Warn at the line of the user's code that has called us, however many calls of ours, of hooks and of torch lie in between."""
+    frame = next(users(), None)
+    if frame is None:
+        warnings.warn(text, category, stacklevel=2)
+        return
+    registry = frame.f_globals.setdefault("__warningregistry__", {})
+    warnings.warn_explicit(text, category, frame.f_code.co_filename, frame.f_lineno, frame.f_globals.get("__name__"), registry)
 
 
 def iterated_by_for() -> bool:

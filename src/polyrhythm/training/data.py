@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Callable, Iterable, Iterator
 from functools import partial
 from itertools import islice
@@ -18,7 +17,7 @@ from polyrhythm.pieces.controller import Controls
 from polyrhythm.pieces.sharded import BackgroundSums, ShardedSource
 from polyrhythm.pieces.shuffle import Feed, Follow, Order, Perform, ShardFeed, Shuffle
 from polyrhythm.settings import shown
-from polyrhythm.training.callers import refuse_counters
+from polyrhythm.training.callers import refuse_counters, warn_user
 from polyrhythm.training.data_request import Begin, DataRequest, facts_of
 from polyrhythm.training.loader import LoaderSource
 from polyrhythm.training.loops import DataFacts
@@ -126,12 +125,11 @@ class Data:
             return
         self.used = True
         if self._group.rank == 0:
-            warnings.warn(
+            warn_user(
                 f"optimizer.step() was called, but no sample came through the worker, so that all {self._group.size} workers may be "
                 f"training on the same data: iterate worker.batches(loader), or give your own DataLoader sampler=worker.sampler(dataset); "
                 f"if each worker has data of its own, count the samples of a step with worker.count(n).",
                 UnshardedWarning,
-                stacklevel=4,
             )
 
     def numbered(self, batches: Any, start: int) -> Iterator[tuple[int, Any]]:
