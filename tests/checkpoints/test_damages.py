@@ -146,8 +146,12 @@ def killed_in_mid_write(folder: Path, kills: int) -> None:
         for path in CheckpointStore(folder).whole():
             assert Checkpoint(path).intact
             before = Checkpoint(path).manifest.step
-    CheckpointStore(folder).lock()()
-    assert len(list(folder.iterdir())) == 2, "what was half-written has gone"
+    store = CheckpointStore(folder)
+    release = store.lock()
+    assert sorted(path for path in folder.iterdir() if path.is_dir()) == store.whole(), "what was half-written has gone"
+    written(store, 1, before + 1)
+    release()
+    assert len(list(folder.iterdir())) == store.keep, "and so have checkpoints that a kill kept from being deleted"
 
 
 def test_what_a_kill_in_mid_write_leaves_can_be_resumed(tmp_path: Path) -> None:

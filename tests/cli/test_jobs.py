@@ -35,7 +35,7 @@ def train(worker, lr=0.1):
     worker.report(loss=loss.item())
 """
 ENDLESS = """
-import signal, sys, torch
+import os, signal, torch
 
 x = torch.linspace(-1, 1, 64).view(-1, 1)
 
@@ -46,8 +46,7 @@ def train(worker):
         torch.nn.functional.mse_loss(model(a), b).backward()
         optimizer.step()
     if worker.rank == 0:
-        sys.stderr.write(f"seed {worker.seed}\\n")  # one write: several processes print at once, and may not be buffered
-        sys.stderr.flush()
+        os.write(2, f"seed {worker.seed}\\n".encode())  # past what shows once the lines that differ in numbers only
     while worker.seed and worker.rank == 0:
         signal.pause()
 """

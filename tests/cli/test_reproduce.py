@@ -39,7 +39,7 @@ def test_a_directory_that_cannot_be_written_is_refused_before_anything_is_run(po
     [
         (["d2l", "--all"], "--all runs every reproduction"),
         (["slowmo", "--seeds", "2"], "2 seeds are too few for a verdict"),
-        (["hierarchical"], "hierarchical has no experiment of its own"),
+        (["hybrid-groups"], "hybrid-groups has no experiment of its own"),
         (["d2", "--quick"], "Did you mean"),
     ],
 )
