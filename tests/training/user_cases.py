@@ -1,6 +1,6 @@
 """What users do to models and optimizers: what comes of each case under a system, right or refused with what fits it, and never silent.
 
-`python -m training.user_cases` in `tests/` prints the matrix, with `--processes` that of real ones.
+`training.case_matrix` prints the matrix.
 """
 
 from __future__ import annotations

@@ -9,6 +9,7 @@ from typing import Any, Protocol, TypeVar, runtime_checkable
 from polyrhythm.errors import CompositionError
 from polyrhythm.kernel.agreement import Facts
 from polyrhythm.kernel.alignment import Alignment
+from polyrhythm.kernel.comparison import Comparison
 from polyrhythm.kernel.effects import Effect
 from polyrhythm.kernel.events import Recorder
 from polyrhythm.kernel.group import servers, workers
@@ -81,6 +82,12 @@ class WorkerContext(Protocol):
 
         Raises CompositionError at all workers if one of them is further away. The simulator compares with the worker that called first,
         does not wait, and raises each difference when it finds it. Rounds and costs are those of `agree`.
+        """
+
+    def compare(self, comparison: Comparison) -> None:
+        """Compare with the workers that come to the same moment, without waiting for any: a difference ends the run, now or soon.
+
+        CompositionError is then raised at all workers. This is not counted as traffic and takes no virtual time.
         """
 
     def stopped(self, steps: int) -> None:

@@ -16,6 +16,7 @@ import greenlet  # type: ignore[import-untyped]
 from polyrhythm.errors import CompositionError
 from polyrhythm.kernel.agreement import Agreements, Facts, difference
 from polyrhythm.kernel.alignment import Alignment
+from polyrhythm.kernel.comparison import Comparison, Comparisons
 from polyrhythm.kernel.effects import Effect
 from polyrhythm.kernel.events import Recorder
 from polyrhythm.kernel.job import WorkerContext
@@ -48,6 +49,7 @@ class SharedState:
     drawing: Randomness | None
     agreements: Agreements = field(default_factory=Agreements)
     first: dict[int, tuple[str, Alignment]] = field(default_factory=dict)
+    comparisons: Comparisons = field(default_factory=Comparisons)
     stopped: dict[str, int] = field(default_factory=dict)
     stop: RequestedStop = field(default_factory=lambda: RequestedStop(0.0))
 
@@ -183,6 +185,11 @@ class Program:
         if found is not None:
             raise CompositionError(f"{found}: {alignment.remedy}")
         return other.held
+
+    def compare(self, comparison: Comparison) -> None:
+        """Compare with the worker that came first; the later one finds a difference."""
+        if found := self._shared.comparisons.add(self.actor.name, comparison):
+            raise CompositionError(found)
 
     def stopped(self, steps: int) -> None:
         """Note that no step follows."""

@@ -18,6 +18,7 @@ from polyrhythm.strategy.alike import begin_alike
 from polyrhythm.strategy.attachable import HeldParameters, refuse_unattachable
 from polyrhythm.strategy.constraints import Constraint, Constraints
 from polyrhythm.strategy.division import divided
+from polyrhythm.strategy.equal_replicas import EqualReplicas
 from polyrhythm.strategy.gradients import Parameters, copy_bytes, paste_bytes
 from polyrhythm.strategy.local_optimizer import LocalOptimizer
 from polyrhythm.strategy.optimizer_options import AttachedOptions
@@ -72,6 +73,7 @@ class Replica:
             local = LocalOptimizer(optimizer, self.watch.own(plain_step), parameters, clip_norm)
             seat = PartSeat(context, context.port.scoped(scope), scope, self.group)
             self.parts.append(Part(parameters, local, share.planned, seat))
+        self.equal = EqualReplicas(model, optimizer, self.parts, plan.strategy, number)
         self.unused = UnusedState(optimizer, [part.optimizer for part in self.parts if not part.payload.steps_here], plan.strategy.name)
 
     @property
@@ -100,6 +102,7 @@ class Replica:
         for part in self.parts:
             part.begin_overlap(self.model)
         self._take_over(stepping)
+        self.equal.begin(0)
         self.watch.begin(lambda: self.clock, lambda: any(part.awaits for part in self.parts))
         self._resumed = self._port.now()
 
@@ -146,6 +149,7 @@ class Replica:
         for part in self.parts:
             part.state.samples += samples
             part.refuse_changes()
+        self.equal.step(self.clock + 1)
         self._exchange([(part, pending) for part in self.parts if (pending := part.step()) is not None])
         for part in self.parts:
             part.control.stepped(part.clock, computed, samples)
@@ -169,6 +173,8 @@ class Replica:
 
     def pass_over(self) -> None:
         """Do not take the next step, and have the weights that the one after it needs."""
+        for part in self.parts:
+            part.writes.take(part)
         self._exchange([(part, pending) for part in self.parts if (pending := part.pass_over()) is not None])
         for part in self.parts:
             part.writes.note()
@@ -222,6 +228,7 @@ class Replica:
                 tensor.copy_(value)
         self._restore_optimizer(state)
         self.watch.restart()
+        self.equal.begin(self.clock)
 
     def restore_again(self, state: StateTree) -> None:
         """As `restore`, of what the training function may have changed since: weights, and the optimizer, by a learning-rate scheduler."""
@@ -242,6 +249,7 @@ class Replica:
 
     def finish(self) -> None:
         """Bring the run to its end: afterwards the model holds the final weights."""
+        self.equal.end()
         self.context.stopped(self.clock)
         self.watch.close()
         self._held.refuse_other_model()

@@ -52,7 +52,7 @@ class WatchedWeights:
     def __init__(self, parameters: Parameters) -> None:
         self.parameters = parameters
         self.looks = 0
-        self._places = _sample(parameters)
+        self._places = sampled_places(parameters)
         self._array: np.ndarray | None = None
         self._of: torch.Tensor | None = None
         self._seen: _Seen | None = None
@@ -158,6 +158,12 @@ class HandWrites:
         self.name = name
         self.resumed = False
         self.early = False
+        self._taken: list[int] = []
+
+    @property
+    def times(self) -> str:
+        """How often weights that the training function wrote were taken over, and when last."""
+        return f"{len(self._taken)} times, last after step {self._taken[-1]}" if self._taken else "never"
 
     def note(self, resumed: bool = False) -> None:
         """The library has written the weights, as they were in a checkpoint or in a step."""
@@ -173,6 +179,7 @@ class HandWrites:
                 "after it was resumed from a checkpoint",
                 "the run would no longer be the one that the checkpoint is of: write them only `if worker.clock == 0`.",
             )
+        self._taken.append(base.clock)
         if base.clock == 0 and not self.begun_elsewhere:
             base.count_from_here()
         elif not self.keeps:
@@ -201,7 +208,7 @@ class HandWrites:
         return CompositionError(f"The weights were written by hand at {self.name}, {when}, and {why}")
 
 
-def _sample(parameters: Parameters) -> np.ndarray:
+def sampled_places(parameters: Parameters) -> np.ndarray:
     """Places in the vector: some of every tensor, and some spread over all."""
     sizes = [parameter.numel() for parameter in parameters.parameters]
     ends = list(accumulate(sizes))

@@ -176,6 +176,8 @@ class Models:
 
     def batch(self) -> Callable[[], None]:
         """A batch is drawn: what to call when the next one is. It raises WorkloadError if the first was trained on without a step."""
+        for replica in self.replicas:
+            replica.equal.batch()
         before = [(replica.watch, replica.watch.look()) for replica in self.replicas]
 
         def check() -> None:

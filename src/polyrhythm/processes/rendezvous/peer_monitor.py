@@ -8,8 +8,9 @@ from dataclasses import replace
 
 import msgspec
 
-from polyrhythm.errors import RunError
+from polyrhythm.errors import CompositionError, RunError
 from polyrhythm.kernel.agreement import Facts
+from polyrhythm.kernel.comparison import Comparison, Comparisons
 from polyrhythm.kernel.events import Faulted, Recorder
 from polyrhythm.kernel.message import Message
 from polyrhythm.kernel.names import is_worker, worker
@@ -38,6 +39,7 @@ class PeerMonitor:
         self._patience = patience
         self._record = record
         self._collector = agreement.AgreementCollector()
+        self._comparisons = Comparisons()
         self.farewells: dict[str, Message] = {}
         self.on_stopping: Callable[[str, Message], None] = lambda name, message: None
         self._launcher = launcher_process()
@@ -46,6 +48,7 @@ class PeerMonitor:
         node.on_control = self._receive
         node.is_over = self.is_over
         node.agreement.on_request = self._agree
+        node.on_compare = self._compare
 
     def begin(self, table: Mapping[str, Address]) -> None:
         """All are connected: `table` has their addresses."""
@@ -94,6 +97,14 @@ class PeerMonitor:
         self._broadcast(message)
         self._settle()
 
+    def _compare(self, comparison: Comparison) -> None:
+        self._broadcast(agreement.comparison_message(comparison))
+        self._differ(self._name, comparison)
+
+    def _differ(self, name: str, comparison: Comparison) -> None:
+        if found := self._comparisons.add(name, comparison):
+            self._node.fail(CompositionError(found))
+
     def _settle(self) -> None:
         if (difference := self._collector.settle(self._workers)) is not None:
             self._node.agreement.settle(difference)
@@ -103,6 +114,8 @@ class PeerMonitor:
             case "agree":
                 self._collector.add(name, message)
                 self._settle()
+            case "compare":
+                self._differ(name, agreement.comparison_of(message))
             case "condition":
                 self._detector.update(name, msgspec.json.decode(message.text, type=ActorStatus), time.monotonic())
                 self._check()

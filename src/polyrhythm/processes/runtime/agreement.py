@@ -7,6 +7,7 @@ from collections.abc import Collection
 import msgspec
 
 from polyrhythm.kernel.agreement import Agreements, Facts
+from polyrhythm.kernel.comparison import Comparison
 from polyrhythm.kernel.message import Message
 from polyrhythm.processes.transport.wire import packed
 
@@ -21,6 +22,16 @@ class AgreementRequest(msgspec.Struct, frozen=True):
 def agreement_request(facts: Facts, remedy: str) -> Message:
     """The message that carries them."""
     return Message("agree", tensors=packed(msgspec.json.encode(AgreementRequest(dict(facts), remedy))))
+
+
+def comparison_message(comparison: Comparison) -> Message:
+    """The message that carries it."""
+    return Message("compare", tensors=packed(msgspec.msgpack.encode(comparison)))
+
+
+def comparison_of(message: Message) -> Comparison:
+    """What `comparison_message` has packed."""
+    return msgspec.msgpack.decode(message.tensors[0].numpy().data, type=Comparison)
 
 
 class AgreementCollector:

@@ -8,6 +8,7 @@ from typing import Any, TypeVar
 from polyrhythm.errors import CompositionError
 from polyrhythm.kernel.agreement import Facts
 from polyrhythm.kernel.alignment import Alignment
+from polyrhythm.kernel.comparison import Comparison
 from polyrhythm.kernel.effects import Effect
 from polyrhythm.kernel.events import Computed, Recorder, Waited
 from polyrhythm.kernel.message import Message
@@ -90,6 +91,10 @@ class NodeContext:
         shown = self.perform(alignment.show())
         self.agree(alignment.judge(shown), alignment.remedy)
         return shown
+
+    def compare(self, comparison: Comparison) -> None:
+        """Send it, and go on."""
+        self._node.compare(comparison)
 
     def stopped(self, steps: int) -> None:
         """No step follows."""

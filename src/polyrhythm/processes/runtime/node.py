@@ -10,6 +10,7 @@ from typing import Any, TypeVar
 
 from polyrhythm.errors import RunError
 from polyrhythm.kernel.agreement import Facts
+from polyrhythm.kernel.comparison import Comparison
 from polyrhythm.kernel.effects import Effect, NativeReduction
 from polyrhythm.kernel.events import AnyEvent, Recorder
 from polyrhythm.kernel.message import CALL, Delivery, Message
@@ -49,6 +50,7 @@ class Node:
         self.is_over: Callable[[str], bool] = self.has_ended
         self.steps = StepTracker()
         self.agreement = PendingAgreement(role.name)
+        self.on_compare: Callable[[Comparison], None] = lambda comparison: None
         self.stop_point = StopPoint()
         self.origin = time.monotonic()
         self.loop = Loop()
@@ -133,6 +135,10 @@ class Node:
             return difference
         finally:
             del self._completions[completion]
+
+    def compare(self, comparison: Comparison) -> None:
+        """Hand it to whoever compares."""
+        self.loop.call(lambda: self.on_compare(comparison))
 
     def begin(self, coroutine: Coroutine[Effect[Any], Any, None]) -> None:
         """Have the loop run `coroutine` without waiting for it, before everything that is given to it from now on."""

@@ -113,6 +113,7 @@ class Child:
         self._node.stop_point.on_stop = self._stop
         self._node.stop_point.on_end = lambda: self._in_loop(lambda: self._send("stopped", (0.0,)))
         self._node.agreement.on_request = lambda facts, remedy: self._launcher.send_control(agreement.agreement_request(facts, remedy))
+        self._node.on_compare = lambda comparison: self._launcher.send_control(agreement.comparison_message(comparison))
 
     def run(self, work: Callable[[], Work]) -> int:
         """Run the actor from its start to its end; the process's exit code."""

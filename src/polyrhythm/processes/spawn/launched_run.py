@@ -8,14 +8,15 @@ from contextlib import suppress
 
 import msgspec
 
-from polyrhythm.errors import PolyrhythmError, RunError, Stopped, WorkerFailed
+from polyrhythm.errors import CompositionError, PolyrhythmError, RunError, Stopped, WorkerFailed
+from polyrhythm.kernel.comparison import Comparisons
 from polyrhythm.kernel.events import AnyEvent, Faulted, Recorder, Stepped
 from polyrhythm.kernel.job import Ending, Job
 from polyrhythm.kernel.message import Message
 from polyrhythm.kernel.names import is_worker
 from polyrhythm.kernel.stopping import asked_first
 from polyrhythm.processes.runtime import failure
-from polyrhythm.processes.runtime.agreement import AgreementCollector
+from polyrhythm.processes.runtime.agreement import AgreementCollector, comparison_of
 from polyrhythm.processes.runtime.stall_detection import Patience, StallDetector, report
 from polyrhythm.processes.runtime.status import ActorStatus
 from polyrhythm.processes.runtime.whole_run import of_whole_run
@@ -42,6 +43,7 @@ class LaunchedRun:
         self._loop = Loop()
         self._supervisor = Supervisor(self._loop, self)
         self._collector = AgreementCollector()
+        self._comparisons = Comparisons()
         self._detector = StallDetector(patience)
         self._origin = 0.0
         self._begun = False
@@ -94,6 +96,9 @@ class LaunchedRun:
             case "agree":
                 self._collector.add(child.name, message)
                 self._check_agreement()
+            case "compare":
+                if found := self._comparisons.add(child.name, comparison_of(message)):
+                    self.failed(CompositionError(found))
             case "condition":
                 self._detector.update(child.name, msgspec.json.decode(message.text, type=ActorStatus), time.monotonic())
                 if (deadlock := self._detector.deadlock(time.monotonic())) is not None and self._stop is None:
