@@ -52,6 +52,7 @@ def test_workers_that_were_started_one_by_one_end_with_the_weights_of_a_run(poly
     assert sorted(each.name for each in out.iterdir()) == ["worker-0", "worker-1"]
 
 
+@pytest.mark.long
 def test_a_worker_that_raises_ends_the_others_with_its_name(tmp_path: Path) -> None:
     (tmp_path / "job.py").write_text(RAISES)
     first, second = _joined(tmp_path / "job.py")

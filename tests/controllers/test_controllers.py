@@ -109,7 +109,7 @@ def settings(strategy: Strategy, network: Network, workers: int = 3, devices: Fl
     return [event for event in found.outcome.events if isinstance(event, (Adjusted, Stepped))]
 
 
-@pytest.mark.parametrize("system", ["ako", "hong-chandra", "dlion"])
+@pytest.mark.parametrize("system", ["ako", *(pytest.param(name, marks=pytest.mark.long) for name in ("hong-chandra", "dlion"))])
 def test_a_line_that_becomes_slow_is_answered_within_twenty_steps(system: str) -> None:
     falls = 0.3
     network = replace(FAST, changes=tuple(ChangeEntry(at=falls, host=host, egress="1 Mbit/s") for host in range(3)))

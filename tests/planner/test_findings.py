@@ -144,6 +144,7 @@ def test_a_further_seed_may_take_far_more_samples_where_there_is_time() -> None:
     assert [run.limit for seed, run in found.trainings[ONE].items() if seed] == [found.steps(ONE, 300.0)] * 2
 
 
+@pytest.mark.long
 def test_what_needs_a_long_run_has_one_where_there_is_time() -> None:
     made = planner(findings(("allreduce", "fedavg"), (2,)), 60.0)
     plan = made.plan()

@@ -120,7 +120,7 @@ def test_settings_that_were_typed_are_varied_too() -> None:
     assert scenario.default("learning_rate") == 0.01
 
 
-@pytest.mark.parametrize("train", [least_squares, own_batches])
+@pytest.mark.parametrize("train", [pytest.param(least_squares, marks=pytest.mark.long), own_batches])
 def test_what_is_printed_is_what_was_executed(train: Any) -> None:
     made = planner(findings(("allreduce", "sparknet"), (2, 4), train=train), 4.0)
     made.invocation = Invocation(None, function="train")
@@ -189,7 +189,7 @@ def tried(found: Findings) -> set[Any]:
     return {dict(each.settings).get("learning_rate", 0.05) for each in found.trainings if each.is_alone and found.trainings[each]}
 
 
-@pytest.mark.parametrize("target", ["loss=0.05", "loss=0.0001"])
+@pytest.mark.parametrize("target", [pytest.param("loss=0.05", marks=pytest.mark.long), "loss=0.0001"])
 def test_one_machine_alone_is_tuned_before_the_others_also_where_its_own_rate_misses_the_target(target: str) -> None:
     made = planner(findings(("allreduce",), (2,), target), 5.0)
     plan = made.plan()

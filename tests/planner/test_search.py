@@ -36,6 +36,7 @@ def test_the_first_choice_is_near_the_best_of_an_exhaustive_grid() -> None:
     assert made.found.cost_of(chosen) <= 1.2 * whole.best
 
 
+@pytest.mark.long
 def test_what_is_predicted_is_what_a_run_takes() -> None:
     plan = pr.plan(least_squares, "loss=0.05", network=NETWORK, workers=(2, 4), systems=["allreduce", "sparknet"], budget=4.0, jobs=1)
     best = plan.best
@@ -49,7 +50,7 @@ def test_what_is_predicted_is_what_a_run_takes() -> None:
     assert best.seconds.low <= reached.time <= best.seconds.high
 
 
-@pytest.mark.parametrize("name", ["time", "money", *(pytest.param(name, marks=pytest.mark.long) for name in ("bytes", "energy"))])
+@pytest.mark.parametrize("name", ["time", *(pytest.param(name, marks=pytest.mark.long) for name in ("money", "bytes", "energy"))])
 def test_choices_are_ordered_by_the_objective(name: str) -> None:
     found = findings(workers=(2,), objective=Objective(name, Prices(worker_hour=1.0, gigabyte=10.0)))
     plan = planner(found).plan()
@@ -58,6 +59,7 @@ def test_choices_are_ordered_by_the_objective(name: str) -> None:
     assert reached == sorted(reached)
 
 
+@pytest.mark.long
 def test_the_answer_says_what_it_waits_for_and_what_would_help() -> None:
     plan = planner(findings(workers=(2,)), 12.0).plan()
     answer = " ".join(sentences(plan))
@@ -81,6 +83,7 @@ def test_a_worker_may_not_need_more_than_the_memory() -> None:
     assert all("more than" in refusal.reason for refusal in plan.refused)
 
 
+@pytest.mark.long
 def test_first_runs_that_take_long_do_not_end_a_search() -> None:
     plan = planner(findings(("allreduce", "sparknet"), (2,)), turns=InTurn(warming=1.0)).plan()
     assert plan.best is not None
@@ -106,6 +109,7 @@ def test_the_best_is_drawn_with_other_numbers_of_workers_and_rates() -> None:
     assert len({rate for _, rate in tried}) >= 3
 
 
+@pytest.mark.long
 def test_heats_go_on_until_a_system_comes_to_the_target() -> None:
     turns = InTurn(warming=1.2)  # of 5 seconds: more than half are over when the second heat begins
     made = planner(findings(("allreduce", "ssp", "sparknet", "diloco"), (2,), "loss=0.005"), 5.0, turns)
@@ -127,6 +131,7 @@ def test_an_interruption_returns_what_is_known() -> None:
     assert plan.runs == 9
 
 
+@pytest.mark.long
 def test_what_was_measured_is_not_measured_again(tmp_path: Path) -> None:
     first = planner(findings(workers=(2,), cache=MeasureCache(tmp_path)), turns=InTurn(stop=6))
     first.plan()
@@ -154,7 +159,7 @@ def test_another_network_is_measured_anew() -> None:
     assert here.scenario.key(Candidate("allreduce", 2)) != there.key(Candidate("allreduce", 2))
 
 
-@pytest.mark.parametrize("factor", [1.0, 3.0])
+@pytest.mark.parametrize("factor", [pytest.param(1.0, marks=pytest.mark.long), 3.0])
 def test_measured_steps_correct_the_prediction(factor: float) -> None:
     made = planner(findings(("ssp", "sparknet"), (2,)), 5.0)
     plan = made.plan()

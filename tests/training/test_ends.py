@@ -67,7 +67,7 @@ def test_whoever_ends_well_ends_with_nothing_said(system: str, deed: str, ranks:
     assert [(rank.code, rank.err) for rank in ended(ranks, tmp_path, system, deed)] == [(0, "")] * 2
 
 
-@pytest.mark.parametrize("system", ["allreduce", "gossipgrad", pytest.param("sparknet", marks=pytest.mark.long)])
+@pytest.mark.parametrize("system", ["allreduce", *(pytest.param(name, marks=pytest.mark.long) for name in ("gossipgrad", "sparknet"))])
 def test_uneven_numbers_of_steps_are_told_with_the_remedy(system: str, ranks: Forker, tmp_path: Path) -> None:
     # between two rounds workers need not notice: then both have left
     said = (

@@ -58,7 +58,9 @@ def test_the_others_finish_and_have_learned(system: str) -> None:
     assert loss(torn) < 0.6
 
 
-@pytest.mark.parametrize("system", ["adpsgd", "gossipgrad", "strom", "gossiping-sgd"])
+@pytest.mark.parametrize(
+    "system", ["adpsgd", *(pytest.param(name, marks=pytest.mark.long) for name in ("gossipgrad", "strom", "gossiping-sgd"))]
+)
 def test_in_virtual_time_the_others_finish_within_5_percent_of_the_undisturbed_loss(system: str) -> None:
     whole = pr.run(Train(0), workers=4, strategy=system, on=pr.Simulator(network="lan"), seed=5)
     half = pr.Crash("worker/2", at=whole.outcome.time / 2)

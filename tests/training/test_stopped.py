@@ -199,6 +199,7 @@ def test_a_signal_to_all_processes_of_a_job_is_the_launchers_to_handle(tmp_path:
     assert soon(lambda: not any(Path(f"/proc/{each}").exists() for each in below))
 
 
+@pytest.mark.long
 def test_a_worker_that_alone_is_asked_to_end_is_a_loss(tmp_path: Path) -> None:
     with launched(tmp_path) as process:
         assert process.stdout is not None
@@ -235,7 +236,7 @@ def last(pids: list[int]) -> list[int]:
     return pids[1:]
 
 
-@pytest.mark.parametrize("system", ["allreduce", "downpour"])
+@pytest.mark.parametrize("system", ["allreduce", pytest.param("downpour", marks=pytest.mark.long)])
 def test_joined_workers_stop_together_with_a_last_checkpoint(system: str, ranks: Forker, tmp_path: Path) -> None:
     ended = joined(ranks, tmp_path, system, everyone, "checkpoint", SLURM_PROCID="")
     (whole,) = CheckpointStore(tmp_path / "ck").whole()

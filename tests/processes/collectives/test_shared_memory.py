@@ -119,6 +119,7 @@ def test_whoever_waits_for_a_sum_from_one_that_has_ended_gets_an_error() -> None
         run(program, 2)
 
 
+@pytest.mark.long
 def test_workers_that_wait_for_each_other_in_different_ways_are_named() -> None:
     async def listen(port: Port) -> None:
         await port.receive("word", "worker/0")
