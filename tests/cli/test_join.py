@@ -11,6 +11,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 RAISES = """
 def train(worker):
     if worker.rank == 1:
