@@ -16,7 +16,7 @@ from .scenes import EVERY_SYSTEM
 from .user_cases import Case
 
 SAID = (
-    r"(At (step \d+|the end of training, after step \d+,) worker/\d has .*, worker/\d has .*: do at every worker)"
+    r"^At (step \d+|the end of training, after step \d+,) worker/\d (has .*, worker/\d has|and worker/\d have) .*: [a-z]"
     r"|The weights were written by hand at worker/\d|got a state of earlier steps by load_state_dict"
 )
 OWN_RATES = tuple(name for name in EVERY_SYSTEM if ControlledSetting.BATCH in systems.find(name).shuffle.takes)
@@ -164,17 +164,96 @@ class Normalised(Deeds):
         return nn.Sequential(nn.Linear(10, 3), nn.BatchNorm1d(3))
 
 
+class RateForAWhile(Deeds):
+    def stepped(self, worker: Any, model: nn.Module, optimizer: torch.optim.Optimizer, step: int, loss: float) -> None:
+        if worker.rank == 1 and step in (4, 6):
+            optimizer.param_groups[0]["lr"] = 0.5 if step == 4 else 0.05
+
+
+class StateUnderWay(Deeds):
+    def optimizer(self, model: nn.Module) -> torch.optim.Optimizer:
+        return torch.optim.SGD(model.parameters(), lr=0.05, momentum=0.9)
+
+    def stepped(self, worker: Any, model: nn.Module, optimizer: torch.optim.Optimizer, step: int, loss: float) -> None:
+        if worker.rank == 1 and step == 3:
+            state = optimizer.state_dict()
+            state["state"] = {k: {"momentum_buffer": torch.full_like(p, 9.0)} for k, p in enumerate(model.parameters())}
+            optimizer.load_state_dict(state)
+
+
+class OppositeMomenta(Deeds):
+    def optimizer(self, model: nn.Module) -> torch.optim.Optimizer:
+        return torch.optim.SGD(model.parameters(), lr=0.05, momentum=0.9)
+
+    def attached(self, worker: Any, model: nn.Module, optimizer: torch.optim.Optimizer) -> None:
+        state = optimizer.state_dict()
+        value = 9.0 if worker.rank else 1.0
+        state["state"] = {
+            k: {"momentum_buffer": torch.linspace(-value, value, p.numel()).view_as(p)} for k, p in enumerate(model.parameters())
+        }
+        optimizer.load_state_dict(state)
+
+
+class Frozen(Deeds):
+    def optimizer(self, model: nn.Module) -> torch.optim.Optimizer:
+        next(model.parameters()).requires_grad_(False)
+        return torch.optim.SGD([each for each in model.parameters() if each.requires_grad], lr=0.05)
+
+    def stepped(self, worker: Any, model: nn.Module, optimizer: torch.optim.Optimizer, step: int, loss: float) -> None:
+        if worker.rank == 1 and step == 3:
+            with torch.no_grad():
+                next(model.parameters()).mul_(100)
+
+
+class ClippedWhereItBites(Deeds):
+    def stepped(self, worker: Any, model: nn.Module, optimizer: torch.optim.Optimizer, step: int, loss: float) -> None:
+        with torch.no_grad():
+            for parameter in model.parameters():
+                parameter.clamp_(-0.31, 0.31)
+
+
+class OwnImplementation(Deeds):
+    def optimizer(self, model: nn.Module) -> torch.optim.Optimizer:
+        return torch.optim.SGD(model.parameters(), lr=0.05, foreach=bool(torch.rand(()) < 0.5))
+
+
+class Estimates(torch.optim.SGD):
+    """Keeps what it estimates from its gradients in its groups, as Prodigy does, and has memory to work in."""
+
+    def __init__(self, parameters: Any) -> None:
+        super().__init__(parameters, lr=0.05)
+        self.param_groups[0]["d"] = 0.0
+        self.scratch = torch.empty(2000)
+        self.last = torch.tensor(float("nan"))
+
+    def step(self, closure: Any = None) -> None:
+        self.param_groups[0]["d"] += sum(float(p.grad.norm()) for p in self.param_groups[0]["params"] if p.grad is not None)
+        super().step()
+
+
+class Estimated(Deeds):
+    def optimizer(self, model: nn.Module) -> torch.optim.Optimizer:
+        return Estimates(model.parameters())
+
+
 CASES = {
     "a rate changed after attach": Case(RateAtFirst(), SAID),
     "a rate changed after step 3": Case(RateUnderWay(), SAID),
+    "a rate changed for a while": Case(RateForAWhile(), SAID),
     "a rate by a worker's own loss": Case(OwnPlateau(), SAID),
     "weights loaded after attach": Case(WeightsAtFirst(), SAID),
     "weights written after step 3": Case(WeightsUnderWay(), SAID),
+    "frozen weights written after step 3": Case(Frozen(), SAID),
     "momenta loaded after attach": Case(StateAtFirst(), SAID),
+    "momenta loaded after step 3": Case(StateUnderWay(), SAID),
+    "other momenta of the same sum": Case(OppositeMomenta(), SAID),
     "slow weights from before attach": Case(SlowWeights(), SAID),
     "a buffer written after attach": Case(BufferAtFirst(), SAID),
     "a schedule by steps": Case(Schedule()),
     "a buffer written at every worker": Case(BufferEverywhere()),
     "running statistics": Case(Normalised()),
+    "clipped after each step, where it bites": Case(ClippedWhereItBites(), r"^(?!At step|At the end)"),
+    "an implementation of the worker's own": Case(OwnImplementation()),
+    "an optimizer that estimates its rate": Case(Estimated()),
 }
-BY_OPTIONS = ("a rate changed after attach", "a rate changed after step 3", "a rate by a worker's own loss")
+BY_OPTIONS = ("a rate changed after attach", "a rate changed after step 3", "a rate changed for a while", "a rate by a worker's own loss")

@@ -53,7 +53,7 @@ def difference(submitted: Mapping[str, Facts]) -> str | None:
     about = {what: None for facts in submitted.values() for what in facts}
     for what in about:
         groups: dict[str | None, list[str]] = {}
-        for name in sorted(submitted, key=_place):
+        for name in sorted(submitted, key=place):
             groups.setdefault(submitted[name].get(what), []).append(name)
         if len(groups) > 1:
             return ", ".join(_part(names, what, value) for value, names in list(groups.items())[:_SHOWN])
@@ -72,6 +72,7 @@ def listed(names: Sequence[str]) -> str:
     return f"{names[0]} and {len(names) - 1} others"
 
 
-def _place(name: str) -> tuple[str, int]:
+def place(name: str) -> tuple[str, int]:
+    """What names are ordered by: "worker/2" before "worker/10"."""
     kind, _, number = name.rpartition("/")
     return kind, int(number)

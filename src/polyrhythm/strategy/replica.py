@@ -154,6 +154,7 @@ class Replica:
         for part in self.parts:
             part.control.stepped(part.clock, computed, samples)
             part.writes.note()
+        self.equal.stepped()
         self.unused.note()
         if self.constraints:
             self.settle()

@@ -22,6 +22,7 @@ class UnusedState:
         self.unused = unused
         self.system = system
         self._marks: _Marks = []
+        self._stepped = self._reset = False
         self._hooks: list[Any] = []
 
     def begin(self) -> None:
@@ -38,12 +39,19 @@ class UnusedState:
         self._listen()
 
     def refuse_written(self) -> None:
-        """A step begins. Raises CompositionError if the state is another one than after the last."""
+        """A step begins. Raises CompositionError if the state is another one than after the last, or was to be as before the first."""
+        if self._reset:
+            raise CompositionError(
+                f"{type(self.optimizer).__name__} was given a state by load_state_dict after its first step, and under {self.system} "
+                "servers, or a rule of the system's own, take the steps and would keep what they remember: set options in "
+                "optimizer.param_groups, and for a fresh state take a system whose workers step (allreduce, sparknet, …)."
+            )
         if self.unused and self._now() != self._marks:
             raise self._refused("by hand")
 
     def note(self) -> None:
         """A step is over, in which the optimizer may have stepped here too, on weights that are replaced when others come."""
+        self._stepped = True
         if self.unused:
             self._marks = self._now()
 
@@ -72,7 +80,8 @@ class UnusedState:
             raise self._refused("by load_state_dict")
 
     def _loaded(self, optimizer: torch.optim.Optimizer) -> None:
-        self.note()
+        self._marks = self._now()
+        self._reset = self._stepped
 
     def _now(self) -> _Marks:
         """Which tensors there are, and how often each was written to."""

@@ -16,6 +16,8 @@ from polyrhythm.strategy.gradients import Parameters
 
 _WHOLE = 8
 """So many looks compare every element. A loop that writes after each step is found in these; later ones compare a sample."""
+_SMALL = 1 << 14
+"""Elements that every look compares."""
 _SPREAD = 64
 _ROUNDINGS = 4
 """By how many steps' roundings weights may differ that were changed and put back."""
@@ -33,6 +35,9 @@ class Written(Protocol):
 
     def changed(self) -> bool:
         """Whether they are something else than at the last `note`."""
+
+    def touched(self) -> bool:
+        """Whether torch has counted a write since the last `note`."""
 
 
 class _Seen(NamedTuple):
@@ -60,7 +65,7 @@ class WatchedWeights:
     def note(self) -> None:
         """What the weights are now is what the library made of them."""
         self.looks += 1
-        self._seen = self._look(self.looks <= _WHOLE)
+        self._seen = self._look(self.looks <= _WHOLE or self.parameters.flat.numel() <= _SMALL)
 
     def changed(self) -> bool:
         """Whether they are something else than at the last `note`."""
@@ -71,8 +76,17 @@ class WatchedWeights:
         if seen.total is None and not self.parameters.flat.is_cpu:
             return now.versions != seen.versions
         if now.sample == seen.sample:
+            if seen.total is None and now.versions != seen.versions:
+                self.looks = 0  # something was written, and maybe put back: look closely for a while
             return now.total != seen.total
         return not self._rounds(now.sample, seen.sample)
+
+    def touched(self) -> bool:
+        """Whether torch has counted a write since the last `note`."""
+        return self._seen is not None and self._versions() != self._seen.versions
+
+    def _versions(self) -> int:
+        return sum(parameter._version for parameter in self.parameters.parameters)
 
     def _rounds(self, now: bytes, then: bytes) -> bool:
         """Whether weights differ as after noise that was added and subtracted again."""
@@ -81,7 +95,7 @@ class WatchedWeights:
 
     def _look(self, whole: bool) -> _Seen:
         flat = self.parameters.flat
-        versions = sum(parameter._version for parameter in self.parameters.parameters)
+        versions = self._versions()
         total = int(flat.view(_INTEGERS[flat.element_size()]).sum(dtype=torch.int64).item()) if whole else None
         if not flat.is_cpu:
             return _Seen(versions, b"", total)
@@ -98,6 +112,10 @@ class UnwatchedWeights:
 
     def changed(self) -> bool:
         """Nobody could say."""
+        return False
+
+    def touched(self) -> bool:
+        """As `changed`."""
         return False
 
 
@@ -158,12 +176,8 @@ class HandWrites:
         self.name = name
         self.resumed = False
         self.early = False
-        self._taken: list[int] = []
-
-    @property
-    def times(self) -> str:
-        """How often weights that the training function wrote were taken over, and when last."""
-        return f"{len(self._taken)} times, last after step {self._taken[-1]}" if self._taken else "never"
+        self.changes = self.touches = self.last = 0
+        """How often the training function wrote weights so that torch counted it and they changed, how often at all, and when last."""
 
     def note(self, resumed: bool = False) -> None:
         """The library has written the weights, as they were in a checkpoint or in a step."""
@@ -172,14 +186,19 @@ class HandWrites:
 
     def take(self, base: Base) -> None:
         """A step begins, and gradients were computed with the weights that there are. Raises CompositionError for a write that is lost."""
-        if self.early or not self.watched.changed():
+        if self.early:
+            return
+        touched = self.watched.touched()
+        self.touches += touched
+        if not self.watched.changed():
             return
         if self.resumed:
             raise self._refused(
                 "after it was resumed from a checkpoint",
                 "the run would no longer be the one that the checkpoint is of: write them only `if worker.clock == 0`.",
             )
-        self._taken.append(base.clock)
+        if touched:
+            self.changes, self.last = self.changes + 1, base.clock
         if base.clock == 0 and not self.begun_elsewhere:
             base.count_from_here()
         elif not self.keeps:

@@ -27,8 +27,8 @@ from polyrhythm.training.shards import LoadedShards, sharded
 from polyrhythm.training.source import Sources, Streams, parts_of, source_of, stream_of
 from polyrhythm.training.stream import DEFAULT_BATCH_SIZE, LoaderStream, PlainStream, StreamShard
 
-Drawn = Callable[[], Callable[[], None]]
-"""Called when a batch is drawn; what it returns is called when the next one is."""
+Drawn = Callable[[DataFacts, bool], Callable[[], None]]
+"""Called when a batch is drawn of such data, the first of a pass or not; what it returns is called when the next one is."""
 
 
 class StreamBatches:
@@ -152,13 +152,14 @@ class Data:
         return made
 
     def _drawn(self, this: list[Any], facts: DataFacts, begin: Begin, skip: Skip) -> Iterator[Any]:
+        first = True
         for samples, batch in self.position.follow(facts, begin, skip):
             if self.position.joined:
                 self.position.joined = False
                 if self._group.rank == 0:  # the others have the same code, and looking for who holds an object takes a while
                     refuse_counters(this[0]())
             self._count(samples)
-            used = self.drawn()
+            used, first = self.drawn(facts, first), False
             yield batch
             used()
 
@@ -199,7 +200,7 @@ class Data:
         return feed
 
 
-def _unwatched() -> Callable[[], None]:
+def _unwatched(facts: DataFacts, first: bool) -> Callable[[], None]:
     """Nothing is trained."""
     return lambda: None
 

@@ -21,6 +21,7 @@ from polyrhythm.strategy.snapshots import TOPIC as SNAPSHOTS
 from polyrhythm.strategy.strategy_plan import StrategyPlan
 from polyrhythm.topology.losses import GONE
 from polyrhythm.training.evaluation import Evaluation
+from polyrhythm.training.loops import DataFacts
 
 _SHOWN = 3
 
@@ -174,10 +175,10 @@ class Models:
                 with torch.no_grad():
                     buffer.copy_(mean)
 
-    def batch(self) -> Callable[[], None]:
+    def batch(self, facts: DataFacts, first: bool) -> Callable[[], None]:
         """A batch is drawn: what to call when the next one is. It raises WorkloadError if the first was trained on without a step."""
         for replica in self.replicas:
-            replica.equal.batch()
+            replica.equal.batch(facts.samples, first)
         before = [(replica.watch, replica.watch.look()) for replica in self.replicas]
 
         def check() -> None:
