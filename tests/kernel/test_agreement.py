@@ -13,14 +13,21 @@ def test_the_first_difference_is_named_with_who_says_what() -> None:
 
 def test_rounds_follow_each_other_for_each_worker_by_itself() -> None:
     agreements = Agreements()
-    assert [agreements.submit("worker/0", {"a": "1"}), agreements.submit("worker/0", {"b": "1"})] == [0, 1]
+    assert [agreements.submit("worker/0", {"a": "1"}, "do alike"), agreements.submit("worker/0", {"b": "1"}, "do alike")] == [0, 1]
     assert not agreements.complete(0, ["worker/0", "worker/1"])
-    assert agreements.submit("worker/1", {"a": "1"}) == 0
+    assert agreements.submit("worker/1", {"a": "1"}, "do alike") == 0
     assert agreements.complete(0, ["worker/0", "worker/1"])
     assert agreements.difference(0) is None
-    agreements.submit("worker/1", {"b": "2"})
+    agreements.submit("worker/1", {"b": "2"}, "do alike")
     assert agreements.differs(1, "worker/1")
-    assert agreements.difference(1) == "worker/0 has b 1, worker/1 has b 2"
+    assert agreements.difference(1) == "worker/0 has b 1, worker/1 has b 2: do alike"
+
+
+def test_the_remedy_is_that_of_the_call_whose_fact_differs() -> None:
+    agreements = Agreements()
+    agreements.submit("worker/1", {}, "evaluate everywhere")
+    agreements.submit("worker/0", {"a": "1"}, "attach everywhere")
+    assert agreements.difference(0) == "worker/0 has a 1, worker/1 has no a: attach everywhere"
 
 
 def test_who_left_and_who_wants_more_is_said_with_the_remedy() -> None:

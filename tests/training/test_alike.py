@@ -50,7 +50,10 @@ def other_precision(worker: Any) -> None:
             other_model,
             "worker/0 has parameter 0.weight float32 (12, 10), worker/1 has parameter 0.weight float32 (7, 10): attach the same model",
         ),
-        (other_optimizer, "worker/0 has optimizer SGD, worker/1 has optimizer Adam: attach the same model and optimizer at every worker."),
+        (
+            other_optimizer,
+            "worker/0 has optimizer SGD, worker/1 has optimizer Adam: attach the same model and optimizer at every worker, equally often",
+        ),
         (other_precision, "worker/0 has parameter 0.weight float32 (12, 10), worker/1 has parameter 0.weight float64 (12, 10)"),
     ],
     ids=["model", "optimizer", "precision"],

@@ -64,6 +64,24 @@ def test_other_settings_are_refused_by_name(now: dict[str, Any], message: str, t
         go(partial(train, **now), resume=tmp_path / "step-00000002")
 
 
+class Limited(torch.optim.SGD):
+    """Has options of its own, of which some are no numbers."""
+
+    def __init__(self, params: Any, lr: float, limit: float, limits: tuple[float, float]) -> None:
+        super().__init__(params, lr=lr)
+        for group in self.param_groups:
+            group.update(limit=limit, limits=limits)
+
+
+def test_an_option_that_is_not_a_number_is_the_same_in_a_resumed_run(tmp_path: Path) -> None:
+    own = partial(train, kind=Limited, limit=float("nan"), limits=(0.0, float("nan")))
+    whole = go(own, checkpoint=tmp_path, every=2, keep=9)
+    again = go(own, resume=tmp_path / "step-00000002")
+    assert again.summary.weights_sha256 == whole.summary.weights_sha256
+    with pytest.raises(CheckpointError, match=r"limits of Limited is \(0.0, 1.0\) here and was \(0.0, nan\)"):
+        go(partial(own, limits=(0.0, 1.0)), resume=tmp_path / "step-00000002")
+
+
 def test_the_same_data_in_a_loader_are_no_other_data(tmp_path: Path) -> None:
     whole = go(train, checkpoint=tmp_path, every=2, keep=9)
     loader = DataLoader(TensorDataset(DATA), batch_size=4, shuffle=True)

@@ -16,14 +16,17 @@ class Agreements:
 
     def __init__(self) -> None:
         self._rounds: list[dict[str, Facts]] = []
+        self._remedies: list[dict[str, str]] = []
         self._counts: dict[str, int] = {}
 
-    def submit(self, name: str, facts: Facts) -> int:
-        """Record the next facts of the worker `name`; returns the number of their round."""
+    def submit(self, name: str, facts: Facts, remedy: str) -> int:
+        """Record the next facts of the worker `name`, and what to do where others are different; returns the number of their round."""
         number = self._counts.get(name, 0)
         self._counts[name] = number + 1
         if number == len(self._rounds):
             self._rounds.append({})
+            self._remedies.append({})
+        self._remedies[number][name] = remedy
         submitted = self._rounds[number]
         first = next(iter(submitted.values()), facts)
         submitted[name] = first if facts == first else facts  # one copy for a thousand workers
@@ -34,8 +37,16 @@ class Agreements:
         return number < len(self._rounds) and self._rounds[number].keys() >= set(names)
 
     def difference(self, number: int) -> str | None:
-        """The first fact that differs in that round, with the workers and their values; None if all are equal so far."""
-        return difference(self._rounds[number])
+        """The first fact that differs in that round, with the workers, their values and what to do; None if all are equal so far.
+
+        Workers may have come to the same round with different calls: the remedy is that of a worker that has the fact.
+        """
+        submitted, remedies = self._rounds[number], self._remedies[number]
+        found = first_difference(submitted)
+        if found is None:
+            return None
+        what, sentence = found
+        return f"{sentence}: {next(remedies[name] for name, facts in submitted.items() if what in facts)}"
 
     def differs(self, number: int, name: str) -> bool:
         """Whether the facts of the worker `name` differ there from those that came first."""
@@ -50,13 +61,19 @@ def difference(submitted: Mapping[str, Facts]) -> str | None:
         >>> difference({"worker/0": {"seed": "1"}, "worker/1": {"seed": "2"}})
         'worker/0 has seed 1, worker/1 has seed 2'
     """
+    found = first_difference(submitted)
+    return None if found is None else found[1]
+
+
+def first_difference(submitted: Mapping[str, Facts]) -> tuple[str, str] | None:
+    """As `difference`, with what the fact is about before it."""
     about = {what: None for facts in submitted.values() for what in facts}
     for what in about:
         groups: dict[str | None, list[str]] = {}
         for name in sorted(submitted, key=place):
             groups.setdefault(submitted[name].get(what), []).append(name)
         if len(groups) > 1:
-            return ", ".join(_part(names, what, value) for value, names in list(groups.items())[:_SHOWN])
+            return what, ", ".join(_part(names, what, value) for value, names in list(groups.items())[:_SHOWN])
     return None
 
 

@@ -169,17 +169,19 @@ class Program:
     def agree(self, facts: Facts, remedy: str) -> None:
         """Compare with the facts of workers that have called before; the later worker finds a difference."""
         agreements = self._shared.agreements
-        number = agreements.submit(self.actor.name, facts)
+        number = agreements.submit(self.actor.name, facts, remedy)
         if agreements.differs(number, self.actor.name):
-            raise CompositionError(f"{agreements.difference(number)}: {remedy}")
+            raise CompositionError(agreements.difference(number))
 
     def align(self, alignment: Alignment) -> Message | None:
         """Compare with the worker that came first, whose state the others follow."""
         agreements, first = self._shared.agreements, self._shared.first
-        number = agreements.submit(self.actor.name, alignment.facts)
+        number = agreements.submit(self.actor.name, alignment.facts, alignment.remedy)
         if not agreements.differs(number, self.actor.name):
             first.setdefault(number, (self.actor.name, alignment))
             return None
+        if number not in first:  # another call: those of the first worker are no state
+            raise CompositionError(agreements.difference(number))
         name, other = first[number]
         found = difference({name: other.judge(other.held), self.actor.name: alignment.judge(other.held)})
         if found is not None:

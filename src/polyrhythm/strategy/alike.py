@@ -3,21 +3,42 @@
 from __future__ import annotations
 
 from collections.abc import Collection
+from dataclasses import dataclass
 
 import torch
 from torch import nn
 
 from polyrhythm.kernel.job import WorkerContext
 
+_REMEDY = "attach the same model and optimizer at every worker, equally often and with the same clip_norm."
 
-def begin_alike(context: WorkerContext, model: nn.Module, optimizer: torch.optim.Optimizer, trained: Collection[int]) -> None:
-    """Raise CompositionError at all workers if their models or the kinds of their optimizers differ; `trained` are ids of parameters."""
-    facts = {"optimizer": type(optimizer).__name__}
+
+@dataclass(frozen=True, slots=True)
+class Attached:
+    """What one call of worker.attach was given, the `number`-th from 0; `trained` are the ids of the parameters that are exchanged."""
+
+    model: nn.Module
+    optimizer: torch.optim.Optimizer
+    number: int
+    clip_norm: float | None
+    trained: Collection[int]
+
+
+def begin_alike(context: WorkerContext, attached: Attached) -> None:
+    """Raise CompositionError at all workers if their models, the kinds of their optimizers or the norms for clipping differ."""
+    facts = {_named(attached.number): type(attached.optimizer).__name__}
+    if attached.clip_norm is not None:
+        facts["clip_norm"] = f"{attached.clip_norm:g}"
+    model, trained = attached.model, attached.trained
     for name, parameter in model.named_parameters():
         facts[f"parameter {name}"] = f"{_kind(parameter)}{'' if id(parameter) in trained else ', not trained'}"
     for name, buffer in model.named_buffers():
         facts[f"buffer {name}"] = _kind(buffer)
-    context.agree(facts, "attach the same model and optimizer at every worker.")
+    context.agree(facts, _REMEDY)
+
+
+def _named(number: int) -> str:
+    return "optimizer" if number == 0 else f"optimizer number {number + 1}"
 
 
 def _kind(tensor: torch.Tensor) -> str:

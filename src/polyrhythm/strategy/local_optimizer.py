@@ -13,6 +13,7 @@ from polyrhythm.errors import CompositionError
 from polyrhythm.model.remote_optimizer import describe
 from polyrhythm.strategy.attachable import changed_groups
 from polyrhythm.strategy.gradients import Parameters
+from polyrhythm.strategy.optimizer_options import same
 from polyrhythm.strategy.rates import at
 from polyrhythm.trees import copied
 
@@ -65,7 +66,7 @@ class LocalOptimizer:
 
         Raises CompositionError if the optimizer is run elsewhere and other options have changed.
         """
-        if self._lent is not None and self._options() != self._lent:
+        if self._lent is not None and self._options() != self._lent and not same(self._options(), self._lent):
             raise CompositionError(
                 f"Options of {self.kind} other than the learning rate changed after worker.attach, but the server that runs it receives "
                 f"learning rates only: keep the others constant (for a scheduler that cycles momentum give cycle_momentum=False)."

@@ -46,7 +46,7 @@ class AttachedOptions:
             )
         for number, (known, now) in enumerate(zip(there["groups"], self.export()["groups"], strict=True)):
             for name in dict.fromkeys((*known, *now)):
-                if known.get(name) != now.get(name) and name not in override:
+                if not same(known.get(name), now.get(name)) and name not in override:
                     where = f" of group {number}" if len(self.groups) > 1 else ""
                     raise CheckpointError(
                         f"{name}{where} of {self.kind} is {now.get(name)!r} here and was {known.get(name)!r} in the run that wrote the "
@@ -64,13 +64,22 @@ class AttachedOptions:
                     for rate in _RATES:
                         if isinstance(group.get(rate), float):
                             group[rate] = now["lr"] if group[rate] == known["lr"] else group[rate] * factor
-                elif name in now and _plain(now[name]) != known.get(name):
+                elif name in now and not same(_plain(now[name]), known.get(name)):
                     group[name] = now[name]
 
     def factors(self, there: StateTree) -> list[float]:
         """What multiplies the learning rate of each group."""
         pairs = zip(there["groups"], self.groups, strict=True)
         return [now["lr"] / known["lr"] if known.get("lr") and isinstance(now.get("lr"), float) else 1.0 for known, now in pairs]
+
+
+def same(one: Any, other: Any) -> bool:
+    """Whether these are equal, a NaN to another as well."""
+    if isinstance(one, dict) and isinstance(other, dict):
+        return one.keys() == other.keys() and all(same(each, other[key]) for key, each in one.items())
+    if isinstance(one, (tuple, list)) and isinstance(other, (tuple, list)):
+        return len(one) == len(other) and all(map(same, one, other))
+    return bool(one == other) or (one != one and other != other)
 
 
 def _plain(value: Any) -> Any:

@@ -14,7 +14,7 @@ from polyrhythm.errors import CompositionError
 from polyrhythm.kernel.job import WorkerContext
 from polyrhythm.kernel.together import together
 from polyrhythm.pieces.traits import Pattern
-from polyrhythm.strategy.alike import begin_alike
+from polyrhythm.strategy.alike import Attached, begin_alike
 from polyrhythm.strategy.attachable import HeldParameters, refuse_unattachable
 from polyrhythm.strategy.constraints import Constraint, Constraints
 from polyrhythm.strategy.division import divided
@@ -54,6 +54,7 @@ class Replica:
         self.plan = plan
         self.context = context
         self.group = plan.group(context.port.name)
+        self.number = number
         self.clip_norm = clip_norm
         self._clip_next: float | None = None
         self.options = AttachedOptions.of(optimizer)
@@ -94,7 +95,7 @@ class Replica:
         refuse_replaced(self.optimizer, once)
         for part in self.parts:
             part.refuse_optimizer()
-        begin_alike(self.context, self.model, self.optimizer, self.trained)
+        begin_alike(self.context, Attached(self.model, self.optimizer, self.number, self.clip_norm, self.trained))
         for part in self.parts:
             part.establish()
         if self.others and self.group.size > 1:

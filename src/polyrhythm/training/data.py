@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sized
 from functools import partial
 from itertools import islice
-from typing import Any, SupportsIndex
+from typing import Any
 from weakref import WeakKeyDictionary, ref
 
 from torch.utils.data import DataLoader, IterableDataset, Sampler
@@ -21,6 +21,7 @@ from polyrhythm.training.callers import refuse_counters, warn_user
 from polyrhythm.training.data_request import Begin, DataRequest, facts_of
 from polyrhythm.training.loader import LoaderSource
 from polyrhythm.training.loops import DataFacts
+from polyrhythm.training.numbers import holds, is_whole, whole
 from polyrhythm.training.position import DataPosition, Skip
 from polyrhythm.training.sampling import Listed, Permuted, ShareSampler, order_of
 from polyrhythm.training.shards import LoadedShards, sharded
@@ -87,7 +88,7 @@ class Data:
     def batches(self, wanted: DataRequest, port: Port, perform: Perform) -> Batches | StreamBatches:
         """As `Worker.batches`."""
         size = wanted.batch_size
-        if size is not None and (isinstance(size, bool) or not isinstance(size, SupportsIndex)):
+        if size is not None and not is_whole(size):
             raise DataError(f"batch_size={shown(size)} is not a whole number: give the number of samples, 1 or more.")
         if (divided := self._shards(wanted)) is not None:
             shards, size = divided
@@ -107,6 +108,9 @@ class Data:
 
     def sampler(self, dataset: Any, shuffle: bool, counts: bool) -> ShareSampler:
         """As `Worker.sampler`."""
+        if not isinstance(dataset, Sized):
+            raise DataError(f"worker.sampler was given {shown(dataset)}, which has no length: give a map-style data set, or a sampler.")
+        shuffle, counts = holds("worker.sampler", shuffle), holds("worker.sampler", counts)
         length, workers = len(dataset), self._group.size
         if length < workers:
             raise DataError(f"{length} samples cannot be sharded over {workers} workers: use fewer workers, or more data.")
@@ -116,6 +120,8 @@ class Data:
 
     def shard(self, iterable: Iterable[Any]) -> StreamShard:
         """As `Worker.shard`."""
+        if not isinstance(iterable, Iterable) and not hasattr(type(iterable), "__getitem__"):
+            raise DataError(f"worker.shard was given {shown(iterable)}, which cannot be iterated: give files, batches or samples.")
         self.used = True
         return StreamShard(iterable, self._group)
 
@@ -136,8 +142,12 @@ class Data:
         """As `Worker.enumerate`."""
         if not isinstance(batches, (Batches, StreamBatches)):
             raise DataError(f"worker.enumerate was given a {type(batches).__name__}: give it what worker.batches(...) returns.")
+        first = whole("worker.enumerate was given start =", start, "the number of the first batch, a whole number")
+        return self._numbered(batches, first)
+
+    def _numbered(self, batches: Batches | StreamBatches, first: int) -> Iterator[tuple[int, Any]]:
         for batch in batches:
-            yield start + self.position.number(), batch
+            yield first + self.position.number(), batch
 
     def close(self) -> None:
         """End the processes that persist between epochs."""

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from hashlib import blake2b
 from itertools import islice
 from operator import index
-from typing import Any, SupportsIndex
+from typing import Any
 
 import numpy as np
 import torch
@@ -17,7 +17,9 @@ from torch.utils.data import DataLoader, IterableDataset, TensorDataset
 from polyrhythm.errors import DataError
 from polyrhythm.pieces.sharded import ShardedSource
 from polyrhythm.pieces.shuffle import Batch
+from polyrhythm.settings import shown
 from polyrhythm.training.loops import DataFacts
+from polyrhythm.training.numbers import is_whole
 
 Begin = Callable[[int, int], Iterator[Batch]]
 """The batches of a pass of that number, of which so many were taken."""
@@ -34,8 +36,8 @@ class DataRequest:
     def __post_init__(self) -> None:
         if self.steps is None:
             return
-        if isinstance(self.steps, bool) or not isinstance(self.steps, SupportsIndex) or index(self.steps) < 1:
-            raise DataError(f"steps={self.steps!r} is not a number of batches: give 1 or more, or leave it out.")
+        if not is_whole(self.steps) or index(self.steps) < 1:
+            raise DataError(f"steps={shown(self.steps)} is not a number of batches: give 1 or more, or leave it out.")
 
     def limited(self, begin: Begin) -> Begin:
         """`begin`, with passes of so many batches at most as were wanted."""

@@ -76,6 +76,11 @@ class Evaluation:
             raise WorkloadError("worker.evaluate was called twice: give one function that returns all metrics.")
         if not callable(function):
             raise WorkloadError(f"worker.evaluate got {function!r}, which is not callable: give a function of the model.")
+        if not callable(moments):
+            raise WorkloadError(
+                f"worker.evaluate got moments={moments!r}, which is not callable: give a function of how many moments there are and of one "
+                "that evaluates at a moment."
+            )
         self.function, self.moments = function, moments
         if self.group.rank == 0:
             self.context.perform(request_snapshots(self.context.port, self.plan.servers))

@@ -12,6 +12,7 @@ from polyrhythm.errors import CompositionError, WorkloadError
 from polyrhythm.kernel.job import WorkerContext
 from polyrhythm.pieces.buffers import Keeper
 from polyrhythm.pieces.controller import ControlledSetting
+from polyrhythm.settings import shown
 from polyrhythm.strategy.averaging import TOPIC, average
 from polyrhythm.strategy.constraints import Constraint
 from polyrhythm.strategy.losses import Losses
@@ -130,6 +131,8 @@ class Models:
 
     def constrain(self, function: Constraint, model: nn.Module | None) -> None:
         """As `Worker.constrain`."""
+        if not callable(function):
+            raise WorkloadError(f"worker.constrain was given {shown(function)}, which is not callable: give a function of the model.")
         if model is None and len(self.modules) != 1:
             raise WorkloadError(
                 f"worker.constrain was called with {len(self.modules)} attached models: "

@@ -9,6 +9,7 @@ from torch import Tensor
 from polyrhythm.errors import CompositionError, WorkloadError
 from polyrhythm.kernel.job import WorkerContext
 from polyrhythm.pieces.common_state import CommonState
+from polyrhythm.settings import shown
 from polyrhythm.strategy.service import announce_opening
 from polyrhythm.strategy.strategy_plan import PlannedExchange, StrategyPlan
 from polyrhythm.tables.opening import TableOpening
@@ -30,6 +31,8 @@ class Tables:
     def open(self, name: str, shape: TableShape, initial: Tensor | None, cache: int | None, step: Callable[[CommonState], None]) -> Table:
         """Have the servers keep a table; `step` is what stands behind its `clock`."""
         planned = self._check(name, cache)
+        if initial is not None and not isinstance(initial, Tensor):
+            raise WorkloadError(f"worker.table was given initial={shown(initial)}: give a tensor (rows, columns), or nothing for zeros.")
         port = self.context.port
         crew = TableCrew(self.models.group.rank, self.models.group.size, planned.servers, planned.exchange.agreement.consistency)
         scope = f"t{len(self.states)}/"

@@ -13,7 +13,7 @@ from polyrhythm.errors import WorkloadError
 from polyrhythm.kernel.group import Group
 from polyrhythm.kernel.message import DTYPES, Message
 from polyrhythm.pieces.sharded import PendingSum
-from polyrhythm.training.numbers import number
+from polyrhythm.training.numbers import holds, number
 from polyrhythm.training.plain import decoded, encoded
 from polyrhythm.training.user_collectives import UserCall, UserCollectives
 
@@ -49,7 +49,7 @@ class Together:
 
     def any(self, value: object) -> bool:
         """Whether it holds at one worker or more."""
-        return self._total("any", torch.tensor([float(bool(value))]))[0].item() > 0
+        return self._total("any", torch.tensor([float(holds("worker.any", value))]))[0].item() > 0
 
     def begin(self, value: Tensor) -> PendingSum:
         """As `pieces.sharded.BackgroundSums`."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import builtins
 from collections.abc import Callable, Iterable, Iterator, Sized
 from typing import Any, TypeVar
 
@@ -18,12 +17,14 @@ from polyrhythm.strategy.replica import Replica
 from polyrhythm.strategy.strategy_plan import StrategyPlan
 from polyrhythm.tables import DenseRows, RowKind, Table
 from polyrhythm.tables.shape import TableShape
+from polyrhythm.training.arguments import norm_bound, range_of, refuse_attached
 from polyrhythm.training.checkpoint_plan import manifest_of
 from polyrhythm.training.checkpointing import Checkpointing
 from polyrhythm.training.data import Batches, Data, StreamBatches
 from polyrhythm.training.data_request import DataRequest
 from polyrhythm.training.evaluation import Evaluate, Moments, every_moment
 from polyrhythm.training.models import Models
+from polyrhythm.training.numbers import whole
 from polyrhythm.training.own_variables import Variables
 from polyrhythm.training.result import Leave, Run, no_leaving
 from polyrhythm.training.sampling import ShareSampler
@@ -80,8 +81,9 @@ class Worker:
     ) -> tuple[Model, Optimizer]:
         """Make `optimizer.step()` exchange by the strategy, and give every worker the weights of worker 0.
 
-        Returns the same two objects. `clip_norm` clips the norm of the gradient that the optimizer uses: the merged gradient where
-        workers exchange gradients among themselves, each worker's own where it steps locally or where a server runs the optimizer.
+        Returns the same two objects. `clip_norm`, above 0 and the same at every worker, clips the norm of the gradient that the optimizer
+        uses: the merged gradient where workers exchange gradients among themselves, each worker's own where it steps locally or where a
+        server runs the optimizer.
         (clip_grad_norm_ before step() always clips the worker's own; signsgd and demo, which step by signs, refuse it.) A parameter without
         a gradient at every worker keeps none if the codec sends gradients unchanged; otherwise it counts as zero. Frozen parameters and
         buffers are copied from worker 0 and not exchanged; buffers are averaged in the end, unless the strategy's `buffers` do otherwise.
@@ -89,10 +91,11 @@ class Worker:
         May be called again before the first step, for another model or for another optimizer of the same model: each takes its own
         steps. With several models, `name` is the prefix of its weights' names in the result; by default the number of the call. Every
         trainable parameter of the models must be in one of the optimizers. Raises CompositionError for a model or an optimizer that the
-        strategy does not support, WorkloadError when training has begun.
+        strategy does not support, WorkloadError for other arguments, and when training has begun.
         """
         self._steps.refuse_if_finished("worker.attach", "attach every model at the beginning")
-        self._models.attach(model, optimizer, clip_norm, name, self._steps.train)
+        refuse_attached(model, optimizer, name)
+        self._models.attach(model, optimizer, norm_bound(clip_norm), name, self._steps.train)
         if self._state.resume_replica() and self._strategy.shares_memory:
             self.barrier()  # others would read the shared weights before worker 0 has restored them
         self._checkpointing.last = self.clock
@@ -121,7 +124,7 @@ class Worker:
         servers, WorkloadError when training has begun or for what cannot be a table.
         """
         self._steps.refuse_if_finished("worker.table", "open every table at the beginning")
-        table = self._tables.open(name, TableShape(rows, columns, row or DenseRows()), initial, cache, self._steps.take)
+        table = self._tables.open(name, TableShape(rows, columns, DenseRows() if row is None else row), initial, cache, self._steps.take)
         self._state.resume_table(name)
         self._checkpointing.last = self.clock
         return table
@@ -180,7 +183,7 @@ class Worker:
 
         It counts epochs, with passes over data inside, or the steps of a loop without `batches`.
         """
-        return self._state.position.count(builtins.range(*bounds))
+        return self._state.position.count(range_of(bounds))
 
     def sampler(self, dataset: Sized, shuffle: bool = True, counts: bool = True) -> ShareSampler:
         """A sampler of this worker's shard of `dataset`, for a DataLoader of your own: equally many indices for all, reshuffled each epoch.
@@ -297,7 +300,7 @@ class Worker:
     def count(self, samples: int) -> None:
         """Count `samples` samples as used by the next step, for training functions that do not use `batches` or `sampler`."""
         self._models.shown()
-        self._steps.count(samples)
+        self._steps.count(whole("worker.count was given", samples, "how many samples the next step uses", least=0))
 
     @property
     def overlaps(self) -> bool:

@@ -39,20 +39,17 @@ class AgreementCollector:
 
     def __init__(self) -> None:
         self._agreements = Agreements()
-        self._remedies: list[str] = []
         self._settled = 0
 
     def add(self, name: str, message: Message) -> None:
         """The facts of the worker `name` have come."""
         request = msgspec.json.decode(message.tensors[0].numpy().data, type=AgreementRequest)
-        if self._agreements.submit(name, request.facts) == len(self._remedies):
-            self._remedies.append(request.remedy)
+        self._agreements.submit(name, request.facts, request.remedy)
 
     def settle(self, names: Collection[str]) -> str | None:
         """The sentence of the next round that all of `names` have sent facts for, "" if they are equal; None if some are still to come."""
         if not self._agreements.complete(self._settled, names):
             return None
         difference = self._agreements.difference(self._settled)
-        remedy = self._remedies[self._settled]
         self._settled += 1
-        return "" if difference is None else f"{difference}: {remedy}"
+        return difference or ""
