@@ -124,3 +124,28 @@ def test_elsewhere_a_sparse_gradient_is_refused_with_the_exchange_that_takes_it(
 def test_an_optimizer_of_sparse_gradients_alone_is_refused() -> None:
     with pytest.raises(CompositionError, match=r"SparseAdam takes sparse gradients only.*use SGD or Adagrad"):
         went(trains(make=lambda p: torch.optim.SparseAdam(list(p))), selected())
+
+
+@pytest.mark.parametrize("make", [lambda p: torch.optim.SGD(p, lr=0.5, momentum=0.9), lambda p: torch.optim.SparseAdam(p, lr=0.1)])
+def test_one_worker_alone_steps_on_sparse_gradients_as_a_plain_script_does(make: Any) -> None:
+    x = torch.randint(0, SYMBOLS, (STEPS, 4), generator=torch.Generator().manual_seed(2))
+
+    def model() -> nn.Module:
+        torch.manual_seed(7)
+        return nn.Embedding(SYMBOLS, WIDTH, sparse=True)
+
+    def steps(symbols: nn.Module, optimizer: torch.optim.Optimizer) -> None:
+        for batch in x:
+            optimizer.zero_grad()
+            symbols(batch).square().sum().backward()
+            optimizer.step()
+
+    def train(worker: Any) -> None:
+        symbols = model()
+        worker.count(1)
+        steps(*worker.attach(symbols, make(symbols.parameters())))
+
+    plain = model()
+    steps(plain, make(plain.parameters()))
+    for on in (VIRTUAL, REAL):
+        assert torch.equal(run(train, workers=1, strategy="single", on=on).weights["weight"], plain.weight)

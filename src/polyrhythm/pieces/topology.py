@@ -126,7 +126,13 @@ class Tensors(Protocol):
 
 
 class InPlace(Protocol):
-    """A way to exchange gradients that leaves the merged ones in their place, and copies none where the runtime can do without."""
+    """A way to exchange gradients that leaves the merged ones in their place, and copies none where the runtime can do without.
+
+    `sends` is whether they leave the worker; only then must they be dense.
+    """
+
+    @property
+    def sends(self) -> bool: ...
 
     async def exchange_parts(self, parts: Sequence[Tensor]) -> Response:
         """As `Channel.exchange` of the vector that `parts` are in order; the response is to step on them.

@@ -65,6 +65,10 @@ class Parameters:
             torch._foreach_add_(firsts, 0.0)  # a gradient of -0.0 is one too
         return parts
 
+    def present(self) -> list[Tensor]:
+        """The gradients that there are, each as it is: sparse, or of any strides."""
+        return [parameter.grad.detach() for parameter in self.parameters if parameter.grad is not None]
+
     @staticmethod
     def gather(parameters: Sequence[nn.Parameter]) -> Tensor:
         """The gradients of some parameters, end to end; as `gradient`."""

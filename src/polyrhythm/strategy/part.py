@@ -205,9 +205,10 @@ class Part:
             return PendingExchange(partial(self.overlap.buckets.conclude, self.payload.rates()), self._apply)
         if self.channel.in_place is None:
             return self.exchange(self.parameters.gradient())
-        parts = self.parameters.parts()
+        sends = self.channel.in_place.sends
+        parts = self.parameters.parts() if sends else self.parameters.present()
         self.check(parts)
-        return PendingExchange(partial(self.channel.in_place.exchange_parts, parts), self._apply_in_place)
+        return PendingExchange(partial(self.channel.in_place.exchange_parts, parts), self._apply_in_place if sends else self._apply)
 
     def defers(self) -> bool:
         """Whether this step's exchange is under way tensor by tensor, and forward passes wait for what comes of it."""

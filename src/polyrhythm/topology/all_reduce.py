@@ -52,6 +52,7 @@ class _MeanInPlace:
     client: CollectiveClient
     endpoint: WorkerEndpoint
     algorithm: Algorithm
+    sends: ClassVar = True
 
     async def exchange_parts(self, parts: Sequence[Tensor]) -> Response:
         port, workers = self.endpoint.port, self.endpoint.group.size

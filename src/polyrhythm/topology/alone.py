@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
 from torch import Tensor
 
 from polyrhythm.pieces.merge import Contribution
-from polyrhythm.pieces.responses import ApplyContributions, Response
+from polyrhythm.pieces.responses import ApplyContributions, ApplyInPlace, Response
 from polyrhythm.pieces.result_source import FirstWorker
 from polyrhythm.pieces.topology import Agreement, Channel, InitialState, WorkerEndpoint
 from polyrhythm.pieces.traits import DIFFERENCES, Pattern, TopologyTraits
@@ -33,12 +34,21 @@ class Alone:
         return _Lone()
 
 
+class _OwnGradient:
+    """The gradient is the worker's own, and is stepped on as it lies there, sparse or not."""
+
+    sends: ClassVar = False
+
+    async def exchange_parts(self, parts: Sequence[Tensor]) -> Response:
+        return ApplyInPlace()
+
+
 class _Lone:
     buckets = None
     writes = None
     late = None
     collective = None
-    in_place = None
+    in_place = _OwnGradient()
     tensors = None
 
     async def establish(self, initial: InitialState) -> Response:
