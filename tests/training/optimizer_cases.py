@@ -66,6 +66,107 @@ class Raises(Own):
         super().step()
 
 
+class Indexes(Own):
+    """Takes its closure out of all arguments."""
+
+    def step(self, *args: Any) -> Any:  # type: ignore[override]
+        """One step."""
+        loss = args[0]()
+        super().step()
+        return loss
+
+
+class Wraps(Own):
+    """Calls its closure under another name."""
+
+    def step(self, closure: Any = None) -> Any:  # type: ignore[override]
+        """One step."""
+        evaluate = torch.enable_grad()(closure)
+        loss = evaluate()
+        super().step()
+        return loss
+
+
+class Delegates(Own):
+    """Has a method that calls its closure, and inherits from one."""
+
+    def step(self, closure: Any = None) -> Any:  # type: ignore[override]
+        """One step."""
+        loss = self.evaluated(closure)
+        super().step()
+        return loss
+
+    def evaluated(self, function: Any) -> Any:
+        """The loss."""
+        return function()
+
+
+class Inherits(Calls):
+    """Steps by the step of another class."""
+
+    def step(self, closure: Any = None) -> Any:
+        """One step."""
+        return super().step(closure)
+
+
+class Requires(Own):
+    """Has a parameter without a default."""
+
+    def step(self, loss_fn: Any) -> Any:  # type: ignore[override]
+        """One step."""
+        super().step()
+        return loss_fn
+
+
+class Looks(Own):
+    """Does not take closures, says so, and has an option of one step."""
+
+    def step(self, closure: Any = None, grads: Any = None) -> Any:  # type: ignore[override]
+        """One step."""
+        if closure is not None:
+            raise RuntimeError("takes no closure")
+        assert grads is None
+        super().step()
+
+
+class ReturnsEarly(Own):
+    """Has a way without a closure, and another that evaluates it in a loop."""
+
+    def step(self, closure: Any = None) -> Any:  # type: ignore[override]
+        """One step."""
+        if closure is None:
+            return super().step()
+        for _ in range(3):
+            loss = closure()
+            super().step()
+        return loss
+
+
+class Twice(Own):
+    """Evaluates the closure that it is given before and after."""
+
+    def step(self, *args: Any) -> Any:  # type: ignore[override]
+        """One step."""
+        evaluate = args[0] if args else None
+        before = evaluate() if evaluate is not None else None
+        super().step()
+        return (before, evaluate()) if evaluate else None
+
+
+def evaluated(function: Any) -> Any:
+    """The loss."""
+    return function()
+
+
+class Hides(Own):
+    """Fails without a closure in a way that no code shows."""
+
+    def step(self, closure: Any = None) -> Any:  # type: ignore[override]
+        """One step."""
+        super().step()
+        return evaluated(closure)
+
+
 class ScheduleFree(Own):
     """Defazio et al., 2024, as it is mostly written: train() and eval() exchange the weights."""
 
@@ -120,6 +221,26 @@ def trains(make: Make, build: Callable[[], nn.Module] = network) -> Train:
     return changes(lambda model, optimizer: None, build, make)
 
 
+def steps_by(make: Make, how: Callable[[Optimizer, Callable[[], Tensor]], object]) -> Train:
+    """Trains, with `how` in the place of `optimizer.step()`, which gets what computes the loss and its gradient."""
+
+    def train(worker: Any) -> None:
+        model = network()
+        model, optimizer = worker.attach(model, make(model))
+        for x, y in worker.batches(data(), batch_size=8):
+
+            def closure(x: Tensor = x, y: Tensor = y) -> Tensor:
+                optimizer.zero_grad()
+                loss = F.cross_entropy(model(x), y)
+                loss.backward()
+                return loss
+
+            closure()
+            how(optimizer, closure)
+
+    return train
+
+
 def head(model: nn.Module) -> Optimizer:
     """Trains the last layer alone."""
     return torch.optim.SGD(model[2].parameters(), lr=0.1)  # type: ignore[index]
@@ -166,6 +287,8 @@ def around(worker: Any) -> None:
 
 
 GROUPS = r"parameter groups were changed after worker\.attach"
+ARGUMENTS = r"step\(\) of the attached \w+ was given .*, and takes a closure or nothing"
+OFTEN = r"evaluates the closure that it is given several times per step"
 CLOSURE = r"evaluates the model several times per step"
 MODES = r"has two sets of weights, and puts those for training or those for evaluation into the model"
 WRITTEN = r"The weights were written by hand at worker/\d, after "
@@ -174,6 +297,38 @@ CASES = {
     "a closure without which it cannot step": Case(trains(lambda model: Calls(model.parameters())), CLOSURE),
     "a closure that it asks for": Case(trains(lambda model: Raises(model.parameters())), CLOSURE),
     "a closure that it can do without": Case(trains(lambda model: Asks(model.parameters()))),
+    "a closure out of all arguments": Case(trains(lambda model: Indexes(model.parameters())), CLOSURE),
+    "a closure under another name": Case(trains(lambda model: Wraps(model.parameters())), CLOSURE),
+    "a closure that a method calls": Case(trains(lambda model: Delegates(model.parameters())), CLOSURE),
+    "a closure that another class calls": Case(trains(lambda model: Inherits(model.parameters())), CLOSURE),
+    "a parameter without a default": Case(
+        trains(lambda model: Requires(model.parameters())), r"step\(\) of Requires cannot be called without loss_fn"
+    ),
+    "a closure that no code shows": Case(
+        trains(lambda model: Hides(model.parameters())),
+        r"step\(\) of the attached Hides, called without closure, raised \w+Error: .*use an optimizer that can step so",
+    ),
+    "options of one step, as they are anyway": Case(
+        steps_by(lambda model: Looks(model.parameters()), lambda optimizer, closure: optimizer.step(grads=None))  # type: ignore[call-arg]
+    ),
+    "an option of one step": Case(
+        steps_by(lambda model: Looks(model.parameters()), lambda optimizer, closure: optimizer.step(grads=[])),  # type: ignore[call-arg]
+        ARGUMENTS,
+    ),
+    "an argument that is no closure": Case(steps_by(sgd, lambda optimizer, closure: optimizer.step(closure())), ARGUMENTS),  # type: ignore[arg-type]
+    "a closure": Case(steps_by(sgd, lambda optimizer, closure: optimizer.step(closure))),  # type: ignore[arg-type]
+    "a closure that is asked for first": Case(
+        steps_by(lambda model: Asks(model.parameters()), lambda optimizer, closure: optimizer.step(closure))  # type: ignore[arg-type]
+    ),
+    "a way without a closure": Case(trains(lambda model: ReturnsEarly(model.parameters()))),
+    "a closure in a loop": Case(
+        steps_by(lambda model: ReturnsEarly(model.parameters()), lambda optimizer, closure: optimizer.step(closure)),  # type: ignore[arg-type]
+        OFTEN,
+    ),
+    "a closure twice": Case(
+        steps_by(lambda model: Twice(model.parameters()), lambda optimizer, closure: optimizer.step(closure)),  # type: ignore[arg-type]
+        OFTEN,
+    ),
     "no closure": Case(trains(lambda model: Own(model.parameters()))),
     "SAM itself": Case(trains(lambda model: Sam(model.parameters(), torch.optim.SGD, lr=0.1)), rf"{CLOSURE}.*To keep Sam, attach the SGD"),
     "no learning rate": Case(trains(lambda model: Own(model.parameters(), "rate")), r'parameter groups without "lr"'),

@@ -9,9 +9,9 @@ from torch import nn
 from toy import network
 
 from polyrhythm.processes import Processes
-from polyrhythm.strategy.needs_closure import needs_closure
+from polyrhythm.strategy.needs_closure import closure_use
 
-from .optimizer_cases import CASES, Asks, Calls, Own, Raises, compiled
+from .optimizer_cases import CASES, Asks, Calls, Delegates, Indexes, Inherits, Looks, Own, Raises, ReturnsEarly, Twice, Wraps, compiled
 from .scenes import EVERY_SYSTEM, flat, go
 from .unstepped import Lookahead, Sam
 
@@ -22,7 +22,10 @@ def test_each_is_right_or_refused(system: str) -> None:
     assert {name: outcome for name, outcome in found.items() if outcome not in ("right", "refused", "limit")} == {}
 
 
-@pytest.mark.parametrize(("name", "system"), [("a group added", "byteps"), ("SAM itself", "ssp"), ("complex parameters", "mxnet")])
+@pytest.mark.parametrize(
+    ("name", "system"),
+    [("a group added", "byteps"), ("SAM itself", "ssp"), ("complex parameters", "mxnet"), ("a closure in a loop", "allreduce")],
+)
 def test_so_it_is_in_processes(name: str, system: str) -> None:
     assert CASES[name].outcome(system, Processes()) == "refused"
 
@@ -35,6 +38,11 @@ def test_a_compiled_model_trains_to_the_same_bits(system: str) -> None:
 def test_what_needs_a_closure_is_read_from_its_code() -> None:
     model: nn.Module = network()
     base = torch.optim.SGD(model.parameters(), lr=0.1)
-    can = [Own(model.parameters()), Asks(model.parameters()), Lookahead(base), base, torch.optim.Adam(model.parameters())]
-    cannot = [Calls(model.parameters()), Raises(model.parameters()), Sam(model.parameters(), torch.optim.SGD, lr=0.1)]
-    assert [needs_closure(each) for each in (*can, *cannot, torch.optim.LBFGS(model.parameters()))] == [False] * 5 + [True] * 4
+    can = [Own, Asks, Looks, ReturnsEarly, Twice]
+    cannot = [Calls, Raises, Indexes, Wraps, Delegates, Inherits]
+    made = [each(model.parameters()) for each in (*can, *cannot)]
+    assert [closure_use(each).needs for each in made] == [False] * len(can) + [True] * len(cannot)
+    wrappers = [Lookahead(base), base, torch.optim.Adam(model.parameters()), Sam(model.parameters(), torch.optim.SGD, lr=0.1)]
+    assert [closure_use(each).needs for each in (*wrappers, torch.optim.LBFGS(model.parameters()))] == [False] * 3 + [True] * 2
+    assert [closure_use(each(model.parameters())).often for each in can] == [False, False, False, True, True]
+    assert not closure_use(Lookahead(base)).often

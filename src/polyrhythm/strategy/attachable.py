@@ -11,13 +11,19 @@ from polyrhythm.errors import CompositionError
 from polyrhythm.model.wrapped_optimizer import advice
 from polyrhythm.pieces.topology import Agreement
 from polyrhythm.pieces.traits import Pattern
-from polyrhythm.strategy.needs_closure import needs_closure
+from polyrhythm.strategy.needs_closure import closure_use
 
 
 def refuse_unattachable(optimizer: torch.optim.Optimizer) -> None:
     """Raise CompositionError for an optimizer that is not stepped once on one gradient, or has no learning rate to go with it."""
     kind = type(optimizer).__name__
-    if needs_closure(optimizer):
+    use = closure_use(optimizer)
+    if others := [name for name in use.required if name != "closure"]:
+        raise CompositionError(
+            f"step() of {kind} cannot be called without {', '.join(others)}, and a strategy calls it with no argument, on the gradients "
+            f"that the parameters have: give what it takes a default, or give it to the optimizer when that is made.{advice(optimizer)}"
+        )
+    if use.needs:
         raise CompositionError(
             f"{kind} evaluates the model several times per step, in a closure without which it cannot step, and that is not supported: "
             f"use an optimizer whose step() needs no closure, such as SGD or AdamW.{advice(optimizer)}"

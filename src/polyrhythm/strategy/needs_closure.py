@@ -1,61 +1,79 @@
-"""Whether an optimizer's step() calls its closure: what its signature and its code say, for it need not have been called."""
+"""What an optimizer's step() does with a closure: what its signature and its code say, for it need not have been called."""
 
 from __future__ import annotations
 
 import ast
 import inspect
 import textwrap
-from collections.abc import Iterator
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
 
 import torch
 
+from polyrhythm.strategy.closure_code import Reading
 
-def needs_closure(optimizer: torch.optim.Optimizer) -> bool:
-    """Whether step() cannot be called without a closure, which it may evaluate any number of times.
+_DEPTH = 4
+"""How many functions deep the code is read."""
 
-    Its parameter has no default, or its code calls it, or asserts that it is there, without having looked whether it is. Where there is no
-    code to read, it is taken not to.
+
+@dataclass(frozen=True, slots=True)
+class ClosureUse:
+    """`required` are parameters of step() that have no default; with a closure among them it cannot step without one.
+
+    It `needs` one also if its code calls it, or asserts that it is there, without having looked whether it is. It evaluates `often` what
+    it is given if it calls that in a loop or more than once. Where there is no code to read, it is taken to do neither.
     """
-    closure = _closure_of(optimizer)
-    if closure is None:
-        return False
-    if closure.default is inspect.Parameter.empty:
-        return True
-    if type(optimizer).__module__.startswith("torch.optim"):  # all others of these can do without
-        return False
+
+    required: Sequence[str]
+    needs: bool
+    often: bool
+
+
+def closure_use(optimizer: torch.optim.Optimizer) -> ClosureUse:
+    """That of `optimizer`, as its class has it."""
+    kind = type(optimizer)
+    parameters = step_parameters(optimizer)
+    required = [each.name for each in parameters if each.default is each.empty and each.kind not in _MANY]
+    if kind.__module__.startswith("torch.optim"):  # those that need one require it
+        return ClosureUse(required, "closure" in required, "closure" in required)
+    reading = _read(kind, kind, "step", None, _DEPTH)
+    return ClosureUse(required, "closure" in required or (reading is not None and reading.needs), reading is not None and reading.times > 1)
+
+
+def step_parameters(optimizer: torch.optim.Optimizer) -> list[inspect.Parameter]:
+    """The parameters of its class's step(), without the optimizer itself; none where they are not known."""
     try:
-        source = textwrap.dedent(inspect.getsource(inspect.unwrap(type(optimizer).step)))
-        tree = ast.parse(source)
-    except (OSError, TypeError, SyntaxError):
-        return False
-    return any(_insists(node, closure.name) for node in _unguarded(tree, closure.name))
+        return list(inspect.signature(type(optimizer).step).parameters.values())[1:]
+    except (TypeError, ValueError):
+        return []
 
 
-def _closure_of(optimizer: torch.optim.Optimizer) -> inspect.Parameter | None:
-    parameters = inspect.signature(optimizer.step).parameters
-    return parameters.get("closure")
+_MANY = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
 
 
-def _unguarded(node: ast.AST, name: str) -> Iterator[ast.AST]:
-    """What is done whether there is a closure or not, and the conditions that ask for one."""
-    yield node
-    if isinstance(node, (ast.If, ast.IfExp, ast.BoolOp)) and _mentions(node if isinstance(node, ast.BoolOp) else node.test, name):
-        return
-    for child in ast.iter_child_nodes(node):
-        yield from _unguarded(child, name)
+def _read(kind: type, after: type, method: str, place: int | str | None, depth: int) -> Reading | None:
+    """The reading of the `method` of `kind`, of the class in its order from `after` on; the closure is the argument at this `place`."""
+    order = kind.__mro__[kind.__mro__.index(after) :]
+    owner = next((each for each in order if method in vars(each)), None)
+    if owner is None or depth == 0:
+        return None
+    if owner.__module__.startswith("torch.optim"):
+        return Reading(False, 1)
+    function = _source(vars(owner)[method])
+    if function is None:
+        return None
+
+    def follow(name: str, inherited: bool, given: int | str) -> Reading | None:
+        behind = kind.__mro__[kind.__mro__.index(owner) + 1] if inherited else kind
+        return _read(kind, behind, name, given, depth - 1)
+
+    return Reading.of(function, place, follow)
 
 
-def _insists(node: ast.AST, name: str) -> bool:
-    match node:
-        case ast.Assert():
-            return _mentions(node.test, name)
-        case ast.If():
-            return _mentions(node.test, name) and isinstance(node.body[-1], ast.Raise)
-        case ast.Call():
-            return isinstance(node.func, ast.Name) and node.func.id == name
-        case _:
-            return False
-
-
-def _mentions(node: ast.AST, name: str) -> bool:
-    return any(isinstance(each, ast.Name) and each.id == name for each in ast.walk(node))
+def _source(method: Callable[..., Any]) -> ast.FunctionDef | None:
+    try:
+        tree = ast.parse(textwrap.dedent(inspect.getsource(inspect.unwrap(method))))
+    except (OSError, TypeError, SyntaxError, ValueError):
+        return None
+    return next((each for each in tree.body if isinstance(each, ast.FunctionDef)), None)

@@ -25,6 +25,7 @@ from polyrhythm.strategy.optimizer_options import AttachedOptions
 from polyrhythm.strategy.part import Part, PartSeat
 from polyrhythm.strategy.payloads import PendingExchange
 from polyrhythm.strategy.same_memory import refuse_same_memory
+from polyrhythm.strategy.step_arguments import StepArguments, without_arguments
 from polyrhythm.strategy.step_hooks import hooked, refuse_replaced, without_hooks
 from polyrhythm.strategy.step_watch import StepWatch
 from polyrhythm.strategy.strategy_plan import StrategyPlan
@@ -58,7 +59,7 @@ class Replica:
         self.clip_norm = clip_norm
         self._clip_next: float | None = None
         self.options = AttachedOptions.of(optimizer)
-        plain_step = without_hooks(optimizer)
+        plain_step = without_arguments(optimizer, without_hooks(optimizer))
         shares = divided(model, optimizer, plan)
         self.trained = {id(parameter) for share in shares for _, parameter in share.named}
         self._held = HeldParameters(model, optimizer, self.trained)
@@ -113,7 +114,10 @@ class Replica:
         paste_bytes(self.context.perform(send(port, self.group, copy_bytes(self.others), "others")), self.others)
 
     def _take_over(self, stepping: Callable[[], None]) -> None:
-        def step(optimizer: torch.optim.Optimizer, closure: Callable[[], Any] | None = None) -> Any:
+        arguments = StepArguments(self.optimizer)
+
+        def step(optimizer: torch.optim.Optimizer, *given: Any, **options: Any) -> Any:
+            closure = arguments.closure(given, options)
             if getattr(optimizer, "grad_scale", None) is not None or getattr(optimizer, "found_inf", None) is not None:
                 raise CompositionError(
                     "GradScaler lets each worker decide by itself to skip a step, so they would get out of step: use torch.autocast with "
