@@ -269,8 +269,92 @@ def replaces(worker: Any) -> None:
             each.data = before
 
 
+def forgets(tell: Callable[[Any, Tensor], None], clears: bool = False) -> Train:
+    """The step is forgotten; gradients may be cleared after they were computed."""
+
+    def train(worker: Any) -> None:
+        model = network()
+        model, optimizer = worker.attach(model, sgd(model))
+        for x, y in worker.batches(data(), batch_size=8):
+            optimizer.zero_grad()
+            loss = F.cross_entropy(model(x), y)
+            loss.backward()
+            if clears:
+                optimizer.zero_grad()
+            tell(worker, loss)
+
+    return train
+
+
+def forgets_alone(worker: Any) -> None:
+    """The step is forgotten in a loop over batches of its own, after which gradients are cleared."""
+    model = network()
+    model, optimizer = worker.attach(model, sgd(model))
+    x, y = data()
+    for start in range(0, 32, 8):
+        F.cross_entropy(model(x[start : start + 8]), y[start : start + 8]).backward()
+        optimizer.zero_grad()
+
+
+def functional(differentiate: Callable[[Callable[[Any], Tensor], Any], Any]) -> Train:
+    """Copies of the parameters are trained, in a dict."""
+
+    def train(worker: Any) -> None:
+        model = network()
+        worker.attach(model, sgd(model))
+        copies = {name: each.detach().clone() for name, each in model.named_parameters()}
+        for x, y in worker.batches(data(), batch_size=8):
+
+            def loss(copies: Any, x: Tensor = x, y: Tensor = y) -> Tensor:
+                return F.cross_entropy(torch.func.functional_call(model, copies, (x,)), y)
+
+            found = differentiate(loss, copies)
+            copies = {name: each - 0.1 * found[name] for name, each in copies.items()}
+
+    return train
+
+
+def by_autograd(loss: Callable[[Any], Tensor], copies: Any) -> Any:
+    """Gradients by `torch.autograd.grad`."""
+    needing = {name: each.requires_grad_() for name, each in copies.items()}
+    found = torch.autograd.grad(loss(needing), list(needing.values()))
+    for each in copies.values():
+        each.requires_grad_(False)
+    return dict(zip(needing, found, strict=True))
+
+
+def by_func(loss: Callable[[Any], Tensor], copies: Any) -> Any:
+    """Gradients by `torch.func.grad`."""
+    return torch.func.grad(loss)(copies)
+
+
+def copy_by_hand(worker: Any) -> None:
+    """A copy of the model is trained by hand."""
+    model = network()
+    worker.attach(model, sgd(model))
+    mine = copy.deepcopy(model)
+    for x, y in worker.batches(data(), batch_size=8):
+        gradient(mine, x, y)
+        for parameter in mine.parameters():
+            subtract(parameter)
+
+
+def steps_without_gradients(worker: Any) -> None:
+    """A copy is trained by an optimizer of its own, while the attached one steps on no gradients."""
+    model = network()
+    model, optimizer = worker.attach(model, sgd(model))
+    mine = copy.deepcopy(model)
+    other = sgd(mine)
+    for x, y in worker.batches(data(), batch_size=8):
+        gradient(mine, x, y)
+        other.step()
+        optimizer.step()
+
+
 OUTSIDE = r"has stepped on parameters of the attached \w+ and is not attached"
 UNSTEPPED = r"step\(\) of the attached SGD was not called, so nothing of it is exchanged"
+FORGOTTEN = r"Gradients were computed after worker\.attach, but step\(\) of the attached SGD was never called"
+NO_GRADIENT = r"Gradients were computed, but no attached parameter had one at any of \d+ steps"
 TO_KEEP = rf"({OUTSIDE}|evaluates the model several times per step).*To keep (Sam|Lookahead), attach the SGD that it steps by"
 
 CASES = {
@@ -286,6 +370,14 @@ CASES = {
     "own batches, without a word": Case(own_batches(silent), UNSTEPPED),
     "own batches and reports": Case(own_batches(reports), UNSTEPPED),
     "own batches, counted": Case(own_batches(counts), UNSTEPPED),
+    "step() forgotten": Case(forgets(silent), FORGOTTEN),
+    "step() forgotten, with reports": Case(forgets(reports), FORGOTTEN),
+    "step() forgotten, and gradients cleared": Case(forgets(silent, clears=True), FORGOTTEN),
+    "step() forgotten, own batches": Case(forgets_alone, FORGOTTEN),
+    "copies, by functional_call": Case(functional(by_autograd), FORGOTTEN),
+    "copies, by torch.func.grad": Case(functional(by_func), FORGOTTEN),
+    "a copy of the model, by hand": Case(copy_by_hand, FORGOTTEN),
+    "a copy is trained, and the attached one stepped": Case(steps_without_gradients, NO_GRADIENT),
     "SAM's two methods, its base attached": Case(sam(lambda optimizer: optimizer.base_optimizer)),
     "evaluates, swaps, adds noise, accumulates": Case(looks),
     "replaces p.data for an evaluation": Case(replaces),

@@ -79,7 +79,8 @@ _STEPS = OptimizerSteps()
 class StepWatch:
     """Watches the parameters of one attached `optimizer`, which are in `shares`. `shared`: whether other workers write to them as well.
 
-    What a worker does in its own steps is none of its business: `own` makes the step of the optimizer one of the library's.
+    What a worker does in its own steps is none of its business: `own` makes the step of the optimizer one of the library's. `taken` counts
+    the steps since it was attached, also those that are passed over.
     """
 
     def __init__(self, optimizer: torch.optim.Optimizer, shares: Sequence[Parameters], shared: bool) -> None:
@@ -88,7 +89,7 @@ class StepWatch:
         self.shared = shared
         self._clock: Callable[[], int] = lambda: 0
         self._awaits: Callable[[], bool] = lambda: False
-        self._taken = 0
+        self.taken = 0
         self._inside = 0
         self._outside: OutsideStep | None = None
         self._began: Glance | None = None
@@ -96,6 +97,11 @@ class StepWatch:
         self._used = False
         self._strangers = 0
         self.parameters = [parameter for share in shares for parameter in share.parameters]
+
+    @property
+    def has_changed(self) -> bool:
+        """Whether the weights are others than at the beginning, whoever has written them."""
+        return self._began is not None and self._changed(self._began, written=True)
 
     def begin(self, clock: Callable[[], int], awaits: Callable[[], bool]) -> None:
         """The weights are those of the beginning. `clock` says how many steps there were, `awaits` whether something of them is to come."""
@@ -117,7 +123,7 @@ class StepWatch:
         def take() -> None:
             with self._step_inside():
                 step()
-            self._taken += 1
+            self.taken += 1
 
         return take
 
@@ -127,7 +133,7 @@ class StepWatch:
         def take(*given: Any, **options: Any) -> Any:
             with self._step_inside():
                 result = step(*given, **options)
-            self._taken += 1  # also one that is passed over
+            self.taken += 1  # also one that is passed over
             return result
 
         return take
@@ -142,7 +148,7 @@ class StepWatch:
 
     def look(self) -> Glance:
         """What is there now."""
-        return Glance(self._clock(), self._taken, self._versions(), self._sample(), self._awaits())
+        return Glance(self._clock(), self.taken, self._versions(), self._sample(), self._awaits())
 
     def stepping(self, optimizer: torch.optim.Optimizer) -> None:
         """`optimizer` is about to step on parameters that are watched here."""
@@ -153,7 +159,7 @@ class StepWatch:
     def refuse_batch(self, before: Glance) -> None:
         """Raise WorkloadError if the batch that was drawn `before` has changed the weights, and no step was taken."""
         self._used = True
-        if self._clock() == before.clock and self._taken == before.taken and self._changed(before):
+        if self._clock() == before.clock and self.taken == before.taken and self._changed(before):
             raise WorkloadError(self._sentence("A batch has changed the weights"))
 
     def refuse_step(self) -> None:
@@ -167,7 +173,7 @@ class StepWatch:
         """The training function says something of its training: raise WorkloadError if that goes on without a step."""
         self._used = True
         self._refuse_outside()
-        if self._clock() == 0 and self._taken == 0:
+        if self._clock() == 0 and self.taken == 0:
             if self._shown is None:
                 self._shown = self.look()
             elif any(each.grad is not None for each in self.parameters) and self._changed(self._shown):
@@ -176,7 +182,7 @@ class StepWatch:
     def refuse_end(self) -> None:
         """The training function is over: raise WorkloadError if it has changed the weights without a step."""
         self._refuse_outside()
-        if self._clock() or self._taken or self._began is None:
+        if self._clock() or self.taken or self._began is None:
             return
         computed = any(each.grad is not None for each in self.parameters)
         if self._changed(self._began, written=computed):

@@ -15,6 +15,7 @@ from polyrhythm.pieces.controller import ControlledSetting
 from polyrhythm.settings import shown
 from polyrhythm.strategy.averaging import TOPIC, average
 from polyrhythm.strategy.constraints import Constraint
+from polyrhythm.strategy.gradient_watch import GradientWatch
 from polyrhythm.strategy.losses import Losses
 from polyrhythm.strategy.replica import Replica
 from polyrhythm.strategy.service import announce, dismiss, dismiss_all
@@ -42,6 +43,7 @@ class Models:
         self.keepers: dict[int, Keeper] = {}
         self.losses = Losses(context.port)
         self.checked = False
+        self.gradients = GradientWatch()
         self.evaluation = Evaluation(plan, context, began=began)
 
     def attach(
@@ -65,6 +67,7 @@ class Models:
         replica.establish(partial(step, replica))
         self.replicas.append(replica)
         self.evaluation.follow(replica)
+        self.gradients.attached(replica.watch)
         if id(model) not in self.modules:
             self.modules[id(model)] = model
             self.names[id(model)] = name if name is not None else str(number)
@@ -144,10 +147,14 @@ class Models:
         for replica in replicas:
             replica.constrain(function)
 
-    def finish(self) -> dict[str, float]:
-        """Every replica's run ends; then the buffers are settled, and the evaluations made: those of the final weights."""
+    def finish(self, stepped: bool) -> dict[str, float]:
+        """Every replica's run ends; then the buffers are settled, and the evaluations made: those of the final weights.
+
+        `stepped` is whether the worker has taken a step of anything that is shared.
+        """
         for replica in self.replicas:
             replica.watch.refuse_end()
+        self.gradients.refuse_end(stepped)
         self.evaluation.agree()  # who took no step has not yet, and the others wait for it in theirs
         for replica in self.replicas:
             replica.finish()
@@ -182,9 +189,11 @@ class Models:
         """A batch is drawn: what to call when the next one is. It raises WorkloadError if the first was trained on without a step."""
         for replica in self.replicas:
             replica.equal.batch(facts.samples, first)
+        self.gradients.look()
         before = [(replica.watch, replica.watch.look()) for replica in self.replicas]
 
         def check() -> None:
+            self.gradients.look()
             for watch, glance in before:
                 watch.refuse_batch(glance)
 
@@ -192,6 +201,7 @@ class Models:
 
     def shown(self) -> None:
         """The training function reports: as `batch`, where it makes its own."""
+        self.gradients.look()
         for replica in self.replicas:
             replica.watch.refuse_shown()
 

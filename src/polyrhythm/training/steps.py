@@ -47,7 +47,9 @@ class Steps:
         self.refuse_if_finished()
         self.models.check()
         self.data.warn_if_unused()
+        self.models.gradients.look()
         self.take(each)
+        self.models.gradients.go_on()
 
     def take(self, each: CommonState) -> None:
         """One step of whatever is shared."""

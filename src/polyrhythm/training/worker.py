@@ -243,7 +243,7 @@ class Worker:
             self._steps.finished = True
             self._checkpointing.end(self.clock)
             self._tables.finish()
-            self._state.metrics |= self._models.finish()
+            self._state.metrics |= self._models.finish(self.clock > 0)
 
     def leave(self) -> Run:
         """As `finish`, and leave a run that this process has joined now, when all others do: then all, or new processes, may join again.
