@@ -82,7 +82,7 @@ DIFFERENCES = {
     "other system": "worker/0 has topology AllReduce(algorithm=Ring()), worker/1 has topology AllReduce(algorithm=Tree())",
     "other seed": "worker/0 has seed 1, worker/1 has seed 2: start all workers with the same.",
     "other model": "worker/0 has parameter 0.weight float32 (12, 10), worker/1 has parameter 0.weight float32 (3, 10)",
-    "drift": "has final weights",
+    "drift": "has weights of norm",
 }
 
 

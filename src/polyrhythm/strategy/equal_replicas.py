@@ -14,12 +14,12 @@ from torch import Tensor, nn
 
 from polyrhythm.kernel.comparison import Comparison, Fact, Sketch, Times
 from polyrhythm.pieces.controller import ControlledSetting
-from polyrhythm.pieces.traits import Pattern
+from polyrhythm.pieces.traits import Pattern, Payload
 from polyrhythm.strategy.attachable import is_rare
 from polyrhythm.strategy.drift import processor, rounding
 from polyrhythm.strategy.part import Part
 from polyrhythm.strategy.strategy import Strategy
-from polyrhythm.strategy.written import keeps_writes, sampled_places
+from polyrhythm.strategy.written import begun_elsewhere, keeps_writes, sampled_places
 
 _LONGEST = 60
 """Characters of a value that are shown."""
@@ -46,7 +46,6 @@ class EqualReplicas:
         self.parts = parts
         self._which = f" of model {number}" if number else ""
         self._own_rates = ControlledSetting.BATCH in strategy.shuffle.takes  # with batches of its own a worker has rates of its own
-        self._shared = strategy.shares_memory
         self._chooses = strategy.chooses
         self._trained = {id(parameter) for group in optimizer.param_groups for parameter in group["params"]}
         self._counts: dict[str, int] | None = None
@@ -102,9 +101,9 @@ class EqualReplicas:
         """There are no more steps."""
         self._hook.remove()
         if self._taken is not None:
-            self._compare(f"the end of training, after step {self._taken},")
+            self._compare(f"the end of training, after step {self._taken},", ended=True)
 
-    def _compare(self, shown: str, first: bool = False, beginning: bool = False) -> None:
+    def _compare(self, shown: str, first: bool = False, beginning: bool = False, ended: bool = False) -> None:
         found: dict[str, Fact | Sketch | Times] = {f"option {name}": Fact(text, _RATES) for name, text in self._options(first).items()}
         if "lr" not in self._own:
             found["rates until here"] = Fact(f"{self._rates:08x}", _RATES)
@@ -113,24 +112,26 @@ class EqualReplicas:
             writes = part.writes
             found[f"weights written by hand{_place(number)}"] = Times(writes.changes, writes.touches, writes.last, _WRITE)
         with torch.no_grad():
-            found |= dict(self._tensors(first, beginning))
+            found |= dict(self._tensors(first, beginning, ended))
         context = self.parts[0].context
         moment = f"{shown}{self._which} {self._drawn} {self._passes} {self._data}"
         context.free(lambda: context.compare(Comparison(moment, shown + self._which, found)))
 
-    def _tensors(self, first: bool, beginning: bool) -> Iterator[tuple[str, Fact | Sketch]]:
-        """What is compared of tensors."""
+    def _tensors(self, first: bool, beginning: bool, ended: bool) -> Iterator[tuple[str, Fact | Sketch]]:
+        """What is compared of tensors. Final weights are compared when the run has ended, and brought together if rounding differs."""
         for name, parameter in self.model.named_parameters():
             if id(parameter) not in self._trained and not parameter.requires_grad and parameter.numel() and not parameter.is_complex():
                 yield f"frozen {name}", _sampled(parameter, _WRITE)
         for number, part in enumerate(self.parts):
-            if ((beginning and not self._shared) or _equal_after_steps(part)) and (weights := _weights(part)) is not None:
+            alike = (beginning and _begins_alike(part)) or (not ended and _equal_after_steps(part))
+            if alike and (weights := _weights(part)) is not None:
                 yield f"weights{_place(number)}", weights
         if first:
             yield from self._at_first()
 
     def _at_first(self) -> Iterator[tuple[str, Fact | Sketch]]:
-        state = _remembered(self.optimizer)
+        deferred = any(part.deferral is not None for part in self.parts)
+        state = {} if deferred else _remembered(self.optimizer)
         yield "tensors in the optimizer's state", Fact(str(sum(map(len, state.values()))), _STATE)
         for name, tensors in state.items():
             yield f"state {name!r} of the optimizer", Sketch(_sums(tensors), rounding(torch.float32, 1), "", _STATE)
@@ -156,10 +157,16 @@ class EqualReplicas:
         self._loads += 1
 
 
+def _begins_alike(part: Part) -> bool:
+    """Whether all take their first step on the weights of worker 0: not on those that servers have by then, or after deferred steps."""
+    others_write = part.agreement.payload is Payload.NOTHING or begun_elsewhere(part.agreement, part.planned.exchange.topology.traits)
+    return part.deferral is None and not others_write
+
+
 def _equal_after_steps(part: Part) -> bool:
     """Whether all workers hold the same weights between any two steps, because all take the same ones."""
     together = part.agreement.payload.is_gradient and part.ends_alike and part.pattern is not Pattern.SERVED
-    return together and not part.awaits and keeps_writes(part.agreement, part.planned.exchange.topology.traits)
+    return together and part.deferral is None and keeps_writes(part.agreement, part.planned.exchange.topology.traits)
 
 
 def _weights(part: Part) -> Sketch | None:

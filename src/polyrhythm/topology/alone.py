@@ -31,7 +31,8 @@ class Alone:
 
     def channel(self, agreement: Agreement, endpoint: WorkerEndpoint) -> Channel:
         """The worker's side."""
-        return _Lone()
+        averages = agreement.merge.traits.averages and agreement.codec.traits.verbatim
+        return _Lone(_OwnGradient() if averages else None)
 
 
 class _OwnGradient:
@@ -48,8 +49,10 @@ class _Lone:
     writes = None
     late = None
     collective = None
-    in_place = _OwnGradient()
     tensors = None
+
+    def __init__(self, in_place: _OwnGradient | None) -> None:
+        self.in_place = in_place
 
     async def establish(self, initial: InitialState) -> Response:
         return ApplyContributions([])

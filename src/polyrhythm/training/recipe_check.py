@@ -55,10 +55,11 @@ def check_recipe(train: Train, strategy: str | Strategy, workers: int = 2, seed:
     alone, together = _see(train, systems.find("single"), 1, seed), _see(train, chosen, workers, seed)
     highest = [max(seen.rates, default=0.0) for seen in (alone, together)]
     ratio = highest[1] / highest[0] if highest[0] else 1.0
+    apart = _weights_findings(together)  # such a run has ended before its rates could rise
     return [
-        *rate_findings(chosen, chosen.workers(workers), ratio, warms_up=together.rates[:1] < highest[1:]),
+        *([] if apart else rate_findings(chosen, chosen.workers(workers), ratio, warms_up=together.rates[:1] < highest[1:])),
         *together.found,
-        *_weights_findings(together),
+        *apart,
         *_file_findings(together),
         *_sample_findings(together),
     ]
